@@ -1,0 +1,1 @@
+//! `#[derive(Model)]` for `tabletheory`.

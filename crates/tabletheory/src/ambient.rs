@@ -1,0 +1,270 @@
+//! Time and chance: the only file of this crate that asks the machine for either.
+//!
+//! Everything else takes a [`Clock`] or a [`Random`], so that a test or a simulation decides both.
+
+use std::fmt;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A moment, to the millisecond, since 1970; rows carry whole seconds.
+///
+/// ```
+/// use std::time::Duration;
+/// use tabletheory::Timestamp;
+///
+/// let start = Timestamp::from_millis(1_700_000_000_250);
+/// assert_eq!(start.seconds(), 1_700_000_000);
+/// assert_eq!((start + Duration::from_secs(30)).seconds_rounded_up(), 1_700_000_031);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp {
+    millis: i64,
+}
+
+impl Timestamp {
+    /// The moment so many milliseconds after 1970 began.
+    ///
+    /// ```
+    /// assert_eq!(tabletheory::Timestamp::from_millis(1500).millis(), 1500);
+    /// ```
+    #[must_use]
+    pub const fn from_millis(millis: i64) -> Self {
+        Timestamp { millis }
+    }
+
+    /// The moment so many seconds after 1970 began.
+    ///
+    /// ```
+    /// assert_eq!(tabletheory::Timestamp::from_seconds(2).millis(), 2000);
+    /// ```
+    #[must_use]
+    pub const fn from_seconds(seconds: i64) -> Self {
+        Timestamp { millis: seconds.saturating_mul(1000) }
+    }
+
+    /// Milliseconds since 1970 began.
+    ///
+    /// ```
+    /// assert_eq!(tabletheory::Timestamp::from_seconds(2).millis(), 2000);
+    /// ```
+    #[must_use]
+    pub const fn millis(self) -> i64 {
+        self.millis
+    }
+
+    /// Whole seconds since 1970 began, rounded down: what a row says of "now".
+    ///
+    /// ```
+    /// assert_eq!(tabletheory::Timestamp::from_millis(1999).seconds(), 1);
+    /// ```
+    #[must_use]
+    pub const fn seconds(self) -> i64 {
+        self.millis.div_euclid(1000)
+    }
+
+    /// Whole seconds since 1970 began, rounded up: what a row says of an expiry.
+    ///
+    /// ```
+    /// assert_eq!(tabletheory::Timestamp::from_millis(1001).seconds_rounded_up(), 2);
+    /// ```
+    #[must_use]
+    pub const fn seconds_rounded_up(self) -> i64 {
+        let floor = self.seconds();
+        if self.millis.rem_euclid(1000) == 0 { floor } else { floor + 1 }
+    }
+}
+
+impl std::ops::Add<Duration> for Timestamp {
+    type Output = Timestamp;
+
+    fn add(self, duration: Duration) -> Timestamp {
+        let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        Timestamp::from_millis(self.millis.saturating_add(millis))
+    }
+}
+
+impl std::ops::Sub<Duration> for Timestamp {
+    type Output = Timestamp;
+
+    fn sub(self, duration: Duration) -> Timestamp {
+        let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        Timestamp::from_millis(self.millis.saturating_sub(millis))
+    }
+}
+
+/// Says what time it is.
+///
+/// ```
+/// use tabletheory::{Clock, ManualClock, Timestamp};
+///
+/// let clock = ManualClock::at(Timestamp::from_seconds(100));
+/// assert_eq!(clock.now().seconds(), 100);
+/// ```
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// The time now. It may jump back or forward, as wall clocks do.
+    fn now(&self) -> Timestamp;
+}
+
+/// The machine's wall clock.
+///
+/// ```
+/// use tabletheory::{Clock, SystemClock};
+///
+/// assert!(SystemClock.now().seconds() > 1_700_000_000);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the wall clock")]
+    fn now(&self) -> Timestamp {
+        let now = SystemTime::now();
+        let millis = match now.duration_since(UNIX_EPOCH) {
+            Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+            Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |millis| -millis),
+        };
+        Timestamp::from_millis(millis)
+    }
+}
+
+/// A clock that stands still until it is told to move, for tests.
+///
+/// ```
+/// use std::time::Duration;
+/// use tabletheory::{Clock, ManualClock, Timestamp};
+///
+/// let clock = ManualClock::at(Timestamp::from_seconds(100));
+/// clock.advance(Duration::from_secs(60));
+/// assert_eq!(clock.now().seconds(), 160);
+/// ```
+#[derive(Debug)]
+pub struct ManualClock {
+    millis: AtomicI64,
+}
+
+impl ManualClock {
+    /// A clock that says this time.
+    ///
+    /// ```
+    /// use tabletheory::{Clock, ManualClock, Timestamp};
+    ///
+    /// assert_eq!(ManualClock::at(Timestamp::from_seconds(7)).now().seconds(), 7);
+    /// ```
+    #[must_use]
+    pub fn at(now: Timestamp) -> Self {
+        ManualClock { millis: AtomicI64::new(now.millis()) }
+    }
+
+    /// Moves it forward.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tabletheory::{Clock, ManualClock, Timestamp};
+    ///
+    /// let clock = ManualClock::at(Timestamp::from_seconds(7));
+    /// clock.advance(Duration::from_millis(1500));
+    /// assert_eq!(clock.now().millis(), 8500);
+    /// ```
+    pub fn advance(&self, by: Duration) {
+        self.set(self.now() + by);
+    }
+
+    /// Sets it, forward or back.
+    ///
+    /// ```
+    /// use tabletheory::{Clock, ManualClock, Timestamp};
+    ///
+    /// let clock = ManualClock::at(Timestamp::from_seconds(7));
+    /// clock.set(Timestamp::from_seconds(3));
+    /// assert_eq!(clock.now().seconds(), 3);
+    /// ```
+    pub fn set(&self, now: Timestamp) {
+        self.millis.store(now.millis(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.millis.load(Ordering::SeqCst))
+    }
+}
+
+/// Gives random bits: for client tokens, and for the jitter of retries.
+///
+/// ```
+/// use tabletheory::{Random, SeededRandom};
+///
+/// let (one, other) = (SeededRandom::new(1), SeededRandom::new(1));
+/// assert_eq!(one.next_u64(), other.next_u64());
+/// ```
+pub trait Random: Send + Sync + fmt::Debug {
+    /// The next 64 random bits.
+    fn next_u64(&self) -> u64;
+
+    /// A fraction from 0 up to, not including, 1.
+    fn fraction(&self) -> f64 {
+        // 53 bits are what a float holds exactly.
+        #[expect(clippy::cast_precision_loss, reason = "53 bits fit in a float's mantissa")]
+        let bits = (self.next_u64() >> 11) as f64;
+        bits / (1_u64 << 53) as f64
+    }
+}
+
+/// The machine's own randomness, fit for tokens that nobody may guess.
+///
+/// ```
+/// use tabletheory::{Random, SystemRandom};
+///
+/// assert_ne!(SystemRandom.next_u64(), SystemRandom.next_u64());
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemRandom;
+
+impl Random for SystemRandom {
+    /// # Panics
+    /// Where the operating system has no randomness to give, which no supported one lacks once it runs.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that asks for random bits")]
+    fn next_u64(&self) -> u64 {
+        getrandom::u64().expect("the operating system gives random bits")
+    }
+}
+
+/// The same bits for the same seed, for tests and simulations; never for tokens in production.
+///
+/// ```
+/// use tabletheory::{Random, SeededRandom};
+///
+/// let random = SeededRandom::new(42);
+/// let first = random.next_u64();
+/// assert_ne!(first, random.next_u64());
+/// assert_eq!(first, SeededRandom::new(42).next_u64());
+/// ```
+#[derive(Debug)]
+pub struct SeededRandom {
+    state: AtomicU64,
+}
+
+impl SeededRandom {
+    /// The sequence of this seed.
+    ///
+    /// ```
+    /// use tabletheory::{Random, SeededRandom};
+    ///
+    /// assert_ne!(SeededRandom::new(1).next_u64(), SeededRandom::new(2).next_u64());
+    /// ```
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        SeededRandom { state: AtomicU64::new(seed) }
+    }
+}
+
+impl Random for SeededRandom {
+    /// `SplitMix64`: tiny, well distributed, and the same on every machine.
+    fn next_u64(&self) -> u64 {
+        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+        let mut bits = self.state.fetch_add(STEP, Ordering::SeqCst).wrapping_add(STEP);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        bits ^ (bits >> 31)
+    }
+}

@@ -1,0 +1,185 @@
+//! The table in memory: for tests, simulations and examples.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{PageBuilder, TOKEN_WINDOW, token_reused};
+use crate::ambient::{Clock, SystemClock, Timestamp};
+use crate::decide::{Verdict, decide};
+use crate::error::Result;
+use crate::item::{Item, Key};
+use crate::query::{Consistency, Page, Query, Scan, Sort};
+use crate::table::Table;
+use crate::ttl;
+use crate::txn::{ClientToken, Commit, Txn};
+
+/// A table that lives as long as the process.
+///
+/// ```
+/// use tabletheory::{Consistency, Key, MemoryTable, Table};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> tabletheory::Result<()> {
+/// let table = MemoryTable::new();
+/// assert_eq!(table.get(&Key::new("CACHE#1", "META"), Consistency::Strong).await?, None);
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct MemoryTable {
+    state: Mutex<State>,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    rows: BTreeMap<Key, Item>,
+    tokens: HashMap<ClientToken, ([u8; 32], Timestamp)>,
+}
+
+impl MemoryTable {
+    /// An empty table on the machine's clock.
+    ///
+    /// ```
+    /// let table = tabletheory::MemoryTable::new();
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        MemoryTable::with_clock(Arc::new(SystemClock))
+    }
+
+    /// An empty table on this clock.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tabletheory::{ManualClock, MemoryTable, Table, Timestamp};
+    ///
+    /// let table = MemoryTable::with_clock(Arc::new(ManualClock::at(Timestamp::from_seconds(9))));
+    /// assert_eq!(table.clock().now().seconds(), 9);
+    /// ```
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        MemoryTable { state: Mutex::default(), clock }
+    }
+
+    /// Deletes the rows whose `ttl` passed at least `lag` ago, and says how many.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// assert_eq!(tabletheory::MemoryTable::new().sweep(Duration::ZERO), 0);
+    /// ```
+    pub fn sweep(&self, lag: Duration) -> usize {
+        let expired = ttl::Expired::at(self.clock.now(), lag);
+        let mut state = self.lock();
+        let before = state.rows.len();
+        state.rows.retain(|_, item| !expired.includes(item));
+        before - state.rows.len()
+    }
+
+    /// A change is made under the lock and cannot panic half way, so a poisoned lock still guards a whole state.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for MemoryTable {
+    fn default() -> Self {
+        MemoryTable::new()
+    }
+}
+
+#[async_trait]
+impl Table for MemoryTable {
+    async fn get(&self, key: &Key, _: Consistency) -> Result<Option<Item>> {
+        key.check()?;
+        Ok(self.lock().rows.get(key).cloned())
+    }
+
+    async fn batch_get(&self, keys: &[Key], _: Consistency) -> Result<Vec<Option<Item>>> {
+        keys.iter().try_for_each(Key::check)?;
+        let state = self.lock();
+        Ok(keys.iter().map(|key| state.rows.get(key).cloned()).collect())
+    }
+
+    async fn query(&self, query: &Query) -> Result<Page> {
+        query.check()?;
+        let mut page = PageBuilder::new(query.limit);
+        let state = self.lock();
+        let partition = state
+            .rows
+            .range(partition_bounds(query))
+            .filter(|(key, _)| query.sort.admits(&key.sk))
+            .map(|(_, item)| item);
+        let mut rows: Box<dyn Iterator<Item = &Item>> =
+            if query.backward { Box::new(partition.rev()) } else { Box::new(partition) };
+        while let Some(item) = rows.next()
+            && page.push(item.clone())?
+        {}
+        Ok(page.finish())
+    }
+
+    async fn scan(&self, scan: &Scan) -> Result<Page> {
+        scan.check()?;
+        let mut page = PageBuilder::new(scan.limit);
+        let state = self.lock();
+        let from = scan.after.as_ref().map_or(Bound::Unbounded, |cursor| Bound::Excluded(&cursor.0));
+        let mut rows = state.rows.range((from, Bound::Unbounded));
+        while let Some((_, item)) = rows.next()
+            && page.push(item.clone())?
+        {}
+        Ok(page.finish())
+    }
+
+    async fn commit(&self, txn: &Txn) -> Result<Commit> {
+        txn.check()?;
+        let now = self.clock.now();
+        let mut state = self.lock();
+        if let Some(token) = &txn.token {
+            state.tokens.retain(|_, (_, at)| *at + TOKEN_WINDOW > now);
+            match state.tokens.get(token) {
+                Some((digest, _)) if *digest == txn.digest() => return Ok(Commit::Done),
+                Some(_) => return Err(token_reused()),
+                None => {}
+            }
+        }
+        match decide(txn, |key| Ok(state.rows.get(key).cloned()))? {
+            Verdict::Refuse { index, seen } => Ok(Commit::Refused { index, seen }),
+            Verdict::Apply(effects) => {
+                for (key, after) in effects {
+                    match after {
+                        Some(item) => state.rows.insert(key.clone(), item),
+                        None => state.rows.remove(key),
+                    };
+                }
+                if let Some(token) = &txn.token {
+                    state.tokens.insert(token.clone(), (txn.digest(), now));
+                }
+                Ok(Commit::Done)
+            }
+        }
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+}
+
+/// The part of the map in which the rows of a query lie, as far as the map's order can say.
+fn partition_bounds(query: &Query) -> (Bound<Key>, Bound<Key>) {
+    let at = |sk: &str| Key::new(query.pk.clone(), sk);
+    let mut low = match &query.sort {
+        Sort::Is(sk) | Sort::Gt(sk) | Sort::Ge(sk) | Sort::Between(sk, _) | Sort::BeginsWith(sk) => {
+            Bound::Included(at(sk))
+        }
+        Sort::All | Sort::Lt(_) | Sort::Le(_) => Bound::Included(at("")),
+    };
+    // No text lies between a partition key and the same with a NUL byte after it.
+    let mut high = Bound::Excluded(Key::new(format!("{}\0", query.pk), ""));
+    if let Some(cursor) = &query.after {
+        let bound = Bound::Excluded(cursor.0.clone());
+        if query.backward { high = bound } else { low = bound }
+    }
+    (low, high)
+}

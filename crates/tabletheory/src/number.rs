@@ -1,0 +1,417 @@
+//! Numbers as DynamoDB keeps them: exact decimals of up to 38 digits.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+
+/// The most significant digits that a number may have.
+pub(crate) const MAX_DIGITS: u32 = 38;
+/// The power of ten of the largest number's first digit.
+pub(crate) const MAX_MAGNITUDE: i32 = 125;
+/// The power of ten of the smallest positive number.
+pub(crate) const MIN_MAGNITUDE: i32 = -130;
+
+/// The longest text that is tried as a number: the longest plain form of a valid one, with room for padding.
+const MAX_TEXT: usize = 512;
+
+/// An exact decimal in normal form: `1`, `1.0` and `1E0` are the same number.
+///
+/// It has up to 38 significant digits and a magnitude from 1E-130 to 9.9…E+125, as in DynamoDB.
+///
+/// ```
+/// use tabletheory::Number;
+///
+/// let price: Number = "1.50".parse()?;
+/// assert_eq!(price.to_string(), "1.5");
+/// assert!(price < Number::from(2));
+/// assert_eq!(price.checked_add(&Number::from(1))?.to_string(), "2.5");
+/// # Ok::<(), tabletheory::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Number {
+    /// Never set for zero, so that equality can be derived.
+    negative: bool,
+    /// Without trailing zeros (zero itself is 0), below 10^38.
+    digits: u128,
+    /// The number is `digits × 10^exponent`; 0 for zero.
+    exponent: i16,
+}
+
+impl Number {
+    /// Zero.
+    ///
+    /// ```
+    /// assert_eq!(tabletheory::Number::ZERO, "-0.00".parse()?);
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    pub const ZERO: Number = Number { negative: false, digits: 0, exponent: 0 };
+
+    /// The exact sum, or [`Kind::Invalid`](crate::Kind::Invalid) when it does not fit in 38 digits.
+    ///
+    /// ```
+    /// use tabletheory::Number;
+    ///
+    /// let tenth: Number = "0.1".parse()?;
+    /// let fifth: Number = "0.2".parse()?;
+    /// assert_eq!(tenth.checked_add(&fifth)?.to_string(), "0.3");
+    /// assert!("1E100".parse::<Number>()?.checked_add(&Number::from(1)).is_err());
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    pub fn checked_add(&self, other: &Number) -> Result<Number> {
+        if self.digits == 0 {
+            return Ok(*other);
+        }
+        if other.digits == 0 {
+            return Ok(*self);
+        }
+        let (high, low) = if self.exponent >= other.exponent { (self, other) } else { (other, self) };
+        let shift = u32::from(high.exponent.abs_diff(low.exponent));
+        // The low number's last digit is not zero, so neither is the sum's: a shift that overflows
+        // 128 bits can only end in a sum of more than 38 digits.
+        let scaled = 10_u128
+            .checked_pow(shift)
+            .and_then(|power| high.digits.checked_mul(power))
+            .ok_or_else(too_many_digits)?;
+        let (negative, digits) = if high.negative == low.negative {
+            let sum = scaled.checked_add(low.digits).ok_or_else(too_many_digits)?;
+            (high.negative, sum)
+        } else if scaled >= low.digits {
+            (high.negative, scaled - low.digits)
+        } else {
+            (low.negative, low.digits - scaled)
+        };
+        Number::normal(negative, digits, i32::from(low.exponent))
+    }
+
+    /// The bytes that DynamoDB counts: one for each pair of digits from the decimal point, one more, one for a sign.
+    pub(crate) fn size(&self) -> usize {
+        const MOST: usize = 21;
+        let misaligned = u32::from(self.digits != 0 && self.exponent % 2 != 0);
+        let pairs = (self.digit_count() + misaligned).div_ceil(2) as usize;
+        (1 + pairs + usize::from(self.negative)).min(MOST)
+    }
+
+    fn normal(negative: bool, mut digits: u128, mut exponent: i32) -> Result<Number> {
+        if digits == 0 {
+            return Ok(Number::ZERO);
+        }
+        while digits.is_multiple_of(10) {
+            digits /= 10;
+            exponent += 1;
+        }
+        let count = digits.ilog10() + 1;
+        if count > MAX_DIGITS {
+            return Err(too_many_digits());
+        }
+        let magnitude = exponent + count.cast_signed() - 1;
+        if magnitude > MAX_MAGNITUDE {
+            return Err(Error::invalid(
+                "a number is past the largest one, 9.9999999999999999999999999999999999999E+125",
+            ));
+        }
+        if magnitude < MIN_MAGNITUDE {
+            return Err(Error::invalid("a number is closer to zero than the smallest one, 1E-130"));
+        }
+        let exponent = i16::try_from(exponent).map_err(|_| too_many_digits())?;
+        Ok(Number { negative, digits, exponent })
+    }
+
+    fn digit_count(&self) -> u32 {
+        self.digits.checked_ilog10().map_or(0, |log| log + 1)
+    }
+
+    /// Sign, then the power of ten of the first digit, then the digits aligned to 38.
+    fn rank(&self) -> (i32, u128) {
+        let count = self.digit_count();
+        let magnitude = i32::from(self.exponent) + count.cast_signed();
+        (magnitude, self.digits * 10_u128.pow(MAX_DIGITS - count))
+    }
+}
+
+fn too_many_digits() -> Error {
+    Error::invalid(format!("a number has more than {MAX_DIGITS} significant digits"))
+}
+
+impl Ord for Number {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let sign = |n: &Number| {
+            if n.digits == 0 {
+                0
+            } else if n.negative {
+                -1
+            } else {
+                1
+            }
+        };
+        let (left, right) = (sign(self), sign(other));
+        left.cmp(&right).then_with(|| match left {
+            0 => Ordering::Equal,
+            1 => self.rank().cmp(&other.rank()),
+            _ => other.rank().cmp(&self.rank()),
+        })
+    }
+}
+
+impl PartialOrd for Number {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl FromStr for Number {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text.len() > MAX_TEXT {
+            return Err(Error::invalid(format!(
+                "a number of {} characters is too long; the limit is {MAX_TEXT}",
+                text.len()
+            )));
+        }
+        parse(text).unwrap_or_else(|| Err(Error::invalid(format!("{text:?} is not a number"))))
+    }
+}
+
+/// `None` when the text does not have a number's form; an error when the number is out of bounds.
+fn parse(text: &str) -> Option<Result<Number>> {
+    let (negative, rest) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let (mantissa, exponent) = match rest.find(['e', 'E']) {
+        Some(at) => (&rest[..at], parse_exponent(&rest[at + 1..])?),
+        None => (rest, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let mut digits: u128 = 0;
+    let mut pending_zeros: i32 = 0;
+    let mut scale: i32 = exponent;
+    for (index, byte) in whole.bytes().chain(fraction.bytes()).enumerate() {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        if index >= whole.len() {
+            scale -= 1;
+        }
+        if byte == b'0' {
+            pending_zeros += i32::from(digits != 0);
+            continue;
+        }
+        let shift = 10_u128.checked_pow(pending_zeros.unsigned_abs() + 1);
+        let shifted = shift.and_then(|power| digits.checked_mul(power));
+        let Some(next) = shifted.and_then(|value| value.checked_add(u128::from(byte - b'0'))) else {
+            return Some(Err(too_many_digits()));
+        };
+        digits = next;
+        pending_zeros = 0;
+    }
+    Some(Number::normal(negative, digits, scale + pending_zeros))
+}
+
+/// Clamped far outside the valid range, so that adding to it cannot overflow.
+fn parse_exponent(text: &str) -> Option<i32> {
+    const FAR: i32 = 100_000;
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if unsigned.is_empty() || !unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let magnitude = unsigned.parse::<i32>().unwrap_or(FAR).min(FAR);
+    Some(if text.starts_with('-') { -magnitude } else { magnitude })
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.negative { "-" } else { "" };
+        let exponent = usize::from(self.exponent.unsigned_abs());
+        if self.exponent >= 0 {
+            return write!(f, "{sign}{}{}", self.digits, "0".repeat(exponent));
+        }
+        let digits = self.digits.to_string();
+        match digits.len().checked_sub(exponent) {
+            Some(point) if point > 0 => write!(f, "{sign}{}.{}", &digits[..point], &digits[point..]),
+            _ => write!(f, "{sign}0.{digits:0>exponent$}"),
+        }
+    }
+}
+
+impl fmt::Debug for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+macro_rules! from_integer {
+    ($($integer:ty)*) => {$(
+        impl From<$integer> for Number {
+            fn from(value: $integer) -> Self {
+                let value = i128::from(value);
+                // An integer of 64 bits has at most 20 digits, well inside the limits.
+                Number::normal(value < 0, value.unsigned_abs(), 0).unwrap_or(Number::ZERO)
+            }
+        }
+
+        impl TryFrom<&Number> for $integer {
+            type Error = Error;
+
+            fn try_from(number: &Number) -> Result<Self> {
+                let whole = u32::try_from(number.exponent)
+                    .ok()
+                    .and_then(|exponent| 10_i128.checked_pow(exponent))
+                    .and_then(|power| i128::try_from(number.digits).ok()?.checked_mul(power))
+                    .map(|value| if number.negative { -value } else { value });
+                whole
+                    .and_then(|value| <$integer>::try_from(value).ok())
+                    .ok_or_else(|| Error::invalid(format!(
+                        "{number} does not fit in {}", stringify!($integer)
+                    )))
+            }
+        }
+    )*};
+}
+
+from_integer!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+impl TryFrom<f64> for Number {
+    type Error = Error;
+
+    /// The shortest decimal that reads back as the same float.
+    fn try_from(value: f64) -> Result<Self> {
+        if value.is_finite() {
+            format!("{value:e}").parse()
+        } else {
+            Err(Error::invalid(format!("{value} is not a number that a table can keep")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn number(text: &str) -> Number {
+        text.parse().expect(text)
+    }
+
+    #[test]
+    fn the_same_value_has_one_form() {
+        for (text, normal) in [
+            ("1E2", "100"),
+            ("1.50", "1.5"),
+            ("-0", "0"),
+            ("0.000", "0"),
+            ("00012", "12"),
+            (".5", "0.5"),
+            ("5.", "5"),
+            ("+7", "7"),
+            ("1e-3", "0.001"),
+            ("-12.340E1", "-123.4"),
+            ("99999999999999999999999999999999999999", "99999999999999999999999999999999999999"),
+            ("1000000000000000000000000000000000000000000", "1000000000000000000000000000000000000000000"),
+        ] {
+            assert_eq!(number(text).to_string(), normal, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_number_or_does_not_fit_is_refused() {
+        for text in [
+            "",
+            "-",
+            "+",
+            ".",
+            "e5",
+            "1e",
+            "1e+",
+            "1_0",
+            " 1",
+            "1 ",
+            "NaN",
+            "Infinity",
+            "0x1",
+            "1.2.3",
+            "--1",
+            "١",
+            "1E126",
+            "1E-131",
+            "1E999999999999",
+            "100000000000000000000000000000000000001",
+        ] {
+            assert!(text.parse::<Number>().is_err(), "{text:?}");
+        }
+        assert!("1".repeat(600).parse::<Number>().is_err());
+        assert!(Number::try_from(f64::NAN).is_err());
+    }
+
+    #[test]
+    fn a_sum_that_needs_more_than_38_digits_is_refused_and_a_cancelling_one_is_exact() {
+        assert!(number("1E100").checked_add(&number("1")).is_err());
+        assert!(number("9.9E125").checked_add(&number("9E125")).is_err());
+        let big = number("180000000000000000000000000000000000000");
+        let less = number("-99999999999999999999999999999999999999");
+        assert_eq!(
+            big.checked_add(&less).expect("38 digits").to_string(),
+            "80000000000000000000000000000000000001"
+        );
+        assert_eq!(number("0.1").checked_add(&number("-0.1")).expect("zero"), Number::ZERO);
+    }
+
+    #[test]
+    fn sizes_are_those_that_dynamodb_local_counts() {
+        for (text, size) in [
+            ("0", 1),
+            ("1", 2),
+            ("99", 2),
+            ("100", 2),
+            ("101", 3),
+            ("123", 3),
+            ("-123", 4),
+            ("1.5", 3),
+            ("0.05", 2),
+            ("0.012", 3),
+            ("12000", 3),
+            ("1E125", 2),
+            ("12345678901234567890123456789012345678", 20),
+            ("-1234567890123456789012345678901234567.8", 21),
+        ] {
+            assert_eq!(number(text).size(), size, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn order_and_sums_agree_with_integers(left: i64, right: i64, scale in -20_i32..20) {
+            let scaled = |value: i64| number(&format!("{value}E{scale}"));
+            prop_assert_eq!(scaled(left).cmp(&scaled(right)), left.cmp(&right));
+            let sum = i128::from(left) + i128::from(right);
+            prop_assert_eq!(
+                scaled(left).checked_add(&scaled(right)).expect("fits"),
+                number(&format!("{sum}E{scale}"))
+            );
+        }
+
+        #[test]
+        fn text_and_back_is_the_same_number(digits in "[1-9][0-9]{0,37}", exponent in -90_i32..80, negative: bool) {
+            let sign = if negative { "-" } else { "" };
+            let first = number(&format!("{sign}{digits}E{exponent}"));
+            prop_assert_eq!(number(&first.to_string()), first);
+        }
+
+        #[test]
+        fn integers_survive(value: i64, unsigned: u64) {
+            prop_assert_eq!(i64::try_from(&Number::from(value)).expect("i64"), value);
+            prop_assert_eq!(u64::try_from(&Number::from(unsigned)).expect("u64"), unsigned);
+        }
+
+        #[test]
+        fn no_text_panics(text in ".{0,60}") {
+            let _ = text.parse::<Number>();
+        }
+    }
+}

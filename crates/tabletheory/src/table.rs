@@ -1,0 +1,85 @@
+//! What every backend can do.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::ambient::Clock;
+use crate::error::Result;
+use crate::item::{Item, Key};
+use crate::query::{Consistency, Page, Query, Scan};
+use crate::txn::{Commit, Txn};
+
+/// Rows under string keys, with conditional transactions: what every backend does in the same way.
+///
+/// One contract suite runs on all of them, and random transactions are compared across them.
+/// Conveniences, typed rows among them, are in [`TableExt`](crate::TableExt).
+///
+/// ```
+/// use tabletheory::{Consistency, Item, Key, MemoryTable, Query, Table, Txn, Value, Write};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> tabletheory::Result<()> {
+/// let table = MemoryTable::new();
+/// let key = Key::new("CACHE#1", "META");
+/// let item = Item::from([("revalidate_seconds", Value::from(60))]);
+/// assert!(table.commit(&Txn::from(Write::put(key.clone(), item))).await?.is_done());
+///
+/// let row = table.get(&key, Consistency::Strong).await?.expect("it was just put");
+/// assert_eq!(row.get("revalidate_seconds"), Some(&60.into()));
+/// assert_eq!(table.query(&Query::of("CACHE#1")).await?.items, [row]);
+/// # Ok(()) }
+/// ```
+#[async_trait]
+pub trait Table: Send + Sync + fmt::Debug {
+    /// One row by its key.
+    async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>>;
+
+    /// Several rows by their keys, each in the place of its key. A key may be named twice.
+    ///
+    /// They are not read at one moment: each is as a [`get`](Table::get) would find it.
+    async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<Vec<Option<Item>>>;
+
+    /// A page of the rows of one partition.
+    async fn query(&self, query: &Query) -> Result<Page>;
+
+    /// A page of all rows: for maintenance, never for serving.
+    async fn scan(&self, scan: &Scan) -> Result<Page>;
+
+    /// All writes of a transaction, or none.
+    ///
+    /// A transaction that breaks a limit is refused before anything is written. After an error of
+    /// kind [`Unknown`](crate::Kind::Unknown) the transaction may or may not have happened; one with
+    /// a client token may simply be committed again.
+    async fn commit(&self, txn: &Txn) -> Result<Commit>;
+
+    /// The clock by which this table tells time.
+    fn clock(&self) -> &dyn Clock;
+}
+
+#[async_trait]
+impl<T: Table + ?Sized> Table for Arc<T> {
+    async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>> {
+        (**self).get(key, consistency).await
+    }
+
+    async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<Vec<Option<Item>>> {
+        (**self).batch_get(keys, consistency).await
+    }
+
+    async fn query(&self, query: &Query) -> Result<Page> {
+        (**self).query(query).await
+    }
+
+    async fn scan(&self, scan: &Scan) -> Result<Page> {
+        (**self).scan(scan).await
+    }
+
+    async fn commit(&self, txn: &Txn) -> Result<Commit> {
+        (**self).commit(txn).await
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        (**self).clock()
+    }
+}

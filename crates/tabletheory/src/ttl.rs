@@ -1,0 +1,31 @@
+//! Which rows may be collected. Nothing else reads `ttl`: no result depends on whether a row was collected yet.
+
+use std::time::Duration;
+
+use crate::ambient::Timestamp;
+use crate::backend::TTL_OLDEST;
+use crate::item::{Item, TTL};
+use crate::value::Value;
+
+/// The range of `ttl` values that have expired.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expired {
+    pub(crate) after: i64,
+    pub(crate) until: i64,
+}
+
+impl Expired {
+    /// Expired at least `lag` ago, and not so long ago that it must be a mistake.
+    pub(crate) fn at(now: Timestamp, lag: Duration) -> Self {
+        Expired { after: (now - TTL_OLDEST).seconds(), until: (now - lag).seconds() }
+    }
+
+    pub(crate) fn includes(&self, item: &Item) -> bool {
+        of(item).is_some_and(|ttl| self.after < ttl && ttl <= self.until)
+    }
+}
+
+/// When a row expires; one whose `ttl` is not a whole number never does.
+pub(crate) fn of(item: &Item) -> Option<i64> {
+    item.get(TTL).and_then(Value::as_i64)
+}

@@ -1,0 +1,246 @@
+//! What an attribute can hold.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::error::{Error, Result};
+use crate::number::Number;
+
+/// One attribute's value, of one of DynamoDB's ten types.
+///
+/// ```
+/// use tabletheory::Value;
+///
+/// let value = Value::from("text/html");
+/// assert_eq!(value, Value::S("text/html".into()));
+/// assert_eq!(Value::from(60), Value::N(60.into()));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Value {
+    /// A string, which may be empty.
+    S(String),
+    /// An exact decimal.
+    N(Number),
+    /// Bytes, which may be empty.
+    B(Vec<u8>),
+    /// True or false.
+    Bool(bool),
+    /// The null value, which is not the same as an absent attribute.
+    Null,
+    /// A list of values of any type.
+    L(Vec<Value>),
+    /// A map of values of any type.
+    M(BTreeMap<String, Value>),
+    /// A set of strings.
+    Ss(Set<String>),
+    /// A set of numbers.
+    Ns(Set<Number>),
+    /// A set of byte strings.
+    Bs(Set<Vec<u8>>),
+}
+
+impl Value {
+    /// The name of its type on the wire, as in `{"S": "…"}`.
+    ///
+    /// ```
+    /// assert_eq!(tabletheory::Value::from(true).type_name(), "BOOL");
+    /// ```
+    #[must_use]
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Value::S(_) => "S",
+            Value::N(_) => "N",
+            Value::B(_) => "B",
+            Value::Bool(_) => "BOOL",
+            Value::Null => "NULL",
+            Value::L(_) => "L",
+            Value::M(_) => "M",
+            Value::Ss(_) => "SS",
+            Value::Ns(_) => "NS",
+            Value::Bs(_) => "BS",
+        }
+    }
+
+    /// The text, if it is a string.
+    ///
+    /// ```
+    /// assert_eq!(tabletheory::Value::from("a").as_str(), Some("a"));
+    /// assert_eq!(tabletheory::Value::from(1).as_str(), None);
+    /// ```
+    #[must_use]
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Value::S(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is one.
+    ///
+    /// ```
+    /// use tabletheory::{Number, Value};
+    ///
+    /// assert_eq!(Value::from(7).as_number(), Some(&Number::from(7)));
+    /// ```
+    #[must_use]
+    pub fn as_number(&self) -> Option<&Number> {
+        match self {
+            Value::N(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is one that fits in an `i64`; times and counters do.
+    ///
+    /// ```
+    /// use tabletheory::Value;
+    ///
+    /// assert_eq!(Value::from(1_700_000_000).as_i64(), Some(1_700_000_000));
+    /// assert_eq!(Value::N("1.5".parse()?).as_i64(), None);
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn as_i64(&self) -> Option<i64> {
+        i64::try_from(self.as_number()?).ok()
+    }
+}
+
+/// A set as DynamoDB has them: never empty, no member twice, in no order of its own.
+///
+/// ```
+/// use tabletheory::{Set, Value};
+///
+/// let tags = Set::new(["news".to_string(), "sport".to_string()])?;
+/// assert_eq!(Value::from(tags.clone()), Value::Ss(tags));
+/// assert!(Set::new(["a".to_string(), "a".to_string()]).is_err());
+/// assert!(Set::<String>::new([]).is_err());
+/// # Ok::<(), tabletheory::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Set<T>(
+    /// Sorted, so that equality does not depend on the order in which members came.
+    Vec<T>,
+);
+
+impl<T: Ord> Set<T> {
+    /// A set of these members; none at all, or one of them twice, is refused.
+    ///
+    /// ```
+    /// use tabletheory::Set;
+    ///
+    /// assert_eq!(Set::new([2, 1])?, Set::new([1, 2])?);
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    pub fn new(members: impl IntoIterator<Item = T>) -> Result<Self> {
+        let mut members: Vec<T> = members.into_iter().collect();
+        if members.is_empty() {
+            return Err(Error::invalid("a set is empty; leave the attribute out instead"));
+        }
+        members.sort_unstable();
+        if members.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(Error::invalid("a set has the same member twice"));
+        }
+        Ok(Set(members))
+    }
+
+    /// Whether it has this member.
+    ///
+    /// ```
+    /// assert!(tabletheory::Set::new([1, 2])?.contains(&2));
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    pub fn contains(&self, member: &T) -> bool {
+        self.0.binary_search(member).is_ok()
+    }
+
+    /// Its members, smallest first.
+    ///
+    /// ```
+    /// assert_eq!(tabletheory::Set::new([2, 1])?.members(), [1, 2]);
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    pub fn members(&self) -> &[T] {
+        &self.0
+    }
+
+    /// Every member of both.
+    pub(crate) fn union(&self, other: &Set<T>) -> Set<T>
+    where
+        T: Clone,
+    {
+        let mut members = self.0.clone();
+        members.extend(other.0.iter().filter(|member| !self.contains(member)).cloned());
+        members.sort_unstable();
+        Set(members)
+    }
+}
+
+impl<T> IntoIterator for Set<T> {
+    type Item = T;
+    type IntoIter = std::vec::IntoIter<T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+macro_rules! from {
+    ($($source:ty => |$name:ident| $value:expr),* $(,)?) => {$(
+        impl From<$source> for Value {
+            fn from($name: $source) -> Self {
+                $value
+            }
+        }
+    )*};
+}
+
+from! {
+    &str => |text| Value::S(text.to_owned()),
+    String => |text| Value::S(text),
+    Number => |number| Value::N(number),
+    i8 => |number| Value::N(number.into()),
+    i16 => |number| Value::N(number.into()),
+    i32 => |number| Value::N(number.into()),
+    i64 => |number| Value::N(number.into()),
+    u8 => |number| Value::N(number.into()),
+    u16 => |number| Value::N(number.into()),
+    u32 => |number| Value::N(number.into()),
+    u64 => |number| Value::N(number.into()),
+    bool => |flag| Value::Bool(flag),
+    Vec<u8> => |bytes| Value::B(bytes),
+    Vec<Value> => |values| Value::L(values),
+    Vec<String> => |texts| Value::L(texts.into_iter().map(Value::S).collect()),
+    BTreeMap<String, Value> => |map| Value::M(map),
+    Set<String> => |set| Value::Ss(set),
+    Set<Number> => |set| Value::Ns(set),
+    Set<Vec<u8>> => |set| Value::Bs(set),
+}
+
+/// The value as people read it, for messages and logs; bytes are only counted.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::S(text) => write!(f, "{text:?}"),
+            Value::N(number) => write!(f, "{number}"),
+            Value::B(bytes) => write!(f, "<{} bytes>", bytes.len()),
+            Value::Bool(flag) => write!(f, "{flag}"),
+            Value::Null => f.write_str("null"),
+            Value::L(values) => f.debug_list().entries(values.iter().map(Shown)).finish(),
+            Value::M(map) => {
+                f.debug_map().entries(map.iter().map(|(name, value)| (name, Shown(value)))).finish()
+            }
+            Value::Ss(set) => f.debug_set().entries(set.members()).finish(),
+            Value::Ns(set) => f.debug_set().entries(set.members()).finish(),
+            Value::Bs(set) => write!(f, "<{} byte strings>", set.members().len()),
+        }
+    }
+}
+
+/// Lets the list and map formatters of the standard library use `Display`.
+struct Shown<'a>(&'a Value);
+
+impl fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.0, f)
+    }
+}
