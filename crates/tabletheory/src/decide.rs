@@ -65,7 +65,8 @@ pub(crate) fn holds(cond: &Cond, row: Option<&Item>) -> bool {
 
 fn passes(test: &Test, value: Option<&Value>) -> bool {
     let Some(value) = value else {
-        return matches!(test, Test::Absent | Test::Compare(Comparison::NotEqual, _));
+        use Comparison::NotEqual;
+        return matches!(test, Test::Absent | Test::Compare(NotEqual, _) | Test::Size(NotEqual, _));
     };
     match test {
         Test::Absent => false,
@@ -83,9 +84,10 @@ fn passes(test: &Test, value: Option<&Value>) -> bool {
             _ => false,
         },
         Test::Contains(part) => contains(value, part),
-        Test::Size(comparison, bound) => {
-            size(value).is_some_and(|size| comparison.admits(size.cmp(&(*bound as usize))))
-        }
+        Test::Size(comparison, bound) => match size(value) {
+            Some(size) => comparison.admits(size.cmp(&(*bound as usize))),
+            None => *comparison == Comparison::NotEqual,
+        },
     }
 }
 

@@ -21,6 +21,8 @@ mod value;
 pub use ambient::{Clock, ManualClock, Random, SeededRandom, SystemClock, SystemRandom, Timestamp};
 pub use attr::{Attr, Size};
 pub use backend::memory::MemoryTable;
+#[cfg(feature = "sqlite")]
+pub use backend::sqlite::{SqliteSettings, SqliteTable, SweepSettings};
 pub use cond::Cond;
 pub use error::{Error, Kind, Result};
 pub use item::{Item, Key};

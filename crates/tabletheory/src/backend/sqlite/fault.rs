@@ -1,0 +1,98 @@
+//! What can go wrong with the file, and what to do about each.
+
+use std::path::Path;
+
+use rusqlite::ErrorCode;
+
+use crate::error::{Error, Kind};
+
+/// Why a piece of work on a connection failed.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// SQLite said so.
+    Sqlite(rusqlite::Error),
+    /// We did: a row that is not what was written, or a call that is wrong.
+    Ours(Error),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Fault::Sqlite(error)
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Fault::Ours(error)
+    }
+}
+
+impl Fault {
+    /// Whether another connection is in the way, so that waiting helps.
+    pub(super) fn is_busy(&self) -> bool {
+        matches!(self, Fault::Sqlite(error) if is_busy(error))
+    }
+
+    /// The error that a caller gets, with what to do.
+    pub(super) fn explain(self, path: &Path) -> Error {
+        match self {
+            Fault::Ours(error) if error.kind() == Kind::Corrupt => {
+                error.within(format_args!("the table file {}", path.display()))
+            }
+            Fault::Ours(error) => error,
+            Fault::Sqlite(cause) => explain_sqlite(cause, path),
+        }
+    }
+}
+
+pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+fn explain_sqlite(cause: rusqlite::Error, path: &Path) -> Error {
+    let file = path.display();
+    let (kind, context) = match cause.sqlite_error_code() {
+        _ if is_damage(&cause) => (
+            Kind::Corrupt,
+            format!(
+                "the table file {file} is damaged; stop every process that uses it, then restore it from a backup, \
+                 or move it away to start with an empty table"
+            ),
+        ),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => (
+            Kind::Unavailable,
+            format!("another process kept the table file {file} locked for too long; try again"),
+        ),
+        Some(ErrorCode::DiskFull) => (
+            Kind::Unavailable,
+            format!("the disk is full, so the table file {file} cannot grow; make room and try again"),
+        ),
+        Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => (
+            Kind::Invalid,
+            format!(
+                "the table file {file} cannot be opened to read and write; \
+                 its directory must exist, and both must be writable"
+            ),
+        ),
+        _ => (Kind::Unavailable, format!("the table file {file} cannot be used")),
+    };
+    Error::new(kind, context).caused_by(cause)
+}
+
+/// Whether the file's content, and not its surroundings, is at fault.
+fn is_damage(cause: &rusqlite::Error) -> bool {
+    match cause {
+        rusqlite::Error::SqliteFailure(failure, _) => {
+            matches!(failure.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown)
+                || failure.extended_code == rusqlite::ffi::SQLITE_IOERR_SHORT_READ
+        }
+        // A column of another type, text that is not UTF-8, or a schema that lost a table.
+        rusqlite::Error::SqlInputError { .. }
+        | rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::Utf8Error(..)
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::QueryReturnedNoRows => true,
+        _ => false,
+    }
+}

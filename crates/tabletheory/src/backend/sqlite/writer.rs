@@ -1,0 +1,279 @@
+//! Writing: one thread that commits many waiting transactions with one write to the disk.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use tokio::sync::{mpsc, oneshot};
+
+use super::fault::Fault;
+use super::{SqliteSettings, reader, row, token};
+use crate::ambient::{Clock, Timestamp};
+use crate::backend::token_reused;
+use crate::decide::{Verdict, decide};
+use crate::error::{Error, Kind, Result};
+use crate::item::{Item, Key};
+use crate::ttl;
+use crate::txn::{Commit, Txn};
+
+/// How many expired rows one sweep deletes before other writers get their turn.
+const SWEEP_ROWS: u32 = 200;
+/// The way to the thread that writes. Dropping it finishes what was queued.
+#[derive(Debug)]
+pub(super) struct Writer {
+    queue: Option<Queue>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Where work for the writer is put.
+pub(super) type Queue = mpsc::Sender<Work>;
+
+#[derive(Debug)]
+pub(super) enum Work {
+    Commit { txn: Txn, answer: oneshot::Sender<Result<Commit>> },
+    Sweep { lag: Duration, answer: oneshot::Sender<Result<Swept>> },
+}
+
+/// What one sweep did.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Swept {
+    pub(super) rows: u64,
+    /// Whether there may be more expired rows.
+    pub(super) more: bool,
+}
+
+impl Writer {
+    pub(super) fn start(
+        connection: Connection,
+        path: &Path,
+        settings: &SqliteSettings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
+        let (queue, work) = mpsc::channel(settings.queue);
+        let mut scribe = Scribe { connection, path: path.to_owned(), clock };
+        let group = settings.group;
+        let thread = std::thread::Builder::new()
+            .name("tabletheory-writer".into())
+            .spawn(move || scribe.run(work, group))
+            .map_err(|cause| Error::unavailable("the writer's thread cannot be started").caused_by(cause))?;
+        Ok(Writer { queue: Some(queue), thread: Some(thread) })
+    }
+
+    pub(super) fn queue(&self) -> Queue {
+        self.queue.clone().unwrap_or_else(|| mpsc::channel(1).0)
+    }
+
+    pub(super) async fn commit(&self, txn: &Txn) -> Result<Commit> {
+        let txn = txn.clone();
+        self.ask(|answer| Work::Commit { txn, answer }).await
+    }
+
+    pub(super) async fn sweep(&self, lag: Duration) -> Result<Swept> {
+        self.ask(|answer| Work::Sweep { lag, answer }).await
+    }
+
+    async fn ask<T>(&self, work: impl FnOnce(oneshot::Sender<Result<T>>) -> Work) -> Result<T> {
+        let (answer, answered) = oneshot::channel();
+        let queue = self.queue.as_ref().ok_or_else(closed)?;
+        queue.send(work(answer)).await.map_err(|_| closed())?;
+        answered.await.map_err(|_| {
+            Error::new(
+                Kind::Unknown,
+                "the writer stopped before it answered; open the table again and read back",
+            )
+        })?
+    }
+}
+
+fn closed() -> Error {
+    Error::unavailable("the writer has stopped; open the table again")
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that writes the table ended in a panic");
+        }
+    }
+}
+
+/// The thread's own state.
+struct Scribe {
+    connection: Connection,
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
+}
+
+/// A transaction that waits, with the way to its committer.
+type Waiting = (Txn, oneshot::Sender<Result<Commit>>);
+
+impl Scribe {
+    fn run(&mut self, mut work: mpsc::Receiver<Work>, most: usize) {
+        let mut group: Vec<Waiting> = Vec::new();
+        while let Some(first) = work.blocking_recv() {
+            let mut next = Some(first);
+            while let Some(work_item) = next.take() {
+                match work_item {
+                    Work::Commit { txn, answer } => group.push((txn, answer)),
+                    Work::Sweep { lag, answer } => {
+                        let swept = self.sweep(lag);
+                        // Nobody waits for it any more if the other side is gone.
+                        let _ = answer.send(swept);
+                    }
+                }
+                if group.len() < most {
+                    next = work.try_recv().ok();
+                }
+            }
+            self.commit_group(std::mem::take(&mut group));
+        }
+    }
+
+    /// Commits all of a group at once, or, where one of them spoils that, each by itself.
+    fn commit_group(&mut self, group: Vec<Waiting>) {
+        if group.is_empty() {
+            return;
+        }
+        let txns: Vec<&Txn> = group.iter().map(|(txn, _)| txn).collect();
+        let outcomes = match self.commit_together(&txns) {
+            Ok(outcomes) => outcomes,
+            Err(Spoiled::Wholly(error)) => txns.iter().map(|_| Err(same(&error))).collect(),
+            Err(Spoiled::ByOne(_)) if txns.len() > 1 => {
+                txns.iter().map(|txn| self.commit_alone(txn)).collect()
+            }
+            Err(Spoiled::ByOne(error)) => vec![Err(error)],
+        };
+        for ((_, answer), outcome) in group.into_iter().zip(outcomes) {
+            // A committer that no longer waits gave up its right to know.
+            let _ = answer.send(outcome);
+        }
+    }
+
+    fn commit_alone(&mut self, txn: &Txn) -> Result<Commit> {
+        match self.commit_together(&[txn]) {
+            Ok(mut outcomes) => outcomes.pop().unwrap_or_else(|| Err(closed())),
+            Err(Spoiled::ByOne(error) | Spoiled::Wholly(error)) => Err(error),
+        }
+    }
+
+    /// Answers may be given only once this returns: a refusal can rest on another transaction of the group.
+    fn commit_together(&mut self, txns: &[&Txn]) -> Result<Vec<Result<Commit>>, Spoiled> {
+        let path = &self.path;
+        let now = self.clock.now();
+        let whole = |error: rusqlite::Error| Spoiled::Wholly(Fault::from(error).explain(path));
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(whole)?;
+        let mut outcomes = Vec::with_capacity(txns.len());
+        for txn in txns {
+            outcomes.push(match apply(&transaction, txn, now) {
+                Ok(commit) => Ok(commit),
+                Err(Unapplied::Clean(fault)) => Err(fault.explain(path)),
+                Err(Unapplied::HalfWay(fault)) => return Err(Spoiled::ByOne(fault.explain(path))),
+            });
+        }
+        transaction.commit().map_err(|error| Spoiled::Wholly(explain_commit(error, path)))?;
+        Ok(outcomes)
+    }
+
+    fn sweep(&mut self, lag: Duration) -> Result<Swept> {
+        let expired = ttl::Expired::at(self.clock.now(), lag);
+        let delete = |connection: &Connection| -> Result<usize, Fault> {
+            let mut statement = connection.prepare_cached(
+                "DELETE FROM item WHERE (pk, sk) IN
+                 (SELECT pk, sk FROM item WHERE ttl > ?1 AND ttl <= ?2 LIMIT ?3)",
+            )?;
+            Ok(statement.execute(params![expired.after, expired.until, SWEEP_ROWS])?)
+        };
+        let rows = delete(&self.connection).map_err(|fault| fault.explain(&self.path))?;
+        tracing::debug!(rows, "deleted expired rows");
+        Ok(Swept { rows: rows as u64, more: rows == SWEEP_ROWS as usize })
+    }
+}
+
+/// Why a group was not committed; nothing of it was written, unless the error's kind says otherwise.
+enum Spoiled {
+    /// One transaction failed in the middle of its writes.
+    ByOne(Error),
+    /// The file did.
+    Wholly(Error),
+}
+
+/// Why one transaction was not applied.
+enum Unapplied {
+    /// Before it wrote anything: the others of the group are not concerned.
+    Clean(Fault),
+    /// After it may have written something, so that the whole group must be rolled back.
+    HalfWay(Fault),
+}
+
+/// A failed write of the log may have reached the disk all the same.
+fn explain_commit(error: rusqlite::Error, path: &Path) -> Error {
+    let io = error.sqlite_error_code() == Some(rusqlite::ErrorCode::SystemIoFailure);
+    let explained = Fault::from(error).explain(path);
+    if io {
+        return Error::new(
+            Kind::Unknown,
+            format!("writing the table file {} failed; check the disk, then read back", path.display()),
+        )
+        .caused_by(explained);
+    }
+    explained
+}
+
+/// The same error for one more of a group.
+fn same(error: &Error) -> Error {
+    Error::new(error.kind(), error.to_string())
+}
+
+fn apply(transaction: &Transaction<'_>, txn: &Txn, now: Timestamp) -> Result<Commit, Unapplied> {
+    let clean = Unapplied::Clean;
+    let token = txn.token.as_ref().map(|token| (token, txn.digest()));
+    if let Some((token, digest)) = &token
+        && let Some(known) = token::recall(transaction, token, now).map_err(clean)?
+    {
+        return if known == *digest { Ok(Commit::Done) } else { Err(clean(token_reused().into())) };
+    }
+    let mut unreadable = None;
+    let verdict = decide(txn, |key| {
+        reader::get(transaction, key).map_err(|fault| {
+            unreadable = Some(fault);
+            Error::unavailable("a row cannot be read")
+        })
+    });
+    match verdict {
+        Err(error) => Err(clean(unreadable.unwrap_or(error.into()))),
+        Ok(Verdict::Refuse { index, seen }) => Ok(Commit::Refused { index, seen }),
+        Ok(Verdict::Apply(effects)) => {
+            let write = || -> Result<(), Fault> {
+                for (key, after) in effects {
+                    match after {
+                        Some(item) => put(transaction, key, &item)?,
+                        None => delete(transaction, key)?,
+                    }
+                }
+                token.map_or(Ok(()), |(token, digest)| token::record(transaction, token, &digest, now))
+            };
+            write().map_err(Unapplied::HalfWay)?;
+            Ok(Commit::Done)
+        }
+    }
+}
+
+fn put(transaction: &Transaction<'_>, key: &Key, item: &Item) -> Result<(), Fault> {
+    let (text, crc) = row::encode(key, item);
+    let mut statement = transaction
+        .prepare_cached("REPLACE INTO item (pk, sk, ttl, item, crc) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    statement.execute(params![key.pk, key.sk, ttl::of(item), text, crc])?;
+    Ok(())
+}
+
+fn delete(transaction: &Transaction<'_>, key: &Key) -> Result<(), Fault> {
+    let mut statement = transaction.prepare_cached("DELETE FROM item WHERE pk = ?1 AND sk = ?2")?;
+    statement.execute([&key.pk, &key.sk])?;
+    Ok(())
+}

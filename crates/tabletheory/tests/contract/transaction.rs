@@ -1,0 +1,82 @@
+//! Several writes at once.
+
+use tabletheory::{Attr, Commit, Item, Kind, Update, Write};
+
+use crate::fixture::{Fixture, item};
+
+const PK: Attr<String> = Attr::new("pk");
+const N: Attr<i64> = Attr::new("n");
+
+pub(crate) async fn all_writes_happen_together(t: &Fixture) {
+    t.put("updated", item([("n", 1.into())])).await;
+    t.put("deleted", Item::new()).await;
+    t.put("checked", Item::new()).await;
+    let commit = t
+        .commit([
+            Write::put(t.key("put"), item([("n", 7.into())])).when(PK.absent()),
+            Write::update(t.key("updated"), Update::new([N.add(1)])).when(N.is(1)),
+            Write::delete(t.key("deleted")).when(PK.exists()),
+            Write::check(t.key("checked"), PK.exists()),
+        ])
+        .await;
+    assert_eq!(commit.expect("every condition holds"), Commit::Done);
+    assert_eq!(
+        t.rows().await,
+        [
+            t.stored("checked", Item::new()),
+            t.stored("put", item([("n", 7.into())])),
+            t.stored("updated", item([("n", 2.into())])),
+        ]
+    );
+}
+
+pub(crate) async fn one_refusal_stops_every_write(t: &Fixture) {
+    t.put("updated", item([("n", 1.into())])).await;
+    t.put("deleted", Item::new()).await;
+    let before = t.rows().await;
+    let commit = t
+        .commit([
+            Write::put(t.key("put"), Item::new()),
+            Write::update(t.key("updated"), Update::new([N.add(1)])),
+            Write::delete(t.key("deleted")),
+            Write::check(t.key("lock"), PK.exists()),
+        ])
+        .await;
+    assert_eq!(commit.expect("a refusal is no error"), Commit::Refused { index: 3, seen: None });
+    assert_eq!(t.rows().await, before);
+}
+
+pub(crate) async fn the_first_refusal_is_the_one_reported(t: &Fixture) {
+    t.put("a", item([("n", 1.into())])).await;
+    t.put("b", item([("n", 2.into())])).await;
+    let commit = t
+        .commit([
+            Write::put(t.key("c"), Item::new()),
+            Write::delete(t.key("b")).when(N.is(9)),
+            Write::delete(t.key("a")).when(N.is(9)),
+        ])
+        .await;
+    let seen = Some(t.stored("b", item([("n", 2.into())])));
+    assert_eq!(commit.expect("a refusal is no error"), Commit::Refused { index: 1, seen });
+}
+
+pub(crate) async fn a_write_that_cannot_be_done_outweighs_a_refusal(t: &Fixture) {
+    t.put("text", item([("n", "one".into())])).await;
+    let before = t.rows().await;
+    let refused = || Write::check(t.key("absent"), PK.exists());
+    let impossible = || Write::update(t.key("text"), Update::new([N.add(1)]));
+    for writes in [[refused(), impossible()], [impossible(), refused()]] {
+        let error = t.commit(writes).await.expect_err("a number cannot be added to a text");
+        assert_eq!(error.kind(), Kind::Invalid, "{error}");
+    }
+    // A write whose own condition refuses it is not even tried.
+    let commit = t.commit([impossible().when(PK.absent())]).await.expect("a refusal is no error");
+    assert!(commit.is_refused());
+    assert_eq!(t.rows().await, before);
+}
+
+pub(crate) async fn a_hundred_writes_fit(t: &Fixture) {
+    let write = |index: usize| Write::put(t.key(&format!("{index:03}")), Item::new());
+    assert!(t.commit((0..100).map(write)).await.expect("a hundred").is_done());
+    assert_eq!(t.rows().await.len(), 100);
+}
