@@ -1,0 +1,132 @@
+//! From a described model to its code.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote, quote_spanned};
+use syn::ext::IdentExt as _;
+use syn::spanned::Spanned as _;
+use syn::{DeriveInput, Result};
+
+use crate::option::Role;
+use crate::parse::{Described, Field};
+
+/// The code that `#[derive(Model)]` adds to this struct.
+pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
+    let model = Described::parse(input)?;
+    let implementation = implementation(&model);
+    let constants = constants(&model);
+    Ok(quote! {
+        #implementation
+        #constants
+    })
+}
+
+fn implementation(model: &Described) -> TokenStream {
+    let name = &model.name;
+    let text = name.unraw().to_string();
+    let table_env = optional(model.table_env.as_deref());
+    let [ttl, version, created_at, updated_at] = [Role::Ttl, Role::Version, Role::CreatedAt, Role::UpdatedAt]
+        .map(|role| optional(model.role(role).map(|field| field.attribute.as_str())));
+    let key = [Role::Pk, Role::Sk].map(|role| model.role(role).map(|field| &field.name));
+    let key = key.iter().flatten();
+    let writes = model.fields.iter().filter_map(write);
+    let reads = model.fields.iter().map(read);
+    quote! {
+        #[automatically_derived]
+        impl ::tabletheory::Model for #name {
+            const NAME: &'static str = #text;
+            const TABLE_ENV: ::core::option::Option<&'static str> = #table_env;
+            const ROLES: ::tabletheory::Roles = ::tabletheory::Roles {
+                ttl: #ttl,
+                version: #version,
+                created_at: #created_at,
+                updated_at: #updated_at,
+            };
+
+            fn key(&self) -> ::tabletheory::Key {
+                ::tabletheory::Key::new(#(::core::clone::Clone::clone(&self.#key)),*)
+            }
+
+            fn to_item(&self) -> ::tabletheory::Result<::tabletheory::Item> {
+                let mut row = ::tabletheory::__private::RowWriter::new(
+                    #text,
+                    ::tabletheory::Model::key(self),
+                );
+                #(#writes)*
+                ::core::result::Result::Ok(row.finish())
+            }
+
+            fn from_item(item: ::tabletheory::Item) -> ::tabletheory::Result<Self> {
+                let mut row = ::tabletheory::__private::RowReader::new(#text, item)?;
+                ::core::result::Result::Ok(Self { #(#reads,)* })
+            }
+        }
+    }
+}
+
+fn optional(text: Option<&str>) -> TokenStream {
+    match text {
+        Some(text) => quote!(::core::option::Option::Some(#text)),
+        None => quote!(::core::option::Option::None),
+    }
+}
+
+/// Writes one field; the writer has the key already.
+fn write(field: &Field) -> Option<TokenStream> {
+    if field.role.is_some_and(Role::is_key) {
+        return None;
+    }
+    let Field { name, attribute, .. } = field;
+    let method = if field.omitempty { quote!(set_unless_empty) } else { quote!(set) };
+    // The span makes the compiler point at the field when its type cannot be written.
+    let span = field.ty.span();
+    let serialize = match &field.with {
+        // A closure, so that a reference to the field may become what the function takes.
+        Some(module) => quote!(|value, serializer| #module::serialize(value, serializer)),
+        None => quote_spanned!(span=> ::tabletheory::__private::Serialize::serialize),
+    };
+    let set = quote!(row.#method(#attribute, &self.#name, #serialize)?;);
+    // `None` is left out before any `with` module sees it, for those of sets know no null.
+    Some(if field.is_option() { quote!(if self.#name.is_some() { #set }) } else { set })
+}
+
+fn read(field: &Field) -> TokenStream {
+    let Field { name, attribute, .. } = field;
+    let value = match field.role {
+        Some(Role::Pk) => quote!(row.pk()),
+        Some(Role::Sk) => quote!(row.sk()),
+        _ => {
+            let may_be_absent = field.omitempty || field.is_option();
+            let method = if may_be_absent { quote!(get_or_default) } else { quote!(get) };
+            let ty = field.type_text();
+            let span = field.ty.span();
+            let deserialize = match &field.with {
+                Some(module) => quote!(|value| #module::deserialize(value)),
+                None => quote_spanned!(span=> ::tabletheory::__private::Deserialize::deserialize),
+            };
+            quote!(row.#method(#attribute, #ty, #deserialize)?)
+        }
+    };
+    quote!(#name: #value)
+}
+
+/// The typed attributes, for conditions and updates.
+fn constants(model: &Described) -> TokenStream {
+    let name = &model.name;
+    let constants = model.fields.iter().map(|field| {
+        let Field { name, visibility, attribute, .. } = field;
+        let constant = format_ident!("{}", name.unraw().to_string().to_uppercase(), span = name.span());
+        let ty = field.value_type();
+        let doc = format!("The attribute `{attribute}`.");
+        quote! {
+            #[doc = #doc]
+            #visibility const #constant: ::tabletheory::Attr<#ty> = ::tabletheory::Attr::new(#attribute);
+        }
+    });
+    quote! {
+        #[allow(dead_code, non_upper_case_globals)]
+        #[automatically_derived]
+        impl #name {
+            #(#constants)*
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! From a struct to the model that it describes, or to what is wrong with it.
+
+use std::collections::HashMap;
+
+use quote::ToTokens as _;
+use syn::ext::IdentExt as _;
+use syn::spanned::Spanned as _;
+use syn::{
+    Data, DeriveInput, Error, Fields, GenericArgument, Ident, Path, PathArguments, Result, Type, Visibility,
+};
+
+use crate::naming::Case;
+use crate::option::{FieldOptions, Role, StructOptions};
+
+/// The longest name that an attribute may have, in bytes.
+const MAX_ATTRIBUTE_BYTES: usize = 255;
+
+/// The integers that a row's numbers convert to.
+const INTEGERS: [&str; 10] = ["i64", "i32", "i16", "i8", "isize", "u64", "u32", "u16", "u8", "usize"];
+
+/// A struct that is a row.
+pub(crate) struct Described {
+    pub(crate) name: Ident,
+    pub(crate) table_env: Option<String>,
+    pub(crate) fields: Vec<Field>,
+}
+
+/// A field that is an attribute.
+pub(crate) struct Field {
+    pub(crate) name: Ident,
+    pub(crate) visibility: Visibility,
+    pub(crate) ty: Type,
+    pub(crate) attribute: String,
+    pub(crate) role: Option<Role>,
+    pub(crate) omitempty: bool,
+    pub(crate) with: Option<Path>,
+}
+
+impl Described {
+    /// Reads the struct; every field that is wrong is named, not only the first.
+    pub(crate) fn parse(input: &DeriveInput) -> Result<Described> {
+        let place = format!("struct `{}`", input.ident);
+        let options = StructOptions::parse(&input.attrs, &place)?;
+        if !input.generics.params.is_empty() {
+            let message = format!("{place}: a model cannot be generic; make a struct for each kind of row");
+            return Err(Error::new(input.generics.span(), message));
+        }
+        let mut wrong = Wrong::default();
+        let fields = named_fields(input)?
+            .iter()
+            .filter_map(|field| wrong.sort_out(Field::parse(field, options.rename_all)))
+            .collect();
+        // What one field lacks would otherwise be said again of the whole.
+        wrong.into_result()?;
+        let described = Described { name: input.ident.clone(), table_env: options.table_env, fields };
+        described.check_roles()?;
+        described.check_attributes_differ()?;
+        Ok(described)
+    }
+
+    /// The field of a role.
+    pub(crate) fn role(&self, role: Role) -> Option<&Field> {
+        self.fields.iter().find(|field| field.role == Some(role))
+    }
+
+    fn check_roles(&self) -> Result<()> {
+        let mut wrong = Wrong::default();
+        for role in Role::ALL {
+            let mut fields = self.fields.iter().filter(|field| field.role == Some(role));
+            match (fields.next(), fields.next()) {
+                (None, _) if role.is_key() => wrong.note(Error::new(
+                    self.name.span(),
+                    format!("struct `{}`: no field is the {}", self.name, key_part(role)),
+                )),
+                (Some(first), Some(second)) => wrong.note(Error::new(
+                    second.name.span(),
+                    format!(
+                        "field `{}`: the field `{}` has the role {} already",
+                        second.name,
+                        first.name,
+                        role.name()
+                    ),
+                )),
+                _ => {}
+            }
+        }
+        wrong.into_result()
+    }
+
+    fn check_attributes_differ(&self) -> Result<()> {
+        let mut wrong = Wrong::default();
+        let mut taken: HashMap<&str, &Ident> = HashMap::new();
+        for field in &self.fields {
+            if let Some(first) = taken.insert(&field.attribute, &field.name) {
+                wrong.note(Error::new(
+                    field.name.span(),
+                    format!(
+                        "field `{}`: its attribute is named `{}`, and so is the field `{first}`'s",
+                        field.name, field.attribute
+                    ),
+                ));
+            }
+        }
+        wrong.into_result()
+    }
+}
+
+fn key_part(role: Role) -> &'static str {
+    match role {
+        Role::Sk => "sort key; mark a String with #[model(sk)]",
+        _ => "partition key; mark a String with #[model(pk)]",
+    }
+}
+
+fn named_fields(input: &DeriveInput) -> Result<&syn::punctuated::Punctuated<syn::Field, syn::Token![,]>> {
+    let (what, name) = match &input.data {
+        Data::Struct(data) => match &data.fields {
+            Fields::Named(fields) => return Ok(&fields.named),
+            Fields::Unnamed(_) => ("a tuple struct", &input.ident),
+            Fields::Unit => ("a struct without fields", &input.ident),
+        },
+        Data::Enum(_) => ("an enum", &input.ident),
+        Data::Union(_) => ("a union", &input.ident),
+    };
+    let message = format!("`{name}` is {what}; a model is a struct with named fields");
+    Err(Error::new(name.span(), message))
+}
+
+impl Field {
+    fn parse(field: &syn::Field, case: Option<Case>) -> Result<Field> {
+        let Some(name) = field.ident.clone() else {
+            return Err(Error::new(field.span(), "a model is a struct with named fields"));
+        };
+        let bare = name.unraw().to_string();
+        let place = format!("field `{bare}`");
+        let options = FieldOptions::parse(&field.attrs, &place)?;
+        let with = options.with_path(&place)?;
+        if let Some(role) = options.role {
+            check_type(&place, role, &field.ty)?;
+            check_options(&place, role, &options)?;
+        }
+        let attribute = attribute_name(&place, &bare, case, &options).map_err(|message| {
+            let span = options.rename.as_ref().map_or(name.span(), syn::LitStr::span);
+            Error::new(span, message)
+        })?;
+        Ok(Field {
+            name,
+            visibility: field.vis.clone(),
+            ty: field.ty.clone(),
+            attribute,
+            role: options.role,
+            omitempty: options.omitempty.is_some(),
+            with,
+        })
+    }
+
+    /// The type of its value when it has one: what is in the `Option`, or the type itself.
+    pub(crate) fn value_type(&self) -> &Type {
+        in_option(&self.ty).unwrap_or(&self.ty)
+    }
+
+    pub(crate) fn is_option(&self) -> bool {
+        in_option(&self.ty).is_some()
+    }
+
+    /// Its type as people write it, for messages.
+    pub(crate) fn type_text(&self) -> String {
+        type_text(&self.ty)
+    }
+}
+
+fn attribute_name(
+    place: &str,
+    field: &str,
+    case: Option<Case>,
+    options: &FieldOptions,
+) -> std::result::Result<String, String> {
+    let rename = options.rename.as_ref().map(syn::LitStr::value);
+    if let Some(role) = options.role.filter(|role| role.has_fixed_attribute()) {
+        let fixed = role.name();
+        return match rename {
+            Some(other) if other != fixed => Err(format!(
+                "{place}: the attribute of the role {fixed} is always named `{fixed}`; it cannot be renamed to `{other}`"
+            )),
+            _ => Ok(fixed.to_owned()),
+        };
+    }
+    let name = rename.unwrap_or_else(|| case.map_or_else(|| field.to_owned(), |case| case.apply(field)));
+    if name.is_empty() {
+        return Err(format!("{place}: an attribute's name cannot be empty"));
+    }
+    if name.len() > MAX_ATTRIBUTE_BYTES {
+        return Err(format!(
+            "{place}: the attribute's name has {} bytes; the limit is {MAX_ATTRIBUTE_BYTES}",
+            name.len()
+        ));
+    }
+    let reserved = Role::ALL.into_iter().find(|role| role.has_fixed_attribute() && role.name() == name);
+    match reserved {
+        Some(_) => Err(format!(
+            "{place}: the attribute `{name}` belongs to the role {name}; mark the field with #[model({name})] or rename it"
+        )),
+        None => Ok(name),
+    }
+}
+
+fn check_type(place: &str, role: Role, ty: &Type) -> Result<()> {
+    let fits = if role.is_key() {
+        is_one_of(ty, &["String"])
+    } else {
+        is_one_of(in_option(ty).unwrap_or(ty), &INTEGERS)
+    };
+    if fits {
+        return Ok(());
+    }
+    let needs = if role.is_key() { "a String" } else { "an integer of up to 64 bits or an Option of one" };
+    let message = format!("{place}: the role {} needs {needs}, not {}", role.name(), type_text(ty));
+    Err(Error::new(ty.span(), message))
+}
+
+/// Refuses options that the role leaves no room for.
+fn check_options(place: &str, role: Role, options: &FieldOptions) -> Result<()> {
+    if let Some(span) = options.omitempty.filter(|_| role.is_key()) {
+        let message =
+            format!("{place}: a key is never left out, so the role {} excludes `omitempty`", role.name());
+        return Err(Error::new(span, message));
+    }
+    if let Some(with) = &options.with {
+        let kind = if role.is_key() { "a plain string" } else { "a plain number" };
+        let message = format!("{place}: the role {} is {kind}, which excludes `with`", role.name());
+        return Err(Error::new(with.span(), message));
+    }
+    Ok(())
+}
+
+/// The type inside `Option<…>`, told by its name, for a macro sees no types.
+fn in_option(ty: &Type) -> Option<&Type> {
+    let segment = last_segment(ty).filter(|segment| segment.ident == "Option")?;
+    match &segment.arguments {
+        PathArguments::AngleBracketed(arguments) => match arguments.args.first() {
+            Some(GenericArgument::Type(inner)) => Some(inner),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_one_of(ty: &Type, names: &[&str]) -> bool {
+    last_segment(ty)
+        .is_some_and(|segment| segment.arguments.is_none() && names.iter().any(|name| segment.ident == name))
+}
+
+fn last_segment(ty: &Type) -> Option<&syn::PathSegment> {
+    match ty {
+        Type::Path(path) if path.qself.is_none() => path.path.segments.last(),
+        // A type that came through another macro is wrapped in an invisible group.
+        Type::Group(group) => last_segment(&group.elem),
+        Type::Paren(paren) => last_segment(&paren.elem),
+        _ => None,
+    }
+}
+
+/// Tokens print with a space between any two; names of types are not written so.
+fn type_text(ty: &Type) -> String {
+    let spaced = ty.to_token_stream().to_string();
+    [(" :: ", "::"), (":: ", "::"), (" < ", "<"), (" >", ">"), (" ,", ","), ("& ", "&")]
+        .iter()
+        .fold(spaced, |text, (spaced, tight)| text.replace(spaced, tight))
+}
+
+/// What was found wrong so far: a compiler run should say all of it.
+#[derive(Default)]
+struct Wrong(Option<Error>);
+
+impl Wrong {
+    fn note(&mut self, error: Error) {
+        match &mut self.0 {
+            Some(first) => first.combine(error),
+            None => self.0 = Some(error),
+        }
+    }
+
+    /// The value if there is one; an error is noted.
+    fn sort_out<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.note(error)).ok()
+    }
+
+    fn into_result(self) -> Result<()> {
+        self.0.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,193 @@
+//! Wrong models, each with what the compiler will say of it; and what a right one becomes.
+
+use crate::expand::expand;
+use crate::naming::{Case, nearest};
+
+/// Everything that is said of a model, one message a line; nothing when it is right.
+fn said_of(model: &str) -> String {
+    let input = syn::parse_str(model).expect("the test is about a model, not about Rust");
+    match expand(&input) {
+        Ok(_) => String::new(),
+        Err(errors) => errors.into_iter().map(|error| error.to_string()).collect::<Vec<_>>().join("\n"),
+    }
+}
+
+/// A model with a key and these further fields.
+fn with_key(fields: &str) -> String {
+    format!("struct Page {{ #[model(pk)] pk: String, #[model(sk)] sk: String, {fields} }}")
+}
+
+const FIELD_OPTIONS: &str =
+    "The options of a field are pk, sk, ttl, version, created_at, updated_at, omitempty, rename, with";
+
+#[test]
+fn a_field_that_is_wrong_is_named_with_what_to_do() {
+    let models = [
+        // Options that are no options.
+        ("#[model(omitemtpy)] etag: String", format!("field `etag`: unknown option `omitemtpy`; did you mean `omitempty`? {FIELD_OPTIONS}")),
+        ("#[model(primary_index)] etag: String", format!("field `etag`: unknown option `primary_index`. {FIELD_OPTIONS}")),
+        ("#[model(a::b)] etag: String", format!("field `etag`: unknown option `a::b`. {FIELD_OPTIONS}")),
+        ("#[model(omitempty = true)] etag: String", "field `etag`: the option `omitempty` takes no value".into()),
+        ("#[model(ttl = \"60\")] ttl: i64", "field `ttl`: the option `ttl` takes no value".into()),
+        ("#[model(rename)] etag: String", "field `etag`: the option `rename` needs a text, as in rename = \"…\"".into()),
+        ("#[model(rename = 3)] etag: String", "field `etag`: the option `rename` needs a text, as in rename = \"…\"".into()),
+        ("#[model(with = \"not a path\")] tags: Vec<String>", "field `tags`: with = \"not a path\" is not the path of a module".into()),
+        ("#[model(omitempty, omitempty)] etag: String", "field `etag`: the option `omitempty` is given twice".into()),
+        ("#[model(rename = \"a\")] #[model(rename = \"b\")] etag: String", "field `etag`: the option `rename` is given twice".into()),
+        ("#[model(ttl, ttl)] ttl: i64", "field `ttl`: the option `ttl` is given twice".into()),
+        // Roles.
+        ("#[model(version, ttl)] number: i64", "field `number`: it has the role version; it cannot have the role ttl too".into()),
+        ("#[model(pk)] other: String", "field `other`: the field `pk` has the role pk already".into()),
+        ("#[model(version)] a: i64, #[model(version)] b: i64", "field `b`: the field `a` has the role version already".into()),
+        ("#[model(ttl)] ttl: String", "field `ttl`: the role ttl needs an integer of up to 64 bits or an Option of one, not String".into()),
+        ("#[model(version)] version: Option<f64>", "field `version`: the role version needs an integer of up to 64 bits or an Option of one, not Option<f64>".into()),
+        ("#[model(created_at)] created: std::time::SystemTime", "field `created`: the role created_at needs an integer of up to 64 bits or an Option of one, not std::time::SystemTime".into()),
+        ("#[model(updated_at)] updated: u128", "field `updated`: the role updated_at needs an integer of up to 64 bits or an Option of one, not u128".into()),
+        ("#[model(version, with = \"a::b\")] version: i64", "field `version`: the role version is a plain number, which excludes `with`".into()),
+        // Names.
+        ("#[model(ttl, rename = \"expires\")] ttl: i64", "field `ttl`: the attribute of the role ttl is always named `ttl`; it cannot be renamed to `expires`".into()),
+        ("ttl: i64", "field `ttl`: the attribute `ttl` belongs to the role ttl; mark the field with #[model(ttl)] or rename it".into()),
+        ("#[model(rename = \"pk\")] id: String", "field `id`: the attribute `pk` belongs to the role pk; mark the field with #[model(pk)] or rename it".into()),
+        ("#[model(rename = \"\")] etag: String", "field `etag`: an attribute's name cannot be empty".into()),
+        ("etag: String, #[model(rename = \"etag\")] tag: String", "field `tag`: its attribute is named `etag`, and so is the field `etag`'s".into()),
+    ];
+    for (fields, message) in models {
+        assert_eq!(said_of(&with_key(fields)), message, "of {fields}");
+    }
+    let long = format!("#[model(rename = \"{}\")] etag: String", "x".repeat(256));
+    assert_eq!(
+        said_of(&with_key(&long)),
+        "field `etag`: the attribute's name has 256 bytes; the limit is 255"
+    );
+}
+
+#[test]
+fn a_struct_that_is_wrong_is_named_with_what_to_do() {
+    let models = [
+        (
+            "struct Page { #[model(sk)] sk: String }",
+            "struct `Page`: no field is the partition key; mark a String with #[model(pk)]",
+        ),
+        (
+            "struct Page { #[model(pk)] pk: String }",
+            "struct `Page`: no field is the sort key; mark a String with #[model(sk)]",
+        ),
+        (
+            "struct Page {}",
+            "struct `Page`: no field is the partition key; mark a String with #[model(pk)]\n\
+             struct `Page`: no field is the sort key; mark a String with #[model(sk)]",
+        ),
+        (
+            "struct Page { pk: String, #[model(sk)] sk: String }",
+            "field `pk`: the attribute `pk` belongs to the role pk; mark the field with #[model(pk)] or rename it",
+        ),
+        (
+            "struct Page { #[model(pk)] pk: u64, #[model(sk)] sk: String }",
+            "field `pk`: the role pk needs a String, not u64",
+        ),
+        (
+            "struct Page { #[model(pk)] pk: String, #[model(sk)] sk: Option<String> }",
+            "field `sk`: the role sk needs a String, not Option<String>",
+        ),
+        (
+            "struct Page { #[model(pk, omitempty)] pk: String, #[model(sk)] sk: String }",
+            "field `pk`: a key is never left out, so the role pk excludes `omitempty`",
+        ),
+        (
+            "struct Page { #[model(pk)] pk: String, #[model(sk, with = \"m\")] sk: String }",
+            "field `sk`: the role sk is a plain string, which excludes `with`",
+        ),
+        (
+            "struct Page { #[model(pk, rename = \"id\")] id: String, #[model(sk)] sk: String }",
+            "field `id`: the attribute of the role pk is always named `pk`; it cannot be renamed to `id`",
+        ),
+        ("struct Page(String, String);", "`Page` is a tuple struct; a model is a struct with named fields"),
+        ("struct Page;", "`Page` is a struct without fields; a model is a struct with named fields"),
+        ("enum Page { Full }", "`Page` is an enum; a model is a struct with named fields"),
+        ("union Page { a: u8 }", "`Page` is a union; a model is a struct with named fields"),
+        (
+            "struct Page<T> { #[model(pk)] pk: String, #[model(sk)] sk: String, body: T }",
+            "struct `Page`: a model cannot be generic; make a struct for each kind of row",
+        ),
+        (
+            "struct Page<'a> { #[model(pk)] pk: String, #[model(sk)] sk: String, body: &'a str }",
+            "struct `Page`: a model cannot be generic; make a struct for each kind of row",
+        ),
+        (
+            "#[model(table_envy = \"T\")] struct Page {}",
+            "struct `Page`: unknown option `table_envy`; did you mean `table_env`? The options of a struct are table_env, rename_all",
+        ),
+        (
+            "#[model(table_env = \"\")] struct Page {}",
+            "struct `Page`: table_env is empty; name an environment variable",
+        ),
+        (
+            "#[model(table_env)] struct Page {}",
+            "struct `Page`: the option `table_env` needs a text, as in table_env = \"…\"",
+        ),
+        (
+            "#[model(rename_all = \"camelcase\")] struct Page {}",
+            "struct `Page`: unknown case `camelcase`; did you mean `camelCase`? The cases are camelCase, PascalCase, \
+             snake_case, SCREAMING_SNAKE_CASE, kebab-case",
+        ),
+        ("#[model] struct Page {}", "expected attribute arguments in parentheses: #[model(...)]"),
+    ];
+    for (model, message) in models {
+        assert_eq!(said_of(model), message, "of {model}");
+    }
+}
+
+#[test]
+fn every_wrong_field_is_named_in_one_run_of_the_compiler() {
+    let model =
+        with_key("#[model(omit)] a: String, #[model(ttl)] ttl: bool, #[model(rename = \"\")] b: String");
+    let said = said_of(&model);
+    let fields: Vec<_> = said.lines().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(fields, ["field `a`", "field `ttl`", "field `b`"]);
+}
+
+#[test]
+fn models_that_are_right_are_left_alone() {
+    let right = [
+        "#[model(ttl, omitempty)] expires: i64",
+        "#[model(ttl, rename = \"ttl\")] expires: Option<u32>",
+        "#[model(version, rename = \"v\")] version: std::option::Option<i64>",
+        "#[model(with = \"serde_dynamo::string_set\", omitempty)] tags: Vec<String>",
+        "r#type: String, #[serde(skip)] other: u8",
+        "#[model()] nothing: ()",
+    ];
+    for fields in right {
+        assert_eq!(said_of(&with_key(fields)), "", "of {fields}");
+    }
+}
+
+#[test]
+fn a_field_becomes_a_typed_attribute_as_visible_as_itself() {
+    let model = with_key("pub s3_key: String, pub(crate) etag: Option<String>, r#type: u8");
+    let code = expand(&syn::parse_str(&model).unwrap()).unwrap().to_string();
+    for constant in [
+        "pub const S3_KEY : :: tabletheory :: Attr < String >",
+        "pub (crate) const ETAG : :: tabletheory :: Attr < String >",
+        "const TYPE : :: tabletheory :: Attr < u8 > = :: tabletheory :: Attr :: new (\"type\")",
+    ] {
+        assert!(code.contains(constant), "{constant} is not in {code}");
+    }
+}
+
+#[test]
+fn names_take_the_case_that_they_are_told() {
+    let cases = Case::ALL.map(|(_, case)| case.apply("lease_expires_at"));
+    assert_eq!(
+        cases,
+        ["leaseExpiresAt", "LeaseExpiresAt", "lease_expires_at", "LEASE_EXPIRES_AT", "lease-expires-at"]
+    );
+    assert_eq!(Case::Camel.apply("_private"), "private");
+    assert_eq!(Case::Camel.apply("_"), "");
+}
+
+#[test]
+fn a_word_is_guessed_only_when_it_is_close() {
+    assert_eq!(nearest("omitempy", ["omitempty", "rename"]), Some("omitempty"));
+    assert_eq!(nearest("renme", ["omitempty", "rename"]), Some("rename"));
+    assert_eq!(nearest("index", ["pk", "omitempty"]), None);
+}
