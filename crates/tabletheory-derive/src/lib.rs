@@ -1,7 +1,7 @@
 //! `#[derive(Model)]` for `tabletheory`: a struct with named fields becomes a row.
 //!
 //! Use it through `tabletheory`, which re-exports it beside the trait of the same name and shows it at work.
-//! The macro reads a struct into a description ([`parse`]) and writes code from that ([`expand`]); both are
+//! The macro reads a struct into a description (`parse`) and writes code from that (`expand`); both are
 //! pure functions of tokens, so that every message of a wrong model is tested in process.
 
 mod expand;
@@ -35,7 +35,10 @@ use proc_macro::TokenStream;
 /// | option | meaning |
 /// |---|---|
 /// | `table_env = "…"` | the environment variable that names the table |
-/// | `rename_all = "…"` | how fields become attribute names: `camelCase`, `PascalCase`, `snake_case`, `SCREAMING_SNAKE_CASE` or `kebab-case` |
+/// | `rename_all = "…"` | the case of attribute names, as `camelCase` (see below) |
+///
+/// The cases are `camelCase`, `PascalCase`, `snake_case`, `SCREAMING_SNAKE_CASE` and `kebab-case`; a field's own
+/// `rename` comes before them.
 ///
 /// Each field's type needs serde's `Serialize` and `Deserialize`; the struct itself needs neither, and its
 /// `#[serde(…)]` attributes mean nothing here. A field that is `None` is left out, whatever its options.

@@ -43,7 +43,7 @@ impl Described {
         let options = StructOptions::parse(&input.attrs, &place)?;
         if !input.generics.params.is_empty() {
             let message = format!("{place}: a model cannot be generic; make a struct for each kind of row");
-            return Err(Error::new(input.generics.span(), message));
+            return Err(Error::new_spanned(&input.generics, message));
         }
         let mut wrong = Wrong::default();
         let fields = named_fields(input)?
@@ -180,7 +180,8 @@ fn attribute_name(
         let fixed = role.name();
         return match rename {
             Some(other) if other != fixed => Err(format!(
-                "{place}: the attribute of the role {fixed} is always named `{fixed}`; it cannot be renamed to `{other}`"
+                "{place}: the attribute of the role {fixed} is always named `{fixed}`; \
+                 it cannot be renamed to `{other}`"
             )),
             _ => Ok(fixed.to_owned()),
         };
@@ -198,7 +199,8 @@ fn attribute_name(
     let reserved = Role::ALL.into_iter().find(|role| role.has_fixed_attribute() && role.name() == name);
     match reserved {
         Some(_) => Err(format!(
-            "{place}: the attribute `{name}` belongs to the role {name}; mark the field with #[model({name})] or rename it"
+            "{place}: the attribute `{name}` belongs to the role {name}; \
+             mark the field with #[model({name})] or rename it"
         )),
         None => Ok(name),
     }
@@ -215,7 +217,7 @@ fn check_type(place: &str, role: Role, ty: &Type) -> Result<()> {
     }
     let needs = if role.is_key() { "a String" } else { "an integer of up to 64 bits or an Option of one" };
     let message = format!("{place}: the role {} needs {needs}, not {}", role.name(), type_text(ty));
-    Err(Error::new(ty.span(), message))
+    Err(Error::new_spanned(ty, message))
 }
 
 /// Refuses options that the role leaves no room for.

@@ -4,16 +4,23 @@ mod ambient;
 mod attr;
 mod backend;
 mod cond;
+mod convert;
 mod decide;
 mod error;
 mod faulty;
+mod field;
 mod item;
 mod json;
 pub mod limit;
+mod model;
 mod number;
 mod query;
+mod rows;
 mod size;
+mod stamp;
 mod table;
+mod table_ext;
+mod transaction;
 mod ttl;
 mod txn;
 mod update;
@@ -25,12 +32,27 @@ pub use backend::memory::MemoryTable;
 #[cfg(feature = "sqlite")]
 pub use backend::sqlite::{SqliteSettings, SqliteTable, SweepSettings};
 pub use cond::Cond;
+pub use convert::{from_value, to_value};
 pub use error::{Error, Kind, Result};
 pub use faulty::{FaultCounts, Faults, Faulty};
 pub use item::{Item, Key};
+pub use model::{Model, Roles};
 pub use number::Number;
 pub use query::{Consistency, Cursor, Page, Query, Scan};
+pub use rows::{Edit, Rows, Save, Saved};
 pub use table::Table;
+pub use table_ext::TableExt;
+pub use transaction::Transaction;
 pub use txn::{ClientToken, Commit, Txn, Write};
 pub use update::{Change, Update};
 pub use value::{Set, Value};
+// For `#[model(with = "tabletheory::string_set")]`: a field that is a list in Rust and a set in the table.
+pub use serde_dynamo::{binary_set, number_set, string_set};
+
+/// What derived code needs; no part of the interface.
+#[doc(hidden)]
+pub mod __private {
+    pub use serde::{Deserialize, Serialize};
+
+    pub use crate::field::{RowReader, RowWriter};
+}

@@ -1,0 +1,163 @@
+//! Between Rust types and values: serde's data model, by way of `serde_dynamo`.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_dynamo::AttributeValue;
+
+use crate::error::{Error, Result};
+use crate::number::Number;
+use crate::value::{Set, Value};
+
+/// The value of anything that serde can write.
+///
+/// A number that the table cannot hold exactly, not a number, or an empty set is refused.
+///
+/// ```
+/// use tabletheory::{Value, to_value};
+///
+/// assert_eq!(to_value(&60)?, Value::from(60));
+/// assert_eq!(to_value(&["news", "sport"])?, Value::L(vec!["news".into(), "sport".into()]));
+/// assert_eq!(to_value(&None::<String>)?, Value::Null);
+/// assert!(to_value(&f64::NAN).is_err());
+/// # Ok::<(), tabletheory::Error>(())
+/// ```
+///
+/// # Panics
+/// On a type that is or has a map with lists, maps or bytes for keys: `serde_dynamo` does. It is the type that is
+/// wrong, whatever it holds.
+pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value> {
+    let attribute = serde_dynamo::to_attribute_value::<_, AttributeValue>(value)
+        .map_err(|cause| Error::invalid("this has no form as an attribute's value").caused_by(cause))?;
+    Value::try_from(attribute)
+}
+
+/// What serde reads from a value.
+///
+/// ```
+/// use tabletheory::{Value, from_value};
+///
+/// assert_eq!(from_value::<u32>(Value::from(60))?, 60);
+/// assert_eq!(from_value::<Option<String>>(Value::Null)?, None);
+/// let error = from_value::<u32>(Value::from("sixty")).unwrap_err();
+/// assert_eq!(error.to_string(), "a value of type S cannot be read as u32");
+/// # Ok::<(), tabletheory::Error>(())
+/// ```
+pub fn from_value<T: DeserializeOwned>(value: Value) -> Result<T> {
+    let type_name = value.type_name();
+    serde_dynamo::from_attribute_value(AttributeValue::from(value)).map_err(|cause| {
+        let wanted = std::any::type_name::<T>();
+        Error::invalid(format!("a value of type {type_name} cannot be read as {wanted}")).caused_by(cause)
+    })
+}
+
+impl TryFrom<AttributeValue> for Value {
+    type Error = Error;
+
+    fn try_from(attribute: AttributeValue) -> Result<Value> {
+        Ok(match attribute {
+            AttributeValue::S(text) => Value::S(text),
+            AttributeValue::N(text) => Value::N(text.parse()?),
+            AttributeValue::B(bytes) => Value::B(bytes),
+            AttributeValue::Bool(flag) => Value::Bool(flag),
+            AttributeValue::Null(_) => Value::Null,
+            AttributeValue::L(list) => {
+                Value::L(list.into_iter().map(Value::try_from).collect::<Result<_>>()?)
+            }
+            AttributeValue::M(map) => Value::M(
+                map.into_iter()
+                    .map(|(name, attribute)| Ok((name, Value::try_from(attribute)?)))
+                    .collect::<Result<_>>()?,
+            ),
+            AttributeValue::Ss(members) => Value::Ss(Set::new(members)?),
+            AttributeValue::Ns(members) => {
+                let numbers =
+                    members.iter().map(|text| text.parse::<Number>()).collect::<Result<Vec<_>>>()?;
+                Value::Ns(Set::new(numbers)?)
+            }
+            AttributeValue::Bs(members) => Value::Bs(Set::new(members)?),
+        })
+    }
+}
+
+impl From<Value> for AttributeValue {
+    fn from(value: Value) -> AttributeValue {
+        match value {
+            Value::S(text) => AttributeValue::S(text),
+            Value::N(number) => AttributeValue::N(number.to_string()),
+            Value::B(bytes) => AttributeValue::B(bytes),
+            Value::Bool(flag) => AttributeValue::Bool(flag),
+            Value::Null => AttributeValue::Null(true),
+            Value::L(list) => AttributeValue::L(list.into_iter().map(AttributeValue::from).collect()),
+            Value::M(map) => AttributeValue::M(
+                map.into_iter().map(|(name, value)| (name, AttributeValue::from(value))).collect(),
+            ),
+            Value::Ss(members) => AttributeValue::Ss(members.into_iter().collect()),
+            Value::Ns(members) => {
+                AttributeValue::Ns(members.into_iter().map(|number| number.to_string()).collect())
+            }
+            Value::Bs(members) => AttributeValue::Bs(members.into_iter().collect()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_dynamo::{binary_set, number_set, string_set};
+
+    use super::*;
+
+    fn round_trip(value: &Value) -> Value {
+        Value::try_from(AttributeValue::from(value.clone())).unwrap()
+    }
+
+    #[test]
+    fn a_value_of_every_type_comes_back_as_it_was() {
+        let values = [
+            Value::from(""),
+            Value::N("-1.5E-20".parse().unwrap()),
+            Value::B(vec![0, 255]),
+            Value::Bool(false),
+            Value::Null,
+            Value::L(vec![Value::Null, Value::L(vec![])]),
+            Value::M(BTreeMap::from([("a".to_owned(), Value::M(BTreeMap::new()))])),
+            Value::Ss(Set::new(["a".to_owned(), String::new()]).unwrap()),
+            Value::Ns(Set::new([Number::from(2), "0.5".parse().unwrap()]).unwrap()),
+            Value::Bs(Set::new([vec![], vec![1]]).unwrap()),
+        ];
+        for value in values {
+            assert_eq!(round_trip(&value), value);
+        }
+    }
+
+    #[test]
+    fn whole_numbers_survive_at_both_ends_of_their_range() {
+        assert_eq!(from_value::<i64>(to_value(&i64::MIN).unwrap()).unwrap(), i64::MIN);
+        assert_eq!(from_value::<u64>(to_value(&u64::MAX).unwrap()).unwrap(), u64::MAX);
+        // Other languages write whole numbers with a point; it is the same number.
+        assert_eq!(from_value::<i64>(Value::N("60.0".parse().unwrap())).unwrap(), 60);
+        assert!(from_value::<i64>(Value::N("60.5".parse().unwrap())).is_err());
+        assert!(from_value::<u8>(Value::from(256)).is_err());
+    }
+
+    #[test]
+    fn what_a_table_cannot_hold_is_refused() {
+        for number in [f64::NAN, f64::INFINITY, 1e300] {
+            assert!(to_value(&number).is_err(), "{number}");
+        }
+        assert!(to_value(&i128::MAX).is_err(), "serde_dynamo has no such number");
+        assert!(to_value(&BTreeMap::from([((1, 2), 3)])).is_err(), "a map's keys are strings");
+        assert!(to_value(&string_set::StringSet(["a", "a"])).is_err(), "a set has no member twice");
+        assert!(to_value(&string_set::StringSet([1])).is_err(), "a string set is of strings");
+    }
+
+    #[test]
+    fn sets_are_sets_on_the_wire_and_lists_in_rust() {
+        let value = to_value(&number_set::NumberSet([2, 1])).unwrap();
+        assert_eq!(value.type_name(), "NS");
+        assert_eq!(from_value::<Vec<u8>>(value).unwrap(), [1, 2]);
+        let empty = to_value(&binary_set::BinarySet(Vec::<Vec<u8>>::new()));
+        assert_eq!(empty.unwrap_err().to_string(), "a set is empty; leave the attribute out instead");
+    }
+}

@@ -1,0 +1,128 @@
+//! What every table offers beyond what its backend must do.
+
+use std::future::Future;
+
+use crate::error::Result;
+use crate::model::Model;
+use crate::query::{Page, Query};
+use crate::rows::Rows;
+use crate::table::Table;
+use crate::transaction::Transaction;
+
+/// Typed rows, typed transactions and other conveniences of every [`Table`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use tabletheory::{Key, MemoryTable, Model, Table, TableExt};
+///
+/// #[derive(Model, Debug, PartialEq)]
+/// struct Page {
+///     #[model(pk)]
+///     pk: String,
+///     #[model(sk)]
+///     sk: String,
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> tabletheory::Result<()> {
+/// let table: Arc<dyn Table> = Arc::new(MemoryTable::new());
+/// let page = Page { pk: "CACHE#1".into(), sk: "META".into() };
+/// assert!(table.rows().put(&page).await?.is_done());
+/// assert_eq!(table.rows::<Page>().get(&page.key()).await?, Some(page));
+/// # Ok(()) }
+/// ```
+pub trait TableExt: Table {
+    /// The same table without its type.
+    ///
+    /// ```
+    /// use tabletheory::{MemoryTable, Table, TableExt};
+    ///
+    /// let table = MemoryTable::new();
+    /// let any: &dyn Table = table.erased();
+    /// assert!(any.clock().now().seconds() > 0);
+    /// ```
+    fn erased(&self) -> &dyn Table;
+
+    /// The rows of one model.
+    ///
+    /// ```
+    /// use tabletheory::{Key, MemoryTable, Model, TableExt};
+    /// # #[derive(Model, Debug, PartialEq)]
+    /// # struct Page { #[model(pk)] pk: String, #[model(sk)] sk: String }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> tabletheory::Result<()> {
+    /// let table = MemoryTable::new();
+    /// assert_eq!(table.rows::<Page>().get(&Key::new("CACHE#1", "META")).await?, None);
+    /// # Ok(()) }
+    /// ```
+    fn rows<M: Model>(&self) -> Rows<'_, M> {
+        Rows::of(self.erased())
+    }
+
+    /// A transaction of rows of any models.
+    ///
+    /// ```
+    /// use tabletheory::{Key, MemoryTable, TableExt};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> tabletheory::Result<()> {
+    /// let table = MemoryTable::new();
+    /// let key = Key::new("CACHE#1", "META");
+    /// let clear = table.transaction().delete_key(&key).delete_key(&key.sibling("LOCK"));
+    /// assert!(clear.commit().await?.is_done());
+    /// # Ok(()) }
+    /// ```
+    fn transaction(&self) -> Transaction<'_> {
+        Transaction::on(self.erased())
+    }
+
+    /// The rows of a query from as many pages as it takes, but at most `most` rows; `next` says that there may be more.
+    ///
+    /// ```
+    /// use tabletheory::{Item, Key, MemoryTable, Query, Table, TableExt, Txn, Write};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> tabletheory::Result<()> {
+    /// let table = MemoryTable::new();
+    /// let row = |sk: &str| Write::put(Key::new("CACHE#1", sk), Item::new());
+    /// let three = Txn::new([row("VER#1"), row("VER#2"), row("VER#3")]);
+    /// assert!(table.commit(&three).await?.is_done());
+    ///
+    /// // The query's limit is that of a page.
+    /// let versions = Query::of("CACHE#1").begins_with("VER#").limit(1);
+    /// let all = table.query_all(&versions, 100).await?;
+    /// assert_eq!((all.items.len(), all.next), (3, None));
+    /// let some = table.query_all(&versions, 2).await?;
+    /// assert_eq!((some.items.len(), some.next.is_some()), (2, true));
+    /// # Ok(()) }
+    /// ```
+    fn query_all(&self, query: &Query, most: usize) -> impl Future<Output = Result<Page>> + Send {
+        gather(self.erased(), query.clone(), most)
+    }
+}
+
+impl<T: Table> TableExt for T {
+    fn erased(&self) -> &dyn Table {
+        self
+    }
+}
+
+impl TableExt for dyn Table + '_ {
+    fn erased(&self) -> &dyn Table {
+        self
+    }
+}
+
+async fn gather(table: &dyn Table, mut query: Query, most: usize) -> Result<Page> {
+    let mut all = Page::default();
+    let page_limit = query.limit.unwrap_or(usize::MAX);
+    // Each page but the last has a row or more, so this many pages bring all rows that are asked for.
+    for _ in 0..=most {
+        query.limit = Some(page_limit.min(most.saturating_sub(all.items.len())));
+        let page = table.query(&query).await?;
+        all.items.extend(page.items);
+        all.next = page.next;
+        match &all.next {
+            Some(cursor) if all.items.len() < most => query.after = Some(cursor.clone()),
+            _ => break,
+        }
+    }
+    Ok(all)
+}

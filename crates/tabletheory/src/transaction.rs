@@ -1,0 +1,264 @@
+//! Transactions of typed rows, built one write at a time.
+
+use std::fmt;
+
+use crate::ambient::Timestamp;
+use crate::cond::Cond;
+use crate::error::{Error, Result};
+use crate::item::Key;
+use crate::model::Model;
+use crate::stamp;
+use crate::table::Table;
+use crate::txn::{ClientToken, Commit, Txn, Write};
+use crate::update::Update;
+
+/// Builds a [`Txn`] of typed rows; made by [`TableExt::transaction`](crate::TableExt::transaction).
+///
+/// Versions and times are kept as by [`Rows`](crate::Rows), and all rows of a transaction carry one time: that at
+/// which it was begun. What is wrong with a write is said at the end, by `build` or `commit`.
+///
+/// ```
+/// use tabletheory::{Key, MemoryTable, Model, TableExt};
+///
+/// #[derive(Model)]
+/// struct Metadata {
+///     #[model(pk)]
+///     pk: String,
+///     #[model(sk)]
+///     sk: String,
+///     s3_key: String,
+/// }
+///
+/// #[derive(Model)]
+/// struct Lease {
+///     #[model(pk)]
+///     pk: String,
+///     #[model(sk)]
+///     sk: String,
+///     lease_token: String,
+///     lease_expires_at: i64,
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> tabletheory::Result<()> {
+/// # let table = MemoryTable::new();
+/// # let now = 1_700_000_000;
+/// let lease = Lease {
+///     pk: "CACHE#1".into(), sk: "LOCK".into(), lease_token: "t-1".into(), lease_expires_at: now + 30,
+/// };
+/// assert!(table.rows().put(&lease).await?.is_done());
+///
+/// let page = Metadata { pk: "CACHE#1".into(), sk: "META".into(), s3_key: "pages/1.html".into() };
+/// let publish = table
+///     .transaction()
+///     .put(&page)
+///     .delete(&lease)
+///     .when(Lease::LEASE_TOKEN.is("t-1").and(Lease::LEASE_EXPIRES_AT.gt(now)));
+/// assert!(publish.commit().await?.is_done());
+/// # Ok(()) }
+/// ```
+#[must_use = "nothing is written until it is committed"]
+pub struct Transaction<'t> {
+    table: &'t dyn Table,
+    now: Timestamp,
+    writes: Vec<Write>,
+    token: Option<ClientToken>,
+    /// The first thing that was wrong; everything after it is left alone.
+    wrong: Option<Error>,
+}
+
+impl<'t> Transaction<'t> {
+    pub(crate) fn on(table: &'t dyn Table) -> Self {
+        Transaction { table, now: table.clock().now(), writes: Vec::new(), token: None, wrong: None }
+    }
+
+    /// Saves a row: over the version that was read, where the model has one; else over whatever is there.
+    ///
+    /// ```
+    /// # use tabletheory::{MemoryTable, Model, TableExt};
+    /// # #[derive(Model)] struct Page { #[model(pk)] pk: String, #[model(sk)] sk: String, #[model(version)] version: i64 }
+    /// # let table = MemoryTable::new();
+    /// let page = Page { pk: "CACHE#1".into(), sk: "META".into(), version: 3 };
+    /// let txn = table.transaction().put(&page).build()?;
+    /// assert_eq!(txn.writes()[0].condition().unwrap().to_string(), "version = 3");
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    pub fn put<M: Model>(self, row: &M) -> Self {
+        let write = stamp::put(row, self.now).map(|stamped| stamped.write);
+        self.push(write)
+    }
+
+    /// Saves a row, only where there is none.
+    ///
+    /// ```
+    /// # use tabletheory::{MemoryTable, Model, TableExt};
+    /// # #[derive(Model)] struct Page { #[model(pk)] pk: String, #[model(sk)] sk: String }
+    /// # let table = MemoryTable::new();
+    /// let page = Page { pk: "CACHE#1".into(), sk: "VER#1".into() };
+    /// let txn = table.transaction().put_new(&page).build()?;
+    /// assert_eq!(txn.writes()[0].condition().unwrap().to_string(), "attribute_not_exists(pk)");
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    pub fn put_new<M: Model>(self, row: &M) -> Self {
+        let write = stamp::put_new(row, self.now).map(|stamped| stamped.write);
+        self.push(write)
+    }
+
+    /// Changes attributes of a row of this model, raises its version and sets its times.
+    ///
+    /// ```
+    /// # use tabletheory::{Key, MemoryTable, Model, TableExt, Update};
+    /// # #[derive(Model)]
+    /// # struct Pointer {
+    /// #     #[model(pk)] pk: String,
+    /// #     #[model(sk)] sk: String,
+    /// #     current_sk: String,
+    /// #     #[model(version)] version: i64,
+    /// # }
+    /// # let table = MemoryTable::new();
+    /// let swap = Update::new([Pointer::CURRENT_SK.set("VER#2")]);
+    /// let txn = table
+    ///     .transaction()
+    ///     .update::<Pointer>(&Key::new("CACHE#1", "META"), swap)
+    ///     .when(Pointer::VERSION.is(1))
+    ///     .build()?;
+    /// assert_eq!(txn.writes().len(), 1);
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    pub fn update<M: Model>(self, key: &Key, update: Update) -> Self {
+        let write = stamp::update::<M>(key, update, self.now);
+        self.push(write)
+    }
+
+    /// Deletes a row: only the version that was read, where the model has one.
+    ///
+    /// ```
+    /// # use tabletheory::{MemoryTable, Model, TableExt};
+    /// # #[derive(Model)] struct Page { #[model(pk)] pk: String, #[model(sk)] sk: String, #[model(version)] version: i64 }
+    /// # let table = MemoryTable::new();
+    /// let page = Page { pk: "CACHE#1".into(), sk: "META".into(), version: 3 };
+    /// let txn = table.transaction().delete(&page).build()?;
+    /// assert_eq!(txn.writes()[0].condition().unwrap().to_string(), "version = 3");
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    pub fn delete<M: Model>(self, row: &M) -> Self {
+        self.push(stamp::delete(row))
+    }
+
+    /// Deletes the row of this key, of whatever model and version.
+    ///
+    /// ```
+    /// # use tabletheory::{Key, MemoryTable, TableExt};
+    /// # let table = MemoryTable::new();
+    /// let txn = table.transaction().delete_key(&Key::new("CACHE#1", "LOCK")).build()?;
+    /// assert_eq!(txn.writes()[0].condition(), None);
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    pub fn delete_key(self, key: &Key) -> Self {
+        self.push(Ok(Write::delete(key.clone())))
+    }
+
+    /// Writes nothing to this row, but requires that it is so.
+    ///
+    /// A row may be named once, so the condition on a row that is written belongs to its write: see
+    /// [`when`](Transaction::when).
+    ///
+    /// ```
+    /// # use tabletheory::{Attr, Key, MemoryTable, TableExt};
+    /// # let table = MemoryTable::new();
+    /// let there = Attr::<String>::new("pk").exists();
+    /// let txn = table.transaction().check(&Key::new("CACHE#1", "VER#1"), there).build()?;
+    /// assert_eq!(txn.writes().len(), 1);
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    pub fn check(self, key: &Key, cond: Cond) -> Self {
+        self.push(Ok(Write::check(key.clone(), cond)))
+    }
+
+    /// Puts a condition on the last write, beside those that it has.
+    ///
+    /// ```
+    /// # use tabletheory::{Attr, Key, MemoryTable, TableExt};
+    /// # let table = MemoryTable::new();
+    /// let mine = Attr::<String>::new("lease_token").is("t-1");
+    /// let txn = table.transaction().delete_key(&Key::new("CACHE#1", "LOCK")).when(mine.clone()).build()?;
+    /// assert_eq!(txn.writes()[0].condition(), Some(&mine));
+    /// assert!(table.transaction().when(mine).build().is_err());
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    pub fn when(mut self, cond: Cond) -> Self {
+        match self.writes.pop() {
+            Some(write) => self.push(Ok(write.when(cond))),
+            None => self.push(Err(Error::invalid(
+                "a condition comes before any write; put `when` after the write that it is about",
+            ))),
+        }
+    }
+
+    /// Names this attempt, so that committing it again is harmless.
+    ///
+    /// ```
+    /// # use tabletheory::{ClientToken, Key, MemoryTable, TableExt};
+    /// # let table = MemoryTable::new();
+    /// let attempt = table.transaction().delete_key(&Key::new("CACHE#1", "LOCK"));
+    /// let txn = attempt.token(ClientToken::new("attempt-1")?).build()?;
+    /// assert_eq!(txn.token().unwrap().as_str(), "attempt-1");
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    pub fn token(mut self, token: ClientToken) -> Self {
+        self.token = Some(token);
+        self
+    }
+
+    /// The transaction itself, to commit more than once or to look at.
+    ///
+    /// ```
+    /// # use tabletheory::{Key, MemoryTable, TableExt};
+    /// # let table = MemoryTable::new();
+    /// let txn = table.transaction().delete_key(&Key::new("CACHE#1", "LOCK")).build()?;
+    /// assert_eq!(txn.writes().len(), 1);
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    pub fn build(self) -> Result<Txn> {
+        if let Some(error) = self.wrong {
+            return Err(error);
+        }
+        let txn = Txn::new(self.writes);
+        Ok(match self.token {
+            Some(token) => txn.with_token(token),
+            None => txn,
+        })
+    }
+
+    /// Does all writes, or none.
+    ///
+    /// ```
+    /// # use tabletheory::{Key, MemoryTable, TableExt};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> tabletheory::Result<()> {
+    /// # let table = MemoryTable::new();
+    /// assert!(table.transaction().delete_key(&Key::new("CACHE#1", "LOCK")).commit().await?.is_done());
+    /// # Ok(()) }
+    /// ```
+    pub async fn commit(self) -> Result<Commit> {
+        let table = self.table;
+        table.commit(&self.build()?).await
+    }
+
+    fn push(mut self, write: Result<Write>) -> Self {
+        match write {
+            _ if self.wrong.is_some() => {}
+            Ok(write) => self.writes.push(write),
+            Err(error) => self.wrong = Some(error),
+        }
+        self
+    }
+}
+
+impl fmt::Debug for Transaction<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction")
+            .field("writes", &self.writes)
+            .field("token", &self.token)
+            .field("wrong", &self.wrong)
+            .finish_non_exhaustive()
+    }
+}
