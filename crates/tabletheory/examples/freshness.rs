@@ -1,0 +1,32 @@
+//! Write `META` with a `ttl`, read it back, and decide whether it is fresh: by its times, never by its `ttl`.
+#![expect(clippy::print_stdout, reason = "an example tells what happens")]
+
+mod cache;
+
+use std::time::Duration;
+
+use cache::{FaceTheoryCacheMetadata, Outcome, expect, open_table, some_page};
+use tabletheory::TableExt as _;
+
+#[tokio::main]
+async fn main() -> Outcome {
+    let table = open_table();
+    let pages = table.rows::<FaceTheoryCacheMetadata>();
+    let key = some_page();
+    let now = table.clock().now();
+
+    // A put creates the row or replaces it.
+    let first = FaceTheoryCacheMetadata::generated(&key, "pages/t1/first.html", now);
+    expect(pages.put(&first).await?.is_done(), "the page is created")?;
+    let second = FaceTheoryCacheMetadata::generated(&key, "pages/t1/second.html", now);
+    expect(pages.put(&second).await?.is_done(), "the page is replaced")?;
+
+    let page = pages.get(&key).await?.ok_or("the page was just put")?;
+    println!("The page's body is {}.", page.s3_key);
+    expect(page == second, "the page is read as it was written")?;
+
+    let later = now + Duration::from_secs(61);
+    println!("Now it is {}.", if page.is_fresh(now) { "fresh" } else { "stale" });
+    println!("A minute later it is {}.", if page.is_fresh(later) { "fresh" } else { "stale" });
+    expect(page.is_fresh(now) && !page.is_fresh(later), "the page is fresh for a minute")
+}

@@ -1,0 +1,314 @@
+//! Models as rows: what they become on the wire, and what is read back.
+
+use std::collections::BTreeMap;
+use std::env::VarError;
+use std::error::Error as _;
+
+use serde::{Deserialize, Serialize};
+use tabletheory::{Attr, Error, Item, Kind, Model, Roles, Value};
+
+const NOW: i64 = 1_700_000_000;
+
+/// The message and its causes, as a log shows them.
+fn whole_text(error: &Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+    std::iter::once(error.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
+}
+
+/// The seeds' metadata row.
+#[derive(Model, Clone, Debug, PartialEq)]
+#[model(table_env = "FACETHEORY_CACHE_TABLE_NAME")]
+struct CacheMetadata {
+    #[model(pk)]
+    pk: String,
+    #[model(sk)]
+    sk: String,
+    s3_key: String,
+    generated_at: i64,
+    revalidate_seconds: i64,
+    #[model(omitempty)]
+    etag: String,
+    #[model(ttl, omitempty)]
+    ttl: i64,
+}
+
+/// The seeds' lease row.
+#[derive(Model, Clone, Debug, PartialEq)]
+struct CacheLease {
+    #[model(pk)]
+    pk: String,
+    #[model(sk)]
+    sk: String,
+    lease_token: String,
+    lease_expires_at: i64,
+    #[model(ttl)]
+    ttl: Option<i64>,
+}
+
+/// A row with every role.
+#[derive(Model)]
+struct Document {
+    #[model(pk)]
+    pk: String,
+    #[model(sk)]
+    sk: String,
+    title: String,
+    #[model(version)]
+    version: i64,
+    #[model(created_at)]
+    created: Option<i64>,
+    #[model(updated_at)]
+    updated: i64,
+}
+
+fn metadata() -> CacheMetadata {
+    CacheMetadata {
+        pk: "CACHE#1".into(),
+        sk: "META".into(),
+        s3_key: "pages/1.html".into(),
+        generated_at: NOW,
+        revalidate_seconds: 60,
+        etag: "\"abc123\"".into(),
+        ttl: NOW + 86_400,
+    }
+}
+
+fn lease(token: &str) -> CacheLease {
+    CacheLease {
+        pk: "CACHE#1".into(),
+        sk: "LOCK".into(),
+        lease_token: token.into(),
+        lease_expires_at: NOW + 30,
+        ttl: None,
+    }
+}
+
+// What a model is on the wire.
+
+#[test]
+fn the_seeds_rows_have_exactly_the_seeds_attributes() {
+    let full = r#"{"etag":{"S":"\"abc123\""},"generated_at":{"N":"1700000000"},"pk":{"S":"CACHE#1"},"revalidate_seconds":{"N":"60"},"s3_key":{"S":"pages/1.html"},"sk":{"S":"META"},"ttl":{"N":"1700086400"}}"#;
+    assert_eq!(metadata().to_item().unwrap().to_json(), full);
+    assert_eq!(CacheMetadata::from_item(Item::from_json(full).unwrap()).unwrap(), metadata());
+
+    let held = r#"{"lease_expires_at":{"N":"1700000030"},"lease_token":{"S":"t-1"},"pk":{"S":"CACHE#1"},"sk":{"S":"LOCK"}}"#;
+    assert_eq!(lease("t-1").to_item().unwrap().to_json(), held);
+    assert_eq!(CacheLease::from_item(Item::from_json(held).unwrap()).unwrap(), lease("t-1"));
+}
+
+#[test]
+fn what_is_empty_is_left_out_and_comes_back_empty() {
+    let bare = CacheMetadata { etag: String::new(), ttl: 0, ..metadata() };
+    let item = bare.to_item().unwrap();
+    assert_eq!((item.get("etag"), item.get("ttl")), (None, None));
+    assert_eq!(CacheMetadata::from_item(item).unwrap(), bare);
+}
+
+#[derive(Model, Clone, Debug, Default, PartialEq)]
+#[model(rename_all = "camelCase")]
+struct Mixed {
+    #[model(pk)]
+    partition: String,
+    #[model(sk)]
+    sort: String,
+    content_type: String,
+    #[model(rename = "x-Headers", omitempty)]
+    headers: BTreeMap<String, String>,
+    #[model(with = "tabletheory::string_set", omitempty)]
+    tags: Vec<String>,
+    #[model(with = "tabletheory::number_set")]
+    statuses: Option<Vec<u16>>,
+    #[model(omitempty)]
+    is_pinned: bool,
+    #[model(omitempty)]
+    pages: Vec<u32>,
+    ratio: f64,
+    state: State,
+    #[model(omitempty)]
+    note: Option<String>,
+    r#type: Option<u8>,
+    #[model(with = "reversed")]
+    secret: String,
+    alias: Maybe,
+    nested: Option<Origin>,
+}
+
+/// The macro cannot see that this is an `Option`; serde can.
+type Maybe = Option<String>;
+
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq)]
+#[serde(rename_all = "UPPERCASE")]
+enum State {
+    #[default]
+    Started,
+    Failed,
+}
+
+impl From<State> for Value {
+    fn from(state: State) -> Value {
+        Value::from(if state == State::Started { "STARTED" } else { "FAILED" })
+    }
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+struct Origin {
+    host: String,
+    retries: Option<u8>,
+}
+
+/// A module of one's own, whose function takes another type than the field's.
+mod reversed {
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&text.chars().rev().collect::<String>())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+        Ok(String::deserialize(deserializer)?.chars().rev().collect())
+    }
+}
+
+fn mixed() -> Mixed {
+    Mixed { partition: "P".into(), sort: "S".into(), secret: "abc".into(), ..Mixed::default() }
+}
+
+#[test]
+fn a_model_of_defaults_has_only_what_must_be_there() {
+    let item = mixed().to_item().unwrap();
+    let names: Vec<&str> = item.iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["contentType", "pk", "ratio", "secret", "sk", "state"]);
+    assert_eq!(Mixed::from_item(item).unwrap(), mixed());
+}
+
+#[test]
+fn fields_of_every_kind_round_trip_under_the_names_that_they_were_given() {
+    let full = Mixed {
+        headers: BTreeMap::from([("vary".into(), "accept".into())]),
+        tags: vec!["news".into(), "sport".into()],
+        statuses: Some(vec![200, 404]),
+        is_pinned: true,
+        pages: vec![1, 2],
+        ratio: -0.5,
+        state: State::Failed,
+        note: Some("seen".into()),
+        alias: Some("a".into()),
+        nested: Some(Origin { host: "example.org".into(), retries: None }),
+        ..mixed()
+    };
+    let item = full.to_item().unwrap();
+    let type_of = |name: &str| item.get(name).map(Value::type_name);
+    assert_eq!(type_of("x-Headers"), Some("M"));
+    assert_eq!(type_of("tags"), Some("SS"));
+    assert_eq!(type_of("statuses"), Some("NS"));
+    assert_eq!(item.get("isPinned"), Some(&true.into()));
+    assert_eq!(item.get("state"), Some(&"FAILED".into()));
+    assert_eq!(item.get("secret"), Some(&"cba".into()));
+    assert_eq!(Mixed::from_item(item).unwrap(), full);
+}
+
+#[test]
+fn constants_carry_the_names_on_the_wire_and_the_types_of_the_values() {
+    assert_eq!(Mixed::PARTITION.is("P").to_string(), r#"pk = "P""#);
+    assert_eq!(Mixed::CONTENT_TYPE.begins_with("text/").to_string(), r#"begins_with(contentType, "text/")"#);
+    assert_eq!(Mixed::HEADERS.exists().to_string(), "attribute_exists(x-Headers)");
+    assert_eq!(Mixed::STATE.is(State::Failed).to_string(), r#"state = "FAILED""#);
+    // The value in an option, not the option, is what is compared.
+    let note: Attr<String> = Mixed::NOTE;
+    assert_eq!(note.is("seen").to_string(), r#"note = "seen""#);
+}
+
+#[test]
+fn a_model_knows_its_name_and_its_roles() {
+    assert_eq!(Document::NAME, "Document");
+    let roles = Roles {
+        ttl: None,
+        version: Some("version"),
+        created_at: Some("created"),
+        updated_at: Some("updated"),
+    };
+    assert_eq!(Document::ROLES, roles);
+    assert_eq!(CacheLease::ROLES, Roles { ttl: Some("ttl"), ..Roles::default() });
+}
+
+// Rows that others wrote.
+
+#[test]
+fn a_row_of_another_writer_needs_only_what_it_must_have() {
+    let mut item = metadata().to_item().unwrap();
+    item.remove("etag");
+    item.set("ttl", Value::Null);
+    item.set("content_type", "text/html");
+    item.set("headers", Value::M(BTreeMap::new()));
+    let page = CacheMetadata::from_item(item).unwrap();
+    assert_eq!(page, CacheMetadata { etag: String::new(), ttl: 0, ..metadata() });
+}
+
+#[test]
+fn a_row_that_cannot_be_read_says_which_and_why() {
+    let read = |change: &dyn Fn(&mut Item)| {
+        let mut item = metadata().to_item().unwrap();
+        change(&mut item);
+        let error = CacheMetadata::from_item(item).unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid);
+        whole_text(&error)
+    };
+    let missing = read(&|item| drop(item.remove("generated_at")));
+    assert_eq!(missing, "CacheMetadata META of CACHE#1: attribute `generated_at` is missing");
+    assert_eq!(
+        read(&|item| item.set("generated_at", "yesterday")),
+        "CacheMetadata META of CACHE#1: attribute `generated_at` is of type S and cannot be read as i64: Expected num"
+    );
+    assert_eq!(
+        read(&|item| item.set("revalidate_seconds", Value::N("0.5".parse().unwrap()))),
+        "CacheMetadata META of CACHE#1: attribute `revalidate_seconds` is of type N and cannot be read as i64: \
+         Failed to parse '0.5' as an integer: invalid digit found in string"
+    );
+    assert_eq!(
+        read(&|item| item.set("s3_key", Value::Null)),
+        "CacheMetadata META of CACHE#1: attribute `s3_key` is of type NULL and cannot be read as String: \
+         Expected string"
+    );
+    assert_eq!(
+        read(&|item| item.set("etag", 5)),
+        "CacheMetadata META of CACHE#1: attribute `etag` is of type N and cannot be read as String: Expected string"
+    );
+    assert_eq!(read(&|item| drop(item.remove("sk"))), "CacheMetadata: the item has no `sk`");
+    assert_eq!(
+        read(&|item| item.set("pk", 1)),
+        "CacheMetadata: the key attribute `pk` is of type N; it must be S"
+    );
+}
+
+#[test]
+fn a_row_that_cannot_be_written_says_which_and_why() {
+    let twice = Mixed { tags: vec!["a".into(), "a".into()], ..mixed() };
+    assert_eq!(
+        whole_text(&twice.to_item().unwrap_err()),
+        "Mixed S of P: attribute `tags` cannot be written: a set has the same member twice"
+    );
+    let none = Mixed { statuses: Some(vec![]), ..mixed() };
+    assert_eq!(
+        whole_text(&none.to_item().unwrap_err()),
+        "Mixed S of P: attribute `statuses` cannot be written: a set is empty; leave the attribute out instead"
+    );
+    assert!(Mixed { ratio: f64::NAN, ..mixed() }.to_item().is_err());
+}
+
+// The name of the table.
+
+#[test]
+fn the_table_is_named_by_the_environment() {
+    let error = |look_up: Result<String, VarError>| {
+        CacheMetadata::table_name_from(|_| look_up).unwrap_err().to_string()
+    };
+    let asked = CacheMetadata::table_name_from(|variable| Ok(format!("${variable}"))).unwrap();
+    assert_eq!(asked, "$FACETHEORY_CACHE_TABLE_NAME");
+    assert_eq!(
+        error(Err(VarError::NotPresent)),
+        "the environment variable FACETHEORY_CACHE_TABLE_NAME is not set; it names the table of CacheMetadata"
+    );
+    assert!(error(Ok(String::new())).contains("is empty"));
+    assert!(error(Err(VarError::NotUnicode("x".into()))).contains("is not text"));
+    assert!(CacheLease::table_name().unwrap_err().to_string().contains("#[model(table_env"));
+}
