@@ -1,5 +1,6 @@
 //! Typed rows, conditions and transactions: the same code on one file on a laptop and on DynamoDB.
 
+mod address;
 mod ambient;
 mod attr;
 mod backend;
@@ -26,6 +27,7 @@ mod txn;
 mod update;
 mod value;
 
+pub use address::{Address, open};
 pub use ambient::{Clock, ManualClock, Random, SeededRandom, SystemClock, SystemRandom, Timestamp};
 pub use attr::{Attr, Size};
 pub use backend::memory::MemoryTable;
