@@ -168,7 +168,10 @@ mod tests {
             _ => Err(VarError::NotPresent),
         };
         let from = |names: &[&str]| Address::from_lookup(names, look_up);
-        assert_eq!(from(&["UNSET", "EMPTY", "NAME", "FILE"]).expect("a name"), Address::Dynamodb("pages".into()));
+        assert_eq!(
+            from(&["UNSET", "EMPTY", "NAME", "FILE"]).expect("a name"),
+            Address::Dynamodb("pages".into())
+        );
         assert_eq!(from(&["FILE", "NAME"]).expect("a file"), Address::Sqlite("a.db".into()));
         assert!(from(&["WRONG"]).expect_err("no scheme of ours").to_string().starts_with("WRONG: `redis:x`"));
         assert!(from(&["UNSET"]).is_err());
