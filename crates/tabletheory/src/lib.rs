@@ -30,6 +30,8 @@ mod value;
 pub use address::{Address, open};
 pub use ambient::{Clock, ManualClock, Random, SeededRandom, SystemClock, SystemRandom, Timestamp};
 pub use attr::{Attr, Size};
+#[cfg(feature = "dynamodb")]
+pub use backend::dynamodb::{DynamoSettings, DynamoTable};
 pub use backend::memory::MemoryTable;
 #[cfg(feature = "sqlite")]
 pub use backend::sqlite::{SqliteSettings, SqliteTable, SweepSettings};
@@ -57,4 +59,10 @@ pub mod __private {
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::field::{RowReader, RowWriter};
+}
+
+/// What is particular to tables on DynamoDB: making, describing and verifying them.
+#[cfg(feature = "dynamodb")]
+pub mod dynamodb {
+    pub use crate::backend::dynamodb::{Creation, Description, KeyPart, Problem, Role};
 }

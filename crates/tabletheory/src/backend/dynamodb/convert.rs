@@ -1,0 +1,133 @@
+//! Values and items as the SDK has them, and back.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::primitives::Blob;
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use crate::error::{Error, Result};
+use crate::item::{Excerpt, Item, Key, PK, SK};
+use crate::number::Number;
+use crate::value::{Set, Value};
+
+/// An item on the wire, its key among the attributes.
+pub(super) type Attributes = HashMap<String, AttributeValue>;
+
+/// A whole row as the SDK sends it.
+pub(super) fn from_item(key: &Key, item: &Item) -> Attributes {
+    let mut attributes = from_key(key);
+    attributes.extend(item.iter().map(|(name, value)| (name.to_owned(), from_value(value))));
+    attributes
+}
+
+/// A key as the SDK sends it.
+pub(super) fn from_key(key: &Key) -> Attributes {
+    let part = |name: &str, text: &str| (name.to_owned(), AttributeValue::S(text.to_owned()));
+    HashMap::from([part(PK, &key.pk), part(SK, &key.sk)])
+}
+
+/// A value as the SDK sends it.
+pub(super) fn from_value(value: &Value) -> AttributeValue {
+    match value {
+        Value::S(text) => AttributeValue::S(text.clone()),
+        Value::N(number) => AttributeValue::N(number.to_string()),
+        Value::B(bytes) => AttributeValue::B(Blob::new(bytes.as_slice())),
+        Value::Bool(flag) => AttributeValue::Bool(*flag),
+        Value::Null => AttributeValue::Null(true),
+        Value::L(values) => AttributeValue::L(values.iter().map(from_value).collect()),
+        Value::M(map) => {
+            AttributeValue::M(map.iter().map(|(name, value)| (name.clone(), from_value(value))).collect())
+        }
+        Value::Ss(set) => AttributeValue::Ss(set.members().to_vec()),
+        Value::Ns(set) => AttributeValue::Ns(set.members().iter().map(Number::to_string).collect()),
+        Value::Bs(set) => {
+            AttributeValue::Bs(set.members().iter().map(|bytes| Blob::new(bytes.as_slice())).collect())
+        }
+    }
+}
+
+/// The row that the SDK received.
+pub(super) fn to_item(attributes: Attributes) -> Result<Item> {
+    attributes
+        .into_iter()
+        .map(|(name, value)| match to_value(value) {
+            Ok(value) => Ok((name, value)),
+            Err(error) => Err(damaged(&name, error)),
+        })
+        .collect()
+}
+
+/// The key that the SDK received, as a page's end.
+pub(super) fn to_key(attributes: Attributes) -> Result<Key> {
+    let key = to_item(attributes)?.key();
+    key.map_err(|error| Error::corrupt("a page does not say where it ended").caused_by(error))
+}
+
+fn damaged(name: &str, error: Error) -> Error {
+    Error::corrupt(format!("`{}` holds what no table should: {error}", Excerpt(name))).caused_by(error)
+}
+
+fn to_value(value: AttributeValue) -> Result<Value> {
+    Ok(match value {
+        AttributeValue::S(text) => Value::S(text),
+        AttributeValue::N(digits) => Value::N(digits.parse()?),
+        AttributeValue::B(bytes) => Value::B(bytes.into_inner()),
+        AttributeValue::Bool(flag) => Value::Bool(flag),
+        AttributeValue::Null(_) => Value::Null,
+        AttributeValue::L(values) => Value::L(values.into_iter().map(to_value).collect::<Result<_>>()?),
+        AttributeValue::M(map) => Value::M(
+            map.into_iter().map(|(name, value)| Ok((name, to_value(value)?))).collect::<Result<_>>()?,
+        ),
+        AttributeValue::Ss(members) => Value::Ss(Set::new(members)?),
+        AttributeValue::Ns(members) => {
+            let numbers: Vec<Number> = members.iter().map(|digits| digits.parse()).collect::<Result<_>>()?;
+            Value::Ns(Set::new(numbers)?)
+        }
+        AttributeValue::Bs(members) => Value::Bs(Set::new(members.into_iter().map(Blob::into_inner))?),
+        other => {
+            return Err(Error::corrupt(format!(
+                "a value of a type that this version does not know, {other:?}; update the program"
+            )));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn every_type_survives_the_way_there_and_back() {
+        let key = Key::new("CACHE#1", "META");
+        let item = Item::from([
+            ("s", Value::from("")),
+            ("n", Value::N("-12.5".parse().expect("a number"))),
+            ("b", Value::B(vec![0, 255])),
+            ("bool", Value::Bool(true)),
+            ("null", Value::Null),
+            ("l", Value::L(vec![Value::from(1), Value::L(vec![])])),
+            ("m", Value::M(BTreeMap::from([("inner".to_string(), Value::Null)]))),
+            ("ss", Value::Ss(Set::new(["b".to_string(), "a".to_string()]).expect("a set"))),
+            ("ns", Value::Ns(Set::new([Number::from(2), Number::from(1)]).expect("a set"))),
+            ("bs", Value::Bs(Set::new([vec![1], vec![]]).expect("a set"))),
+        ]);
+        let back = to_item(from_item(&key, &item)).expect("it is what we wrote");
+        assert_eq!(back, item.with_key(&key));
+    }
+
+    #[test]
+    fn damage_is_named_by_its_attribute() {
+        for broken in [
+            AttributeValue::N("twelve".into()),
+            AttributeValue::Ss(vec![]),
+            AttributeValue::Ns(vec!["1".into(), "1.0".into()]),
+            AttributeValue::L(vec![AttributeValue::N(String::new())]),
+        ] {
+            let error = to_item(HashMap::from([("version".into(), broken)])).expect_err("it is damaged");
+            assert_eq!(error.kind(), Kind::Corrupt);
+            assert!(error.to_string().starts_with("`version` holds"), "{error}");
+        }
+    }
+}
