@@ -1,0 +1,231 @@
+//! What goes wrong between here and the server, and what is said of it.
+
+use super::*;
+
+fn tokens(proxy: &Proxy) -> Vec<String> {
+    let token = |request: &proxy::Request| request.body["ClientRequestToken"].as_str().map(str::to_owned);
+    proxy.seen().iter().filter_map(token).collect()
+}
+
+#[tokio::test]
+async fn a_conflict_is_tried_again_under_the_same_token() {
+    let direct = new_table().await;
+    let (table, proxy) = through_proxy(&direct).await;
+    let conflict = Action::cancelled(&["None", "TransactionConflict"]);
+    proxy.script([conflict.clone(), conflict]);
+    assert!(table.commit(&publish()).await.expect("the third time it works").is_done());
+    assert_eq!(number(&direct, "META", "hits").await, Some(1));
+    let tokens = tokens(&proxy);
+    assert_eq!(tokens.len(), 3);
+    assert!(tokens.iter().all(|token| *token == tokens[0]));
+    // Another commit is another attempt at another transaction.
+    proxy.script([]);
+    assert!(table.commit(&publish()).await.expect("up").is_refused());
+    assert_ne!(self::tokens(&proxy)[0], tokens[0]);
+}
+
+#[tokio::test]
+async fn a_refusal_beside_a_conflict_is_not_tried_again() {
+    let direct = new_table().await;
+    let (table, proxy) = through_proxy(&direct).await;
+    proxy.script([Action::cancelled(&["TransactionConflict", "ConditionalCheckFailed"])]);
+    let refused = Commit::Refused { index: 1, seen: None };
+    assert_eq!(table.commit(&publish()).await.expect("it is an answer"), refused);
+    assert_eq!(proxy.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_busy_table_is_tried_to_the_limit_and_nothing_is_written() {
+    let direct = new_table().await;
+    let (table, proxy) = through_proxy(&direct).await;
+    let put = || Txn::from(Write::put(key("META"), numbered(1)).when(PK.absent()));
+    for busy in [
+        Action::error(400, "ThrottlingException"),
+        Action::error(400, "ProvisionedThroughputExceededException"),
+        Action::error(400, "RequestLimitExceeded"),
+        Action::error(400, "TransactionConflictException"),
+    ] {
+        for txn in [put(), publish()] {
+            proxy.script(vec![busy.clone(); 20]);
+            let error = failed(&table, txn).await;
+            assert_eq!(error.kind(), Kind::Unavailable);
+            assert!(error.to_string().contains("is busy"), "{error}");
+            assert_eq!(proxy.seen().len(), ATTEMPTS as usize);
+        }
+    }
+    assert!(direct.scan(&Scan::new()).await.expect("up").items.is_empty());
+    // A conditional write that was certainly not applied is safe to try again.
+    proxy.script([Action::error(400, "ThrottlingException")]);
+    assert!(table.commit(&put()).await.expect("the second time it works").is_done());
+}
+
+#[tokio::test]
+async fn a_transaction_whose_answer_is_lost_is_done_once() {
+    let direct = new_table().await;
+    let (table, proxy) = through_proxy(&direct).await;
+    proxy.script([Action::ForwardThenDrop, Action::error(500, "InternalServerError")]);
+    assert!(table.commit(&publish()).await.expect("the token tells").is_done());
+    assert_eq!(number(&direct, "META", "hits").await, Some(1));
+    assert_eq!(proxy.operations(), ["TransactWriteItems"; 3]);
+}
+
+#[tokio::test]
+async fn a_transaction_that_was_lost_on_the_way_can_still_be_refused() {
+    let direct = new_table().await;
+    put(&direct, "VER#1", numbered(5)).await;
+    let (table, proxy) = through_proxy(&direct).await;
+    proxy.script([Action::DropBefore]);
+    match table.commit(&publish()).await.expect("the repeat is answered") {
+        Commit::Refused { index, seen } => {
+            assert_eq!(index, 0);
+            assert_eq!(seen, read(&direct, "VER#1").await);
+        }
+        Commit::Done => panic!("the row was there"),
+    }
+    assert_eq!(proxy.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn a_conditional_write_whose_answer_is_lost_is_unknown_and_never_called_refused() {
+    let direct = new_table().await;
+    let (table, proxy) = through_proxy(&direct).await;
+    proxy.script([Action::ForwardThenDrop]);
+    let error = failed(&table, Write::put(key("LOCK"), numbered(1)).when(PK.absent())).await;
+    assert_eq!(error.kind(), Kind::Unknown);
+    assert!(error.to_string().contains("read the rows back"), "{error}");
+    assert_eq!(proxy.operations(), ["PutItem"]);
+    assert_eq!(number(&direct, "LOCK", "version").await, Some(1));
+
+    for (lost, written) in [(Action::DropBefore, None), (Action::ForwardThenDrop, Some(1))] {
+        proxy.script([lost]);
+        let error = failed(&table, Write::update(key("META"), Update::new([HITS.add(1)]))).await;
+        assert_eq!(error.kind(), Kind::Unknown);
+        assert_eq!(number(&direct, "META", "hits").await, written);
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_comes_out_the_same_is_repeated() {
+    let direct = new_table().await;
+    let (table, proxy) = through_proxy(&direct).await;
+    for write in [
+        Write::put(key("META"), numbered(1)),
+        Write::update(key("META"), Update::new([VERSION.set(2), HITS.remove()])),
+        Write::delete(key("META")),
+    ] {
+        proxy.script([Action::ForwardThenDrop, Action::error(503, "ServiceUnavailable")]);
+        assert!(table.commit(&write.into()).await.expect("the third time it works").is_done());
+        assert_eq!(proxy.seen().len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn if_every_answer_is_lost_the_outcome_is_unknown() {
+    let direct = new_table().await;
+    let (table, proxy) = through_proxy(&direct).await;
+    proxy.script(vec![Action::ForwardThenDrop; 20]);
+    assert_eq!(failed(&table, publish()).await.kind(), Kind::Unknown);
+    assert_eq!(proxy.seen().len(), ATTEMPTS as usize);
+    assert_eq!(number(&direct, "META", "hits").await, Some(1));
+    // A read has nothing to be in doubt about.
+    proxy.script(vec![Action::ForwardThenDrop; 20]);
+    let error = table.get(&key("META"), Consistency::Strong).await.expect_err("no answer");
+    assert_eq!(error.kind(), Kind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_lost_answer_stays_in_doubt_when_the_repeats_are_throttled_or_denied() {
+    let direct = new_table().await;
+    let (table, proxy) = through_proxy(&direct).await;
+    for later in ["ThrottlingException", "AccessDeniedException", "TransactionInProgressException"] {
+        let mut script = vec![Action::ForwardThenDrop];
+        script.extend(vec![Action::error(400, later); 20]);
+        proxy.script(script);
+        assert_eq!(failed(&table, publish()).await.kind(), Kind::Unknown, "{later}");
+    }
+    // A transaction that somebody else began under the same token may yet succeed.
+    proxy.script(vec![Action::error(400, "TransactionInProgressException"); 20]);
+    assert_eq!(failed(&table, publish()).await.kind(), Kind::Unknown);
+    assert_eq!(proxy.seen().len(), ATTEMPTS as usize);
+}
+
+#[tokio::test]
+async fn a_stalled_answer_runs_into_the_time_out() {
+    let direct = new_table().await;
+    let proxy = Proxy::start(&support::dynamodb_endpoint()).await;
+    let impatient = |settings: DynamoSettings| {
+        DynamoTable::new(&client(), direct.name(), settings).expect("name and settings are right")
+    };
+    let table = impatient(settings(proxy.endpoint()).attempt_timeout(Duration::from_millis(500)));
+    put(&direct, "META", numbered(1)).await;
+    proxy.script([Action::ForwardThenStall]);
+    assert!(table.get(&key("META"), Consistency::Strong).await.expect("a later time").is_some());
+    assert!(proxy.seen().len() > 1);
+
+    proxy.script([Action::ForwardThenStall]);
+    assert!(table.commit(&publish()).await.expect("the token tells").is_done());
+    assert_eq!(number(&direct, "META", "hits").await, Some(1));
+
+    proxy.script([Action::ForwardThenStall]);
+    let error = failed(&table, Write::put(key("LOCK"), numbered(1)).when(PK.absent())).await;
+    assert_eq!(error.kind(), Kind::Unknown);
+    assert!(error.to_string().contains("no answer in time"), "{error}");
+
+    let hasty = impatient(settings(proxy.endpoint()).operation_timeout(Duration::from_millis(300)));
+    proxy.script([Action::ForwardThenStall]);
+    assert_eq!(failed(&hasty, publish()).await.kind(), Kind::Unknown);
+    proxy.script([Action::ForwardThenStall]);
+    let error = hasty.get(&key("META"), Consistency::Strong).await.expect_err("no answer");
+    assert_eq!(error.kind(), Kind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_named_with_what_to_do() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("a bound port");
+    drop(listener);
+    let table = table_at(format!("http://{address}"), "pages");
+    // Nothing was sent, so even a write that must not be repeated is only unavailable, not unknown.
+    let error = failed(&table, Write::update(key("META"), Update::new([HITS.add(1)]))).await;
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "cannot connect to table `pages` at http://{address}; \
+             check that it is up and that the endpoint and the region are right"
+        )
+    );
+    assert!(error.source().is_some());
+    let error = table.get(&key("META"), Consistency::Strong).await.expect_err("nobody is there");
+    assert_eq!(error.kind(), Kind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_signed_was_never_sent() {
+    let proxy = Proxy::start(&support::dynamodb_endpoint()).await;
+    let config =
+        Config::builder().behavior_version(BehaviorVersion::latest()).region(Region::new("us-east-1"));
+    let nobody = Client::from_conf(config.build());
+    let table = DynamoTable::new(&nobody, "pages", settings(proxy.endpoint())).expect("all but credentials");
+    let error = failed(&table, Write::update(key("META"), Update::new([HITS.add(1)]))).await;
+    assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
+    assert!(proxy.seen().is_empty());
+}
+
+#[tokio::test]
+async fn who_may_not_is_told_why() {
+    let direct = new_table().await;
+    let (table, proxy) = through_proxy(&direct).await;
+    for (answer, advice) in [
+        ("AccessDeniedException", "allow this identity"),
+        ("UnrecognizedClientException", "check the access key"),
+        ("InvalidSignatureException", "this machine's clock"),
+        ("ExpiredTokenException", "the session token"),
+    ] {
+        proxy.script([Action::error(400, answer)]);
+        let error = failed(&table, publish()).await;
+        assert_eq!(error.kind(), Kind::Invalid);
+        assert!(error.to_string().contains(advice), "{error}");
+        assert_eq!(proxy.seen().len(), 1, "it would always fail, so it is asked once");
+    }
+}

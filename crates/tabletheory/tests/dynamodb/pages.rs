@@ -1,0 +1,152 @@
+//! Reading more than one row.
+
+use super::*;
+
+async fn sort_keys(table: &DynamoTable, query: Query) -> Vec<String> {
+    let mut keys = Vec::new();
+    let mut next = query.clone();
+    loop {
+        let page = table.query(&next).await.expect("every cursor that a page returned is accepted");
+        keys.extend(page.items.iter().map(|item| item.key().expect("a row has a key").sk));
+        match page.next {
+            Some(cursor) => next = query.clone().after(cursor),
+            None => return keys,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_query_goes_through_its_rows_whatever_the_size_of_its_pages() {
+    let table = new_table().await;
+    for sk in ["META", "VER#1", "VER#2", "VER#3", "Z"] {
+        put(&table, sk, Item::new()).await;
+    }
+    let all = || Query::of("CACHE#1");
+    for rows in 1..=4 {
+        for (query, expected) in [
+            (all(), vec!["META", "VER#1", "VER#2", "VER#3", "Z"]),
+            (all().backward(), vec!["Z", "VER#3", "VER#2", "VER#1", "META"]),
+            (all().begins_with("VER#"), vec!["VER#1", "VER#2", "VER#3"]),
+            (all().sk_is("VER#2"), vec!["VER#2"]),
+            (all().sk_between("VER#1", "VER#3"), vec!["VER#1", "VER#2", "VER#3"]),
+            (all().sk_between("VER#1", "VER#3").backward(), vec!["VER#3", "VER#2", "VER#1"]),
+            (all().sk_le("VER#2"), vec!["META", "VER#1", "VER#2"]),
+            (all().sk_le("VER#2").backward(), vec!["VER#2", "VER#1", "META"]),
+            (all().sk_ge("VER#2"), vec!["VER#2", "VER#3", "Z"]),
+            (all().sk_ge("VER#2").backward().eventual(), vec!["Z", "VER#3", "VER#2"]),
+            (all().sk_lt("VER#2"), vec!["META", "VER#1"]),
+            (all().sk_gt("VER#2").backward(), vec!["Z", "VER#3"]),
+            (Query::of("CACHE#2"), vec![]),
+        ] {
+            assert_eq!(sort_keys(&table, query.clone().limit(rows)).await, expected, "{query:?} by {rows}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn after_the_last_row_that_could_fit_comes_an_empty_page() {
+    let table = new_table().await;
+    for sk in ["A", "B", "C"] {
+        put(&table, sk, Item::new()).await;
+    }
+    let after = |query: Query, sk: &str| query.after(Cursor::after(key(sk)));
+    let all = || Query::of("CACHE#1");
+    for query in [
+        after(all(), "C"),
+        after(all().backward(), "A"),
+        after(all().sk_is("B"), "B"),
+        after(all().begins_with("B"), "B"),
+        after(all().sk_between("A", "B"), "B"),
+        after(all().sk_between("B", "C").backward(), "B"),
+        after(all().sk_le("B"), "B"),
+        after(all().sk_ge("B").backward(), "B"),
+        after(all().sk_lt("C"), "B"),
+        after(all().sk_gt("A").backward(), "B"),
+    ] {
+        assert_eq!(table.query(&query).await.expect("it is a good cursor"), Page::default(), "{query:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_scan_finds_every_row_once() {
+    let table = new_table().await;
+    for index in 0..7 {
+        let write = Write::put(Key::new(format!("CACHE#{index}"), "META"), Item::new());
+        assert!(table.commit(&write.into()).await.expect("up").is_done());
+    }
+    let (mut found, mut scan) = (Vec::new(), Scan::new().limit(3));
+    loop {
+        let page = table.scan(&scan).await.expect("up");
+        assert!(page.items.len() <= 3);
+        found.extend(page.items.iter().map(|item| item.key().expect("a row has a key").pk));
+        match page.next {
+            Some(cursor) => scan = Scan::new().limit(3).after(cursor),
+            None => break,
+        }
+    }
+    found.sort();
+    let expected: Vec<String> = (0..7).map(|index| format!("CACHE#{index}")).collect();
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
+async fn any_number_of_keys_is_read_in_their_order_twice_if_asked_twice() {
+    let table = new_table().await;
+    for index in [3, 120, 240] {
+        put(&table, &format!("VER#{index}"), numbered(index)).await;
+    }
+    let mut keys: Vec<Key> = (0..250).map(|index| key(&format!("VER#{index}"))).collect();
+    keys.extend([key("VER#3"), key("VER#3")]);
+    let rows = table.batch_get(&keys, Consistency::Strong).await.expect("up");
+    let found: Vec<_> = rows
+        .iter()
+        .enumerate()
+        .filter_map(|(at, row)| Some((at, row.as_ref()?.get("version")?.as_i64()?)))
+        .collect();
+    assert_eq!(rows.len(), 252);
+    assert_eq!(found, [(3, 3), (120, 120), (240, 240), (250, 3), (251, 3)]);
+    assert_eq!(table.batch_get(&[], Consistency::Strong).await.expect("up"), []);
+}
+
+#[tokio::test]
+async fn keys_that_were_not_processed_are_asked_for_again() {
+    /// Says of all keys but the first that there was no time for them.
+    fn only_the_first(request: &Json, mut answer: Json) -> Json {
+        let (name, asked) =
+            request["RequestItems"].as_object().and_then(|map| map.iter().next()).expect("one");
+        let keys = asked["Keys"].as_array().expect("keys").clone();
+        let first = keys[0]["sk"]["S"].clone();
+        let rows = answer["Responses"][name].as_array_mut().expect("rows");
+        rows.retain(|row| row["sk"]["S"] == first);
+        let mut unprocessed = json!({});
+        unprocessed[name] = json!({ "Keys": keys[1..], "ConsistentRead": true });
+        answer["UnprocessedKeys"] = unprocessed;
+        answer
+    }
+    fn none(request: &Json, mut answer: Json) -> Json {
+        answer["Responses"] = json!({});
+        answer["UnprocessedKeys"] = request["RequestItems"].clone();
+        answer
+    }
+
+    let direct = new_table().await;
+    let (table, proxy) = through_proxy(&direct).await;
+    for sk in ["A", "B", "C"] {
+        put(&direct, sk, Item::new()).await;
+    }
+    let keys = [key("C"), key("A"), key("B")];
+    proxy.script([Action::Rewrite(only_the_first), Action::Rewrite(none), Action::Rewrite(only_the_first)]);
+    let rows = table.batch_get(&keys, Consistency::Strong).await.expect("in the end it works");
+    let found: Vec<_> = rows.into_iter().map(|row| row.expect("it is there").key().expect("a key")).collect();
+    assert_eq!(found, keys);
+    let asked = |request: &proxy::Request| {
+        request.body["RequestItems"][direct.name()]["Keys"].as_array().map(Vec::len)
+    };
+    assert_eq!(proxy.seen().iter().map(asked).collect::<Vec<_>>(), [Some(3), Some(2), Some(2), Some(1)]);
+
+    proxy.script(vec![Action::Rewrite(none); 20]);
+    let error = table.batch_get(&keys, Consistency::Strong).await.expect_err("it is always busy");
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert!(error.to_string().contains("3 of 3 rows unread"), "{error}");
+    assert_eq!(proxy.seen().len(), ATTEMPTS as usize);
+}
