@@ -4,9 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tabletheory::{
-    Commit, Consistency, Item, Key, MemoryTable, Query, Random, Result, SqliteTable, SystemRandom, Table,
-    Txn, Value, Write,
+    Commit, Consistency, DynamoSettings, DynamoTable, Item, Key, MemoryTable, Query, Random, Result,
+    SqliteTable, SystemRandom, Table, Txn, Value, Write,
 };
+
+use tokio::sync::OnceCell;
+
+use crate::support::{dynamodb_client, dynamodb_endpoint};
 
 pub(crate) struct Fixture {
     pub(crate) table: Arc<dyn Table>,
@@ -26,8 +30,24 @@ pub(crate) async fn sqlite() -> Fixture {
     Fixture::new(Arc::new(table), Some(directory))
 }
 
+/// All stories share one table on the server, since making one takes a while.
+pub(crate) async fn dynamodb() -> Fixture {
+    static MADE: OnceCell<String> = OnceCell::const_new();
+    let open = |name: &str| {
+        let settings = DynamoSettings::default().endpoint(dynamodb_endpoint());
+        DynamoTable::new(&dynamodb_client(), name, settings).expect("name and settings are right")
+    };
+    let make = || async {
+        let name = format!("tabletheory-contract-{:x}", SystemRandom.next_u64());
+        open(&name).create_table_if_missing().await.expect("a new table");
+        name
+    };
+    // A connection belongs to the runtime that made it, so every story has its own.
+    Fixture::new(Arc::new(open(MADE.get_or_init(make).await)), None)
+}
+
 impl Fixture {
-    pub(crate) fn new(table: Arc<dyn Table>, directory: Option<tempfile::TempDir>) -> Self {
+    fn new(table: Arc<dyn Table>, directory: Option<tempfile::TempDir>) -> Self {
         static STORIES: AtomicU64 = AtomicU64::new(0);
         let story = STORIES.fetch_add(1, Ordering::Relaxed);
         let scope = format!("{:x}-{story}", SystemRandom.next_u64());

@@ -1,4 +1,4 @@
-//! One contract for all backends: the same stories on memory and on SQLite.
+//! One contract for all backends: the same stories on memory, on SQLite and on DynamoDB.
 
 mod condition;
 mod fixture;
@@ -6,6 +6,8 @@ mod limit;
 mod race;
 mod random;
 mod read;
+#[path = "../support/mod.rs"]
+mod support;
 mod token;
 mod transaction;
 mod update;
@@ -16,6 +18,7 @@ macro_rules! on_every_backend {
     ($($module:ident { $($story:ident)* })*) => {
         on_every_backend!(@backend memory, $($module { $($story)* })*);
         on_every_backend!(@backend sqlite, $($module { $($story)* })*);
+        on_every_backend!(@backend dynamodb, $($module { $($story)* })*);
     };
     (@backend $backend:ident, $($module:ident { $($story:ident)* })*) => {
         mod $backend {

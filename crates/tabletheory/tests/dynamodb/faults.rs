@@ -154,7 +154,7 @@ async fn a_stalled_answer_runs_into_the_time_out() {
     let direct = new_table().await;
     let proxy = Proxy::start(&support::dynamodb_endpoint()).await;
     let impatient = |settings: DynamoSettings| {
-        DynamoTable::new(&client(), direct.name(), settings).expect("name and settings are right")
+        DynamoTable::new(&dynamodb_client(), direct.name(), settings).expect("name and settings are right")
     };
     let table = impatient(settings(proxy.endpoint()).attempt_timeout(Duration::from_millis(500)));
     put(&direct, "META", numbered(1)).await;

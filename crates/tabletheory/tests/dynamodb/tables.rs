@@ -56,7 +56,7 @@ async fn a_table_of_another_shape_is_left_alone_and_its_problems_are_named() {
     let attribute =
         AttributeDefinition::builder().attribute_name("id").attribute_type(ScalarAttributeType::N);
     let endpoint = support::dynamodb_endpoint();
-    let config = client().config().to_builder().endpoint_url(&endpoint).build();
+    let config = dynamodb_client().config().to_builder().endpoint_url(&endpoint).build();
     Client::from_conf(config)
         .create_table()
         .table_name(&name)

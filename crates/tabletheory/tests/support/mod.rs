@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Credentials, Region};
+
 /// The address of a DynamoDB to test with.
 ///
 /// # Panics
@@ -20,4 +23,14 @@ pub(crate) fn dynamodb_endpoint() -> String {
             panic!("there is no DynamoDB to test with; run `scripts/local-aws start` or `./scripts/test`")
         }
     }
+}
+
+/// A client with credentials that any test server accepts; the endpoint is the table's to say.
+pub(crate) fn dynamodb_client() -> Client {
+    let credentials = Credentials::new("test", "test", None, None, "tests");
+    let config = Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("us-east-1"))
+        .credentials_provider(credentials);
+    Client::from_conf(config.build())
 }

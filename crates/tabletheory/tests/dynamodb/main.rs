@@ -1,16 +1,12 @@
 //! The table on DynamoDB, against a real server: what it does, and what it says when things go wrong.
 
-mod support;
-
-#[path = "dynamodb/faults.rs"]
 mod faults;
-#[path = "dynamodb/pages.rs"]
 mod pages;
-#[path = "support/proxy.rs"]
+#[path = "../support/proxy.rs"]
 mod proxy;
-#[path = "dynamodb/rows.rs"]
 mod rows;
-#[path = "dynamodb/tables.rs"]
+#[path = "../support/mod.rs"]
+mod support;
 mod tables;
 
 use std::error::Error as _;
@@ -18,12 +14,13 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Credentials, Region};
+use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Region};
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
 use proxy::{Action, Proxy};
 use serde_json::{Value as Json, json};
+use support::dynamodb_client;
 use tabletheory::dynamodb::{Creation, KeyPart, Problem, Role};
 use tabletheory::{
     Attr, ClientToken, Commit, Cond, Consistency, Cursor, DynamoSettings, DynamoTable, Error, Item, Key,
@@ -37,15 +34,6 @@ const HITS: Attr<i64> = Attr::new("hits");
 /// How many attempts the tables of these tests make.
 const ATTEMPTS: u32 = 4;
 
-fn client() -> Client {
-    let credentials = Credentials::new("test", "test", None, None, "tests");
-    let config = Config::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(Region::new("us-east-1"))
-        .credentials_provider(credentials);
-    Client::from_conf(config.build())
-}
-
 /// Settings that give up within a moment.
 fn settings(endpoint: impl Into<String>) -> DynamoSettings {
     DynamoSettings::default()
@@ -55,7 +43,7 @@ fn settings(endpoint: impl Into<String>) -> DynamoSettings {
 }
 
 fn table_at(endpoint: impl Into<String>, name: &str) -> DynamoTable {
-    DynamoTable::new(&client(), name, settings(endpoint)).expect("name and settings are right")
+    DynamoTable::new(&dynamodb_client(), name, settings(endpoint)).expect("name and settings are right")
 }
 
 fn new_name() -> String {
