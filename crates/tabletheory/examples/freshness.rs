@@ -10,7 +10,7 @@ use tabletheory::TableExt as _;
 
 #[tokio::main]
 async fn main() -> Outcome {
-    let table = open_table();
+    let table = open_table().await?;
     let pages = table.rows::<FaceTheoryCacheMetadata>();
     let key = some_page();
     let now = table.clock().now();

@@ -13,7 +13,7 @@ const KEEP_SECONDS: i64 = 86_400;
 
 #[tokio::main]
 async fn main() -> Outcome {
-    let table = open_table();
+    let table = open_table().await?;
     let key = some_page();
     let now = table.clock().now();
 

@@ -11,7 +11,7 @@ use tabletheory::{Commit, Key, Query, Table, TableExt as _, Timestamp, Update};
 
 #[tokio::main]
 async fn main() -> Outcome {
-    let table = open_table();
+    let table = open_table().await?;
     let key = some_page();
     let now = table.clock().now();
     let pointers = table.rows::<FaceTheoryCachePointer>();

@@ -10,7 +10,7 @@ use tabletheory::{Commit, Key, Table, TableExt as _, Timestamp};
 
 #[tokio::main]
 async fn main() -> Outcome {
-    let table = open_table();
+    let table = open_table().await?;
     let key = some_page();
     let now = table.clock().now();
 

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tabletheory::{
-    ClientToken, Cond, Key, MemoryTable, Model, Random as _, Saved, SystemRandom, Table, TableExt as _,
-    Timestamp,
+    ClientToken, Cond, Key, Model, Random as _, Saved, SystemRandom, Table, TableExt as _, Timestamp,
 };
 
 /// What an example ends with: an error makes the process fail.
@@ -145,9 +144,9 @@ pub(crate) struct FaceTheoryRequest {
     pub(crate) ttl: i64,
 }
 
-/// The table that the examples run on.
-pub(crate) fn open_table() -> Arc<dyn Table> {
-    Arc::new(MemoryTable::new())
+/// The table at the address that is the program's argument, in memory without one.
+pub(crate) async fn open_table() -> tabletheory::Result<Arc<dyn Table>> {
+    tabletheory::open(&std::env::args().nth(1).unwrap_or_else(|| "memory:".into())).await
 }
 
 /// The `META` of a page that no other run of an example has, so that they can share a table.
