@@ -39,6 +39,8 @@ const WAL_ATTEMPTS: u32 = 100;
 const WAL_PAUSE: Duration = Duration::from_millis(20);
 /// The size to which the log is cut after it has been copied into the file.
 const LOG_BYTES: u32 = 64 * 1024 * 1024;
+/// Pages that the writer keeps in memory, since it reads every row before it writes it.
+const WRITER_CACHE_KIB: i32 = 32 * 1024;
 /// Statements that a connection keeps prepared: more than there are.
 const STATEMENTS: usize = 64;
 
@@ -53,6 +55,8 @@ pub(super) fn open_to_write(path: &Path, busy_timeout: Duration) -> Result<Conne
         use_log(&connection)?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+        // SQLite takes a negative number as KiB, a positive one as pages.
+        connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
         harden(&connection)?;
         create_tables(&mut connection)?;
         Ok(connection)
