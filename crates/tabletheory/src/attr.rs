@@ -167,16 +167,58 @@ macro_rules! comparisons {
 
 comparisons! {
     /// Equal; false when it is absent or of another type.
+    ///
+    /// ```
+    /// use tabletheory::Attr;
+    ///
+    /// assert_eq!(Attr::<i64>::new("n").is(1).to_string(), "n = 1");
+    /// assert_eq!(Attr::<String>::new("n").size().is(1).to_string(), "size(n) = 1");
+    /// ```
     is => Equal,
     /// Not equal; true when it is absent or of another type.
+    ///
+    /// ```
+    /// use tabletheory::Attr;
+    ///
+    /// assert_eq!(Attr::<i64>::new("n").is_not(1).to_string(), "n <> 1");
+    /// assert_eq!(Attr::<String>::new("n").size().is_not(1).to_string(), "size(n) <> 1");
+    /// ```
     is_not => NotEqual,
     /// Less; false when it is absent or of another type.
+    ///
+    /// ```
+    /// use tabletheory::Attr;
+    ///
+    /// assert_eq!(Attr::<i64>::new("n").lt(1).to_string(), "n < 1");
+    /// assert_eq!(Attr::<String>::new("n").size().lt(1).to_string(), "size(n) < 1");
+    /// ```
     lt => Less,
     /// Less or equal; false when it is absent or of another type.
+    ///
+    /// ```
+    /// use tabletheory::Attr;
+    ///
+    /// assert_eq!(Attr::<i64>::new("n").le(1).to_string(), "n <= 1");
+    /// assert_eq!(Attr::<String>::new("n").size().le(1).to_string(), "size(n) <= 1");
+    /// ```
     le => LessOrEqual,
     /// Greater; false when it is absent or of another type.
+    ///
+    /// ```
+    /// use tabletheory::Attr;
+    ///
+    /// assert_eq!(Attr::<i64>::new("n").gt(1).to_string(), "n > 1");
+    /// assert_eq!(Attr::<String>::new("n").size().gt(1).to_string(), "size(n) > 1");
+    /// ```
     gt => Greater,
     /// Greater or equal; false when it is absent or of another type.
+    ///
+    /// ```
+    /// use tabletheory::Attr;
+    ///
+    /// assert_eq!(Attr::<i64>::new("n").ge(1).to_string(), "n >= 1");
+    /// assert_eq!(Attr::<String>::new("n").size().ge(1).to_string(), "size(n) >= 1");
+    /// ```
     ge => GreaterOrEqual,
 }
 

@@ -1,4 +1,11 @@
 //! The limits, which are DynamoDB's, held on every backend before anything is written.
+//!
+//! ```
+//! use tabletheory::limit;
+//!
+//! assert_eq!(limit::MAX_WRITES, 100);
+//! assert_eq!(limit::MAX_ITEM_BYTES, 409_600);
+//! ```
 
 use std::collections::HashSet;
 

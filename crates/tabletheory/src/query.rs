@@ -71,16 +71,52 @@ macro_rules! sort_conditions {
 
 sort_conditions! {
     /// Only the row with this sort key.
+    ///
+    /// ```
+    /// use tabletheory::Query;
+    ///
+    /// assert_ne!(Query::of("CACHE#1").sk_is("VER#"), Query::of("CACHE#1"));
+    /// ```
     sk_is => Is,
     /// Only rows whose sort key is less.
+    ///
+    /// ```
+    /// use tabletheory::Query;
+    ///
+    /// assert_ne!(Query::of("CACHE#1").sk_lt("VER#"), Query::of("CACHE#1"));
+    /// ```
     sk_lt => Lt,
     /// Only rows whose sort key is less or equal.
+    ///
+    /// ```
+    /// use tabletheory::Query;
+    ///
+    /// assert_ne!(Query::of("CACHE#1").sk_le("VER#"), Query::of("CACHE#1"));
+    /// ```
     sk_le => Le,
     /// Only rows whose sort key is greater.
+    ///
+    /// ```
+    /// use tabletheory::Query;
+    ///
+    /// assert_ne!(Query::of("CACHE#1").sk_gt("VER#"), Query::of("CACHE#1"));
+    /// ```
     sk_gt => Gt,
     /// Only rows whose sort key is greater or equal.
+    ///
+    /// ```
+    /// use tabletheory::Query;
+    ///
+    /// assert_ne!(Query::of("CACHE#1").sk_ge("VER#"), Query::of("CACHE#1"));
+    /// ```
     sk_ge => Ge,
     /// Only rows whose sort key starts so.
+    ///
+    /// ```
+    /// use tabletheory::Query;
+    ///
+    /// assert_ne!(Query::of("CACHE#1").begins_with("VER#"), Query::of("CACHE#1"));
+    /// ```
     begins_with => BeginsWith,
 }
 
