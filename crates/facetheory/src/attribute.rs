@@ -1,0 +1,36 @@
+//! The names of the attributes on the wire. All but the last group are shared with other languages.
+
+use tabletheory::{Attr, Set, Value};
+
+// META and VER#.
+pub(crate) const S3_KEY: Attr<String> = Attr::new("s3_key");
+pub(crate) const GENERATED_AT: Attr<i64> = Attr::new("generated_at");
+pub(crate) const REVALIDATE_SECONDS: Attr<i64> = Attr::new("revalidate_seconds");
+pub(crate) const ETAG: Attr<String> = Attr::new("etag");
+pub(crate) const TTL: Attr<i64> = Attr::new("ttl");
+pub(crate) const CURRENT_SK: Attr<String> = Attr::new("current_sk");
+pub(crate) const VERSION: Attr<u64> = Attr::new("version");
+
+// LOCK and REQ#.
+pub(crate) const LEASE_TOKEN: Attr<String> = Attr::new("lease_token");
+pub(crate) const LEASE_EXPIRES_AT: Attr<i64> = Attr::new("lease_expires_at");
+pub(crate) const REQUEST_HASH: Attr<String> = Attr::new("request_hash");
+pub(crate) const STATUS: Attr<String> = Attr::new("status");
+pub(crate) const RESULT_S3_KEY: Attr<String> = Attr::new("result_s3_key");
+
+// Tags.
+pub(crate) const INVALIDATED_AT: Attr<i64> = Attr::new("invalidated_at");
+
+// Ours alone: no reader may need them, and a put of META by another language drops them.
+pub(crate) const HTTP_STATUS: Attr<u16> = Attr::new("http_status");
+pub(crate) const CONTENT_TYPE: Attr<String> = Attr::new("content_type");
+pub(crate) const HEADERS: Attr<Value> = Attr::new("headers");
+pub(crate) const DIGEST: Attr<String> = Attr::new("digest");
+pub(crate) const TAGS: Attr<Set<String>> = Attr::new("tags");
+pub(crate) const DEPLOYMENT: Attr<String> = Attr::new("deployment");
+pub(crate) const STALE_SINCE: Attr<i64> = Attr::new("stale_since");
+pub(crate) const MUST_NOT_SERVE: Attr<bool> = Attr::new("must_not_serve");
+pub(crate) const PINNED_UNTIL: Attr<i64> = Attr::new("pinned_until");
+pub(crate) const MARK: Attr<String> = Attr::new("mark");
+pub(crate) const OWNER: Attr<String> = Attr::new("owner");
+pub(crate) const IN_PROGRESS_UNTIL: Attr<i64> = Attr::new("in_progress_until");

@@ -1,0 +1,106 @@
+//! The one error of this library, with kinds named by what the caller does about them.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// A result whose error is this library's [`Error`].
+///
+/// ```
+/// fn tenant(name: &str) -> facetheory::Result<facetheory::Tenant> {
+///     facetheory::Tenant::new(name)
+/// }
+/// assert!(tenant("t1").is_ok());
+/// ```
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What the caller does about an [`Error`].
+///
+/// ```
+/// use facetheory::{Kind, Tenant};
+///
+/// assert_eq!(Tenant::new("a#b").unwrap_err().kind(), Kind::Invalid);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The call is wrong and will always be: correct it.
+    Invalid,
+    /// A store cannot answer now: try again later.
+    Unavailable,
+    /// A write may or may not have happened: read back before anything else.
+    Unknown,
+    /// Stored data is damaged, or not what the wire format says.
+    Corrupt,
+}
+
+/// Why a call failed: its [`Kind`], what was being done, and what caused it.
+///
+/// ```
+/// use facetheory::Tenant;
+///
+/// let error = Tenant::new("").unwrap_err();
+/// assert_eq!(error.to_string(), "a tenant has 0 bytes; it must have 1 to 128");
+/// ```
+#[derive(Debug)]
+pub struct Error {
+    kind: Kind,
+    context: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of this kind, with a whole sentence that says what is wrong and what to do.
+    ///
+    /// ```
+    /// use facetheory::{Error, Kind};
+    ///
+    /// assert_eq!(Error::new(Kind::Invalid, "no").kind(), Kind::Invalid);
+    /// ```
+    pub fn new(kind: Kind, context: impl Into<String>) -> Self {
+        Error { kind, context: context.into(), source: None }
+    }
+
+    /// What to do about it.
+    ///
+    /// ```
+    /// use facetheory::{Error, Kind};
+    ///
+    /// assert_eq!(Error::new(Kind::Corrupt, "bad row").kind(), Kind::Corrupt);
+    /// ```
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(crate) fn invalid(context: impl Into<String>) -> Self {
+        Error::new(Kind::Invalid, context)
+    }
+
+    pub(crate) fn corrupt(context: impl Into<String>) -> Self {
+        Error::new(Kind::Corrupt, context)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.context)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl From<tabletheory::Error> for Error {
+    fn from(error: tabletheory::Error) -> Self {
+        let kind = match error.kind() {
+            tabletheory::Kind::Invalid => Kind::Invalid,
+            tabletheory::Kind::Unknown => Kind::Unknown,
+            tabletheory::Kind::Corrupt => Kind::Corrupt,
+            _ => Kind::Unavailable,
+        };
+        Error { kind, context: error.to_string(), source: Some(error.into()) }
+    }
+}

@@ -1,0 +1,339 @@
+//! Which rows belong to a page: from a tenant and a cache key to the keys of the table.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+use tabletheory::{Key, limit};
+
+use crate::error::{Error, Result};
+
+/// The most bytes in a cache key: more than any address that a server accepts.
+pub const MAX_CACHE_KEY_BYTES: usize = 64 * 1024;
+
+/// Whose page it is. Tenants never share a row: the name is a part of every key.
+///
+/// ```
+/// use facetheory::Tenant;
+///
+/// assert_eq!(Tenant::new("acme")?.as_str(), "acme");
+/// assert!(Tenant::new("acme#CACHE#x").is_err(), "refused, never escaped");
+/// # Ok::<(), facetheory::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tenant(String);
+
+impl Tenant {
+    /// The longest name, in bytes.
+    pub const MAX_BYTES: usize = 128;
+
+    /// The tenant of this name: 1 to 128 bytes, without `#` and control characters.
+    ///
+    /// ```
+    /// let error = facetheory::Tenant::new("a\nb").unwrap_err();
+    /// assert_eq!(error.to_string(), "a tenant has the character '\\n'; `#` and control characters are refused");
+    /// ```
+    pub fn new(name: impl Into<String>) -> Result<Self> {
+        let name = name.into();
+        if name.is_empty() || name.len() > Self::MAX_BYTES {
+            return Err(Error::invalid(format!(
+                "a tenant has {} bytes; it must have 1 to {}",
+                name.len(),
+                Self::MAX_BYTES
+            )));
+        }
+        if let Some(bad) = name.chars().find(|c| *c == '#' || c.is_control()) {
+            return Err(Error::invalid(format!(
+                "a tenant has the character {bad:?}; `#` and control characters are refused"
+            )));
+        }
+        Ok(Tenant(name))
+    }
+
+    /// The name.
+    ///
+    /// ```
+    /// assert_eq!(facetheory::Tenant::new("acme")?.as_str(), "acme");
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How a cache key becomes a partition key.
+///
+/// ```
+/// use facetheory::KeyScheme;
+///
+/// let raw = KeyScheme::raw("CACHE#")?;
+/// assert_eq!(raw.page(None, "/about")?.pk(), "CACHE#/about");
+/// # Ok::<(), facetheory::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyScheme {
+    /// `CACHE#<sha256 of the cache key>`: short, and spread evenly whatever the keys look like.
+    #[default]
+    Hashed,
+    /// `CACHE#<cache key>`, or another prefix: for tables that TableTheory's TypeScript store wrote by default.
+    #[non_exhaustive]
+    Raw {
+        /// What stands before the cache key.
+        prefix: String,
+    },
+}
+
+/// What partition keys of other kinds begin with: a raw key must never be able to spell one of them.
+const RESERVED: [&str; 2] = ["TENANT#", "TAG#"];
+
+impl KeyScheme {
+    /// The raw scheme with this prefix, which must keep raw keys apart from all other rows.
+    ///
+    /// ```
+    /// use facetheory::KeyScheme;
+    ///
+    /// assert!(KeyScheme::raw("PAGE#").is_ok());
+    /// assert!(KeyScheme::raw("").is_err(), "a key could then name any row");
+    /// assert!(KeyScheme::raw("TENANT#").is_err());
+    /// ```
+    pub fn raw(prefix: impl Into<String>) -> Result<Self> {
+        let prefix = prefix.into();
+        if let Some(reserved) =
+            RESERVED.iter().find(|word| word.starts_with(&prefix) || prefix.starts_with(*word))
+        {
+            return Err(Error::invalid(format!(
+                "with the raw prefix {prefix:?} a cache key could name rows that begin with {reserved}; use CACHE#"
+            )));
+        }
+        Ok(KeyScheme::Raw { prefix })
+    }
+
+    /// The page of a tenant, or of nobody in particular, under a cache key.
+    ///
+    /// ```
+    /// use facetheory::{KeyScheme, Tenant};
+    ///
+    /// let acme = Tenant::new("acme")?;
+    /// let page = KeyScheme::Hashed.page(Some(&acme), "/")?;
+    /// assert!(page.pk().starts_with("TENANT#acme#CACHE#8a5edab282632443219e051e4ade2d1d"));
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub fn page(&self, tenant: Option<&Tenant>, cache_key: impl Into<String>) -> Result<PageKey> {
+        let cache_key = cache_key.into();
+        if cache_key.is_empty() || cache_key.len() > MAX_CACHE_KEY_BYTES {
+            return Err(Error::invalid(format!(
+                "a cache key has {} bytes; it must have 1 to {MAX_CACHE_KEY_BYTES}",
+                cache_key.len()
+            )));
+        }
+        let owner = tenant.map_or_else(String::new, |tenant| format!("TENANT#{tenant}#"));
+        let pk = match self {
+            KeyScheme::Hashed => format!("{owner}CACHE#{}", sha256_hex(cache_key.as_bytes())),
+            KeyScheme::Raw { prefix } => format!("{owner}{prefix}{cache_key}"),
+        };
+        if pk.len() > limit::MAX_PK_BYTES {
+            return Err(Error::invalid(format!(
+                "the raw partition key of a cache key has {} bytes and DynamoDB allows {}; use the hashed scheme",
+                pk.len(),
+                limit::MAX_PK_BYTES
+            )));
+        }
+        Ok(PageKey { cache_key, tenant: tenant.cloned(), pk })
+    }
+}
+
+/// One page, and the keys of its rows.
+///
+/// ```
+/// use facetheory::PageKey;
+///
+/// let page = PageKey::new("/about")?;
+/// assert_eq!(page.meta().sk, "META");
+/// assert_eq!(page.lock().pk, page.pk());
+/// # Ok::<(), facetheory::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PageKey {
+    cache_key: String,
+    tenant: Option<Tenant>,
+    pk: String,
+}
+
+impl PageKey {
+    /// The page of nobody in particular under this cache key, hashed.
+    ///
+    /// ```
+    /// assert!(facetheory::PageKey::new("").is_err());
+    /// ```
+    pub fn new(cache_key: impl Into<String>) -> Result<Self> {
+        KeyScheme::Hashed.page(None, cache_key)
+    }
+
+    /// The cache key.
+    ///
+    /// ```
+    /// assert_eq!(facetheory::PageKey::new("/a")?.cache_key(), "/a");
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn cache_key(&self) -> &str {
+        &self.cache_key
+    }
+
+    /// Whose page it is.
+    ///
+    /// ```
+    /// assert!(facetheory::PageKey::new("/a")?.tenant().is_none());
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn tenant(&self) -> Option<&Tenant> {
+        self.tenant.as_ref()
+    }
+
+    /// The partition that all its rows are in.
+    ///
+    /// ```
+    /// assert!(facetheory::PageKey::new("/a")?.pk().starts_with("CACHE#"));
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn pk(&self) -> &str {
+        &self.pk
+    }
+
+    /// The key of what was generated.
+    ///
+    /// ```
+    /// assert_eq!(facetheory::PageKey::new("/a")?.meta().sk, "META");
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn meta(&self) -> Key {
+        Key::new(self.pk.as_str(), "META")
+    }
+
+    /// The key of who generates.
+    ///
+    /// ```
+    /// assert_eq!(facetheory::PageKey::new("/a")?.lock().sk, "LOCK");
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn lock(&self) -> Key {
+        Key::new(self.pk.as_str(), "LOCK")
+    }
+
+    /// The key of a request to regenerate, under a key that comes from outside.
+    ///
+    /// A plain key (letters, digits, `-`, `_`, `.` and `:`, at most 128 bytes) is used as it is; any other is
+    /// hashed, so that no text can name another row.
+    ///
+    /// ```
+    /// use facetheory::PageKey;
+    ///
+    /// let page = PageKey::new("/a")?;
+    /// assert_eq!(page.request("order-7")?.sk, "REQ#order-7");
+    /// assert!(page.request("../META")?.sk.starts_with("REQ#sha256="));
+    /// assert!(page.request("x".repeat(5000)).is_err());
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub fn request(&self, idempotency_key: impl AsRef<str>) -> Result<Key> {
+        /// Longer keys are refused: nobody means them.
+        const MAX_BYTES: usize = 4096;
+        /// Plain keys longer than this are hashed as well.
+        const MAX_PLAIN_BYTES: usize = 128;
+        let key = idempotency_key.as_ref();
+        if key.is_empty() || key.len() > MAX_BYTES {
+            return Err(Error::invalid(format!(
+                "an idempotency key has {} bytes; it must have 1 to {MAX_BYTES}",
+                key.len()
+            )));
+        }
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+        let sk = if key.len() <= MAX_PLAIN_BYTES && key.bytes().all(plain) {
+            format!("REQ#{key}")
+        } else {
+            // A plain key has no `=`, so the two kinds never meet.
+            format!("REQ#sha256={}", sha256_hex(key.as_bytes()))
+        };
+        Ok(Key::new(self.pk.as_str(), sk))
+    }
+}
+
+/// Lower-case hexadecimal SHA-256.
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn hostile_names_are_refused_with_a_reason() {
+        for (made, reason) in [
+            (Tenant::new("t".repeat(129)).map(drop), "a tenant has 129 bytes; it must have 1 to 128"),
+            (
+                Tenant::new("a#CACHE#b").map(drop),
+                "a tenant has the character '#'; `#` and control characters are refused",
+            ),
+            (
+                Tenant::new("a\0").map(drop),
+                "a tenant has the character '\\0'; `#` and control characters are refused",
+            ),
+            (PageKey::new("").map(drop), "a cache key has 0 bytes; it must have 1 to 65536"),
+            (
+                PageKey::new("k".repeat(65_537)).map(drop),
+                "a cache key has 65537 bytes; it must have 1 to 65536",
+            ),
+            (
+                KeyScheme::raw("CACHE#").and_then(|raw| raw.page(None, "k".repeat(2043))).map(drop),
+                "the raw partition key of a cache key has 2049 bytes and DynamoDB allows 2048; use the hashed scheme",
+            ),
+            (
+                KeyScheme::raw("TEN").map(drop),
+                "with the raw prefix \"TEN\" a cache key could name rows that begin with TENANT#; use CACHE#",
+            ),
+            (
+                KeyScheme::raw("TAG#x").map(drop),
+                "with the raw prefix \"TAG#x\" a cache key could name rows that begin with TAG#; use CACHE#",
+            ),
+        ] {
+            assert_eq!(made.expect_err(reason).to_string(), reason);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn two_pages_share_a_partition_only_if_they_are_the_same(
+            one in ("[a-b]{0,2}", "[#a-bCAHET]{1,12}"),
+            other in ("[a-b]{0,2}", "[#a-bCAHET]{1,12}"),
+            raw: bool,
+        ) {
+            let scheme = if raw { KeyScheme::raw("CACHE#").expect("a prefix") } else { KeyScheme::Hashed };
+            let page = |(tenant, key): &(String, String)| {
+                let tenant = Tenant::new(tenant.as_str()).ok();
+                scheme.page(tenant.as_ref(), key.as_str()).expect("a short key")
+            };
+            prop_assert_eq!(page(&one).pk() == page(&other).pk(), one == other);
+        }
+
+        #[test]
+        fn no_idempotency_key_names_another_row(key in "\\PC{1,200}") {
+            let page = PageKey::new("/").expect("a page");
+            let request = page.request(&key).expect("a key");
+            prop_assert!(request.check().is_ok());
+            prop_assert!(request.sk.starts_with("REQ#"));
+            prop_assert_eq!(request.sk.matches('#').count(), 1);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The rows on the wire, in a file that other languages can check themselves against.
+
+use facetheory::{
+    Epoch, Generation, KeyScheme, Lock, Meta, PageKey, Request, RequestStatus, Tag, Tenant, Version,
+};
+use tabletheory::{Item, Value};
+
+struct Vector {
+    name: String,
+    role: String,
+    /// The row as one line of DynamoDB-JSON, exactly as it stands in the file.
+    line: String,
+}
+
+fn vectors() -> Vec<Vector> {
+    let text = include_str!("golden/rows.json");
+    let parsed: serde_json::Value = serde_json::from_str(text).expect("the file is JSON");
+    let lines = text.lines().filter_map(|line| line.trim().strip_prefix(r#""item": "#));
+    let vectors = parsed.as_array().expect("a list").iter().zip(lines);
+    let vectors: Vec<Vector> = vectors
+        .map(|(vector, line)| {
+            let text = |name: &str| vector[name].as_str().expect(name).to_owned();
+            Vector { name: text("name"), role: text("role"), line: line.to_owned() }
+        })
+        .collect();
+    assert_eq!(
+        vectors.len(),
+        parsed.as_array().expect("a list").len(),
+        "every item stands on a line of its own"
+    );
+    vectors
+}
+
+/// Reads the row as what it is, and writes it again.
+fn again(role: &str, item: &Item) -> Item {
+    match role {
+        "META" => Meta::read(item).expect(role).to_item(),
+        "LOCK" => Lock::read(item).expect(role).to_item(),
+        "VER#" => Version::read(item).expect(role).to_item(),
+        "REQ#" => Request::read(item).expect(role).to_item(),
+        "TAG" => Epoch::read(item).expect(role).to_item(),
+        other => panic!("no row has the role {other}"),
+    }
+}
+
+#[test]
+fn every_row_is_read_and_written_byte_for_byte() {
+    for Vector { name, role, line } in vectors() {
+        let item = Item::from_json(&line).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let mut written = again(&role, &item);
+        for part in ["pk", "sk"] {
+            written.set(part, item.get(part).expect("a row has a key").clone());
+        }
+        assert_eq!(written.to_json(), line, "{name}");
+    }
+}
+
+#[test]
+fn keys_are_spelled_as_in_the_file() {
+    let tenant = Tenant::new("t1").expect("a tenant");
+    let page = KeyScheme::Hashed.page(Some(&tenant), "/").expect("a page");
+    let alone = PageKey::new("/").expect("a page");
+    let keys = [
+        alone.meta(),
+        page.meta(),
+        alone.lock(),
+        page.lock(),
+        page.request("order-7").expect("a plain key"),
+        alone.request("a b").expect("a key that is not plain"),
+        Tag::new("news").expect("a tag").key(None),
+        Tag::new("news").expect("a tag").key(Some(&tenant)),
+    ];
+    let found: Vec<_> = vectors()
+        .iter()
+        .map(|vector| Item::from_json(&vector.line).expect("an item").key().expect("a key"))
+        .collect();
+    for key in keys {
+        assert!(found.contains(&key), "{key}");
+    }
+}
+
+#[test]
+fn rows_say_what_they_say() {
+    let of = |name: &str| {
+        let vector = vectors().into_iter().find(|vector| vector.name == name).expect(name);
+        Item::from_json(&vector.line).expect("an item")
+    };
+    let meta = Meta::read(&of("META, with all that our own rows add")).expect("META");
+    assert_eq!(meta.version, Some(8));
+    assert!(meta.must_not_serve);
+    assert_eq!(meta.generation.content.headers.len(), 3, "one name may come twice");
+    assert_eq!(meta.generation.content.tags, ["news", "sport"]);
+    let request = Request::read(&of("REQ#, completed")).expect("REQ#");
+    assert_eq!(request.status, RequestStatus::Completed);
+    assert_eq!(request.result_s3_key.as_deref(), Some("pages/t1/abc.html"));
+}
+
+fn foreign(attributes: &[(&str, Value)]) -> Item {
+    let required = [
+        ("s3_key", Value::from("a.html")),
+        ("generated_at", 1_700_000_000.into()),
+        ("revalidate_seconds", 60.into()),
+    ];
+    let mut item: Item = required.into_iter().collect();
+    for (name, value) in attributes {
+        item.set(*name, value.clone());
+    }
+    item
+}
+
+#[test]
+fn what_other_languages_may_add_or_mistype_does_no_harm() {
+    let plain = Meta::of(Generation::new("a.html", 1_700_000_000, 60));
+    for extra in [
+        ("cacheKey", Value::from("/")),
+        ("etag", "".into()),
+        ("etag", Value::Null),
+        ("ttl", "soon".into()),
+        ("http_status", "200".into()),
+        ("http_status", 70_000.into()),
+        ("headers", "none".into()),
+        ("headers", Value::L(vec![1.into(), Value::L(vec!["lonely".into()])])),
+        ("tags", Value::L(vec!["news".into()])),
+        ("version", (-1).into()),
+        ("must_not_serve", "true".into()),
+    ] {
+        assert_eq!(Meta::read(&foreign(std::slice::from_ref(&extra))).expect("readable"), plain, "{extra:?}");
+    }
+    let half = Value::N("60.9".parse().expect("a number"));
+    let read = Meta::read(&foreign(&[("revalidate_seconds", half)])).expect("readable");
+    assert_eq!(read.generation.revalidate_seconds, 60, "a fraction is cut off");
+    let read = Meta::read(&foreign(&[("revalidate_seconds", (-5).into())])).expect("readable");
+    assert_eq!(read.generation.revalidate_seconds, 0, "less than nothing is nothing");
+    let huge = Value::N("1E100".parse().expect("a number"));
+    let read = Meta::read(&foreign(&[("revalidate_seconds", huge)])).expect("readable");
+    assert_eq!(read.generation.revalidate_seconds, i64::MAX);
+}
+
+#[test]
+fn a_row_without_what_the_format_demands_is_corrupt_and_says_so() {
+    for (attribute, value, reason) in [
+        ("s3_key", None, "META: attribute `s3_key` is missing"),
+        ("s3_key", Some(1.into()), "META: attribute `s3_key` is of type N; it must be S"),
+        ("generated_at", Some("now".into()), "META: attribute `generated_at` is of type S; it must be N"),
+        (
+            "revalidate_seconds",
+            Some(Value::Null),
+            "META: attribute `revalidate_seconds` is of type NULL; it must be N",
+        ),
+    ] {
+        let mut item = foreign(&[]);
+        item.remove(attribute);
+        if let Some(value) = value {
+            item.set(attribute, value);
+        }
+        let error = Meta::read(&item).expect_err(reason);
+        assert_eq!((error.kind(), error.to_string().as_str()), (facetheory::Kind::Corrupt, reason));
+    }
+    let odd = Item::from([("status", Value::from("DONE")), ("request_hash", "h".into()), ("ttl", 1.into())]);
+    assert_eq!(
+        Request::read(&odd).expect_err("odd").to_string(),
+        "REQ#: the status \"DONE\" is none of ours"
+    );
+}
