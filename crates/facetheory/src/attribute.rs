@@ -2,6 +2,8 @@
 
 use tabletheory::{Attr, Set, Value};
 
+pub(crate) const PK: Attr<String> = Attr::new("pk");
+
 // META and VER#.
 pub(crate) const S3_KEY: Attr<String> = Attr::new("s3_key");
 pub(crate) const GENERATED_AT: Attr<i64> = Attr::new("generated_at");

@@ -72,6 +72,12 @@ impl Error {
         self.kind
     }
 
+    /// The same error with its cause.
+    pub(crate) fn caused_by(mut self, source: Error) -> Self {
+        self.source = Some(Box::new(source));
+        self
+    }
+
     pub(crate) fn invalid(context: impl Into<String>) -> Self {
         Error::new(Kind::Invalid, context)
     }

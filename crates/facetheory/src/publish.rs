@@ -1,0 +1,220 @@
+//! Publishing: what a render produced becomes what everyone is served, in one transaction, or not at all.
+//!
+//! The lease is checked by its own conditional delete: a transaction may name a row only once.
+
+use tabletheory::{Change, Cond, Item, Key, Timestamp, Txn, Update, Value, Write};
+
+use crate::attribute as name;
+use crate::generation::Generation;
+use crate::lease::Lease;
+use crate::row::{Meta, Version};
+
+/// Which conditions a publish must meet besides the lease's token, which alone makes it safe.
+///
+/// ```
+/// let guards = facetheory::Guards::default();
+/// assert!(guards.not_expired && !guards.version && !guards.rising);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guards {
+    /// The lease has not expired.
+    pub not_expired: bool,
+    /// `META` has the version that was read before.
+    pub version: bool,
+    /// `META` is not newer than what is published.
+    pub rising: bool,
+}
+
+impl Default for Guards {
+    fn default() -> Self {
+        Guards { not_expired: true, version: false, rising: false }
+    }
+}
+
+/// What is to be published, under which lease.
+///
+/// ```
+/// use facetheory::{Generation, Guards, Lease, LeaseTerms, PageKey, Publication};
+/// use tabletheory::Timestamp;
+///
+/// let now = Timestamp::from_seconds(1_700_000_000);
+/// let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
+/// let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
+/// let publication = Publication { lease: &lease, page: &page, seen: None, ttl: None, guards: Guards::default(), now };
+/// assert_eq!(publication.in_place().writes().len(), 2);
+/// # Ok::<(), facetheory::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Publication<'a> {
+    /// The right to publish.
+    pub lease: &'a Lease,
+    /// What was rendered.
+    pub page: &'a Generation,
+    /// `META` as it was read after the lease was taken.
+    pub seen: Option<&'a Meta>,
+    /// When `META` may be collected, in epoch seconds.
+    pub ttl: Option<i64>,
+    /// The conditions.
+    pub guards: Guards,
+    /// The time of the attempt; a repetition keeps it.
+    pub now: Timestamp,
+}
+
+impl Publication<'_> {
+    /// Recipe A: one `META`, replaced.
+    ///
+    /// ```
+    /// # use facetheory::{Generation, Guards, Lease, LeaseTerms, PageKey, Publication};
+    /// # use tabletheory::Timestamp;
+    /// # let now = Timestamp::from_seconds(1_700_000_000);
+    /// # let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
+    /// # let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
+    /// let publication =
+    ///     Publication { lease: &lease, page: &page, seen: None, ttl: None, guards: Guards::default(), now };
+    /// let txn = publication.in_place();
+    /// let rows: Vec<&str> = txn.writes().iter().map(|write| write.key().sk.as_str()).collect();
+    /// assert_eq!(rows, ["META", "LOCK"]);
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn in_place(&self) -> Txn {
+        let mut meta = Meta::of(self.page.clone());
+        meta.ttl = self.ttl;
+        meta.mark = Some(self.lease.token().to_owned());
+        // A page that once had versions goes on counting, so that no version is ever used twice.
+        meta.version = self.seen.and_then(|seen| seen.version).map(|version| version + 1);
+        let put = Write::put(self.lease.page().meta(), meta.to_item());
+        Txn::new([self.guarded(put), self.give_back()])
+    }
+
+    /// Recipe B: one more version, `META` pointed at it.
+    ///
+    /// ```
+    /// # use facetheory::{Generation, Guards, Lease, LeaseTerms, PageKey, Publication};
+    /// # use tabletheory::Timestamp;
+    /// # let now = Timestamp::from_seconds(1_700_000_000);
+    /// # let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
+    /// # let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
+    /// let publication =
+    ///     Publication { lease: &lease, page: &page, seen: None, ttl: None, guards: Guards::default(), now };
+    /// let txn = publication.versioned("01HF7YAT00TTTTTTTTTTTTTTTT");
+    /// let rows: Vec<&str> = txn.writes().iter().map(|write| write.key().sk.as_str()).collect();
+    /// assert_eq!(rows, ["VER#01HF7YAT00TTTTTTTTTTTTTTTT", "META", "LOCK"]);
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn versioned(&self, id: &str) -> Txn {
+        let key = self.lease.page().version(id);
+        let version = Version { generation: self.page.clone(), ttl: None };
+        let mut meta = Meta::of(self.page.clone());
+        meta.ttl = self.ttl;
+        meta.mark = Some(self.lease.token().to_owned());
+        meta.current_sk = Some(key.sk.clone());
+        let pointer = changes_to(&meta).with(name::VERSION.add(1_u64));
+        Txn::new([
+            Write::put(key, version.to_item()).when(name::PK.absent()),
+            self.guarded(Write::update(self.lease.page().meta(), pointer)),
+            self.give_back(),
+        ])
+    }
+
+    /// The body is the one that is served already: its times move, and nothing else.
+    ///
+    /// Guarded by the pointer that was read, so that it cannot renew what somebody else has published meanwhile.
+    ///
+    /// ```
+    /// # use facetheory::{Generation, Guards, Lease, LeaseTerms, Meta, PageKey, Publication};
+    /// # use tabletheory::Timestamp;
+    /// # let now = Timestamp::from_seconds(1_700_000_000);
+    /// # let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
+    /// # let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
+    /// let seen = Meta::of(page.clone());
+    /// let publication =
+    ///     Publication { lease: &lease, page: &page, seen: Some(&seen), ttl: None, guards: Guards::default(), now };
+    /// let txn = publication.unchanged(&seen);
+    /// assert_eq!(txn.writes()[0].condition().unwrap().to_string(), r#"s3_key = "isr/0/1-a.html""#);
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn unchanged(&self, current: &Meta) -> Txn {
+        let mut changes = vec![
+            name::GENERATED_AT.set(self.page.generated_at),
+            name::REVALIDATE_SECONDS.set(self.page.revalidate_seconds),
+            name::MARK.set(self.lease.token()),
+            name::STALE_SINCE.remove(),
+            name::MUST_NOT_SERVE.remove(),
+            name::PINNED_UNTIL.remove(),
+        ];
+        changes.extend(self.ttl.map(|ttl| name::TTL.set(ttl)));
+        let update = Write::update(self.lease.page().meta(), Update::new(changes))
+            .when(name::S3_KEY.is(current.generation.s3_key.as_str()));
+        Txn::new([self.guarded(update), self.give_back()])
+    }
+
+    /// The guards that concern `META`.
+    fn guarded(&self, write: Write) -> Write {
+        let mut conds = Vec::new();
+        if self.guards.version {
+            conds.push(match self.seen.and_then(|seen| seen.version) {
+                Some(version) => name::VERSION.is(version),
+                None => name::VERSION.absent(),
+            });
+        }
+        if self.guards.rising {
+            conds.push(name::PK.absent().or(name::GENERATED_AT.lt(self.page.generated_at)));
+        }
+        conds.into_iter().fold(write, Write::when)
+    }
+
+    fn give_back(&self) -> Write {
+        let held: Cond =
+            if self.guards.not_expired { self.lease.held_at(self.now) } else { self.lease.is_ours() };
+        Write::delete(self.lease.page().lock()).when(held)
+    }
+}
+
+/// The update that makes a row so, whatever it was before: what is absent is removed.
+fn changes_to(meta: &Meta) -> Update {
+    /// Everything that a `META` of ours may have, but for the version, which only ever rises.
+    const ATTRIBUTES: [&str; 16] = [
+        "s3_key",
+        "generated_at",
+        "revalidate_seconds",
+        "etag",
+        "ttl",
+        "current_sk",
+        "http_status",
+        "content_type",
+        "headers",
+        "digest",
+        "tags",
+        "deployment",
+        "stale_since",
+        "must_not_serve",
+        "pinned_until",
+        "mark",
+    ];
+    let item: Item = meta.to_item();
+    let change = |name: &'static str| -> Change {
+        let attr = tabletheory::Attr::<Value>::new(name);
+        match item.get(name) {
+            Some(value) => attr.set(value.clone()),
+            None => attr.remove(),
+        }
+    };
+    Update::new(ATTRIBUTES.into_iter().map(change))
+}
+
+impl crate::key::PageKey {
+    /// The key of a version.
+    ///
+    /// ```
+    /// let page = facetheory::PageKey::new("/")?;
+    /// assert_eq!(page.version("01").sk, "VER#01");
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn version(&self, id: &str) -> Key {
+        Key::new(self.pk(), format!("VER#{id}"))
+    }
+}

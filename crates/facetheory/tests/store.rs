@@ -1,0 +1,321 @@
+//! Leases and publishing, on every embedded table: one worker renews, and a late one cannot harm.
+
+mod scripted;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use facetheory::{
+    Acquire, Freshness, Generation, Guards, Keep, Kind, Lease, LeaseTerms, Meta, PageKey, PageStore,
+    Published, Refresh,
+};
+use scripted::{Fate, Scripted};
+use tabletheory::{
+    Item, ManualClock, MemoryTable, Query, SeededRandom, SqliteSettings, SqliteTable, Table, Timestamp, Txn,
+    Value, Write,
+};
+
+const NOW: i64 = 1_700_000_000;
+const LEASE: Duration = Duration::from_secs(30);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A store on a table whose clock and luck a story decides.
+struct Test {
+    store: PageStore,
+    table: Arc<Scripted>,
+    clock: Arc<ManualClock>,
+    page: PageKey,
+    _directory: Option<tempfile::TempDir>,
+}
+
+impl Test {
+    fn on_each_table() -> [Test; 2] {
+        let clock = || Arc::new(ManualClock::at(Timestamp::from_seconds(NOW)));
+        let (one, other) = (clock(), clock());
+        let directory = tempfile::tempdir().expect("a directory");
+        let settings = SqliteSettings { sweep: None, ..SqliteSettings::default() };
+        let sqlite = SqliteTable::open_with(directory.path().join("table.db"), &settings, other.clone());
+        [
+            Test::new(Arc::new(MemoryTable::with_clock(one.clone())), one, None),
+            Test::new(Arc::new(sqlite.expect("a file")), other, Some(directory)),
+        ]
+    }
+
+    fn new(table: Arc<dyn Table>, clock: Arc<ManualClock>, directory: Option<tempfile::TempDir>) -> Test {
+        let table = Arc::new(Scripted::new(table));
+        let store = PageStore::new(table.clone()).with_random(Arc::new(SeededRandom::new(7)));
+        Test { store, table, clock, page: PageKey::new("/").expect("a page"), _directory: directory }
+    }
+
+    fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    async fn acquire(&self) -> Lease {
+        match self.store.try_acquire(&self.page).await.expect("the table answers") {
+            Acquire::Granted(lease) => lease,
+            Acquire::Held { until } => panic!("it is held until {until}"),
+        }
+    }
+
+    fn rendered(&self, body: &str) -> Generation {
+        Generation::new(body, self.store.now().seconds(), 60)
+    }
+
+    async fn publish(&self, lease: &Lease, body: &str, keep: Keep) -> Published {
+        let seen = self.meta().await;
+        self.store
+            .commit_generation(lease, &self.rendered(body), seen.as_ref(), keep)
+            .await
+            .expect("an answer")
+    }
+
+    async fn meta(&self) -> Option<Meta> {
+        self.store.look(&self.page).await.expect("the table answers").meta
+    }
+
+    async fn rows(&self) -> Vec<String> {
+        let page = self.table.query(&Query::of(self.page.pk())).await.expect("a query");
+        page.items.iter().map(|row| row.key().expect("a key").sk).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_late_writer_cannot_publish() {
+    for keep in [Keep::Latest, Keep::Versions] {
+        for t in Test::on_each_table() {
+            let slow = t.acquire().await;
+            t.advance(LEASE + SECOND);
+            let quick = t.acquire().await;
+            assert_eq!(t.publish(&slow, "old", keep).await, Published::Lost);
+            assert_eq!(t.meta().await, None, "nothing of it was written");
+            assert_eq!(t.publish(&quick, "new", keep).await, Published::Done);
+            assert_eq!(t.publish(&slow, "old", keep).await, Published::Lost);
+            assert_eq!(t.meta().await.expect("a page").generation.s3_key, "new");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_expired_lease_cannot_publish_even_if_nobody_took_it() {
+    for t in Test::on_each_table() {
+        let lease = t.acquire().await;
+        t.advance(LEASE);
+        assert_eq!(t.publish(&lease, "late", Keep::Latest).await, Published::Lost);
+        // Without that guard the token alone decides, which is safe as well.
+        let t = Test {
+            store: t.store.clone().with_guards(Guards { not_expired: false, ..Guards::default() }),
+            ..t
+        };
+        let lease = t.acquire().await;
+        t.advance(LEASE);
+        assert_eq!(t.publish(&lease, "late", Keep::Latest).await, Published::Done);
+    }
+}
+
+#[tokio::test]
+async fn a_contender_learns_until_when_the_lease_is_held() {
+    for t in Test::on_each_table() {
+        let lease = t.acquire().await;
+        let held = t.store.try_acquire(&t.page).await.expect("an answer");
+        assert_eq!(held, Acquire::Held { until: NOW + 30 });
+        t.store.release(&lease).await.expect("an answer");
+        t.store.release(&lease).await.expect("giving back twice is no error");
+        let next = t.acquire().await;
+        t.store.release(&lease).await.expect("an answer");
+        assert!(t.store.look(&t.page).await.expect("an answer").lock.is_some(), "it is the next one's now");
+        assert_ne!(next.token(), lease.token());
+    }
+}
+
+#[tokio::test]
+async fn a_refreshed_lease_outlives_its_first_term() {
+    for t in Test::on_each_table() {
+        let mut lease = t.acquire().await;
+        for _ in 0..5 {
+            t.advance(Duration::from_secs(20));
+            lease = match t.store.refresh(&lease).await.expect("an answer") {
+                Refresh::Extended(longer) => longer,
+                Refresh::Lost => panic!("it was held"),
+            };
+            assert!(matches!(t.store.try_acquire(&t.page).await, Ok(Acquire::Held { .. })));
+        }
+        assert_eq!(t.publish(&lease, "slow but alive", Keep::Latest).await, Published::Done);
+        let expired = t.acquire().await;
+        t.advance(LEASE);
+        assert_eq!(t.store.refresh(&expired).await.expect("an answer"), Refresh::Lost);
+    }
+}
+
+#[tokio::test]
+async fn with_a_margin_for_skewed_clocks_a_lease_is_left_alone_longer() {
+    for t in Test::on_each_table() {
+        let terms = LeaseTerms { skew: Duration::from_secs(5), ..LeaseTerms::default() };
+        let t = Test { store: t.store.clone().with_terms(terms), ..t };
+        t.acquire().await;
+        t.advance(LEASE + Duration::from_secs(4));
+        assert!(matches!(t.store.try_acquire(&t.page).await, Ok(Acquire::Held { .. })));
+        t.advance(SECOND);
+        t.acquire().await;
+    }
+}
+
+#[tokio::test]
+async fn versions_rise_by_one_and_meta_repeats_the_one_it_points_at() {
+    for t in Test::on_each_table() {
+        for (count, body) in ["a", "b", "c"].into_iter().enumerate() {
+            let lease = t.acquire().await;
+            assert_eq!(t.publish(&lease, body, Keep::Versions).await, Published::Done);
+            let meta = t.meta().await.expect("a page");
+            assert_eq!(meta.version, Some(count as u64 + 1));
+            assert_eq!(meta.generation.s3_key, body);
+            t.advance(SECOND);
+        }
+        let rows = t.rows().await;
+        assert_eq!(rows.len(), 4, "META and three versions: {rows:?}");
+        assert_eq!(t.meta().await.expect("a page").current_sk.as_ref(), rows.last(), "the newest sorts last");
+        // A page that stops keeping versions goes on counting.
+        let lease = t.acquire().await;
+        assert_eq!(t.publish(&lease, "d", Keep::Latest).await, Published::Done);
+        let meta = t.meta().await.expect("a page");
+        assert_eq!((meta.version, meta.current_sk), (Some(4), None));
+    }
+}
+
+#[tokio::test]
+async fn an_unchanged_body_moves_only_the_times() {
+    for keep in [Keep::Latest, Keep::Versions] {
+        for t in Test::on_each_table() {
+            let with_digest = |t: &Test, body: &str| {
+                let mut page = t.rendered(body);
+                page.content.digest = Some("sha256:same".into());
+                page
+            };
+            let lease = t.acquire().await;
+            let first = with_digest(&t, "first");
+            let done = t.store.commit_generation(&lease, &first, None, keep).await;
+            assert_eq!(done.expect("an answer"), Published::Done);
+            let before = t.meta().await.expect("a page");
+            t.advance(Duration::from_secs(100));
+            assert_eq!(before.freshness(t.store.now()), Freshness::Stale);
+            let lease = t.acquire().await;
+            let again = with_digest(&t, "second, which nobody needs");
+            let done = t.store.commit_generation(&lease, &again, Some(&before), keep).await;
+            assert_eq!(done.expect("an answer"), Published::Done);
+            let after = t.meta().await.expect("a page");
+            assert_eq!(after.freshness(t.store.now()), Freshness::Fresh);
+            assert_eq!(after.generation.s3_key, "first");
+            assert_eq!((after.version, &after.current_sk), (before.version, &before.current_sk));
+            // Read too early: somebody else has published since, so the times of that page do not move.
+            let lease = t.acquire().await;
+            let other = Txn::from(Write::put(t.page.meta(), Meta::of(t.rendered("other")).to_item()));
+            assert!(t.table.commit(&other).await.expect("a put").is_done());
+            let done = t.store.commit_generation(&lease, &again, Some(&after), keep).await;
+            assert_eq!(done.expect("an answer"), Published::Lost);
+            assert_eq!(
+                t.rows().await.iter().filter(|sk| *sk == "LOCK").count(),
+                0,
+                "the lease was given back"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn guards_refuse_what_was_read_too_early_and_what_is_older() {
+    for t in Test::on_each_table() {
+        let guards = Guards { version: true, ..Guards::default() };
+        let t = Test { store: t.store.clone().with_guards(guards), ..t };
+        let lease = t.acquire().await;
+        assert_eq!(t.publish(&lease, "a", Keep::Versions).await, Published::Done);
+        let lease = t.acquire().await;
+        let late = t.store.commit_generation(&lease, &t.rendered("b"), None, Keep::Versions).await;
+        assert_eq!(late.expect("an answer"), Published::Lost, "META has a version since");
+        let lease = t.acquire().await;
+        assert_eq!(t.publish(&lease, "b", Keep::Versions).await, Published::Done);
+
+        let guards = Guards { rising: true, ..Guards::default() };
+        let t = Test { store: t.store.clone().with_guards(guards), ..t };
+        let lease = t.acquire().await;
+        let older = Generation::new("older", NOW - 5, 60);
+        let seen = t.meta().await;
+        let late = t.store.commit_generation(&lease, &older, seen.as_ref(), Keep::Latest).await;
+        assert_eq!(late.expect("an answer"), Published::Lost);
+        assert_eq!(t.meta().await.expect("a page").generation.s3_key, "b");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_never_a_false_no() {
+    use Fate::{LoseAnswer, LoseRequest, Pass};
+    for keep in [Keep::Latest, Keep::Versions] {
+        for (fates, published) in [
+            (vec![LoseAnswer, Pass], Ok(Published::Done)),
+            (vec![LoseRequest, LoseAnswer, LoseAnswer, Pass], Ok(Published::Done)),
+            (vec![LoseAnswer, LoseAnswer, LoseAnswer, LoseAnswer, Pass], Ok(Published::Done)),
+            (vec![LoseRequest, LoseRequest, LoseRequest, Pass], Err(Kind::Unavailable)),
+            (vec![LoseRequest, LoseRequest, LoseRequest, LoseAnswer, Pass], Ok(Published::Lost)),
+            (vec![LoseAnswer; 6], Err(Kind::Unknown)),
+        ] {
+            for t in Test::on_each_table() {
+                let lease = t.acquire().await;
+                t.table.script(&fates);
+                let outcome = t.store.commit_generation(&lease, &t.rendered("a"), None, keep).await;
+                t.table.script(&[]);
+                assert_eq!(outcome.map_err(|error| error.kind()), published, "{fates:?}");
+                let meta = t.meta().await;
+                match published {
+                    Ok(Published::Done) => {
+                        let meta = meta.expect("a page");
+                        assert_eq!(meta.generation.s3_key, "a");
+                        assert!(meta.version.is_none_or(|version| version == 1), "it was applied once");
+                    }
+                    Ok(_) | Err(Kind::Unavailable) => {
+                        assert_eq!(meta, None, "not published means not published");
+                        t.acquire().await;
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lease_whose_answer_was_lost_is_found_again() {
+    use Fate::{LoseAnswer, LoseRequest, Pass};
+    for fates in [vec![LoseAnswer, Pass], vec![LoseRequest, LoseAnswer, Pass]] {
+        for t in Test::on_each_table() {
+            t.table.script(&fates);
+            let lease = t.acquire().await;
+            assert_eq!(t.publish(&lease, "a", Keep::Latest).await, Published::Done);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_row_of_another_language_is_served_and_replaced() {
+    for t in Test::on_each_table() {
+        let lease = t.acquire().await;
+        assert_eq!(t.publish(&lease, "ours", Keep::Versions).await, Published::Done);
+        // A full put of META with only the attributes that everybody knows.
+        let theirs = Item::from([
+            ("s3_key", Value::from("theirs")),
+            ("generated_at", (NOW + 1).into()),
+            ("revalidate_seconds", 60.into()),
+        ]);
+        assert!(
+            t.table.commit(&Txn::from(Write::put(t.page.meta(), theirs))).await.expect("a put").is_done()
+        );
+        assert_eq!(t.meta().await.expect("a page").generation.s3_key, "theirs");
+        let lease = t.acquire().await;
+        assert_eq!(t.publish(&lease, "ours again", Keep::Versions).await, Published::Done);
+        assert_eq!(t.meta().await.expect("a page").generation.s3_key, "ours again");
+        // One that nobody can read counts as missing.
+        let broken = Item::from([("s3_key", Value::from(7))]);
+        assert!(
+            t.table.commit(&Txn::from(Write::put(t.page.meta(), broken))).await.expect("a put").is_done()
+        );
+        assert_eq!(t.meta().await, None);
+    }
+}
