@@ -69,12 +69,11 @@ impl Meta {
     #[must_use]
     pub fn freshness_with(&self, epochs: &[Epoch], now: Timestamp, skew: Duration) -> Freshness {
         let own = self.freshness(now);
-        let pinned = self.pinned_until.is_some_and(|until| until > now.seconds());
         let skew = i64::try_from(skew.as_secs()).unwrap_or(i64::MAX);
         let outdated = epochs
             .iter()
             .any(|epoch| self.generation.generated_at <= epoch.invalidated_at.saturating_add(skew));
-        if own == Freshness::Fresh && outdated && !pinned { Freshness::Stale } else { own }
+        if own == Freshness::Fresh && outdated && !self.is_pinned(now) { Freshness::Stale } else { own }
     }
 }
 

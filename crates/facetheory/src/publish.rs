@@ -7,6 +7,7 @@ use tabletheory::{Change, Cond, Item, Key, Timestamp, Txn, Update, Value, Write}
 use crate::attribute as name;
 use crate::generation::Generation;
 use crate::lease::Lease;
+use crate::request::Claim;
 use crate::row::{Meta, Version};
 
 /// Which conditions a publish must meet besides the lease's token, which alone makes it safe.
@@ -40,7 +41,7 @@ impl Default for Guards {
 /// let now = Timestamp::from_seconds(1_700_000_000);
 /// let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
 /// let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
-/// let publication = Publication { lease: &lease, page: &page, seen: None, ttl: None, guards: Guards::default(), now };
+/// let publication = Publication { lease: &lease, page: &page, seen: None, ttl: None, request: None, guards: Guards::default(), now };
 /// assert_eq!(publication.in_place().writes().len(), 2);
 /// # Ok::<(), facetheory::Error>(())
 /// ```
@@ -54,6 +55,8 @@ pub struct Publication<'a> {
     pub seen: Option<&'a Meta>,
     /// When `META` may be collected, in epoch seconds.
     pub ttl: Option<i64>,
+    /// The request that it finishes, if it was made for one.
+    pub request: Option<&'a Claim>,
     /// The conditions.
     pub guards: Guards,
     /// The time of the attempt; a repetition keeps it.
@@ -70,7 +73,7 @@ impl Publication<'_> {
     /// # let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
     /// # let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
     /// let publication =
-    ///     Publication { lease: &lease, page: &page, seen: None, ttl: None, guards: Guards::default(), now };
+    ///     Publication { lease: &lease, page: &page, seen: None, ttl: None, request: None, guards: Guards::default(), now };
     /// let txn = publication.in_place();
     /// let rows: Vec<&str> = txn.writes().iter().map(|write| write.key().sk.as_str()).collect();
     /// assert_eq!(rows, ["META", "LOCK"]);
@@ -84,7 +87,7 @@ impl Publication<'_> {
         // A page that once had versions goes on counting, so that no version is ever used twice.
         meta.version = self.seen.and_then(|seen| seen.version).map(|version| version + 1);
         let put = Write::put(self.lease.page().meta(), meta.to_item());
-        Txn::new([self.guarded(put), self.give_back()])
+        self.finished([self.guarded(put), self.give_back()], &self.page.s3_key)
     }
 
     /// Recipe B: one more version, `META` pointed at it.
@@ -96,7 +99,7 @@ impl Publication<'_> {
     /// # let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
     /// # let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
     /// let publication =
-    ///     Publication { lease: &lease, page: &page, seen: None, ttl: None, guards: Guards::default(), now };
+    ///     Publication { lease: &lease, page: &page, seen: None, ttl: None, request: None, guards: Guards::default(), now };
     /// let txn = publication.versioned("01HF7YAT00TTTTTTTTTTTTTTTT");
     /// let rows: Vec<&str> = txn.writes().iter().map(|write| write.key().sk.as_str()).collect();
     /// assert_eq!(rows, ["VER#01HF7YAT00TTTTTTTTTTTTTTTT", "META", "LOCK"]);
@@ -111,11 +114,12 @@ impl Publication<'_> {
         meta.mark = Some(self.lease.token().to_owned());
         meta.current_sk = Some(key.sk.clone());
         let pointer = changes_to(&meta).with(name::VERSION.add(1_u64));
-        Txn::new([
+        let writes = [
             Write::put(key, version.to_item()).when(name::PK.absent()),
             self.guarded(Write::update(self.lease.page().meta(), pointer)),
             self.give_back(),
-        ])
+        ];
+        self.finished(writes, &self.page.s3_key)
     }
 
     /// The body is the one that is served already: its times move, and nothing else.
@@ -130,7 +134,7 @@ impl Publication<'_> {
     /// # let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
     /// let seen = Meta::of(page.clone());
     /// let publication =
-    ///     Publication { lease: &lease, page: &page, seen: Some(&seen), ttl: None, guards: Guards::default(), now };
+    ///     Publication { lease: &lease, page: &page, seen: Some(&seen), ttl: None, request: None, guards: Guards::default(), now };
     /// let txn = publication.unchanged(&seen);
     /// assert_eq!(txn.writes()[0].condition().unwrap().to_string(), r#"s3_key = "isr/0/1-a.html""#);
     /// # Ok::<(), facetheory::Error>(())
@@ -148,7 +152,13 @@ impl Publication<'_> {
         changes.extend(self.ttl.map(|ttl| name::TTL.set(ttl)));
         let update = Write::update(self.lease.page().meta(), Update::new(changes))
             .when(name::S3_KEY.is(current.generation.s3_key.as_str()));
-        Txn::new([self.guarded(update), self.give_back()])
+        self.finished([self.guarded(update), self.give_back()], &current.generation.s3_key)
+    }
+
+    /// The transaction of these writes, with the end of the request that it was made for.
+    fn finished(&self, writes: impl IntoIterator<Item = Write>, s3_key: &str) -> Txn {
+        let request = self.request.map(|claim| claim.complete(s3_key));
+        Txn::new(writes.into_iter().chain(request))
     }
 
     /// The guards that concern `META`.
@@ -174,7 +184,7 @@ impl Publication<'_> {
 }
 
 /// The update that makes a row so, whatever it was before: what is absent is removed.
-fn changes_to(meta: &Meta) -> Update {
+pub(crate) fn changes_to(meta: &Meta) -> Update {
     /// Everything that a `META` of ours may have, but for the version, which only ever rises.
     const ATTRIBUTES: [&str; 16] = [
         "s3_key",

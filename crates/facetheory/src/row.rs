@@ -249,7 +249,8 @@ pub enum RequestStatus {
 }
 
 impl RequestStatus {
-    fn as_str(self) -> &'static str {
+    /// The word on the wire.
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             RequestStatus::Started => "STARTED",
             RequestStatus::Completed => "COMPLETED",

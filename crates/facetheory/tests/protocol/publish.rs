@@ -1,84 +1,12 @@
-//! Leases and publishing, on every embedded table: one worker renews, and a late one cannot harm.
+//! Leases and publishing: one worker renews, and a late one cannot harm.
 
-mod scripted;
-
-use std::sync::Arc;
 use std::time::Duration;
 
-use facetheory::{
-    Acquire, Freshness, Generation, Guards, Keep, Kind, Lease, LeaseTerms, Meta, PageKey, PageStore,
-    Published, Refresh,
-};
-use scripted::{Fate, Scripted};
-use tabletheory::{
-    Item, ManualClock, MemoryTable, Query, SeededRandom, SqliteSettings, SqliteTable, Table, Timestamp, Txn,
-    Value, Write,
-};
+use facetheory::{Acquire, Freshness, Generation, Guards, Keep, Kind, LeaseTerms, Meta, Published, Refresh};
+use tabletheory::{Item, Table, Txn, Value, Write};
 
-const NOW: i64 = 1_700_000_000;
-const LEASE: Duration = Duration::from_secs(30);
-const SECOND: Duration = Duration::from_secs(1);
-
-/// A store on a table whose clock and luck a story decides.
-struct Test {
-    store: PageStore,
-    table: Arc<Scripted>,
-    clock: Arc<ManualClock>,
-    page: PageKey,
-    _directory: Option<tempfile::TempDir>,
-}
-
-impl Test {
-    fn on_each_table() -> [Test; 2] {
-        let clock = || Arc::new(ManualClock::at(Timestamp::from_seconds(NOW)));
-        let (one, other) = (clock(), clock());
-        let directory = tempfile::tempdir().expect("a directory");
-        let settings = SqliteSettings { sweep: None, ..SqliteSettings::default() };
-        let sqlite = SqliteTable::open_with(directory.path().join("table.db"), &settings, other.clone());
-        [
-            Test::new(Arc::new(MemoryTable::with_clock(one.clone())), one, None),
-            Test::new(Arc::new(sqlite.expect("a file")), other, Some(directory)),
-        ]
-    }
-
-    fn new(table: Arc<dyn Table>, clock: Arc<ManualClock>, directory: Option<tempfile::TempDir>) -> Test {
-        let table = Arc::new(Scripted::new(table));
-        let store = PageStore::new(table.clone()).with_random(Arc::new(SeededRandom::new(7)));
-        Test { store, table, clock, page: PageKey::new("/").expect("a page"), _directory: directory }
-    }
-
-    fn advance(&self, by: Duration) {
-        self.clock.advance(by);
-    }
-
-    async fn acquire(&self) -> Lease {
-        match self.store.try_acquire(&self.page).await.expect("the table answers") {
-            Acquire::Granted(lease) => lease,
-            Acquire::Held { until } => panic!("it is held until {until}"),
-        }
-    }
-
-    fn rendered(&self, body: &str) -> Generation {
-        Generation::new(body, self.store.now().seconds(), 60)
-    }
-
-    async fn publish(&self, lease: &Lease, body: &str, keep: Keep) -> Published {
-        let seen = self.meta().await;
-        self.store
-            .commit_generation(lease, &self.rendered(body), seen.as_ref(), keep)
-            .await
-            .expect("an answer")
-    }
-
-    async fn meta(&self) -> Option<Meta> {
-        self.store.look(&self.page).await.expect("the table answers").meta
-    }
-
-    async fn rows(&self) -> Vec<String> {
-        let page = self.table.query(&Query::of(self.page.pk())).await.expect("a query");
-        page.items.iter().map(|row| row.key().expect("a key").sk).collect()
-    }
-}
+use crate::fixture::{LEASE, NOW, SECOND, Test};
+use crate::scripted::Fate;
 
 #[tokio::test]
 async fn a_late_writer_cannot_publish() {
@@ -103,10 +31,7 @@ async fn an_expired_lease_cannot_publish_even_if_nobody_took_it() {
         t.advance(LEASE);
         assert_eq!(t.publish(&lease, "late", Keep::Latest).await, Published::Lost);
         // Without that guard the token alone decides, which is safe as well.
-        let t = Test {
-            store: t.store.clone().with_guards(Guards { not_expired: false, ..Guards::default() }),
-            ..t
-        };
+        let t = t.with(|store| store.with_guards(Guards { not_expired: false, ..Guards::default() }));
         let lease = t.acquire().await;
         t.advance(LEASE);
         assert_eq!(t.publish(&lease, "late", Keep::Latest).await, Published::Done);
@@ -151,7 +76,7 @@ async fn a_refreshed_lease_outlives_its_first_term() {
 async fn with_a_margin_for_skewed_clocks_a_lease_is_left_alone_longer() {
     for t in Test::on_each_table() {
         let terms = LeaseTerms { skew: Duration::from_secs(5), ..LeaseTerms::default() };
-        let t = Test { store: t.store.clone().with_terms(terms), ..t };
+        let t = t.with(|store| store.with_terms(terms));
         t.acquire().await;
         t.advance(LEASE + Duration::from_secs(4));
         assert!(matches!(t.store.try_acquire(&t.page).await, Ok(Acquire::Held { .. })));
@@ -225,7 +150,7 @@ async fn an_unchanged_body_moves_only_the_times() {
 async fn guards_refuse_what_was_read_too_early_and_what_is_older() {
     for t in Test::on_each_table() {
         let guards = Guards { version: true, ..Guards::default() };
-        let t = Test { store: t.store.clone().with_guards(guards), ..t };
+        let t = t.with(|store| store.with_guards(guards));
         let lease = t.acquire().await;
         assert_eq!(t.publish(&lease, "a", Keep::Versions).await, Published::Done);
         let lease = t.acquire().await;
@@ -235,7 +160,7 @@ async fn guards_refuse_what_was_read_too_early_and_what_is_older() {
         assert_eq!(t.publish(&lease, "b", Keep::Versions).await, Published::Done);
 
         let guards = Guards { rising: true, ..Guards::default() };
-        let t = Test { store: t.store.clone().with_guards(guards), ..t };
+        let t = t.with(|store| store.with_guards(guards));
         let lease = t.acquire().await;
         let older = Generation::new("older", NOW - 5, 60);
         let seen = t.meta().await;

@@ -1,0 +1,80 @@
+//! Invalidation: what was rendered before it is never fresh after it, in any language.
+
+use tabletheory::{Item, Timestamp, Txn, Update, Write};
+
+use crate::attribute as name;
+use crate::epoch::{Epoch, Tag};
+use crate::key::{PageKey, Tenant};
+use crate::row::Meta;
+
+/// What becomes of a page that is invalidated.
+///
+/// ```
+/// assert_ne!(facetheory::Strength::Soft, facetheory::Strength::Hard);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strength {
+    /// It may be served while it is renewed. A pinned page is left alone.
+    Soft,
+    /// It may not be served any more: the next request waits. This ends a pin.
+    Hard,
+}
+
+/// What was found of a page before it is invalidated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Nothing,
+    Page,
+    Pinned,
+}
+
+impl Found {
+    /// A row that cannot be read is a page all the same, and can be invalidated.
+    pub(crate) fn of(row: Option<&Item>, now: Timestamp) -> Self {
+        match row.map(Meta::read) {
+            None => Found::Nothing,
+            Some(Ok(meta)) if meta.is_pinned(now) => Found::Pinned,
+            Some(_) => Found::Page,
+        }
+    }
+}
+
+/// Makes one page stale, and fences renders that began before: they lose their lease, so they cannot publish.
+///
+/// None if there is nothing to do: a pinned page is left alone by a soft invalidation.
+pub(crate) fn page(page: &PageKey, found: Found, strength: Strength, now: Timestamp) -> Option<Txn> {
+    let fence = Write::delete(page.lock());
+    match (found, strength) {
+        // Together with the fence, so that no page can slip in between.
+        (Found::Nothing, _) => {
+            return Some(Txn::new([Write::check(page.meta(), name::PK.absent()), fence]));
+        }
+        (Found::Pinned, Strength::Soft) => return None,
+        (Found::Page, _) | (Found::Pinned, Strength::Hard) => {}
+    }
+    let stale = [name::REVALIDATE_SECONDS.set(0), name::STALE_SINCE.set(now.seconds())];
+    let update = Write::update(
+        page.meta(),
+        match strength {
+            Strength::Soft => Update::new(stale),
+            Strength::Hard => {
+                Update::new(stale).with(name::MUST_NOT_SERVE.set(true)).with(name::PINNED_UNTIL.remove())
+            }
+        },
+    );
+    let unpinned = name::PINNED_UNTIL.absent().or(name::PINNED_UNTIL.le(now.seconds()));
+    let update = match strength {
+        Strength::Soft => update.when(name::PK.exists()).when(unpinned),
+        Strength::Hard => update.when(name::PK.exists()),
+    };
+    Some(Txn::new([update, fence]))
+}
+
+/// Makes everything with a tag stale: one write, however many pages have it.
+///
+/// A clock that is behind never takes a later invalidation back.
+pub(crate) fn tag(tag: &Tag, tenant: Option<&Tenant>, now: Timestamp) -> Txn {
+    let epoch = Epoch { invalidated_at: now.seconds() };
+    let rises = name::PK.absent().or(name::INVALIDATED_AT.lt(epoch.invalidated_at));
+    Txn::from(Write::put(tag.key(tenant), epoch.to_item()).when(rises))
+}

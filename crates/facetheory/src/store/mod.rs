@@ -1,0 +1,209 @@
+//! The rows of pages in a table: the steps of a regeneration, for those who bring their own loop.
+//!
+//! Decisions are pure functions in the other modules; this is the one place that carries them out.
+
+mod operation;
+mod regeneration;
+mod request;
+
+use std::sync::Arc;
+
+use tabletheory::{ClientToken, Commit, Query, Random, SystemRandom, Table, Txn};
+
+pub use operation::{Invalidated, RolledBack};
+pub use regeneration::{Keep, Published, Refresh};
+pub use request::Begin;
+
+use crate::error::{Error, Kind, Result};
+use crate::key::PageKey;
+use crate::lease::LeaseTerms;
+use crate::publish::Guards;
+use crate::request::RequestTerms;
+use crate::row::{Lock, Meta};
+
+/// How often a decision is made again because rows have moved since they were read.
+const ROUNDS: u32 = 16;
+/// How often a write whose outcome is unknown is repeated before it is resolved by reading back.
+const ATTEMPTS: u32 = 3;
+
+/// Pages in a table, and the leases to renew them.
+///
+/// ```
+/// use facetheory::{Acquire, Generation, Keep, PageKey, PageStore, Published};
+/// use std::sync::Arc;
+/// use tabletheory::MemoryTable;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+/// let store = PageStore::new(Arc::new(MemoryTable::new()));
+/// let page = PageKey::new("/about")?;
+/// let Acquire::Granted(lease) = store.try_acquire(&page).await? else { panic!("nobody else is there") };
+/// assert!(matches!(store.try_acquire(&page).await?, Acquire::Held { .. }));
+///
+/// let seen = store.look(&page).await?.meta;
+/// let rendered = Generation::new("isr/0/1-a.html", store.now().seconds(), 60);
+/// let published = store.commit_generation(&lease, &rendered, seen.as_ref(), Keep::Latest).await?;
+/// assert_eq!(published, Published::Done);
+/// assert_eq!(store.look(&page).await?.meta.unwrap().generation, rendered);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct PageStore {
+    table: Arc<dyn Table>,
+    random: Arc<dyn Random>,
+    terms: LeaseTerms,
+    guards: Guards,
+    request_terms: RequestTerms,
+}
+
+/// What the table says of a page at one moment.
+///
+/// ```
+/// assert!(facetheory::View::default().meta.is_none());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct View {
+    /// What is served; none if there is nothing, or nothing that can be read.
+    pub meta: Option<Meta>,
+    /// Who renews it, held or not.
+    pub lock: Option<Lock>,
+}
+
+impl PageStore {
+    /// The pages in this table, with leases on the default terms.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// ```
+    pub fn new(table: Arc<dyn Table>) -> Self {
+        PageStore {
+            table,
+            random: Arc::new(SystemRandom),
+            terms: LeaseTerms::default(),
+            guards: Guards::default(),
+            request_terms: RequestTerms::default(),
+        }
+    }
+
+    /// The same with leases on these terms.
+    ///
+    /// ```
+    /// use facetheory::{LeaseTerms, PageStore};
+    /// use std::sync::Arc;
+    ///
+    /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new())).with_terms(LeaseTerms::default());
+    /// ```
+    #[must_use]
+    pub fn with_terms(mut self, terms: LeaseTerms) -> Self {
+        self.terms = terms;
+        self
+    }
+
+    /// The same with these guards on publishing.
+    ///
+    /// ```
+    /// use facetheory::{Guards, PageStore};
+    /// use std::sync::Arc;
+    ///
+    /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new()))
+    ///     .with_guards(Guards { version: true, ..Guards::default() });
+    /// ```
+    #[must_use]
+    pub fn with_guards(mut self, guards: Guards) -> Self {
+        self.guards = guards;
+        self
+    }
+
+    /// The same with requests on these terms.
+    ///
+    /// ```
+    /// use facetheory::{PageStore, RequestTerms};
+    /// use std::sync::Arc;
+    ///
+    /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new()))
+    ///     .with_request_terms(RequestTerms::default());
+    /// ```
+    #[must_use]
+    pub fn with_request_terms(mut self, terms: RequestTerms) -> Self {
+        self.request_terms = terms;
+        self
+    }
+
+    /// The same with this source of tokens and ids, for tests.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tabletheory::{MemoryTable, SeededRandom};
+    ///
+    /// let store = facetheory::PageStore::new(Arc::new(MemoryTable::new())).with_random(Arc::new(SeededRandom::new(1)));
+    /// ```
+    #[must_use]
+    pub fn with_random(mut self, random: Arc<dyn Random>) -> Self {
+        self.random = random;
+        self
+    }
+
+    /// The time by the table's clock.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// assert!(store.now().seconds() > 1_700_000_000);
+    /// ```
+    #[must_use]
+    pub fn now(&self) -> tabletheory::Timestamp {
+        self.table.clock().now()
+    }
+
+    /// `META` and `LOCK` of a page, in one strong query.
+    ///
+    /// A `META` that cannot be read counts as absent: it is rendered again.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::Arc;
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// assert_eq!(store.look(&facetheory::PageKey::new("/")?).await?, facetheory::View::default());
+    /// # Ok(()) }
+    /// ```
+    pub async fn look(&self, page: &PageKey) -> Result<View> {
+        /// More than the two rows that there are, in case other services keep some between them.
+        const ROWS: usize = 8;
+        let query = Query::of(page.pk()).sk_between("LOCK", "META").limit(ROWS);
+        let rows = self.table.query(&query).await?.items;
+        let row = |sk: &str| rows.iter().find(|row| row.key().is_ok_and(|key| key.sk == sk));
+        Ok(View {
+            meta: row("META").and_then(|item| Meta::read(item).ok()),
+            lock: row("LOCK").and_then(|item| Lock::read(item).ok()),
+        })
+    }
+
+    /// The same transaction under a token of its own, so that repeating it is harmless.
+    fn once(&self, txn: Txn) -> Txn {
+        txn.with_token(ClientToken::random(&*self.random))
+    }
+
+    /// Commits, and repeats what had no answer: only for transactions that come out the same.
+    async fn persist(&self, txn: &Txn) -> Result<Commit> {
+        let mut outcome = self.table.commit(txn).await;
+        for _ in 1..ATTEMPTS {
+            match &outcome {
+                Err(error) if error.kind() == tabletheory::Kind::Unknown => {
+                    outcome = self.table.commit(txn).await;
+                }
+                _ => break,
+            }
+        }
+        Ok(outcome?)
+    }
+}
+
+fn restless(what: &str) -> Error {
+    Error::new(
+        Kind::Unavailable,
+        format!("the page could not be {what}: its rows moved {ROUNDS} times meanwhile; try again"),
+    )
+}

@@ -1,0 +1,197 @@
+//! What operators do to a page: invalidate it, look at its versions, go back to one.
+
+use std::time::Duration;
+
+use tabletheory::{Consistency, Key, Query, TableExt as _};
+
+use super::{PageStore, ROUNDS, restless};
+use crate::epoch::{Epoch, Tag};
+use crate::error::{Error, Kind, Result};
+use crate::history::{self, Rollback};
+use crate::invalidate::{self, Found, Strength};
+use crate::key::{PageKey, Tenant};
+use crate::row::{Meta, Version};
+use crate::sweep::{self, Retention};
+
+/// What an invalidation met.
+///
+/// ```
+/// assert_ne!(facetheory::Invalidated::Stale, facetheory::Invalidated::Pinned);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalidated {
+    /// The page is stale now, and renders that began before cannot publish.
+    Stale,
+    /// The page is pinned, and a soft invalidation leaves it alone.
+    Pinned,
+    /// There is no page; renders that began before cannot publish one.
+    Absent,
+}
+
+/// What became of a rollback.
+///
+/// ```
+/// assert_ne!(facetheory::RolledBack::Done, facetheory::RolledBack::NoSuchVersion);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "there may be no such version"]
+pub enum RolledBack {
+    /// That version is served now.
+    Done,
+    /// The page, or that version of it, is not there (any more).
+    NoSuchVersion,
+}
+
+impl PageStore {
+    /// Makes a page stale, and keeps renders that began before from being published as fresh.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::Arc;
+    /// use facetheory::{Invalidated, PageKey, Strength};
+    ///
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// assert_eq!(store.invalidate(&PageKey::new("/")?, Strength::Soft).await?, Invalidated::Absent);
+    /// # Ok(()) }
+    /// ```
+    pub async fn invalidate(&self, page: &PageKey, strength: Strength) -> Result<Invalidated> {
+        for _ in 0..ROUNDS {
+            let row = self.table.get(&page.meta(), Consistency::Strong).await?;
+            let now = self.now();
+            let found = Found::of(row.as_ref(), now);
+            let Some(txn) = invalidate::page(page, found, strength, now) else {
+                return Ok(Invalidated::Pinned);
+            };
+            if self.persist(&self.once(txn)).await?.is_done() {
+                return Ok(if found == Found::Nothing { Invalidated::Absent } else { Invalidated::Stale });
+            }
+        }
+        Err(restless("invalidated"))
+    }
+
+    /// Makes everything with a tag stale, with one write.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::Arc;
+    /// use facetheory::Tag;
+    ///
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// store.invalidate_tag(&Tag::new("news")?, None).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn invalidate_tag(&self, tag: &Tag, tenant: Option<&Tenant>) -> Result<()> {
+        // A refusal means that the tag was invalidated later still, so nothing is left to do.
+        self.persist(&invalidate::tag(tag, tenant, self.now())).await.map(|_| ())
+    }
+
+    /// The epochs of these tags; a tag that was never invalidated has none.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::Arc;
+    /// use facetheory::Tag;
+    ///
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// assert_eq!(store.epochs(&[Tag::new("news")?], None).await?, []);
+    /// # Ok(()) }
+    /// ```
+    pub async fn epochs(&self, tags: &[Tag], tenant: Option<&Tenant>) -> Result<Vec<Epoch>> {
+        let keys: Vec<Key> = tags.iter().map(|tag| tag.key(tenant)).collect();
+        let rows = self.table.batch_get(&keys, Consistency::Strong).await?;
+        rows.iter().flatten().map(Epoch::read).collect()
+    }
+
+    /// The versions of a page that are kept, newest first, at most so many, with their sort keys.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::Arc;
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// assert!(store.versions(&facetheory::PageKey::new("/")?, 10).await?.is_empty());
+    /// # Ok(()) }
+    /// ```
+    pub async fn versions(&self, page: &PageKey, most: usize) -> Result<Vec<(String, Version)>> {
+        let query = Query::of(page.pk()).begins_with("VER#").backward();
+        let rows = self.table.query_all(&query, most).await?.items;
+        rows.iter().map(|row| Ok((row.key()?.sk, Version::read(row)?))).collect()
+    }
+
+    /// Goes back to a version that is kept, and keeps it for as long as the pin.
+    ///
+    /// Without a pin it would be stale at once, and the next render would bring back what was rolled away.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::Arc;
+    /// use facetheory::{PageKey, RolledBack};
+    /// use std::time::Duration;
+    ///
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// let nowhere = store.roll_back(&PageKey::new("/")?, "VER#01", Duration::from_secs(3600)).await?;
+    /// assert_eq!(nowhere, RolledBack::NoSuchVersion);
+    /// # Ok(()) }
+    /// ```
+    pub async fn roll_back(&self, page: &PageKey, version_sk: &str, pin: Duration) -> Result<RolledBack> {
+        if !version_sk.starts_with("VER#") {
+            return Err(Error::new(
+                Kind::Invalid,
+                format!("{version_sk:?} is not the sort key of a version"),
+            ));
+        }
+        for _ in 0..ROUNDS {
+            let keys = [page.meta(), page.meta().sibling(version_sk)];
+            let rows = self.table.batch_get(&keys, Consistency::Strong).await?;
+            let [Some(meta), Some(target)] = rows.as_slice() else { return Ok(RolledBack::NoSuchVersion) };
+            let (seen, target) = (Meta::read(meta)?, Version::read(target)?);
+            let now = self.now();
+            let rollback = Rollback { page, target_sk: version_sk, target: &target, seen: &seen, pin, now };
+            if self.persist(&self.once(rollback.txn())).await?.is_done() {
+                return Ok(RolledBack::Done);
+            }
+        }
+        Err(restless("rolled back"))
+    }
+
+    /// Ends a pin: the page is stale from now on. False if it was not pinned.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::Arc;
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// assert!(!store.unpin(&facetheory::PageKey::new("/")?).await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn unpin(&self, page: &PageKey) -> Result<bool> {
+        Ok(self.persist(&self.once(history::unpin(page, self.now()))).await?.is_done())
+    }
+
+    /// Deletes the versions past the retention, and returns the bodies that nothing names any more.
+    ///
+    /// The version that is served stays, even if a rollback chooses it while this runs.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::Arc;
+    /// use facetheory::{PageKey, Retention};
+    ///
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// let retention = Retention { versions: 5, oldest: None };
+    /// assert!(store.collect_versions(&PageKey::new("/")?, retention).await?.is_empty());
+    /// # Ok(()) }
+    /// ```
+    pub async fn collect_versions(&self, page: &PageKey, retention: Retention) -> Result<Vec<String>> {
+        /// The most that one call looks at; what is older than these goes with the next.
+        const MOST: usize = 1000;
+        let versions = self.versions(page, MOST).await?;
+        let current = self.look(page).await?.meta.and_then(|meta| meta.current_sk);
+        let mut bodies = Vec::new();
+        for sk in retention.superfluous(&versions, current.as_deref()) {
+            if self.persist(&self.once(sweep::version(page, sk))).await?.is_done() {
+                let gone = versions.iter().find(|(other, _)| other == sk);
+                bodies.extend(gone.map(|(_, version)| version.generation.s3_key.clone()));
+            }
+        }
+        Ok(bodies)
+    }
+}

@@ -1,0 +1,124 @@
+//! Beginning a request, and giving it up; finishing it is a part of publishing.
+
+use tabletheory::{ClientToken, Commit, Consistency};
+
+use super::{PageStore, ROUNDS, restless};
+use crate::error::Result;
+use crate::freshness::Freshness;
+use crate::key::PageKey;
+use crate::lease::{Acquire, Lease};
+use crate::request::{self, Claim, Next, Wish};
+use crate::row::{Lock, Meta, Request};
+
+/// What became of a request.
+///
+/// ```
+/// assert_ne!(facetheory::Begin::Fresh, facetheory::Begin::OtherRequest);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a request that was started must be finished or given up"]
+pub enum Begin {
+    /// It is yours: render, then commit or fail it.
+    Started {
+        /// The right to publish.
+        lease: Lease,
+        /// The hold on the request.
+        claim: Claim,
+    },
+    /// The page is fresh: nothing has to be done.
+    Fresh,
+    /// It was done before.
+    Replayed {
+        /// The body that it produced, where its writer recorded one.
+        s3_key: Option<String>,
+    },
+    /// Somebody works on it.
+    InProgress {
+        /// Until when it counts as worked on, in epoch seconds, where that is known.
+        until: Option<i64>,
+    },
+    /// Somebody renews the page for another reason.
+    Held {
+        /// Until when, in epoch seconds.
+        until: i64,
+    },
+    /// The same key came with another request before.
+    OtherRequest,
+}
+
+impl PageStore {
+    /// Begins a request to regenerate, or says what became of it: one wish is done once, however often it comes.
+    ///
+    /// The hash tells what was asked for; the same key with another one is [`Begin::OtherRequest`], and writes
+    /// nothing. A page that is fresh needs no work.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::Arc;
+    /// use facetheory::{Begin, PageKey};
+    ///
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// let page = PageKey::new("/")?;
+    /// assert!(matches!(store.begin_request(&page, "order-7", "hash").await?, Begin::Started { .. }));
+    /// assert!(matches!(store.begin_request(&page, "order-7", "hash").await?, Begin::InProgress { .. }));
+    /// assert_eq!(store.begin_request(&page, "order-7", "other").await?, Begin::OtherRequest);
+    /// # Ok(()) }
+    /// ```
+    pub async fn begin_request(&self, page: &PageKey, idempotency_key: &str, hash: &str) -> Result<Begin> {
+        let key = page.request(idempotency_key)?;
+        let wish = Wish { key: &key, hash };
+        let token = ClientToken::random(&*self.random).as_str().to_owned();
+        for _ in 0..ROUNDS {
+            let now = self.now();
+            let keys = [page.meta(), page.lock(), key.clone()];
+            let rows = self.table.batch_get(&keys, Consistency::Strong).await?;
+            let row = |index: usize| rows.get(index).and_then(Option::as_ref);
+            let meta = row(0).and_then(|item| Meta::read(item).ok());
+            let lock = row(1).and_then(|item| Lock::read(item).ok());
+            let found = row(2).map(Request::read).transpose()?;
+            let lease = Lease::starting(page.clone(), token.as_str(), now, &self.terms);
+            let terms = (&self.terms, &self.request_terms);
+            let (txn, claim) = match request::next(wish, found.as_ref(), lock.as_ref(), &lease, terms, now) {
+                Next::Mismatch => return Ok(Begin::OtherRequest),
+                Next::Replay(s3_key) => return Ok(Begin::Replayed { s3_key }),
+                Next::InProgress(until) => return Ok(Begin::InProgress { until }),
+                Next::Start(..)
+                    if meta.as_ref().is_some_and(|meta| meta.freshness(now) == Freshness::Fresh) =>
+                {
+                    return Ok(Begin::Fresh);
+                }
+                Next::Start(txn, claim) => (txn, claim),
+            };
+            match self.persist(&self.once(*txn)).await? {
+                Commit::Done => return Ok(Begin::Started { lease, claim }),
+                // The row of the request has moved: look at it again.
+                Commit::Refused { index: 0, .. } => {}
+                refused @ Commit::Refused { .. } => {
+                    if let Acquire::Held { until } = lease.acquired(refused) {
+                        return Ok(Begin::Held { until });
+                    }
+                }
+            }
+        }
+        Err(restless("requested"))
+    }
+
+    /// Gives a request up together with its lease, so that anyone may try it again.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::Arc;
+    /// use facetheory::{Begin, PageKey};
+    ///
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// let page = PageKey::new("/")?;
+    /// let Begin::Started { lease, claim } = store.begin_request(&page, "order-7", "hash").await? else { panic!() };
+    /// store.fail_request(&lease, &claim).await?;
+    /// assert!(matches!(store.begin_request(&page, "order-7", "hash").await?, Begin::Started { .. }));
+    /// # Ok(()) }
+    /// ```
+    pub async fn fail_request(&self, lease: &Lease, claim: &Claim) -> Result<()> {
+        // A refusal means that another worker has taken it over, which is as good.
+        self.persist(&self.once(claim.fail(lease))).await.map(|_| ())
+    }
+}

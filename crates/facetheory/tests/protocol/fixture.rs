@@ -1,0 +1,81 @@
+//! A page store for a story to be told on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use facetheory::{Acquire, Generation, Keep, Lease, Meta, PageKey, PageStore, Published};
+use tabletheory::{
+    ManualClock, MemoryTable, Query, SeededRandom, SqliteSettings, SqliteTable, Table, Timestamp,
+};
+
+use crate::scripted::Scripted;
+
+pub(crate) const NOW: i64 = 1_700_000_000;
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+/// A store on a table whose clock and luck a story decides.
+pub(crate) struct Test {
+    pub(crate) store: PageStore,
+    pub(crate) table: Arc<Scripted>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) page: PageKey,
+    _directory: Option<tempfile::TempDir>,
+}
+
+impl Test {
+    pub(crate) fn on_each_table() -> [Test; 2] {
+        let clock = || Arc::new(ManualClock::at(Timestamp::from_seconds(NOW)));
+        let (one, other) = (clock(), clock());
+        let directory = tempfile::tempdir().expect("a directory");
+        let settings = SqliteSettings { sweep: None, ..SqliteSettings::default() };
+        let sqlite = SqliteTable::open_with(directory.path().join("table.db"), &settings, other.clone());
+        [
+            Test::new(Arc::new(MemoryTable::with_clock(one.clone())), one, None),
+            Test::new(Arc::new(sqlite.expect("a file")), other, Some(directory)),
+        ]
+    }
+
+    fn new(table: Arc<dyn Table>, clock: Arc<ManualClock>, directory: Option<tempfile::TempDir>) -> Test {
+        let table = Arc::new(Scripted::new(table));
+        let store = PageStore::new(table.clone()).with_random(Arc::new(SeededRandom::new(7)));
+        Test { store, table, clock, page: PageKey::new("/").expect("a page"), _directory: directory }
+    }
+
+    /// The same with another store on the same table.
+    pub(crate) fn with(self, change: impl FnOnce(PageStore) -> PageStore) -> Test {
+        Test { store: change(self.store), ..self }
+    }
+
+    pub(crate) fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    pub(crate) async fn acquire(&self) -> Lease {
+        match self.store.try_acquire(&self.page).await.expect("the table answers") {
+            Acquire::Granted(lease) => lease,
+            Acquire::Held { until } => panic!("it is held until {until}"),
+        }
+    }
+
+    pub(crate) fn rendered(&self, body: &str) -> Generation {
+        Generation::new(body, self.store.now().seconds(), 60)
+    }
+
+    pub(crate) async fn publish(&self, lease: &Lease, body: &str, keep: Keep) -> Published {
+        let seen = self.meta().await;
+        self.store
+            .commit_generation(lease, &self.rendered(body), seen.as_ref(), keep)
+            .await
+            .expect("an answer")
+    }
+
+    pub(crate) async fn meta(&self) -> Option<Meta> {
+        self.store.look(&self.page).await.expect("the table answers").meta
+    }
+
+    pub(crate) async fn rows(&self) -> Vec<String> {
+        let page = self.table.query(&Query::of(self.page.pk())).await.expect("a query");
+        page.items.iter().map(|row| row.key().expect("a key").sk).collect()
+    }
+}

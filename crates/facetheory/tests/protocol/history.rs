@@ -1,0 +1,128 @@
+//! Versions, the way back to them, and pins.
+
+use std::time::Duration;
+
+use facetheory::{Freshness, Invalidated, Keep, Kind, Published, Retention, RolledBack, Strength};
+
+use crate::fixture::{SECOND, Test};
+use crate::scripted::Fate;
+
+const PIN: Duration = Duration::from_secs(3600);
+
+/// Publishes these bodies one after the other, and returns the sort keys of their versions.
+async fn publish_versions(t: &Test, bodies: &[&str]) -> Vec<String> {
+    for body in bodies {
+        let lease = t.acquire().await;
+        assert_eq!(t.publish(&lease, body, Keep::Versions).await, Published::Done);
+        t.advance(SECOND);
+    }
+    let mut versions = t.store.versions(&t.page, 10).await.expect("an answer");
+    versions.reverse();
+    versions.into_iter().map(|(sk, _)| sk).collect()
+}
+
+#[tokio::test]
+async fn versions_are_listed_newest_first() {
+    for t in Test::on_each_table() {
+        publish_versions(&t, &["a", "b", "c"]).await;
+        let versions = t.store.versions(&t.page, 2).await.expect("an answer");
+        let bodies: Vec<&str> =
+            versions.iter().map(|(_, version)| version.generation.s3_key.as_str()).collect();
+        assert_eq!(bodies, ["c", "b"]);
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_was_rolled_back_stays_for_as_long_as_it_is_pinned() {
+    for t in Test::on_each_table() {
+        let versions = publish_versions(&t, &["good", "bad"]).await;
+        let in_flight = t.acquire().await;
+        let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("an answer");
+        assert_eq!(done, RolledBack::Done);
+        assert_eq!(t.publish(&in_flight, "bad again", Keep::Versions).await, Published::Lost);
+        let meta = t.meta().await.expect("a page");
+        assert_eq!(meta.generation.s3_key, "good");
+        assert_eq!((meta.version, meta.current_sk.as_ref()), (Some(3), Some(&versions[0])));
+        t.advance(PIN - SECOND);
+        assert_eq!(
+            meta.freshness(t.store.now()),
+            Freshness::Fresh,
+            "for readers that know nothing of pins too"
+        );
+        assert_eq!(
+            t.store.invalidate(&t.page, Strength::Soft).await.expect("an answer"),
+            Invalidated::Pinned
+        );
+        t.advance(SECOND);
+        assert_eq!(t.meta().await.expect("a page").freshness(t.store.now()), Freshness::Stale);
+        assert_eq!(t.store.invalidate(&t.page, Strength::Soft).await.expect("an answer"), Invalidated::Stale);
+    }
+}
+
+#[tokio::test]
+async fn a_pin_ends_by_unpinning_and_by_hard_invalidation() {
+    for t in Test::on_each_table() {
+        let versions = publish_versions(&t, &["good", "bad"]).await;
+        for hard in [false, true] {
+            let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("an answer");
+            assert_eq!(done, RolledBack::Done);
+            if hard {
+                let done = t.store.invalidate(&t.page, Strength::Hard).await.expect("an answer");
+                assert_eq!(done, Invalidated::Stale);
+            } else {
+                assert!(t.store.unpin(&t.page).await.expect("an answer"));
+                assert!(!t.store.unpin(&t.page).await.expect("an answer"), "once is enough");
+            }
+            let meta = t.meta().await.expect("a page");
+            assert!(!meta.is_pinned(t.store.now()));
+            assert_ne!(meta.freshness(t.store.now()), Freshness::Fresh);
+        }
+        let lease = t.acquire().await;
+        assert_eq!(t.publish(&lease, "better", Keep::Versions).await, Published::Done);
+        assert_eq!(t.meta().await.expect("a page").generation.s3_key, "better");
+    }
+}
+
+#[tokio::test]
+async fn there_is_no_way_back_to_what_is_not_there() {
+    for t in Test::on_each_table() {
+        publish_versions(&t, &["a"]).await;
+        let gone =
+            t.store.roll_back(&t.page, "VER#01AAAAAAAAAAAAAAAAAAAAAAAA", PIN).await.expect("an answer");
+        assert_eq!(gone, RolledBack::NoSuchVersion);
+        for sk in ["LOCK", "META", "", "ver#1"] {
+            let error = t.store.roll_back(&t.page, sk, PIN).await.expect_err("no version");
+            assert_eq!(error.kind(), Kind::Invalid);
+        }
+        assert_eq!(t.meta().await.expect("a page").version, Some(1));
+    }
+}
+
+#[tokio::test]
+async fn a_rollback_whose_answer_was_lost_happens_once() {
+    for t in Test::on_each_table() {
+        let versions = publish_versions(&t, &["good", "bad"]).await;
+        t.table.script(&[Fate::LoseAnswer, Fate::LoseAnswer, Fate::Pass]);
+        let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("an answer");
+        assert_eq!(done, RolledBack::Done);
+        assert_eq!(t.meta().await.expect("a page").version, Some(3));
+    }
+}
+
+#[tokio::test]
+async fn collection_keeps_the_newest_and_the_one_that_is_served() {
+    for t in Test::on_each_table() {
+        let versions = publish_versions(&t, &["a", "b", "c", "d", "e"]).await;
+        let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("an answer");
+        assert_eq!(done, RolledBack::Done);
+        let keep_two = Retention { versions: 2, oldest: None };
+        let bodies = t.store.collect_versions(&t.page, keep_two).await.expect("an answer");
+        assert_eq!(bodies, ["c", "b"], "newest first; the body of the served version stays");
+        let left = t.store.versions(&t.page, 10).await.expect("an answer");
+        let left: Vec<&str> = left.iter().map(|(_, version)| version.generation.s3_key.as_str()).collect();
+        assert_eq!(left, ["e", "d", "a"]);
+        let young = Retention { versions: 2, oldest: Some(t.store.now().seconds()) };
+        assert_eq!(t.store.collect_versions(&t.page, young).await.expect("an answer"), ["e", "d"]);
+        assert_eq!(t.meta().await.expect("a page").generation.s3_key, "a");
+    }
+}

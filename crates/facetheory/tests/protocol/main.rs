@@ -1,0 +1,8 @@
+//! The protocol on every embedded table, with the clock and the luck that a story needs.
+
+mod fixture;
+mod history;
+mod invalidate;
+mod publish;
+mod request;
+mod scripted;

@@ -1,0 +1,171 @@
+//! Requests: the same wish is done once, however often it is delivered.
+
+use std::time::Duration;
+
+use facetheory::{Begin, Claim, Keep, Kind, Lease, Published, Request, RequestStatus};
+use tabletheory::{Consistency, Item, Table, Txn, Value, Write};
+
+use crate::fixture::{LEASE, NOW, Test};
+use crate::scripted::Fate;
+
+const KEY: &str = "order-7";
+const HASH: &str = "hash";
+
+async fn begin(t: &Test, hash: &str) -> Begin {
+    t.store.begin_request(&t.page, KEY, hash).await.expect("an answer")
+}
+
+async fn started(t: &Test) -> (Lease, Claim) {
+    match begin(t, HASH).await {
+        Begin::Started { lease, claim } => (lease, claim),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn row(t: &Test) -> Option<Request> {
+    let key = t.page.request(KEY).expect("a key");
+    let item = t.table.get(&key, Consistency::Strong).await.expect("a get");
+    item.map(|item| Request::read(&item).expect("a request"))
+}
+
+/// A request of another language: with only the attributes that everybody knows.
+async fn put_foreign(t: &Test, status: &str) {
+    let item = Item::from([
+        ("request_hash", Value::from(HASH)),
+        ("status", status.into()),
+        ("ttl", (NOW + 86_400).into()),
+    ]);
+    let put = Write::put(t.page.request(KEY).expect("a key"), item);
+    assert!(t.table.commit(&Txn::from(put)).await.expect("a put").is_done());
+}
+
+#[tokio::test]
+async fn a_request_is_done_once_and_then_replayed() {
+    for keep in [Keep::Latest, Keep::Versions] {
+        for t in Test::on_each_table() {
+            let (lease, claim) = started(&t).await;
+            assert_eq!(begin(&t, HASH).await, Begin::InProgress { until: Some(NOW + 300) });
+            let page = facetheory::Generation::new("a", NOW, 0);
+            let done = t.store.commit_request(&lease, &claim, &page, None, keep).await;
+            assert_eq!(done.expect("an answer"), Published::Done);
+            assert_eq!(begin(&t, HASH).await, Begin::Replayed { s3_key: Some("a".into()) });
+            assert_eq!(row(&t).await.expect("a row").status, RequestStatus::Completed);
+            assert!(!t.rows().await.contains(&"LOCK".to_owned()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_same_key_with_another_request_is_an_error_on_every_path_and_writes_nothing() {
+    for t in Test::on_each_table() {
+        let (lease, claim) = started(&t).await;
+        let before = row(&t).await;
+        assert_eq!(begin(&t, "other").await, Begin::OtherRequest, "while it is worked on");
+        let fresh = facetheory::Generation::new("a", NOW, 60);
+        let done = t.store.commit_request(&lease, &claim, &fresh, None, Keep::Latest).await;
+        assert_eq!(done.expect("an answer"), Published::Done);
+        assert_ne!(row(&t).await, before);
+        let before = row(&t).await;
+        assert_eq!(begin(&t, "other").await, Begin::OtherRequest, "when the page is fresh, too");
+        t.advance(Duration::from_secs(100));
+        assert_eq!(begin(&t, "other").await, Begin::OtherRequest, "and when it is stale");
+        assert_eq!(row(&t).await, before);
+        put_foreign(&t, "FAILED").await;
+        assert_eq!(begin(&t, "other").await, Begin::OtherRequest, "and when it has failed");
+    }
+}
+
+#[tokio::test]
+async fn a_fresh_page_needs_no_request() {
+    for t in Test::on_each_table() {
+        let lease = t.acquire().await;
+        assert_eq!(t.publish(&lease, "a", Keep::Latest).await, Published::Done);
+        assert_eq!(begin(&t, HASH).await, Begin::Fresh);
+        assert_eq!(row(&t).await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_failed_may_be_tried_again() {
+    for t in Test::on_each_table() {
+        let (lease, claim) = started(&t).await;
+        t.store.fail_request(&lease, &claim).await.expect("an answer");
+        assert_eq!(row(&t).await.expect("a row").status, RequestStatus::Failed);
+        let (again, _) = started(&t).await;
+        assert_ne!(again.token(), lease.token());
+        // The first worker has nothing to say about it any more.
+        t.store.fail_request(&lease, &claim).await.expect("an answer");
+        assert_eq!(row(&t).await.expect("a row").status, RequestStatus::Started);
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_crashed_is_replaced_and_cannot_finish_any_more() {
+    for t in Test::on_each_table() {
+        let (crashed, its_claim) = started(&t).await;
+        t.advance(LEASE);
+        // The lease is free, but the request counts as worked on for longer.
+        assert!(matches!(begin(&t, HASH).await, Begin::InProgress { .. }));
+        t.advance(Duration::from_secs(300));
+        let (lease, claim) = started(&t).await;
+        let page = |body: &str| facetheory::Generation::new(body, NOW, 0);
+        let late = t.store.commit_request(&crashed, &its_claim, &page("late"), None, Keep::Latest).await;
+        assert_eq!(late.expect("an answer"), Published::Lost);
+        let done = t.store.commit_request(&lease, &claim, &page("good"), None, Keep::Latest).await;
+        assert_eq!(done.expect("an answer"), Published::Done);
+        assert_eq!(begin(&t, HASH).await, Begin::Replayed { s3_key: Some("good".into()) });
+    }
+}
+
+#[tokio::test]
+async fn a_request_of_another_language_is_respected_while_somebody_holds_the_lease() {
+    for t in Test::on_each_table() {
+        put_foreign(&t, "STARTED").await;
+        let lease = t.acquire().await;
+        assert_eq!(begin(&t, HASH).await, Begin::InProgress { until: Some(NOW + 30) });
+        t.store.release(&lease).await.expect("an answer");
+        started(&t).await;
+    }
+}
+
+#[tokio::test]
+async fn request_and_lease_are_taken_together_or_not_at_all() {
+    for t in Test::on_each_table() {
+        let other = t.acquire().await;
+        assert_eq!(begin(&t, HASH).await, Begin::Held { until: NOW + 30 });
+        assert_eq!(row(&t).await, None, "no request without its lease");
+        t.store.release(&other).await.expect("an answer");
+        started(&t).await;
+    }
+}
+
+#[tokio::test]
+async fn a_request_whose_answers_were_lost_is_begun_and_finished_once() {
+    for t in Test::on_each_table() {
+        t.table.script(&[Fate::LoseAnswer, Fate::LoseAnswer, Fate::Pass]);
+        let (lease, claim) = started(&t).await;
+        t.table.script(&[Fate::LoseAnswer, Fate::Pass]);
+        let page = facetheory::Generation::new("a", NOW, 0);
+        let done = t.store.commit_request(&lease, &claim, &page, None, Keep::Versions).await;
+        assert_eq!(done.expect("an answer"), Published::Done);
+        assert_eq!(t.meta().await.expect("a page").version, Some(1));
+        assert_eq!(begin(&t, HASH).await, Begin::Replayed { s3_key: Some("a".into()) });
+    }
+}
+
+#[tokio::test]
+async fn hostile_keys_are_capped_and_cannot_name_another_row() {
+    for t in Test::on_each_table() {
+        for key in ["META", "../META", "LOCK", "REQ#x", "VER#1", "a b", "\u{0}"] {
+            let begun = t.store.begin_request(&t.page, key, HASH).await.expect("an answer");
+            assert!(matches!(begun, Begin::Started { .. }), "{key:?}: {begun:?}");
+            let Begin::Started { lease, claim } = begun else { continue };
+            t.store.fail_request(&lease, &claim).await.expect("an answer");
+        }
+        assert!(t.rows().await.iter().all(|sk| sk.starts_with("REQ#")), "{:?}", t.rows().await);
+        for key in ["", &"x".repeat(1_000_000)] {
+            let error = t.store.begin_request(&t.page, key, HASH).await.expect_err("refused");
+            assert_eq!(error.kind(), Kind::Invalid);
+        }
+    }
+}
