@@ -31,6 +31,8 @@ pub enum Kind {
     Unknown,
     /// Stored data is damaged, or not what the wire format says.
     Corrupt,
+    /// The renderer failed: nothing was published.
+    Render,
 }
 
 /// Why a call failed: its [`Kind`], what was being done, and what caused it.
@@ -73,8 +75,8 @@ impl Error {
     }
 
     /// The same error with its cause.
-    pub(crate) fn caused_by(mut self, source: Error) -> Self {
-        self.source = Some(Box::new(source));
+    pub(crate) fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
         self
     }
 

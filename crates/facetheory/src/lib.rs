@@ -1,6 +1,7 @@
 //! What a cached page is, and how it is renewed by exactly one worker.
 
 mod attribute;
+mod body;
 mod cache_key;
 mod epoch;
 mod error;
@@ -10,13 +11,17 @@ mod history;
 mod invalidate;
 mod key;
 mod lease;
+mod pages;
 mod publish;
 mod request;
 mod row;
+#[cfg(feature = "s3")]
+mod s3;
 mod store;
 mod sweep;
 mod version_id;
 
+pub use body::{Bodies, Body, StoredBody};
 pub use cache_key::CacheKey;
 pub use epoch::{Epoch, Tag};
 pub use error::{Error, Kind, Result};
@@ -25,6 +30,7 @@ pub use generation::{Content, Generation};
 pub use invalidate::Strength;
 pub use key::{KeyScheme, MAX_CACHE_KEY_BYTES, PageKey, Tenant};
 pub use lease::{Acquire, Lease, LeaseTerms};
+pub use pages::{Outcome, Pages, Policy, RenderError, Rendered};
 pub use publish::{Guards, Publication};
 pub use request::{Claim, RequestTerms};
 pub use row::{Lock, Meta, Request, RequestStatus, Version};

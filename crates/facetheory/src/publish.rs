@@ -215,6 +215,14 @@ pub(crate) fn changes_to(meta: &Meta) -> Update {
     Update::new(ATTRIBUTES.into_iter().map(change))
 }
 
+impl Meta {
+    /// Whether a render came out as what is served already: the same body, told of in the same way.
+    pub(crate) fn is_the_same_as(&self, page: &Generation) -> bool {
+        let (served, rendered) = (&self.generation.content, &page.content);
+        served.digest.is_some() && served == rendered
+    }
+}
+
 impl crate::key::PageKey {
     /// The key of a version.
     ///

@@ -158,6 +158,11 @@ impl PageStore {
         self.table.clock().now()
     }
 
+    /// How long a lease is held unless it is refreshed.
+    pub(crate) fn lease_duration(&self) -> std::time::Duration {
+        self.terms.duration
+    }
+
     /// `META` and `LOCK` of a page, in one strong query.
     ///
     /// A `META` that cannot be read counts as absent: it is rendered again.

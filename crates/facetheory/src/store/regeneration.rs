@@ -118,8 +118,8 @@ impl PageStore {
 
     /// Publishes what was rendered and gives the lease back, in one transaction.
     ///
-    /// `seen` is `META` as it was read after the lease was taken. Where the body has the digest of the one that
-    /// is served, only its times move. An unknown outcome is resolved before this returns.
+    /// `seen` is `META` as it was read after the lease was taken. Where what is published has the body and the
+    /// digest of what is served, only its times move. An unknown outcome is resolved before this returns.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -181,11 +181,9 @@ impl PageStore {
     ) -> Result<Published> {
         let now = self.now();
         let publication = Publication { lease, page, seen, ttl: None, request, guards: self.guards, now };
-        let unchanged = seen.filter(|seen| {
-            seen.generation.content.digest.is_some()
-                && seen.generation.content.digest == page.content.digest
-                && seen.generation.content.status == page.content.status
-        });
+        // The same body under a new key replaces one that was missing: the pointer has to move.
+        let unchanged =
+            seen.filter(|seen| seen.is_the_same_as(page) && seen.generation.s3_key == page.s3_key);
         let txn = match (unchanged, keep) {
             (Some(current), _) => publication.unchanged(current),
             (None, Keep::Latest) => publication.in_place(),

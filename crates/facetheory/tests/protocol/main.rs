@@ -3,6 +3,7 @@
 mod fixture;
 mod history;
 mod invalidate;
+mod pages;
 mod publish;
 mod request;
 mod scripted;

@@ -124,7 +124,7 @@ async fn an_unchanged_body_moves_only_the_times() {
             t.advance(Duration::from_secs(100));
             assert_eq!(before.freshness(t.store.now()), Freshness::Stale);
             let lease = t.acquire().await;
-            let again = with_digest(&t, "second, which nobody needs");
+            let again = with_digest(&t, "first");
             let done = t.store.commit_generation(&lease, &again, Some(&before), keep).await;
             assert_eq!(done.expect("an answer"), Published::Done);
             let after = t.meta().await.expect("a page");

@@ -1,0 +1,187 @@
+//! Regeneration from beginning to end, in time that passes only while everyone waits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use facetheory::{
+    Acquire, Bodies, Freshness, Keep, Kind, Outcome, PageKey, PageStore, Pages, Policy, Rendered, Strength,
+};
+use tabletheory::{Clock, MemoryTable, Timestamp};
+
+use crate::fixture::{LEASE, NOW};
+use crate::scripted::{Fate, Scripted};
+
+/// The time of the paused runtime.
+#[derive(Debug)]
+struct RuntimeClock(tokio::time::Instant);
+
+impl Clock for RuntimeClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_seconds(NOW) + self.0.elapsed()
+    }
+}
+
+struct Site {
+    pages: Pages,
+    table: Arc<Scripted>,
+    renders: AtomicU32,
+    page: PageKey,
+}
+
+impl Site {
+    fn new() -> Self {
+        Site::with(Bodies::memory())
+    }
+
+    fn with(bodies: Bodies) -> Self {
+        let clock = Arc::new(RuntimeClock(tokio::time::Instant::now()));
+        let table = Arc::new(Scripted::new(Arc::new(MemoryTable::with_clock(clock))));
+        Site {
+            pages: Pages::new(PageStore::new(table.clone()), bodies),
+            table,
+            renders: AtomicU32::new(0),
+            page: PageKey::new("/").expect("a page"),
+        }
+    }
+
+    async fn renew(&self, body: &'static str, takes: Duration) -> facetheory::Result<Outcome> {
+        let policy = Policy::every(Duration::from_secs(60)).keeping(Keep::Versions);
+        self.pages
+            .regenerate(&self.page, &policy, || async {
+                self.renders.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(takes).await;
+                Ok(Rendered::html(body))
+            })
+            .await
+    }
+
+    async fn body(&self) -> Option<String> {
+        let found = self.pages.read(&self.page).await.expect("the stores answer");
+        found.map(|(_, body)| String::from_utf8_lossy(&body.bytes).into_owned())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_is_rendered_published_and_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for site in [Site::new(), Site::with(Bodies::files(directory.path()).expect("a store"))] {
+        assert_eq!(site.body().await, None);
+        let outcome = site.renew("one", Duration::ZERO).await.expect("rendered");
+        let Outcome::Published(generation) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(generation.generated_at, site.pages.store().now().seconds());
+        assert!(generation.etag.is_some_and(|etag| etag.len() == 34));
+        assert_eq!(site.body().await.as_deref(), Some("one"));
+        assert!(matches!(site.renew("two", Duration::ZERO).await, Ok(Outcome::AlreadyFresh(_))));
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(matches!(site.renew("two", Duration::ZERO).await, Ok(Outcome::Published(_))));
+        assert_eq!(site.body().await.as_deref(), Some("two"));
+        assert_eq!(site.renders.load(Ordering::SeqCst), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_workers_one_renders() {
+    let site = Site::new();
+    let (one, two, three) = tokio::join!(
+        site.renew("a", Duration::from_secs(5)),
+        site.renew("b", Duration::from_secs(5)),
+        site.renew("c", Duration::from_secs(5)),
+    );
+    assert!(matches!(one, Ok(Outcome::Published(_))));
+    for other in [two, three] {
+        assert!(matches!(other, Ok(Outcome::HeldBy { until }) if until == NOW + 30));
+    }
+    assert_eq!(site.renders.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_render_longer_than_its_lease_is_published() {
+    let site = Site::new();
+    let outcome = site.renew("slow", 10 * LEASE).await.expect("rendered");
+    let Outcome::Published(generation) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(generation.generated_at, NOW, "the time of a page is when its render began");
+    let meta = site.pages.store().look(&site.page).await.expect("an answer").meta.expect("a page");
+    assert_eq!(meta.freshness(site.pages.store().now()), Freshness::Stale, "so it may be stale at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_render_whose_lease_is_lost_is_cancelled() {
+    let site = Site::new();
+    let invalidate = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        site.pages.store().invalidate(&site.page, Strength::Hard).await.expect("an answer");
+    };
+    let began = site.pages.store().now();
+    let (outcome, ()) = tokio::join!(site.renew("outdated", 100 * LEASE), invalidate);
+    assert_eq!(outcome.expect("no error"), Outcome::Lost);
+    let waited = site.pages.store().now().millis() - began.millis();
+    assert!(waited <= 11_000, "the next heartbeat noticed: {waited} ms");
+    assert_eq!(site.body().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_that_gets_lost_is_no_reason_to_stop() {
+    let site = Site::new();
+    // The lease is taken; then one heartbeat is lost with all its repetitions.
+    site.table.script(&[Fate::Pass, Fate::LoseRequest, Fate::LoseRequest, Fate::LoseRequest]);
+    let outcome = site.renew("slow", 2 * LEASE).await.expect("rendered");
+    assert!(matches!(outcome, Outcome::Published(_)), "{outcome:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unchanged_body_is_not_stored_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let objects = || {
+        let files = std::fs::read_dir(directory.path().join("isr")).expect("the prefix").flatten();
+        files.flat_map(|page| std::fs::read_dir(page.path()).expect("a page")).count()
+    };
+    let site = Site::with(Bodies::files(directory.path()).expect("a store"));
+    assert!(matches!(site.renew("same", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    assert_eq!(objects(), 1);
+    tokio::time::advance(Duration::from_secs(100)).await;
+    assert!(matches!(site.renew("same", Duration::ZERO).await, Ok(Outcome::Unchanged(_))));
+    assert_eq!(objects(), 1);
+    assert!(matches!(site.renew("same", Duration::ZERO).await, Ok(Outcome::AlreadyFresh(_))));
+    tokio::time::advance(Duration::from_secs(100)).await;
+    assert!(matches!(site.renew("other", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    assert_eq!(objects(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_render_leaves_the_page_and_gives_the_lease_back() {
+    let site = Site::new();
+    assert!(matches!(site.renew("good", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    tokio::time::advance(Duration::from_secs(100)).await;
+    let policy = Policy::every(Duration::from_secs(60));
+    let failed =
+        site.pages.regenerate(&site.page, &policy, || async { Err("the origin is down".into()) }).await;
+    let error = failed.expect_err("it failed");
+    assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Render, "the render of / failed"));
+    assert_eq!(site.body().await.as_deref(), Some("good"));
+    let next = site.pages.store().try_acquire(&site.page).await.expect("an answer");
+    assert!(matches!(next, Acquire::Granted(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_got_lost_makes_the_page_a_missing_one_and_is_rendered_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::with(Bodies::files(directory.path()).expect("a store"));
+    assert!(matches!(site.renew("one", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    let broken = site.pages.store().look(&site.page).await.expect("an answer").meta.expect("a page");
+    std::fs::remove_dir_all(directory.path().join("isr")).expect("the bodies are lost");
+    assert_eq!(site.body().await, None);
+    assert!(
+        matches!(site.renew("one", Duration::ZERO).await, Ok(Outcome::AlreadyFresh(_))),
+        "by its times it is"
+    );
+    let policy = Policy::every(Duration::from_secs(60));
+    for healed in [true, false] {
+        let heal = site
+            .pages
+            .heal(&site.page, &policy, &broken.generation.s3_key, || async { Ok(Rendered::html("one")) });
+        let outcome = heal.await.expect("no error");
+        assert_eq!(matches!(outcome, Outcome::Published(_)), healed, "once is enough: {outcome:?}");
+        assert_eq!(site.body().await.as_deref(), Some("one"));
+    }
+}
