@@ -22,7 +22,10 @@ pub(crate) struct Stamped<M> {
 pub(crate) fn put<M: Model>(row: &M, now: Timestamp) -> Result<Stamped<M>> {
     let (stamped, seen) = stamp(row, now)?;
     Ok(match M::ROLES.version {
-        Some(version) => stamped.when(seen.map_or_else(row_is_absent, |seen| is_at(version, seen))),
+        Some(version) => {
+            let never_saved = || row_is_absent().or(has_no_version(version));
+            stamped.when(seen.map_or_else(never_saved, |seen| is_at(version, seen)))
+        }
         None => stamped,
     })
 }
@@ -62,7 +65,7 @@ pub(crate) fn delete<M: Model>(row: &M) -> Result<Write> {
     let Some(name) = M::ROLES.version else { return Ok(write) };
     let seen = version(&row.to_item()?, name)?;
     // A row of another writer may have no version at all; what has none is what was read.
-    Ok(write.when(seen.map_or_else(|| Attr::<Number>::new(name).absent(), |seen| is_at(name, seen))))
+    Ok(write.when(seen.map_or_else(|| has_no_version(name), |seen| is_at(name, seen))))
 }
 
 impl<M> Stamped<M> {
@@ -107,6 +110,12 @@ fn version(item: &Item, name: &str) -> Result<Option<Number>> {
 
 fn is_at(name: &'static str, version: Number) -> Cond {
     Attr::<Number>::new(name).is(version)
+}
+
+/// The row of a writer that keeps no versions, or of one that has begun to count at zero.
+fn has_no_version(name: &'static str) -> Cond {
+    let version = Attr::<Number>::new(name);
+    version.absent().or(version.is(Number::ZERO))
 }
 
 fn row_is_absent() -> Cond {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 
@@ -105,20 +106,20 @@ fn kill_writers(places: u32, kills: u32) -> Result<(), Failed> {
         let place = kill % places;
         let (mut child, mut output) = children.remove(0);
         for _ in 0..random.next_u64() % MOST_ACKNOWLEDGED {
-            read_acknowledgement(&mut output, &mut acknowledged)?;
+            if !read_acknowledgement(&mut output, &mut acknowledged)? {
+                return Err("a writer has ended by itself; what it said is above".into());
+            }
         }
         for turn in 0..random.next_u64() % MOST_TURNS {
             std::hint::black_box(turn);
         }
-        child.kill()?;
-        child.wait()?;
+        end(&mut child)?;
         while read_acknowledgement(&mut output, &mut acknowledged)? {}
         look(&file, &acknowledged, &mut looked_at)?;
         children.push(start_child(&file, place)?);
     }
     for (mut child, mut output) in children {
-        child.kill()?;
-        child.wait()?;
+        end(&mut child)?;
         while read_acknowledgement(&mut output, &mut acknowledged)? {}
     }
     looked_at.clear();
@@ -129,6 +130,18 @@ fn kill_writers(places: u32, kills: u32) -> Result<(), Failed> {
         "{kills} kills of {places} writer(s): {sum} transactions acknowledged, {committed} committed, none torn"
     );
     Ok(())
+}
+
+/// Kills a writer, which must not have ended by itself: it would have met something that it did not expect.
+fn end(child: &mut Child) -> Result<(), Failed> {
+    const SIGKILL: i32 = 9;
+    child.kill()?;
+    match child.wait()?.signal() {
+        Some(SIGKILL) => Ok(()),
+        other => {
+            Err(format!("a writer has ended by itself, with signal {other:?}; what it said is above").into())
+        }
+    }
 }
 
 fn start_child(file: &Path, process: u32) -> Result<(Child, BufReader<ChildStdout>), Failed> {

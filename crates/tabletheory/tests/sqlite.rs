@@ -163,7 +163,7 @@ async fn a_client_token_is_known_to_other_processes_for_ten_minutes() {
     assert_eq!(table.commit(&once).await.expect("a token that is forgotten"), Commit::Done);
     assert_eq!(n(&table, "count").await, Some(2));
     // Old tokens do not stay for ever.
-    place.clock.advance(Duration::from_secs(3600));
+    place.clock.advance(Duration::from_secs(7200));
     for index in 0..3 {
         let token = ClientToken::new(format!("later-{index}")).expect("a token");
         assert!(table.commit(&add_one().with_token(token)).await.expect("a commit").is_done());
@@ -171,6 +171,19 @@ async fn a_client_token_is_known_to_other_processes_for_ten_minutes() {
     let kept: i64 =
         place.raw().query_row("SELECT count(*) FROM token", [], |row| row.get(0)).expect("a count");
     assert_eq!(kept, 3);
+}
+
+#[tokio::test]
+async fn a_clock_that_steps_back_does_not_forget_a_client_token() {
+    for step in [1, 301, 601, 3600, 86_400] {
+        let place = Place::new();
+        let table = place.open();
+        let once = add_one().with_token(ClientToken::new("attempt-1").expect("a token"));
+        assert_eq!(table.commit(&once).await.expect("the first"), Commit::Done);
+        place.clock.set(Timestamp::from_seconds(NOW - step));
+        assert_eq!(table.commit(&once).await.expect("a repeat"), Commit::Done);
+        assert_eq!(n(&table, "count").await, Some(1), "{step} seconds back");
+    }
 }
 
 /// Rows whose `ttl` is so many seconds from now, and others that never expire.

@@ -82,9 +82,13 @@ fn explain_sqlite(cause: rusqlite::Error, path: &Path) -> Error {
 /// Whether the file's content, and not its surroundings, is at fault.
 fn is_damage(cause: &rusqlite::Error) -> bool {
     match cause {
-        rusqlite::Error::SqliteFailure(failure, _) => {
-            matches!(failure.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown)
+        rusqlite::Error::SqliteFailure(failure, message) => {
+            // SQLite has no code of its own for these.
+            let told = ["unsupported file format", "no such table", "no such column"];
+            let message = message.as_deref().unwrap_or_default();
+            matches!(failure.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
                 || failure.extended_code == rusqlite::ffi::SQLITE_IOERR_SHORT_READ
+                || told.iter().any(|told| message.starts_with(told))
         }
         // A column of another type, text that is not UTF-8, or a schema that lost a table.
         rusqlite::Error::SqlInputError { .. }

@@ -59,6 +59,8 @@ pub(super) fn open_to_write(path: &Path, busy_timeout: Duration) -> Result<Conne
         connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
         harden(&connection)?;
         create_tables(&mut connection)?;
+        // From here on the writer waits by itself.
+        connection.busy_timeout(Duration::ZERO)?;
         Ok(connection)
     };
     open().map_err(|fault| fault.explain(path))
@@ -134,4 +136,23 @@ fn create_tables(connection: &mut Connection) -> Result<(), Fault> {
     }
     transaction.commit()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing but the settings can show this: a process that is killed leaves the system's cache behind.
+    #[test]
+    fn a_commit_waits_for_the_disk() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let connection =
+            open_to_write(&directory.path().join("table.db"), Duration::ZERO).expect("a new file");
+        let setting = |name: &str| -> String {
+            let read = |row: &rusqlite::Row<'_>| row.get::<_, rusqlite::types::Value>(0);
+            format!("{:?}", connection.pragma_query_value(None, name, read).expect("a setting"))
+        };
+        assert_eq!(setting("synchronous"), "Integer(2)", "FULL");
+        assert_eq!(setting("journal_mode"), "Text(\"wal\")");
+    }
 }

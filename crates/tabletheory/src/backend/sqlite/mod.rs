@@ -26,7 +26,7 @@ use crate::table::Table;
 use crate::txn::{Commit, Txn};
 
 /// The longest read that runs on the caller's own thread: beyond it a page may take milliseconds.
-const INLINE_ROWS: usize = 32;
+const INLINE_ROWS: usize = 8;
 
 /// How a [`SqliteTable`] behaves. The defaults suit one machine with a few processes.
 ///
@@ -220,7 +220,13 @@ impl SqliteTable {
         F: FnOnce(&Connection) -> Result<T, fault::Fault> + Send + 'static,
     {
         let readers = Arc::clone(&self.readers);
-        tokio::task::spawn_blocking(move || readers.read_patiently(read))
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            // Without a runtime there is nobody to be kept waiting but the caller.
+            return readers.read_patiently(read);
+        };
+        let _turn = self.readers.turn().await;
+        runtime
+            .spawn_blocking(move || readers.read_patiently(read))
             .await
             .map_err(|cause| Error::unavailable("the reader was stopped").caused_by(cause))?
     }

@@ -5,12 +5,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::fault::Fault;
 use super::file;
 use super::row::{COLUMNS, decode};
 use crate::backend::PageBuilder;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::item::{Item, Key};
 use crate::query::{Page, Query, Scan, Sort};
 
@@ -23,15 +24,22 @@ pub(super) struct Readers {
     path: PathBuf,
     busy_timeout: Duration,
     idle: Mutex<Vec<Connection>>,
+    /// How many may read at once on the blocking pool, each with a connection and so with open files.
+    turns: Semaphore,
 }
 
 impl Readers {
     pub(super) fn new(path: PathBuf, busy_timeout: Duration) -> Self {
-        Readers { path, busy_timeout, idle: Mutex::default() }
+        Readers { path, busy_timeout, idle: Mutex::default(), turns: Semaphore::new(IDLE_CONNECTIONS) }
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Waits until there are few enough others; the semaphore is never closed, so it always comes.
+    pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.turns.acquire().await.ok()
     }
 
     /// Reads without ever waiting for another process; none if it would have to.
@@ -62,7 +70,15 @@ impl Readers {
         let kept = idle().pop();
         let connection = match kept {
             Some(connection) => connection,
-            None => file::open_to_read(&self.path)?,
+            // The file was there when the table was opened, so what is missing now is something else.
+            None => file::open_to_read(&self.path).map_err(|fault| match fault.explain(&self.path) {
+                error if error.kind() == Kind::Invalid => Error::unavailable(
+                    "the table file cannot be opened once more to read; this process may have too many files open",
+                )
+                .caused_by(error)
+                .into(),
+                error => Fault::from(error),
+            })?,
         };
         let outcome = read(&connection)?;
         let mut idle = idle();

@@ -1,6 +1,6 @@
 //! The thread that asks the writer, now and then, to delete expired rows.
 
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
@@ -22,7 +22,7 @@ impl Sweeper {
         let (stop, stopped) = channel();
         let run = move || {
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(settings.every) {
-                if let Err(error) = sweep(&queue, &settings) {
+                if let Err(error) = sweep(&queue, &settings, &stopped) {
                     // Expired rows that stay change no result, so the next round may try again.
                     tracing::warn!(%error, "expired rows were not deleted");
                 }
@@ -37,7 +37,7 @@ impl Sweeper {
 }
 
 /// One round: a few rows at a time, so that committers in between do not wait for long.
-fn sweep(queue: &Queue, settings: &SweepSettings) -> Result<()> {
+fn sweep(queue: &Queue, settings: &SweepSettings, stopped: &Receiver<()>) -> Result<()> {
     /// The most rounds at once; what is left over waits for the next time.
     const ROUNDS: usize = 10_000;
     let gone = || Error::unavailable("the writer has stopped");
@@ -45,7 +45,9 @@ fn sweep(queue: &Queue, settings: &SweepSettings) -> Result<()> {
         let (answer, answered) = oneshot::channel();
         let lag = settings.lag;
         queue.blocking_send(Work::Sweep { lag, answer }).map_err(|_| gone())?;
-        if !answered.blocking_recv().map_err(|_| gone())??.more {
+        let more = answered.blocking_recv().map_err(|_| gone())??.more;
+        // Whoever drops the table waits for this thread, but not for all that has expired.
+        if !more || stopped.try_recv() == Err(TryRecvError::Disconnected) {
             break;
         }
     }

@@ -10,6 +10,8 @@ use crate::txn::ClientToken;
 
 /// How many expired tokens are deleted for each one that is recorded.
 const FORGOTTEN: u32 = 2;
+/// How many buckets are kept: an hour, much more than the window, since the clocks of processes differ.
+const KEPT: u32 = 12;
 /// How many seconds of tokens are kept together.
 const BUCKET: i64 = 300;
 
@@ -19,9 +21,15 @@ pub(super) fn recall(
     token: &ClientToken,
     now: Timestamp,
 ) -> Result<Option<[u8; 32]>, Fault> {
-    // The next bucket too: another process's clock may be a little ahead.
+    // Later buckets too, since a clock may have been ahead or have stepped back since. There are few, and each
+    // is found by a seek, not by going through the tokens before it.
     let mut statement = transaction.prepare_cached(
-        "SELECT digest FROM token WHERE bucket IN (?1 - 2, ?1 - 1, ?1, ?1 + 1) AND token = ?2 AND at > ?3",
+        "WITH RECURSIVE kept (bucket) AS (
+            SELECT min(bucket) FROM token WHERE bucket >= ?1 - 2
+            UNION ALL
+            SELECT (SELECT min(bucket) FROM token WHERE bucket > kept.bucket) FROM kept WHERE bucket IS NOT NULL
+         )
+         SELECT digest FROM kept JOIN token USING (bucket) WHERE token = ?2 AND at > ?3",
     )?;
     let oldest = (now - TOKEN_WINDOW).seconds();
     let digest =
@@ -37,9 +45,9 @@ pub(super) fn record(
     now: Timestamp,
 ) -> Result<(), Fault> {
     let mut forget = transaction.prepare_cached(
-        "DELETE FROM token WHERE (bucket, token) IN (SELECT bucket, token FROM token WHERE bucket < ?1 - 2 LIMIT ?2)",
+        "DELETE FROM token WHERE (bucket, token) IN (SELECT bucket, token FROM token WHERE bucket < ?1 - ?3 LIMIT ?2)",
     )?;
-    forget.execute(params![bucket(now), FORGOTTEN])?;
+    forget.execute(params![bucket(now), FORGOTTEN, KEPT])?;
     let mut insert = transaction
         .prepare_cached("REPLACE INTO token (bucket, token, at, digest) VALUES (?1, ?2, ?3, ?4)")?;
     insert.execute(params![bucket(now), token.as_str(), now.seconds(), digest])?;

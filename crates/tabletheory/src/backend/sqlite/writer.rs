@@ -9,7 +9,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::fault::Fault;
+use super::fault::{Fault, is_busy};
 use super::{SqliteSettings, reader, row, token};
 use crate::ambient::{Clock, Timestamp};
 use crate::backend::token_reused;
@@ -56,7 +56,8 @@ impl Writer {
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
         let (queue, work) = mpsc::channel(settings.queue);
-        let mut scribe = Scribe { connection, path: path.to_owned(), clock };
+        let busy_timeout = settings.busy_timeout;
+        let mut scribe = Scribe { connection, path: path.to_owned(), busy_timeout, clock };
         let group = settings.group;
         let thread = std::thread::Builder::new()
             .name("tabletheory-writer".into())
@@ -110,7 +111,26 @@ impl Drop for Writer {
 struct Scribe {
     connection: Connection,
     path: PathBuf,
+    busy_timeout: Duration,
     clock: Arc<dyn Clock>,
+}
+
+/// Begins to write, and waits for another process that does.
+///
+/// SQLite's own waiting sleeps for longer and longer, up to a tenth of a second, in which a busy process
+/// begins again many times; short pauses give both their turn.
+fn begin(connection: &Connection, patience: Duration) -> rusqlite::Result<Transaction<'_>> {
+    const PAUSE: Duration = Duration::from_millis(1);
+    let mut waited = Duration::ZERO;
+    loop {
+        match Transaction::new_unchecked(connection, TransactionBehavior::Immediate) {
+            Err(error) if is_busy(&error) && waited < patience => {
+                std::thread::sleep(PAUSE);
+                waited += PAUSE;
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 /// A transaction that waits, with the way to its committer.
@@ -170,12 +190,16 @@ impl Scribe {
         let path = &self.path;
         let now = self.clock.now();
         let whole = |error: rusqlite::Error| Spoiled::Wholly(Fault::from(error).explain(path));
-        let transaction =
-            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(whole)?;
+        let transaction = begin(&self.connection, self.busy_timeout).map_err(whole)?;
         let mut outcomes = Vec::with_capacity(txns.len());
         for txn in txns {
             outcomes.push(match apply(&transaction, txn, now) {
                 Ok(commit) => Ok(commit),
+                // Some failures, of a read too, make SQLite give up the whole transaction by itself. What
+                // came after would then be written piece by piece.
+                Err(Unapplied::Clean(fault)) if transaction.is_autocommit() => {
+                    return Err(Spoiled::ByOne(fault.explain(path)));
+                }
                 Err(Unapplied::Clean(fault)) => Err(fault.explain(path)),
                 Err(Unapplied::HalfWay(fault)) => return Err(Spoiled::ByOne(fault.explain(path))),
             });
@@ -193,7 +217,13 @@ impl Scribe {
             )?;
             Ok(statement.execute(params![expired.after, expired.until, SWEEP_ROWS])?)
         };
-        let rows = delete(&self.connection).map_err(|fault| fault.explain(&self.path))?;
+        let sweep = || -> Result<usize, Fault> {
+            let transaction = begin(&self.connection, self.busy_timeout)?;
+            let rows = delete(&transaction)?;
+            transaction.commit()?;
+            Ok(rows)
+        };
+        let rows = sweep().map_err(|fault| fault.explain(&self.path))?;
         tracing::debug!(rows, "deleted expired rows");
         Ok(Swept { rows: rows as u64, more: rows == SWEEP_ROWS as usize })
     }
