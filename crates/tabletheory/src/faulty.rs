@@ -1,5 +1,6 @@
 //! A table that misbehaves on purpose, the same way for the same seed.
 
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -33,6 +34,8 @@ pub struct Faults {
     pub lose_answer: f64,
     /// A commit is lost before it reaches the table: [`Kind::Unknown`], although it did not happen.
     pub lose_request: f64,
+    /// A commit has no answer and reaches the table later, before one of the next calls: [`Kind::Unknown`].
+    pub late: f64,
     /// A commit meets another one and is given up: [`Kind::Unavailable`].
     pub conflict: f64,
     /// The table has had too many calls: [`Kind::Unavailable`].
@@ -47,6 +50,7 @@ impl Faults {
         fail: 0.0,
         lose_answer: 0.0,
         lose_request: 0.0,
+        late: 0.0,
         conflict: 0.0,
         throttle: 0.0,
     };
@@ -67,6 +71,8 @@ pub struct FaultCounts {
     pub answers_lost: u64,
     /// Commits that did not happen, without an answer.
     pub requests_lost: u64,
+    /// Commits that were answered before they arrived.
+    pub late: u64,
     /// Commits that met another one.
     pub conflicts: u64,
     /// Calls that were too many.
@@ -94,6 +100,8 @@ pub struct Faulty<T> {
     table: T,
     random: SeededRandom,
     state: Mutex<(Faults, FaultCounts)>,
+    /// Commits that are on their way.
+    under_way: Mutex<VecDeque<Txn>>,
 }
 
 /// What happens to one call.
@@ -101,6 +109,7 @@ enum Fate {
     Pass,
     Fail(Error),
     LoseAnswer,
+    Late,
 }
 
 impl<T: Table> Faulty<T> {
@@ -113,7 +122,12 @@ impl<T: Table> Faulty<T> {
     /// assert_eq!(table.counts().failed, 0);
     /// ```
     pub fn new(table: T, seed: u64, faults: Faults) -> Self {
-        Faulty { table, random: SeededRandom::new(seed), state: Mutex::new((faults, FaultCounts::default())) }
+        Faulty {
+            table,
+            random: SeededRandom::new(seed),
+            state: Mutex::new((faults, FaultCounts::default())),
+            under_way: Mutex::default(),
+        }
     }
 
     /// From now on these faults; [`Faults::NONE`] ends them.
@@ -161,12 +175,25 @@ impl<T: Table> Faulty<T> {
     async fn read_fate(&self) -> Result<()> {
         match self.fate(false).await {
             Fate::Fail(error) => Err(error),
-            Fate::Pass | Fate::LoseAnswer => Ok(()),
+            Fate::Pass | Fate::LoseAnswer | Fate::Late => Ok(()),
+        }
+    }
+
+    /// Lets a commit that is on its way arrive, or not yet.
+    async fn arrive(&self) {
+        let one = {
+            let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+            if under_way.is_empty() || self.random.fraction() < 0.5 { None } else { under_way.pop_front() }
+        };
+        if let Some(txn) = one {
+            // Whatever becomes of it, nobody waits for its answer any more.
+            let _unheard = self.table.commit(&txn).await;
         }
     }
 
     /// Every call draws the same number of times, so that one call's luck does not shift the next one's.
     async fn fate(&self, commits: bool) -> Fate {
+        self.arrive().await;
         let (delayed, delay, luck) = (self.random.fraction(), self.random.fraction(), self.random.fraction());
         let (pause, fate) = self.with_state(|(faults, counts)| {
             let pause = (delayed < faults.delay).then(|| {
@@ -207,6 +234,10 @@ fn draw(faults: &Faults, counts: &mut FaultCounts, luck: f64, commits: bool) -> 
         counts.requests_lost += 1;
         return Fate::Fail(Error::new(Kind::Unknown, "injected: no answer came"));
     }
+    if hit(faults.late) {
+        counts.late += 1;
+        return Fate::Late;
+    }
     if hit(faults.lose_answer) {
         counts.answers_lost += 1;
         return Fate::LoseAnswer;
@@ -240,6 +271,11 @@ impl<T: Table> Table for Faulty<T> {
         match self.fate(true).await {
             Fate::Pass => self.table.commit(txn).await,
             Fate::Fail(error) => Err(error),
+            Fate::Late => {
+                txn.check()?;
+                self.under_way.lock().unwrap_or_else(PoisonError::into_inner).push_back(txn.clone());
+                Err(Error::new(Kind::Unknown, "injected: no answer came yet"))
+            }
             Fate::LoseAnswer => {
                 // A refusal's answer is lost as well: the caller cannot know which it was.
                 let _lost = self.table.commit(txn).await?;

@@ -50,12 +50,25 @@ async fn reads_fail_too_but_have_no_answer_to_lose() {
     assert_eq!(lossy.get(&key, Consistency::Strong).await.expect("a read"), None);
 }
 
+#[tokio::test]
+async fn a_late_commit_arrives_before_one_of_the_next_calls_and_once() {
+    let table = Faulty::new(MemoryTable::new(), 7, Faults { late: 1.0, ..Faults::NONE });
+    assert_eq!(table.commit(&count_up()).await.expect_err("no answer yet").kind(), Kind::Unknown);
+    assert_eq!(hits(&table).await, 0);
+    table.set_faults(Faults::NONE);
+    for _ in 0..50 {
+        assert!(table.get(&Key::new("p", "other"), Consistency::Strong).await.expect("a read").is_none());
+    }
+    assert_eq!(hits(&table).await, 1);
+}
+
 const EVERYTHING: Faults = Faults {
     delay: 0.5,
     longest_delay: Duration::from_secs(100),
     fail: 0.1,
     lose_answer: 0.1,
     lose_request: 0.1,
+    late: 0.1,
     conflict: 0.1,
     throttle: 0.1,
 };
@@ -80,6 +93,7 @@ async fn one_seed_gives_one_history() {
         counts.failed,
         counts.answers_lost,
         counts.requests_lost,
+        counts.late,
         counts.conflicts,
         counts.throttled,
     ];

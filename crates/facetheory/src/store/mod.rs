@@ -193,16 +193,23 @@ impl PageStore {
 
     /// Commits, and repeats what had no answer: only for transactions that come out the same.
     async fn persist(&self, txn: &Txn) -> Result<Commit> {
+        Ok(self.settle(txn).await?.0)
+    }
+
+    /// The same, and whether an attempt before the answer had none, so that it may still arrive.
+    async fn settle(&self, txn: &Txn) -> Result<(Commit, bool)> {
         let mut outcome = self.table.commit(txn).await;
+        let mut in_doubt = false;
         for _ in 1..ATTEMPTS {
             match &outcome {
                 Err(error) if error.kind() == tabletheory::Kind::Unknown => {
+                    in_doubt = true;
                     outcome = self.table.commit(txn).await;
                 }
                 _ => break,
             }
         }
-        Ok(outcome?)
+        Ok((outcome?, in_doubt))
     }
 }
 

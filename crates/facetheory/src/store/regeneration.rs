@@ -191,38 +191,46 @@ impl PageStore {
         };
         // The same token and the same time over all attempts: a repetition is not applied again.
         let txn = txn.with_token(client_token(lease)?);
-        match self.persist(&txn).await {
-            Ok(Commit::Done) => Ok(Published::Done),
-            Ok(Commit::Refused { .. }) => {
+        match self.settle(&txn).await {
+            Ok((Commit::Done, _)) => Ok(Published::Done),
+            Ok((Commit::Refused { .. }, false)) => {
                 // Where a guard refused, and not the lease, the lease would keep others waiting for nothing.
                 self.release(lease).await?;
                 Ok(Published::Lost)
             }
-            Err(error) if error.kind() == Kind::Unknown => self.resolve(lease, page, seen, error).await,
+            // An attempt that had no answer may have arrived since, or may still.
+            Ok((Commit::Refused { .. }, true)) => Ok(match self.resolve(lease, page, seen).await? {
+                Some(published) => published,
+                None => Published::Lost,
+            }),
+            Err(error) if error.kind() == Kind::Unknown => {
+                self.resolve(lease, page, seen).await?.ok_or_else(|| {
+                    Error::new(
+                        Kind::Unavailable,
+                        "the page was not published: the table did not answer in time; it can be rendered again",
+                    )
+                    .caused_by(error)
+                })
+            }
             Err(error) => Err(error),
         }
     }
 
-    /// Finds out what became of a publish whose answer was lost.
+    /// Finds out what became of a publish whose answer was lost; none if it did not happen, and never will.
     ///
     /// "Not published" may be said only once the token can no longer win, so the lease is given up first: if that
-    /// delete finds our lock, the publish has not happened, and never will.
+    /// delete finds our lock, the publish has not happened, and cannot any more.
     async fn resolve(
         &self,
         lease: &Lease,
         page: &Generation,
         seen: Option<&Meta>,
-        unknown: Error,
-    ) -> Result<Published> {
+    ) -> Result<Option<Published>> {
         match self.persist(&lease.release()).await? {
-            Commit::Done => Err(Error::new(
-                Kind::Unavailable,
-                "the page was not published: the table did not answer in time; it can be rendered again",
-            )
-            .caused_by(unknown)),
+            Commit::Done => Ok(None),
             Commit::Refused { .. } => {
                 let meta = self.look(lease.page()).await?.meta;
-                Ok(judge(lease, page, seen, meta.as_ref()))
+                Ok(Some(judge(lease, page, seen, meta.as_ref())))
             }
         }
     }

@@ -13,14 +13,15 @@ use super::DynamoTable;
 use super::convert::{Attributes, from_item, from_key, to_item};
 use super::expression::{self, Expression};
 use super::failure::{Failure, Verdict};
-use super::retry::Repeat;
+use super::retry::{Repeat, Settled};
 use crate::backend::token_reused;
 use crate::error::{Error, Kind, Result};
 use crate::limit::Place;
 use crate::txn::{ClientToken, Commit, Op, Txn, Write};
-use crate::update::Action;
 
 impl DynamoTable {
+    /// A single call without an answer is not repeated, whatever it writes: with a condition it could be refused
+    /// because of itself, and without one it could undo what somebody else has written since.
     pub(super) async fn commit_checked(&self, txn: &Txn) -> Result<Commit> {
         match (txn.writes.as_slice(), &txn.token) {
             // A single call costs half of a transaction. One with a token is a transaction, because only
@@ -59,7 +60,7 @@ impl DynamoTable {
                 },
             }
         };
-        self.persist(repeat_of(write), attempt).await?
+        self.persist(Repeat::Never, attempt).await?
     }
 
     async fn update(&self, write: &Write) -> Result<Commit> {
@@ -85,7 +86,7 @@ impl DynamoTable {
                 },
             }
         };
-        self.persist(repeat_of(write), attempt).await?
+        self.persist(Repeat::Never, attempt).await?
     }
 
     async fn delete(&self, write: &Write) -> Result<Commit> {
@@ -110,13 +111,13 @@ impl DynamoTable {
                 },
             }
         };
-        self.persist(repeat_of(write), attempt).await?
+        self.persist(Repeat::Never, attempt).await?
     }
 
     /// Sends a transaction until its outcome is known, or patience ends.
     ///
-    /// A refusal that answers a repeat after an attempt whose answer was lost can be believed only because of
-    /// the token: had the lost attempt been applied, the repeat would have been answered with success.
+    /// A refusal that answers a repeat is not the last word: because of the token the lost attempt was not
+    /// applied before it, but it may still be on its way, and find the condition true when it arrives.
     async fn transact(&self, writes: &[Write], token: &ClientToken) -> Result<Commit> {
         let items = writes.iter().map(|write| self.transact_item(write)).collect::<Result<Vec<_>>>()?;
         let request = self
@@ -140,7 +141,15 @@ impl DynamoTable {
         };
         let only_checks = writes.iter().all(|write| matches!(write.op, Op::Check));
         let repeat = if only_checks { Repeat::Read } else { Repeat::Harmless };
-        self.persist(repeat, attempt).await?
+        let Settled { answer, in_doubt } = self.settle(repeat, attempt).await?;
+        match answer? {
+            Commit::Refused { .. } if in_doubt && !only_checks => Err(Error::new(
+                Kind::Unknown,
+                "a repetition was refused, but an earlier attempt had no answer and may still arrive; \
+                 read the rows back",
+            )),
+            commit => Ok(commit),
+        }
     }
 
     fn transact_item(&self, write: &Write) -> Result<TransactWriteItem> {
@@ -206,21 +215,6 @@ fn seen_by(write: &Write) -> Option<ReturnValuesOnConditionCheckFailure> {
     write.cond.is_some().then_some(ReturnValuesOnConditionCheckFailure::AllOld)
 }
 
-/// What sending a single write again would do.
-///
-/// With a condition it could be refused because of the first time, and the caller would be told that
-/// nothing was written when it was.
-fn repeat_of(write: &Write) -> Repeat {
-    let same_again = match &write.op {
-        Op::Put(_) | Op::Delete | Op::Check => true,
-        Op::Update(update) => update.changes.iter().all(|change| match change.action {
-            Action::Set(_) | Action::SetIfAbsent(_) | Action::Remove => true,
-            Action::Append(_) | Action::Add(_) => false,
-        }),
-    };
-    if same_again && write.cond.is_none() { Repeat::Harmless } else { Repeat::Never }
-}
-
 fn refused(index: usize, seen: Option<&Attributes>) -> Result<Commit> {
     let seen = seen.filter(|attributes| !attributes.is_empty()).cloned().map(to_item).transpose()?;
     Ok(Commit::Refused { index, seen })
@@ -272,9 +266,7 @@ fn judge(reasons: &[CancellationReason], writes: &[Write]) -> Result<Result<Comm
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attr::Attr;
     use crate::item::{Item, Key};
-    use crate::update::Update;
     use aws_sdk_dynamodb::types::AttributeValue;
 
     fn judged(codes: &[&str]) -> Result<Result<Commit>, Failure> {
@@ -326,26 +318,5 @@ mod tests {
         assert_eq!(commit.expect("it is readable"), Commit::Refused { index: 0, seen });
         let damaged = judge(&[refusal(AttributeValue::N("x".into()))], &writes).expect("it is an answer");
         assert_eq!(damaged.expect_err("it is damaged").kind(), Kind::Corrupt);
-    }
-
-    #[test]
-    fn only_writes_that_come_out_the_same_are_repeated_in_doubt() {
-        let key = || Key::new("a", "b");
-        let hits = Attr::<i64>::new("hits");
-        let update = |change| Write::update(key(), Update::new([hits.set(1), change]));
-        let other = Attr::<i64>::new("other");
-        let log = Attr::<Vec<String>>::new("log");
-        for (write, repeat) in [
-            (Write::put(key(), Item::new()), Repeat::Harmless),
-            (Write::delete(key()), Repeat::Harmless),
-            (update(other.remove()), Repeat::Harmless),
-            (update(other.set_if_absent(1)), Repeat::Harmless),
-            (update(other.add(1)), Repeat::Never),
-            (update(log.append(["x"])), Repeat::Never),
-            (Write::put(key(), Item::new()).when(hits.absent()), Repeat::Never),
-            (Write::delete(key()).when(hits.is(1)), Repeat::Never),
-        ] {
-            assert_eq!(repeat_of(&write), repeat, "{write:?}");
-        }
     }
 }

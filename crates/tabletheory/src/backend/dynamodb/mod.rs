@@ -27,7 +27,7 @@ pub use description::{Description, KeyPart, Problem, Role};
 pub use settings::DynamoSettings;
 
 use self::failure::Failure;
-use self::retry::Repeat;
+use self::retry::{Repeat, Settled};
 use self::wire::{Address, Place};
 use crate::ambient::{Clock, Random, SystemClock, SystemRandom};
 use crate::error::{Error, Result};
@@ -170,6 +170,14 @@ impl DynamoTable {
     }
 
     async fn persist<T, A>(&self, repeat: Repeat, attempt: impl Fn() -> A + Send + Sync) -> Result<T>
+    where
+        A: Future<Output = Result<T, Failure>> + Send,
+    {
+        Ok(self.settle(repeat, attempt).await?.answer)
+    }
+
+    /// The same, and whether an attempt before the answer had none.
+    async fn settle<T, A>(&self, repeat: Repeat, attempt: impl Fn() -> A + Send + Sync) -> Result<Settled<T>>
     where
         A: Future<Output = Result<T, Failure>> + Send,
     {

@@ -12,9 +12,9 @@ use crate::error::{Kind, Result};
 pub(super) enum Repeat {
     /// The call writes nothing that anyone could miss: a failure means only that there is no answer.
     Read,
-    /// A second time changes nothing: a client token forbids it, or the row would be made the same again.
+    /// A second time changes nothing: a client token forbids it.
     Harmless,
-    /// A second time could change something, or be refused because of the first.
+    /// A second time could undo what others have written since, or be refused because of the first.
     Never,
 }
 
@@ -36,6 +36,14 @@ struct Progress {
     in_flight: bool,
 }
 
+/// An answer, and whether an attempt before it had none.
+#[derive(Debug)]
+pub(super) struct Settled<T> {
+    pub(super) answer: T,
+    /// Whether an earlier attempt may have been applied, or may still be.
+    pub(super) in_doubt: bool,
+}
+
 /// Makes attempts until one succeeds, fails for good, or time or patience run out.
 ///
 /// An attempt that ends in a refused condition has succeeded here: it is never repeated.
@@ -44,14 +52,14 @@ pub(super) async fn persist<T, A>(
     random: &dyn Random,
     repeat: Repeat,
     attempt: impl Fn() -> A + Send,
-) -> Result<T>
+) -> Result<Settled<T>>
 where
     A: Future<Output = Result<T, Failure>> + Send,
 {
     let mut progress = Progress::default();
     let attempts = attempts(settings, random, repeat, &attempt, &mut progress);
     if let Ok(result) = tokio::time::timeout(settings.operation_timeout, attempts).await {
-        return result;
+        return result.map(|answer| Settled { answer, in_doubt: progress.in_doubt });
     }
     let verdict = if progress.in_flight { Verdict::Ambiguous } else { Verdict::NotApplied };
     let late = Failure::new(
@@ -140,7 +148,8 @@ mod tests {
             let verdict = script.lock().expect("not poisoned").pop_front();
             async move { verdict.map_or(Ok(()), |verdict| Err(Failure::new(verdict, "no"))) }
         })
-        .await;
+        .await
+        .map(|settled| settled.answer);
         let left = script.lock().expect("not poisoned").len();
         (result, failures.len() - left)
     }
