@@ -82,6 +82,7 @@ fn write(field: &Field) -> Option<TokenStream> {
     let serialize = match &field.with {
         // A closure, so that a reference to the field may become what the function takes.
         Some(module) => quote!(|value, serializer| #module::serialize(value, serializer)),
+        None if field.is_bytes() => quote!(::tabletheory::__private::bytes::serialize),
         None => quote_spanned!(span=> ::tabletheory::__private::Serialize::serialize),
     };
     let set = quote!(row.#method(#attribute, &self.#name, #serialize)?;);
@@ -101,6 +102,7 @@ fn read(field: &Field) -> TokenStream {
             let span = field.ty.span();
             let deserialize = match &field.with {
                 Some(module) => quote!(|value| #module::deserialize(value)),
+                None if field.is_bytes() => quote!(::tabletheory::__private::bytes::deserialize),
                 None => quote_spanned!(span=> ::tabletheory::__private::Deserialize::deserialize),
             };
             quote!(row.#method(#attribute, #ty, #deserialize)?)
@@ -109,13 +111,28 @@ fn read(field: &Field) -> TokenStream {
     quote!(#name: #value)
 }
 
+/// What conditions and updates of a field take: the same form in which the field itself is stored.
+fn attribute_type(field: &Field) -> TokenStream {
+    let Some(module) = &field.with else {
+        let ty = field.value_type();
+        return quote!(#ty);
+    };
+    match module.segments.last().map(|segment| segment.ident.to_string()).as_deref() {
+        Some("string_set") => quote!(::tabletheory::Set<::std::string::String>),
+        Some("number_set") => quote!(::tabletheory::Set<::tabletheory::Number>),
+        Some("binary_set") => quote!(::tabletheory::Set<::std::vec::Vec<u8>>),
+        // Only the module knows the form, so only what does not depend on it is offered.
+        _ => quote!(::tabletheory::Encoded),
+    }
+}
+
 /// The typed attributes, for conditions and updates.
 fn constants(model: &Described) -> TokenStream {
     let name = &model.name;
     let constants = model.fields.iter().map(|field| {
         let Field { name, visibility, attribute, .. } = field;
         let constant = format_ident!("{}", name.unraw().to_string().to_uppercase(), span = name.span());
-        let ty = field.value_type();
+        let ty = attribute_type(field);
         let doc = format!("The attribute `{attribute}`.");
         quote! {
             #[doc = #doc]

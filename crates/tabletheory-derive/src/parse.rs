@@ -159,6 +159,11 @@ impl Field {
         in_option(&self.ty).unwrap_or(&self.ty)
     }
 
+    /// Whether it is bytes, which are stored as such and not as a list of numbers.
+    pub(crate) fn is_bytes(&self) -> bool {
+        self.with.is_none() && type_text(self.value_type()) == "Vec<u8>"
+    }
+
     pub(crate) fn is_option(&self) -> bool {
         in_option(&self.ty).is_some()
     }

@@ -58,6 +58,20 @@ impl<T> Attr<T> {
         &self.name
     }
 
+    /// The same attribute for any value, such as one that [`to_value`](crate::to_value) made of a struct.
+    ///
+    /// ```
+    /// use tabletheory::{Attr, to_value};
+    ///
+    /// let price = Attr::<f64>::new("price").any();
+    /// assert_eq!(price.gt(to_value(&1.5)?).to_string(), "price > 1.5");
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn any(&self) -> Attr<Value> {
+        Attr { name: self.name.clone(), holds: PhantomData }
+    }
+
     fn test(&self, test: Test) -> Cond {
         Cond::test(self.name.clone(), test)
     }
@@ -302,3 +316,13 @@ impl<T> fmt::Debug for Attr<T> {
 pub struct Size {
     name: Cow<'static, str>,
 }
+
+/// What an attribute holds whose form only a `with` module of its model knows: it can be asked for and removed,
+/// and [`Attr::any`] takes values in that form.
+///
+/// ```
+/// let attr = tabletheory::Attr::<tabletheory::Encoded>::new("blob");
+/// assert_eq!(attr.exists().to_string(), "attribute_exists(blob)");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub enum Encoded {}

@@ -157,3 +157,75 @@ impl Place {
         Error::invalid(format!("{} {}: attribute `{attribute}` {what}", self.model, self.key))
     }
 }
+
+/// Bytes as a value of type B; serde itself takes a `Vec<u8>` for a list of numbers.
+pub mod bytes {
+    use std::fmt;
+
+    use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+    use serde::ser::Serializer;
+
+    /// What a field of bytes may be.
+    pub trait Bytes: Sized {
+        /// The bytes; none at all has none.
+        fn as_bytes(&self) -> &[u8];
+        /// The field of these bytes.
+        fn from_bytes(bytes: Vec<u8>) -> Self;
+    }
+
+    impl Bytes for Vec<u8> {
+        fn as_bytes(&self) -> &[u8] {
+            self
+        }
+
+        fn from_bytes(bytes: Vec<u8>) -> Self {
+            bytes
+        }
+    }
+
+    impl Bytes for Option<Vec<u8>> {
+        fn as_bytes(&self) -> &[u8] {
+            self.as_deref().unwrap_or_default()
+        }
+
+        fn from_bytes(bytes: Vec<u8>) -> Self {
+            Some(bytes)
+        }
+    }
+
+    /// Writes a field.
+    pub fn serialize<T: Bytes, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(value.as_bytes())
+    }
+
+    /// Reads a field; a list of numbers, as other programs may have written it, is read as well.
+    pub fn deserialize<'de, T: Bytes, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+        deserializer.deserialize_any(BytesVisitor).map(T::from_bytes)
+    }
+
+    struct BytesVisitor;
+
+    impl<'de> Visitor<'de> for BytesVisitor {
+        type Value = Vec<u8>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("bytes")
+        }
+
+        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+            Ok(bytes.to_vec())
+        }
+
+        fn visit_byte_buf<E: Error>(self, bytes: Vec<u8>) -> Result<Vec<u8>, E> {
+            Ok(bytes)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut numbers: A) -> Result<Vec<u8>, A::Error> {
+            let mut bytes = Vec::new();
+            while let Some(byte) = numbers.next_element()? {
+                bytes.push(byte);
+            }
+            Ok(bytes)
+        }
+    }
+}

@@ -29,7 +29,7 @@ mod value;
 
 pub use address::{Address, open};
 pub use ambient::{Clock, ManualClock, Random, SeededRandom, SystemClock, SystemRandom, Timestamp};
-pub use attr::{Attr, Size};
+pub use attr::{Attr, Encoded, Size};
 #[cfg(feature = "dynamodb")]
 pub use backend::dynamodb::{DynamoSettings, DynamoTable};
 pub use backend::memory::MemoryTable;
@@ -58,7 +58,7 @@ pub use serde_dynamo::{binary_set, number_set, string_set};
 pub mod __private {
     pub use serde::{Deserialize, Serialize};
 
-    pub use crate::field::{RowReader, RowWriter};
+    pub use crate::field::{RowReader, RowWriter, bytes};
 }
 
 /// What is particular to tables on DynamoDB: making, describing and verifying them.

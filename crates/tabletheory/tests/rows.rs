@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tabletheory::{
-    ClientToken, Commit, Consistency, Key, ManualClock, MemoryTable, Model, Query, Saved, Table, TableExt,
-    Timestamp, Txn, Update, Write,
+    ClientToken, Commit, Consistency, Item, Key, ManualClock, MemoryTable, Model, Query, Saved, Set, Table,
+    TableExt, Timestamp, Txn, Update, Value, Write,
 };
 
 const NOW: i64 = 1_700_000_000;
@@ -358,4 +358,71 @@ async fn a_transaction_under_a_token_can_be_committed_again() {
     assert!(table.commit(&txn).await.unwrap().is_done());
     assert!(table.commit(&txn).await.unwrap().is_done(), "the same attempt, so the same answer");
     assert!(table.transaction().put_new(&metadata()).commit().await.unwrap().is_refused());
+}
+
+#[derive(Model, Clone, Debug, PartialEq)]
+struct Attachment {
+    #[model(pk)]
+    pk: String,
+    #[model(sk)]
+    sk: String,
+    digest: Vec<u8>,
+    seal: Option<Vec<u8>>,
+    #[model(with = "tabletheory::string_set")]
+    tags: Vec<String>,
+}
+
+#[tokio::test]
+async fn what_was_put_is_what_its_attributes_compare_with_and_set() {
+    let table = MemoryTable::new();
+    let rows = table.rows::<Attachment>();
+    let first = Attachment {
+        pk: "p".into(),
+        sk: "s".into(),
+        digest: vec![1, 2],
+        seal: Some(vec![0]),
+        tags: vec!["a".into(), "b".into()],
+    };
+    assert!(rows.put(&first).await.expect("a put").is_done());
+    let item = first.to_item().expect("an item");
+    assert_eq!(item.get("digest"), Some(&Value::B(vec![1, 2])), "bytes are bytes on the wire");
+    let tags = |names: [&str; 2]| Set::new(names.map(str::to_owned)).expect("a set");
+    let update = Update::new([
+        Attachment::DIGEST.set(vec![3]),
+        Attachment::SEAL.remove(),
+        Attachment::TAGS.set(tags(["c", "d"])),
+    ]);
+    let as_put = Attachment::DIGEST
+        .is(vec![1, 2])
+        .and(Attachment::SEAL.is(vec![0]))
+        .and(Attachment::TAGS.is(tags(["b", "a"])));
+    let key = Key::new("p", "s");
+    assert!(rows.update(&key, update).when(as_put).await.expect("an update").is_done());
+    let second = Attachment { digest: vec![3], seal: None, tags: vec!["c".into(), "d".into()], ..first };
+    assert_eq!(rows.get(&key).await.expect("it can still be read"), Some(second));
+}
+
+#[tokio::test]
+async fn a_row_whose_version_is_zero_or_missing_is_taken_for_one_that_was_never_saved() {
+    #[derive(Model, Clone, Debug)]
+    struct Counted {
+        #[model(pk)]
+        pk: String,
+        #[model(sk)]
+        sk: String,
+        #[model(version, omitempty)]
+        version: i64,
+    }
+    for stored in [Item::new(), Item::from([("version", Value::from(0))])] {
+        let table = MemoryTable::new();
+        let key = Key::new("p", "s");
+        let put = || Txn::from(Write::put(key.clone(), stored.clone()));
+        assert!(table.commit(&put()).await.expect("a put").is_done());
+        let read = table.rows::<Counted>().get(&key).await.expect("readable").expect("it is there");
+        let saved = table.rows().put(&read).await.expect("a put").done().expect("nobody else has saved it");
+        assert_eq!(saved.version, 1);
+        assert!(table.rows().put(&read).await.expect("a put").is_refused(), "now somebody has");
+        assert!(table.commit(&put()).await.expect("a put").is_done());
+        assert!(table.rows().delete(&read).await.expect("a delete").is_done());
+    }
 }
