@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use tabletheory::{
     Attr, ClientToken, Commit, Cond, Consistency, Item, Key, SystemRandom, Table, Timestamp, Txn, Value,
     Write,
@@ -32,7 +32,18 @@ pub(crate) struct Arguments {
     table: Option<tabletheory::Address>,
 }
 
+/// Runs the demo; Ctrl-C ends it without leaving its directory behind.
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
+    tokio::select! {
+        told = tell_all(arguments) => told,
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted.context("Ctrl-C cannot be waited for")?;
+            bail!("interrupted")
+        }
+    }
+}
+
+async fn tell_all(arguments: &Arguments) -> Result<()> {
     let directory = tempfile::tempdir().context("no temporary directory can be made")?;
     let address = match &arguments.table {
         Some(address) => address.clone(),

@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 
 /// Pages rendered once, served to everyone, and renewed by exactly one worker.
 #[derive(Debug, Parser)]
-#[command(version, about)]
+#[command(name = "facetheory", version, about)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -27,11 +27,18 @@ async fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads the output has had enough, as `head` has.
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&error);
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 /// Says what went wrong, and under it what caused it.

@@ -33,6 +33,20 @@ fn the_demo_keeps_a_file_that_it_was_given() {
 }
 
 #[test]
+fn a_reader_that_has_had_enough_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_facetheory"))
+        .arg("demo")
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
 fn a_wrong_address_is_explained() {
     let output = facetheory(&["demo", "--table", "redis:x"]);
     assert_eq!(output.status.code(), Some(2));

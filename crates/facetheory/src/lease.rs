@@ -143,7 +143,6 @@ impl Lease {
     /// assert_eq!(free, "attribute_not_exists(pk) OR lease_expires_at <= 100");
     /// # Ok::<(), facetheory::Error>(())
     /// ```
-    #[must_use]
     pub fn acquire(&self, now: Timestamp, terms: &LeaseTerms) -> Txn {
         let free = name::PK.absent().or(name::LEASE_EXPIRES_AT.le((now - terms.skew).seconds()));
         Txn::from(Write::put(self.page.lock(), self.row(terms).to_item()).when(free))
@@ -185,7 +184,6 @@ impl Lease {
     /// assert_eq!(longer.expires_at(), 41);
     /// # Ok::<(), facetheory::Error>(())
     /// ```
-    #[must_use]
     pub fn refresh(&self, now: Timestamp, terms: &LeaseTerms) -> (Lease, Txn) {
         let longer = Lease::starting(self.page.clone(), self.token.as_str(), now, terms);
         let update = Update::new([
@@ -205,7 +203,6 @@ impl Lease {
     /// assert_eq!(lease.release().writes()[0].condition().unwrap().to_string(), r#"lease_token = "t""#);
     /// # Ok::<(), facetheory::Error>(())
     /// ```
-    #[must_use]
     pub fn release(&self) -> Txn {
         Txn::from(Write::delete(self.page.lock()).when(self.is_ours()))
     }

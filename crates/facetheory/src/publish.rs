@@ -79,7 +79,6 @@ impl Publication<'_> {
     /// assert_eq!(rows, ["META", "LOCK"]);
     /// # Ok::<(), facetheory::Error>(())
     /// ```
-    #[must_use]
     pub fn in_place(&self) -> Txn {
         let mut meta = Meta::of(self.page.clone());
         meta.ttl = self.ttl;
@@ -105,7 +104,6 @@ impl Publication<'_> {
     /// assert_eq!(rows, ["VER#01HF7YAT00TTTTTTTTTTTTTTTT", "META", "LOCK"]);
     /// # Ok::<(), facetheory::Error>(())
     /// ```
-    #[must_use]
     pub fn versioned(&self, id: &str) -> Txn {
         let key = self.lease.page().version(id);
         let version = Version { generation: self.page.clone(), ttl: None };
@@ -139,7 +137,6 @@ impl Publication<'_> {
     /// assert_eq!(txn.writes()[0].condition().unwrap().to_string(), r#"s3_key = "isr/0/1-a.html""#);
     /// # Ok::<(), facetheory::Error>(())
     /// ```
-    #[must_use]
     pub fn unchanged(&self, current: &Meta) -> Txn {
         let mut changes = vec![
             name::GENERATED_AT.set(self.page.generated_at),

@@ -87,6 +87,16 @@ impl Address {
         )))
     }
 
+    /// The feature that it needs, which has the name of its scheme.
+    #[cfg(not(all(feature = "sqlite", feature = "dynamodb")))]
+    fn feature(&self) -> &'static str {
+        match self {
+            Address::Memory => "memory",
+            Address::Sqlite(_) => "sqlite",
+            Address::Dynamodb(_) => "dynamodb",
+        }
+    }
+
     /// Opens the table there.
     ///
     /// ```
@@ -106,7 +116,8 @@ impl Address {
             }
             #[cfg(not(all(feature = "sqlite", feature = "dynamodb")))]
             _ => Err(Error::invalid(format!(
-                "`{self}` cannot be opened: this program was built without that feature of tabletheory"
+                "`{self}` cannot be opened: this program was built without the feature `{}` of tabletheory",
+                self.feature()
             ))),
         }
     }

@@ -86,7 +86,6 @@ impl<T> Attr<T> {
     /// let cond = tabletheory::Attr::<String>::new("pk").absent();
     /// assert_eq!(cond.to_string(), "attribute_not_exists(pk)");
     /// ```
-    #[must_use]
     pub fn absent(&self) -> Cond {
         self.test(Test::Absent)
     }
@@ -97,7 +96,6 @@ impl<T> Attr<T> {
     /// let cond = tabletheory::Attr::<String>::new("pk").exists();
     /// assert_eq!(cond.to_string(), "attribute_exists(pk)");
     /// ```
-    #[must_use]
     pub fn exists(&self) -> Cond {
         self.test(Test::Exists)
     }
@@ -141,7 +139,6 @@ impl<T> Attr<T> {
     /// let update = Update::new([Attr::<i64>::new("ttl").remove()]);
     /// assert_eq!(update.to_string(), "REMOVE ttl");
     /// ```
-    #[must_use]
     pub fn remove(&self) -> Change {
         self.change(Action::Remove)
     }
@@ -171,7 +168,6 @@ macro_rules! comparisons {
 
         impl Size {
             $($(#[$doc])*
-            #[must_use]
             pub fn $method(&self, size: u32) -> Cond {
                 Cond::test(self.name.clone(), Test::Size(Comparison::$comparison, size))
             })*

@@ -22,6 +22,7 @@ use crate::value::Value;
 /// assert_eq!((!free).to_string(), "NOT (attribute_not_exists(pk) OR lease_expires_at <= 1700000000)");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[must_use = "it does nothing until it is used in a call"]
 pub struct Cond(pub(crate) Node);
 
 #[derive(Clone, Debug, PartialEq)]
@@ -119,7 +120,6 @@ impl Cond {
     /// let cond = Attr::<i64>::new("a").gt(1).and(Attr::<i64>::new("a").lt(9));
     /// assert_eq!(cond.to_string(), "a > 1 AND a < 9");
     /// ```
-    #[must_use]
     pub fn and(self, other: Cond) -> Cond {
         match self.0 {
             Node::All(mut conds) => {
@@ -138,7 +138,6 @@ impl Cond {
     /// let cond = Attr::<i64>::new("a").absent().or(Attr::<i64>::new("a").lt(9));
     /// assert_eq!(cond.to_string(), "attribute_not_exists(a) OR a < 9");
     /// ```
-    #[must_use]
     pub fn or(self, other: Cond) -> Cond {
         match self.0 {
             Node::Any(mut conds) => {

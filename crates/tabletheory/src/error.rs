@@ -112,6 +112,7 @@ impl Error {
         Error::new(Kind::Unavailable, context)
     }
 
+    #[cfg(any(feature = "sqlite", feature = "dynamodb"))]
     pub(crate) fn corrupt(context: impl Into<String>) -> Self {
         Error::new(Kind::Corrupt, context)
     }

@@ -2,7 +2,7 @@
 
 use serde_dynamo::{AttributeValue, Deserializer, Serializer};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::item::{Item, Key};
 use crate::number::Number;
 use crate::value::Value;
@@ -56,7 +56,7 @@ impl RowWriter {
         serialize: impl FnOnce(&T, Serializer) -> Result<AttributeValue, serde_dynamo::Error>,
     ) -> Result<AttributeValue> {
         serialize(field, Serializer)
-            .map_err(|cause| self.place.error(attribute, "cannot be written").caused_by(cause))
+            .map_err(|cause| self.place.error(Kind::Invalid, attribute, "cannot be written").caused_by(cause))
     }
 
     fn set_value(&mut self, attribute: &'static str, value: AttributeValue) -> Result<()> {
@@ -66,7 +66,9 @@ impl RowWriter {
                 self.item.set(attribute, value);
                 Ok(())
             }
-            Err(error) => Err(self.place.error(attribute, "cannot be written").caused_by(error)),
+            Err(error) => {
+                Err(self.place.error(Kind::Invalid, attribute, "cannot be written").caused_by(error))
+            }
         }
     }
 }
@@ -96,7 +98,7 @@ pub struct RowReader {
 impl RowReader {
     /// Begins with the key, without which there is no row.
     pub fn new(model: &'static str, item: Item) -> Result<Self> {
-        let key = item.key().map_err(|error| error.within(model))?;
+        let key = item.key().map_err(|error| Error::new(Kind::Corrupt, format!("{model}: {error}")))?;
         Ok(RowReader { place: Place { model, key }, item })
     }
 
@@ -125,9 +127,13 @@ impl RowReader {
         deserialize(Deserializer::from_attribute_value(value)).map_err(|cause| match found {
             Some(found) => self
                 .place
-                .error(attribute, format_args!("is of type {found} and cannot be read as {ty}"))
+                .error(
+                    Kind::Corrupt,
+                    attribute,
+                    format_args!("is of type {found} and cannot be read as {ty}"),
+                )
                 .caused_by(cause),
-            None => self.place.error(attribute, "is missing"),
+            None => self.place.error(Kind::Corrupt, attribute, "is missing"),
         })
     }
 
@@ -153,8 +159,8 @@ struct Place {
 }
 
 impl Place {
-    fn error(&self, attribute: &str, what: impl std::fmt::Display) -> Error {
-        Error::invalid(format!("{} {}: attribute `{attribute}` {what}", self.model, self.key))
+    fn error(&self, kind: Kind, attribute: &str, what: impl std::fmt::Display) -> Error {
+        Error::new(kind, format!("{} {}: attribute `{attribute}` {what}", self.model, self.key))
     }
 }
 

@@ -12,7 +12,7 @@ use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, Result};
-use crate::item::{Item, PK, SK};
+use crate::item::Item;
 use crate::number::Number;
 use crate::value::{Set, Value};
 
@@ -49,6 +49,7 @@ impl Item {
     /// The same without the key, which has columns of its own.
     #[cfg(feature = "sqlite")]
     pub(crate) fn to_json_without_key(&self) -> String {
+        use crate::item::{PK, SK};
         encode(self.iter().filter(|(name, _)| *name != PK && *name != SK))
     }
 }

@@ -34,6 +34,7 @@ pub enum Consistency {
 /// assert_eq!(newest.pk(), "CACHE#1");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "it does nothing until it is used in a call"]
 pub struct Query {
     pub(crate) pk: String,
     pub(crate) sort: Sort,
@@ -60,7 +61,6 @@ macro_rules! sort_conditions {
     ($($(#[$doc:meta])* $method:ident => $sort:ident),* $(,)?) => {
         impl Query {
             $($(#[$doc])*
-            #[must_use]
             pub fn $method(mut self, sk: impl Into<String>) -> Self {
                 self.sort = Sort::$sort(sk.into());
                 self
@@ -143,7 +143,6 @@ impl Query {
     /// let query = tabletheory::Query::of("CACHE#1").sk_between("VER#1", "VER#5");
     /// assert_eq!(query.pk(), "CACHE#1");
     /// ```
-    #[must_use]
     pub fn sk_between(mut self, low: impl Into<String>, high: impl Into<String>) -> Self {
         self.sort = Sort::Between(low.into(), high.into());
         self
@@ -155,7 +154,6 @@ impl Query {
     /// let query = tabletheory::Query::of("CACHE#1").backward();
     /// assert_ne!(query, tabletheory::Query::of("CACHE#1"));
     /// ```
-    #[must_use]
     pub fn backward(mut self) -> Self {
         self.backward = true;
         self
@@ -167,7 +165,6 @@ impl Query {
     /// let query = tabletheory::Query::of("CACHE#1").limit(10);
     /// assert_ne!(query, tabletheory::Query::of("CACHE#1"));
     /// ```
-    #[must_use]
     pub fn limit(mut self, rows: usize) -> Self {
         self.limit = Some(rows);
         self
@@ -181,7 +178,6 @@ impl Query {
     /// let cursor = Cursor::after(Key::new("CACHE#1", "META"));
     /// assert_ne!(Query::of("CACHE#1").after(cursor), Query::of("CACHE#1"));
     /// ```
-    #[must_use]
     pub fn after(mut self, cursor: Cursor) -> Self {
         self.after = Some(cursor);
         self
@@ -193,7 +189,6 @@ impl Query {
     /// let query = tabletheory::Query::of("CACHE#1").eventual();
     /// assert_ne!(query, tabletheory::Query::of("CACHE#1"));
     /// ```
-    #[must_use]
     pub fn eventual(mut self) -> Self {
         self.consistency = Consistency::Eventual;
         self
@@ -217,6 +212,7 @@ impl Query {
 /// assert_ne!(scan, tabletheory::Scan::new());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "it does nothing until it is used in a call"]
 pub struct Scan {
     pub(crate) limit: Option<usize>,
     pub(crate) after: Option<Cursor>,
@@ -228,7 +224,6 @@ impl Scan {
     /// ```
     /// assert_eq!(tabletheory::Scan::new(), tabletheory::Scan::default());
     /// ```
-    #[must_use]
     pub fn new() -> Self {
         Scan::default()
     }
@@ -238,7 +233,6 @@ impl Scan {
     /// ```
     /// assert_ne!(tabletheory::Scan::new().limit(1), tabletheory::Scan::new());
     /// ```
-    #[must_use]
     pub fn limit(mut self, rows: usize) -> Self {
         self.limit = Some(rows);
         self
@@ -252,7 +246,6 @@ impl Scan {
     /// let cursor = Cursor::after(Key::new("CACHE#1", "META"));
     /// assert_ne!(Scan::new().after(cursor), Scan::new());
     /// ```
-    #[must_use]
     pub fn after(mut self, cursor: Cursor) -> Self {
         self.after = Some(cursor);
         self

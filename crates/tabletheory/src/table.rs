@@ -49,37 +49,45 @@ pub trait Table: Send + Sync + fmt::Debug {
     /// All writes of a transaction, or none.
     ///
     /// A transaction that breaks a limit is refused before anything is written. After an error of
-    /// kind [`Unknown`](crate::Kind::Unknown) the transaction may or may not have happened; one with
-    /// a client token may simply be committed again.
+    /// kind [`Unknown`](crate::Kind::Unknown) the transaction may or may not have happened; so it is when
+    /// the future is dropped before it is ready. One with a client token may be committed again: it is not
+    /// applied twice.
     async fn commit(&self, txn: &Txn) -> Result<Commit>;
 
     /// The clock by which this table tells time.
     fn clock(&self) -> &dyn Clock;
 }
 
-#[async_trait]
-impl<T: Table + ?Sized> Table for Arc<T> {
-    async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>> {
-        (**self).get(key, consistency).await
-    }
+/// What points at a table is one.
+macro_rules! through_pointer {
+    ($($pointer:ty),*) => {$(
+        #[async_trait]
+        impl<T: Table + ?Sized> Table for $pointer {
+            async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>> {
+                (**self).get(key, consistency).await
+            }
 
-    async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<Vec<Option<Item>>> {
-        (**self).batch_get(keys, consistency).await
-    }
+            async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<Vec<Option<Item>>> {
+                (**self).batch_get(keys, consistency).await
+            }
 
-    async fn query(&self, query: &Query) -> Result<Page> {
-        (**self).query(query).await
-    }
+            async fn query(&self, query: &Query) -> Result<Page> {
+                (**self).query(query).await
+            }
 
-    async fn scan(&self, scan: &Scan) -> Result<Page> {
-        (**self).scan(scan).await
-    }
+            async fn scan(&self, scan: &Scan) -> Result<Page> {
+                (**self).scan(scan).await
+            }
 
-    async fn commit(&self, txn: &Txn) -> Result<Commit> {
-        (**self).commit(txn).await
-    }
+            async fn commit(&self, txn: &Txn) -> Result<Commit> {
+                (**self).commit(txn).await
+            }
 
-    fn clock(&self) -> &dyn Clock {
-        (**self).clock()
-    }
+            fn clock(&self) -> &dyn Clock {
+                (**self).clock()
+            }
+        }
+    )*};
 }
+
+through_pointer!(Arc<T>, Box<T>, &T);

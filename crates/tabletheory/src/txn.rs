@@ -19,6 +19,7 @@ use crate::update::Update;
 /// assert_eq!(new.key(), &Key::new("CACHE#1", "META"));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[must_use = "it does nothing until it is used in a call"]
 pub struct Write {
     pub(crate) key: Key,
     pub(crate) op: Op,
@@ -44,7 +45,6 @@ impl Write {
     /// let write = Write::put(Key::new("CACHE#1", "META"), Item::from([("version", Value::from(1))]));
     /// assert_eq!(write.key().sk, "META");
     /// ```
-    #[must_use]
     pub fn put(key: Key, item: Item) -> Self {
         Write::new(key, Op::Put(item))
     }
@@ -58,7 +58,6 @@ impl Write {
     /// let write = Write::update(Key::new("CACHE#1", "META"), stale);
     /// assert_eq!(write.key().pk, "CACHE#1");
     /// ```
-    #[must_use]
     pub fn update(key: Key, update: Update) -> Self {
         Write::new(key, Op::Update(update))
     }
@@ -71,7 +70,6 @@ impl Write {
     /// let release = Write::delete(Key::new("CACHE#1", "LOCK")).when(Attr::<String>::new("lease_token").is("t"));
     /// assert_eq!(release.key().sk, "LOCK");
     /// ```
-    #[must_use]
     pub fn delete(key: Key) -> Self {
         Write::new(key, Op::Delete)
     }
@@ -84,7 +82,6 @@ impl Write {
     /// let there = Write::check(Key::new("CACHE#1", "VER#1"), Attr::<String>::new("pk").exists());
     /// assert_eq!(there.key().sk, "VER#1");
     /// ```
-    #[must_use]
     pub fn check(key: Key, cond: Cond) -> Self {
         Write::new(key, Op::Check).when(cond)
     }
@@ -102,7 +99,6 @@ impl Write {
     ///     .when(Attr::<i64>::new("lease_expires_at").le(1_700_000_000));
     /// assert_eq!(write.condition().unwrap().to_string(), "lease_expires_at <= 1700000000");
     /// ```
-    #[must_use]
     pub fn when(mut self, cond: Cond) -> Self {
         self.cond = Some(match self.cond {
             Some(already) => already.and(cond),
@@ -153,6 +149,7 @@ impl Write {
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[must_use = "it does nothing until it is used in a call"]
 pub struct Txn {
     pub(crate) writes: Vec<Write>,
     pub(crate) token: Option<ClientToken>,
@@ -180,7 +177,6 @@ impl Txn {
     /// assert!(txn.token().is_some());
     /// # Ok::<(), tabletheory::Error>(())
     /// ```
-    #[must_use]
     pub fn with_token(mut self, token: ClientToken) -> Self {
         self.token = Some(token);
         self
@@ -191,7 +187,6 @@ impl Txn {
     /// ```
     /// assert!(tabletheory::Txn::new([]).writes().is_empty());
     /// ```
-    #[must_use]
     pub fn writes(&self) -> &[Write] {
         &self.writes
     }

@@ -19,6 +19,7 @@ use crate::value::Value;
 /// assert_eq!(update.to_string(), r#"SET etag = "\"b\"" ADD version 1"#);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
+#[must_use = "it does nothing until it is used in a call"]
 pub struct Update {
     pub(crate) changes: Vec<Change>,
 }
@@ -44,7 +45,6 @@ impl Update {
     /// let update = Update::default().with(Attr::<i64>::new("hits").add(1));
     /// assert_eq!(update, Update::new([Attr::<i64>::new("hits").add(1)]));
     /// ```
-    #[must_use]
     pub fn with(mut self, change: Change) -> Self {
         self.changes.push(change);
         self
@@ -58,6 +58,7 @@ impl Update {
 /// assert_eq!(change.name(), "ttl");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[must_use = "it does nothing until it is used in a call"]
 pub struct Change {
     pub(crate) name: Cow<'static, str>,
     pub(crate) action: Action,

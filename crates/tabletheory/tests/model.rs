@@ -250,7 +250,7 @@ fn a_row_that_cannot_be_read_says_which_and_why() {
         let mut item = metadata().to_item().unwrap();
         change(&mut item);
         let error = CacheMetadata::from_item(item).unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid);
+        assert_eq!(error.kind(), Kind::Corrupt);
         whole_text(&error)
     };
     let missing = read(&|item| drop(item.remove("generated_at")));

@@ -188,7 +188,8 @@ impl DynamoTable {
                 (Err(failure), false) => Err(failure.unsent()),
             }
         };
-        retry::persist(&self.settings, &*self.random, repeat, watched).await
+        // Boxed, because the SDK's futures are nested so deeply that callers would meet the compiler's limit.
+        Box::pin(retry::persist(&self.settings, &*self.random, repeat, watched)).await
     }
 }
 
