@@ -138,6 +138,23 @@ impl Bodies {
         }
     }
 
+    /// In a bucket of S3 under a prefix (`isr` where it is empty), with the credentials, region and endpoint of this
+    /// configuration, which the table on DynamoDB can share.
+    ///
+    /// ```no_run
+    /// # async fn f() -> facetheory::Result<()> {
+    /// let config = aws_config::defaults(aws_config::BehaviorVersion::latest()).load().await;
+    /// let bodies = facetheory::Bodies::s3(&config, "my-bucket", "isr")?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "s3")]
+    pub fn s3(config: &aws_config::SdkConfig, bucket: &str, prefix: &str) -> Result<Self> {
+        let prefix = prefix.trim_matches('/');
+        let prefix = if prefix.is_empty() { PREFIX.to_owned() } else { format!("{prefix}/") };
+        let objects = Arc::new(crate::s3::open(config, bucket)?);
+        Ok(Bodies { objects, prefix, root: Some(format!("s3://{bucket}/")), describes: true })
+    }
+
     /// Stores a body under a name that no other has, and never will.
     ///
     /// ```
@@ -290,9 +307,7 @@ async fn open_s3(bucket: &str, _: &str) -> Result<Bodies> {
 
 #[cfg(feature = "s3")]
 async fn open_s3(bucket: &str, prefix: &str) -> Result<Bodies> {
-    let prefix = if prefix.is_empty() { PREFIX.to_owned() } else { format!("{}/", prefix.trim_matches('/')) };
-    let objects = Arc::new(crate::s3::open(bucket).await?);
-    Ok(Bodies { objects, prefix, root: Some(format!("s3://{bucket}/")), describes: true })
+    Bodies::s3(&crate::s3::environment().await, bucket, prefix)
 }
 
 #[cfg(test)]

@@ -3,16 +3,24 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use aws_config::BehaviorVersion;
+use aws_config::{BehaviorVersion, SdkConfig};
 use aws_credential_types::provider::{ProvideCredentials as _, SharedCredentialsProvider};
 use object_store::CredentialProvider;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AwsCredential, S3ConditionalPut};
 
 use crate::error::{Error, Kind, Result};
 
-/// The bucket, as the environment says how to reach it.
-pub(crate) async fn open(bucket: &str) -> Result<AmazonS3> {
+/// The configuration that the environment tells, as the table on DynamoDB uses it.
+pub(crate) async fn environment() -> SdkConfig {
     let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
+    match endpoint(config.endpoint_url()) {
+        Some(endpoint) => config.into_builder().endpoint_url(endpoint).build(),
+        None => config,
+    }
+}
+
+/// The bucket, reached as the configuration says.
+pub(crate) fn open(config: &SdkConfig, bucket: &str) -> Result<AmazonS3> {
     let region = config.region().ok_or_else(|| {
         Error::invalid("there is no AWS region; set AWS_REGION or the region of the profile")
     })?;
@@ -26,7 +34,7 @@ pub(crate) async fn open(bucket: &str) -> Result<AmazonS3> {
         .with_region(region.as_ref())
         .with_conditional_put(S3ConditionalPut::ETagMatch)
         .with_credentials(Arc::new(SharedChain(credentials)));
-    if let Some(endpoint) = endpoint(config.endpoint_url()) {
+    if let Some(endpoint) = config.endpoint_url() {
         builder = builder.with_allow_http(endpoint.starts_with("http://")).with_endpoint(endpoint);
     }
     builder.build().map_err(|cause| {
