@@ -100,3 +100,49 @@ fn is_damage(cause: &rusqlite::Error) -> bool {
         _ => false,
     }
 }
+
+/// What SQLite would say with this code.
+#[cfg(test)]
+pub(super) fn failure(code: std::ffi::c_int) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::ffi;
+
+    #[test]
+    fn each_failure_of_the_file_comes_with_what_to_do() {
+        let damaged = (Kind::Corrupt, "restore it from a backup");
+        let locked = (Kind::Unavailable, "locked for too long; try again");
+        let forbidden = (Kind::Invalid, "both must be writable");
+        let other = (Kind::Unavailable, "cannot be used");
+        for (code, (kind, advice)) in [
+            (ffi::SQLITE_CORRUPT, damaged),
+            (ffi::SQLITE_NOTADB, damaged),
+            (ffi::SQLITE_ERROR, damaged),
+            (ffi::SQLITE_IOERR_SHORT_READ, damaged),
+            (ffi::SQLITE_BUSY, locked),
+            (ffi::SQLITE_LOCKED, locked),
+            (ffi::SQLITE_FULL, (Kind::Unavailable, "make room")),
+            (ffi::SQLITE_CANTOPEN, forbidden),
+            (ffi::SQLITE_PERM, forbidden),
+            (ffi::SQLITE_READONLY, forbidden),
+            (ffi::SQLITE_IOERR, other),
+            (ffi::SQLITE_NOMEM, other),
+        ] {
+            let error = Fault::from(failure(code)).explain(Path::new("table.db"));
+            assert_eq!(error.kind(), kind, "{code}: {error}");
+            assert!(error.to_string().contains("table.db"), "{code}: {error}");
+            assert!(error.to_string().contains(advice), "{code}: {error}");
+        }
+    }
+
+    #[test]
+    fn of_our_own_errors_damage_names_the_file() {
+        let explained = |error: Error| Fault::from(error).explain(Path::new("table.db")).to_string();
+        assert_eq!(explained(Error::corrupt("a row is wrong")), "the table file table.db: a row is wrong");
+        assert_eq!(explained(Error::invalid("a call is wrong")), "a call is wrong");
+    }
+}

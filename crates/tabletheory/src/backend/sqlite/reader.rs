@@ -198,7 +198,44 @@ fn end_of_prefix(prefix: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::end_of_prefix;
+    use super::*;
+    use crate::backend::sqlite::fault::failure;
+    use rusqlite::ffi;
+
+    const PATIENCE: Duration = Duration::from_millis(1234);
+
+    fn readers(directory: &tempfile::TempDir) -> Readers {
+        let path = directory.path().join("table.db");
+        drop(file::open_to_write(&path, Duration::ZERO).expect("a new file"));
+        Readers::new(path, PATIENCE)
+    }
+
+    #[test]
+    fn whoever_would_have_to_wait_is_told_so_at_once() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let readers = readers(&directory);
+        for code in [ffi::SQLITE_BUSY, ffi::SQLITE_BUSY_RECOVERY, ffi::SQLITE_LOCKED] {
+            assert!(readers.read_at_once::<()>(|_| Err(failure(code).into())).is_none(), "{code}");
+        }
+        let damaged = readers.read_at_once::<()>(|_| Err(failure(ffi::SQLITE_CORRUPT).into()));
+        assert!(damaged.expect("waiting does not help").is_err());
+        assert_eq!(readers.read_at_once(|_| Ok(7)).expect("nobody is in the way").expect("a read"), 7);
+    }
+
+    #[test]
+    fn only_a_patient_reader_waits_and_its_connection_forgets_it() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let readers = readers(&directory);
+        let timeout = |connection: &Connection| -> Result<u128, Fault> {
+            let milliseconds: u32 = connection.pragma_query_value(None, "busy_timeout", |row| row.get(0))?;
+            Ok(milliseconds.into())
+        };
+        for _ in 0..2 {
+            assert_eq!(readers.read_at_once(timeout).expect("no wait").expect("a read"), 0);
+            assert_eq!(readers.read_patiently(timeout).expect("a read"), PATIENCE.as_millis());
+        }
+        assert_eq!(readers.idle.lock().expect("not poisoned").len(), 1, "they shared one connection");
+    }
 
     #[test]
     fn the_end_of_a_prefix_is_the_next_text_in_byte_order() {

@@ -329,3 +329,24 @@ fn delete(transaction: &Transaction<'_>, key: &Key) -> Result<(), Fault> {
     statement.execute([&key.pk, &key.sk])?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::sqlite::fault::failure;
+    use rusqlite::ffi;
+
+    #[test]
+    fn only_a_commit_that_may_have_reached_the_disk_is_in_doubt() {
+        for (code, kind) in [
+            (ffi::SQLITE_IOERR, Kind::Unknown),
+            (ffi::SQLITE_IOERR_FSYNC, Kind::Unknown),
+            (ffi::SQLITE_FULL, Kind::Unavailable),
+            (ffi::SQLITE_BUSY, Kind::Unavailable),
+            (ffi::SQLITE_CORRUPT, Kind::Corrupt),
+        ] {
+            let error = explain_commit(failure(code), Path::new("table.db"));
+            assert_eq!(error.kind(), kind, "{code}: {error}");
+        }
+    }
+}
