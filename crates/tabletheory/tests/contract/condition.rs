@@ -157,3 +157,28 @@ pub(crate) async fn an_absent_row_is_one_without_attributes(t: &Fixture) {
         assert!(clean.expect("a delete").is_done());
     }
 }
+
+pub(crate) async fn conditions_of_one_write_add_up(t: &Fixture) {
+    t.put("META", Item::from([("n", Value::from(1))])).await;
+    let (holds, fails) = (|| attr("pk").exists(), || attr("n").is(2));
+    let writes = || {
+        [
+            Write::check(t.key("META"), holds()),
+            Write::update(t.key("META"), tabletheory::Update::new([attr("a").set(1)])).when(holds()),
+            Write::put(t.key("META"), Item::new()).when(holds()),
+            Write::delete(t.key("META")).when(holds()),
+        ]
+    };
+    let before = t.rows().await;
+    for write in writes() {
+        for write in [write.clone().when(fails()), write.when(fails()).when(holds())] {
+            let commit = t.commit([write.clone()]).await.expect("a refusal is no error");
+            assert!(commit.is_refused(), "{write:?}");
+        }
+    }
+    assert_eq!(t.rows().await, before);
+    for write in writes() {
+        let commit = t.commit([write.clone().when(attr("n").is_not(2))]).await.expect("both hold");
+        assert!(commit.is_done(), "{write:?}");
+    }
+}

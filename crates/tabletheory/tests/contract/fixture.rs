@@ -12,6 +12,9 @@ use tokio::sync::OnceCell;
 
 use crate::support::{dynamodb_client, dynamodb_endpoint};
 
+/// More pages than any story reads: a cursor that stands still must fail a test, not hang it.
+const MOST_PAGES: usize = 1000;
+
 pub(crate) struct Fixture {
     pub(crate) table: Arc<dyn Table>,
     /// Tells this story's partitions from those of others, which share a table on a server.
@@ -85,7 +88,7 @@ impl Fixture {
     /// All rows of a query, page by page, through the textual form of each cursor.
     pub(crate) async fn query_all(&self, query: &Query) -> Vec<Item> {
         let (mut query, mut rows) = (query.clone(), Vec::new());
-        loop {
+        for _ in 0..MOST_PAGES {
             let page = self.table.query(&query).await.expect("a query");
             rows.extend(page.items);
             match page.next {
@@ -93,6 +96,7 @@ impl Fixture {
                 None => return rows,
             }
         }
+        panic!("the query has come back with {MOST_PAGES} pages and does not end");
     }
 
     /// The rows of this story's partition.

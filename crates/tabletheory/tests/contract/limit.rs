@@ -1,5 +1,7 @@
 //! Malformed calls: each is refused before anything is written, with a reason, on every backend alike.
 
+use std::collections::BTreeMap;
+
 use tabletheory::{
     Attr, ClientToken, Cond, Consistency, Cursor, Error, Item, Key, Kind, Number, Query, Scan, Set, Txn,
     Update, Value, Write,
@@ -13,6 +15,12 @@ const PK: Attr<String> = Attr::new("pk");
 /// A list in a list in a list…
 fn nested(levels: usize) -> Value {
     (1..levels).fold(Value::L(vec![]), |inner, _| Value::L(vec![inner]))
+}
+
+/// A map in a map in a map…
+fn nested_maps(levels: usize) -> Value {
+    let around = |inner| Value::M(BTreeMap::from([("m".to_string(), inner)]));
+    (1..levels).fold(Value::M(BTreeMap::new()), |inner, _| around(inner))
 }
 
 fn negated(times: usize) -> Cond {
@@ -87,6 +95,7 @@ fn malformed_transactions(t: &Fixture) -> Vec<(Txn, String)> {
         ),
         (put(nested(32)), format!("{meta}: `a`: lists and maps are nested deeper than 32 levels")),
         (put(nested(500)), format!("{meta}: `a`: lists and maps are nested deeper than 32 levels")),
+        (put(nested_maps(32)), format!("{meta}: `a`: lists and maps are nested deeper than 32 levels")),
         // Updates.
         (update(vec![]), format!("{meta}: the update changes nothing")),
         (update(vec![A.set(1), A.remove()]), format!("{meta}: the update changes `a` twice")),
@@ -138,6 +147,7 @@ fn malformed_transactions(t: &Fixture) -> Vec<(Txn, String)> {
         (when(negated(300)), format!("{meta}: the condition is nested deeper than 32 levels")),
         (when(Attr::<i64>::new("").is(1)), format!("{meta}: an attribute's name is empty")),
         (when(A.is(nested(40))), format!("{on_a}: lists and maps are nested deeper than 32 levels")),
+        (when(A.is_in([nested(40)])), format!("{on_a}: lists and maps are nested deeper than 32 levels")),
         (
             when(Cond::any((0..4).map(|_| A.is(long.as_str())))),
             format!("{meta}: the condition has 1200229 bytes; the limit is 1048576"),
@@ -207,6 +217,52 @@ pub(crate) async fn malformed_reads_are_refused_with_a_reason(t: &Fixture) {
         t.table.scan(&Scan::new().limit(0)).await.expect_err("no rows"),
         "the limit is 0 rows; ask for at least 1",
     );
+}
+
+/// The limits must not be stricter than they say, nor laxer than DynamoDB is.
+pub(crate) async fn what_is_at_a_limit_is_allowed(t: &Fixture) {
+    let key = || t.key("META");
+    let put = |value: Value| Write::put(key(), item([("a", value)]));
+    let when = |cond: Cond| Write::delete(key()).when(cond);
+    let long = |pk: &str| format!("{pk}{}", "p".repeat(2048 - pk.len()));
+    for write in [
+        Write::delete(Key::new(long(&t.pk("p")), "META")),
+        Write::delete(t.key(&"s".repeat(1024))),
+        Write::put(key(), Item::from([("n".repeat(255), Value::Null)])),
+        put(nested(31)),
+        put(nested_maps(31)),
+        Write::update(key(), Update::new([Attr::<Value>::new("list").append([nested(30)])])),
+    ] {
+        assert!(t.commit([write.clone()]).await.expect("it is allowed").is_done(), "{write:?}");
+    }
+    for cond in [negated(30), negated(31), A.between(1, 1), A.is_in(0..90), A.is(nested(31))] {
+        let _either = t.commit([when(cond.clone())]).await.unwrap_or_else(|error| panic!("{cond}: {error}"));
+    }
+    let one = Query::of(t.pk("p")).sk_between("META", "META");
+    assert!(t.table.query(&one).await.expect("one key is a range").next.is_none());
+}
+
+/// Eleven rows that fill a transaction to the last byte, and so many bytes more.
+fn four_megabytes(t: &Fixture, too_many: usize) -> Vec<Write> {
+    let row = |index: usize, room: usize| {
+        Write::put(t.key(&format!("{index:02}")), item([("a", "x".repeat(room).into())]))
+    };
+    let names = "pk".len() + t.pk("p").len() + "sk".len() + 2 + "a".len();
+    let mut writes: Vec<Write> = (0..10).map(|index| row(index, 400_000 - names)).collect();
+    writes.push(row(10, 4 * 1024 * 1024 - 4_000_000 - names + too_many));
+    writes
+}
+
+pub(crate) async fn a_transaction_may_be_filled_to_the_last_byte(t: &Fixture) {
+    let error = t.commit(four_megabytes(t, 1)).await.expect_err("one byte too much");
+    assert_eq!(error.to_string(), "the transaction has 4194305 bytes; the limit is 4194304");
+    // A condition counts too.
+    let mut conditional = four_megabytes(t, 0);
+    conditional[0] = conditional[0].clone().when(PK.absent());
+    let error = t.commit(conditional).await.expect_err("no room for a condition");
+    assert!(error.to_string().starts_with("the transaction has 41943"), "{error}");
+    assert_eq!(t.rows().await, []);
+    assert!(t.commit(four_megabytes(t, 0)).await.expect("it fits").is_done());
 }
 
 #[test]

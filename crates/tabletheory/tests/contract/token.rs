@@ -36,6 +36,14 @@ pub(crate) async fn a_token_with_other_writes_is_an_error(t: &Fixture) {
     assert_eq!(t.get("META").await, Some(t.stored("META", item([("n", 1.into())]))));
 }
 
+pub(crate) async fn a_token_with_another_condition_is_an_error(t: &Fixture) {
+    let put = |cond| Txn::from(Write::put(t.key("META"), Item::new()).when(cond)).with_token(t.token("x"));
+    assert!(t.table.commit(&put(PK.absent())).await.expect("the first").is_done());
+    // Its writes are the same, but it asks for something else, so it is not the same attempt.
+    let error = t.table.commit(&put(PK.exists())).await.expect_err("the token was used");
+    assert_eq!(error.kind(), Kind::Unknown);
+}
+
 pub(crate) async fn a_refused_token_may_be_tried_again(t: &Fixture) {
     let txn = Txn::new([Write::update(t.key("META"), Update::new([N.add(1)])).when(PK.exists())])
         .with_token(t.token("x"));

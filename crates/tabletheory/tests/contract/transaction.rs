@@ -75,6 +75,16 @@ pub(crate) async fn a_write_that_cannot_be_done_outweighs_a_refusal(t: &Fixture)
     assert_eq!(t.rows().await, before);
 }
 
+pub(crate) async fn a_write_that_cannot_be_done_is_named(t: &Fixture) {
+    let text = |length: usize| "x".repeat(length);
+    t.put("large", item([("a", text(300_000).into())])).await;
+    let grow = Update::new([Attr::<String>::new("b").set(text(200_000))]);
+    let writes = [Write::delete(t.key("other")), Write::update(t.key("large"), grow)];
+    let error = t.commit(writes).await.expect_err("the row would be too large");
+    let named = format!("write 1 (large of {}): ", t.pk("p"));
+    assert!(error.to_string().starts_with(&named), "{error}");
+}
+
 pub(crate) async fn a_hundred_writes_fit(t: &Fixture) {
     let write = |index: usize| Write::put(t.key(&format!("{index:03}")), Item::new());
     assert!(t.commit((0..100).map(write)).await.expect("a hundred").is_done());

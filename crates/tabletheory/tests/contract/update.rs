@@ -79,6 +79,24 @@ pub(crate) async fn numbers_are_exact(t: &Fixture) {
     }
 }
 
+pub(crate) async fn sets_of_every_type_are_united(t: &Fixture) {
+    let numbers = |members: &[i64]| -> Value {
+        Set::new(members.iter().map(|n| Number::from(*n))).expect("a set").into()
+    };
+    let bytes =
+        |members: &[u8]| -> Value { Set::new(members.iter().map(|b| vec![*b])).expect("a set").into() };
+    for (first, second, both) in [
+        (strings(&["x"]), strings(&["x", "y"]), strings(&["x", "y"])),
+        (numbers(&[1, 2]), numbers(&[2, 30]), numbers(&[1, 2, 30])),
+        (bytes(&[1]), bytes(&[255, 1]), bytes(&[1, 255])),
+    ] {
+        t.put("META", Item::new()).await;
+        update(t, "META", Update::new([A.add(first)])).await;
+        update(t, "META", Update::new([A.add(second)])).await;
+        assert_eq!(t.get("META").await, Some(t.stored("META", item([("a", both)]))));
+    }
+}
+
 pub(crate) async fn what_cannot_be_changed_is_an_error_and_changes_nothing(t: &Fixture) {
     let number = |text: &str| Value::N(text.parse::<Number>().expect(text));
     for (before, change) in [

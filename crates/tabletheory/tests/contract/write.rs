@@ -80,3 +80,32 @@ pub(crate) async fn rows_of_the_largest_size_are_kept(t: &Fixture) {
     assert_eq!(error.kind(), tabletheory::Kind::Invalid);
     assert_eq!(t.get("META").await, Some(row));
 }
+
+pub(crate) async fn values_of_every_type_fill_a_row_to_the_last_byte(t: &Fixture) {
+    let key = t.key("META");
+    let empty = "pk".len() + key.pk.len() + "sk".len() + key.sk.len();
+    let numbers = Set::new([Number::from(12), Number::from(-3)]).expect("a set");
+    let strings = Set::new(["a".to_string(), "bc".to_string()]).expect("a set");
+    let bytes = Set::new([vec![1_u8], vec![2, 3]]).expect("a set");
+    // What each counts: a list and a map 3, and 1 for each member beside what that counts itself.
+    for (value, size) in [
+        (Value::Null, 1),
+        (true.into(), 1),
+        (vec![0_u8; 5].into(), 5),
+        (Value::N("-12.5".parse().expect("a number")), 4),
+        (Value::L(vec![]), 3),
+        (Value::L(vec!["ab".into(), Value::Null]), 3 + (1 + 2) + (1 + 1)),
+        (Value::M(BTreeMap::from([("name".to_string(), Value::Null)])), 3 + (1 + 4 + 1)),
+        (numbers.into(), 2 + 3),
+        (strings.into(), 1 + 2),
+        (bytes.into(), 1 + 2),
+    ] {
+        let room = 400 * 1024 - empty - ("v".len() + size) - "a".len();
+        let put = |room: usize| {
+            Write::put(key.clone(), item([("v", value.clone()), ("a", "x".repeat(room).into())]))
+        };
+        assert!(t.commit([put(room)]).await.expect("it fits").is_done(), "{value}");
+        let error = t.commit([put(room + 1)]).await.expect_err("one byte too much");
+        assert!(error.to_string().ends_with("the item has 409601 bytes; the limit is 409600"), "{error}");
+    }
+}
