@@ -129,6 +129,10 @@ async fn if_every_answer_is_lost_the_outcome_is_unknown() {
     proxy.script(vec![Action::ForwardThenDrop; 20]);
     let error = table.get(&key("META"), Consistency::Strong).await.expect_err("no answer");
     assert_eq!(error.kind(), Kind::Unavailable);
+    // Neither has a check by itself, although it is sent as a transaction.
+    proxy.script(vec![Action::ForwardThenDrop; 20]);
+    assert_eq!(failed(&table, Write::check(key("META"), PK.exists())).await.kind(), Kind::Unavailable);
+    assert_eq!(proxy.operations(), ["TransactWriteItems"; ATTEMPTS as usize]);
 }
 
 #[tokio::test]

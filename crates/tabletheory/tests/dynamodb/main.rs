@@ -24,7 +24,7 @@ use support::dynamodb_client;
 use tabletheory::dynamodb::{Creation, KeyPart, Problem, Role};
 use tabletheory::{
     Attr, ClientToken, Commit, Cond, Consistency, Cursor, DynamoSettings, DynamoTable, Error, Item, Key,
-    Kind, Page, Query, Random, Scan, SystemRandom, Table, Txn, Update, Value, Write,
+    Kind, Model, Page, Query, Random, Scan, SystemRandom, Table, TableExt, Txn, Update, Value, Write,
 };
 
 const PK: Attr<String> = Attr::new("pk");

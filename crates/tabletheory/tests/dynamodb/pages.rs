@@ -2,10 +2,13 @@
 
 use super::*;
 
+/// More pages than any test reads: a cursor that stands still must fail a test, not hang it.
+const MOST_PAGES: usize = 100;
+
 async fn sort_keys(table: &DynamoTable, query: Query) -> Vec<String> {
     let mut keys = Vec::new();
     let mut next = query.clone();
-    loop {
+    for _ in 0..MOST_PAGES {
         let page = table.query(&next).await.expect("every cursor that a page returned is accepted");
         keys.extend(page.items.iter().map(|item| item.key().expect("a row has a key").sk));
         match page.next {
@@ -13,6 +16,7 @@ async fn sort_keys(table: &DynamoTable, query: Query) -> Vec<String> {
             None => return keys,
         }
     }
+    panic!("{query:?} does not end");
 }
 
 #[tokio::test]
@@ -74,8 +78,10 @@ async fn a_scan_finds_every_row_once() {
         let write = Write::put(Key::new(format!("CACHE#{index}"), "META"), Item::new());
         assert!(table.commit(&write.into()).await.expect("up").is_done());
     }
-    let (mut found, mut scan) = (Vec::new(), Scan::new().limit(3));
+    let (mut found, mut scan, mut pages) = (Vec::new(), Scan::new().limit(3), 0);
     loop {
+        pages += 1;
+        assert!(pages <= MOST_PAGES, "the scan does not end");
         let page = table.scan(&scan).await.expect("up");
         assert!(page.items.len() <= 3);
         found.extend(page.items.iter().map(|item| item.key().expect("a row has a key").pk));
@@ -108,27 +114,28 @@ async fn any_number_of_keys_is_read_in_their_order_twice_if_asked_twice() {
     assert_eq!(table.batch_get(&[], Consistency::Strong).await.expect("up"), []);
 }
 
+/// Says of all keys but the first that there was no time for them.
+fn only_the_first(request: &Json, mut answer: Json) -> Json {
+    let (name, asked) = request["RequestItems"].as_object().and_then(|map| map.iter().next()).expect("one");
+    let keys = asked["Keys"].as_array().expect("keys").clone();
+    let first = keys[0]["sk"]["S"].clone();
+    let rows = answer["Responses"][name].as_array_mut().expect("rows");
+    rows.retain(|row| row["sk"]["S"] == first);
+    let mut unprocessed = json!({});
+    unprocessed[name] = json!({ "Keys": keys[1..], "ConsistentRead": true });
+    answer["UnprocessedKeys"] = unprocessed;
+    answer
+}
+
+/// Says that there was no time for any key.
+fn none(request: &Json, mut answer: Json) -> Json {
+    answer["Responses"] = json!({});
+    answer["UnprocessedKeys"] = request["RequestItems"].clone();
+    answer
+}
+
 #[tokio::test]
 async fn keys_that_were_not_processed_are_asked_for_again() {
-    /// Says of all keys but the first that there was no time for them.
-    fn only_the_first(request: &Json, mut answer: Json) -> Json {
-        let (name, asked) =
-            request["RequestItems"].as_object().and_then(|map| map.iter().next()).expect("one");
-        let keys = asked["Keys"].as_array().expect("keys").clone();
-        let first = keys[0]["sk"]["S"].clone();
-        let rows = answer["Responses"][name].as_array_mut().expect("rows");
-        rows.retain(|row| row["sk"]["S"] == first);
-        let mut unprocessed = json!({});
-        unprocessed[name] = json!({ "Keys": keys[1..], "ConsistentRead": true });
-        answer["UnprocessedKeys"] = unprocessed;
-        answer
-    }
-    fn none(request: &Json, mut answer: Json) -> Json {
-        answer["Responses"] = json!({});
-        answer["UnprocessedKeys"] = request["RequestItems"].clone();
-        answer
-    }
-
     let direct = new_table().await;
     let (table, proxy) = through_proxy(&direct).await;
     for sk in ["A", "B", "C"] {
@@ -144,9 +151,58 @@ async fn keys_that_were_not_processed_are_asked_for_again() {
     };
     assert_eq!(proxy.seen().iter().map(asked).collect::<Vec<_>>(), [Some(3), Some(2), Some(2), Some(1)]);
 
+    // Whoever gets on may go on: patience ends only with so many calls in vain, one after the other.
+    let mut slow = vec![Action::Rewrite(none); ATTEMPTS as usize - 1];
+    slow.push(Action::Rewrite(only_the_first));
+    proxy.script([slow.clone(), slow].concat());
+    let rows = table.batch_get(&keys, Consistency::Strong).await.expect("in the end it works");
+    assert_eq!(rows.iter().flatten().count(), 3);
+
     proxy.script(vec![Action::Rewrite(none); 20]);
     let error = table.batch_get(&keys, Consistency::Strong).await.expect_err("it is always busy");
     assert_eq!(error.kind(), Kind::Unavailable);
     assert!(error.to_string().contains("3 of 3 rows unread"), "{error}");
     assert_eq!(proxy.seen().len(), ATTEMPTS as usize);
+}
+
+/// The rows of these tests as a model.
+#[derive(Model, Debug)]
+struct Row {
+    #[model(pk)]
+    pk: String,
+    #[model(sk)]
+    sk: String,
+}
+
+#[tokio::test]
+async fn a_read_is_as_strong_as_it_was_asked_to_be() {
+    let direct = new_table().await;
+    let (table, proxy) = through_proxy(&direct).await;
+    // DynamoDB Local is always consistent, so only the requests can tell.
+    let strong = || {
+        let consistent = |request: proxy::Request| {
+            let batch = &request.body["RequestItems"][direct.name()]["ConsistentRead"];
+            let asked = request.body["ConsistentRead"].as_bool().or(batch.as_bool()).unwrap_or(false);
+            (request.operation, asked)
+        };
+        let seen: Vec<_> = proxy.seen().into_iter().map(consistent).collect();
+        proxy.script([]);
+        seen
+    };
+    let asked = |operation: &str, consistent: bool| (operation.to_owned(), consistent);
+    let keys = [key("META")];
+    for (consistency, consistent) in [(Consistency::Strong, true), (Consistency::Eventual, false)] {
+        assert_eq!(table.get(&keys[0], consistency).await.expect("up"), None);
+        assert_eq!(table.batch_get(&keys, consistency).await.expect("up"), [None]);
+        assert_eq!(strong(), [asked("GetItem", consistent), asked("BatchGetItem", consistent)]);
+    }
+    for (query, consistent) in [(Query::of("CACHE#1"), true), (Query::of("CACHE#1").eventual(), false)] {
+        assert_eq!(table.query(&query).await.expect("up"), Page::default());
+        assert_eq!(strong(), [asked("Query", consistent)]);
+    }
+    assert_eq!(table.scan(&Scan::new()).await.expect("up"), Page::default());
+    assert_eq!(strong(), [asked("Scan", true)]);
+    assert!(table.rows::<Row>().get(&keys[0]).await.expect("up").is_none());
+    assert!(table.rows::<Row>().get_eventual(&keys[0]).await.expect("up").is_none());
+    assert_eq!(strong(), [asked("GetItem", true), asked("GetItem", false)]);
 }

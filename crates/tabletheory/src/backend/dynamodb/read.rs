@@ -166,6 +166,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_limit_that_dynamodb_cannot_count_is_the_greatest_that_it_can() {
+        assert_eq!(row_limit(1), 1);
+        assert_eq!(row_limit(usize::MAX), i32::MAX);
+    }
+
+    #[test]
     fn nothing_follows_the_last_key_that_could_fit() {
         let at = |query: Query, sk: &str| query.after(Cursor::after(Key::new("a", sk)));
         let all = || Query::of("a");

@@ -208,6 +208,13 @@ mod tests {
         let error =
             persist(&hasty, &SeededRandom::new(1), Repeat::Never, busy).await.expect_err("out of time");
         assert_eq!(error.kind(), Kind::Unavailable);
+
+        // An attempt before the pause that may have been applied keeps the operation in doubt.
+        let lost = || async { Err::<(), _>(Failure::new(Verdict::Ambiguous, "no answer")) };
+        for (repeat, kind) in [(Repeat::Harmless, Kind::Unknown), (Repeat::Read, Kind::Unavailable)] {
+            let error = persist(&hasty, &SeededRandom::new(1), repeat, lost).await.expect_err("out of time");
+            assert_eq!(error.kind(), kind);
+        }
     }
 
     #[test]
@@ -215,9 +222,12 @@ mod tests {
         let settings = settings().back_off(Duration::from_millis(10), Duration::from_millis(100));
         let random = SeededRandom::new(7);
         for (failed, longest) in [(1, 10), (2, 20), (3, 40), (4, 80), (5, 100), (40, 100), (u32::MAX, 100)] {
-            for _ in 0..100 {
-                assert!(pause(&settings, &random, failed) < Duration::from_millis(longest));
-            }
+            let pauses: Vec<_> = (0..100).map(|_| pause(&settings, &random, failed)).collect();
+            let longest = Duration::from_millis(longest);
+            assert!(pauses.iter().all(|pause| *pause < longest));
+            // Some are short and some are long, so that those who failed together do not come back together.
+            assert!(pauses.iter().any(|pause| *pause < longest / 4));
+            assert!(pauses.iter().any(|pause| *pause > longest / 4 * 3));
         }
     }
 }
