@@ -159,6 +159,8 @@ fn models_that_are_right_are_left_alone() {
     for fields in right {
         assert_eq!(said_of(&with_key(fields)), "", "of {fields}");
     }
+    let longest = format!("#[model(rename = \"{}\")] etag: String", "x".repeat(255));
+    assert_eq!(said_of(&with_key(&longest)), "");
 }
 
 #[test]
@@ -181,6 +183,10 @@ fn names_take_the_case_that_they_are_told() {
         cases,
         ["leaseExpiresAt", "LeaseExpiresAt", "lease_expires_at", "LEASE_EXPIRES_AT", "lease-expires-at"]
     );
+    // Only `_` parts words, and what case they were in does not matter.
+    let cases = Case::ALL.map(|(_, case)| case.apply("lease_URL"));
+    assert_eq!(cases, ["leaseUrl", "LeaseUrl", "lease_url", "LEASE_URL", "lease-url"]);
+    assert_eq!(Case::Snake.apply("leaseURL"), "leaseurl");
     assert_eq!(Case::Camel.apply("_private"), "private");
     assert_eq!(Case::Camel.apply("_"), "");
 }

@@ -127,7 +127,7 @@ impl Address {
 #[cfg(feature = "sqlite")]
 async fn open_sqlite(path: PathBuf) -> Result<Arc<dyn Table>> {
     let open = move || -> Result<Arc<dyn Table>> {
-        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory).map_err(|cause| {
                 let context = format!("the directory {} cannot be made", directory.display());
                 Error::invalid(context).caused_by(cause)
@@ -176,6 +176,7 @@ mod tests {
             "NAME" => Ok("pages".into()),
             "FILE" => Ok("sqlite:a.db".into()),
             "WRONG" => Ok("redis:x".into()),
+            "BYTES" => Err(VarError::NotUnicode("x".into())),
             _ => Err(VarError::NotPresent),
         };
         let from = |names: &[&str]| Address::from_lookup(names, look_up);
@@ -186,6 +187,9 @@ mod tests {
         assert_eq!(from(&["FILE", "NAME"]).expect("a file"), Address::Sqlite("a.db".into()));
         assert!(from(&["WRONG"]).expect_err("no scheme of ours").to_string().starts_with("WRONG: `redis:x`"));
         assert!(from(&["UNSET"]).is_err());
+        // It was meant to say something, so what comes after it must not be taken instead.
+        let error = from(&["BYTES", "NAME"]).expect_err("not text");
+        assert_eq!(error.to_string(), "the environment variable BYTES is not text");
     }
 
     #[test]

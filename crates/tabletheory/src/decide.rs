@@ -203,3 +203,20 @@ fn added(before: Option<Value>, value: &Value) -> Result<Value> {
 fn mismatch(what: &str, found: &Value) -> Error {
     Error::invalid(format!("{what} an attribute of type {}", found.type_name()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attr::Attr;
+
+    #[test]
+    fn what_cannot_be_done_is_named_with_its_write_and_its_attribute() {
+        let add = Update::new([Attr::<i64>::new("n").add(1)]);
+        let txn =
+            Txn::new([Write::delete(Key::new("p", "other")), Write::update(Key::new("p", "text"), add)]);
+        let Err(error) = decide(&txn, |_| Ok(Some(Item::from([("n", "one".into())])))) else {
+            panic!("a number cannot be added to a text");
+        };
+        assert!(error.to_string().starts_with("write 1 (text of p): `n`: "), "{error}");
+    }
+}

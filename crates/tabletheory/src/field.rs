@@ -235,3 +235,44 @@ pub mod bytes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn every_type_has_a_value_that_is_left_out() {
+        use AttributeValue::{B, Bool, Bs, L, M, N, Ns, Null, S, Ss};
+        for empty in [
+            S(String::new()),
+            N("0".into()),
+            N("-0".into()),
+            N("0.0".into()),
+            B(vec![]),
+            Bool(false),
+            Null(true),
+            L(vec![]),
+            M(HashMap::new()),
+            Ss(vec![]),
+            Ns(vec![]),
+            Bs(vec![]),
+        ] {
+            assert!(is_empty(&empty), "{empty:?}");
+        }
+        for full in [
+            S(" ".into()),
+            N("-1".into()),
+            N("1E-130".into()),
+            B(vec![0]),
+            Bool(true),
+            L(vec![Null(true)]),
+            M(HashMap::from([(String::new(), Null(true))])),
+            Ss(vec![String::new()]),
+            Ns(vec!["0".into()]),
+            Bs(vec![vec![]]),
+        ] {
+            assert!(!is_empty(&full), "{full:?}");
+        }
+    }
+}

@@ -3,6 +3,7 @@
 //! It is what the SQLite file holds, so that anyone's `sqlite3` can read it, and what golden vectors are written in.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 
 use base64::Engine as _;
@@ -12,7 +13,7 @@ use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, Result};
-use crate::item::Item;
+use crate::item::{Excerpt, Item};
 use crate::number::Number;
 use crate::value::{Set, Value};
 
@@ -133,9 +134,17 @@ impl<'de> Visitor<'de> for AttributesVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
-        let mut attributes = BTreeMap::new();
+        let mut attributes = Self::Value::new();
         while let Some((name, Untagged(value))) = members.next_entry()? {
-            attributes.insert(name, value);
+            match attributes.entry(name) {
+                Entry::Vacant(vacant) => {
+                    vacant.insert(value);
+                }
+                Entry::Occupied(occupied) => {
+                    let name = Excerpt(occupied.key());
+                    return Err(de::Error::custom(format_args!("`{name}` is there twice")));
+                }
+            }
         }
         Ok(attributes)
     }
@@ -300,6 +309,9 @@ mod tests {
             r#"{"a":{"SS":["x","x"]}}"#,
             r#"{"a":{"NS":["1","1.0"]}}"#,
             r#"{"a":{"BOOL":"true"}}"#,
+            // Of two values under one name, nobody knows which one was meant.
+            r#"{"a":{"S":"x"},"b":{"S":"x"},"a":{"S":"y"}}"#,
+            r#"{"m":{"M":{"a":{"N":"1"},"a":{"N":"1"}}}}"#,
         ] {
             assert!(Item::from_json(text).is_err(), "{text}");
         }

@@ -417,3 +417,23 @@ impl Sort {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attr::Attr;
+
+    #[test]
+    fn a_change_counts_more_than_its_name_and_its_value() {
+        let txn = |room: usize| {
+            let changes = || (10..90).map(|n| Attr::<String>::named(n.to_string()).set("x".repeat(room)));
+            Txn::new(
+                (100..200).map(|sk| Write::update(Key::new("p", sk.to_string()), Update::new(changes()))),
+            )
+        };
+        assert!(txn(472).check().is_ok());
+        let bytes = 100 * ("pkpsk123".len() + 80 * (2 + 473 + CHANGE_TEXT));
+        let said = format!("the transaction has {bytes} bytes; the limit is 4194304");
+        assert_eq!(txn(473).check().expect_err("too large").to_string(), said);
+    }
+}

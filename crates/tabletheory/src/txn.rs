@@ -324,3 +324,18 @@ impl Commit {
         !self.is_done()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ambient::SeededRandom;
+
+    #[test]
+    fn no_half_of_a_random_token_comes_twice() {
+        let random = SeededRandom::new(1);
+        let tokens: Vec<_> = (0..100).map(|_| ClientToken::random(&random)).collect();
+        let halves: std::collections::HashSet<_> =
+            tokens.iter().flat_map(|token| [&token.as_str()[..16], &token.as_str()[16..]]).collect();
+        assert_eq!(halves.len(), 200);
+    }
+}

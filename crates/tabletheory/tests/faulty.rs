@@ -99,3 +99,24 @@ async fn one_seed_gives_one_history() {
     ];
     assert!(met.iter().all(|count| *count > 0), "every fault was met: {counts:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_takes_time_and_no_more_than_the_longest() {
+    let longest = Duration::from_secs(100);
+    let faults = Faults { delay: 1.0, longest_delay: longest, ..Faults::NONE };
+    let table = Faulty::new(MemoryTable::new(), 7, faults);
+    for _ in 0..20 {
+        // Time stands still but for what is slept.
+        let start = tokio::time::Instant::now();
+        assert_eq!(table.commit(&count_up()).await.expect("late, but done"), Commit::Done);
+        let took = start.elapsed();
+        assert!(took > Duration::ZERO && took <= longest + Duration::from_millis(1), "{took:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_mistake_is_said_although_answers_are_lost() {
+    let table = Faulty::new(MemoryTable::new(), 7, Faults { lose_answer: 1.0, ..Faults::NONE });
+    let error = table.commit(&Txn::new([])).await.expect_err("there is nothing to do");
+    assert_eq!(error.kind(), Kind::Invalid);
+}

@@ -231,6 +231,38 @@ fn a_model_knows_its_name_and_its_roles() {
     assert_eq!(CacheLease::ROLES, Roles { ttl: Some("ttl"), ..Roles::default() });
 }
 
+/// Models whose types come through another macro, which wraps them in invisible groups.
+macro_rules! expiring {
+    ($name:ident, $ty:ty) => {
+        #[derive(Model, Clone, Debug, PartialEq)]
+        struct $name {
+            #[model(pk)]
+            pk: String,
+            #[model(sk)]
+            sk: String,
+            #[model(ttl)]
+            ttl: $ty,
+        }
+    };
+}
+
+expiring!(Expiring, i64);
+expiring!(MaybeExpiring, Option<u32>);
+
+#[test]
+fn types_may_come_through_another_macro() {
+    let always = Expiring { pk: "P".into(), sk: "S".into(), ttl: NOW };
+    let item = always.to_item().expect("a row");
+    assert_eq!(item.get("ttl"), Some(&NOW.into()));
+    assert_eq!(Expiring::from_item(item).expect("the same row"), always);
+    let never = MaybeExpiring { pk: "P".into(), sk: "S".into(), ttl: None };
+    let item = never.to_item().expect("a row");
+    assert_eq!(item.get("ttl"), None);
+    assert_eq!(MaybeExpiring::from_item(item).expect("the same row"), never);
+    let seconds: Attr<u32> = MaybeExpiring::TTL;
+    assert_eq!(seconds.is(5_u32).to_string(), "ttl = 5");
+}
+
 // Rows that others wrote.
 
 #[test]

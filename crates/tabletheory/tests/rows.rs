@@ -184,6 +184,57 @@ async fn a_delete_takes_only_the_version_that_was_read() {
 }
 
 #[tokio::test]
+async fn a_further_condition_does_not_replace_that_of_the_version() {
+    let (table, _) = table();
+    let documents = table.rows::<Document>();
+    let first = documents.put(&document("draft")).await.expect("a put").done().expect("it is new");
+    assert!(documents.put(&first).await.expect("a put").is_done());
+    // The condition holds, but the version has gone on.
+    let there = || Document::PK.exists();
+    assert!(documents.put(&first).when(there()).await.expect("a put").is_refused());
+    assert!(documents.delete(&first).when(there()).await.expect("a delete").is_refused());
+}
+
+#[tokio::test]
+async fn a_row_that_another_writer_left_without_a_version_can_be_deleted() {
+    #[derive(Model, Clone, Debug)]
+    struct Numbered {
+        #[model(pk)]
+        pk: String,
+        #[model(sk)]
+        sk: String,
+        #[model(version, omitempty)]
+        version: i64,
+    }
+    let (table, _) = table();
+    let key = Key::new("P", "S");
+    let bare = Txn::from(Write::put(key.clone(), tabletheory::Item::new()));
+    assert!(table.commit(&bare).await.expect("a put").is_done());
+    let row = table.rows::<Numbered>().get(&key).await.expect("a get").expect("it is there");
+    assert_eq!(row.version, 0);
+    assert!(table.rows().delete(&row).await.expect("a delete").is_done());
+}
+
+#[tokio::test]
+async fn a_creation_time_of_zero_is_one_that_was_not_set() {
+    #[derive(Model, Clone, Debug)]
+    struct Dated {
+        #[model(pk)]
+        pk: String,
+        #[model(sk)]
+        sk: String,
+        #[model(created_at)]
+        created: i64,
+    }
+    let (table, _) = table();
+    for (before, after) in [(0, NOW), (5, 5)] {
+        let row = Dated { pk: "P".into(), sk: "S".into(), created: before };
+        let saved = table.rows().put(&row).await.expect("a put").done().expect("it has no condition");
+        assert_eq!(saved.created, after);
+    }
+}
+
+#[tokio::test]
 async fn a_model_without_a_version_is_put_over_whatever_is_there() {
     let (table, _) = table();
     let pages = table.rows::<CacheMetadata>();
@@ -335,6 +386,16 @@ async fn the_first_thing_that_is_wrong_with_a_transaction_is_said_and_nothing_is
         .unwrap_err();
     assert_eq!(error.to_string(), "Measure S of P: attribute `ratio` cannot be written");
     assert_eq!(table.get(&metadata().key(), Consistency::Strong).await.unwrap(), None);
+
+    // Of several mistakes it is the first that is said.
+    let raise = || Update::new([Document::VERSION.set(9)]);
+    let error = table
+        .transaction()
+        .update::<Document>(&Key::new("DOC#1", "A"), raise())
+        .update::<Document>(&Key::new("DOC#1", "B"), raise())
+        .build()
+        .expect_err("a version is not for updates to set");
+    assert!(error.to_string().starts_with("Document A of DOC#1: "), "{error}");
 
     let error = table.transaction().when(Measure::RATIO.exists()).put(&metadata()).build().unwrap_err();
     assert_eq!(

@@ -183,3 +183,27 @@ fn partition_bounds(query: &Query) -> (Bound<Key>, Bound<Key>) {
     }
     (low, high)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ambient::ManualClock;
+    use crate::attr::Attr;
+    use crate::txn::Write;
+    use crate::update::Update;
+
+    #[tokio::test]
+    async fn a_token_is_remembered_for_ten_minutes_and_no_longer() {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(1_700_000_000)));
+        let table = MemoryTable::with_clock(clock.clone());
+        let key = Key::new("p", "count");
+        let add_one = Write::update(key.clone(), Update::new([Attr::<i64>::new("n").add(1)]));
+        let once = Txn::from(add_one).with_token(ClientToken::new("attempt-1").expect("a token"));
+        for (later, expected) in [(0, 1), (599, 1), (2, 2)] {
+            clock.advance(Duration::from_secs(later));
+            assert!(table.commit(&once).await.expect("a commit").is_done());
+            let row = table.get(&key, Consistency::Strong).await.expect("a get").expect("it is there");
+            assert_eq!(row.get("n"), Some(&expected.into()));
+        }
+    }
+}
