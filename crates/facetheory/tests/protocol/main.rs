@@ -1,5 +1,6 @@
 //! The protocol on every embedded table, with the clock and the luck that a story needs.
 
+mod cost;
 mod fixture;
 mod history;
 mod invalidate;

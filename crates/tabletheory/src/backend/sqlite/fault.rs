@@ -121,7 +121,6 @@ mod tests {
         for (code, (kind, advice)) in [
             (ffi::SQLITE_CORRUPT, damaged),
             (ffi::SQLITE_NOTADB, damaged),
-            (ffi::SQLITE_ERROR, damaged),
             (ffi::SQLITE_IOERR_SHORT_READ, damaged),
             (ffi::SQLITE_BUSY, locked),
             (ffi::SQLITE_LOCKED, locked),
@@ -129,6 +128,8 @@ mod tests {
             (ffi::SQLITE_CANTOPEN, forbidden),
             (ffi::SQLITE_PERM, forbidden),
             (ffi::SQLITE_READONLY, forbidden),
+            // A plain error says nothing of the file, unless its message does.
+            (ffi::SQLITE_ERROR, other),
             (ffi::SQLITE_IOERR, other),
             (ffi::SQLITE_NOMEM, other),
         ] {
@@ -136,6 +137,15 @@ mod tests {
             assert_eq!(error.kind(), kind, "{code}: {error}");
             assert!(error.to_string().contains("table.db"), "{code}: {error}");
             assert!(error.to_string().contains(advice), "{code}: {error}");
+        }
+    }
+
+    #[test]
+    fn some_damage_is_told_by_its_message_alone() {
+        for message in ["unsupported file format", "no such table: item", "no such column: crc"] {
+            let code = ffi::Error::new(ffi::SQLITE_ERROR);
+            let cause = rusqlite::Error::SqliteFailure(code, Some(message.into()));
+            assert_eq!(Fault::from(cause).explain(Path::new("table.db")).kind(), Kind::Corrupt, "{message}");
         }
     }
 
