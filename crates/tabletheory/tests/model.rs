@@ -1,86 +1,20 @@
 //! Models as rows: what they become on the wire, and what is read back.
 
+#[path = "support/row.rs"]
+mod row;
+
 use std::collections::BTreeMap;
 use std::env::VarError;
 use std::error::Error as _;
 
+use row::{CacheLease, CacheMetadata, Document, NOW, lease, metadata};
 use serde::{Deserialize, Serialize};
 use tabletheory::{Attr, Error, Item, Kind, Model, Roles, Value};
-
-const NOW: i64 = 1_700_000_000;
 
 /// The message and its causes, as a log shows them.
 fn whole_text(error: &Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| (*cause).source());
     std::iter::once(error.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
-}
-
-/// The seeds' metadata row.
-#[derive(Model, Clone, Debug, PartialEq)]
-#[model(table_env = "FACETHEORY_CACHE_TABLE_NAME")]
-struct CacheMetadata {
-    #[model(pk)]
-    pk: String,
-    #[model(sk)]
-    sk: String,
-    s3_key: String,
-    generated_at: i64,
-    revalidate_seconds: i64,
-    #[model(omitempty)]
-    etag: String,
-    #[model(ttl, omitempty)]
-    ttl: i64,
-}
-
-/// The seeds' lease row.
-#[derive(Model, Clone, Debug, PartialEq)]
-struct CacheLease {
-    #[model(pk)]
-    pk: String,
-    #[model(sk)]
-    sk: String,
-    lease_token: String,
-    lease_expires_at: i64,
-    #[model(ttl)]
-    ttl: Option<i64>,
-}
-
-/// A row with every role.
-#[derive(Model)]
-struct Document {
-    #[model(pk)]
-    pk: String,
-    #[model(sk)]
-    sk: String,
-    title: String,
-    #[model(version)]
-    version: i64,
-    #[model(created_at)]
-    created: Option<i64>,
-    #[model(updated_at)]
-    updated: i64,
-}
-
-fn metadata() -> CacheMetadata {
-    CacheMetadata {
-        pk: "CACHE#1".into(),
-        sk: "META".into(),
-        s3_key: "pages/1.html".into(),
-        generated_at: NOW,
-        revalidate_seconds: 60,
-        etag: "\"abc123\"".into(),
-        ttl: NOW + 86_400,
-    }
-}
-
-fn lease(token: &str) -> CacheLease {
-    CacheLease {
-        pk: "CACHE#1".into(),
-        sk: "LOCK".into(),
-        lease_token: token.into(),
-        lease_expires_at: NOW + 30,
-        ttl: None,
-    }
 }
 
 // What a model is on the wire.

@@ -1,86 +1,21 @@
 //! Models saved to a table: what a save keeps by itself, what it refuses, and transactions of several models.
 
+#[path = "support/row.rs"]
+mod row;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use row::{CacheLease, CacheMetadata, Document, NOW, lease, metadata};
 use tabletheory::{
     ClientToken, Commit, Consistency, Item, Key, ManualClock, MemoryTable, Model, Query, Saved, Set, Table,
     TableExt, Timestamp, Txn, Update, Value, Write,
 };
 
-const NOW: i64 = 1_700_000_000;
-
 /// A table whose time the test decides.
 fn table() -> (MemoryTable, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(NOW)));
     (MemoryTable::with_clock(clock.clone()), clock)
-}
-
-/// The seeds' metadata row.
-#[derive(Model, Clone, Debug, PartialEq)]
-struct CacheMetadata {
-    #[model(pk)]
-    pk: String,
-    #[model(sk)]
-    sk: String,
-    s3_key: String,
-    generated_at: i64,
-    revalidate_seconds: i64,
-    #[model(omitempty)]
-    etag: String,
-    #[model(ttl, omitempty)]
-    ttl: i64,
-}
-
-/// The seeds' lease row.
-#[derive(Model, Clone, Debug, PartialEq)]
-struct CacheLease {
-    #[model(pk)]
-    pk: String,
-    #[model(sk)]
-    sk: String,
-    lease_token: String,
-    lease_expires_at: i64,
-    #[model(ttl)]
-    ttl: Option<i64>,
-}
-
-/// A row with every role.
-#[derive(Model, Clone, Debug, Default, PartialEq)]
-struct Document {
-    #[model(pk)]
-    pk: String,
-    #[model(sk)]
-    sk: String,
-    title: String,
-    #[model(version)]
-    version: i64,
-    #[model(created_at)]
-    created: Option<i64>,
-    #[model(updated_at)]
-    updated: i64,
-}
-
-fn metadata() -> CacheMetadata {
-    CacheMetadata {
-        pk: "CACHE#1".into(),
-        sk: "META".into(),
-        s3_key: "pages/1.html".into(),
-        generated_at: NOW,
-        revalidate_seconds: 60,
-        etag: "\"abc123\"".into(),
-        ttl: NOW + 86_400,
-    }
-}
-
-fn lease(token: &str) -> CacheLease {
-    CacheLease {
-        pk: "CACHE#1".into(),
-        sk: "LOCK".into(),
-        lease_token: token.into(),
-        lease_expires_at: NOW + 30,
-        ttl: None,
-    }
 }
 
 fn document(title: &str) -> Document {

@@ -19,6 +19,32 @@ use crate::error::{Error, Kind, Result};
 use crate::limit::Place;
 use crate::txn::{ClientToken, Commit, Op, Txn, Write};
 
+/// Sends a single write under its condition. The SDK has a type of its own for each kind of call and of error,
+/// alike in everything that matters here.
+macro_rules! single {
+    ($table:expr, $write:expr, $expression:expr, $request:expr, $error:ident) => {{
+        let Expression { condition, names, values, .. } = $expression;
+        let request = $request
+            .table_name(&$table.place.table)
+            .set_condition_expression(condition)
+            .set_expression_attribute_names(names)
+            .set_expression_attribute_values(values)
+            .set_return_values_on_condition_check_failure(seen_by($write));
+        let attempt = || async {
+            match request.clone().send().await {
+                Ok(_) => Ok(Ok(Commit::Done)),
+                Err(error) => match error.as_service_error() {
+                    Some($error::ConditionalCheckFailedException(refusal)) => {
+                        Ok(refused(0, refusal.item.as_ref()))
+                    }
+                    _ => Err(Failure::of(error, &$table.place)),
+                },
+            }
+        };
+        $table.persist(Repeat::Never, attempt).await?
+    }};
+}
+
 impl DynamoTable {
     /// A single call without an answer is not repeated, whatever it writes: with a condition it could be refused
     /// because of itself, and without one it could undo what somebody else has written since.
@@ -39,79 +65,23 @@ impl DynamoTable {
     }
 
     async fn put(&self, write: &Write, item: Attributes) -> Result<Commit> {
-        let Expression { condition, names, values, .. } = expression_of(write);
-        let request = self
-            .client
-            .put_item()
-            .table_name(&self.place.table)
-            .set_item(Some(item))
-            .set_condition_expression(condition)
-            .set_expression_attribute_names(names)
-            .set_expression_attribute_values(values)
-            .set_return_values_on_condition_check_failure(seen_by(write));
-        let attempt = || async {
-            match request.clone().send().await {
-                Ok(_) => Ok(Ok(Commit::Done)),
-                Err(error) => match error.as_service_error() {
-                    Some(PutItemError::ConditionalCheckFailedException(refusal)) => {
-                        Ok(refused(0, refusal.item.as_ref()))
-                    }
-                    _ => Err(Failure::of(error, &self.place)),
-                },
-            }
-        };
-        self.persist(Repeat::Never, attempt).await?
+        let request = self.client.put_item().set_item(Some(item));
+        single!(self, write, expression_of(write), request, PutItemError)
     }
 
     async fn update(&self, write: &Write) -> Result<Commit> {
-        let Expression { update, condition, names, values } = expression_of(write);
+        let expression = expression_of(write);
         let request = self
             .client
             .update_item()
-            .table_name(&self.place.table)
             .set_key(Some(from_key(&write.key)))
-            .set_update_expression(update)
-            .set_condition_expression(condition)
-            .set_expression_attribute_names(names)
-            .set_expression_attribute_values(values)
-            .set_return_values_on_condition_check_failure(seen_by(write));
-        let attempt = || async {
-            match request.clone().send().await {
-                Ok(_) => Ok(Ok(Commit::Done)),
-                Err(error) => match error.as_service_error() {
-                    Some(UpdateItemError::ConditionalCheckFailedException(refusal)) => {
-                        Ok(refused(0, refusal.item.as_ref()))
-                    }
-                    _ => Err(Failure::of(error, &self.place)),
-                },
-            }
-        };
-        self.persist(Repeat::Never, attempt).await?
+            .set_update_expression(expression.update.clone());
+        single!(self, write, expression, request, UpdateItemError)
     }
 
     async fn delete(&self, write: &Write) -> Result<Commit> {
-        let Expression { condition, names, values, .. } = expression_of(write);
-        let request = self
-            .client
-            .delete_item()
-            .table_name(&self.place.table)
-            .set_key(Some(from_key(&write.key)))
-            .set_condition_expression(condition)
-            .set_expression_attribute_names(names)
-            .set_expression_attribute_values(values)
-            .set_return_values_on_condition_check_failure(seen_by(write));
-        let attempt = || async {
-            match request.clone().send().await {
-                Ok(_) => Ok(Ok(Commit::Done)),
-                Err(error) => match error.as_service_error() {
-                    Some(DeleteItemError::ConditionalCheckFailedException(refusal)) => {
-                        Ok(refused(0, refusal.item.as_ref()))
-                    }
-                    _ => Err(Failure::of(error, &self.place)),
-                },
-            }
-        };
-        self.persist(Repeat::Never, attempt).await?
+        let request = self.client.delete_item().set_key(Some(from_key(&write.key)));
+        single!(self, write, expression_of(write), request, DeleteItemError)
     }
 
     /// Sends a transaction until its outcome is known, or patience ends.
