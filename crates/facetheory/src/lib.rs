@@ -12,6 +12,8 @@ mod invalidate;
 mod key;
 mod lease;
 mod pages;
+#[cfg(test)]
+mod model;
 mod publish;
 mod request;
 mod row;

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use tabletheory::{ClientToken, Commit, Query, Random, SystemRandom, Table, Txn};
 
 pub use operation::{Invalidated, RolledBack};
+#[cfg(test)]
+pub(crate) use regeneration::judge;
 pub use regeneration::{Keep, Published, Refresh};
 pub use request::Begin;
 

@@ -237,7 +237,7 @@ impl PageStore {
 }
 
 /// What `META` says of a publish whose lock is gone.
-fn judge(lease: &Lease, page: &Generation, seen: Option<&Meta>, now: Option<&Meta>) -> Published {
+pub(crate) fn judge(lease: &Lease, page: &Generation, seen: Option<&Meta>, now: Option<&Meta>) -> Published {
     match now {
         Some(meta) if meta.mark.as_deref() == Some(lease.token()) => Published::Done,
         // A service in another language may have dropped our mark, but not the pointer.

@@ -1,0 +1,140 @@
+//! What must hold in every state and of every write.
+
+use std::fmt;
+
+use super::mutant::Mutant;
+use super::protocol::{self, MARGIN, Request, body_of};
+use super::scope::Recipe;
+use super::state::{BODIES, Report, State};
+use super::table::{LOCK, META, REQUEST, Rows, TAG, World, version_place};
+use crate::freshness::Freshness;
+use crate::row::RequestStatus;
+
+/// Something that must never happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Broken {
+    PublishedWithoutLock,
+    PublishedTwice,
+    PublishedAfterLaterGrant,
+    FalseDone,
+    FalseNo,
+    VersionNotNext,
+    VersionRewritten,
+    ServedVersionMissing,
+    ServedBodyMissing,
+    BodyRewritten,
+    OutdatedIsFresh,
+    UnseenRolledBack,
+    FreshRendered,
+    ResultReplaced,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Broken::PublishedWithoutLock => "a token published while the lock was not its own",
+            Broken::PublishedTwice => "a token published twice",
+            Broken::PublishedAfterLaterGrant => "an earlier grant published after a later one",
+            Broken::FalseDone => "a publish is reported as done that never was",
+            Broken::FalseNo => "a publish is reported as not done that was",
+            Broken::VersionNotNext => "the version of META is not the next one",
+            Broken::VersionRewritten => "a version was rewritten",
+            Broken::ServedVersionMissing => "META points at a version that is not there",
+            Broken::ServedBodyMissing => "META names a body that is not there",
+            Broken::BodyRewritten => "a body was rewritten",
+            Broken::OutdatedIsFresh => "what was rendered before an invalidation is fresh after it",
+            Broken::UnseenRolledBack => "a rollback replaced what its operator never saw",
+            Broken::FreshRendered => "a page was rendered that somebody had just published",
+            Broken::ResultReplaced => "the result of a request was replaced",
+        })
+    }
+}
+
+/// Whether the page is fresh by a clock, as readers see it.
+pub(super) fn is_fresh(world: &World, rows: Rows, now: i8) -> bool {
+    let margin = if world.is(Mutant::TagWithoutMargin) { std::time::Duration::ZERO } else { MARGIN };
+    let epochs: Vec<_> = world.epoch(rows.0[TAG]).copied().into_iter().collect();
+    world
+        .meta(rows.0[META])
+        .is_some_and(|meta| meta.freshness_with(&epochs, protocol::at(now), margin) == Freshness::Fresh)
+}
+
+/// What must hold in every state.
+pub(super) fn of_state(world: &World, state: &State) -> Option<Broken> {
+    for lease in 0..state.leases {
+        match state.past.reports[usize::from(lease)] {
+            Report::Done if !state.past.published.has(lease) => return Some(Broken::FalseDone),
+            Report::NotPublished if state.past.published.has(lease) => return Some(Broken::FalseNo),
+            _ => {}
+        }
+    }
+    let meta = world.meta(state.rows.0[META])?;
+    let body = body_of(&meta.generation.s3_key);
+    if !state.objects.has(body) {
+        return Some(Broken::ServedBodyMissing);
+    }
+    if let Some(sk) = &meta.current_sk {
+        let there = (0..BODIES)
+            .map(|body| version_place(u8::try_from(body).unwrap_or(u8::MAX)))
+            .any(|place| state.rows.0[place] != 0 && world.key(place).sk == *sk);
+        if !there {
+            return Some(Broken::ServedVersionMissing);
+        }
+    }
+    // Readers' clocks differ as writers' do.
+    let fresh = |now: &i8| is_fresh(world, state.rows, *now) && !meta.is_pinned(protocol::at(*now));
+    if state.past.outdated.has(body) && [state.time - 1, state.time, state.time + 1].iter().any(fresh) {
+        return Some(Broken::OutdatedIsFresh);
+    }
+    None
+}
+
+/// What must hold of every write that the table has applied.
+pub(super) fn of_write(world: &World, before: &State, after: &State, request: Request) -> Option<Broken> {
+    if let Request::Publish { lease, .. } = request {
+        let holder = world.lock(before.rows.0[LOCK]).map(|lock| lock.lease_token.as_str());
+        if holder != Some(protocol::token(lease).as_str()) {
+            return Some(Broken::PublishedWithoutLock);
+        }
+        if before.past.published.has(lease) {
+            return Some(Broken::PublishedTwice);
+        }
+        if before.past.grants[usize::from(lease)] <= before.past.last {
+            return Some(Broken::PublishedAfterLaterGrant);
+        }
+    }
+    let (old, new) = (world.meta(before.rows.0[META]), world.meta(after.rows.0[META]));
+    if let Request::RollBack { seen, .. } = request {
+        let seen = world.meta(seen);
+        let pointer = |meta: Option<&crate::row::Meta>| meta.map(|meta| meta.generation.s3_key.clone());
+        if pointer(old) != pointer(seen) {
+            return Some(Broken::UnseenRolledBack);
+        }
+    }
+    let moves = match request {
+        Request::Publish { .. } => old.is_none() || world.scope.recipe != Recipe::Unchanged,
+        Request::RollBack { .. } => true,
+        _ => false,
+    };
+    let version = |meta: Option<&crate::row::Meta>| meta.and_then(|meta| meta.version);
+    let next = match (version(old), moves) {
+        (None, true) if version(new).is_none() => None,
+        (old, true) => Some(old.unwrap_or(0) + 1),
+        (old, false) => old,
+    };
+    if version(new) != next {
+        return Some(Broken::VersionNotNext);
+    }
+    let versions = version_place(0)..;
+    let rewritten = |(old, new): (&u16, &u16)| *old != 0 && *new != 0 && old != new;
+    if before.rows.0[versions.clone()].iter().zip(&after.rows.0[versions]).any(rewritten) {
+        return Some(Broken::VersionRewritten);
+    }
+    let completed = world
+        .request(before.rows.0[REQUEST])
+        .is_some_and(|request| request.status == RequestStatus::Completed);
+    if completed && before.rows.0[REQUEST] != after.rows.0[REQUEST] {
+        return Some(Broken::ResultReplaced);
+    }
+    None
+}

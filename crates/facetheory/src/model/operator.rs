@@ -1,0 +1,126 @@
+//! Operators: one who invalidates, one who rolls back, one who collects.
+
+use super::mutant::Mutant;
+use super::network::Answer;
+use super::protocol::{self, How, Request, Target, body_for, body_of};
+use super::state::{BODIES, Operator, Phase, State, Writer};
+use super::table::{META, World, version_place};
+use crate::invalidate::Found;
+use crate::row::Version;
+use crate::sweep::Retention;
+
+pub(super) const INVALIDATOR: usize = 0;
+pub(super) const ROLLER: usize = 1;
+pub(super) const COLLECTOR: usize = 2;
+
+impl World {
+    /// Sets out to invalidate the page. False if there is nothing to do.
+    pub(super) fn invalidate(&self, state: &mut State, how: How) -> bool {
+        let left = match how {
+            How::Soft => &mut state.left.soft,
+            How::Hard => &mut state.left.hard,
+            How::Tag => &mut state.left.tag,
+        };
+        if *left == 0 || state.operators[INVALIDATOR] != Operator::Idle {
+            return false;
+        }
+        *left -= 1;
+        let now = protocol::at(state.time);
+        let row = self.meta(state.rows.0[META]).map(crate::row::Meta::to_item);
+        let target = match Found::of(row.as_ref(), now) {
+            Found::Nothing => Target::Nothing,
+            Found::Page => Target::Page,
+            Found::Pinned if how == How::Soft => return false,
+            Found::Pinned => Target::Pinned,
+        };
+        let request = Request::Invalidate { operation: state.operations, now: state.time, how, target };
+        state.operations += 1;
+        state.operators[INVALIDATOR] = Operator::Waiting(request);
+        true
+    }
+
+    /// Sets out to go back to a version.
+    pub(super) fn roll_back(&self, state: &mut State, body: u8) -> bool {
+        let (target, seen) = (state.rows.0[version_place(body)], state.rows.0[META]);
+        if state.left.roll_back == 0 || state.operators[ROLLER] != Operator::Idle || target == 0 || seen == 0
+        {
+            return false;
+        }
+        state.left.roll_back -= 1;
+        let request = Request::RollBack { operation: state.operations, now: state.time, body, target, seen };
+        state.operations += 1;
+        state.operators[ROLLER] = Operator::Waiting(request);
+        true
+    }
+
+    /// Sets out to collect the versions that are superfluous: this one of them.
+    pub(super) fn collect(&self, state: &mut State, body: u8) -> bool {
+        if state.left.collect == 0
+            || state.operators[COLLECTOR] != Operator::Idle
+            || state.rows.0[version_place(body)] == 0
+        {
+            return false;
+        }
+        let newest_first = (0..BODIES).rev().map(|body| version_place(u8::try_from(body).unwrap_or(0)));
+        let versions: Vec<(String, Version)> = newest_first
+            .filter_map(|place| {
+                Some((self.key(place).sk.clone(), self.version(state.rows.0[place])?.clone()))
+            })
+            .collect();
+        let current = self.meta(state.rows.0[META]).and_then(|meta| meta.current_sk.as_deref());
+        let superfluous = Retention { versions: 0, oldest: None }.superfluous(&versions, current);
+        if !superfluous.contains(&self.key(version_place(body)).sk.as_str()) {
+            return false;
+        }
+        state.left.collect -= 1;
+        state.operators[COLLECTOR] =
+            Operator::Waiting(Request::Collect { operation: state.operations, body });
+        state.operations += 1;
+        true
+    }
+
+    /// Deletes an object that no row names.
+    ///
+    /// The grace period is longer than any lease and any request under way, so that nobody who has stored a
+    /// body can still be about to publish it.
+    pub(super) fn collect_orphan(&self, state: &mut State, body: u8) -> bool {
+        let named = |s3_key: &str| body_of(s3_key) == body;
+        let served = self.meta(state.rows.0[META]).is_some_and(|meta| named(&meta.generation.s3_key));
+        let kept = state.rows.0[version_place(0)..]
+            .iter()
+            .any(|id| self.version(*id).is_some_and(|version| named(&version.generation.s3_key)));
+        let publishes = |request: &Request| match *request {
+            Request::Publish { lease, .. } => body_for(self, lease) == body,
+            _ => false,
+        };
+        let working = |writer: &Writer| writer.phase != Phase::Idle && body_for(self, writer.lease) == body;
+        let about = state.writers.iter().any(working) || state.under_way.iter().flatten().any(publishes);
+        if state.left.collect == 0
+            || !state.objects.has(body)
+            || served
+            || kept
+            || about && !self.is(Mutant::CollectAtOnce)
+        {
+            return false;
+        }
+        state.left.collect -= 1;
+        state.objects.remove(body);
+        true
+    }
+
+    /// Hears what became of a request. What has no answer is left as it is.
+    pub(super) fn hear_operator(&self, state: &mut State, index: usize, answer: Answer) {
+        state.operators[index] = match (state.operators[index], answer) {
+            (Operator::Waiting(Request::Collect { body, .. }), Answer::Yes) => Operator::Deleting(body),
+            _ => Operator::Idle,
+        };
+    }
+
+    /// Deletes the body of a version that is gone.
+    pub(super) fn delete(&self, state: &mut State) -> bool {
+        let Operator::Deleting(body) = state.operators[COLLECTOR] else { return false };
+        state.operators[COLLECTOR] = Operator::Idle;
+        state.objects.remove(body);
+        true
+    }
+}

@@ -1,0 +1,218 @@
+//! From a request to the transaction that production would send, but for the guard that a mutant lacks.
+
+use std::time::Duration;
+
+use tabletheory::{Timestamp, Txn, Write};
+
+use super::mutant::Mutant;
+use super::scope::Recipe;
+use super::state::{FIRST, LEASES};
+use super::table::{LOCK, META, REQUEST, RowId, Rows, World, version_place};
+use crate::attribute as name;
+use crate::generation::Generation;
+use crate::history::Rollback;
+use crate::invalidate::{self, Found, Strength};
+use crate::lease::{Lease, LeaseTerms};
+use crate::publish::{Guards, Publication};
+use crate::request::{self, Claim, Next, RequestTerms, Wish};
+use crate::row::Meta;
+use crate::sweep;
+
+/// When it all begins, in epoch seconds.
+const START: i64 = 1_700_000_000;
+/// For how long a page is fresh, a lease is held, and a request counts as worked on.
+const INTERVAL: i64 = 2;
+/// Clocks differ by one second either way.
+pub(super) const MARGIN: Duration = Duration::from_secs(2);
+
+/// How a page is invalidated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum How {
+    Soft,
+    Hard,
+    Tag,
+}
+
+/// What an invalidation found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Target {
+    Nothing,
+    Page,
+    Pinned,
+}
+
+/// A request to the table: all that it is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Request {
+    Acquire { lease: u8, now: i8 },
+    Start { lease: u8, now: i8, found: RowId, lock: RowId },
+    Refresh { lease: u8, now: i8 },
+    Release { lease: u8 },
+    Publish { lease: u8, now: i8, seen: RowId, generated_at: i8 },
+    Invalidate { operation: u8, now: i8, how: How, target: Target },
+    RollBack { operation: u8, now: i8, body: u8, target: RowId, seen: RowId },
+    Collect { operation: u8, body: u8 },
+}
+
+impl Request {
+    /// The client token under which it is sent: repetitions have the same, and nothing else has.
+    pub(super) fn client_token(self, world: &World) -> Option<u8> {
+        let leases = u8::try_from(LEASES).expect("few leases");
+        match self {
+            Request::Acquire { .. } if world.is(Mutant::AcquireWithoutClientToken) => None,
+            Request::Publish { .. } if world.is(Mutant::PublishWithoutClientToken) => None,
+            Request::Acquire { lease, .. } | Request::Start { lease, .. } => Some(lease),
+            Request::Publish { lease, .. } => Some(leases + lease),
+            // Any number of times, this one comes out the same.
+            Request::Invalidate { how: How::Tag, .. } => None,
+            Request::Invalidate { operation, .. }
+            | Request::RollBack { operation, .. }
+            | Request::Collect { operation, .. } => Some(2 * leases + operation),
+            Request::Refresh { .. } | Request::Release { .. } => None,
+        }
+    }
+}
+
+pub(super) fn terms() -> LeaseTerms {
+    let term = Duration::from_secs(INTERVAL.unsigned_abs());
+    LeaseTerms { duration: term, ttl_buffer: Duration::ZERO, ..LeaseTerms::default() }
+}
+
+pub(super) fn at(now: i8) -> Timestamp {
+    Timestamp::from_seconds(START + i64::from(now))
+}
+
+pub(super) fn token(lease: u8) -> String {
+    format!("token-{lease}")
+}
+
+/// The ids of versions sort by age.
+pub(super) fn version_id(body: usize) -> String {
+    format!("{body:02}")
+}
+
+pub(super) fn body_key(body: u8) -> String {
+    format!("body-{body}")
+}
+
+/// The body that a key names.
+pub(super) fn body_of(s3_key: &str) -> u8 {
+    s3_key.rsplit('-').next().and_then(|number| number.parse().ok()).expect("a body of this model")
+}
+
+/// The body that a lease renders.
+pub(super) fn body_for(world: &World, lease: u8) -> u8 {
+    if world.is(Mutant::SharedBody) { FIRST } else { FIRST + lease }
+}
+
+pub(super) fn lease(world: &World, lease: u8, now: i8) -> Lease {
+    Lease::starting(world.page.clone(), token(lease), at(now), &world.terms)
+}
+
+/// What is there at the beginning was rendered long ago.
+pub(super) fn rendered(world: &World, body: u8, generated_at: i8) -> Generation {
+    let mut page = Generation::new(body_key(body), START + i64::from(generated_at), INTERVAL);
+    if world.scope.recipe == Recipe::Unchanged {
+        page.content.digest = Some("sha256:same".to_owned());
+    }
+    page
+}
+
+/// What is to be done about the request that all writers work on.
+pub(super) fn next(world: &World, number: u8, now: i8, found: RowId, lock: RowId) -> Next {
+    let in_progress = Duration::from_secs(INTERVAL.unsigned_abs());
+    let terms = RequestTerms { in_progress, ..RequestTerms::default() };
+    let wish = Wish { key: world.key(REQUEST), hash: "hash" };
+    let lease = lease(world, number, now);
+    request::next(wish, world.request(found), world.lock(lock), &lease, (&world.terms, &terms), at(now))
+}
+
+fn claim(world: &World, lease: u8, now: i8) -> Option<Claim> {
+    match next(world, lease, now, 0, 0) {
+        Next::Start(_, claim) if world.scope.request => Some(claim),
+        _ => None,
+    }
+}
+
+pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
+    match request {
+        Request::Acquire { lease: number, now } => lease(world, number, now).acquire(at(now), &world.terms),
+        Request::Start { lease, now, found, lock } => match next(world, lease, now, found, lock) {
+            Next::Start(txn, _) => *txn,
+            other => unreachable!("a request is started only where it can be: {other:?}"),
+        },
+        Request::Refresh { lease: number, now } => lease(world, number, now).refresh(at(now), &world.terms).1,
+        Request::Release { lease: number } => lease(world, number, 0).release(),
+        Request::Publish { lease, now, seen, generated_at } => {
+            publish(world, lease, now, world.meta(seen), generated_at)
+        }
+        Request::Invalidate { now, how, target, .. } => invalidation(world, now, how, target),
+        Request::RollBack { now, body, target, seen, .. } => {
+            let seen = if world.is(Mutant::RollbackOfUnseen) { rows.0[META] } else { seen };
+            let txn = Rollback {
+                page: &world.page,
+                target_sk: &world.key(version_place(body)).sk,
+                target: world.version(target).expect("a version was read"),
+                seen: world.meta(seen).expect("META was read"),
+                pin: Duration::from_secs(world.scope.pin),
+                now: at(now),
+            }
+            .txn();
+            let txn = without(txn, world.is(Mutant::RollbackToMissing), &world.key(version_place(body)).sk);
+            without(txn, world.is(Mutant::RollbackWithoutFence), &world.key(LOCK).sk)
+        }
+        Request::Collect { body, .. } => {
+            let txn = sweep::version(&world.page, &world.key(version_place(body)).sk);
+            without(txn, world.is(Mutant::CollectServed), &world.key(META).sk)
+        }
+    }
+}
+
+fn publish(world: &World, number: u8, now: i8, seen: Option<&Meta>, generated_at: i8) -> Txn {
+    let page = rendered(world, body_for(world, number), generated_at);
+    let lease = lease(world, number, now);
+    let claim = claim(world, number, now);
+    let guards = Guards { rising: world.is(Mutant::RisingForToken), ..Guards::default() };
+    let publication = Publication {
+        lease: &lease,
+        page: &page,
+        seen,
+        ttl: None,
+        request: claim.as_ref(),
+        guards,
+        now: at(now),
+    };
+    let txn = match (world.scope.recipe, seen) {
+        (Recipe::Versioned, _) => publication.versioned(&version_id(usize::from(body_for(world, number)))),
+        (Recipe::Unchanged, Some(current)) => publication.unchanged(current),
+        (Recipe::InPlace | Recipe::Unchanged, _) => publication.in_place(),
+    };
+    let lock = Write::delete(world.key(LOCK).clone());
+    let lock = match world.mutant {
+        Some(Mutant::NoToken | Mutant::RisingForToken) => lock,
+        Some(Mutant::ExpiryForToken) => lock.when(name::LEASE_EXPIRES_AT.gt(at(now).seconds())),
+        _ => return txn,
+    };
+    let sk = &world.key(LOCK).sk;
+    Txn::new(txn.writes().iter().filter(|write| write.key().sk != *sk).cloned().chain([lock]))
+}
+
+fn invalidation(world: &World, now: i8, how: How, target: Target) -> Txn {
+    let strength = match how {
+        How::Soft => Strength::Soft,
+        How::Hard => Strength::Hard,
+        How::Tag => return invalidate::tag(&world.tag, None, at(now)),
+    };
+    let found = match target {
+        Target::Nothing => Found::Nothing,
+        Target::Page => Found::Page,
+        Target::Pinned => Found::Pinned,
+    };
+    let txn = invalidate::page(&world.page, found, strength, at(now)).expect("there is something to do");
+    without(txn, world.is(Mutant::InvalidateWithoutFence), &world.key(LOCK).sk)
+}
+
+/// The transaction without what it does to a row, where a mutant leaves that out.
+fn without(txn: Txn, left_out: bool, sk: &str) -> Txn {
+    if left_out { Txn::new(txn.writes().iter().filter(|write| write.key().sk != sk).cloned()) } else { txn }
+}

@@ -1,0 +1,202 @@
+//! The table: real rows, real transactions, a real backend; each question is asked once and remembered.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use tabletheory::{Consistency, Item, Key, MemoryTable, Table, Txn, Write};
+
+use super::mutant::Mutant;
+use super::protocol::{self, Request};
+use super::scope::Scope;
+use super::state::BODIES;
+use crate::epoch::{Epoch, Tag};
+use crate::key::PageKey;
+use crate::lease::{Acquire, LeaseTerms};
+use crate::row;
+
+/// A row as the table has it, by its number; 0 is no row.
+pub(super) type RowId = u16;
+
+/// The number of rows: `META`, `LOCK`, `REQ#`, the tag's, and one version for each body.
+const PLACES: usize = 4 + BODIES;
+pub(super) const META: usize = 0;
+pub(super) const LOCK: usize = 1;
+pub(super) const REQUEST: usize = 2;
+pub(super) const TAG: usize = 3;
+
+/// The place of a body's version.
+pub(super) fn version_place(body: u8) -> usize {
+    4 + usize::from(body)
+}
+
+/// All rows of the page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Rows(pub(super) [RowId; PLACES]);
+
+/// A row, read as production reads it.
+#[derive(Debug)]
+pub(super) enum Row {
+    Meta(row::Meta),
+    Lock(row::Lock),
+    Request(row::Request),
+    Epoch(Epoch),
+    Version(row::Version),
+}
+
+#[derive(Debug)]
+struct Kept {
+    item: Item,
+    row: Row,
+}
+
+/// What the table does about a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verdict {
+    pub(super) rows: Rows,
+    /// Whether anything was written.
+    pub(super) applied: bool,
+    /// Whether the sender is told yes.
+    pub(super) granted: bool,
+}
+
+/// The protocol under test, and the rows that it has made so far.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) scope: Scope,
+    pub(super) mutant: Option<Mutant>,
+    pub(super) page: PageKey,
+    pub(super) tag: Tag,
+    pub(super) terms: LeaseTerms,
+    keys: [Key; PLACES],
+    kept: Vec<Kept>,
+    numbers: HashMap<(usize, String), RowId>,
+    verdicts: HashMap<(Rows, Request), Verdict>,
+}
+
+impl World {
+    pub(super) fn new(scope: Scope, mutant: Option<Mutant>) -> Self {
+        let page = PageKey::new("/").expect("a page");
+        let tag = Tag::new("news").expect("a tag");
+        let keys = std::array::from_fn(|place| match place {
+            META => page.meta(),
+            LOCK => page.lock(),
+            REQUEST => page.request("once").expect("a key"),
+            TAG => tag.key(None),
+            version => page.version(&protocol::version_id(version - 4)),
+        });
+        World {
+            scope,
+            mutant,
+            page,
+            tag,
+            terms: protocol::terms(),
+            keys,
+            kept: Vec::new(),
+            numbers: HashMap::new(),
+            verdicts: HashMap::new(),
+        }
+    }
+
+    pub(super) fn is(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    /// How many rows and answers are remembered.
+    pub(super) fn known(&self) -> (usize, usize) {
+        (self.kept.len(), self.verdicts.len())
+    }
+
+    pub(super) fn key(&self, place: usize) -> &Key {
+        &self.keys[place]
+    }
+
+    fn row(&self, id: RowId) -> Option<&Row> {
+        id.checked_sub(1).map(|index| &self.kept[usize::from(index)].row)
+    }
+
+    pub(super) fn meta(&self, id: RowId) -> Option<&row::Meta> {
+        self.row(id).and_then(|row| if let Row::Meta(meta) = row { Some(meta) } else { None })
+    }
+
+    pub(super) fn lock(&self, id: RowId) -> Option<&row::Lock> {
+        self.row(id).and_then(|row| if let Row::Lock(lock) = row { Some(lock) } else { None })
+    }
+
+    pub(super) fn request(&self, id: RowId) -> Option<&row::Request> {
+        self.row(id).and_then(|row| if let Row::Request(request) = row { Some(request) } else { None })
+    }
+
+    pub(super) fn epoch(&self, id: RowId) -> Option<&Epoch> {
+        self.row(id).and_then(|row| if let Row::Epoch(epoch) = row { Some(epoch) } else { None })
+    }
+
+    pub(super) fn version(&self, id: RowId) -> Option<&row::Version> {
+        self.row(id).and_then(|row| if let Row::Version(version) = row { Some(version) } else { None })
+    }
+
+    /// The number of a row at its place.
+    pub(super) fn number(&mut self, place: usize, item: Option<&Item>) -> RowId {
+        let Some(item) = item else { return 0 };
+        let name = (place, item.to_json());
+        if let Some(number) = self.numbers.get(&name) {
+            return *number;
+        }
+        let row = match place {
+            META => Row::Meta(row::Meta::read(item).expect("META")),
+            LOCK => Row::Lock(row::Lock::read(item).expect("LOCK")),
+            REQUEST => Row::Request(row::Request::read(item).expect("REQ#")),
+            TAG => Row::Epoch(Epoch::read(item).expect("TAG")),
+            _ => Row::Version(row::Version::read(item).expect("VER#")),
+        };
+        self.kept.push(Kept { item: item.clone(), row });
+        let number = RowId::try_from(self.kept.len()).expect("few different rows");
+        self.numbers.insert(name, number);
+        number
+    }
+
+    /// What the table does about a request, when it has these rows.
+    pub(super) fn commit(&mut self, rows: Rows, request: Request) -> Verdict {
+        if let Some(verdict) = self.verdicts.get(&(rows, request)) {
+            return *verdict;
+        }
+        let verdict = self.ask(rows, request);
+        self.verdicts.insert((rows, request), verdict);
+        verdict
+    }
+
+    fn ask(&mut self, rows: Rows, request: Request) -> Verdict {
+        let table = MemoryTable::new();
+        for (place, id) in rows.0.iter().enumerate() {
+            if let Some(index) = id.checked_sub(1) {
+                let item = self.kept[usize::from(index)].item.clone();
+                let put = Txn::from(Write::put(self.keys[place].clone(), item));
+                assert!(at_once(table.commit(&put)).expect("a put").is_done());
+            }
+        }
+        let txn = protocol::transaction(self, rows, request);
+        let commit = at_once(table.commit(&txn)).expect("a transaction that can be done");
+        let applied = commit.is_done();
+        let granted = match request {
+            Request::Acquire { lease, now } => {
+                matches!(protocol::lease(self, lease, now).acquired(commit), Acquire::Granted(_))
+            }
+            _ => applied,
+        };
+        let items = at_once(table.batch_get(&self.keys, Consistency::Strong)).expect("rows");
+        let mut after = Rows::default();
+        for (place, item) in items.iter().enumerate() {
+            after.0[place] = self.number(place, item.as_ref());
+        }
+        Verdict { rows: after, applied, granted }
+    }
+}
+
+/// The table in memory never waits, so that its answers are there at the first look.
+fn at_once<T>(answer: impl Future<Output = T>) -> T {
+    match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => unreachable!("a table in memory that waits"),
+    }
+}

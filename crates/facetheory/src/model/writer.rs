@@ -1,0 +1,164 @@
+//! A writer: takes the lease, looks again, renders, publishes, and finds out what became of it.
+//!
+//! It does what `PageStore` does, one step at a time, with two attempts where that has three.
+
+use super::invariant::{self, Broken};
+use super::mutant::Mutant;
+use super::network::Answer;
+use super::protocol::{self, Request, body_for};
+use super::scope::Recipe;
+use super::state::{Phase, Report, State, Writer};
+use super::table::{LOCK, META, REQUEST, World};
+use crate::request::Next;
+use crate::store::{Published, judge};
+
+/// What a writer's clock says.
+pub(super) fn clock(state: &State, writer: usize) -> i8 {
+    state.time + [-1, 0, 1][writer]
+}
+
+impl World {
+    /// Finds the page stale and asks for the lease.
+    pub(super) fn begin(&self, state: &mut State, index: usize) -> bool {
+        let (now, lease) = (clock(state, index), state.leases);
+        if state.writers[index].phase != Phase::Idle
+            || lease >= self.scope.leases
+            || invariant::is_fresh(self, state.rows, now)
+        {
+            return false;
+        }
+        let request = if self.scope.request {
+            let (found, lock) = (state.rows.0[REQUEST], state.rows.0[LOCK]);
+            if !matches!(protocol::next(self, lease, now, found, lock), Next::Start(..)) {
+                return false;
+            }
+            Request::Start { lease, now, found, lock }
+        } else {
+            Request::Acquire { lease, now }
+        };
+        state.leases += 1;
+        state.writers[index] = Writer {
+            phase: Phase::Acquiring { again: false },
+            lease,
+            seen: state.rows.0[META],
+            request: Some(request),
+            ..Writer::default()
+        };
+        true
+    }
+
+    /// Looks at the page again, now that it has the lease, and renders if it is still stale.
+    pub(super) fn look_again(&self, state: &mut State, index: usize) -> Option<Broken> {
+        let now = clock(state, index);
+        let fresh = invariant::is_fresh(self, state.rows, now);
+        let writer = &mut state.writers[index];
+        if !self.is(Mutant::NoSecondLook) {
+            writer.seen = state.rows.0[META];
+            if fresh {
+                writer.phase = Phase::Leaving;
+                writer.request = Some(Request::Release { lease: writer.lease });
+                return None;
+            }
+        }
+        writer.phase = Phase::Rendering;
+        writer.generated_at = now;
+        let lease = writer.lease;
+        state.past.begun.insert(body_for(self, lease));
+        // Published before this lease was granted, so that nobody who looks can miss it.
+        let grant = |lease: u8| state.past.grants[usize::from(lease)];
+        let mark = self.meta(state.rows.0[META]).and_then(|meta| meta.mark.clone());
+        let earlier = (0..state.leases)
+            .any(|other| mark == Some(protocol::token(other)) && grant(other) < grant(lease));
+        let holder = self.lock(state.rows.0[LOCK]).map(|lock| lock.lease_token.as_str());
+        let held = holder == Some(protocol::token(lease).as_str());
+        (fresh && earlier && held).then_some(Broken::FreshRendered)
+    }
+
+    /// Asks for another term.
+    pub(super) fn refresh(&self, state: &mut State, index: usize) {
+        let now = clock(state, index);
+        let writer = &mut state.writers[index];
+        writer.phase = Phase::Refreshing;
+        writer.refreshed = true;
+        writer.request = Some(Request::Refresh { lease: writer.lease, now });
+    }
+
+    /// Stores the body and publishes it.
+    pub(super) fn finish(&self, state: &mut State, index: usize) -> Option<Broken> {
+        let now = clock(state, index);
+        let writer = &mut state.writers[index];
+        let Writer { lease, seen, generated_at, .. } = *writer;
+        writer.phase = Phase::Publishing { again: false };
+        writer.request = Some(Request::Publish { lease, now, seen, generated_at });
+        if self.scope.recipe == Recipe::Unchanged && seen != 0 {
+            return None;
+        }
+        let body = body_for(self, lease);
+        let rewritten = state.written.has(body);
+        state.objects.insert(body);
+        state.written.insert(body);
+        rewritten.then_some(Broken::BodyRewritten)
+    }
+
+    /// Hears what became of its request, or that nobody knows.
+    pub(super) fn hear(&self, state: &mut State, index: usize, answer: Answer) {
+        let writer = &mut state.writers[index];
+        let lease = writer.lease;
+        let asked = writer.request.take();
+        let release = Some(Request::Release { lease });
+        let (phase, request) = match (writer.phase, answer) {
+            (Phase::Acquiring { .. }, Answer::Yes) => (Phase::Granted, None),
+            (Phase::Acquiring { again: false }, Answer::Lost) => (Phase::Acquiring { again: true }, asked),
+            (Phase::Refreshing, Answer::Yes | Answer::Lost | Answer::Denied) => (Phase::Rendering, None),
+            (Phase::Publishing { .. }, Answer::No) => (Phase::GivingUp, release),
+            (Phase::Publishing { again: false }, Answer::Lost) => (Phase::Publishing { again: true }, asked),
+            (Phase::Publishing { again: true }, Answer::Lost) if !self.is(Mutant::NoReleaseBeforeNo) => {
+                (Phase::Resolving, release)
+            }
+            // The repetition was turned away, which says nothing of the first attempt.
+            (Phase::Publishing { again: true }, Answer::Denied) if !self.is(Mutant::DeniedSpeaksForLost) => {
+                (Phase::Resolving, release)
+            }
+            (Phase::Resolving, Answer::No) => (Phase::Judging, None),
+            (phase, answer) => {
+                let report = self.conclusion(phase, answer);
+                *writer = Writer::default();
+                if let Some(report) = report {
+                    state.report(lease, report);
+                }
+                return;
+            }
+        };
+        writer.phase = phase;
+        writer.request = request;
+    }
+
+    /// What a writer that stops says of its publish.
+    fn conclusion(&self, phase: Phase, answer: Answer) -> Option<Report> {
+        Some(match (phase, answer) {
+            (Phase::Publishing { .. }, Answer::Yes) => Report::Done,
+            (Phase::Publishing { .. }, _) => Report::NotPublished,
+            (Phase::GivingUp, Answer::Yes | Answer::No | Answer::Denied) => Report::NotPublished,
+            (Phase::Resolving, Answer::Yes) => Report::NotPublished,
+            (Phase::Resolving, Answer::Denied) if self.is(Mutant::DeniedSpeaksForUnknown) => {
+                Report::NotPublished
+            }
+            (Phase::GivingUp | Phase::Resolving, _) => Report::Open,
+            _ => return None,
+        })
+    }
+
+    /// Looks at the page to find out what became of its publish.
+    pub(super) fn judge(&self, state: &mut State, index: usize) {
+        let writer = std::mem::take(&mut state.writers[index]);
+        let lease = protocol::lease(self, writer.lease, 0);
+        let page = protocol::rendered(self, body_for(self, writer.lease), writer.generated_at);
+        let published = judge(&lease, &page, self.meta(writer.seen), self.meta(state.rows.0[META]));
+        let report = match published {
+            Published::Done => Report::Done,
+            Published::Lost => Report::NotPublished,
+            Published::Superseded => Report::Open,
+        };
+        state.report(writer.lease, report);
+    }
+}
