@@ -43,6 +43,10 @@ impl Rollback<'_> {
             meta.generation.generated_at = self.now.seconds();
             meta.generation.revalidate_seconds = seconds;
             meta.pinned_until = Some(self.now.seconds().saturating_add(seconds));
+        } else {
+            // The version may be young enough to be fresh, although an invalidation has come since.
+            meta.generation.revalidate_seconds = 0;
+            meta.stale_since = Some(self.now.seconds());
         }
         meta
     }

@@ -126,3 +126,15 @@ async fn collection_keeps_the_newest_and_the_one_that_is_served() {
         assert_eq!(t.meta().await.expect("a page").generation.s3_key, "a");
     }
 }
+
+#[tokio::test]
+async fn the_way_back_without_a_pin_does_not_outlive_an_invalidation() {
+    for t in Test::on_each_table() {
+        let versions = publish_versions(&t, &["young"]).await;
+        let invalidated = t.store.invalidate(&t.page, Strength::Soft).await.expect("an answer");
+        assert_eq!(invalidated, Invalidated::Stale);
+        let back = t.store.roll_back(&t.page, &versions[0], Duration::ZERO).await.expect("an answer");
+        assert_eq!(back, RolledBack::Done);
+        assert_eq!(t.meta().await.expect("a page").freshness(t.store.now()), Freshness::Stale);
+    }
+}
