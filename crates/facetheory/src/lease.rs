@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tabletheory::{Commit, Cond, Timestamp, Txn, Update, Write};
+use tabletheory::{Commit, Cond, Timestamp, Txn, Update, Value, Write};
 
 use crate::attribute as name;
 use crate::key::PageKey;
@@ -205,6 +205,16 @@ impl Lease {
     /// ```
     pub fn release(&self) -> Txn {
         Txn::from(Write::delete(self.page.lock()).when(self.is_ours()))
+    }
+
+    /// Whether a refusal shows that the lock is not ours: then it never will be again, since a token is granted once.
+    ///
+    /// Any other refusal may rest on a guard, or on an expiry that a refresh under way can still put off.
+    pub(crate) fn is_gone(&self, txn: &Txn, commit: &Commit) -> bool {
+        let Commit::Refused { index, seen } = commit else { return false };
+        let of_lock = txn.writes().get(*index).is_some_and(|write| *write.key() == self.page.lock());
+        let token = seen.as_ref().and_then(|row| row.get(name::LEASE_TOKEN.name())).and_then(Value::as_str);
+        of_lock && token != Some(self.token.as_str())
     }
 
     /// The row is ours, expired or not.

@@ -195,23 +195,20 @@ impl PageStore {
 
     /// Commits, and repeats what had no answer: only for transactions that come out the same.
     async fn persist(&self, txn: &Txn) -> Result<Commit> {
-        Ok(self.settle(txn).await?.0)
-    }
-
-    /// The same, and whether an attempt before the answer had none, so that it may still arrive.
-    async fn settle(&self, txn: &Txn) -> Result<(Commit, bool)> {
-        let mut outcome = self.table.commit(txn).await;
-        let mut in_doubt = false;
+        let is_unknown = |error: &tabletheory::Error| error.kind() == tabletheory::Kind::Unknown;
+        let unknown = match self.table.commit(txn).await {
+            Err(error) if is_unknown(&error) => error,
+            outcome => return Ok(outcome?),
+        };
         for _ in 1..ATTEMPTS {
-            match &outcome {
-                Err(error) if error.kind() == tabletheory::Kind::Unknown => {
-                    in_doubt = true;
-                    outcome = self.table.commit(txn).await;
-                }
-                _ => break,
+            match self.table.commit(txn).await {
+                Ok(commit) => return Ok(commit),
+                Err(error) if is_unknown(&error) => {}
+                // That this attempt was not applied says nothing of an earlier one.
+                Err(_) => break,
             }
         }
-        Ok((outcome?, in_doubt))
+        Err(unknown.into())
     }
 }
 

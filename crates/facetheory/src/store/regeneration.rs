@@ -72,8 +72,9 @@ impl PageStore {
         let now = self.now();
         let token = ClientToken::random(&*self.random).as_str().to_owned();
         let lease = Lease::starting(page.clone(), token, now, &self.terms);
-        // Repeating it is harmless: if the first attempt has won, the refusal of the next shows our own token.
-        let commit = self.persist(&lease.acquire(now, &self.terms)).await?;
+        // Applied once, however often it is sent: an attempt that arrives late must not bring back a lease that
+        // was given up, published under, or fenced off by an invalidation.
+        let commit = self.persist(&self.once(lease.acquire(now, &self.terms))).await?;
         Ok(lease.acquired(commit))
     }
 
@@ -191,45 +192,41 @@ impl PageStore {
         };
         // The same token and the same time over all attempts: a repetition is not applied again.
         let txn = txn.with_token(client_token(lease)?);
-        match self.settle(&txn).await {
-            Ok((Commit::Done, _)) => Ok(Published::Done),
-            Ok((Commit::Refused { .. }, false)) => {
-                // Where a guard refused, and not the lease, the lease would keep others waiting for nothing.
-                self.release(lease).await?;
-                Ok(Published::Lost)
+        match self.persist(&txn).await {
+            Ok(Commit::Done) => Ok(Published::Done),
+            Ok(refused) if lease.is_gone(&txn, &refused) => Ok(Published::Lost),
+            // Where a guard refused, and not the lease, the lease would keep others waiting for nothing.
+            Ok(Commit::Refused { .. }) => {
+                Ok(self.resolve(lease, page, seen).await?.unwrap_or(Published::Lost))
             }
-            // An attempt that had no answer may have arrived since, or may still.
-            Ok((Commit::Refused { .. }, true)) => Ok(match self.resolve(lease, page, seen).await? {
-                Some(published) => published,
-                None => Published::Lost,
-            }),
             Err(error) if error.kind() == Kind::Unknown => {
                 self.resolve(lease, page, seen).await?.ok_or_else(|| {
-                    Error::new(
-                        Kind::Unavailable,
-                        "the page was not published: the table did not answer in time; it can be rendered again",
-                    )
-                    .caused_by(error)
+                    let what = "the page was not published: the table did not answer in time; it can be rendered again";
+                    Error::new(Kind::Unavailable, what).caused_by(error)
                 })
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Finds out what became of a publish whose answer was lost; none if it did not happen, and never will.
+    /// Finds out what became of a publish whose answer was lost or settles nothing; none if it was not published.
     ///
     /// "Not published" may be said only once the token can no longer win, so the lease is given up first: if that
-    /// delete finds our lock, the publish has not happened, and cannot any more.
+    /// delete finds our lock, the publish has not happened, and never will. Where neither can be found out, the
+    /// outcome is unknown, whatever was the matter.
     async fn resolve(
         &self,
         lease: &Lease,
         page: &Generation,
         seen: Option<&Meta>,
     ) -> Result<Option<Published>> {
-        match self.persist(&lease.release()).await? {
+        let unknown = |error: Error| {
+            Error::new(Kind::Unknown, "whether the page was published is not known").caused_by(error)
+        };
+        match self.persist(&lease.release()).await.map_err(unknown)? {
             Commit::Done => Ok(None),
             Commit::Refused { .. } => {
-                let meta = self.look(lease.page()).await?.meta;
+                let meta = self.look(lease.page()).await.map_err(unknown)?.meta;
                 Ok(Some(judge(lease, page, seen, meta.as_ref())))
             }
         }

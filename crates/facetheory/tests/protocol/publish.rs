@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use facetheory::{Acquire, Freshness, Generation, Guards, Keep, Kind, LeaseTerms, Meta, Published, Refresh};
+use facetheory::{
+    Acquire, Freshness, Generation, Guards, Invalidated, Keep, Kind, LeaseTerms, Meta, Published, Refresh,
+    Strength,
+};
 use tabletheory::{Item, Table, Txn, Value, Write};
 
 use crate::fixture::{LEASE, NOW, SECOND, Test};
@@ -172,7 +175,7 @@ async fn guards_refuse_what_was_read_too_early_and_what_is_older() {
 
 #[tokio::test]
 async fn a_lost_answer_is_never_a_false_no() {
-    use Fate::{LoseAnswer, LoseRequest, Pass};
+    use Fate::{Deny, LoseAnswer, LoseRequest, Pass};
     for keep in [Keep::Latest, Keep::Versions] {
         for (fates, published) in [
             (vec![LoseAnswer, Pass], Ok(Published::Done)),
@@ -181,6 +184,10 @@ async fn a_lost_answer_is_never_a_false_no() {
             (vec![LoseRequest, LoseRequest, LoseRequest, Pass], Err(Kind::Unavailable)),
             (vec![LoseRequest, LoseRequest, LoseRequest, LoseAnswer, Pass], Ok(Published::Lost)),
             (vec![LoseAnswer; 6], Err(Kind::Unknown)),
+            // That a repetition was turned away says nothing of what went before it.
+            (vec![LoseAnswer, Deny, Pass], Ok(Published::Done)),
+            (vec![LoseRequest, Deny, Pass], Err(Kind::Unavailable)),
+            (vec![LoseAnswer, LoseAnswer, LoseAnswer, Deny], Err(Kind::Unknown)),
         ] {
             for t in Test::on_each_table() {
                 let lease = t.acquire().await;
@@ -214,6 +221,43 @@ async fn a_lease_whose_answer_was_lost_is_found_again() {
             t.table.script(&fates);
             let lease = t.acquire().await;
             assert_eq!(t.publish(&lease, "a", Keep::Latest).await, Published::Done);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_acquisition_that_arrives_late_does_not_bring_the_lease_back() {
+    for keep in [Keep::Latest, Keep::Versions] {
+        for t in Test::on_each_table() {
+            t.table.script(&[Fate::Delay, Fate::Pass]);
+            let lease = t.acquire().await;
+            let rendered = t.rendered("from before the invalidation");
+            assert_eq!(
+                t.store.invalidate(&t.page, Strength::Hard).await.expect("an answer"),
+                Invalidated::Absent
+            );
+            t.table.come_late().await;
+            let published = t.store.commit_generation(&lease, &rendered, None, keep).await;
+            assert_eq!(published.expect("an answer"), Published::Lost);
+            assert_eq!(t.meta().await, None);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_believed_only_once_the_lease_is_gone() {
+    use Fate::{ComeLate, Delay, Pass};
+    for keep in [Keep::Latest, Keep::Versions] {
+        for t in Test::on_each_table() {
+            let lease = t.acquire().await;
+            t.advance(LEASE / 2);
+            t.table.script(&[Delay; 3]);
+            assert_eq!(t.store.refresh(&lease).await.map_err(|error| error.kind()), Err(Kind::Unknown));
+            t.advance(LEASE / 2);
+            // The repetition finds the lease expired; then the refresh arrives after all, and the first attempt.
+            t.table.script(&[Delay, Pass, ComeLate]);
+            assert_eq!(t.publish(&lease, "a", keep).await, Published::Done);
+            assert_eq!(t.meta().await.expect("a page").generation.s3_key, "a");
         }
     }
 }

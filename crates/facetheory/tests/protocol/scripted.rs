@@ -15,22 +15,37 @@ pub(crate) enum Fate {
     LoseAnswer,
     /// It does not happen, and nobody hears of it.
     LoseRequest,
+    /// It is turned away.
+    Deny,
+    /// Nobody hears of it, and it happens later.
+    Delay,
+    /// All that was delayed happens first.
+    ComeLate,
 }
 
 #[derive(Debug)]
 pub(crate) struct Scripted {
     table: Arc<dyn Table>,
     script: Mutex<VecDeque<Fate>>,
+    delayed: Mutex<Vec<Txn>>,
 }
 
 impl Scripted {
     pub(crate) fn new(table: Arc<dyn Table>) -> Self {
-        Scripted { table, script: Mutex::default() }
+        Scripted { table, script: Mutex::default(), delayed: Mutex::default() }
     }
 
     /// The fates of the next commits; those after them pass.
     pub(crate) fn script(&self, fates: &[Fate]) {
         *self.script.lock().expect("not poisoned") = fates.iter().copied().collect();
+    }
+
+    /// What was delayed happens now, whatever comes of it.
+    pub(crate) async fn come_late(&self) {
+        let delayed = std::mem::take(&mut *self.delayed.lock().expect("not poisoned"));
+        for txn in delayed {
+            let _unheard = self.table.commit(&txn).await;
+        }
     }
 }
 
@@ -62,6 +77,15 @@ impl Table for Scripted {
                 Err(lost())
             }
             Fate::LoseRequest => Err(lost()),
+            Fate::Deny => Err(Error::new(Kind::Unavailable, "too many requests")),
+            Fate::Delay => {
+                self.delayed.lock().expect("not poisoned").push(txn.clone());
+                Err(lost())
+            }
+            Fate::ComeLate => {
+                self.come_late().await;
+                self.table.commit(txn).await
+            }
         }
     }
 
