@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 
-use tabletheory::{Clock as _, SystemClock};
+use tabletheory::{Clock as _, Random as _, SeededRandom, SystemClock};
 
 use super::action::{Action, Step};
 use super::invariant::Broken;
@@ -83,8 +83,12 @@ fn fingerprint(state: &State) -> Fingerprint {
 
 /// Visits the states of a scope, nearest first, until something is broken, all were seen, or there were `most`.
 pub(super) fn explore(scope: Scope, mutant: Option<Mutant>, most: usize) -> Exploration {
+    explore_world(World::new(scope, mutant), most)
+}
+
+/// The same, of a world that was made to look at something in particular.
+pub(super) fn explore_world(mut world: World, most: usize) -> Exploration {
     let start = SystemClock.now();
-    let mut world = World::new(scope, mutant);
     let beginning = world.beginning();
     let mut seen = Seen::default();
     seen.insert(fingerprint(&beginning), 0);
@@ -124,7 +128,7 @@ pub(super) fn explore(scope: Scope, mutant: Option<Mutant>, most: usize) -> Expl
     });
     let millis = SystemClock.now().millis() - start.millis();
     Exploration {
-        scope: scope.name,
+        scope: world.scope.name,
         states: seen.len(),
         steps,
         depth,
@@ -153,4 +157,28 @@ fn path(world: &mut World, seen: &Seen, to: Fingerprint) -> Vec<Action> {
             step.action
         })
         .collect()
+}
+
+/// Goes at random from the beginning until nothing is left to do, many times: deeper than all states can be visited.
+pub(super) fn wander(scope: Scope, walks: usize) -> (usize, Option<Counterexample>) {
+    let mut world = World::new(scope, None);
+    let random = SeededRandom::new(0);
+    let mut found = Vec::new();
+    let mut longest = 0;
+    for _ in 0..walks {
+        let mut state = world.beginning();
+        let mut steps = Vec::new();
+        loop {
+            world.steps(&state, &mut found);
+            let chance = usize::try_from(random.next_u64() >> 32).unwrap_or(0);
+            let Some(step) = chance.checked_rem(found.len()).map(|index| found[index]) else { break };
+            steps.push(step.action);
+            if let Some(broken) = step.broken {
+                return (longest, Some(Counterexample { broken, steps }));
+            }
+            state = step.state;
+        }
+        longest = longest.max(steps.len());
+    }
+    (longest, None)
 }

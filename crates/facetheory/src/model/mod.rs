@@ -5,7 +5,7 @@
 //! bodies are stored. After each step the [`invariant`]s must hold; with any guard taken out ([`mutant`]) one of
 //! them must not, so that the check itself is checked.
 //!
-//! `FACETHEORY_MODEL_STATES` explores that many states of the largest scope instead of the few of every day;
+//! `FACETHEORY_MODEL_STATES` visits that many states of each scope instead of the few of every day;
 //! `FACETHEORY_MODEL_TRACE` prints the shortest way to what each mutant breaks.
 
 mod action;

@@ -37,29 +37,32 @@ pub(super) enum Mutant {
     DeniedSpeaksForLost,
     /// A publish without an answer is not published if giving the lease up was turned away.
     DeniedSpeaksForUnknown,
+    /// A publish is not published once it is refused, although the lease may be its own still.
+    RefusalIsFinal,
     /// A publish without an answer is said to have failed, without giving the lease up.
     NoReleaseBeforeNo,
 }
 
 impl Mutant {
     /// All of them, each with the smallest scope in which it shows.
-    pub(super) const ALL: [(Mutant, Scope); 17] = [
+    pub(super) const ALL: [(Mutant, Scope); 18] = [
         (Mutant::NoToken, Scope::RACE),
         (Mutant::ExpiryForToken, Scope::RACE),
         (Mutant::RisingForToken, Scope::RACE),
         (Mutant::SharedBody, Scope::RACE),
         (Mutant::RollbackOfUnseen, Scope::HISTORY),
         (Mutant::RollbackToMissing, Scope::HISTORY),
-        (Mutant::RollbackWithoutFence, Scope::IN_PLACE),
+        (Mutant::RollbackWithoutFence, Scope::FENCE),
         (Mutant::CollectServed, Scope::HISTORY),
         (Mutant::CollectAtOnce, Scope::HISTORY),
-        (Mutant::InvalidateWithoutFence, Scope::INVALIDATION),
+        (Mutant::InvalidateWithoutFence, Scope::FENCE),
         (Mutant::TagWithoutMargin, Scope::TAG),
         (Mutant::NoSecondLook, Scope::RACE),
-        (Mutant::PublishWithoutClientToken, Scope::NETWORK),
-        (Mutant::AcquireWithoutClientToken, Scope::INVALIDATION),
-        (Mutant::DeniedSpeaksForLost, Scope::NETWORK),
-        (Mutant::DeniedSpeaksForUnknown, Scope::NETWORK),
-        (Mutant::NoReleaseBeforeNo, Scope::NETWORK),
+        (Mutant::PublishWithoutClientToken, Scope::ALONE_IN_PLACE),
+        (Mutant::AcquireWithoutClientToken, Scope::FENCE),
+        (Mutant::DeniedSpeaksForLost, Scope::ALONE),
+        (Mutant::DeniedSpeaksForUnknown, Scope::ALONE),
+        (Mutant::RefusalIsFinal, Scope::ALONE),
+        (Mutant::NoReleaseBeforeNo, Scope::ALONE),
     ];
 }

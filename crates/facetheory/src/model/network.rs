@@ -11,16 +11,12 @@ use super::table::{META, World};
 pub(super) enum Answer {
     Yes,
     No,
+    /// No, and the lease is lost for good.
+    Gone,
     /// Nothing: it may have been applied, or be applied later.
     Lost,
     /// It was turned away, and certainly not applied.
     Denied,
-}
-
-impl Answer {
-    fn of(granted: bool) -> Self {
-        if granted { Answer::Yes } else { Answer::No }
-    }
 }
 
 impl World {
@@ -34,16 +30,16 @@ impl World {
         let verdict = self.commit(state.rows, request);
         if let Request::Invalidate { how: How::Tag, .. } = request {
             // A refusal means that the epoch is late enough already.
-            state.past.outdated.extend(state.past.begun);
+            state.past.outdated.extend(state.past.tagged);
         }
         if !verdict.applied {
-            return (Answer::of(verdict.granted), None);
+            return (verdict.answer, None);
         }
         state.rows = verdict.rows;
         token.into_iter().for_each(|token| state.spent.insert(token));
         let broken = invariant::of_write(self, &before, state, request);
         self.remember(state, request);
-        (Answer::of(verdict.granted), broken)
+        (verdict.answer, broken)
     }
 
     fn remember(&self, state: &mut State, request: Request) {
@@ -68,6 +64,7 @@ impl World {
                     past.outdated.remove(served);
                 }
             }
+            Request::Invalidate { how: How::Tag, .. } => {}
             Request::Invalidate { .. } => past.outdated.extend(past.begun),
             Request::Refresh { .. }
             | Request::Release { .. }

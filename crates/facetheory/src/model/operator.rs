@@ -34,6 +34,9 @@ impl World {
             Found::Pinned => Target::Pinned,
         };
         let request = Request::Invalidate { operation: state.operations, now: state.time, how, target };
+        if how == How::Tag {
+            state.past.tagged = state.past.begun;
+        }
         state.operations += 1;
         state.operators[INVALIDATOR] = Operator::Waiting(request);
         true

@@ -95,7 +95,23 @@ impl Scope {
     pub(super) const NETWORK: Scope =
         Scope { name: "network", seconds: 2, faults: 3, expiries: 1, refreshes: true, ..Scope::CALM };
 
-    /// The same in place, where the version is the reader's to count.
+    /// One writer whose requests are late, doubled or lost.
+    pub(super) const ALONE: Scope = Scope {
+        name: "alone",
+        writers: 1,
+        leases: 1,
+        seconds: 2,
+        faults: 3,
+        expiries: 1,
+        refreshes: true,
+        ..Scope::CALM
+    };
+
+    /// The same in place, where nothing but the lock tells a repetition.
+    pub(super) const ALONE_IN_PLACE: Scope =
+        Scope { name: "alone, in place", recipe: Recipe::InPlace, ..Scope::ALONE };
+
+    /// In place, where the version is the reader's to count.
     pub(super) const IN_PLACE: Scope = Scope {
         name: "in place",
         recipe: Recipe::InPlace,
@@ -122,6 +138,26 @@ impl Scope {
         faults: 1,
         expiries: 1,
         operations: Operations { soft: 1, hard: 1, ..Scope::NOTHING },
+        ..Scope::CALM
+    };
+
+    /// A writer that is fenced off while another takes over.
+    pub(super) const TAKEOVER: Scope = Scope {
+        name: "takeover",
+        seconds: 1,
+        operations: Operations { soft: 1, ..Scope::NOTHING },
+        ..Scope::CALM
+    };
+
+    /// One writer, and operators who fence it off.
+    pub(super) const FENCE: Scope = Scope {
+        name: "fence",
+        recipe: Recipe::InPlace,
+        writers: 1,
+        leases: 1,
+        seconds: 2,
+        faults: 1,
+        operations: Operations { soft: 1, roll_back: 1, ..Scope::NOTHING },
         ..Scope::CALM
     };
 
@@ -166,12 +202,16 @@ impl Scope {
     };
 
     /// What every change is checked against.
-    pub(super) const ALL: [Scope; 11] = [
+    pub(super) const ALL: [Scope; 15] = [
         Scope::RACE,
+        Scope::ALONE,
+        Scope::ALONE_IN_PLACE,
         Scope::NETWORK,
         Scope::IN_PLACE,
         Scope::UNCHANGED,
         Scope::INVALIDATION,
+        Scope::FENCE,
+        Scope::TAKEOVER,
         Scope::TAG,
         Scope::HISTORY,
         Scope::UNPINNED,

@@ -61,9 +61,7 @@ pub(super) enum Phase {
     Publishing {
         again: bool,
     },
-    /// The publish was refused, and it gives the lease up.
-    GivingUp,
-    /// The publish has no answer, and it gives the lease up to find out.
+    /// The publish has no answer, or none that settles it, and it gives the lease up to find out.
     Resolving,
     /// The lease is gone, and it looks at the page to find out.
     Judging,
@@ -127,6 +125,8 @@ pub(super) struct Past {
     pub(super) begun: Set,
     /// The bodies whose render began before an invalidation.
     pub(super) outdated: Set,
+    /// The bodies whose render had begun when a tag was last invalidated: the row may be written much later.
+    pub(super) tagged: Set,
     /// The leases that have published.
     pub(super) published: Set,
     /// When each lease was granted, in the order of grants from 1.

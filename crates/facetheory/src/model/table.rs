@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use tabletheory::{Consistency, Item, Key, MemoryTable, Table, Txn, Write};
 
 use super::mutant::Mutant;
+use super::network::Answer;
 use super::protocol::{self, Request};
 use super::scope::Scope;
 use super::state::BODIES;
@@ -57,8 +58,8 @@ pub(super) struct Verdict {
     pub(super) rows: Rows,
     /// Whether anything was written.
     pub(super) applied: bool,
-    /// Whether the sender is told yes.
-    pub(super) granted: bool,
+    /// What the sender is told.
+    pub(super) answer: Answer,
 }
 
 /// The protocol under test, and the rows that it has made so far.
@@ -66,6 +67,8 @@ pub(super) struct Verdict {
 pub(super) struct World {
     pub(super) scope: Scope,
     pub(super) mutant: Option<Mutant>,
+    /// Whether only what comes of it counts, and not already that somebody published without the lock.
+    pub(super) harm_only: bool,
     pub(super) page: PageKey,
     pub(super) tag: Tag,
     pub(super) terms: LeaseTerms,
@@ -89,6 +92,7 @@ impl World {
         World {
             scope,
             mutant,
+            harm_only: false,
             page,
             tag,
             terms: protocol::terms(),
@@ -178,18 +182,25 @@ impl World {
         let txn = protocol::transaction(self, rows, request);
         let commit = at_once(table.commit(&txn)).expect("a transaction that can be done");
         let applied = commit.is_done();
-        let granted = match request {
-            Request::Acquire { lease, now } => {
-                matches!(protocol::lease(self, lease, now).acquired(commit), Acquire::Granted(_))
+        let answer = match request {
+            _ if applied => Answer::Yes,
+            Request::Acquire { lease, now } => match protocol::lease(self, lease, now).acquired(commit) {
+                Acquire::Granted(_) => Answer::Yes,
+                Acquire::Held { .. } => Answer::No,
+            },
+            Request::Publish { lease, now, .. }
+                if protocol::lease(self, lease, now).is_gone(&txn, &commit) =>
+            {
+                Answer::Gone
             }
-            _ => applied,
+            _ => Answer::No,
         };
         let items = at_once(table.batch_get(&self.keys, Consistency::Strong)).expect("rows");
         let mut after = Rows::default();
         for (place, item) in items.iter().enumerate() {
             after.0[place] = self.number(place, item.as_ref());
         }
-        Verdict { rows: after, applied, granted }
+        Verdict { rows: after, applied, answer }
     }
 }
 

@@ -1,11 +1,12 @@
 //! The protocol holds in every scope, and no mutant of it does.
 
-use super::explore::explore;
+use super::explore::{Exploration, explore, explore_world, wander};
 use super::mutant::Mutant;
 use super::scope::Scope;
+use super::table::World;
 
 /// How many states of each scope are visited every day.
-const STATES: usize = 30_000;
+const STATES: usize = 60_000;
 
 fn number(variable: &str) -> Option<usize> {
     std::env::var(variable).ok().and_then(|value| value.parse().ok())
@@ -26,17 +27,39 @@ fn the_protocol_holds_in_every_scope() {
 }
 
 #[test]
+fn the_protocol_holds_on_long_ways_too() {
+    let walks = number("FACETHEORY_MODEL_STATES").unwrap_or(STATES) / 25;
+    let (longest, counterexample) = wander(Scope::EVERYTHING, walks);
+    println!("everything: {walks} ways at random, the longest of {longest} steps");
+    if let Some(counterexample) = counterexample {
+        panic!("{counterexample}");
+    }
+}
+
+#[test]
 fn every_guard_that_is_taken_out_is_missed() {
-    let trace = std::env::var_os("FACETHEORY_MODEL_TRACE").is_some();
     for (mutant, scope) in Mutant::ALL {
-        let exploration = explore(scope, Some(mutant), 10 * STATES);
-        println!("{mutant:?}, {exploration}");
-        match exploration.counterexample {
-            Some(counterexample) if trace => println!("{mutant:?}: {counterexample}"),
-            Some(counterexample) => {
-                println!("{mutant:?}: {} in {} steps", counterexample.broken, counterexample.steps.len());
-            }
-            None => panic!("{mutant:?} was not noticed"),
-        }
+        is_noticed(mutant, explore(scope, Some(mutant), STATES));
+    }
+}
+
+#[test]
+fn neither_expiry_nor_rising_time_can_stand_in_for_the_token() {
+    for mutant in [Mutant::NoToken, Mutant::ExpiryForToken, Mutant::RisingForToken] {
+        let mut world = World::new(Scope::TAKEOVER, Some(mutant));
+        world.harm_only = true;
+        is_noticed(mutant, explore_world(world, STATES));
+    }
+}
+
+fn is_noticed(mutant: Mutant, exploration: Exploration) {
+    let found = exploration.to_string();
+    let Some(counterexample) = exploration.counterexample else {
+        panic!("it was not noticed: {mutant:?}, {found}");
+    };
+    if std::env::var_os("FACETHEORY_MODEL_TRACE").is_some() {
+        println!("{mutant:?}: {counterexample}");
+    } else {
+        println!("{mutant:?}: {} in {} steps; {found}", counterexample.broken, counterexample.steps.len());
     }
 }

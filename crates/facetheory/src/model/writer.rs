@@ -110,7 +110,10 @@ impl World {
             (Phase::Acquiring { .. }, Answer::Yes) => (Phase::Granted, None),
             (Phase::Acquiring { again: false }, Answer::Lost) => (Phase::Acquiring { again: true }, asked),
             (Phase::Refreshing, Answer::Yes | Answer::Lost | Answer::Denied) => (Phase::Rendering, None),
-            (Phase::Publishing { .. }, Answer::No) => (Phase::GivingUp, release),
+            // The lease may still be its own, and what is under way may still win, until it is given up.
+            (Phase::Publishing { .. }, Answer::No) if !self.is(Mutant::RefusalIsFinal) => {
+                (Phase::Resolving, release)
+            }
             (Phase::Publishing { again: false }, Answer::Lost) => (Phase::Publishing { again: true }, asked),
             (Phase::Publishing { again: true }, Answer::Lost) if !self.is(Mutant::NoReleaseBeforeNo) => {
                 (Phase::Resolving, release)
@@ -119,7 +122,7 @@ impl World {
             (Phase::Publishing { again: true }, Answer::Denied) if !self.is(Mutant::DeniedSpeaksForLost) => {
                 (Phase::Resolving, release)
             }
-            (Phase::Resolving, Answer::No) => (Phase::Judging, None),
+            (Phase::Resolving, Answer::No | Answer::Gone) => (Phase::Judging, None),
             (phase, answer) => {
                 let report = self.conclusion(phase, answer);
                 *writer = Writer::default();
@@ -138,12 +141,11 @@ impl World {
         Some(match (phase, answer) {
             (Phase::Publishing { .. }, Answer::Yes) => Report::Done,
             (Phase::Publishing { .. }, _) => Report::NotPublished,
-            (Phase::GivingUp, Answer::Yes | Answer::No | Answer::Denied) => Report::NotPublished,
             (Phase::Resolving, Answer::Yes) => Report::NotPublished,
             (Phase::Resolving, Answer::Denied) if self.is(Mutant::DeniedSpeaksForUnknown) => {
                 Report::NotPublished
             }
-            (Phase::GivingUp | Phase::Resolving, _) => Report::Open,
+            (Phase::Resolving, _) => Report::Open,
             _ => return None,
         })
     }
