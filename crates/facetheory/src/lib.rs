@@ -11,9 +11,9 @@ mod history;
 mod invalidate;
 mod key;
 mod lease;
-mod pages;
 #[cfg(test)]
 mod model;
+mod pages;
 mod publish;
 mod request;
 mod row;

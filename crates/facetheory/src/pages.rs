@@ -166,6 +166,22 @@ impl Pages {
         Pages { store, bodies, random: Arc::new(SystemRandom) }
     }
 
+    /// The same with this source of names for bodies, for tests and simulations.
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, Pages, PageStore};
+    /// # use std::sync::Arc;
+    /// use tabletheory::{MemoryTable, SeededRandom};
+    ///
+    /// let pages = Pages::new(PageStore::new(Arc::new(MemoryTable::new())), Bodies::memory())
+    ///     .with_random(Arc::new(SeededRandom::new(1)));
+    /// ```
+    #[must_use]
+    pub fn with_random(mut self, random: Arc<dyn Random>) -> Self {
+        self.random = random;
+        self
+    }
+
     /// The rows.
     ///
     /// ```
