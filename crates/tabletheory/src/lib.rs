@@ -1,4 +1,31 @@
 //! Typed rows, conditions and transactions: the same code on one file on a laptop and on DynamoDB.
+//!
+//! - Rows are structs with [`Model`], saved and read through [`TableExt::rows`].
+//! - [`Attr`] makes conditions ([`Cond`]) and changes ([`Update`]); several writes are one [`Txn`].
+//! - An expected "no" is a value ([`Commit::Refused`]); an [`Error`] says by its [`Kind`] what to do.
+//! - [`MemoryTable`], `SqliteTable` and `DynamoTable` are all [`Table`]s, opened by an [`Address`].
+//!
+//! ```
+//! use tabletheory::{Attr, Commit, Item, Key, Table, Txn, Value, Write};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> tabletheory::Result<()> {
+//! const PK: Attr<String> = Attr::new("pk");
+//! const EXPIRES: Attr<i64> = Attr::new("lease_expires_at");
+//!
+//! let table = tabletheory::open("memory:").await?;
+//! let lease = |token: &str, until: i64| {
+//!     let row = Item::from([("lease_token", Value::from(token)), ("lease_expires_at", until.into())]);
+//!     let free = PK.absent().or(EXPIRES.le(until - 30));
+//!     Txn::from(Write::put(Key::new("CACHE#1", "LOCK"), row).when(free))
+//! };
+//! assert_eq!(table.commit(&lease("one", 130)).await?, Commit::Done);
+//! // Another contender is refused, and learns from the refusal until when the lease is held.
+//! match table.commit(&lease("other", 140)).await? {
+//!     Commit::Refused { seen: Some(row), .. } => assert_eq!(row.get("lease_expires_at"), Some(&130.into())),
+//!     other => panic!("{other:?}"),
+//! }
+//! # Ok(()) }
+//! ```
 
 mod address;
 mod ambient;
