@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use super::fault::{Fault, is_busy};
 use crate::error::{Error, Result};
@@ -49,7 +49,7 @@ pub(super) fn open_to_write(path: &Path, busy_timeout: Duration) -> Result<Conne
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let open = || -> Result<Connection, Fault> {
-        let mut connection = Connection::open_with_flags(path, flags)?;
+        let connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(busy_timeout)?;
         recognise(&connection)?;
         use_log(&connection)?;
@@ -58,9 +58,9 @@ pub(super) fn open_to_write(path: &Path, busy_timeout: Duration) -> Result<Conne
         // SQLite takes a negative number as KiB, a positive one as pages.
         connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
         harden(&connection)?;
-        create_tables(&mut connection)?;
-        // From here on the writer waits by itself.
+        // From here on waiting for a turn to write is our own.
         connection.busy_timeout(Duration::ZERO)?;
+        create_tables(&connection, busy_timeout)?;
         Ok(connection)
     };
     open().map_err(|fault| fault.explain(path))
@@ -126,16 +126,42 @@ fn switch_to_log(connection: &Connection) -> Result<(), Fault> {
     .into())
 }
 
-fn create_tables(connection: &mut Connection) -> Result<(), Fault> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if tables == 0 {
+/// A file that has its tables is opened without a turn to write, for which a busy file would have to be waited.
+fn create_tables(connection: &Connection, patience: Duration) -> Result<(), Fault> {
+    if has_tables(connection)? {
+        return Ok(());
+    }
+    let transaction = begin(connection, patience)?;
+    if !has_tables(&transaction)? {
         transaction.execute_batch(SCHEMA)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", LAYOUT)?;
     }
     transaction.commit()?;
     Ok(())
+}
+
+fn has_tables(connection: &Connection) -> Result<bool, Fault> {
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(tables > 0)
+}
+
+/// Begins to write, and waits for another process that does.
+///
+/// SQLite's own waiting sleeps for longer and longer, up to a tenth of a second, in which a busy process
+/// begins again many times; short pauses give both their turn.
+pub(super) fn begin(connection: &Connection, patience: Duration) -> rusqlite::Result<Transaction<'_>> {
+    const PAUSE: Duration = Duration::from_millis(1);
+    let mut waited = Duration::ZERO;
+    loop {
+        match Transaction::new_unchecked(connection, TransactionBehavior::Immediate) {
+            Err(error) if is_busy(&error) && waited < patience => {
+                std::thread::sleep(PAUSE);
+                waited += PAUSE;
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 #[cfg(test)]

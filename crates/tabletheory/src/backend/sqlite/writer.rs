@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, Transaction, params};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::fault::{Fault, is_busy};
+use super::fault::Fault;
+use super::file::begin;
 use super::{SqliteSettings, reader, row, token};
 use crate::ambient::{Clock, Timestamp};
 use crate::backend::token_reused;
@@ -113,24 +114,6 @@ struct Scribe {
     path: PathBuf,
     busy_timeout: Duration,
     clock: Arc<dyn Clock>,
-}
-
-/// Begins to write, and waits for another process that does.
-///
-/// SQLite's own waiting sleeps for longer and longer, up to a tenth of a second, in which a busy process
-/// begins again many times; short pauses give both their turn.
-fn begin(connection: &Connection, patience: Duration) -> rusqlite::Result<Transaction<'_>> {
-    const PAUSE: Duration = Duration::from_millis(1);
-    let mut waited = Duration::ZERO;
-    loop {
-        match Transaction::new_unchecked(connection, TransactionBehavior::Immediate) {
-            Err(error) if is_busy(&error) && waited < patience => {
-                std::thread::sleep(PAUSE);
-                waited += PAUSE;
-            }
-            outcome => return outcome,
-        }
-    }
 }
 
 /// A transaction that waits, with the way to its committer.
