@@ -170,17 +170,17 @@ fn kill(kills: u32, place: &Place) -> Result<(), Failed> {
         children.push(start(place)?);
     }
     for _ in 0..kills {
-        let (child, mut output) = children.remove(0);
+        let mut running = children.remove(0);
         for _ in 0..random.next_u64() % MOST_PUBLISHED {
-            if output.read_line(&mut acknowledged)? == 0 {
+            if running.output.read_line(&mut acknowledged)? == 0 {
                 return Err("a process has ended by itself; what it said is above".into());
             }
         }
-        end(child, output, &mut acknowledged)?;
+        end(running, &mut acknowledged)?;
         children.push(start(place)?);
     }
-    for (child, output) in children {
-        end(child, output, &mut acknowledged)?;
+    for running in children {
+        end(running, &mut acknowledged)?;
     }
     run(place, "check", &acknowledged)
 }
@@ -200,27 +200,37 @@ fn command(place: &Place, role: &str) -> Result<Command, Failed> {
     Ok(command)
 }
 
-fn start(place: &Place) -> Result<(Child, BufReader<ChildStdout>), Failed> {
+/// A process that is never left behind, whatever becomes of the run.
+struct Running {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // One that has ended already cannot be killed, which is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn start(place: &Place) -> Result<Running, Failed> {
     let mut child = command(place, "work")?.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-    let output = child.stdout.take().ok_or("the child has no output")?;
-    Ok((child, BufReader::new(output)))
+    let output = BufReader::new(child.stdout.take().ok_or("the child has no output")?);
+    Ok(Running { child, output })
 }
 
 /// Kills a process, which must not have ended by itself, and reads what it had still to say.
-fn end(
-    mut child: Child,
-    mut output: BufReader<ChildStdout>,
-    acknowledged: &mut String,
-) -> Result<(), Failed> {
+fn end(mut running: Running, acknowledged: &mut String) -> Result<(), Failed> {
     const SIGKILL: i32 = 9;
-    child.kill()?;
-    let signal = child.wait()?.signal();
+    running.child.kill()?;
+    let signal = running.child.wait()?.signal();
     if signal != Some(SIGKILL) {
         return Err(
             format!("a process has ended by itself, with signal {signal:?}; what it said is above").into()
         );
     }
-    output.read_to_string(acknowledged)?;
+    running.output.read_to_string(acknowledged)?;
     Ok(())
 }
 

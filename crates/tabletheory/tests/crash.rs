@@ -98,29 +98,29 @@ fn kill_writers(places: u32, kills: u32) -> Result<(), Failed> {
     let random = SeededRandom::new(u64::from(places));
     let mut acknowledged: BTreeMap<String, i64> = BTreeMap::new();
     let mut looked_at: BTreeMap<String, i64> = BTreeMap::new();
-    let mut children: Vec<(Child, BufReader<ChildStdout>)> = Vec::new();
+    let mut children: Vec<Running> = Vec::new();
     for process in 0..places {
         children.push(start_child(&file, process)?);
     }
     for kill in 0..kills {
         let place = kill % places;
-        let (mut child, mut output) = children.remove(0);
+        let mut running = children.remove(0);
         for _ in 0..random.next_u64() % MOST_ACKNOWLEDGED {
-            if !read_acknowledgement(&mut output, &mut acknowledged)? {
+            if !read_acknowledgement(&mut running.output, &mut acknowledged)? {
                 return Err("a writer has ended by itself; what it said is above".into());
             }
         }
         for turn in 0..random.next_u64() % MOST_TURNS {
             std::hint::black_box(turn);
         }
-        end(&mut child)?;
-        while read_acknowledgement(&mut output, &mut acknowledged)? {}
+        end(&mut running.child)?;
+        while read_acknowledgement(&mut running.output, &mut acknowledged)? {}
         look(&file, &acknowledged, &mut looked_at)?;
         children.push(start_child(&file, place)?);
     }
-    for (mut child, mut output) in children {
-        end(&mut child)?;
-        while read_acknowledgement(&mut output, &mut acknowledged)? {}
+    for mut running in children {
+        end(&mut running.child)?;
+        while read_acknowledgement(&mut running.output, &mut acknowledged)? {}
     }
     looked_at.clear();
     let committed = look(&file, &acknowledged, &mut looked_at)?;
@@ -144,15 +144,29 @@ fn end(child: &mut Child) -> Result<(), Failed> {
     }
 }
 
-fn start_child(file: &Path, process: u32) -> Result<(Child, BufReader<ChildStdout>), Failed> {
+/// A process that is never left behind, whatever becomes of the run.
+struct Running {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // One that has ended already cannot be killed, which is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn start_child(file: &Path, process: u32) -> Result<Running, Failed> {
     let mut child = Command::new(std::env::current_exe()?)
         .arg(process.to_string())
         .env(CHILD, file)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
-    let output = child.stdout.take().ok_or("the child has no output")?;
-    Ok((child, BufReader::new(output)))
+    let output = BufReader::new(child.stdout.take().ok_or("the child has no output")?);
+    Ok(Running { child, output })
 }
 
 /// Notes one acknowledgement; false at the end of the output.
