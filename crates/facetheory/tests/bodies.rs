@@ -1,29 +1,15 @@
 //! Bodies in every store, S3 on a real server among them.
 
+mod support;
+
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use facetheory::{Bodies, Content, PageKey, Rendered};
+use support::setting;
 use tabletheory::{Random, SeededRandom, SystemRandom, Timestamp};
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_123);
-
-/// A setting of the servers that tests run against: from the environment, or from `scripts/local-aws start`.
-///
-/// # Panics
-/// When there is none: a test that cannot run must not look as if it had passed.
-fn setting(name: &str) -> String {
-    if let Ok(value) = std::env::var(name) {
-        return value;
-    }
-    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.local-aws/env");
-    let lines = std::fs::read_to_string(file).unwrap_or_default();
-    let set = lines.lines().filter_map(|line| line.split_once('=')).find(|(key, _)| *key == name);
-    match set {
-        Some((_, value)) => value.to_owned(),
-        None => panic!("{name} is not set; run `scripts/local-aws start` or `./scripts/test`"),
-    }
-}
 
 fn s3_config(secret: &str) -> SdkConfig {
     let credentials = Credentials::new(setting("AWS_ACCESS_KEY_ID"), secret, None, None, "tests");

@@ -4,6 +4,8 @@
 //! `FACETHEORY_KILLS=300 cargo test -p facetheory --all-features --test processes` kills more often than the default.
 //! The program is its own child: it regenerates when it is told where.
 
+mod support;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -12,6 +14,7 @@ use std::time::Duration;
 
 use facetheory::{Bodies, Keep, Kind, LeaseTerms, Outcome, PageKey, PageStore, Pages, Policy, Rendered};
 use libtest_mimic::{Arguments, Failed, Trial};
+use support::setting;
 use tabletheory::{DynamoSettings, DynamoTable, Random, SeededRandom, SystemRandom};
 
 const KILLS: u32 = 40;
@@ -129,29 +132,16 @@ fn on_sqlite(kills: u32) -> Result<(), Failed> {
 
 fn on_servers(kills: u32) -> Result<(), Failed> {
     let name = format!("facetheory-processes-{:x}", SystemRandom.next_u64());
-    let endpoint = setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT")?;
-    let bodies = format!("s3://{}/{name}", setting("FACETHEORY_TEST_S3_BUCKET")?);
+    let endpoint = setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT");
+    let bodies = format!("s3://{}/{name}", setting("FACETHEORY_TEST_S3_BUCKET"));
     let environment = vec![
         ("AWS_ENDPOINT_URL_DYNAMODB", endpoint),
-        ("AWS_ENDPOINT_URL_S3", setting("FACETHEORY_TEST_S3_ENDPOINT")?),
-        ("AWS_ACCESS_KEY_ID", setting("AWS_ACCESS_KEY_ID")?),
-        ("AWS_SECRET_ACCESS_KEY", setting("AWS_SECRET_ACCESS_KEY")?),
+        ("AWS_ENDPOINT_URL_S3", setting("FACETHEORY_TEST_S3_ENDPOINT")),
+        ("AWS_ACCESS_KEY_ID", setting("AWS_ACCESS_KEY_ID")),
+        ("AWS_SECRET_ACCESS_KEY", setting("AWS_SECRET_ACCESS_KEY")),
         ("AWS_REGION", "us-east-1".to_owned()),
     ];
     kill(kills, &Place { table: format!("dynamodb:{name}"), bodies, environment })
-}
-
-/// A setting of the servers that tests run against: from the environment, or from `scripts/local-aws start`.
-fn setting(name: &str) -> Result<String, Failed> {
-    if let Ok(value) = std::env::var(name) {
-        return Ok(value);
-    }
-    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.local-aws/env");
-    let lines = std::fs::read_to_string(file).unwrap_or_default();
-    let set = lines.lines().filter_map(|line| line.split_once('=')).find(|(key, _)| *key == name);
-    let value = set.map(|(_, value)| value.to_owned());
-    value
-        .ok_or_else(|| format!("{name} is not set; run `scripts/local-aws start` or `./scripts/test`").into())
 }
 
 /// Where the pages of a run are, and what its processes need to know to get there.
