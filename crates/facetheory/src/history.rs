@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tabletheory::{Cond, Timestamp, Txn, Update, Write};
+use tabletheory::{Commit, Cond, Timestamp, Txn, Update, Write};
 
 use crate::attribute as name;
 use crate::key::PageKey;
@@ -19,18 +19,29 @@ pub(crate) struct Rollback<'a> {
     pub(crate) seen: &'a Meta,
     /// For how long the page is kept as it is; zero leaves it to be renewed at once.
     pub(crate) pin: Duration,
+    /// When the version that was served until now may be collected, in epoch seconds.
+    pub(crate) superseded_ttl: Option<i64>,
     pub(crate) now: Timestamp,
 }
 
 impl Rollback<'_> {
     /// Moves the pointer, and fences a render in flight, which would bring the bad page back.
+    ///
+    /// A version that is served never expires, so it loses its `ttl`, and the one before it gets one.
     pub(crate) fn txn(&self) -> Txn {
-        Txn::new([
-            Write::check(self.page.meta().sibling(self.target_sk), name::PK.exists()),
+        let keep = Update::new([name::TTL.remove()]);
+        let writes = [
+            Write::update(self.page.meta().sibling(self.target_sk), keep).when(name::PK.exists()),
             Write::update(self.page.meta(), changes_to(&self.meta()).with(name::VERSION.add(1_u64)))
                 .when(is_as_read(self.seen)),
             Write::delete(self.page.lock()),
-        ])
+        ];
+        Txn::new(writes.into_iter().chain(self.supersede()))
+    }
+
+    fn supersede(&self) -> Option<Write> {
+        let sk = self.seen.current_sk.as_deref().filter(|sk| *sk != self.target_sk)?;
+        Some(expire(self.page, sk, self.superseded_ttl?))
     }
 
     /// `META` as it will be, but for its version.
@@ -50,6 +61,20 @@ impl Rollback<'_> {
         }
         meta
     }
+}
+
+/// Lets a version be collected from a time on. It must be there: an update alone would bring it back as an empty row.
+pub(crate) fn expire(page: &PageKey, version_sk: &str, ttl: i64) -> Write {
+    let update = Update::new([name::TTL.set(ttl)]);
+    Write::update(page.meta().sibling(version_sk), update).when(name::PK.exists())
+}
+
+/// Whether a refusal means that the version to be superseded is gone, which need not keep anyone from going on.
+pub(crate) fn is_gone(page: &PageKey, seen: Option<&Meta>, txn: &Txn, commit: &Commit) -> bool {
+    let Commit::Refused { index, .. } = commit else { return false };
+    let current = seen.and_then(|seen| seen.current_sk.as_deref());
+    let refused = txn.writes().get(*index).map(Write::key);
+    current.is_some_and(|sk| refused == Some(&page.meta().sibling(sk)))
 }
 
 /// Ends a pin: the page is stale from now on.

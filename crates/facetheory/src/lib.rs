@@ -11,6 +11,7 @@ mod history;
 mod invalidate;
 mod key;
 mod lease;
+mod lifetime;
 #[cfg(test)]
 mod model;
 mod pages;
@@ -32,6 +33,7 @@ pub use generation::{Content, Generation};
 pub use invalidate::Strength;
 pub use key::{KeyScheme, MAX_CACHE_KEY_BYTES, PageKey, Tenant};
 pub use lease::{Acquire, Lease, LeaseTerms};
+pub use lifetime::Lifetimes;
 pub use pages::{Outcome, Pages, Policy, RenderError, Rendered};
 pub use publish::{Guards, Publication};
 pub use request::{Claim, RequestTerms};

@@ -6,6 +6,7 @@ use tabletheory::{Change, Cond, Item, Key, Timestamp, Txn, Update, Value, Write}
 
 use crate::attribute as name;
 use crate::generation::Generation;
+use crate::history;
 use crate::lease::Lease;
 use crate::request::Claim;
 use crate::row::{Meta, Version};
@@ -41,7 +42,7 @@ impl Default for Guards {
 /// let now = Timestamp::from_seconds(1_700_000_000);
 /// let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
 /// let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
-/// let publication = Publication { lease: &lease, page: &page, seen: None, ttl: None, request: None, guards: Guards::default(), now };
+/// let publication = Publication { lease: &lease, page: &page, seen: None, ttl: None, superseded_ttl: None, request: None, guards: Guards::default(), now };
 /// assert_eq!(publication.in_place().writes().len(), 2);
 /// # Ok::<(), facetheory::Error>(())
 /// ```
@@ -55,6 +56,8 @@ pub struct Publication<'a> {
     pub seen: Option<&'a Meta>,
     /// When `META` may be collected, in epoch seconds.
     pub ttl: Option<i64>,
+    /// When the version that was served until now may be collected, in epoch seconds.
+    pub superseded_ttl: Option<i64>,
     /// The request that it finishes, if it was made for one.
     pub request: Option<&'a Claim>,
     /// The conditions.
@@ -73,7 +76,7 @@ impl Publication<'_> {
     /// # let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
     /// # let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
     /// let publication =
-    ///     Publication { lease: &lease, page: &page, seen: None, ttl: None, request: None, guards: Guards::default(), now };
+    ///     Publication { lease: &lease, page: &page, seen: None, ttl: None, superseded_ttl: None, request: None, guards: Guards::default(), now };
     /// let txn = publication.in_place();
     /// let rows: Vec<&str> = txn.writes().iter().map(|write| write.key().sk.as_str()).collect();
     /// assert_eq!(rows, ["META", "LOCK"]);
@@ -86,7 +89,8 @@ impl Publication<'_> {
         // A page that once had versions goes on counting, so that no version is ever used twice.
         meta.version = self.seen.and_then(|seen| seen.version).map(|version| version + 1);
         let put = Write::put(self.lease.page().meta(), meta.to_item());
-        self.finished([self.guarded(put), self.give_back()], &self.page.s3_key)
+        let writes = [self.guarded(put), self.give_back()];
+        self.finished(writes.into_iter().chain(self.supersede()), &self.page.s3_key)
     }
 
     /// Recipe B: one more version, `META` pointed at it.
@@ -98,7 +102,7 @@ impl Publication<'_> {
     /// # let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
     /// # let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
     /// let publication =
-    ///     Publication { lease: &lease, page: &page, seen: None, ttl: None, request: None, guards: Guards::default(), now };
+    ///     Publication { lease: &lease, page: &page, seen: None, ttl: None, superseded_ttl: None, request: None, guards: Guards::default(), now };
     /// let txn = publication.versioned("01HF7YAT00TTTTTTTTTTTTTTTT");
     /// let rows: Vec<&str> = txn.writes().iter().map(|write| write.key().sk.as_str()).collect();
     /// assert_eq!(rows, ["VER#01HF7YAT00TTTTTTTTTTTTTTTT", "META", "LOCK"]);
@@ -117,7 +121,7 @@ impl Publication<'_> {
             self.guarded(Write::update(self.lease.page().meta(), pointer)),
             self.give_back(),
         ];
-        self.finished(writes, &self.page.s3_key)
+        self.finished(writes.into_iter().chain(self.supersede()), &self.page.s3_key)
     }
 
     /// The body is the one that is served already: its times move, and nothing else.
@@ -132,7 +136,7 @@ impl Publication<'_> {
     /// # let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
     /// let seen = Meta::of(page.clone());
     /// let publication =
-    ///     Publication { lease: &lease, page: &page, seen: Some(&seen), ttl: None, request: None, guards: Guards::default(), now };
+    ///     Publication { lease: &lease, page: &page, seen: Some(&seen), ttl: None, superseded_ttl: None, request: None, guards: Guards::default(), now };
     /// let txn = publication.unchanged(&seen);
     /// assert_eq!(txn.writes()[0].condition().unwrap().to_string(), r#"s3_key = "isr/0/1-a.html""#);
     /// # Ok::<(), facetheory::Error>(())
@@ -150,6 +154,12 @@ impl Publication<'_> {
         let update = Write::update(self.lease.page().meta(), Update::new(changes))
             .when(name::S3_KEY.is(current.generation.s3_key.as_str()));
         self.finished([self.guarded(update), self.give_back()], &current.generation.s3_key)
+    }
+
+    /// The version that was served until now may be collected some day: a current one never expires.
+    fn supersede(&self) -> Option<Write> {
+        let (sk, ttl) = (self.seen?.current_sk.as_deref()?, self.superseded_ttl?);
+        Some(history::expire(self.lease.page(), sk, ttl))
     }
 
     /// The transaction of these writes, with the end of the request that it was made for.

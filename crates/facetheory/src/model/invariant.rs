@@ -126,7 +126,9 @@ pub(super) fn of_write(world: &World, before: &State, after: &State, request: Re
         return Some(Broken::VersionNotNext);
     }
     let versions = version_place(0)..;
-    let rewritten = |(old, new): (&u16, &u16)| *old != 0 && *new != 0 && old != new;
+    // Its `ttl` may come and go.
+    let generation = |id: u16| world.version(id).map(|version| &version.generation);
+    let rewritten = |(old, new): (&u16, &u16)| *old != 0 && *new != 0 && generation(*old) != generation(*new);
     if before.rows.0[versions.clone()].iter().zip(&after.rows.0[versions]).any(rewritten) {
         return Some(Broken::VersionRewritten);
     }

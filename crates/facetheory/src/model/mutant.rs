@@ -17,6 +17,8 @@ pub(super) enum Mutant {
     RollbackOfUnseen,
     /// A rollback does not ask whether its target is still there.
     RollbackToMissing,
+    /// A rollback leaves its target the `ttl` that it got when it was superseded.
+    RollbackToExpiring,
     /// A rollback leaves the lock to a render in flight.
     RollbackWithoutFence,
     /// A collection does not ask whether the version is served.
@@ -45,13 +47,14 @@ pub(super) enum Mutant {
 
 impl Mutant {
     /// All of them, each with the smallest scope in which it shows.
-    pub(super) const ALL: [(Mutant, Scope); 18] = [
+    pub(super) const ALL: [(Mutant, Scope); 19] = [
         (Mutant::NoToken, Scope::RACE),
         (Mutant::ExpiryForToken, Scope::RACE),
         (Mutant::RisingForToken, Scope::RACE),
         (Mutant::SharedBody, Scope::RACE),
         (Mutant::RollbackOfUnseen, Scope::HISTORY),
         (Mutant::RollbackToMissing, Scope::HISTORY),
+        (Mutant::RollbackToExpiring, Scope::EXPIRY),
         (Mutant::RollbackWithoutFence, Scope::FENCE),
         (Mutant::CollectServed, Scope::HISTORY),
         (Mutant::CollectAtOnce, Scope::HISTORY),

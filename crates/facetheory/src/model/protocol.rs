@@ -155,9 +155,15 @@ pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
                 target: world.version(target).expect("a version was read"),
                 seen: world.meta(seen).expect("META was read"),
                 pin: Duration::from_secs(world.scope.pin),
+                superseded_ttl: superseded_ttl(world, now),
                 now: at(now),
             }
             .txn();
+            let txn = if world.is(Mutant::RollbackToExpiring) {
+                only_check(txn, &world.key(version_place(body)).sk)
+            } else {
+                txn
+            };
             let txn = without(txn, world.is(Mutant::RollbackToMissing), &world.key(version_place(body)).sk);
             without(txn, world.is(Mutant::RollbackWithoutFence), &world.key(LOCK).sk)
         }
@@ -178,6 +184,7 @@ fn publish(world: &World, number: u8, now: i8, seen: Option<&Meta>, generated_at
         page: &page,
         seen,
         ttl: None,
+        superseded_ttl: superseded_ttl(world, now),
         request: claim.as_ref(),
         guards,
         now: at(now),
@@ -195,6 +202,19 @@ fn publish(world: &World, number: u8, now: i8, seen: Option<&Meta>, generated_at
     };
     let sk = &world.key(LOCK).sk;
     Txn::new(txn.writes().iter().filter(|write| write.key().sk != *sk).cloned().chain([lock]))
+}
+
+/// Where versions expire, those that are superseded may do so at once.
+fn superseded_ttl(world: &World, now: i8) -> Option<i64> {
+    (world.scope.version_expiries > 0).then(|| at(now).seconds())
+}
+
+/// The transaction with nothing done to a row but asking whether it is there.
+fn only_check(txn: Txn, sk: &str) -> Txn {
+    Txn::new(txn.writes().iter().map(|write| match write.key() {
+        key if key.sk == sk => Write::check(key.clone(), name::PK.exists()),
+        _ => write.clone(),
+    }))
 }
 
 fn invalidation(world: &World, now: i8, how: How, target: Target) -> Txn {

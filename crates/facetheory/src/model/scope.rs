@@ -37,6 +37,8 @@ pub(super) struct Scope {
     pub(super) crashes: u8,
     /// How often the lock is deleted because of its `ttl`, late or far too early.
     pub(super) expiries: u8,
+    /// How often a version is deleted because of its `ttl`, late or far too early.
+    pub(super) version_expiries: u8,
     /// How often each writer keeps its lease for another term.
     pub(super) refreshes: bool,
     /// Whether the writers work on one request, with its idempotency key.
@@ -60,6 +62,7 @@ impl Scope {
         faults: 0,
         crashes: 0,
         expiries: 0,
+        version_expiries: 0,
         refreshes: false,
         request: false,
         pin: 2,
@@ -75,6 +78,7 @@ impl Scope {
         faults: 2,
         crashes: 1,
         expiries: 1,
+        version_expiries: 1,
         refreshes: true,
         operations: Operations { soft: 1, hard: 1, tag: 1, roll_back: 1, collect: 2 },
         ..Scope::CALM
@@ -179,6 +183,16 @@ impl Scope {
         ..Scope::CALM
     };
 
+    /// Versions that expire while somebody goes back to them.
+    pub(super) const EXPIRY: Scope = Scope {
+        name: "expiry",
+        seconds: 2,
+        faults: 1,
+        version_expiries: 2,
+        operations: Operations { roll_back: 2, collect: 1, ..Scope::NOTHING },
+        ..Scope::CALM
+    };
+
     /// A way back that is not pinned, to what was invalidated.
     pub(super) const UNPINNED: Scope = Scope {
         name: "unpinned",
@@ -202,7 +216,7 @@ impl Scope {
     };
 
     /// What every change is checked against.
-    pub(super) const ALL: [Scope; 15] = [
+    pub(super) const ALL: [Scope; 16] = [
         Scope::RACE,
         Scope::ALONE,
         Scope::ALONE_IN_PLACE,
@@ -214,6 +228,7 @@ impl Scope {
         Scope::TAKEOVER,
         Scope::TAG,
         Scope::HISTORY,
+        Scope::EXPIRY,
         Scope::UNPINNED,
         Scope::REQUEST,
         Scope::EMPTY,

@@ -19,6 +19,7 @@ pub use request::Begin;
 use crate::error::{Error, Kind, Result};
 use crate::key::PageKey;
 use crate::lease::LeaseTerms;
+use crate::lifetime::Lifetimes;
 use crate::publish::Guards;
 use crate::request::RequestTerms;
 use crate::row::{Lock, Meta};
@@ -55,6 +56,7 @@ pub struct PageStore {
     terms: LeaseTerms,
     guards: Guards,
     request_terms: RequestTerms,
+    lifetimes: Lifetimes,
 }
 
 /// What the table says of a page at one moment.
@@ -86,6 +88,7 @@ impl PageStore {
             terms: LeaseTerms::default(),
             guards: Guards::default(),
             request_terms: RequestTerms::default(),
+            lifetimes: Lifetimes::default(),
         }
     }
 
@@ -130,6 +133,23 @@ impl PageStore {
     #[must_use]
     pub fn with_request_terms(mut self, terms: RequestTerms) -> Self {
         self.request_terms = terms;
+        self
+    }
+
+    /// The same with rows that may be collected after these times.
+    ///
+    /// ```
+    /// use facetheory::{Lifetimes, PageStore};
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    ///
+    /// let week = Duration::from_secs(7 * 86_400);
+    /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new()))
+    ///     .with_lifetimes(Lifetimes { superseded: Some(week), ..Lifetimes::default() });
+    /// ```
+    #[must_use]
+    pub fn with_lifetimes(mut self, lifetimes: Lifetimes) -> Self {
+        self.lifetimes = lifetimes;
         self
     }
 

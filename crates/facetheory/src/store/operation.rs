@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tabletheory::{Consistency, Key, Query, TableExt as _};
+use tabletheory::{Commit, Consistency, Key, Query, TableExt as _};
 
 use super::{PageStore, ROUNDS, restless};
 use crate::epoch::{Epoch, Tag};
@@ -139,15 +139,22 @@ impl PageStore {
                 format!("{version_sk:?} is not the sort key of a version"),
             ));
         }
+        let mut superseded_ttl = self.lifetimes.of_superseded(self.now());
         for _ in 0..ROUNDS {
             let keys = [page.meta(), page.meta().sibling(version_sk)];
             let rows = self.table.batch_get(&keys, Consistency::Strong).await?;
             let [Some(meta), Some(target)] = rows.as_slice() else { return Ok(RolledBack::NoSuchVersion) };
             let (seen, target) = (Meta::read(meta)?, Version::read(target)?);
             let now = self.now();
-            let rollback = Rollback { page, target_sk: version_sk, target: &target, seen: &seen, pin, now };
-            if self.persist(&self.once(rollback.txn())).await?.is_done() {
-                return Ok(RolledBack::Done);
+            let target_sk = version_sk;
+            let rollback =
+                Rollback { page, target_sk, target: &target, seen: &seen, pin, superseded_ttl, now };
+            let txn = self.once(rollback.txn());
+            match self.persist(&txn).await? {
+                Commit::Done => return Ok(RolledBack::Done),
+                // Somebody has deleted the version that is served, which is no reason to keep serving it.
+                refused if history::is_gone(page, Some(&seen), &txn, &refused) => superseded_ttl = None,
+                Commit::Refused { .. } => {}
             }
         }
         Err(restless("rolled back"))

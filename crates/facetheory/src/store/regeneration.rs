@@ -1,10 +1,11 @@
 //! Taking a lease, keeping it, giving it back, and publishing under it.
 
-use tabletheory::{ClientToken, Commit};
+use tabletheory::{ClientToken, Commit, Txn};
 
 use super::PageStore;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
+use crate::history;
 use crate::key::{PageKey, sha256_hex};
 use crate::lease::{Acquire, Lease};
 use crate::publish::Publication;
@@ -181,20 +182,40 @@ impl PageStore {
         request: Option<&Claim>,
     ) -> Result<Published> {
         let now = self.now();
-        let publication = Publication { lease, page, seen, ttl: None, request, guards: self.guards, now };
-        // The same body under a new key replaces one that was missing: the pointer has to move.
-        let unchanged =
-            seen.filter(|seen| seen.is_the_same_as(page) && seen.generation.s3_key == page.s3_key);
-        let txn = match (unchanged, keep) {
-            (Some(current), _) => publication.unchanged(current),
-            (None, Keep::Latest) => publication.in_place(),
-            (None, Keep::Versions) => publication.versioned(&VersionId::new(now, &*self.random).to_string()),
+        let mut publication = Publication {
+            lease,
+            page,
+            seen,
+            ttl: self.lifetimes.of_page(page),
+            superseded_ttl: self.lifetimes.of_superseded(now),
+            request,
+            guards: self.guards,
+            now,
         };
-        // The same token and the same time over all attempts: a repetition is not applied again.
-        let txn = txn.with_token(client_token(lease)?);
+        let id = VersionId::new(now, &*self.random).to_string();
+        let txn = recipe(&publication, keep, &id).with_token(client_token(lease, "")?);
         match self.persist(&txn).await {
+            Ok(refused) if history::is_gone(lease.page(), seen, &txn, &refused) => {
+                // Somebody has deleted the version that is served. The page goes on without it.
+                publication.superseded_ttl = None;
+                let txn = recipe(&publication, keep, &id).with_token(client_token(lease, "again")?);
+                self.settle(&publication, &txn, self.persist(&txn).await).await
+            }
+            outcome => self.settle(&publication, &txn, outcome).await,
+        }
+    }
+
+    /// What the answer to a publish means.
+    async fn settle(
+        &self,
+        publication: &Publication<'_>,
+        txn: &Txn,
+        outcome: Result<Commit>,
+    ) -> Result<Published> {
+        let Publication { lease, page, seen, .. } = *publication;
+        match outcome {
             Ok(Commit::Done) => Ok(Published::Done),
-            Ok(refused) if lease.is_gone(&txn, &refused) => Ok(Published::Lost),
+            Ok(refused) if lease.is_gone(txn, &refused) => Ok(Published::Lost),
             // Where a guard refused, and not the lease, the lease would keep others waiting for nothing.
             Ok(Commit::Refused { .. }) => {
                 Ok(self.resolve(lease, page, seen).await?.unwrap_or(Published::Lost))
@@ -249,11 +270,24 @@ pub(crate) fn judge(lease: &Lease, page: &Generation, seen: Option<&Meta>, now: 
     }
 }
 
-/// One lease publishes once, so its own token names the attempt.
-fn client_token(lease: &Lease) -> Result<ClientToken> {
+/// The transaction of a publish.
+fn recipe(publication: &Publication<'_>, keep: Keep, version_id: &str) -> Txn {
+    let page = publication.page;
+    // The same body under a new key replaces one that was missing: the pointer has to move.
+    let is_unchanged = |seen: &&Meta| seen.is_the_same_as(page) && seen.generation.s3_key == page.s3_key;
+    match (publication.seen.filter(is_unchanged), keep) {
+        (Some(current), _) => publication.unchanged(current),
+        (None, Keep::Latest) => publication.in_place(),
+        (None, Keep::Versions) => publication.versioned(version_id),
+    }
+}
+
+/// One lease publishes once, so its own token names the attempt. The same token and the same time over all
+/// repetitions: none is applied again.
+fn client_token(lease: &Lease, attempt: &str) -> Result<ClientToken> {
     let token = lease.token();
-    if token.len() <= ClientToken::MAX {
+    if attempt.is_empty() && token.len() <= ClientToken::MAX {
         return Ok(ClientToken::new(token)?);
     }
-    Ok(ClientToken::new(&sha256_hex(token.as_bytes())[..32])?)
+    Ok(ClientToken::new(&sha256_hex(format!("{token}{attempt}").as_bytes())[..32])?)
 }

@@ -4,6 +4,7 @@ mod cost;
 mod fixture;
 mod history;
 mod invalidate;
+mod lifetime;
 mod pages;
 mod publish;
 mod request;

@@ -1,0 +1,96 @@
+//! When rows may be collected: never while they are served.
+
+use std::time::Duration;
+
+use facetheory::{Keep, Lifetimes, Published, RolledBack};
+use tabletheory::{Table as _, Txn, Write};
+
+use crate::fixture::{NOW, SECOND, Test};
+
+const WEEK: Duration = Duration::from_secs(7 * 86_400);
+
+fn forgetful(t: Test) -> Test {
+    t.with(|store| store.with_lifetimes(Lifetimes { page: Some(WEEK), superseded: Some(WEEK) }))
+}
+
+/// The `ttl` of each version, oldest first.
+async fn ttls(t: &Test) -> Vec<Option<i64>> {
+    let versions = t.store.versions(&t.page, 10).await.expect("an answer");
+    versions.iter().rev().map(|(_, version)| version.ttl).collect()
+}
+
+async fn publish(t: &Test, body: &str, keep: Keep) -> Published {
+    let lease = t.acquire().await;
+    t.publish(&lease, body, keep).await
+}
+
+#[tokio::test]
+async fn a_version_may_be_collected_once_another_takes_its_place() {
+    for t in Test::on_each_table().map(forgetful) {
+        assert_eq!(publish(&t, "a", Keep::Versions).await, Published::Done);
+        assert_eq!(ttls(&t).await, [None], "what is served never expires");
+        t.advance(SECOND);
+        assert_eq!(publish(&t, "b", Keep::Versions).await, Published::Done);
+        assert_eq!(ttls(&t).await, [Some(NOW + 1 + 604_800), None]);
+        t.advance(SECOND);
+        assert_eq!(publish(&t, "c", Keep::Latest).await, Published::Done);
+        assert_eq!(ttls(&t).await, [Some(NOW + 1 + 604_800), Some(NOW + 2 + 604_800)]);
+    }
+}
+
+#[tokio::test]
+async fn a_version_that_is_served_again_no_longer_expires() {
+    for t in Test::on_each_table().map(forgetful) {
+        for body in ["a", "b"] {
+            assert_eq!(publish(&t, body, Keep::Versions).await, Published::Done);
+            t.advance(SECOND);
+        }
+        let versions = t.store.versions(&t.page, 10).await.expect("an answer");
+        let (oldest, _) = versions.last().expect("two versions");
+        for _ in 0..2 {
+            let done = t.store.roll_back(&t.page, oldest, WEEK).await.expect("an answer");
+            assert_eq!(done, RolledBack::Done);
+            assert_eq!(ttls(&t).await, [None, Some(NOW + 2 + 604_800)], "also when it is served already");
+        }
+        assert_eq!(t.meta().await.expect("a page").ttl, None, "a pin outlives the page's own time");
+    }
+}
+
+#[tokio::test]
+async fn a_page_goes_on_without_a_version_that_somebody_deleted() {
+    for t in Test::on_each_table().map(forgetful) {
+        for body in ["a", "b"] {
+            assert_eq!(publish(&t, body, Keep::Versions).await, Published::Done);
+            t.advance(SECOND);
+        }
+        let delete_served = async || {
+            let current = t.meta().await.and_then(|meta| meta.current_sk).expect("a version is served");
+            let delete = Write::delete(t.page.meta().sibling(current));
+            assert!(t.table.commit(&Txn::from(delete)).await.expect("an answer").is_done());
+        };
+        delete_served().await;
+        let versions = t.store.versions(&t.page, 10).await.expect("an answer");
+        let done = t.store.roll_back(&t.page, &versions[0].0, SECOND).await.expect("an answer");
+        assert_eq!(done, RolledBack::Done);
+        t.advance(SECOND);
+        delete_served().await;
+        assert_eq!(publish(&t, "c", Keep::Versions).await, Published::Done);
+        assert_eq!(t.rows().await.len(), 2, "META and the new version; no deleted one has come back");
+        assert_eq!(t.meta().await.expect("a page").version, Some(4));
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_nobody_renews_may_be_collected_after_its_time() {
+    for t in Test::on_each_table().map(forgetful) {
+        assert_eq!(publish(&t, "a", Keep::Latest).await, Published::Done);
+        assert_eq!(t.meta().await.expect("a page").ttl, Some(NOW + 60 + 604_800));
+        t.advance(SECOND);
+        assert_eq!(publish(&t, "b", Keep::Versions).await, Published::Done);
+        assert_eq!(t.meta().await.expect("a page").ttl, Some(NOW + 61 + 604_800));
+    }
+    for t in Test::on_each_table() {
+        assert_eq!(publish(&t, "a", Keep::Latest).await, Published::Done);
+        assert_eq!(t.meta().await.expect("a page").ttl, None, "unless somebody says so, it stays");
+    }
+}
