@@ -23,14 +23,90 @@ pub struct Tag(String);
 impl Tag {
     /// The longest tag, in bytes.
     pub const MAX_BYTES: usize = 1024;
+    /// The deepest path that can be invalidated with all below it, in segments.
+    pub const MAX_DEPTH: usize = 32;
 
     /// The tag of this name: 1 to 1,024 bytes, without control characters.
     ///
+    /// Names that begin with `path=`, `route=` or `tenant=` are those of implicit tags, which every page has.
+    ///
     /// ```
     /// assert!(facetheory::Tag::new("a\r\nb").is_err());
+    /// assert_eq!(
+    ///     facetheory::Tag::new("path=/docs").unwrap_err().to_string(),
+    ///     "the tag `path=/docs` is one that pages have by themselves; choose another name"
+    /// );
     /// ```
     pub fn new(name: impl Into<String>) -> Result<Self> {
         let name = name.into();
+        if IMPLICIT.iter().any(|prefix| name.starts_with(prefix)) {
+            return Err(Error::invalid(format!(
+                "the tag `{name}` is one that pages have by themselves; choose another name"
+            )));
+        }
+        Tag::checked(name)
+    }
+
+    /// Everything at a path and below it: `/docs` has `/docs`, `/docs/` and `/docs/a/b`, but not `/docsets`.
+    ///
+    /// ```
+    /// use facetheory::Tag;
+    ///
+    /// assert_eq!(Tag::path("/docs/")?.as_str(), "path=/docs");
+    /// assert!(Tag::path("docs").is_err(), "a path begins with a slash");
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub fn path(prefix: &str) -> Result<Self> {
+        if !prefix.starts_with('/') {
+            return Err(Error::invalid(format!("the path `{prefix}` does not begin with `/`")));
+        }
+        let path = prefix.trim_end_matches('/');
+        let depth = path.matches('/').count();
+        if depth > Self::MAX_DEPTH {
+            return Err(Error::invalid(format!(
+                "a path of {depth} segments cannot be invalidated with all below it; at most {} can",
+                Self::MAX_DEPTH
+            )));
+        }
+        Tag::checked(format!("path={path}"))
+    }
+
+    /// Every page of a route, named as it was configured.
+    ///
+    /// ```
+    /// assert_eq!(facetheory::Tag::route("/posts/{slug}")?.as_str(), "route=/posts/{slug}");
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub fn route(pattern: &str) -> Result<Self> {
+        Tag::checked(format!("route={pattern}"))
+    }
+
+    /// Every page of a tenant, or every page of nobody in particular.
+    ///
+    /// ```
+    /// use facetheory::{Tag, Tenant};
+    ///
+    /// assert_eq!(Tag::everything().key(Some(&Tenant::new("acme")?)).pk, "TENANT#acme#TAG#tenant=");
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn everything() -> Self {
+        Tag("tenant=".to_owned())
+    }
+
+    /// The tags of all paths at which this one is found: of itself and of everything above it.
+    ///
+    /// A path that is too deep or too long has those of the upper part, since no others can be invalidated.
+    pub(crate) fn paths_above(path: &str) -> Vec<Tag> {
+        let path = path.trim_end_matches('/');
+        let ends = path.match_indices('/').map(|(index, _)| index).chain([path.len()]);
+        let tag = |end: usize| Tag::path(if end == 0 { "/" } else { &path[..end] }).ok();
+        let mut tags: Vec<Tag> = ends.take(Self::MAX_DEPTH + 1).filter_map(tag).collect();
+        tags.dedup();
+        tags
+    }
+
+    fn checked(name: String) -> Result<Self> {
         if name.is_empty() || name.len() > Self::MAX_BYTES {
             return Err(Error::invalid(format!(
                 "a tag has {} bytes; it must have 1 to {}",
@@ -71,6 +147,9 @@ impl Tag {
     }
 }
 
+/// What the tags begin with that a page has by itself: of its path, its route and its tenant.
+const IMPLICIT: [&str; 3] = ["path=", "route=", "tenant="];
+
 /// The row of a tag: everything that was generated until then is stale.
 ///
 /// ```
@@ -106,5 +185,38 @@ impl Epoch {
         let mut item = Item::new();
         item.set(name::INVALIDATED_AT.name(), self.invalidated_at);
         item
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_the_tags_of_all_above_it() {
+        let above = |path: &str| -> Vec<String> {
+            Tag::paths_above(path).iter().map(|tag| tag.as_str().to_owned()).collect()
+        };
+        assert_eq!(above("/"), ["path="]);
+        assert_eq!(above("/docs/a/"), ["path=", "path=/docs", "path=/docs/a"]);
+        assert_eq!(above("/docsets"), ["path=", "path=/docsets"]);
+        assert_eq!(above("/a//b"), ["path=", "path=/a", "path=/a//b"], "also with an empty segment");
+        assert_eq!(above("/x".repeat(100).as_str()).len(), Tag::MAX_DEPTH + 1);
+        assert_eq!(above(&format!("/{}", "x".repeat(2000))), ["path="]);
+    }
+
+    #[test]
+    fn what_can_be_invalidated_is_what_pages_have() {
+        for prefix in ["/", "/docs", "/docs/", "/docs/a", "/a/b//"] {
+            let tag = Tag::path(prefix).expect("a path");
+            let page = format!("{}/below/it", prefix.trim_end_matches('/'));
+            assert!(Tag::paths_above(&page).contains(&tag), "{prefix}");
+            assert!(Tag::paths_above(prefix).contains(&tag), "{prefix}");
+        }
+        let deep = "/x".repeat(33);
+        assert_eq!(
+            Tag::path(&deep).expect_err("too deep").to_string(),
+            "a path of 33 segments cannot be invalidated with all below it; at most 32 can"
+        );
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 use tabletheory::{Key, limit};
 
+use crate::epoch::Tag;
 use crate::error::{Error, Result};
 
 /// The most bytes in a cache key: more than any address that a server accepts.
@@ -145,7 +146,7 @@ impl KeyScheme {
                 limit::MAX_PK_BYTES
             )));
         }
-        Ok(PageKey { cache_key, tenant: tenant.cloned(), pk })
+        Ok(PageKey { cache_key, tenant: tenant.cloned(), pk, tags: vec![Tag::everything()] })
     }
 }
 
@@ -164,6 +165,8 @@ pub struct PageKey {
     cache_key: String,
     tenant: Option<Tenant>,
     pk: String,
+    /// The tags that it has by itself.
+    tags: Vec<Tag>,
 }
 
 impl PageKey {
@@ -174,6 +177,48 @@ impl PageKey {
     /// ```
     pub fn new(cache_key: impl Into<String>) -> Result<Self> {
         KeyScheme::Hashed.page(None, cache_key)
+    }
+
+    /// The same page, found at this path: it goes stale with all that is at or below a path above it.
+    ///
+    /// ```
+    /// use facetheory::{PageKey, Tag};
+    ///
+    /// let page = PageKey::new("default::/docs/{name}?name=a")?.at_path("/docs/a");
+    /// assert!(page.tags().contains(&Tag::path("/docs")?));
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn at_path(mut self, path: &str) -> Self {
+        self.tags.extend(Tag::paths_above(path));
+        self
+    }
+
+    /// The same page, of this route: it goes stale with all pages of the route.
+    ///
+    /// ```
+    /// use facetheory::{PageKey, Tag};
+    ///
+    /// let page = PageKey::new("/docs/a")?.of_route("/docs/{name}")?;
+    /// assert!(page.tags().contains(&Tag::route("/docs/{name}")?));
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub fn of_route(mut self, pattern: &str) -> Result<Self> {
+        self.tags.push(Tag::route(pattern)?);
+        Ok(self)
+    }
+
+    /// The tags that it has by itself: of its tenant, and of its path and its route where they are known.
+    ///
+    /// ```
+    /// use facetheory::{PageKey, Tag};
+    ///
+    /// assert_eq!(PageKey::new("/a")?.tags(), [Tag::everything()]);
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn tags(&self) -> &[Tag] {
+        &self.tags
     }
 
     /// The cache key.

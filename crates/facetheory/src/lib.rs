@@ -15,7 +15,9 @@ mod lifetime;
 #[cfg(test)]
 mod model;
 mod pages;
+mod policy;
 mod publish;
+mod render;
 mod request;
 mod row;
 #[cfg(feature = "s3")]
@@ -34,10 +36,12 @@ pub use invalidate::Strength;
 pub use key::{KeyScheme, MAX_CACHE_KEY_BYTES, PageKey, Tenant};
 pub use lease::{Acquire, Lease, LeaseTerms};
 pub use lifetime::Lifetimes;
-pub use pages::{Outcome, Pages, Policy, RenderError, Rendered};
+pub use pages::{Outcome, Pages};
+pub use policy::Policy;
 pub use publish::{Guards, Publication};
+pub use render::{Render, RenderContext, RenderError, Rendered};
 pub use request::{Claim, RequestTerms};
 pub use row::{Lock, Meta, Request, RequestStatus, Version};
-pub use store::{Begin, Invalidated, Keep, PageStore, Published, Refresh, RolledBack, View};
+pub use store::{Begin, EpochTerms, Invalidated, Keep, PageStore, Published, Refresh, RolledBack, View};
 pub use sweep::Retention;
 pub use version_id::VersionId;

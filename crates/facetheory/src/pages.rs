@@ -1,21 +1,21 @@
 //! Regeneration from beginning to end: one worker renders, everyone is served.
 
-use std::error::Error as StdError;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
-use tabletheory::{Random, SystemRandom};
+use tabletheory::{Random, SystemRandom, Timestamp};
 
 use crate::body::{self, Bodies, Body};
 use crate::error::{Error, Kind, Result};
 use crate::freshness::Freshness;
-use crate::generation::{Content, Generation};
+use crate::generation::Generation;
 use crate::key::PageKey;
 use crate::lease::{Acquire, Lease};
+use crate::policy::Policy;
+use crate::render::{Render, RenderContext, RenderError, Rendered};
+use crate::request::Claim;
 use crate::row::Meta;
-use crate::store::{Keep, PageStore, Published, Refresh};
+use crate::store::{Begin, PageStore, Published, Refresh};
 
 /// A lease is refreshed so many times in its duration, while its holder renders.
 const HEARTBEATS_A_LEASE: u32 = 3;
@@ -32,7 +32,7 @@ const HEARTBEATS_A_LEASE: u32 = 3;
 /// let pages = Pages::new(PageStore::new(Arc::new(MemoryTable::new())), Bodies::memory());
 /// let page = PageKey::new("/about")?;
 /// let policy = Policy::every(Duration::from_secs(60));
-/// let outcome = pages.regenerate(&page, &policy, || async { Ok(Rendered::html("<h1>About</h1>")) }).await?;
+/// let outcome = pages.regenerate(&page, &policy, |_| async { Ok(Rendered::html("<h1>About</h1>")) }).await?;
 /// assert!(matches!(outcome, Outcome::Published(_)));
 ///
 /// let (_, body) = pages.read(&page).await?.expect("it was just published");
@@ -44,84 +44,6 @@ pub struct Pages {
     store: PageStore,
     bodies: Bodies,
     random: Arc<dyn Random>,
-}
-
-/// How a page is renewed.
-///
-/// ```
-/// use facetheory::{Keep, Policy};
-/// use std::time::Duration;
-///
-/// let policy = Policy::every(Duration::from_secs(60)).keeping(Keep::Versions);
-/// assert_eq!(policy.revalidate, Duration::from_secs(60));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Policy {
-    /// For how long a render is fresh.
-    pub revalidate: Duration,
-    /// Which generations are kept.
-    pub keep: Keep,
-}
-
-impl Policy {
-    /// Fresh for this long after a render; only the latest is kept.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// assert_eq!(facetheory::Policy::every(Duration::from_secs(5)).revalidate.as_secs(), 5);
-    /// ```
-    #[must_use]
-    pub fn every(revalidate: Duration) -> Self {
-        Policy { revalidate, keep: Keep::Latest }
-    }
-
-    /// The same, keeping these generations.
-    ///
-    /// ```
-    /// use facetheory::{Keep, Policy};
-    /// use std::time::Duration;
-    ///
-    /// assert_eq!(Policy::every(Duration::ZERO).keeping(Keep::Versions).keep, Keep::Versions);
-    /// ```
-    #[must_use]
-    pub fn keeping(mut self, keep: Keep) -> Self {
-        self.keep = keep;
-        self
-    }
-}
-
-/// What a renderer gives back.
-///
-/// ```
-/// assert_eq!(facetheory::Rendered::html("x").content.status, Some(200));
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Rendered {
-    /// The body.
-    pub bytes: Bytes,
-    /// What is told of it; the digest is filled in.
-    pub content: Content,
-    /// The entity tag; one is made of the digest where there is none.
-    pub etag: Option<String>,
-}
-
-impl Rendered {
-    /// A page of HTML.
-    ///
-    /// ```
-    /// assert_eq!(facetheory::Rendered::html("<p>").bytes, "<p>");
-    /// ```
-    pub fn html(bytes: impl Into<Bytes>) -> Self {
-        let content = Content {
-            status: Some(200),
-            content_type: Some("text/html; charset=utf-8".into()),
-            ..Content::default()
-        };
-        Rendered { bytes: bytes.into(), content, etag: None }
-    }
 }
 
 /// How a regeneration ended.
@@ -143,14 +65,25 @@ pub enum Outcome {
         /// Until when at most, in epoch seconds, unless it is prolonged.
         until: i64,
     },
+    /// Somebody else works on the same request.
+    InProgress {
+        /// Until when it counts as worked on, in epoch seconds, where that is known.
+        until: Option<i64>,
+    },
+    /// The request was done before.
+    Replayed {
+        /// The body that it produced, where its writer recorded one.
+        s3_key: Option<String>,
+    },
+    /// The same idempotency key came with another request before, so this one was not even begun.
+    OtherRequest,
+    /// The renderer gave an answer that is not to be kept; what is served stays as it is.
+    Declined,
     /// The lease was lost during the render, so nothing was published.
     Lost,
     /// The answer was lost, and somebody else has published since.
     Superseded,
 }
-
-/// What a render may fail with.
-pub type RenderError = Box<dyn StdError + Send + Sync>;
 
 impl Pages {
     /// The pages of this store, with their bodies there.
@@ -228,20 +161,26 @@ impl Pages {
     /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
     /// # let page = PageKey::new("/")?;
     /// let policy = Policy::every(Duration::from_secs(60));
-    /// let failed = pages.regenerate(&page, &policy, || async { Err("the origin is down".into()) }).await;
+    /// let failed = pages.regenerate(&page, &policy, |_| async {
+    ///     Err::<Rendered, _>("the origin is down".into())
+    /// }).await;
     /// assert_eq!(failed.unwrap_err().kind(), facetheory::Kind::Render);
     /// # Ok(()) }
     /// ```
-    pub async fn regenerate<R>(
+    pub async fn regenerate<T, R>(
         &self,
         page: &PageKey,
         policy: &Policy,
-        render: impl FnOnce() -> R,
+        render: impl FnOnce(RenderContext) -> R,
     ) -> Result<Outcome>
     where
-        R: Future<Output = Result<Rendered, RenderError>>,
+        T: Into<Render>,
+        R: Future<Output = Result<T, RenderError>>,
     {
-        self.renew(page, policy, None, render).await
+        match self.store.try_acquire(page).await? {
+            Acquire::Granted(lease) => self.renew(Hold { lease, claim: None }, policy, None, render).await,
+            Acquire::Held { until } => Ok(Outcome::HeldBy { until }),
+        }
     }
 
     /// Renders a page anew although it may be fresh, because the body that it names is missing or damaged.
@@ -256,96 +195,192 @@ impl Pages {
     /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), bodies.clone());
     /// # let page = PageKey::new("/")?;
     /// let policy = Policy::every(Duration::from_secs(60));
-    /// let outcome = pages.regenerate(&page, &policy, || async { Ok(Rendered::html("a")) }).await?;
+    /// let outcome = pages.regenerate(&page, &policy, |_| async { Ok(Rendered::html("a")) }).await?;
     /// let Outcome::Published(generation) = outcome else { panic!() };
     /// bodies.delete(&generation.s3_key).await?;
-    /// let healed = pages.heal(&page, &policy, &generation.s3_key, || async { Ok(Rendered::html("a")) }).await?;
+    /// let healed = pages.heal(&page, &policy, &generation.s3_key, |_| async { Ok(Rendered::html("a")) }).await?;
     /// assert!(matches!(healed, Outcome::Published(_)));
     /// # Ok(()) }
     /// ```
-    pub async fn heal<R>(
+    pub async fn heal<T, R>(
         &self,
         page: &PageKey,
         policy: &Policy,
         broken_s3_key: &str,
-        render: impl FnOnce() -> R,
+        render: impl FnOnce(RenderContext) -> R,
     ) -> Result<Outcome>
     where
-        R: Future<Output = Result<Rendered, RenderError>>,
+        T: Into<Render>,
+        R: Future<Output = Result<T, RenderError>>,
     {
-        self.renew(page, policy, Some(broken_s3_key), render).await
+        let broken = Some(broken_s3_key);
+        match self.store.try_acquire(page).await? {
+            Acquire::Granted(lease) => self.renew(Hold { lease, claim: None }, policy, broken, render).await,
+            Acquire::Held { until } => Ok(Outcome::HeldBy { until }),
+        }
     }
 
-    async fn renew<R>(
+    /// Renders a page anew for a request that may be delivered several times: it is done once.
+    ///
+    /// The hash tells what was asked for: the same key with another one is [`Outcome::OtherRequest`].
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, Outcome, PageKey, Pages, PageStore, Policy, Rendered};
+    /// # use std::{sync::Arc, time::Duration};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// # let page = PageKey::new("/")?;
+    /// let policy = Policy::every(Duration::ZERO);
+    /// for first in [true, false] {
+    ///     let render = |_| async { Ok(Rendered::html("paid")) };
+    ///     let outcome = pages.regenerate_once(&page, &policy, ("order-7", "sha256:1"), render).await?;
+    ///     assert_eq!(matches!(outcome, Outcome::Published(_)), first);
+    ///     assert_eq!(matches!(outcome, Outcome::Replayed { .. }), !first);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn regenerate_once<T, R>(
         &self,
         page: &PageKey,
         policy: &Policy,
-        broken_s3_key: Option<&str>,
-        render: impl FnOnce() -> R,
+        (idempotency_key, hash): (&str, &str),
+        render: impl FnOnce(RenderContext) -> R,
     ) -> Result<Outcome>
     where
-        R: Future<Output = Result<Rendered, RenderError>>,
+        T: Into<Render>,
+        R: Future<Output = Result<T, RenderError>>,
     {
-        let is_whole = |meta: &Meta| Some(meta.generation.s3_key.as_str()) != broken_s3_key;
-        let lease = match self.store.try_acquire(page).await? {
-            Acquire::Granted(lease) => lease,
-            Acquire::Held { until } => return Ok(Outcome::HeldBy { until }),
+        let (lease, claim) = match self.store.begin_request(page, idempotency_key, hash).await? {
+            Begin::Started { lease, claim } => (lease, claim),
+            Begin::Fresh => {
+                // It was fresh a moment ago; where it is gone by now, that was its end.
+                let meta = self.store.look(page).await?.meta;
+                return Ok(meta.map_or(Outcome::Superseded, Outcome::AlreadyFresh));
+            }
+            Begin::Replayed { s3_key } => return Ok(Outcome::Replayed { s3_key }),
+            Begin::InProgress { until } => return Ok(Outcome::InProgress { until }),
+            Begin::Held { until } => return Ok(Outcome::HeldBy { until }),
+            Begin::OtherRequest => return Ok(Outcome::OtherRequest),
         };
+        self.renew(Hold { lease, claim: Some(claim) }, policy, None, render).await
+    }
+
+    /// Renders and publishes under a lease that was just taken.
+    async fn renew<T, R>(
+        &self,
+        hold: Hold,
+        policy: &Policy,
+        broken_s3_key: Option<&str>,
+        render: impl FnOnce(RenderContext) -> R,
+    ) -> Result<Outcome>
+    where
+        T: Into<Render>,
+        R: Future<Output = Result<T, RenderError>>,
+    {
+        let page = hold.lease.page();
         // Somebody may have published between the caller's look and the lease.
-        let seen = match self.store.look(page).await {
-            Ok(view) => view.meta,
-            Err(error) => return self.give_up(&lease, error).await,
-        };
-        if let Some(meta) = &seen
-            && meta.freshness(self.store.now()) == Freshness::Fresh
-            && is_whole(meta)
-        {
-            self.store.release(&lease).await?;
-            return Ok(Outcome::AlreadyFresh(meta.clone()));
-        }
-        let started = self.store.now();
-        let rendered = tokio::select! {
-            rendered = render() => rendered,
-            () = self.keep_alive(&lease) => return Ok(Outcome::Lost),
-        };
-        let mut rendered = match rendered {
-            Ok(rendered) => rendered,
-            Err(cause) => {
-                let context = format!("the render of {} failed", page.cache_key());
-                return self.give_up(&lease, Error::new(Kind::Render, context).caused_by(cause)).await;
+        let seen = match self.look_again(page, broken_s3_key).await {
+            Ok(Seen::Fresh(meta)) => {
+                self.give_up(&hold).await;
+                return Ok(Outcome::AlreadyFresh(meta));
+            }
+            Ok(Seen::Stale(meta)) => meta,
+            Err(error) => {
+                self.give_up(&hold).await;
+                return Err(error);
             }
         };
-        let digest = body::digest(&rendered.bytes);
-        rendered.content.digest = Some(digest.clone());
-        // A row keeps tags as a set, so their order must not make two renders differ.
-        rendered.content.tags.sort_unstable();
-        rendered.content.tags.dedup();
-        let mut generation = Generation::new(
-            "",
-            started.seconds(),
-            i64::try_from(policy.revalidate.as_secs()).unwrap_or(i64::MAX),
-        );
-        generation.etag = rendered.etag.or_else(|| Some(format!("\"{}\"", &digest["sha256:".len()..][..32])));
-        generation.content = rendered.content;
-        let current = seen.as_ref().filter(|seen| seen.is_the_same_as(&generation) && is_whole(seen));
-        generation.s3_key = match current {
-            Some(current) => current.generation.s3_key.clone(),
-            None => {
-                let stored =
-                    self.bodies.put(page, started, rendered.bytes, &generation.content, &*self.random);
-                match stored.await {
-                    Ok(stored) => stored.s3_key,
-                    Err(error) => return self.give_up(&lease, error).await,
+        let started = self.store.now();
+        let whole = seen.clone().filter(|meta| Some(meta.generation.s3_key.as_str()) != broken_s3_key);
+        let context = RenderContext { page: page.clone(), served: whole.clone(), started };
+        let work = async {
+            let rendered = render(context).await.map_err(|cause| {
+                let context = format!("the render of {} failed", page.cache_key());
+                Error::new(Kind::Render, context).caused_by(cause)
+            })?;
+            match rendered.into() {
+                Render::Declined => Ok(None),
+                Render::Page(rendered) => {
+                    self.store_body(page, policy, *rendered, whole.as_ref(), started).await.map(Some)
                 }
             }
         };
-        let unchanged = current.is_some();
-        match self.store.commit_generation(&lease, &generation, seen.as_ref(), policy.keep).await? {
+        let done = tokio::select! {
+            done = work => done,
+            () = self.keep_alive(&hold.lease) => return Ok(Outcome::Lost),
+        };
+        let (generation, unchanged) = match done {
+            Ok(Some(done)) => done,
+            Ok(None) => {
+                self.give_up(&hold).await;
+                return Ok(Outcome::Declined);
+            }
+            Err(error) => {
+                self.give_up(&hold).await;
+                return Err(error);
+            }
+        };
+        let published = match &hold.claim {
+            None => self.store.commit_generation(&hold.lease, &generation, seen.as_ref(), policy.keep).await,
+            Some(claim) => {
+                self.store.commit_request(&hold.lease, claim, &generation, seen.as_ref(), policy.keep).await
+            }
+        };
+        match published? {
             Published::Lost => Ok(Outcome::Lost),
             Published::Superseded => Ok(Outcome::Superseded),
             Published::Done if unchanged => Ok(Outcome::Unchanged(Meta::of(generation))),
             Published::Done => Ok(Outcome::Published(generation)),
         }
+    }
+
+    /// `META` as it is once the lease is held, and whether there is anything left to do.
+    async fn look_again(&self, page: &PageKey, broken_s3_key: Option<&str>) -> Result<Seen> {
+        let Some(meta) = self.store.look(page).await?.meta else { return Ok(Seen::Stale(None)) };
+        let is_whole = Some(meta.generation.s3_key.as_str()) != broken_s3_key;
+        if is_whole && self.store.freshness(page, &meta).await? == Freshness::Fresh {
+            return Ok(Seen::Fresh(meta));
+        }
+        Ok(Seen::Stale(Some(meta)))
+    }
+
+    /// Stores what was rendered, unless it is the body that is served already, and says which of the two it was.
+    async fn store_body(
+        &self,
+        page: &PageKey,
+        policy: &Policy,
+        mut rendered: Rendered,
+        served: Option<&Meta>,
+        started: Timestamp,
+    ) -> Result<(Generation, bool)> {
+        let revalidate = rendered.revalidate.unwrap_or(policy.revalidate).as_secs();
+        let revalidate = i64::try_from(revalidate).unwrap_or(i64::MAX);
+        let mut generation = Generation::new("", started.seconds(), revalidate);
+        // A row keeps tags as a set, so their order must not make two renders differ.
+        rendered.content.tags.sort_unstable();
+        rendered.content.tags.dedup();
+        generation.content = rendered.content;
+        let Some(bytes) = rendered.bytes else {
+            let served = served.ok_or_else(|| {
+                let context =
+                    format!("{} was rendered as unchanged, and there is no page yet", page.cache_key());
+                Error::new(Kind::Render, context)
+            })?;
+            generation.s3_key = served.generation.s3_key.clone();
+            generation.etag = rendered.etag;
+            generation.content.digest = served.generation.content.digest.clone();
+            return Ok((generation, true));
+        };
+        let digest = body::digest(&bytes);
+        generation.etag = rendered.etag.or_else(|| Some(format!("\"{}\"", &digest["sha256:".len()..][..32])));
+        generation.content.digest = Some(digest);
+        if let Some(served) = served.filter(|served| served.has_the_body_of(&generation)) {
+            generation.s3_key = served.generation.s3_key.clone();
+            return Ok((generation, true));
+        }
+        let stored = self.bodies.put(page, started, bytes, &generation.content, &*self.random).await?;
+        generation.s3_key = stored.s3_key;
+        Ok((generation, false))
     }
 
     /// Refreshes a lease until it is lost; only then does it return.
@@ -365,11 +400,28 @@ impl Pages {
         }
     }
 
-    /// Gives the lease back so that others need not wait, and reports what went wrong before that.
-    async fn give_up(&self, lease: &Lease, error: Error) -> Result<Outcome> {
-        if let Err(second) = self.store.release(lease).await {
-            tracing::warn!(error = %second, page = lease.page().cache_key(), "a lease could not be given back");
+    /// Gives the lease back so that others need not wait, and the request so that it can be tried again.
+    async fn give_up(&self, hold: &Hold) {
+        let given_up = match &hold.claim {
+            None => self.store.release(&hold.lease).await,
+            Some(claim) => self.store.fail_request(&hold.lease, claim).await,
+        };
+        if let Err(error) = given_up {
+            let page = hold.lease.page().cache_key();
+            tracing::warn!(%error, page, "a lease could not be given back; it ends by itself");
         }
-        Err(error)
     }
+}
+
+/// What a worker holds while it renders.
+struct Hold {
+    lease: Lease,
+    /// The request that it works on, if it was asked for.
+    claim: Option<Claim>,
+}
+
+/// `META` as it is once a lease is held.
+enum Seen {
+    Fresh(Meta),
+    Stale(Option<Meta>),
 }

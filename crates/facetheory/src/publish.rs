@@ -124,9 +124,9 @@ impl Publication<'_> {
         self.finished(writes.into_iter().chain(self.supersede()), &self.page.s3_key)
     }
 
-    /// The body is the one that is served already: its times move, and nothing else.
+    /// The body is the one that is served already: its times move, and what is told of it, but not the pointer.
     ///
-    /// Guarded by the pointer that was read, so that it cannot renew what somebody else has published meanwhile.
+    /// Its version, where there is one, goes on telling how it was first published. Guarded by the pointer that was read, so that it cannot renew what somebody else has published meanwhile.
     ///
     /// ```
     /// # use facetheory::{Generation, Guards, Lease, LeaseTerms, Meta, PageKey, Publication};
@@ -142,16 +142,12 @@ impl Publication<'_> {
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     pub fn unchanged(&self, current: &Meta) -> Txn {
-        let mut changes = vec![
-            name::GENERATED_AT.set(self.page.generated_at),
-            name::REVALIDATE_SECONDS.set(self.page.revalidate_seconds),
-            name::MARK.set(self.lease.token()),
-            name::STALE_SINCE.remove(),
-            name::MUST_NOT_SERVE.remove(),
-            name::PINNED_UNTIL.remove(),
-        ];
-        changes.extend(self.ttl.map(|ttl| name::TTL.set(ttl)));
-        let update = Write::update(self.lease.page().meta(), Update::new(changes))
+        let mut meta =
+            Meta::of(Generation { s3_key: current.generation.s3_key.clone(), ..self.page.clone() });
+        meta.ttl = self.ttl;
+        meta.mark = Some(self.lease.token().to_owned());
+        meta.current_sk = current.current_sk.clone();
+        let update = Write::update(self.lease.page().meta(), changes_to(&meta))
             .when(name::S3_KEY.is(current.generation.s3_key.as_str()));
         self.finished([self.guarded(update), self.give_back()], &current.generation.s3_key)
     }
@@ -223,10 +219,10 @@ pub(crate) fn changes_to(meta: &Meta) -> Update {
 }
 
 impl Meta {
-    /// Whether a render came out as what is served already: the same body, told of in the same way.
-    pub(crate) fn is_the_same_as(&self, page: &Generation) -> bool {
-        let (served, rendered) = (&self.generation.content, &page.content);
-        served.digest.is_some() && served == rendered
+    /// Whether a render came out with the body that is served already.
+    pub(crate) fn has_the_body_of(&self, page: &Generation) -> bool {
+        let served = &self.generation.content.digest;
+        served.is_some() && *served == page.content.digest
     }
 }
 

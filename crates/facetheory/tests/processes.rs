@@ -101,7 +101,7 @@ async fn work(pages: Pages) {
     loop {
         let number = SystemRandom.next_u64() % PAGES;
         let body = format!("page {number}, render {:016x}", SystemRandom.next_u64());
-        let outcome = pages.regenerate(&page(number), &policy, || async { Ok(Rendered::html(body)) }).await;
+        let outcome = pages.regenerate(&page(number), &policy, |_| async { Ok(Rendered::html(body)) }).await;
         match outcome {
             Ok(Outcome::Published(generation)) => {
                 // In one piece, so that the parent never reads half a line of a living child.

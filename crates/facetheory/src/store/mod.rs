@@ -2,6 +2,7 @@
 //!
 //! Decisions are pure functions in the other modules; this is the one place that carries them out.
 
+mod epoch;
 mod operation;
 mod regeneration;
 mod request;
@@ -10,12 +11,14 @@ use std::sync::Arc;
 
 use tabletheory::{ClientToken, Commit, Query, Random, SystemRandom, Table, Txn};
 
+pub use epoch::EpochTerms;
 pub use operation::{Invalidated, RolledBack};
 #[cfg(test)]
 pub(crate) use regeneration::judge;
 pub use regeneration::{Keep, Published, Refresh};
 pub use request::Begin;
 
+use self::epoch::KnownEpochs;
 use crate::error::{Error, Kind, Result};
 use crate::key::PageKey;
 use crate::lease::LeaseTerms;
@@ -57,6 +60,8 @@ pub struct PageStore {
     guards: Guards,
     request_terms: RequestTerms,
     lifetimes: Lifetimes,
+    epoch_terms: EpochTerms,
+    epochs: KnownEpochs,
 }
 
 /// What the table says of a page at one moment.
@@ -89,6 +94,8 @@ impl PageStore {
             guards: Guards::default(),
             request_terms: RequestTerms::default(),
             lifetimes: Lifetimes::default(),
+            epoch_terms: EpochTerms::default(),
+            epochs: KnownEpochs::new(),
         }
     }
 
@@ -150,6 +157,22 @@ impl PageStore {
     #[must_use]
     pub fn with_lifetimes(mut self, lifetimes: Lifetimes) -> Self {
         self.lifetimes = lifetimes;
+        self
+    }
+
+    /// The same with invalidations of tags on these terms.
+    ///
+    /// ```
+    /// use facetheory::{EpochTerms, PageStore};
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    ///
+    /// let always_read = EpochTerms { believed: Duration::ZERO, ..EpochTerms::default() };
+    /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new())).with_epoch_terms(always_read);
+    /// ```
+    #[must_use]
+    pub fn with_epoch_terms(mut self, terms: EpochTerms) -> Self {
+        self.epoch_terms = terms;
         self
     }
 

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use tabletheory::{Commit, Consistency, Key, Query, TableExt as _};
+use tabletheory::{Commit, Consistency, Query, TableExt as _};
 
 use super::{PageStore, ROUNDS, restless};
-use crate::epoch::{Epoch, Tag};
 use crate::error::{Error, Kind, Result};
 use crate::history::{self, Rollback};
 use crate::invalidate::{self, Found, Strength};
-use crate::key::{PageKey, Tenant};
+use crate::key::PageKey;
 use crate::row::{Meta, Version};
 use crate::sweep::{self, Retention};
 
@@ -67,39 +66,6 @@ impl PageStore {
             }
         }
         Err(restless("invalidated"))
-    }
-
-    /// Makes everything with a tag stale, with one write.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
-    /// # use std::sync::Arc;
-    /// use facetheory::Tag;
-    ///
-    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
-    /// store.invalidate_tag(&Tag::new("news")?, None).await?;
-    /// # Ok(()) }
-    /// ```
-    pub async fn invalidate_tag(&self, tag: &Tag, tenant: Option<&Tenant>) -> Result<()> {
-        // A refusal means that the tag was invalidated later still, so nothing is left to do.
-        self.persist(&invalidate::tag(tag, tenant, self.now())).await.map(|_| ())
-    }
-
-    /// The epochs of these tags; a tag that was never invalidated has none.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
-    /// # use std::sync::Arc;
-    /// use facetheory::Tag;
-    ///
-    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
-    /// assert_eq!(store.epochs(&[Tag::new("news")?], None).await?, []);
-    /// # Ok(()) }
-    /// ```
-    pub async fn epochs(&self, tags: &[Tag], tenant: Option<&Tenant>) -> Result<Vec<Epoch>> {
-        let keys: Vec<Key> = tags.iter().map(|tag| tag.key(tenant)).collect();
-        let rows = self.table.batch_get(&keys, Consistency::Strong).await?;
-        rows.iter().flatten().map(Epoch::read).collect()
     }
 
     /// The versions of a page that are kept, newest first, at most so many, with their sort keys.

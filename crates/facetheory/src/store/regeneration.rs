@@ -120,8 +120,8 @@ impl PageStore {
 
     /// Publishes what was rendered and gives the lease back, in one transaction.
     ///
-    /// `seen` is `META` as it was read after the lease was taken. Where what is published has the body and the
-    /// digest of what is served, only its times move. An unknown outcome is resolved before this returns.
+    /// `seen` is `META` as it was read after the lease was taken. Where what is published names the body
+    /// that is served, the pointer stays and only what is told of it moves. An unknown outcome is resolved before this returns.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -274,7 +274,7 @@ pub(crate) fn judge(lease: &Lease, page: &Generation, seen: Option<&Meta>, now: 
 fn recipe(publication: &Publication<'_>, keep: Keep, version_id: &str) -> Txn {
     let page = publication.page;
     // The same body under a new key replaces one that was missing: the pointer has to move.
-    let is_unchanged = |seen: &&Meta| seen.is_the_same_as(page) && seen.generation.s3_key == page.s3_key;
+    let is_unchanged = |seen: &&Meta| seen.generation.s3_key == page.s3_key;
     match (publication.seen.filter(is_unchanged), keep) {
         (Some(current), _) => publication.unchanged(current),
         (None, Keep::Latest) => publication.in_place(),

@@ -67,8 +67,9 @@ impl PageStore {
     pub async fn begin_request(&self, page: &PageKey, idempotency_key: &str, hash: &str) -> Result<Begin> {
         let key = page.request(idempotency_key)?;
         let wish = Wish { key: &key, hash };
-        let token = ClientToken::random(&*self.random).as_str().to_owned();
         for _ in 0..ROUNDS {
+            // A new one each time: an attempt of an earlier round may still arrive, and must not grant it twice.
+            let token = ClientToken::random(&*self.random).as_str().to_owned();
             let now = self.now();
             let keys = [page.meta(), page.lock(), key.clone()];
             let rows = self.table.batch_get(&keys, Consistency::Strong).await?;
@@ -76,19 +77,19 @@ impl PageStore {
             let meta = row(0).and_then(|item| Meta::read(item).ok());
             let lock = row(1).and_then(|item| Lock::read(item).ok());
             let found = row(2).map(Request::read).transpose()?;
-            let lease = Lease::starting(page.clone(), token.as_str(), now, &self.terms);
+            let lease = Lease::starting(page.clone(), token, now, &self.terms);
             let terms = (&self.terms, &self.request_terms);
             let (txn, claim) = match request::next(wish, found.as_ref(), lock.as_ref(), &lease, terms, now) {
                 Next::Mismatch => return Ok(Begin::OtherRequest),
                 Next::Replay(s3_key) => return Ok(Begin::Replayed { s3_key }),
                 Next::InProgress(until) => return Ok(Begin::InProgress { until }),
-                Next::Start(..)
-                    if meta.as_ref().is_some_and(|meta| meta.freshness(now) == Freshness::Fresh) =>
-                {
-                    return Ok(Begin::Fresh);
-                }
                 Next::Start(txn, claim) => (txn, claim),
             };
+            if let Some(meta) = &meta
+                && self.freshness(page, meta).await? == Freshness::Fresh
+            {
+                return Ok(Begin::Fresh);
+            }
             match self.persist(&self.once(*txn)).await? {
                 Commit::Done => return Ok(Begin::Started { lease, claim }),
                 // The row of the request has moved: look at it again.

@@ -95,7 +95,7 @@ async fn everything_costs_what_it_must_and_no_more() {
         bill.push((what, table.take(), new, expected, expected_objects));
     };
 
-    let outcome = pages.regenerate(&page, &policy, || async { Ok(Rendered::html("one")) }).await;
+    let outcome = pages.regenerate(&page, &policy, |_| async { Ok(Rendered::html("one")) }).await;
     assert!(matches!(outcome, Ok(Outcome::Published(_))));
     note("a regeneration", (1, 2, 3), 1);
 
@@ -114,7 +114,7 @@ async fn everything_costs_what_it_must_and_no_more() {
     pages.store().release(&lease).await.expect("an answer");
     note("giving a lease back", (0, 1, 1), 0);
 
-    let outcome = pages.regenerate(&page, &policy, || async { Ok(Rendered::html("one")) }).await;
+    let outcome = pages.regenerate(&page, &policy, |_| async { Ok(Rendered::html("one")) }).await;
     assert!(matches!(outcome, Ok(Outcome::Unchanged(_))));
     note("a regeneration that changes nothing", (1, 2, 3), 0);
 

@@ -9,3 +9,4 @@ mod pages;
 mod publish;
 mod request;
 mod scripted;
+mod tag;

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use facetheory::{
-    Acquire, Bodies, Freshness, Keep, Kind, Outcome, PageKey, PageStore, Pages, Policy, Rendered, Strength,
+    Acquire, Bodies, Freshness, Keep, Kind, Outcome, PageKey, PageStore, Pages, Policy, Render,
+    RenderContext, RenderError, Rendered, Strength, Tag,
 };
 use tabletheory::{Clock, MemoryTable, Timestamp};
 
@@ -48,7 +49,7 @@ impl Site {
     async fn renew(&self, body: &'static str, takes: Duration) -> facetheory::Result<Outcome> {
         let policy = Policy::every(Duration::from_secs(60)).keeping(Keep::Versions);
         self.pages
-            .regenerate(&self.page, &policy, || async {
+            .regenerate(&self.page, &policy, |_| async {
                 self.renders.fetch_add(1, Ordering::SeqCst);
                 tokio::time::sleep(takes).await;
                 Ok(Rendered::html(body))
@@ -154,8 +155,8 @@ async fn a_failed_render_leaves_the_page_and_gives_the_lease_back() {
     assert!(matches!(site.renew("good", Duration::ZERO).await, Ok(Outcome::Published(_))));
     tokio::time::advance(Duration::from_secs(100)).await;
     let policy = Policy::every(Duration::from_secs(60));
-    let failed =
-        site.pages.regenerate(&site.page, &policy, || async { Err("the origin is down".into()) }).await;
+    let render = |_| async { Err::<Rendered, _>("the origin is down".into()) };
+    let failed = site.pages.regenerate(&site.page, &policy, render).await;
     let error = failed.expect_err("it failed");
     assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Render, "the render of / failed"));
     assert_eq!(site.body().await.as_deref(), Some("good"));
@@ -179,9 +180,118 @@ async fn a_body_that_got_lost_makes_the_page_a_missing_one_and_is_rendered_again
     for healed in [true, false] {
         let heal = site
             .pages
-            .heal(&site.page, &policy, &broken.generation.s3_key, || async { Ok(Rendered::html("one")) });
+            .heal(&site.page, &policy, &broken.generation.s3_key, |_| async { Ok(Rendered::html("one")) });
         let outcome = heal.await.expect("no error");
         assert_eq!(matches!(outcome, Outcome::Published(_)), healed, "once is enough: {outcome:?}");
         assert_eq!(site.body().await.as_deref(), Some("one"));
     }
+}
+
+async fn renew_with<R>(site: &Site, render: impl FnOnce(RenderContext) -> R) -> Outcome
+where
+    R: Future<Output = Result<Render, RenderError>>,
+{
+    let policy = Policy::every(Duration::from_secs(60)).keeping(Keep::Versions);
+    site.pages.regenerate(&site.page, &policy, render).await.expect("no error")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renderer_may_find_that_what_is_served_is_still_right() {
+    let site = Site::new();
+    assert!(matches!(site.renew("same", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    tokio::time::advance(Duration::from_secs(100)).await;
+    let outcome = renew_with(&site, |context| async move {
+        let served = context.served.expect("a page is served");
+        let mut still_right = Rendered::unchanged(&served);
+        still_right.revalidate = Some(Duration::from_secs(7));
+        still_right.content.headers = vec![("x-seen".into(), "twice".into())];
+        Ok(still_right.into())
+    });
+    assert!(matches!(outcome.await, Outcome::Unchanged(_)));
+    let meta = site.pages.store().look(&site.page).await.expect("an answer").meta.expect("a page");
+    assert_eq!((meta.generation.generated_at, meta.generation.revalidate_seconds), (NOW + 100, 7));
+    assert_eq!(meta.generation.content.headers, [("x-seen".to_owned(), "twice".to_owned())]);
+    assert!(meta.generation.content.digest.is_some());
+    assert_eq!(meta.version, Some(1), "the pointer has not moved");
+    assert_eq!(site.body().await.as_deref(), Some("same"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renderer_cannot_find_right_what_is_not_there() {
+    let site = Site::new();
+    let policy = Policy::every(Duration::from_secs(60));
+    let render = |_| async {
+        let mut nothing = Rendered::html("");
+        nothing.bytes = None;
+        Ok(nothing)
+    };
+    let error = site.pages.regenerate(&site.page, &policy, render).await.expect_err("nothing is served");
+    assert_eq!(error.to_string(), "/ was rendered as unchanged, and there is no page yet");
+    let next = site.pages.store().try_acquire(&site.page).await.expect("an answer");
+    assert!(matches!(next, Acquire::Granted(_)), "and the lease was given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_not_to_be_kept_changes_nothing() {
+    let site = Site::new();
+    assert!(matches!(site.renew("good", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    tokio::time::advance(Duration::from_secs(100)).await;
+    assert_eq!(renew_with(&site, |_| async { Ok(Render::Declined) }).await, Outcome::Declined);
+    assert_eq!(site.body().await.as_deref(), Some("good"));
+    assert!(matches!(site.renew("better", Duration::ZERO).await, Ok(Outcome::Published(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_whose_tag_was_invalidated_is_rendered_again_although_its_interval_is_not_over() {
+    let site = Site::new();
+    let tagged = |body: &'static str| async move {
+        let mut page = Rendered::html(body);
+        page.content.tags = vec!["news".into()];
+        Ok(page.into())
+    };
+    assert!(matches!(renew_with(&site, |_| tagged("one")).await, Outcome::Published(_)));
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert!(matches!(renew_with(&site, |_| tagged("two")).await, Outcome::AlreadyFresh(_)));
+    site.pages.store().invalidate_tag(&Tag::new("news").expect("a tag"), None).await.expect("an answer");
+    tokio::time::advance(Duration::from_secs(3)).await;
+    assert!(matches!(renew_with(&site, |_| tagged("two")).await, Outcome::Published(_)));
+    assert!(matches!(renew_with(&site, |_| tagged("three")).await, Outcome::AlreadyFresh(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_done_once_and_tried_again_when_it_fails() {
+    let site = Site::new();
+    let policy = Policy::every(Duration::ZERO);
+    let ask = async |hash: &str, answer: Result<&'static str, &'static str>| {
+        let render = |_| async move { answer.map(Rendered::html).map_err(RenderError::from) };
+        site.pages.regenerate_once(&site.page, &policy, ("order-7", hash), render).await
+    };
+    let failed = ask("h", Err("the origin is down")).await.expect_err("it fails");
+    assert_eq!(failed.kind(), Kind::Render);
+    let Ok(Outcome::Published(page)) = ask("h", Ok("paid")).await else { panic!("it can be tried again") };
+    let replayed = Outcome::Replayed { s3_key: Some(page.s3_key) };
+    assert_eq!(ask("h", Ok("paid twice")).await.expect("no error"), replayed);
+    assert_eq!(ask("other", Ok("paid")).await.expect("no error"), Outcome::OtherRequest);
+    assert_eq!(site.body().await.as_deref(), Some("paid"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_worked_on_is_in_progress_for_others() {
+    let site = Site::new();
+    let policy = Policy::every(Duration::from_secs(60));
+    let ask = async |takes: Duration| {
+        let render = |_| async move {
+            tokio::time::sleep(takes).await;
+            Ok(Rendered::html("paid"))
+        };
+        site.pages.regenerate_once(&site.page, &policy, ("order-7", "h"), render).await.expect("no error")
+    };
+    let second = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        ask(Duration::ZERO).await
+    };
+    let (first, second) = tokio::join!(ask(2 * LEASE), second);
+    assert!(matches!(first, Outcome::Published(_)), "{first:?}");
+    assert_eq!(second, Outcome::InProgress { until: Some(NOW + 300) });
+    assert!(matches!(ask(Duration::ZERO).await, Outcome::Replayed { .. }));
 }

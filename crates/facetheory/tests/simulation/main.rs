@@ -92,7 +92,7 @@ impl World {
         let (takes, fails) = (Duration::from_millis(self.draw(40_000)), self.draw(10) == 0);
         // Few different bodies, so that some renders come out the same.
         let body = format!("body {}", self.draw(4));
-        let outcome = self.pages.regenerate(page, &policy, || async {
+        let outcome = self.pages.regenerate(page, &policy, |_| async {
             tokio::time::sleep(takes).await;
             if fails { Err("the origin is down".into()) } else { Ok(Rendered::html(body)) }
         });
@@ -128,16 +128,17 @@ impl World {
     /// Once the faults stop, every page is renewed, and nothing is left behind.
     async fn calm(&self) {
         self.table.set_faults(Faults::NONE);
-        // Longer than a lease, a pin, and a request that counts as worked on.
-        tokio::time::sleep(Duration::from_secs(1000)).await;
-        // Whatever is on its way arrives before one of these.
+        // Whatever is on its way arrives before one of these: nothing travels for longer than the ten minutes for
+        // which a table remembers a client token.
         for _ in 0..200 {
             drop(self.pages.store().look(&self.keys[0]).await);
         }
+        // Longer than a lease, a pin, and a request that counts as worked on.
         tokio::time::sleep(Duration::from_secs(1000)).await;
         for page in &self.keys {
             let policy = Policy::every(Duration::from_secs(60)).keeping(Keep::Versions);
-            let outcome = self.pages.regenerate(page, &policy, || async { Ok(Rendered::html("calm")) }).await;
+            let outcome =
+                self.pages.regenerate(page, &policy, |_| async { Ok(Rendered::html("calm")) }).await;
             assert!(matches!(outcome, Ok(Outcome::Published(_) | Outcome::Unchanged(_))), "{outcome:?}");
             let view = self.pages.store().look(page).await.expect("the table answers");
             assert_eq!(view.lock, None, "no lease outlives its bound");

@@ -1,0 +1,121 @@
+//! Between the protocol and a renderer: what it is told, and what it gives back.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tabletheory::Timestamp;
+
+use crate::generation::Content;
+use crate::key::PageKey;
+use crate::row::Meta;
+
+/// What a renderer is told.
+///
+/// ```
+/// use facetheory::{Bodies, PageKey, Pages, PageStore, Policy, Rendered};
+/// # use std::{sync::Arc, time::Duration};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+/// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+/// let page = PageKey::new("/about")?;
+/// pages.regenerate(&page, &Policy::every(Duration::from_secs(60)), |context| async move {
+///     Ok(Rendered::html(format!("<h1>{}</h1>", context.page.cache_key())))
+/// }).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RenderContext {
+    /// The page.
+    pub page: PageKey,
+    /// What is served now, if its body is there: a renderer may find that it is still right.
+    pub served: Option<Meta>,
+    /// When the render started.
+    pub started: Timestamp,
+}
+
+/// A page that was rendered.
+///
+/// ```
+/// assert_eq!(facetheory::Rendered::html("x").content.status, Some(200));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rendered {
+    /// The body; none for the one that is served already.
+    pub bytes: Option<Bytes>,
+    /// What is told of it; the digest is filled in.
+    pub content: Content,
+    /// The entity tag; one is made of the digest where there is none.
+    pub etag: Option<String>,
+    /// For how long it is fresh, where that is not for the policy to say.
+    pub revalidate: Option<Duration>,
+}
+
+/// What came of a render.
+///
+/// ```
+/// use facetheory::{Render, Rendered};
+///
+/// assert!(matches!(Render::from(Rendered::html("x")), Render::Page(_)));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Render {
+    /// A page to be published.
+    Page(Box<Rendered>),
+    /// An answer that is nobody else's: what is served stays as it is.
+    Declined,
+}
+
+/// What a render may fail with.
+pub type RenderError = Box<dyn StdError + Send + Sync>;
+
+impl From<Rendered> for Render {
+    fn from(page: Rendered) -> Self {
+        Render::Page(Box::new(page))
+    }
+}
+
+impl Rendered {
+    /// A page of HTML.
+    ///
+    /// ```
+    /// assert_eq!(facetheory::Rendered::html("<p>").bytes.unwrap(), "<p>");
+    /// ```
+    pub fn html(bytes: impl Into<Bytes>) -> Self {
+        let content = Content {
+            status: Some(200),
+            content_type: Some("text/html; charset=utf-8".into()),
+            ..Content::default()
+        };
+        Rendered::new(bytes, content)
+    }
+
+    /// A page of anything.
+    ///
+    /// ```
+    /// use facetheory::{Content, Rendered};
+    ///
+    /// let mut content = Content::default();
+    /// content.content_type = Some("application/json".into());
+    /// assert_eq!(Rendered::new("{}", content).etag, None);
+    /// ```
+    pub fn new(bytes: impl Into<Bytes>, content: Content) -> Self {
+        Rendered { bytes: Some(bytes.into()), content, etag: None, revalidate: None }
+    }
+
+    /// The page that is served is still right: its times move, and no body is stored.
+    ///
+    /// ```
+    /// use facetheory::{Generation, Meta, Rendered};
+    ///
+    /// let served = Meta::of(Generation::new("a.html", 1, 60));
+    /// assert_eq!(Rendered::unchanged(&served).bytes, None);
+    /// ```
+    #[must_use]
+    pub fn unchanged(served: &Meta) -> Self {
+        let page = &served.generation;
+        Rendered { bytes: None, content: page.content.clone(), etag: page.etag.clone(), revalidate: None }
+    }
+}

@@ -1,0 +1,157 @@
+//! Invalidating everything with a tag, and telling what a page is good for given its tags.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use quick_cache::sync::Cache;
+use tabletheory::{Consistency, Key, Timestamp};
+
+use super::PageStore;
+use crate::epoch::{Epoch, Tag};
+use crate::error::Result;
+use crate::freshness::Freshness;
+use crate::invalidate;
+use crate::key::{PageKey, Tenant};
+use crate::row::Meta;
+
+/// The most epochs that are remembered.
+const MOST_EPOCHS: usize = 10_000;
+
+/// How invalidations of tags reach this process, and how far clocks may differ.
+///
+/// ```
+/// let terms = facetheory::EpochTerms::default();
+/// assert_eq!((terms.believed.as_secs(), terms.skew.as_secs()), (1, 2));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpochTerms {
+    /// For how long an epoch is believed once it was read; zero reads it every time.
+    pub believed: Duration,
+    /// A page that was generated so shortly after an invalidation is stale all the same: hosts' clocks differ.
+    pub skew: Duration,
+}
+
+impl Default for EpochTerms {
+    fn default() -> Self {
+        EpochTerms { believed: Duration::from_secs(1), skew: Duration::from_secs(2) }
+    }
+}
+
+/// Epochs as they were read last.
+#[derive(Clone, Debug)]
+pub(super) struct KnownEpochs {
+    known: Arc<Cache<Key, Known>>,
+    /// Held while something is learnt, since that looks at what is known before.
+    learning: Arc<Mutex<()>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    epoch: Option<Epoch>,
+    read_at: Timestamp,
+}
+
+impl KnownEpochs {
+    pub(super) fn new() -> Self {
+        KnownEpochs { known: Arc::new(Cache::new(MOST_EPOCHS)), learning: Arc::default() }
+    }
+
+    /// What is known of a tag, unless it is too old. A clock that was set back makes everything too old.
+    fn get(&self, key: &Key, believed: Duration, now: Timestamp) -> Option<Option<Epoch>> {
+        let known = self.known.get(key)?;
+        (known.read_at <= now && now < known.read_at + believed).then_some(known.epoch)
+    }
+
+    /// Epochs only rise, so a read that was overtaken by an invalidation does not take it back.
+    fn learn(&self, key: &Key, epoch: Option<Epoch>, read_at: Timestamp) {
+        let _learning = self.learning.lock().unwrap_or_else(PoisonError::into_inner);
+        let later = self.known.get(key).and_then(|known| known.epoch);
+        let epoch = epoch.into_iter().chain(later).max_by_key(|epoch| epoch.invalidated_at);
+        self.known.insert(key.clone(), Known { epoch, read_at });
+    }
+}
+
+impl PageStore {
+    /// Makes everything with a tag stale, with one write. This process knows of it at once.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::{Arc, Mutex, PoisonError};
+    /// use facetheory::Tag;
+    ///
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// store.invalidate_tag(&Tag::new("news")?, None).await?;
+    /// store.invalidate_tag(&Tag::path("/docs")?, None).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn invalidate_tag(&self, tag: &Tag, tenant: Option<&Tenant>) -> Result<()> {
+        let now = self.now();
+        // A refusal means that the tag was invalidated later still, so nothing is left to do.
+        let _ = self.persist(&invalidate::tag(tag, tenant, now)).await?;
+        self.epochs.learn(&tag.key(tenant), Some(Epoch { invalidated_at: now.seconds() }), now);
+        Ok(())
+    }
+
+    /// What a page is good for, given the tags that it has by itself and those of its row.
+    ///
+    /// The table is asked only about a page that would be fresh otherwise, and not about epochs that are known.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::{Arc, Mutex, PoisonError};
+    /// use facetheory::{Freshness, Generation, Meta, PageKey, Tag};
+    ///
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// let page = PageKey::new("/docs/a")?.at_path("/docs/a");
+    /// let meta = Meta::of(Generation::new("a.html", store.now().seconds(), 60));
+    /// assert_eq!(store.freshness(&page, &meta).await?, Freshness::Fresh);
+    /// store.invalidate_tag(&Tag::path("/docs")?, None).await?;
+    /// assert_eq!(store.freshness(&page, &meta).await?, Freshness::Stale);
+    /// # Ok(()) }
+    /// ```
+    pub async fn freshness(&self, page: &PageKey, meta: &Meta) -> Result<Freshness> {
+        let now = self.now();
+        let own = meta.freshness(now);
+        if own != Freshness::Fresh || meta.is_pinned(now) {
+            return Ok(own);
+        }
+        // A tag that another language wrote and that no tag can be invalidated by is none.
+        let explicit = meta.generation.content.tags.iter().filter_map(|tag| Tag::new(tag.as_str()).ok());
+        let tags: Vec<Tag> = page.tags().iter().cloned().chain(explicit).collect();
+        let epochs = self.epochs(&tags, page.tenant()).await?;
+        Ok(meta.freshness_with(&epochs, now, self.epoch_terms.skew))
+    }
+
+    /// The epochs of these tags; a tag that was never invalidated has none.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::{Arc, Mutex, PoisonError};
+    /// use facetheory::Tag;
+    ///
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// assert_eq!(store.epochs(&[Tag::new("news")?], None).await?, []);
+    /// # Ok(()) }
+    /// ```
+    pub async fn epochs(&self, tags: &[Tag], tenant: Option<&Tenant>) -> Result<Vec<Epoch>> {
+        let now = self.now();
+        let (mut found, mut unknown) = (Vec::new(), Vec::new());
+        for tag in tags {
+            let key = tag.key(tenant);
+            match self.epochs.get(&key, self.epoch_terms.believed, now) {
+                Some(epoch) => found.extend(epoch),
+                None => unknown.push(key),
+            }
+        }
+        if unknown.is_empty() {
+            return Ok(found);
+        }
+        let rows = self.table.batch_get(&unknown, Consistency::Strong).await?;
+        for (key, row) in unknown.iter().zip(&rows) {
+            let epoch = row.as_ref().map(Epoch::read).transpose()?;
+            self.epochs.learn(key, epoch, now);
+            found.extend(epoch);
+        }
+        Ok(found)
+    }
+}

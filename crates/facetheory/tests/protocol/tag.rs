@@ -1,0 +1,109 @@
+//! Tags: everything that has one goes stale with one write, whatever it is that the tag names.
+
+use std::time::Duration;
+
+use facetheory::{EpochTerms, Freshness, Generation, KeyScheme, Meta, PageKey, PageStore, Tag, Tenant};
+
+use crate::fixture::{SECOND, Test};
+
+/// A page at this path, of a route and a tenant.
+fn page(tenant: Option<&Tenant>, path: &str) -> PageKey {
+    let key = KeyScheme::Hashed.page(tenant, path).expect("a page");
+    key.at_path(path).of_route("/docs/{name}").expect("a route")
+}
+
+fn rendered(store: &PageStore, tags: &[&str]) -> Meta {
+    let mut page = Generation::new("a.html", store.now().seconds(), 3600);
+    page.content.tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+    Meta::of(page)
+}
+
+#[tokio::test]
+async fn a_page_goes_stale_with_its_tags_its_path_its_route_and_its_tenant() {
+    let acme = Tenant::new("acme").expect("a tenant");
+    let cases = [
+        (Tag::new("news"), true),
+        (Tag::new("sport"), false),
+        (Tag::path("/"), true),
+        (Tag::path("/docs"), true),
+        (Tag::path("/docs/a"), true),
+        (Tag::path("/docs/a/b"), false),
+        (Tag::path("/doc"), false),
+        (Tag::route("/docs/{name}"), true),
+        (Tag::route("/posts/{name}"), false),
+        (Ok(Tag::everything()), true),
+    ];
+    for (tag, goes_stale) in cases {
+        let tag = tag.expect("a tag");
+        for t in Test::on_each_table() {
+            let (ours, theirs) = (page(Some(&acme), "/docs/a"), page(None, "/docs/a"));
+            let meta = rendered(&t.store, &["news", "a tag\nthat nobody can name"]);
+            t.advance(10 * SECOND);
+            t.store.invalidate_tag(&tag, Some(&acme)).await.expect("an answer");
+            let state = t.store.freshness(&ours, &meta).await.expect("an answer");
+            assert_eq!(state == Freshness::Stale, goes_stale, "{tag:?}: {state:?}");
+            let state = t.store.freshness(&theirs, &meta).await.expect("an answer");
+            assert_eq!(state, Freshness::Fresh, "{tag:?} of another tenant");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_rendered_after_an_invalidation_and_its_margin_is_fresh() {
+    for t in Test::on_each_table() {
+        t.store.invalidate_tag(&Tag::everything(), None).await.expect("an answer");
+        let state = async || {
+            let meta = rendered(&t.store, &[]);
+            t.store.freshness(&t.page, &meta).await.expect("an answer")
+        };
+        t.advance(2 * SECOND);
+        assert_eq!(state().await, Freshness::Stale, "another host's clock may be so much behind");
+        t.advance(SECOND);
+        assert_eq!(state().await, Freshness::Fresh);
+    }
+}
+
+#[tokio::test]
+async fn an_invalidation_by_another_process_is_known_after_as_long_as_epochs_are_believed() {
+    for t in Test::on_each_table() {
+        let other = PageStore::new(t.table.clone());
+        let meta = rendered(&t.store, &[]);
+        let state = async || t.store.freshness(&t.page, &meta).await.expect("an answer");
+        t.advance(10 * SECOND);
+        assert_eq!(state().await, Freshness::Fresh);
+        other.invalidate_tag(&Tag::everything(), None).await.expect("an answer");
+        assert_eq!(state().await, Freshness::Fresh, "it is believed for a second");
+        t.advance(SECOND);
+        assert_eq!(state().await, Freshness::Stale);
+    }
+}
+
+#[tokio::test]
+async fn epochs_that_are_not_believed_are_read_every_time() {
+    for t in Test::on_each_table() {
+        let never = EpochTerms { believed: Duration::ZERO, ..EpochTerms::default() };
+        let t = t.with(|store| store.with_epoch_terms(never));
+        let meta = rendered(&t.store, &[]);
+        t.advance(10 * SECOND);
+        assert_eq!(t.store.freshness(&t.page, &meta).await.expect("an answer"), Freshness::Fresh);
+        PageStore::new(t.table.clone()).invalidate_tag(&Tag::everything(), None).await.expect("an answer");
+        assert_eq!(t.store.freshness(&t.page, &meta).await.expect("an answer"), Freshness::Stale);
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_makes_nothing_believed_for_longer() {
+    for t in Test::on_each_table() {
+        let meta = rendered(&t.store, &[]);
+        t.advance(Duration::from_secs(3600));
+        assert_eq!(
+            t.store.freshness(&t.page, &meta).await.expect("an answer"),
+            Freshness::Stale,
+            "by itself"
+        );
+        t.store.epochs(&[Tag::everything()], None).await.expect("an answer");
+        t.clock.set(tabletheory::Timestamp::from_seconds(crate::fixture::NOW + 10));
+        PageStore::new(t.table.clone()).invalidate_tag(&Tag::everything(), None).await.expect("an answer");
+        assert_eq!(t.store.freshness(&t.page, &meta).await.expect("an answer"), Freshness::Stale);
+    }
+}
