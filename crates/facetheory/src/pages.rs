@@ -81,7 +81,7 @@ pub enum Outcome {
     Declined,
     /// The lease was lost during the render, so nothing was published.
     Lost,
-    /// The answer was lost, and somebody else has published since.
+    /// The answer was lost, and the page has changed or vanished since.
     Superseded,
 }
 

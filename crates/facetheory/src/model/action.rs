@@ -34,7 +34,7 @@ pub(super) enum Action {
     Crash(usize),
     ArrivesLate(Request),
     LockExpires,
-    VersionExpires(u8),
+    RowExpires(usize),
     Invalidate(How),
     RollBack(u8),
     Collect(u8),
@@ -56,7 +56,7 @@ impl fmt::Display for Action {
             Action::Crash(writer) => write!(f, "writer {writer} crashes"),
             Action::ArrivesLate(request) => write!(f, "late: {request:?} arrives"),
             Action::LockExpires => write!(f, "LOCK is deleted by its ttl"),
-            Action::VersionExpires(body) => write!(f, "version {body} is deleted by its ttl"),
+            Action::RowExpires(place) => write!(f, "row {place} is deleted by its ttl"),
             Action::Invalidate(how) => write!(f, "an operator invalidates ({how:?})"),
             Action::RollBack(body) => write!(f, "an operator rolls back to version {body}"),
             Action::Collect(body) => write!(f, "the collector chooses version {body}"),
@@ -201,6 +201,9 @@ impl World {
                 true
             });
         }
+        for place in (0..from.rows.0.len()).filter(|place| *place != LOCK) {
+            steps.try_add(Action::RowExpires(place), |world, state| world.expire(state, place));
+        }
         for how in [How::Soft, How::Hard, How::Tag] {
             steps.try_add(Action::Invalidate(how), |world, state| world.invalidate(state, how));
         }
@@ -208,21 +211,19 @@ impl World {
             steps.try_add(Action::DeleteBody, World::delete);
         }
         for body in (0..BODIES).filter_map(|body| u8::try_from(body).ok()) {
-            steps.try_add(Action::VersionExpires(body), |world, state| world.expire(state, body));
             steps.try_add(Action::RollBack(body), |world, state| world.roll_back(state, body));
             steps.try_add(Action::Collect(body), |world, state| world.collect(state, body));
             steps.try_add(Action::CollectOrphan(body), |world, state| world.collect_orphan(state, body));
         }
     }
 
-    /// A version is deleted by its `ttl`. One that has none is not.
-    fn expire(&self, state: &mut State, body: u8) -> bool {
-        let row = &mut state.rows.0[version_place(body)];
-        if state.left.version_expiries == 0 || self.version(*row).is_none_or(|version| version.ttl.is_none())
-        {
+    /// A row is deleted by its `ttl`. One that has none is not.
+    fn expire(&self, state: &mut State, place: usize) -> bool {
+        let row = &mut state.rows.0[place];
+        if state.left.row_expiries == 0 || !self.expires(*row) {
             return false;
         }
-        state.left.version_expiries -= 1;
+        state.left.row_expiries -= 1;
         *row = 0;
         true
     }
@@ -259,7 +260,7 @@ impl World {
                 faults: self.scope.faults,
                 crashes: self.scope.crashes,
                 expiries: self.scope.expiries,
-                version_expiries: self.scope.version_expiries,
+                row_expiries: self.scope.row_expiries,
                 soft: operations.soft,
                 hard: operations.hard,
                 tag: operations.tag,

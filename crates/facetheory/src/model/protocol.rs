@@ -155,7 +155,7 @@ pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
                 target: world.version(target).expect("a version was read"),
                 seen: world.meta(seen).expect("META was read"),
                 pin: Duration::from_secs(world.scope.pin),
-                superseded_ttl: superseded_ttl(world, now),
+                superseded_ttl: ttl(world, now),
                 now: at(now),
             }
             .txn();
@@ -183,8 +183,8 @@ fn publish(world: &World, number: u8, now: i8, seen: Option<&Meta>, generated_at
         lease: &lease,
         page: &page,
         seen,
-        ttl: None,
-        superseded_ttl: superseded_ttl(world, now),
+        ttl: ttl(world, now),
+        superseded_ttl: ttl(world, now),
         request: claim.as_ref(),
         guards,
         now: at(now),
@@ -204,9 +204,9 @@ fn publish(world: &World, number: u8, now: i8, seen: Option<&Meta>, generated_at
     Txn::new(txn.writes().iter().filter(|write| write.key().sk != *sk).cloned().chain([lock]))
 }
 
-/// Where versions expire, those that are superseded may do so at once.
-fn superseded_ttl(world: &World, now: i8) -> Option<i64> {
-    (world.scope.version_expiries > 0).then(|| at(now).seconds())
+/// Where rows expire, they may do so at once.
+fn ttl(world: &World, now: i8) -> Option<i64> {
+    (world.scope.row_expiries > 0).then(|| at(now).seconds())
 }
 
 /// The transaction with nothing done to a row but asking whether it is there.

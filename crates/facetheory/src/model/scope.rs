@@ -37,8 +37,8 @@ pub(super) struct Scope {
     pub(super) crashes: u8,
     /// How often the lock is deleted because of its `ttl`, late or far too early.
     pub(super) expiries: u8,
-    /// How often a version is deleted because of its `ttl`, late or far too early.
-    pub(super) version_expiries: u8,
+    /// How often another row is deleted because of its `ttl`, late or far too early; none has one otherwise.
+    pub(super) row_expiries: u8,
     /// How often each writer keeps its lease for another term.
     pub(super) refreshes: bool,
     /// Whether the writers work on one request, with its idempotency key.
@@ -62,7 +62,7 @@ impl Scope {
         faults: 0,
         crashes: 0,
         expiries: 0,
-        version_expiries: 0,
+        row_expiries: 0,
         refreshes: false,
         request: false,
         pin: 2,
@@ -78,7 +78,7 @@ impl Scope {
         faults: 2,
         crashes: 1,
         expiries: 1,
-        version_expiries: 1,
+        row_expiries: 1,
         refreshes: true,
         operations: Operations { soft: 1, hard: 1, tag: 1, roll_back: 1, collect: 2 },
         ..Scope::CALM
@@ -188,10 +188,18 @@ impl Scope {
         name: "expiry",
         seconds: 2,
         faults: 1,
-        version_expiries: 2,
+        row_expiries: 2,
         operations: Operations { roll_back: 2, collect: 1, ..Scope::NOTHING },
         ..Scope::CALM
     };
+
+    /// The first page, which expires as soon as it is there.
+    pub(super) const FIRST_EXPIRES: Scope =
+        Scope { name: "first expires", empty: true, row_expiries: 1, ..Scope::ALONE };
+
+    /// A request that is forgotten while writers work on it.
+    pub(super) const FORGOTTEN: Scope =
+        Scope { name: "forgotten", faults: 1, row_expiries: 2, ..Scope::REQUEST };
 
     /// A way back that is not pinned, to what was invalidated.
     pub(super) const UNPINNED: Scope = Scope {
@@ -216,7 +224,7 @@ impl Scope {
     };
 
     /// What every change is checked against.
-    pub(super) const ALL: [Scope; 16] = [
+    pub(super) const ALL: [Scope; 18] = [
         Scope::RACE,
         Scope::ALONE,
         Scope::ALONE_IN_PLACE,
@@ -229,6 +237,8 @@ impl Scope {
         Scope::TAG,
         Scope::HISTORY,
         Scope::EXPIRY,
+        Scope::FIRST_EXPIRES,
+        Scope::FORGOTTEN,
         Scope::UNPINNED,
         Scope::REQUEST,
         Scope::EMPTY,

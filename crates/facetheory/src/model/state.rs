@@ -111,7 +111,7 @@ pub(super) struct Budget {
     pub(super) faults: u8,
     pub(super) crashes: u8,
     pub(super) expiries: u8,
-    pub(super) version_expiries: u8,
+    pub(super) row_expiries: u8,
     pub(super) soft: u8,
     pub(super) hard: u8,
     pub(super) tag: u8,

@@ -140,6 +140,11 @@ impl World {
         self.row(id).and_then(|row| if let Row::Version(version) = row { Some(version) } else { None })
     }
 
+    /// Whether a row has a `ttl`.
+    pub(super) fn expires(&self, id: RowId) -> bool {
+        id.checked_sub(1).is_some_and(|index| self.kept[usize::from(index)].item.get("ttl").is_some())
+    }
+
     /// The number of a row at its place.
     pub(super) fn number(&mut self, place: usize, item: Option<&Item>) -> RowId {
         let Some(item) = item else { return 0 };

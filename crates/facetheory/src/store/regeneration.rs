@@ -38,7 +38,7 @@ pub enum Published {
     Done,
     /// The lease was lost, or a guard refused: nothing was written.
     Lost,
-    /// Its answer was lost, and somebody else has published since: whether it was served meanwhile is not known.
+    /// Its answer was lost, and the page has changed or vanished since: whether it was served meanwhile is not known.
     Superseded,
 }
 
@@ -265,7 +265,8 @@ pub(crate) fn judge(lease: &Lease, page: &Generation, seen: Option<&Meta>, now: 
         {
             Published::Done
         }
-        now if now == seen => Published::Lost,
+        // No page before and none now: it may have been published and collected in between.
+        Some(meta) if Some(meta) == seen => Published::Lost,
         _ => Published::Superseded,
     }
 }
