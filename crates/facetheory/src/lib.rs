@@ -37,7 +37,7 @@ pub use key::{KeyScheme, MAX_CACHE_KEY_BYTES, PageKey, Tenant};
 pub use lease::{Acquire, Lease, LeaseTerms};
 pub use lifetime::Lifetimes;
 pub use pages::{Outcome, Pages};
-pub use policy::Policy;
+pub use policy::{Contention, Mode, OtherDeployment, Policy};
 pub use publish::{Guards, Publication};
 pub use render::{Render, RenderContext, RenderError, Rendered};
 pub use request::{Claim, RequestTerms};
