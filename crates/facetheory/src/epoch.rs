@@ -1,5 +1,7 @@
 //! Epochs: since when everything with a tag is stale, in one row however many pages have it.
 
+use std::sync::Arc;
+
 use tabletheory::{Item, Key};
 
 use crate::attribute as name;
@@ -18,7 +20,7 @@ use crate::row::Reader;
 /// # Ok::<(), facetheory::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tag(String);
+pub struct Tag(Arc<str>);
 
 impl Tag {
     /// The longest tag, in bytes.
@@ -91,7 +93,7 @@ impl Tag {
     /// ```
     #[must_use]
     pub fn everything() -> Self {
-        Tag("tenant=".to_owned())
+        Tag("tenant=".into())
     }
 
     /// The tags of all paths at which this one is found: of itself and of everything above it.
@@ -119,7 +121,7 @@ impl Tag {
                 "a tag has the character {bad:?}; control characters are refused"
             )));
         }
-        Ok(Tag(name))
+        Ok(Tag(name.into()))
     }
 
     /// The name.

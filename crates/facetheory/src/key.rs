@@ -1,6 +1,8 @@
 //! Which rows belong to a page: from a tenant and a cache key to the keys of the table.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 use tabletheory::{Key, limit};
@@ -134,19 +136,31 @@ impl KeyScheme {
                 cache_key.len()
             )));
         }
-        let owner = tenant.map_or_else(String::new, |tenant| format!("TENANT#{tenant}#"));
-        let pk = match self {
-            KeyScheme::Hashed => format!("{owner}CACHE#{}", sha256_hex(cache_key.as_bytes())),
-            KeyScheme::Raw { prefix } => format!("{owner}{prefix}{cache_key}"),
+        let page = PageKey {
+            cache_key,
+            tenant: tenant.cloned(),
+            scheme: self.clone(),
+            path: None,
+            route: None,
+            pk: OnceLock::new(),
+            tags: OnceLock::new(),
         };
-        if pk.len() > limit::MAX_PK_BYTES {
+        if matches!(self, KeyScheme::Raw { .. }) && page.pk().len() > limit::MAX_PK_BYTES {
             return Err(Error::invalid(format!(
                 "the raw partition key of a cache key has {} bytes and DynamoDB allows {}; use the hashed scheme",
-                pk.len(),
+                page.pk().len(),
                 limit::MAX_PK_BYTES
             )));
         }
-        Ok(PageKey { cache_key, tenant: tenant.cloned(), pk, tags: vec![Tag::everything()] })
+        Ok(page)
+    }
+
+    fn pk(&self, tenant: Option<&Tenant>, cache_key: &str) -> String {
+        let owner = tenant.map_or_else(String::new, |tenant| format!("TENANT#{tenant}#"));
+        match self {
+            KeyScheme::Hashed => format!("{owner}CACHE#{}", sha256_hex(cache_key.as_bytes())),
+            KeyScheme::Raw { prefix } => format!("{owner}{prefix}{cache_key}"),
+        }
     }
 }
 
@@ -160,13 +174,32 @@ impl KeyScheme {
 /// assert_eq!(page.lock().pk, page.pk());
 /// # Ok::<(), facetheory::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub struct PageKey {
     cache_key: String,
     tenant: Option<Tenant>,
-    pk: String,
-    /// The tags that it has by itself.
-    tags: Vec<Tag>,
+    scheme: KeyScheme,
+    path: Option<String>,
+    route: Option<Tag>,
+    // Made when they are asked for: a page that is found in memory needs neither.
+    pk: OnceLock<String>,
+    tags: OnceLock<Vec<Tag>>,
+}
+
+/// Where it is found on a site does not tell one page from another.
+impl PartialEq for PageKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.cache_key == other.cache_key && self.tenant == other.tenant && self.scheme == other.scheme
+    }
+}
+
+impl Eq for PageKey {}
+
+impl Hash for PageKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.cache_key.hash(state);
+        self.tenant.hash(state);
+    }
 }
 
 impl PageKey {
@@ -189,8 +222,8 @@ impl PageKey {
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     #[must_use]
-    pub fn at_path(mut self, path: &str) -> Self {
-        self.tags.extend(Tag::paths_above(path));
+    pub fn at_path(mut self, path: impl Into<String>) -> Self {
+        self.path = Some(path.into());
         self
     }
 
@@ -204,7 +237,7 @@ impl PageKey {
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     pub fn of_route(mut self, pattern: &str) -> Result<Self> {
-        self.tags.push(Tag::route(pattern)?);
+        self.route = Some(Tag::route(pattern)?);
         Ok(self)
     }
 
@@ -218,7 +251,10 @@ impl PageKey {
     /// ```
     #[must_use]
     pub fn tags(&self) -> &[Tag] {
-        &self.tags
+        self.tags.get_or_init(|| {
+            let paths = self.path.as_deref().map(Tag::paths_above).unwrap_or_default();
+            [Tag::everything()].into_iter().chain(paths).chain(self.route.clone()).collect()
+        })
     }
 
     /// The cache key.
@@ -251,7 +287,7 @@ impl PageKey {
     /// ```
     #[must_use]
     pub fn pk(&self) -> &str {
-        &self.pk
+        self.pk.get_or_init(|| self.scheme.pk(self.tenant.as_ref(), &self.cache_key))
     }
 
     /// The key of what was generated.
@@ -262,7 +298,7 @@ impl PageKey {
     /// ```
     #[must_use]
     pub fn meta(&self) -> Key {
-        Key::new(self.pk.as_str(), "META")
+        Key::new(self.pk(), "META")
     }
 
     /// The key of who generates.
@@ -273,7 +309,7 @@ impl PageKey {
     /// ```
     #[must_use]
     pub fn lock(&self) -> Key {
-        Key::new(self.pk.as_str(), "LOCK")
+        Key::new(self.pk(), "LOCK")
     }
 
     /// The key of a request to regenerate, under a key that comes from outside.
@@ -309,7 +345,7 @@ impl PageKey {
             // A plain key has no `=`, so the two kinds never meet.
             format!("REQ#sha256={}", sha256_hex(key.as_bytes()))
         };
-        Ok(Key::new(self.pk.as_str(), sk))
+        Ok(Key::new(self.pk(), sk))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Leases: who may renew a page, decided by one conditional write.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tabletheory::{Commit, Cond, Timestamp, Txn, Update, Value, Write};
@@ -51,7 +52,7 @@ impl Default for LeaseTerms {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    page: PageKey,
+    page: Arc<PageKey>,
     token: String,
     expires_at: i64,
 }
@@ -85,8 +86,17 @@ impl Lease {
     /// assert_eq!(lease.expires_at(), 130);
     /// # Ok::<(), facetheory::Error>(())
     /// ```
-    pub fn starting(page: PageKey, token: impl Into<String>, now: Timestamp, terms: &LeaseTerms) -> Self {
-        Lease { page, token: token.into(), expires_at: (now + terms.duration).seconds_rounded_up() }
+    pub fn starting(
+        page: impl Into<Arc<PageKey>>,
+        token: impl Into<String>,
+        now: Timestamp,
+        terms: &LeaseTerms,
+    ) -> Self {
+        Lease {
+            page: page.into(),
+            token: token.into(),
+            expires_at: (now + terms.duration).seconds_rounded_up(),
+        }
     }
 
     /// The page.

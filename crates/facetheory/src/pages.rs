@@ -12,6 +12,7 @@ use crate::generation::Generation;
 use crate::key::PageKey;
 use crate::lease::{Acquire, Lease};
 use crate::policy::Policy;
+use crate::reason::Reason;
 use crate::render::{Render, RenderContext, RenderError, Rendered};
 use crate::request::Claim;
 use crate::row::Meta;
@@ -177,18 +178,13 @@ impl Pages {
         T: Into<Render>,
         R: Future<Output = Result<T, RenderError>>,
     {
-        match self.store.try_acquire(page).await? {
-            Acquire::Granted(lease) => self.renew(Hold { lease, claim: None }, policy, None, render).await,
-            Acquire::Held { until } => Ok(Outcome::HeldBy { until }),
-        }
+        self.regenerate_because(page, policy, &Reason::Stale, render).await
     }
 
-    /// Renders a page anew although it may be fresh, because the body that it names is missing or damaged.
-    ///
-    /// Where `META` names another body by now, somebody else has done so.
+    /// Renders a page anew for this reason, if nobody else does, and publishes it.
     ///
     /// ```
-    /// # use facetheory::{Bodies, Outcome, PageKey, Pages, PageStore, Policy, Rendered};
+    /// # use facetheory::{Bodies, Outcome, PageKey, Pages, PageStore, Policy, Reason, Rendered};
     /// # use std::{sync::Arc, time::Duration};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # let bodies = Bodies::memory();
@@ -198,24 +194,24 @@ impl Pages {
     /// let outcome = pages.regenerate(&page, &policy, |_| async { Ok(Rendered::html("a")) }).await?;
     /// let Outcome::Published(generation) = outcome else { panic!() };
     /// bodies.delete(&generation.s3_key).await?;
-    /// let healed = pages.heal(&page, &policy, &generation.s3_key, |_| async { Ok(Rendered::html("a")) }).await?;
+    /// let lost = Reason::Broken(generation.s3_key);
+    /// let healed = pages.regenerate_because(&page, &policy, &lost, |_| async { Ok(Rendered::html("a")) }).await?;
     /// assert!(matches!(healed, Outcome::Published(_)));
     /// # Ok(()) }
     /// ```
-    pub async fn heal<T, R>(
+    pub async fn regenerate_because<T, R>(
         &self,
         page: &PageKey,
         policy: &Policy,
-        broken_s3_key: &str,
+        reason: &Reason,
         render: impl FnOnce(RenderContext) -> R,
     ) -> Result<Outcome>
     where
         T: Into<Render>,
         R: Future<Output = Result<T, RenderError>>,
     {
-        let broken = Some(broken_s3_key);
         match self.store.try_acquire(page).await? {
-            Acquire::Granted(lease) => self.renew(Hold { lease, claim: None }, policy, broken, render).await,
+            Acquire::Granted(lease) => self.renew(Hold { lease, claim: None }, policy, reason, render).await,
             Acquire::Held { until } => Ok(Outcome::HeldBy { until }),
         }
     }
@@ -262,7 +258,7 @@ impl Pages {
             Begin::Held { until } => return Ok(Outcome::HeldBy { until }),
             Begin::OtherRequest => return Ok(Outcome::OtherRequest),
         };
-        self.renew(Hold { lease, claim: Some(claim) }, policy, None, render).await
+        self.renew(Hold { lease, claim: Some(claim) }, policy, &Reason::Stale, render).await
     }
 
     /// Renders and publishes under a lease that was just taken.
@@ -270,7 +266,7 @@ impl Pages {
         &self,
         hold: Hold,
         policy: &Policy,
-        broken_s3_key: Option<&str>,
+        reason: &Reason,
         render: impl FnOnce(RenderContext) -> R,
     ) -> Result<Outcome>
     where
@@ -279,7 +275,7 @@ impl Pages {
     {
         let page = hold.lease.page();
         // Somebody may have published between the caller's look and the lease.
-        let seen = match self.look_again(page, broken_s3_key).await {
+        let seen = match self.look_again(page, reason).await {
             Ok(Seen::Fresh(meta)) => {
                 self.give_up(&hold).await;
                 return Ok(Outcome::AlreadyFresh(meta));
@@ -291,9 +287,9 @@ impl Pages {
             }
         };
         let started = self.store.now();
-        let whole = seen.clone().filter(|meta| Some(meta.generation.s3_key.as_str()) != broken_s3_key);
+        let whole = seen.clone().filter(|meta| !reason.finds_broken(meta));
         let context = RenderContext { page: page.clone(), served: whole.clone(), started };
-        let work = async {
+        let rendering = async {
             let rendered = render(context).await.map_err(|cause| {
                 let context = format!("the render of {} failed", page.cache_key());
                 Error::new(Kind::Render, context).caused_by(cause)
@@ -306,7 +302,7 @@ impl Pages {
             }
         };
         let done = tokio::select! {
-            done = work => done,
+            done = rendering => done,
             () = self.keep_alive(&hold.lease) => return Ok(Outcome::Lost),
         };
         let (generation, unchanged) = match done {
@@ -335,10 +331,9 @@ impl Pages {
     }
 
     /// `META` as it is once the lease is held, and whether there is anything left to do.
-    async fn look_again(&self, page: &PageKey, broken_s3_key: Option<&str>) -> Result<Seen> {
+    async fn look_again(&self, page: &PageKey, reason: &Reason) -> Result<Seen> {
         let Some(meta) = self.store.look(page).await?.meta else { return Ok(Seen::Stale(None)) };
-        let is_whole = Some(meta.generation.s3_key.as_str()) != broken_s3_key;
-        if is_whole && self.store.freshness(page, &meta).await? == Freshness::Fresh {
+        if !reason.still_applies(&meta) && self.store.freshness(page, &meta).await? == Freshness::Fresh {
             return Ok(Seen::Fresh(meta));
         }
         Ok(Seen::Stale(Some(meta)))

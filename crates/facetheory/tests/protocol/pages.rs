@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use facetheory::{
-    Acquire, Bodies, Freshness, Keep, Kind, Outcome, PageKey, PageStore, Pages, Policy, Render,
+    Acquire, Bodies, Freshness, Keep, Kind, Outcome, PageKey, PageStore, Pages, Policy, Reason, Render,
     RenderContext, RenderError, Rendered, Strength, Tag,
 };
 use tabletheory::{Clock, MemoryTable, Timestamp};
@@ -178,9 +178,9 @@ async fn a_body_that_got_lost_makes_the_page_a_missing_one_and_is_rendered_again
     );
     let policy = Policy::every(Duration::from_secs(60));
     for healed in [true, false] {
-        let heal = site
-            .pages
-            .heal(&site.page, &policy, &broken.generation.s3_key, |_| async { Ok(Rendered::html("one")) });
+        let lost = Reason::Broken(broken.generation.s3_key.clone());
+        let render = |_| async { Ok(Rendered::html("one")) };
+        let heal = site.pages.regenerate_because(&site.page, &policy, &lost, render);
         let outcome = heal.await.expect("no error");
         assert_eq!(matches!(outcome, Outcome::Published(_)), healed, "once is enough: {outcome:?}");
         assert_eq!(site.body().await.as_deref(), Some("one"));

@@ -1,0 +1,37 @@
+//! Why a page is rendered again although its interval may not be over.
+
+use crate::row::Meta;
+
+/// Why a page is rendered again. Somebody else may have seen to it by the time the lease is held.
+///
+/// ```
+/// assert_ne!(facetheory::Reason::Stale, facetheory::Reason::Broken("isr/0/1-a.html".into()));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It is stale, or there is none.
+    Stale,
+    /// The body of this key, which `META` names, is missing or damaged.
+    Broken(String),
+    /// It will soon be stale: this is when it was generated, in epoch seconds.
+    Early(i64),
+    /// It was not rendered by this deployment.
+    NotOf(String),
+}
+
+impl Reason {
+    /// Whether there is still something to do about a page that is fresh by its times and its tags.
+    pub(crate) fn still_applies(&self, meta: &Meta) -> bool {
+        match self {
+            Reason::Stale => false,
+            Reason::Broken(_) => self.finds_broken(meta),
+            Reason::Early(generated_at) => meta.generation.generated_at <= *generated_at,
+            Reason::NotOf(deployment) => meta.generation.content.deployment.as_ref() != Some(deployment),
+        }
+    }
+
+    /// Whether what is served cannot be served.
+    pub(crate) fn finds_broken(&self, meta: &Meta) -> bool {
+        matches!(self, Reason::Broken(s3_key) if *s3_key == meta.generation.s3_key)
+    }
+}
