@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 /// A result whose error is this library's [`Error`].
 ///
@@ -78,6 +79,11 @@ impl Error {
     pub(crate) fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
+    }
+
+    /// The same error for one of several who wait for the same thing.
+    pub(crate) fn shared(error: Arc<Error>) -> Self {
+        Error { kind: error.kind, context: error.context.clone(), source: Some(Box::new(error)) }
     }
 
     pub(crate) fn invalid(context: impl Into<String>) -> Self {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest, Sha256};
 use tabletheory::{Key, limit};
@@ -180,7 +180,7 @@ pub struct PageKey {
     tenant: Option<Tenant>,
     scheme: KeyScheme,
     path: Option<String>,
-    route: Option<Tag>,
+    route: Option<Arc<str>>,
     // Made when they are asked for: a page that is found in memory needs neither.
     pk: OnceLock<String>,
     tags: OnceLock<Vec<Tag>>,
@@ -236,9 +236,27 @@ impl PageKey {
     /// assert!(page.tags().contains(&Tag::route("/docs/{name}")?));
     /// # Ok::<(), facetheory::Error>(())
     /// ```
-    pub fn of_route(mut self, pattern: &str) -> Result<Self> {
-        self.route = Some(Tag::route(pattern)?);
-        Ok(self)
+    pub fn of_route(self, pattern: &str) -> Result<Self> {
+        Tag::route(pattern)?;
+        Ok(self.of_known_route(pattern.into()))
+    }
+
+    /// The same for a route that was checked before.
+    pub(crate) fn of_known_route(mut self, pattern: Arc<str>) -> Self {
+        self.route = Some(pattern);
+        self
+    }
+
+    /// The route that it is of, where that is known.
+    ///
+    /// ```
+    /// let page = facetheory::PageKey::new("/docs/a")?.of_route("/docs/{name}")?;
+    /// assert_eq!(page.route(), Some("/docs/{name}"));
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn route(&self) -> Option<&str> {
+        self.route.as_deref()
     }
 
     /// The tags that it has by itself: of its tenant, and of its path and its route where they are known.
@@ -253,7 +271,8 @@ impl PageKey {
     pub fn tags(&self) -> &[Tag] {
         self.tags.get_or_init(|| {
             let paths = self.path.as_deref().map(Tag::paths_above).unwrap_or_default();
-            [Tag::everything()].into_iter().chain(paths).chain(self.route.clone()).collect()
+            let route = self.route.as_deref().and_then(|pattern| Tag::route(pattern).ok());
+            [Tag::everything()].into_iter().chain(paths).chain(route).collect()
         })
     }
 

@@ -146,9 +146,13 @@ impl Pages {
         if meta.freshness(self.store.now()) == Freshness::Forbidden {
             return Ok(None);
         }
-        let generation = &meta.generation;
-        let body = self.bodies.get(&generation.s3_key, generation.content.digest.as_deref()).await?;
-        Ok(body.map(|body| (meta, body)))
+        Ok(self.body(&meta).await?.map(|body| (meta, body)))
+    }
+
+    /// The body that `META` names; none if it is missing or damaged.
+    pub(crate) async fn body(&self, meta: &Meta) -> Result<Option<Body>> {
+        let page = &meta.generation;
+        self.bodies.get(&page.s3_key, page.content.digest.as_deref()).await
     }
 
     /// Renders a page anew if it is not fresh and nobody else does, and publishes it.

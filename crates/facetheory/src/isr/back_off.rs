@@ -1,0 +1,143 @@
+//! What is not tried again for a while: renders that failed, and pages that are not to be kept.
+
+use std::time::Duration;
+
+use quick_cache::sync::Cache;
+use tabletheory::{Random, Timestamp};
+
+use super::memory::Slot;
+use crate::key::PageKey;
+
+/// The most pages of which this is remembered.
+const MOST_PAGES: usize = 10_000;
+/// A page whose render fails again and again is tried at least this often.
+const LONGEST: Duration = Duration::from_secs(60);
+/// For how long nobody waits for a page that was not to be kept.
+const DECLINED: Duration = Duration::from_secs(5);
+
+/// Pages whose render went wrong not long ago.
+#[derive(Debug)]
+pub(super) struct BackOff {
+    failures: Cache<Slot, Failure>,
+    /// Until when answers are expected to be nobody else's, in milliseconds.
+    declined: Cache<Slot, i64>,
+    /// Pages that said that there is none, where there had been one: one such answer proves nothing.
+    vanished: Cache<Slot, ()>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failure {
+    count: u32,
+    /// Until when it is not tried again, in milliseconds.
+    until: i64,
+}
+
+impl BackOff {
+    pub(super) fn new() -> Self {
+        BackOff {
+            failures: Cache::new(MOST_PAGES),
+            declined: Cache::new(MOST_PAGES),
+            vanished: Cache::new(MOST_PAGES),
+        }
+    }
+
+    /// Whether a page that can be served is better left alone for now.
+    pub(super) fn is_on(&self, page: &PageKey, now: Timestamp) -> bool {
+        let Some(failure) = self.failures.get(&Slot::of(page)) else { return false };
+        // A clock that was set back must not prolong it.
+        (1..=millis(LONGEST)).contains(&(failure.until - now.millis()))
+    }
+
+    pub(super) fn failed(&self, page: &PageKey, first: Duration, now: Timestamp, random: &dyn Random) {
+        const MOST_DOUBLINGS: u32 = 16;
+        let slot = Slot::of(page);
+        let count = self.failures.get(&slot).map_or(0, |failure| failure.count);
+        let pause = first.saturating_mul(2_u32.pow(count.min(MOST_DOUBLINGS))).min(LONGEST);
+        let pause = pause.mul_f64(0.5 + random.fraction() / 2.0);
+        let failure = Failure { count: count.saturating_add(1), until: now.millis() + millis(pause) };
+        self.failures.insert(slot, failure);
+    }
+
+    /// A render went well.
+    pub(super) fn succeeded(&self, page: &PageKey) {
+        if self.failures.is_empty() && self.declined.is_empty() && self.vanished.is_empty() {
+            return;
+        }
+        let slot = Slot::of(page);
+        self.failures.remove(&slot);
+        self.declined.remove(&slot);
+        self.vanished.remove(&slot);
+    }
+
+    /// Whether nobody should wait for another's render of a page, since it will not be kept.
+    pub(super) fn is_declined(&self, page: &PageKey, now: Timestamp) -> bool {
+        if self.declined.is_empty() {
+            return false;
+        }
+        let until = self.declined.get(&Slot::of(page));
+        until.is_some_and(|until| (1..=millis(DECLINED)).contains(&(until - now.millis())))
+    }
+
+    pub(super) fn declined(&self, page: &PageKey, now: Timestamp) {
+        self.declined.insert(Slot::of(page), now.millis() + millis(DECLINED));
+    }
+
+    /// A page that was there seems to be gone. False if that was said before, and is believed now.
+    pub(super) fn vanished_at_first_sight(&self, page: &PageKey) -> bool {
+        let slot = Slot::of(page);
+        if self.vanished.get(&slot).is_some() {
+            return false;
+        }
+        self.vanished.insert(slot, ());
+        true
+    }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tabletheory::SeededRandom;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_seconds(1_700_000_000 + seconds)
+    }
+
+    #[test]
+    fn pauses_grow_up_to_a_limit_and_end_with_a_success() {
+        let (back_off, random) = (BackOff::new(), SeededRandom::new(1));
+        let page = PageKey::new("/").expect("a page");
+        assert!(!back_off.is_on(&page, at(0)));
+        back_off.failed(&page, Duration::from_secs(2), at(0), &random);
+        assert!(back_off.is_on(&page, at(0)) && !back_off.is_on(&page, at(2)));
+        for _ in 0..100 {
+            back_off.failed(&page, Duration::from_secs(2), at(0), &random);
+        }
+        assert!(back_off.is_on(&page, at(29)) && !back_off.is_on(&page, at(60)));
+        assert!(!back_off.is_on(&page, at(-3600)), "a clock that was set back");
+        back_off.succeeded(&page);
+        assert!(!back_off.is_on(&page, at(0)));
+    }
+
+    #[test]
+    fn what_is_not_kept_is_remembered_for_a_while() {
+        let back_off = BackOff::new();
+        let page = PageKey::new("/").expect("a page");
+        assert!(!back_off.is_declined(&page, at(0)));
+        back_off.declined(&page, at(0));
+        assert!(back_off.is_declined(&page, at(4)) && !back_off.is_declined(&page, at(5)));
+    }
+
+    #[test]
+    fn that_a_page_is_gone_is_believed_at_second_sight() {
+        let back_off = BackOff::new();
+        let page = PageKey::new("/").expect("a page");
+        assert!(back_off.vanished_at_first_sight(&page));
+        assert!(!back_off.vanished_at_first_sight(&page));
+        back_off.succeeded(&page);
+        assert!(back_off.vanished_at_first_sight(&page), "it was there again meanwhile");
+    }
+}

@@ -1,0 +1,211 @@
+//! The memory tier: pages that this process has served, bounded by their bytes.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use quick_cache::sync::Cache;
+use quick_cache::{Equivalent, Weighter};
+use tabletheory::Timestamp;
+
+use super::page::CachedPage;
+use crate::key::PageKey;
+
+/// What an entry costs besides the bytes that it names: the cache's own slot and key, reference counts, and what the
+/// allocator rounds up. Measured, see docs/benchmarks.md.
+const OVERHEAD: u64 = 512;
+/// The size of a page for which the cache's tables are laid out.
+const TYPICAL_WEIGHT: u64 = 8 * 1024;
+/// Invalidations of single pages are told apart by so many counters.
+const COUNTERS: usize = 1024;
+
+/// Which page an entry is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    tenant: Option<Box<str>>,
+    cache_key: Box<str>,
+}
+
+impl Slot {
+    pub(super) fn of(page: &PageKey) -> Self {
+        Slot {
+            tenant: page.tenant().map(|tenant| tenant.as_str().into()),
+            cache_key: page.cache_key().into(),
+        }
+    }
+}
+
+impl Hash for Slot {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        SlotRef(self.tenant.as_deref(), &self.cache_key).hash(state);
+    }
+}
+
+/// The same without owning it, so that a look-up allocates nothing.
+#[derive(Hash)]
+struct SlotRef<'a>(Option<&'a str>, &'a str);
+
+impl<'a> SlotRef<'a> {
+    fn of(page: &'a PageKey) -> Self {
+        SlotRef(page.tenant().map(crate::Tenant::as_str), page.cache_key())
+    }
+}
+
+impl Equivalent<Slot> for SlotRef<'_> {
+    fn equivalent(&self, slot: &Slot) -> bool {
+        self.0 == slot.tenant.as_deref() && self.1 == &*slot.cache_key
+    }
+}
+
+/// A page in memory, and when the table was last asked about it.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) page: Arc<CachedPage>,
+    /// When the table was asked, in milliseconds.
+    checked_at: AtomicI64,
+    /// How many invalidations this process had made when it was asked.
+    sequence: AtomicU64,
+    /// Whether one of its tags was invalidated after it was generated.
+    outdated: AtomicBool,
+    /// Until when another process holds the lease, in epoch seconds, as far as is known.
+    held_until: AtomicI64,
+    /// How long it took to render here, in milliseconds; 0 if it was not rendered here.
+    render_millis: AtomicU64,
+}
+
+impl Entry {
+    pub(super) fn new(page: CachedPage, checked: Checked) -> Self {
+        Entry {
+            page: Arc::new(page),
+            checked_at: AtomicI64::new(checked.at.millis()),
+            sequence: AtomicU64::new(checked.sequence),
+            outdated: AtomicBool::new(checked.outdated),
+            held_until: AtomicI64::new(checked.held_until),
+            render_millis: AtomicU64::new(0),
+        }
+    }
+
+    /// The table was asked again, and says the same of it.
+    pub(super) fn confirm(&self, checked: Checked) {
+        self.outdated.store(checked.outdated, Ordering::Relaxed);
+        self.held_until.store(checked.held_until, Ordering::Relaxed);
+        self.sequence.store(checked.sequence, Ordering::Relaxed);
+        self.checked_at.store(checked.at.millis(), Ordering::Release);
+    }
+
+    pub(super) fn is_outdated(&self) -> bool {
+        self.outdated.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_held(&self, now: Timestamp) -> bool {
+        self.held_until.load(Ordering::Relaxed) > now.seconds()
+    }
+
+    pub(super) fn hold_until(&self, until: i64) {
+        self.held_until.store(until, Ordering::Relaxed);
+    }
+
+    pub(super) fn render_millis(&self) -> u64 {
+        self.render_millis.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn took(&self, millis: u64) {
+        self.render_millis.store(millis, Ordering::Relaxed);
+    }
+}
+
+/// What the table said when it was asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Checked {
+    pub(super) at: Timestamp,
+    /// As it was before the table was asked: an invalidation since then makes the answer too old.
+    pub(super) sequence: u64,
+    pub(super) outdated: bool,
+    pub(super) held_until: i64,
+}
+
+/// Pages in memory.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pages: Cache<Slot, Arc<Entry>, Weigh>,
+    /// How often pages of each of some groups were invalidated through this process.
+    invalidated: Box<[AtomicU64]>,
+    /// How often anything else was: a tag, say.
+    swept: AtomicU64,
+}
+
+#[derive(Clone, Debug)]
+struct Weigh;
+
+impl Weighter<Slot, Arc<Entry>> for Weigh {
+    fn weight(&self, slot: &Slot, entry: &Arc<Entry>) -> u64 {
+        let key = slot.cache_key.len() + slot.tenant.as_ref().map_or(0, |tenant| tenant.len());
+        OVERHEAD + u64::try_from(key + entry.page.weight()).unwrap_or(u64::MAX / 2)
+    }
+}
+
+impl Memory {
+    /// At most so many bytes.
+    pub(super) fn new(bytes: u64) -> Self {
+        let items = usize::try_from(bytes / TYPICAL_WEIGHT).unwrap_or(usize::MAX).max(16);
+        Memory {
+            pages: Cache::with_weighter(items, bytes, Weigh),
+            invalidated: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
+            swept: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn get(&self, page: &PageKey) -> Option<Arc<Entry>> {
+        self.pages.get(&SlotRef::of(page))
+    }
+
+    /// Keeps a page, and returns its entry, which is good even if it did not fit.
+    pub(super) fn keep(&self, page: &PageKey, entry: Entry) -> Arc<Entry> {
+        let entry = Arc::new(entry);
+        self.pages.insert(Slot::of(page), entry.clone());
+        entry
+    }
+
+    pub(super) fn forget(&self, page: &PageKey) {
+        self.pages.remove(&SlotRef::of(page));
+    }
+
+    /// How many bytes its entries count for.
+    pub(super) fn weight(&self) -> u64 {
+        self.pages.weight()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// How many invalidations through this process concerned a page so far.
+    pub(super) fn sequence(&self, page: &PageKey) -> u64 {
+        self.counter(page).load(Ordering::Acquire) + self.swept.load(Ordering::Acquire)
+    }
+
+    /// A page was invalidated: nothing that was read before is believed any more.
+    pub(super) fn doubt(&self, page: &PageKey) {
+        self.counter(page).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A tag was invalidated: whose pages are concerned is for the table to say.
+    pub(super) fn doubt_everything(&self) {
+        self.swept.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether what the table said of an entry is recent enough. A clock that was set back makes it too old.
+    pub(super) fn believes(&self, page: &PageKey, entry: &Entry, now: Timestamp, for_long: Duration) -> bool {
+        let age = now.millis() - entry.checked_at.load(Ordering::Acquire);
+        let limit = i64::try_from(for_long.as_millis()).unwrap_or(i64::MAX);
+        (0..limit).contains(&age) && entry.sequence.load(Ordering::Relaxed) == self.sequence(page)
+    }
+
+    fn counter(&self, page: &PageKey) -> &AtomicU64 {
+        let mut hasher = DefaultHasher::new();
+        SlotRef::of(page).hash(&mut hasher);
+        let index = usize::try_from(hasher.finish() % COUNTERS as u64).unwrap_or(0);
+        &self.invalidated[index]
+    }
+}

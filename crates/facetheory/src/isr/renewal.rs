@@ -1,0 +1,328 @@
+//! A renewal: one render for everyone in this process, or the wait for that of another process.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::Engine;
+use super::memory::{Checked, Entry};
+use super::observe::Phase;
+use super::page::CachedPage;
+use super::visit::Found;
+use crate::body::Body;
+use crate::error::{Error, Kind, Result};
+use crate::freshness::Freshness;
+use crate::key::PageKey;
+use crate::pages::Outcome;
+use crate::policy::Policy;
+use crate::reason::Reason;
+use crate::render::{Render, RenderContext, RenderError, Rendered};
+use crate::row::Meta;
+
+/// The first pause between two looks at a page that another process renders; the next ones are longer.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const GROWTH: f64 = 1.5;
+
+/// What is to be renewed.
+#[derive(Clone, Debug)]
+pub(super) struct Renewal {
+    pub(super) page: PageKey,
+    pub(super) policy: Policy,
+    pub(super) reason: Reason,
+    /// Whether somebody waits for it, also if another process does it.
+    pub(super) waits: bool,
+}
+
+/// What came of a renewal, for all who wait for it.
+#[derive(Clone, Debug)]
+pub(super) enum Landing {
+    /// A page that everyone is served now.
+    Page {
+        entry: Arc<Entry>,
+        /// Whether it was rendered here.
+        ours: bool,
+    },
+    /// A page that could not be published: it is for the visitor alone for whom it was rendered.
+    Unpublished(Arc<CachedPage>),
+    /// The lease was lost, and the render given up.
+    Lost,
+    /// The answer is not to be kept.
+    Declined,
+    /// Somebody else renders it, and nobody waited.
+    Held,
+    WaitedTooLong,
+    /// The render failed.
+    Failed(Arc<Error>),
+    /// A store could not be reached.
+    Unreachable,
+}
+
+/// What a render left behind, besides its answer to the protocol.
+#[derive(Debug, Default)]
+struct Kept {
+    rendered: Option<Rendered>,
+    /// It said for the first time that a page is gone.
+    vanished: bool,
+}
+
+impl Engine {
+    /// Renders a page and publishes it, or waits until somebody else has.
+    pub(super) async fn renew<T, F, R>(self: Arc<Self>, renewal: Renewal, mut render: Option<F>) -> Landing
+    where
+        T: Into<Render> + Send + 'static,
+        F: FnOnce(RenderContext) -> R + Send + 'static,
+        R: Future<Output = Result<T, RenderError>> + Send + 'static,
+    {
+        let Renewal { page, policy, reason, waits } = &renewal;
+        let kept = Arc::new(Mutex::new(Kept::default()));
+        let mut patience = Patience::new(policy.wait);
+        loop {
+            let sequence = self.memory.sequence(page);
+            let began = self.now();
+            let outcome = self
+                .pages
+                .regenerate_because(page, policy, reason, |context| {
+                    self.render(render.take(), context, policy, kept.clone())
+                })
+                .await;
+            let took = u64::try_from(self.now().millis() - began.millis()).unwrap_or(0);
+            self.observer.regenerated(page, name(&outcome), took);
+            let until = match outcome {
+                Ok(Outcome::HeldBy { until }) => until,
+                outcome => return self.land(&renewal, outcome, &kept, sequence, took).await,
+            };
+            self.observer.contended(page);
+            if let Some(entry) = self.memory.get(page) {
+                entry.hold_until(until);
+            }
+            if !waits {
+                return Landing::Held;
+            }
+            if let Some(landing) = self.wait(page, reason, until, &mut patience).await {
+                return landing;
+            }
+        }
+    }
+
+    /// Renders within its deadline, and keeps what came of it for the visitor who waits.
+    fn render<T, F, R>(
+        self: &Arc<Self>,
+        render: Option<F>,
+        context: RenderContext,
+        policy: &Policy,
+        kept: Arc<Mutex<Kept>>,
+    ) -> impl Future<Output = Result<Render, RenderError>> + Send + use<T, F, R>
+    where
+        T: Into<Render> + Send + 'static,
+        F: FnOnce(RenderContext) -> R + Send + 'static,
+        R: Future<Output = Result<T, RenderError>> + Send + 'static,
+    {
+        let (engine, deadline, negative) = (self.clone(), policy.render_deadline, policy.negative);
+        async move {
+            let render = render.ok_or("it was rendered already")?;
+            let (page, served) = (context.page.clone(), context.served.clone());
+            let rendered = tokio::select! {
+                rendered = tokio::time::timeout(deadline, render(context)) => {
+                    rendered.map_err(|_| format!("it took longer than {deadline:?}"))??
+                }
+                () = engine.abandon.cancelled() => return Err("the process is shutting down".into()),
+            };
+            let Render::Page(mut rendered) = rendered.into() else { return Ok(Render::Declined) };
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if is_gone(rendered.content.status) {
+                let was_there = served.is_some_and(|meta| !is_gone(meta.generation.content.status));
+                if was_there && engine.back_off.vanished_at_first_sight(&page) {
+                    kept.vanished = true;
+                    return Ok(Render::Declined);
+                }
+                rendered.revalidate.get_or_insert(negative);
+            }
+            if rendered.content.deployment.is_none() {
+                rendered.content.deployment.clone_from(&engine.settings.deployment);
+            }
+            kept.rendered = Some((*rendered).clone());
+            Ok(Render::Page(rendered))
+        }
+    }
+
+    /// What the outcome of a regeneration means for those who wait for it.
+    async fn land(
+        &self,
+        renewal: &Renewal,
+        outcome: Result<Outcome>,
+        kept: &Mutex<Kept>,
+        sequence: u64,
+        took: u64,
+    ) -> Landing {
+        let Renewal { page, policy, .. } = renewal;
+        let (rendered, vanished) = {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            (kept.rendered.take(), kept.vanished)
+        };
+        let now = self.now();
+        let checked = Checked { at: now, sequence, outdated: false, held_until: 0 };
+        match outcome {
+            Ok(Outcome::Published(generation)) => {
+                self.back_off.succeeded(page);
+                let meta = Meta::of(generation);
+                match rendered.and_then(|rendered| rendered.bytes) {
+                    Some(bytes) => {
+                        let body = Body { bytes, ..Body::default() };
+                        let entry = Entry::new(CachedPage::new(meta, body), checked);
+                        entry.took(took);
+                        let entry = self.memory.keep(page, entry);
+                        self.observer.memory(self.memory.weight(), self.memory.len());
+                        Landing::Page { entry, ours: true }
+                    }
+                    None => self.found(page, &meta, checked, true).await,
+                }
+            }
+            Ok(Outcome::Unchanged(meta)) => {
+                self.back_off.succeeded(page);
+                self.found(page, &meta, checked, true).await
+            }
+            Ok(Outcome::AlreadyFresh(meta)) => self.found(page, &meta, checked, false).await,
+            Ok(Outcome::Declined) => {
+                if !vanished {
+                    self.back_off.declined(page, now);
+                }
+                self.back_off.failed(page, policy.back_off, now, &*self.random);
+                Landing::Declined
+            }
+            Ok(Outcome::HeldBy { .. }) => Landing::Held,
+            Ok(Outcome::Lost | Outcome::Superseded) => match rendered.and_then(unpublished) {
+                Some(rendered) => Landing::Unpublished(Arc::new(rendered)),
+                None => Landing::Lost,
+            },
+            Ok(other) => {
+                let context = format!("a renewal without a request ended as one with one: {other:?}");
+                Landing::Failed(Arc::new(Error::new(Kind::Render, context)))
+            }
+            Err(error) if error.kind() == Kind::Render => {
+                self.back_off.failed(page, policy.back_off, now, &*self.random);
+                self.observer.incident(Phase::Render, page, &error);
+                Landing::Failed(Arc::new(error))
+            }
+            Err(error) => {
+                self.observer.incident(Phase::Publish, page, &error);
+                match rendered.and_then(unpublished) {
+                    Some(rendered) => Landing::Unpublished(Arc::new(rendered)),
+                    None => Landing::Unreachable,
+                }
+            }
+        }
+    }
+
+    async fn found(&self, page: &PageKey, meta: &Meta, checked: Checked, ours: bool) -> Landing {
+        match self.find(page, meta, checked).await {
+            Found::Here(entry) => Landing::Page { entry, ours },
+            Found::Unreachable => Landing::Unreachable,
+            // It will be found broken again, and healed.
+            Found::Broken | Found::Nothing => Landing::Lost,
+        }
+    }
+
+    /// Looks at a page now and then until another process has rendered it; none if its lease is free before that.
+    async fn wait(
+        &self,
+        page: &PageKey,
+        reason: &Reason,
+        mut until: i64,
+        patience: &mut Patience,
+    ) -> Option<Landing> {
+        loop {
+            let lease = until.saturating_mul(1000).saturating_sub(self.now().millis());
+            let lease = Duration::from_millis(u64::try_from(lease).unwrap_or(0).max(1));
+            let Some(pause) = patience.next(lease, self.random.fraction()) else {
+                return Some(Landing::WaitedTooLong);
+            };
+            tokio::time::sleep(pause).await;
+            // A table that cannot be reached for a moment is no reason to stop waiting.
+            let Ok(seen) = self.ask(page).await else { continue };
+            if let (Found::Here(entry), Some(meta)) = (&seen.body, &seen.meta)
+                && seen.freshness == Freshness::Fresh
+                && !reason.still_applies(meta)
+            {
+                return Some(Landing::Page { entry: entry.clone(), ours: false });
+            }
+            until = seen.checked.held_until;
+            if until <= self.now().seconds() {
+                return None;
+            }
+        }
+    }
+}
+
+/// How long somebody still waits.
+struct Patience {
+    left: Duration,
+    pause: Duration,
+}
+
+impl Patience {
+    fn new(left: Duration) -> Self {
+        Patience { left, pause: FIRST_PAUSE }
+    }
+
+    /// The next pause: longer than the last, but not past the end of a lease; none once patience is at its end.
+    fn next(&mut self, lease: Duration, chance: f64) -> Option<Duration> {
+        if self.left.is_zero() {
+            return None;
+        }
+        // Processes that wait for the same page should not look at the same moments.
+        let pause = self.pause.mul_f64(0.75 + chance / 2.0).min(lease).min(self.left);
+        self.pause = self.pause.mul_f64(GROWTH).min(LONGEST_PAUSE);
+        self.left -= pause;
+        Some(pause)
+    }
+}
+
+/// 404 and 410.
+fn is_gone(status: Option<u16>) -> bool {
+    matches!(status, Some(404 | 410))
+}
+
+/// What was rendered, for the visitor alone for whom it was.
+fn unpublished(rendered: Rendered) -> Option<CachedPage> {
+    let mut page = crate::generation::Generation::new("", 0, 0);
+    page.etag = rendered.etag;
+    page.content = rendered.content;
+    let body = Body { bytes: rendered.bytes?, ..Body::default() };
+    Some(CachedPage::new(Meta::of(page), body))
+}
+
+fn name(outcome: &Result<Outcome>) -> &'static str {
+    match outcome {
+        Ok(Outcome::Published(_)) => "published",
+        Ok(Outcome::Unchanged(_)) => "unchanged",
+        Ok(Outcome::AlreadyFresh(_)) => "already-fresh",
+        Ok(Outcome::HeldBy { .. }) => "held",
+        Ok(Outcome::Declined) => "declined",
+        Ok(Outcome::Lost) => "lost",
+        Ok(Outcome::Superseded) => "superseded",
+        Ok(Outcome::InProgress { .. } | Outcome::Replayed { .. } | Outcome::OtherRequest) => "request",
+        Err(error) if error.kind() == Kind::Render => "failed",
+        Err(_) => "unreachable",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_but_never_past_a_lease_or_the_end_of_patience() {
+        let mut patience = Patience::new(Duration::from_secs(5));
+        let lease = Duration::from_secs(30);
+        let mut pauses = Vec::new();
+        while let Some(pause) = patience.next(lease, 0.5) {
+            pauses.push(pause);
+        }
+        assert_eq!(pauses.iter().sum::<Duration>(), Duration::from_secs(5));
+        assert!(pauses.len() < 20, "{pauses:?}");
+        assert!(pauses.iter().all(|pause| *pause <= LONGEST_PAUSE));
+        let mut patience = Patience::new(Duration::from_secs(5));
+        assert_eq!(patience.next(Duration::from_millis(7), 0.9), Some(Duration::from_millis(7)));
+    }
+}

@@ -1,0 +1,412 @@
+//! A visit: what one visitor is given, and what is set going because of it.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tabletheory::Timestamp;
+
+use super::answer::{Answer, Bypass, Served};
+use super::memory::{Checked, Entry};
+use super::observe::Phase;
+use super::page::CachedPage;
+use super::renewal::{Landing, Renewal};
+use super::usable::{Usable, usable};
+use super::{Engine, Isr};
+use crate::error::{Error, Kind, Result};
+use crate::freshness::Freshness;
+use crate::key::PageKey;
+use crate::policy::{Contention, Policy};
+use crate::reason::Reason;
+use crate::render::{Render, RenderContext, RenderError};
+use crate::row::Meta;
+use crate::state::State;
+
+/// How often a visitor waits for a render whose result was invalidated before it could be published.
+const ROUNDS: u32 = 3;
+
+/// What the table said of a page, with its body.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) meta: Option<Meta>,
+    /// By its times and tags.
+    pub(super) freshness: Freshness,
+    pub(super) checked: Checked,
+    pub(super) body: Found,
+}
+
+/// Whether the body was found that `META` names.
+#[derive(Clone, Debug)]
+pub(super) enum Found {
+    Here(Arc<Entry>),
+    /// There is no page, or none whose body may be served.
+    Nothing,
+    /// It is missing or damaged.
+    Broken,
+    /// It could not be read.
+    Unreachable,
+}
+
+/// What came of a look.
+pub(super) type Look = Result<Arc<Seen>, Arc<Error>>;
+
+impl Isr {
+    /// The page as this visitor gets it: from memory, from the table, or rendered, once for all who ask for it now.
+    ///
+    /// A stale page is served at once and renewed in the background, unless the policy says otherwise. The render goes
+    /// on even if its visitor goes away. An error of kind [`Render`](Kind::Render) means that it failed and that there
+    /// is nothing else that may be served.
+    ///
+    /// ```
+    /// # use facetheory::{Answer, Bodies, Isr, Kind, PageKey, Pages, PageStore, Policy, Rendered};
+    /// # use std::{sync::Arc, time::Duration};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// let isr = Isr::new(pages);
+    /// let policy = Policy::every(Duration::from_secs(60));
+    /// let render = |_| async { Err::<Rendered, _>("the origin is down".into()) };
+    /// let failed = isr.get(&PageKey::new("/")?, &policy, render).await;
+    /// assert_eq!(failed.unwrap_err().kind(), Kind::Render);
+    /// # Ok(()) }
+    /// ```
+    pub async fn get<T, F, R>(&self, page: &PageKey, policy: &Policy, render: F) -> Result<Answer>
+    where
+        T: Into<Render> + Send + 'static,
+        F: FnOnce(RenderContext) -> R + Send + 'static,
+        R: Future<Output = Result<T, RenderError>> + Send + 'static,
+    {
+        let engine = &self.engine;
+        let now = engine.now();
+        let known = engine.memory.get(page);
+        let believed =
+            known.as_ref().filter(|entry| engine.memory.believes(page, entry, now, engine.settings.believed));
+        if let Some(entry) = believed {
+            match engine.usable(entry, policy, now) {
+                Usable::Fresh => {
+                    if engine.is_early(entry, policy, now) {
+                        let reason = Reason::Early(entry.page.generation().generated_at);
+                        engine.renew_in_background(page, policy, reason, entry, render);
+                    }
+                    return Ok(engine.serve(page, State::Hit, entry));
+                }
+                Usable::Stale { reason, while_renewed: true, .. } => {
+                    engine.renew_in_background(page, policy, reason, entry, render);
+                    return Ok(engine.serve(page, State::Stale, entry));
+                }
+                Usable::Stale { .. } | Usable::No(_) => {}
+            }
+        }
+        // A hit should not carry the weight of everything else.
+        let answer = Box::pin(engine.visit(page, policy, known, render)).await;
+        if let Ok(Answer::Bypass(_)) = &answer {
+            engine.observer.served(page, State::Bypass);
+        }
+        answer
+    }
+}
+
+impl Engine {
+    /// A visitor for whom memory alone is not enough.
+    async fn visit<T, F, R>(
+        self: &Arc<Self>,
+        page: &PageKey,
+        policy: &Policy,
+        known: Option<Arc<Entry>>,
+        render: F,
+    ) -> Result<Answer>
+    where
+        T: Into<Render> + Send + 'static,
+        F: FnOnce(RenderContext) -> R + Send + 'static,
+        R: Future<Output = Result<T, RenderError>> + Send + 'static,
+    {
+        let mut render = Some(render);
+        for _ in 0..ROUNDS {
+            let seen = match self.look(page).await {
+                Ok(seen) => seen,
+                Err(_) => return Ok(self.without_store(page, policy, known.as_ref())),
+            };
+            let now = self.now();
+            let mut usable = match &seen.meta {
+                None => Usable::No(Reason::Stale),
+                Some(meta) => usable(meta, seen.freshness, policy, self.deployment(), now),
+            };
+            let held = seen.checked.held_until > now.seconds();
+            match (&seen.body, &seen.meta) {
+                (Found::Here(entry), _) => {
+                    let at_once = match &usable {
+                        Usable::Fresh => Some(State::Hit),
+                        Usable::Stale { while_renewed: true, .. } => Some(State::Stale),
+                        Usable::Stale { .. } if held && policy.contention == Contention::ServeStale => {
+                            usable.in_need().then_some(State::Stale)
+                        }
+                        Usable::Stale { .. } | Usable::No(_) => None,
+                    };
+                    if let Some(state) = at_once {
+                        if let (Usable::Stale { reason, .. }, Some(render)) = (usable, render.take()) {
+                            self.renew_in_background(page, policy, reason, entry, render);
+                        }
+                        return Ok(self.serve(page, state, entry));
+                    }
+                }
+                (Found::Broken, Some(meta)) => {
+                    usable = Usable::No(Reason::Broken(meta.generation.s3_key.clone()));
+                }
+                (Found::Unreachable, Some(_)) => {
+                    return Ok(self.without_store(page, policy, known.as_ref()));
+                }
+                (Found::Nothing | Found::Broken | Found::Unreachable, _) => {}
+            }
+            if self.back_off.is_declined(page, now) {
+                return Ok(Answer::Bypass(Bypass::Declined));
+            }
+            let in_need = match &seen.body {
+                Found::Here(entry) if usable.in_need() => Some(entry),
+                _ => None,
+            };
+            if let Some(entry) = in_need
+                && self.back_off.is_on(page, now)
+            {
+                return Ok(self.serve(page, State::StaleError, entry));
+            }
+            let (first, landing) = self.wait_for_render(page, policy, usable, &mut render).await;
+            match landing {
+                Landing::Page { entry, ours } => {
+                    let state = if first && ours { State::Miss } else { State::WaitHit };
+                    return Ok(self.serve(page, state, &entry));
+                }
+                Landing::Unpublished(unpublished) if first => {
+                    self.observer.served(page, State::Bypass);
+                    return Ok(Answer::Page(Served { state: State::Bypass, page: unpublished }));
+                }
+                // What was rendered before an invalidation is for nobody who may have come after it.
+                Landing::Unpublished(_) | Landing::Lost | Landing::Held if render.is_some() => {}
+                Landing::Unpublished(_) | Landing::Lost | Landing::Held => break,
+                Landing::Declined => return Ok(Answer::Bypass(Bypass::Declined)),
+                Landing::WaitedTooLong => {
+                    return Ok(match in_need {
+                        Some(entry) => self.serve(page, State::Stale, entry),
+                        None => Answer::Bypass(Bypass::WaitedTooLong),
+                    });
+                }
+                Landing::Failed(error) => {
+                    return match in_need {
+                        Some(entry) => Ok(self.serve(page, State::StaleError, entry)),
+                        None => Err(Error::shared(error)),
+                    };
+                }
+                Landing::Unreachable => {
+                    return Ok(match in_need {
+                        Some(entry) => self.serve(page, State::StaleMetadataError, entry),
+                        None => Answer::Bypass(Bypass::Unreachable),
+                    });
+                }
+            }
+        }
+        Ok(Answer::Bypass(Bypass::Restless))
+    }
+
+    /// Waits for a render that is under way, or starts one. True if it was started here.
+    async fn wait_for_render<T, F, R>(
+        self: &Arc<Self>,
+        page: &PageKey,
+        policy: &Policy,
+        usable: Usable,
+        render: &mut Option<F>,
+    ) -> (bool, Landing)
+    where
+        T: Into<Render> + Send + 'static,
+        F: FnOnce(RenderContext) -> R + Send + 'static,
+        R: Future<Output = Result<T, RenderError>> + Send + 'static,
+    {
+        let reason = match usable {
+            Usable::Fresh => Reason::Stale,
+            Usable::Stale { reason, .. } | Usable::No(reason) => reason,
+        };
+        let start = || {
+            let renewal = Renewal { page: page.clone(), policy: *policy, reason, waits: true };
+            self.clone().renew(renewal, render.take())
+        };
+        let seat = self.renewals.join(page, start, |flight| drop(self.tasks.spawn(flight)));
+        let first = seat.first;
+        let crashed = || {
+            let context = format!("the render of {} came to grief", page.cache_key());
+            Landing::Failed(Arc::new(Error::new(Kind::Render, context)))
+        };
+        if first {
+            return (true, seat.landed().await.unwrap_or_else(crashed));
+        }
+        match tokio::time::timeout(policy.wait, seat.landed()).await {
+            Ok(landing) => (false, landing.unwrap_or_else(crashed)),
+            Err(_) => (false, Landing::WaitedTooLong),
+        }
+    }
+
+    /// Renews a stale page without anyone waiting for it, unless somebody does so already or it has just failed.
+    fn renew_in_background<T, F, R>(
+        self: &Arc<Self>,
+        page: &PageKey,
+        policy: &Policy,
+        reason: Reason,
+        entry: &Entry,
+        render: F,
+    ) where
+        T: Into<Render> + Send + 'static,
+        F: FnOnce(RenderContext) -> R + Send + 'static,
+        R: Future<Output = Result<T, RenderError>> + Send + 'static,
+    {
+        let now = self.now();
+        if entry.is_held(now) || self.back_off.is_on(page, now) || self.renewals.has(page) {
+            return;
+        }
+        let Ok(place) = self.queue.clone().try_acquire_owned() else {
+            if !self.queue.is_closed() {
+                self.observer.dropped(page);
+            }
+            return;
+        };
+        let start = || {
+            let engine = self.clone();
+            let renewal = Renewal { page: page.clone(), policy: *policy, reason, waits: false };
+            async move {
+                let _turn = engine.rendering.clone().acquire_owned().await;
+                let landing = engine.renew(renewal, Some(render)).await;
+                drop(place);
+                landing
+            }
+        };
+        drop(self.renewals.join(page, start, |flight| drop(self.tasks.spawn(flight))));
+    }
+
+    /// What memory has, while the table or the bodies cannot be reached.
+    fn without_store(&self, page: &PageKey, policy: &Policy, known: Option<&Arc<Entry>>) -> Answer {
+        match known.filter(|entry| self.usable(entry, policy, self.now()).in_need()) {
+            Some(entry) => self.serve(page, State::StaleMetadataError, entry),
+            None => Answer::Bypass(Bypass::Unreachable),
+        }
+    }
+
+    fn serve(&self, page: &PageKey, state: State, entry: &Entry) -> Answer {
+        self.observer.served(page, state);
+        Answer::Page(Served { state, page: entry.page.clone() })
+    }
+
+    fn deployment(&self) -> Option<&str> {
+        self.settings.deployment.as_deref()
+    }
+
+    fn usable(&self, entry: &Entry, policy: &Policy, now: Timestamp) -> Usable {
+        let meta = entry.page.meta();
+        let freshness = match meta.freshness(now) {
+            Freshness::Fresh if entry.is_outdated() => Freshness::Stale,
+            other => other,
+        };
+        usable(meta, freshness, policy, self.deployment(), now)
+    }
+
+    /// Whether a page that is still fresh is renewed now, so that it never goes stale: the likelier, the nearer its end
+    /// is and the longer it takes to render.
+    fn is_early(&self, entry: &Entry, policy: &Policy, now: Timestamp) -> bool {
+        /// So unlikely is it to be renewed earlier than this many times the render takes.
+        const NEVER: f64 = 20.0;
+        let Some(eagerness) = policy.early_refresh else { return false };
+        let page = entry.page.generation();
+        let end = page.generated_at.saturating_add(page.revalidate_seconds).saturating_mul(1000);
+        #[expect(clippy::cast_precision_loss, reason = "a rough time is good enough for a chance")]
+        let (left, render) = (end.saturating_sub(now.millis()) as f64, entry.render_millis() as f64);
+        let reach = render * eagerness;
+        left < reach * NEVER && left < -reach * (1.0 - self.random.fraction()).ln()
+    }
+
+    /// Asks the table about a page, once for all who want to know now.
+    pub(super) async fn look(self: &Arc<Self>, page: &PageKey) -> Look {
+        if !self.outage.lets_ask(self.now()) {
+            let what = "the table could not be reached a moment ago, and is left alone";
+            return Err(Arc::new(Error::new(Kind::Unavailable, what)));
+        }
+        // Where every visitor is to read, none may be given what another asked for before.
+        if self.settings.believed.is_zero() {
+            return self.ask(page).await;
+        }
+        let start = || {
+            let (engine, page) = (self.clone(), page.clone());
+            async move { engine.ask(&page).await }
+        };
+        let seat = self.looks.join(page, start, |flight| drop(self.tasks.spawn(flight)));
+        let crashed = || Err(Arc::new(Error::new(Kind::Unavailable, "a look at the table came to grief")));
+        seat.landed().await.unwrap_or_else(crashed)
+    }
+
+    /// Asks the table about a page, and reads its body where memory does not have it.
+    pub(super) async fn ask(&self, page: &PageKey) -> Look {
+        let sequence = self.memory.sequence(page);
+        let store = self.pages.store();
+        let asking = async {
+            let view = store.look(page).await?;
+            let freshness = match &view.meta {
+                Some(meta) => store.freshness(page, meta).await?,
+                None => Freshness::Forbidden,
+            };
+            Ok::<_, Error>((view, freshness))
+        };
+        let asked = tokio::time::timeout(self.settings.table_timeout, asking).await.unwrap_or_else(|_| {
+            let limit = self.settings.table_timeout;
+            Err(Error::new(Kind::Unavailable, format!("the table did not answer within {limit:?}")))
+        });
+        let (view, freshness) = match asked {
+            Ok(asked) => asked,
+            Err(error) => {
+                self.outage.failed(self.now(), &*self.random);
+                self.observer.incident(Phase::Table, page, &error);
+                return Err(Arc::new(error));
+            }
+        };
+        self.outage.ended();
+        let own = view.meta.as_ref().map(|meta| meta.freshness(self.now()));
+        let checked = Checked {
+            at: self.now(),
+            sequence,
+            outdated: own == Some(Freshness::Fresh) && freshness == Freshness::Stale,
+            held_until: view.lock.map_or(0, |lock| lock.lease_expires_at),
+        };
+        let body = match &view.meta {
+            Some(meta) if freshness != Freshness::Forbidden => self.find(page, meta, checked).await,
+            _ => {
+                self.memory.forget(page);
+                Found::Nothing
+            }
+        };
+        Ok(Arc::new(Seen { meta: view.meta, freshness, checked, body }))
+    }
+
+    /// The body that `META` names: from memory, if it is there.
+    pub(super) async fn find(&self, page: &PageKey, meta: &Meta, checked: Checked) -> Found {
+        let s3_key = &meta.generation.s3_key;
+        let known = self.memory.get(page).filter(|entry| entry.page.generation().s3_key == *s3_key);
+        if let Some(entry) = known {
+            if entry.page.meta() == meta {
+                entry.confirm(checked);
+                return Found::Here(entry);
+            }
+            let body = entry.page.body().clone();
+            let moved = Entry::new(CachedPage::new(meta.clone(), body), checked);
+            moved.took(entry.render_millis());
+            return Found::Here(self.memory.keep(page, moved));
+        }
+        match self.pages.body(meta).await {
+            Ok(Some(body)) => {
+                let entry = Entry::new(CachedPage::new(meta.clone(), body), checked);
+                let entry = self.memory.keep(page, entry);
+                self.observer.memory(self.memory.weight(), self.memory.len());
+                Found::Here(entry)
+            }
+            Ok(None) => {
+                let what = format!("the body {s3_key} is missing or damaged, and is rendered again");
+                self.observer.incident(Phase::Body, page, &Error::new(Kind::Corrupt, what));
+                Found::Broken
+            }
+            Err(error) => {
+                self.observer.incident(Phase::Body, page, &error);
+                Found::Unreachable
+            }
+        }
+    }
+}

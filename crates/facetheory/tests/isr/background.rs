@@ -1,0 +1,63 @@
+//! What goes on in the background: it survives its visitor, is bounded, and ends with the process.
+
+use std::time::Duration;
+
+use facetheory::{PageKey, Rendered, State};
+
+use crate::fixture::{INTERVAL, SECOND, Site, sees};
+
+#[tokio::test(start_paused = true)]
+async fn a_render_survives_the_visitor_who_started_it() {
+    let site = Site::new();
+    let visit = site.visit_slow(3 * SECOND, Ok(Rendered::html("one")));
+    assert!(tokio::time::timeout(SECOND, visit).await.is_err(), "the visitor goes away");
+    tokio::time::sleep(3 * SECOND).await;
+    assert_eq!(site.visit("two").await, sees(State::Hit, "one"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_so_many_pages_are_renewed_at_once_and_wait_for_their_turn() {
+    let site = Site::built(|builder| builder.background(2, 3));
+    let pages: Vec<Site> = (0..10)
+        .map(|page| Site { page: PageKey::new(format!("/{page}")).expect("a page"), ..site.clone() })
+        .collect();
+    for page in &pages {
+        page.visit("one").await;
+    }
+    tokio::time::advance(INTERVAL).await;
+    site.renders();
+    for page in &pages {
+        let visit = page.visit_slow(SECOND, Ok(Rendered::html("two"))).await;
+        assert_eq!(crate::fixture::seen(visit), sees(State::Stale, "one"));
+    }
+    site.settle().await;
+    assert_eq!(site.renders(), 2, "two at once");
+    tokio::time::sleep(10 * SECOND).await;
+    assert_eq!(site.renders(), 3, "three waited for their turn; the rest is left to the next visitors");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_goes_on_is_waited_for_when_the_process_ends() {
+    let site = Site::new();
+    site.visit("one").await;
+    tokio::time::advance(INTERVAL).await;
+    let visit = site.visit_slow(3 * SECOND, Ok(Rendered::html("two"))).await;
+    assert_eq!(crate::fixture::seen(visit), sees(State::Stale, "one"));
+    assert!(site.isr.shut_down(10 * SECOND).await);
+    assert_eq!(site.another().visit("three").await, sees(State::Hit, "two"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_takes_too_long_is_given_up_and_its_lease_given_back() {
+    let site = Site::new();
+    site.visit("one").await;
+    tokio::time::advance(INTERVAL).await;
+    let visit = site.visit_slow(Duration::from_secs(25), Ok(Rendered::html("two"))).await;
+    assert_eq!(crate::fixture::seen(visit), sees(State::Stale, "one"));
+    assert!(!site.isr.shut_down(SECOND).await);
+    let view = site.isr.pages().store().look(&site.page).await.expect("an answer");
+    assert_eq!(view.lock, None, "nobody has to wait for it to expire");
+    assert_eq!(site.visit("two").await, sees(State::Stale, "one"), "visitors are served to the end");
+    site.settle().await;
+    assert_eq!(site.visit("two").await, sees(State::Stale, "one"), "but nothing more is begun for them");
+}

@@ -1,0 +1,8 @@
+//! The engine: what visitors get in every state, and what it costs. Time passes only while everyone waits.
+
+mod background;
+mod fixture;
+mod operation;
+mod outage;
+mod stampede;
+mod state;
