@@ -87,7 +87,27 @@ impl Bodies {
     /// ```
     #[must_use]
     pub fn memory() -> Self {
-        Bodies { objects: Arc::new(InMemory::new()), prefix: PREFIX.into(), root: None, describes: true }
+        Bodies::over(Arc::new(InMemory::new()))
+    }
+
+    /// Bodies in any store of objects, such as one of another cloud or one that misbehaves for a simulation.
+    ///
+    /// It must honour [`PutMode::Create`](object_store::PutMode::Create), since a body is never written again, and
+    /// keep the metadata of objects.
+    ///
+    /// ```
+    /// use facetheory::Bodies;
+    /// use object_store::memory::InMemory;
+    /// use std::sync::Arc;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// let bodies = Bodies::over(Arc::new(InMemory::new()));
+    /// assert_eq!(bodies.get("isr/none.html", None).await?, None);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn over(objects: Arc<dyn ObjectStore>) -> Self {
+        Bodies { objects, prefix: PREFIX.into(), root: None, describes: true }
     }
 
     /// In files under a directory, which is made where it is missing. Each is written whole and durably.
