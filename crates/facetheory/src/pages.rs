@@ -306,6 +306,8 @@ impl Pages {
             }
         };
         let done = tokio::select! {
+            // In this order, and not in a random one: a simulation repeats exactly, and a render that is done is done.
+            biased;
             done = rendering => done,
             () = self.keep_alive(&hold.lease) => return Ok(Outcome::Lost),
         };

@@ -123,6 +123,7 @@ impl Engine {
             let render = render.ok_or("it was rendered already")?;
             let (page, served) = (context.page.clone(), context.served.clone());
             let rendered = tokio::select! {
+                biased;
                 rendered = tokio::time::timeout(deadline, render(context)) => {
                     rendered.map_err(|_| format!("it took longer than {deadline:?}"))??
                 }

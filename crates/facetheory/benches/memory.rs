@@ -1,0 +1,271 @@
+//! What a hit costs, how well the memory tier keeps what is visited, and how much memory it takes.
+//!
+//! `cargo bench -p facetheory --bench memory` prints figures with their targets. With `-- --quick` everything is small,
+//! to see that it works.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use facetheory::{Answer, Bodies, Isr, PageKey, PageStore, Pages, Policy, Rendered, State};
+use object_store::local::LocalFileSystem;
+use tabletheory::{Random, SeededRandom, SqliteSettings, SqliteTable, SystemClock};
+
+const KIB: usize = 1024;
+const LONG: Duration = Duration::from_secs(86_400);
+
+#[derive(Clone, Copy)]
+struct Sizes {
+    hits: u32,
+    /// Pages of 8 KiB that go through a tier that is smaller than all of them.
+    pages: u64,
+    tier: u64,
+    /// Pages of the trace, and visits to them.
+    traced: u64,
+    visits: u64,
+}
+
+fn main() {
+    let quick = std::env::args().any(|argument| argument == "--quick" || argument == "--test");
+    let sizes = if quick {
+        Sizes { hits: 10_000, pages: 2_000, tier: 4_000_000, traced: 2_000, visits: 20_000 }
+    } else {
+        Sizes { hits: 3_000_000, pages: 100_000, tier: 200_000_000, traced: 50_000, visits: 1_000_000 }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    say(&format!("{:<64} {:>10} {:>10}", "", "measured", "target"));
+    let cost = hits(&runtime, sizes);
+    say(&format!("{:<64} {cost:>10.0} {:>10}", "a hit with its key, nanoseconds of CPU", "<= 1500"));
+    let ratio = trace(&runtime, sizes);
+    say(&format!("{:<64} {ratio:>10.3} {:>10}", "hit ratio, zipf 0.9, room for a tenth", ">= 0.67"));
+    let share = fill(&runtime, sizes);
+    say(&format!("{:<64} {share:>10.2} {:>10}", "resident memory to the bound, pages of 8 KiB", "<= 1.15"));
+}
+
+#[expect(clippy::print_stdout, reason = "figures are the point of a benchmark")]
+fn say(line: &str) {
+    println!("{line}");
+}
+
+/// An engine on SQLite and files in a directory, without the wait for the disk that has nothing to do with memory.
+fn engine(directory: &Path, memory: u64) -> Isr {
+    let settings = SqliteSettings { sweep: None, ..SqliteSettings::default() };
+    let table = SqliteTable::open_with(directory.join("table.db"), &settings, Arc::new(SystemClock));
+    let files = LocalFileSystem::new_with_prefix(directory).expect("a directory");
+    let pages = Pages::new(PageStore::new(Arc::new(table.expect("a file"))), Bodies::over(Arc::new(files)));
+    Isr::builder(pages).memory(memory).believing(LONG).build()
+}
+
+fn page(number: u64) -> PageKey {
+    PageKey::new(format!("default::/posts/{{slug}}?slug={number}")).expect("a page")
+}
+
+async fn visit(isr: &Isr, number: u64, size: usize) -> State {
+    let render = move |_| async move {
+        let mut body = format!("page {number} ").into_bytes();
+        body.resize(size, b'x');
+        Ok(Rendered::html(Bytes::from(body)))
+    };
+    match isr.get(&page(number), &Policy::every(LONG), render).await.expect("a page") {
+        Answer::Page(served) => served.state,
+        Answer::Bypass(_) => State::Bypass,
+    }
+}
+
+/// The nanoseconds that this thread has run, by the kernel's count.
+fn cpu_nanos() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+fn hits(runtime: &tokio::runtime::Runtime, sizes: Sizes) -> f64 {
+    const PAGES: u64 = 1000;
+    let directory = tempfile::tempdir().expect("a directory");
+    let isr = engine(directory.path(), 100_000_000);
+    runtime.block_on(async {
+        for number in 0..PAGES {
+            visit(&isr, number, 8 * KIB).await;
+        }
+        let random = SeededRandom::new(1);
+        let before = cpu_nanos();
+        for _ in 0..sizes.hits {
+            let state = visit(&isr, random.next_u64() % PAGES, 8 * KIB).await;
+            assert_eq!(state, State::Hit);
+        }
+        (cpu_nanos() - before) as f64 / f64::from(sizes.hits)
+    })
+}
+
+/// Numbers by the law of Zipf: the first is the most frequent one.
+struct Zipf {
+    /// The chance of each number or a smaller one, by which it is found.
+    below: BTreeMap<u64, u64>,
+}
+
+impl Zipf {
+    const WHOLE: f64 = 9_007_199_254_740_992.0;
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "fractions of a whole, as numbers"
+    )]
+    fn new(count: u64, exponent: f64) -> Self {
+        let weight = |number: u64| (number as f64 + 1.0).powf(-exponent);
+        let total: f64 = (0..count).map(weight).sum();
+        let mut sum = 0.0;
+        let below = (0..count).map(|number| {
+            sum += weight(number);
+            ((sum / total * Self::WHOLE) as u64, number)
+        });
+        Zipf { below: below.collect() }
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "fractions of a whole, as numbers"
+    )]
+    fn draw(&self, random: &dyn Random) -> u64 {
+        let at = (random.fraction() * Self::WHOLE) as u64;
+        let found = self.below.range(at..).next().or_else(|| self.below.iter().next_back());
+        found.map_or(0, |(_, number)| *number)
+    }
+}
+
+/// How many visits are answered without reading a body, when memory holds a tenth of the pages.
+fn trace(runtime: &tokio::runtime::Runtime, sizes: Sizes) -> f64 {
+    let directory = tempfile::tempdir().expect("a directory");
+    let filler = engine(directory.path(), 1_000_000);
+    runtime.block_on(in_parallel(sizes.traced, |number| {
+        let isr = filler.clone();
+        async move { visit(&isr, number, KIB).await }
+    }));
+    let reads = Arc::new(AtomicU64::new(0));
+    let files = LocalFileSystem::new_with_prefix(directory.path()).expect("a directory");
+    let bodies = Bodies::over(Arc::new(counted::Counted { files, reads: reads.clone() }));
+    let pages = Pages::new(filler.pages().store().clone(), bodies);
+    // What one page counts for, as the tier counts it.
+    let one = Isr::new(pages.clone());
+    runtime.block_on(visit(&one, 0, KIB));
+    let (_, weight) = one.in_memory();
+    let isr = Isr::builder(pages).memory(weight * sizes.traced / 10).believing(LONG).build();
+    let (zipf, random) = (Zipf::new(sizes.traced, 0.9), SeededRandom::new(7));
+    runtime.block_on(async {
+        for _ in 0..sizes.visits {
+            visit(&isr, zipf.draw(&random), KIB).await;
+        }
+        let warm = reads.load(Ordering::SeqCst);
+        for _ in 0..sizes.visits {
+            visit(&isr, zipf.draw(&random), KIB).await;
+        }
+        1.0 - (reads.load(Ordering::SeqCst) - warm) as f64 / sizes.visits as f64
+    })
+}
+
+/// The resident memory that pages take which go through a tier that cannot hold them all, as a share of its bound.
+fn fill(runtime: &tokio::runtime::Runtime, sizes: Sizes) -> f64 {
+    let directory = tempfile::tempdir().expect("a directory");
+    {
+        // So that the table, the runtime and the allocator have their size before anything is measured.
+        let warm = engine(directory.path(), 1_000_000);
+        runtime.block_on(in_parallel(sizes.pages, |number| {
+            let isr = warm.clone();
+            async move { visit(&isr, number, 8 * KIB).await }
+        }));
+    }
+    let before = resident();
+    let isr = engine(directory.path(), sizes.tier);
+    runtime.block_on(in_parallel(sizes.pages, |number| {
+        let isr = isr.clone();
+        async move { visit(&isr, number, 8 * KIB).await }
+    }));
+    let (pages, weight) = isr.in_memory();
+    let grown = resident().saturating_sub(before);
+    say(&format!(
+        "  {pages} pages in memory count for {weight} bytes; resident grew by {grown}; glibc's allocator"
+    ));
+    grown as f64 / sizes.tier as f64
+}
+
+async fn in_parallel<F: Future<Output = State> + Send + 'static>(count: u64, act: impl Fn(u64) -> F) {
+    const AT_ONCE: usize = 64;
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..count {
+        if tasks.len() == AT_ONCE {
+            tasks.join_next().await;
+        }
+        tasks.spawn(act(number));
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+/// The bytes of this process that are in memory.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+/// A store that counts what is read from it.
+mod counted {
+    use super::{Arc, AtomicU64, LocalFileSystem, Ordering};
+    use futures::stream::BoxStream;
+    use object_store::path::Path;
+    use object_store::{
+        CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+        PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    };
+
+    #[derive(Debug)]
+    pub(super) struct Counted {
+        pub(super) files: LocalFileSystem,
+        pub(super) reads: Arc<AtomicU64>,
+    }
+
+    impl std::fmt::Display for Counted {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "counted {}", self.files)
+        }
+    }
+
+    #[async_trait::async_trait]
+    impl ObjectStore for Counted {
+        async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+            self.files.put_opts(path, payload, options).await
+        }
+
+        async fn put_multipart_opts(
+            &self,
+            path: &Path,
+            options: PutMultipartOptions,
+        ) -> Result<Box<dyn MultipartUpload>> {
+            self.files.put_multipart_opts(path, options).await
+        }
+
+        async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+            self.reads.fetch_add(1, Ordering::SeqCst);
+            self.files.get_opts(path, options).await
+        }
+
+        fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+            self.files.delete_stream(paths)
+        }
+
+        fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+            self.files.list(prefix)
+        }
+
+        async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+            self.files.list_with_delimiter(prefix).await
+        }
+
+        async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+            self.files.copy_opts(from, to, options).await
+        }
+    }
+}
