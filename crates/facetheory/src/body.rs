@@ -79,6 +79,13 @@ pub struct Body {
     pub content_type: Option<String>,
 }
 
+impl<B: Into<Bytes>> From<B> for Body {
+    /// A body of which its object says nothing.
+    fn from(bytes: B) -> Self {
+        Body { bytes: bytes.into(), ..Body::default() }
+    }
+}
+
 impl Bodies {
     /// In memory, for as long as the process lives.
     ///

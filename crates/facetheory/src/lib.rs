@@ -3,6 +3,7 @@
 mod attribute;
 mod body;
 mod cache_key;
+mod diff;
 mod epoch;
 mod error;
 mod freshness;
@@ -31,6 +32,7 @@ mod version_id;
 
 pub use body::{Bodies, Body, StoredBody};
 pub use cache_key::CacheKey;
+pub use diff::{BodyDiff, Diff, FieldDiff, Side};
 pub use epoch::{Epoch, Tag};
 pub use error::{Error, Kind, Result};
 pub use freshness::Freshness;

@@ -43,7 +43,7 @@ const HEARTBEATS_A_LEASE: u32 = 3;
 #[derive(Clone, Debug)]
 pub struct Pages {
     store: PageStore,
-    bodies: Bodies,
+    pub(crate) bodies: Bodies,
     random: Arc<dyn Random>,
 }
 

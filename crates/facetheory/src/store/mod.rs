@@ -6,6 +6,7 @@ mod epoch;
 mod operation;
 mod regeneration;
 mod request;
+mod version;
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! The protocol on every embedded table, with the clock and the luck that a story needs.
 
 mod cost;
+mod diff;
 mod fixture;
 mod history;
 mod invalidate;

@@ -1,0 +1,30 @@
+//! One version of a page.
+
+use tabletheory::Consistency;
+
+use super::PageStore;
+use crate::error::{Error, Result};
+use crate::key::PageKey;
+use crate::row::Version;
+
+impl PageStore {
+    /// A version of a page by its sort key; none if it is not kept.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::Arc;
+    /// use facetheory::PageKey;
+    ///
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// assert_eq!(store.version(&PageKey::new("/")?, "VER#01").await?, None);
+    /// assert!(store.version(&PageKey::new("/")?, "META").await.is_err(), "no version");
+    /// # Ok(()) }
+    /// ```
+    pub async fn version(&self, page: &PageKey, sk: &str) -> Result<Option<Version>> {
+        if !sk.starts_with("VER#") {
+            return Err(Error::invalid(format!("{sk:?} is not the sort key of a version")));
+        }
+        let row = self.table.get(&page.meta().sibling(sk), Consistency::Strong).await?;
+        row.as_ref().map(Version::read).transpose()
+    }
+}
