@@ -6,22 +6,18 @@ use bytes::Bytes;
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{
-    Attribute, Attributes, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
-};
+use object_store::{Attributes, ObjectStore, ObjectStoreExt as _};
 use tabletheory::{Random, Timestamp};
 
 use crate::error::{Error, Kind, Result};
 use crate::generation::Content;
 use crate::key::{PageKey, sha256_hex};
+use crate::object::{self, Created, Description};
 
 /// The prefix of all objects unless another is chosen.
 const PREFIX: &str = "isr/";
 /// How often another name is tried for a body whose name is taken, which chance alone does not bring about.
 const NAMES: u32 = 3;
-
-const STATUS: &str = "facetheory-status";
-const CONTENT_TYPE: &str = "facetheory-content-type";
 
 /// Where the bodies of pages are kept: in memory, in files, or in S3 (feature `s3`).
 ///
@@ -77,6 +73,20 @@ pub struct Body {
     pub status: Option<u16>,
     /// The content type in the object's metadata, for rows that have none.
     pub content_type: Option<String>,
+    /// The content security policy in the object's metadata, for rows that have none.
+    pub content_security_policy: Option<String>,
+}
+
+impl Body {
+    /// Fills in what a row does not tell of its body, from what the object tells.
+    pub(crate) fn complete(&self, content: &mut Content) {
+        let told = Description {
+            status: self.status,
+            content_type: self.content_type.clone(),
+            content_security_policy: self.content_security_policy.clone(),
+        };
+        told.complete(content);
+    }
 }
 
 impl<B: Into<Bytes>> From<B> for Body {
@@ -165,8 +175,11 @@ impl Bodies {
         }
     }
 
-    /// In a bucket of S3 under a prefix (`isr` where it is empty), with the credentials, region and endpoint of this
-    /// configuration, which the table on DynamoDB can share.
+    /// In a bucket of S3 under a prefix, with the credentials, region and endpoint of this configuration, which the
+    /// table on DynamoDB can share.
+    ///
+    /// Keys begin with the prefix and one slash, however many it has at its ends; with `isr/` where it is empty, as in
+    /// other languages, and with neither where it is `/`.
     ///
     /// ```no_run
     /// # async fn f() -> facetheory::Result<()> {
@@ -176,8 +189,7 @@ impl Bodies {
     /// ```
     #[cfg(feature = "s3")]
     pub fn s3(config: &aws_config::SdkConfig, bucket: &str, prefix: &str) -> Result<Self> {
-        let prefix = prefix.trim_matches('/');
-        let prefix = if prefix.is_empty() { PREFIX.to_owned() } else { format!("{prefix}/") };
+        let prefix = prefix_of(prefix)?;
         let objects = Arc::new(crate::s3::open(config, bucket)?);
         Ok(Bodies { objects, prefix, root: Some(format!("s3://{bucket}/")), describes: true })
     }
@@ -206,20 +218,15 @@ impl Bodies {
         let digest = digest(&bytes);
         let directory = &sha256_hex(page.cache_key().as_bytes())[..24];
         let extension = extension(content.content_type.as_deref());
+        let attributes = self.describe(content);
         for _ in 0..NAMES {
             let s3_key =
                 format!("{}{directory}/{}-{}.{extension}", self.prefix, generated_at.millis(), uuid(random));
-            let options = PutOptions {
-                mode: PutMode::Create,
-                attributes: if self.describes { attributes(content) } else { Attributes::new() },
-                ..PutOptions::default()
-            };
-            let payload = PutPayload::from_bytes(bytes.clone());
-            match self.objects.put_opts(&Path::from(s3_key.as_str()), payload, options).await {
-                Ok(_) => return Ok(StoredBody { s3_key, digest }),
+            let created = object::create(&*self.objects, &self.name(&s3_key)?, &bytes, &attributes).await;
+            match created.map_err(|cause| unavailable("a body cannot be stored", cause))? {
+                Created::Done => return Ok(StoredBody { s3_key, digest }),
                 // Also what a repetition of our own lost request looks like; another name is never wrong.
-                Err(object_store::Error::AlreadyExists { .. }) => {}
-                Err(cause) => return Err(unavailable("a body cannot be stored", cause)),
+                Created::Taken => {}
             }
         }
         Err(Error::new(Kind::Unavailable, "every name that was tried for a body is taken; try again"))
@@ -242,17 +249,14 @@ impl Bodies {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             Err(cause) => return Err(unavailable("a body cannot be read", cause)),
         };
-        let metadata = |name: &'static str| {
-            found.attributes.get(&Attribute::Metadata(name.into())).map(|value| value.as_ref().to_owned())
-        };
-        let (status, content_type) =
-            (metadata(STATUS).and_then(|text| text.parse().ok()), metadata(CONTENT_TYPE));
+        let Description { status, content_type, content_security_policy } =
+            Description::of(&found.attributes);
         let bytes = found.bytes().await.map_err(|cause| unavailable("a body cannot be read", cause))?;
         if digest.is_some_and(|digest| digest != self::digest(&bytes)) {
             tracing::warn!(s3_key, "a body is damaged: its digest is not the one that its row tells");
             return Ok(None);
         }
-        Ok(Some(Body { bytes, status, content_type }))
+        Ok(Some(Body { bytes, status, content_type, content_security_policy }))
     }
 
     /// Deletes a body; that it is not there is no error.
@@ -270,6 +274,27 @@ impl Bodies {
         }
     }
 
+    /// What keys of objects begin with.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    pub(crate) fn objects(&self) -> &dyn ObjectStore {
+        &*self.objects
+    }
+
+    /// What is told of a body with its object, where objects can tell anything.
+    pub(crate) fn describe(&self, content: &Content) -> Attributes {
+        if self.describes { object::describe(content) } else { Attributes::new() }
+    }
+
+    /// The object of a key that we have made, exactly as it is spelled.
+    pub(crate) fn name(&self, s3_key: &str) -> Result<Path> {
+        Path::parse(s3_key).map_err(|cause| {
+            Error::invalid(format!("{s3_key:?} cannot be the key of an object")).caused_by(cause)
+        })
+    }
+
     /// The object that a row names; none for a text that could lead out of the store.
     fn path(&self, s3_key: &str) -> Option<Path> {
         let key = match &self.root {
@@ -280,26 +305,33 @@ impl Bodies {
     }
 }
 
-fn unavailable(what: &str, cause: object_store::Error) -> Error {
+/// What keys begin with, joined as other languages do.
+#[cfg(feature = "s3")]
+fn prefix_of(text: &str) -> Result<String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(PREFIX.to_owned());
+    }
+    let prefix = match text.trim_matches('/') {
+        "" => String::new(),
+        cleaned => format!("{cleaned}/"),
+    };
+    // An object must have the very name that its row tells, so nothing may have to be escaped.
+    Path::parse(&prefix).map_err(|cause| {
+        let context =
+            format!("{text:?} cannot be the prefix of objects; use letters, digits, `-`, `_` and `/`");
+        Error::invalid(context).caused_by(cause)
+    })?;
+    Ok(prefix)
+}
+
+pub(crate) fn unavailable(what: &str, cause: object_store::Error) -> Error {
     Error::new(Kind::Unavailable, format!("{what}; check the store of bodies and try again")).caused_by(cause)
 }
 
 /// `sha256:` and the hexadecimal digest of a body.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", sha256_hex(bytes))
-}
-
-fn attributes(content: &Content) -> Attributes {
-    let mut attributes = Attributes::new();
-    let status = content.status.unwrap_or(200).to_string();
-    attributes.insert(Attribute::Metadata(STATUS.into()), status.into());
-    if let Some(content_type) = &content.content_type {
-        attributes.insert(Attribute::ContentType, content_type.clone().into());
-        attributes.insert(Attribute::Metadata(CONTENT_TYPE.into()), content_type.clone().into());
-    }
-    // An object is never written again, so whoever fetches it directly may keep it.
-    attributes.insert(Attribute::CacheControl, "public, max-age=31536000, immutable".into());
-    attributes
 }
 
 /// The extension follows the content type.
@@ -318,7 +350,7 @@ fn extension(content_type: Option<&str>) -> &'static str {
 }
 
 /// A random UUID (version 4).
-fn uuid(random: &dyn Random) -> String {
+pub(crate) fn uuid(random: &dyn Random) -> String {
     let bits = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
     let marked = bits & !(0xF000 << 64) & !(0xC000 << 48) | (0x4000 << 64) | (0x8000 << 48);
     let hex = format!("{marked:032x}");
@@ -362,6 +394,25 @@ mod tests {
             (Some(""), "bin"),
         ] {
             assert_eq!(extension(content_type), expected);
+        }
+    }
+
+    #[cfg(feature = "s3")]
+    #[test]
+    fn a_prefix_is_joined_as_in_other_languages() {
+        for (given, expected) in [
+            ("", "isr/"),
+            (" ", "isr/"),
+            ("isr", "isr/"),
+            ("/isr/", "isr/"),
+            (" a/b// ", "a/b/"),
+            ("/", ""),
+            ("//", ""),
+        ] {
+            assert_eq!(prefix_of(given).expect("a prefix"), expected, "{given:?}");
+        }
+        for hostile in ["a//b", "..", "a/../b", "."] {
+            assert_eq!(prefix_of(hostile).expect_err("no prefix").kind(), Kind::Invalid, "{hostile:?}");
         }
     }
 

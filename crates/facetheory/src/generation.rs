@@ -4,7 +4,7 @@ use tabletheory::{Item, Set, Value};
 
 use crate::attribute as name;
 use crate::error::Result;
-use crate::row::{Reader, set_optional};
+use crate::row::{Reader, STATUSES, set_optional};
 
 /// One render of a page: where its body is, when it was made, and how long it is good for.
 ///
@@ -89,7 +89,10 @@ impl Generation {
 impl Content {
     fn read(row: &Reader<'_>) -> Self {
         Content {
-            status: row.optional_seconds(&name::HTTP_STATUS).and_then(|status| u16::try_from(status).ok()),
+            status: row
+                .optional_seconds(&name::HTTP_STATUS)
+                .and_then(|status| u16::try_from(status).ok())
+                .filter(|status| STATUSES.contains(status)),
             content_type: row.optional_text(&name::CONTENT_TYPE),
             headers: read_headers(row.value(&name::HEADERS)),
             digest: row.optional_text(&name::DIGEST),

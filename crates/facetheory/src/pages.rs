@@ -131,7 +131,8 @@ impl Pages {
 
     /// The page as it is, stale or not, with its body; none where there is none that may be served.
     ///
-    /// A body that is missing or damaged although a row names it makes the page a missing one.
+    /// A body that is missing or damaged although a row names it makes the page a missing one. The status, content
+    /// type and security policy that a row does not tell are filled in from the object's metadata.
     ///
     /// ```
     /// # use facetheory::{Bodies, PageKey, Pages, PageStore};
@@ -142,11 +143,15 @@ impl Pages {
     /// # Ok(()) }
     /// ```
     pub async fn read(&self, page: &PageKey) -> Result<Option<(Meta, Body)>> {
-        let Some(meta) = self.store.look(page).await?.meta else { return Ok(None) };
+        let Some(mut meta) = self.store.look(page).await?.meta else { return Ok(None) };
         if meta.freshness(self.store.now()) == Freshness::Forbidden {
             return Ok(None);
         }
-        Ok(self.body(&meta).await?.map(|body| (meta, body)))
+        let body = self.body(&meta).await?;
+        Ok(body.map(|body| {
+            body.complete(&mut meta.generation.content);
+            (meta, body)
+        }))
     }
 
     /// The body that `META` names; none if it is missing or damaged.

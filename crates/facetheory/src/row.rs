@@ -317,6 +317,9 @@ impl Request {
     }
 }
 
+/// What can be the status of a response; anything else in a row is not believed.
+pub(crate) const STATUSES: std::ops::RangeInclusive<u16> = 100..=599;
+
 /// An absent optional is an absent attribute, never NULL or "".
 pub(crate) fn set_optional<T>(item: &mut Item, attr: &Attr<T>, value: Option<impl Into<Value>>) {
     if let Some(value) = value {

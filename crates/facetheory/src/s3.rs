@@ -1,14 +1,20 @@
 //! S3, with the credentials, region and endpoint that the table on DynamoDB uses too.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use aws_config::{BehaviorVersion, SdkConfig};
 use aws_credential_types::provider::{ProvideCredentials as _, SharedCredentialsProvider};
-use object_store::CredentialProvider;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AwsCredential, S3ConditionalPut};
+use object_store::{CredentialProvider, RetryConfig};
 
 use crate::error::{Error, Kind, Result};
+
+/// How often a request is repeated that a busy store turned away.
+const RETRIES: usize = 5;
+/// After this no further repetition begins: whoever waits for a page would have given up.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The configuration that the environment tells, as the table on DynamoDB uses it.
 pub(crate) async fn environment() -> SdkConfig {
@@ -33,6 +39,9 @@ pub(crate) fn open(config: &SdkConfig, bucket: &str) -> Result<AmazonS3> {
         .with_bucket_name(bucket)
         .with_region(region.as_ref())
         .with_conditional_put(S3ConditionalPut::ETagMatch)
+        // Not every store that speaks S3 can delete several objects at once.
+        .with_disable_bulk_delete(true)
+        .with_retry(RetryConfig { max_retries: RETRIES, retry_timeout: PATIENCE, ..RetryConfig::default() })
         .with_credentials(Arc::new(SharedChain(credentials)));
     if let Some(endpoint) = config.endpoint_url() {
         builder = builder.with_allow_http(endpoint.starts_with("http://")).with_endpoint(endpoint);

@@ -51,7 +51,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// The address in the first of these environment variables that is set and not empty.
+    /// The address in the first of these environment variables that is set and not blank.
     ///
     /// A value without a scheme is the name of a DynamoDB table, as services in other languages write it.
     ///
@@ -66,9 +66,19 @@ impl Address {
         Address::from_lookup(names, |name| std::env::var(name))
     }
 
-    fn from_lookup(names: &[&str], look_up: impl Fn(&str) -> Result<String, VarError>) -> Result<Address> {
+    /// The same, of variables that a function tells.
+    ///
+    /// ```
+    /// let address = tabletheory::Address::from_lookup(&["TABLE"], |_| Ok("pages".into()))?;
+    /// assert_eq!(address.to_string(), "dynamodb:pages");
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    pub fn from_lookup(
+        names: &[&str],
+        look_up: impl Fn(&str) -> Result<String, VarError>,
+    ) -> Result<Address> {
         for name in names {
-            match look_up(name) {
+            match look_up(name).map(|value| value.trim().to_owned()) {
                 Ok(value) if value.is_empty() => {}
                 Ok(value) => {
                     let address = if value.contains(':') { value } else { format!("dynamodb:{value}") };

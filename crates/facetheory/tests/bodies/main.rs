@@ -1,13 +1,18 @@
 //! Bodies in every store, S3 on a real server among them.
 
+mod fake;
+mod probe;
+#[path = "../support/mod.rs"]
 mod support;
+
+use std::sync::Arc;
 
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
-use facetheory::{Bodies, Content, PageKey, Rendered};
+use facetheory::{Bodies, Content, Generation, Meta, PageKey, PageStore, Pages, Rendered};
 use support::setting;
-use tabletheory::{Random, SeededRandom, SystemRandom, Timestamp};
+use tabletheory::{MemoryTable, Random, SeededRandom, SystemRandom, Table as _, Timestamp, Txn, Write};
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_123);
 
@@ -73,6 +78,53 @@ async fn a_name_that_is_taken_is_never_written_again() {
         assert_ne!(first.s3_key, second.s3_key, "{name}");
         let body = bodies.get(&first.s3_key, Some(&first.digest)).await.expect(name).expect("it is there");
         assert_eq!(body.bytes, "first", "{name}");
+    }
+}
+
+/// A page whose row another language has written is served with what the object tells of it.
+#[tokio::test]
+async fn what_a_row_does_not_tell_is_read_from_the_object() {
+    let (_directory, stores) = each_store();
+    let page = PageKey::new("/").expect("a page");
+    for (name, bodies) in stores {
+        let table = Arc::new(MemoryTable::new());
+        let pages = Pages::new(PageStore::new(table.clone()), bodies.clone());
+        let mut rendered = Rendered::html("<h1>Gone</h1>");
+        rendered.content.status = Some(410);
+        rendered.content.headers = vec![("Content-Security-Policy".into(), "default-src 'self'".into())];
+        let stored = bodies.put(&page, NOW, "<h1>Gone</h1>".into(), &rendered.content, &SystemRandom).await;
+        let foreign = Meta::of(Generation::new(stored.expect(name).s3_key, 1_700_000_000, 60));
+        let put = Txn::from(Write::put(page.meta(), foreign.to_item()));
+        assert!(table.commit(&put).await.expect("an answer").is_done());
+        let (meta, body) = pages.read(&page).await.expect(name).expect("it is served");
+        let content = &meta.generation.content;
+        assert_eq!(body.bytes, "<h1>Gone</h1>", "{name}");
+        if name == "files" {
+            assert_eq!((content.status, content.content_type.as_deref()), (None, None));
+            continue;
+        }
+        assert_eq!(content.status, Some(410), "{name}");
+        assert_eq!(content.content_type.as_deref(), Some("text/html; charset=utf-8"), "{name}");
+        let policy = ("content-security-policy".to_owned(), "default-src 'self'".to_owned());
+        assert_eq!(content.headers, [policy], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_no_header_can_carry_does_not_keep_a_body_from_being_stored() {
+    let (_directory, stores) = each_store();
+    let page = PageKey::new("/").expect("a page");
+    let long = format!("default-src {}", "x".repeat(4096));
+    for (name, bodies) in stores {
+        for hostile in ["default-src é", "a\r\nx-amz-acl: public-read", "\0", long.as_str()] {
+            let mut rendered = Rendered::html("x");
+            rendered.content.content_type = Some(hostile.into());
+            rendered.content.headers = vec![("content-security-policy".into(), hostile.into())];
+            let stored = bodies.put(&page, NOW, "x".into(), &rendered.content, &SystemRandom).await;
+            let stored = stored.unwrap_or_else(|error| panic!("{name}, {hostile:?}: {error}"));
+            let body = bodies.get(&stored.s3_key, Some(&stored.digest)).await.expect(name).expect("there");
+            assert_eq!((body.content_type, body.content_security_policy), (None, None), "{name}");
+        }
     }
 }
 

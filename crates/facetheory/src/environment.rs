@@ -1,0 +1,178 @@
+//! Where table and bodies are, as the environment of a process says it to programs in every language.
+
+use std::env::VarError;
+use std::sync::Arc;
+
+use tabletheory::Address;
+
+use crate::body::Bodies;
+use crate::error::{Error, Result};
+use crate::pages::Pages;
+use crate::store::PageStore;
+
+/// What names the table; the first that is set wins.
+const TABLE: [&str; 4] =
+    ["FACETHEORY_CACHE_TABLE_NAME", "APPTHEORY_CACHE_TABLE_NAME", "CACHE_TABLE_NAME", "CACHE_TABLE"];
+const BUCKET: &str = "FACETHEORY_ISR_BUCKET";
+const PREFIX: &str = "FACETHEORY_ISR_PREFIX";
+
+/// Where table and bodies are.
+///
+/// | variable | says |
+/// |---|---|
+/// | `FACETHEORY_CACHE_TABLE_NAME`, `APPTHEORY_CACHE_TABLE_NAME`, `CACHE_TABLE_NAME`, `CACHE_TABLE` | the table: the name of one on DynamoDB, or an address such as `sqlite:data/table.db`; the first that is set wins |
+/// | `FACETHEORY_ISR_BUCKET` | the bodies: a bucket of S3, or an address such as `file:data/bodies` |
+/// | `FACETHEORY_ISR_PREFIX` | what the keys of objects in a bucket begin with; `isr` where it is not set, nothing where it is `/` |
+///
+/// A variable that is empty or blank counts as not set.
+///
+/// ```
+/// use facetheory::Environment;
+///
+/// let environment = Environment::from_lookup(|name| match name {
+///     "CACHE_TABLE_NAME" => Ok("pages".into()),
+///     "FACETHEORY_ISR_BUCKET" => Ok("my-bucket".into()),
+///     _ => Err(std::env::VarError::NotPresent),
+/// })?;
+/// assert_eq!(environment.table.to_string(), "dynamodb:pages");
+/// assert_eq!(environment.bodies, "s3://my-bucket/isr");
+/// # Ok::<(), facetheory::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Environment {
+    /// The address of the table.
+    pub table: Address,
+    /// The address of the bodies.
+    pub bodies: String,
+}
+
+impl Environment {
+    /// The environment of this process.
+    ///
+    /// ```no_run
+    /// let environment = facetheory::Environment::of_process()?;
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub fn of_process() -> Result<Self> {
+        Environment::from_lookup(|name| std::env::var(name))
+    }
+
+    /// The environment that this function tells, one variable at a time.
+    ///
+    /// ```
+    /// let nothing = facetheory::Environment::from_lookup(|_| Err(std::env::VarError::NotPresent));
+    /// assert!(nothing.is_err());
+    /// ```
+    pub fn from_lookup(look_up: impl Fn(&str) -> Result<String, VarError>) -> Result<Self> {
+        let bodies = bodies(&look_up)?;
+        Ok(Environment { table: Address::from_lookup(&TABLE, look_up)?, bodies })
+    }
+
+    /// Opens both.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// let environment = facetheory::Environment::from_lookup(|_| Ok("memory:".into()))?;
+    /// let pages = environment.open().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn open(&self) -> Result<Pages> {
+        let table: Arc<dyn tabletheory::Table> = self.table.open().await?;
+        Ok(Pages::new(PageStore::new(table), Bodies::open(&self.bodies).await?))
+    }
+}
+
+impl Bodies {
+    /// Where the environment of this process says, as [`Environment`] reads it.
+    ///
+    /// ```no_run
+    /// # async fn f() -> facetheory::Result<()> {
+    /// let bodies = facetheory::Bodies::from_environment().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn from_environment() -> Result<Self> {
+        Bodies::open(&bodies(&|name: &str| std::env::var(name))?).await
+    }
+}
+
+fn bodies(look_up: &impl Fn(&str) -> Result<String, VarError>) -> Result<String> {
+    let set = |name: &str| match look_up(name) {
+        Ok(value) => Ok(Some(value.trim().to_owned()).filter(|value| !value.is_empty())),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(cause @ VarError::NotUnicode(_)) => {
+            Err(Error::invalid(format!("the environment variable {name} is not text")).caused_by(cause))
+        }
+    };
+    let Some(bucket) = set(BUCKET)? else {
+        return Err(Error::invalid(format!(
+            "the environment variable that names the bodies is not set: {BUCKET}; give it a bucket, or file:DIRECTORY"
+        )));
+    };
+    // No bucket has a colon in its name, so this is an address.
+    if bucket.contains(':') {
+        return Ok(bucket);
+    }
+    let prefix = set(PREFIX)?.unwrap_or_else(|| "isr".to_owned());
+    Ok(format!("s3://{bucket}/{prefix}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(variables: &[(&str, &str)]) -> Result<Environment> {
+        Environment::from_lookup(|name| {
+            let found = variables.iter().find(|(other, _)| *other == name);
+            found.map(|(_, value)| (*value).to_owned()).ok_or(VarError::NotPresent)
+        })
+    }
+
+    #[test]
+    fn the_first_name_of_a_table_wins_and_a_bare_one_is_on_dynamodb() {
+        let all: Vec<(&str, &str)> = TABLE.iter().map(|name| (*name, *name)).chain([(BUCKET, "b")]).collect();
+        for first in 0..TABLE.len() {
+            let environment = with(&all[first..]).expect("a table and a bucket");
+            assert_eq!(environment.table, Address::Dynamodb(TABLE[first].into()));
+        }
+        let file = with(&[(TABLE[0], "  "), (TABLE[3], " sqlite:a.db "), (BUCKET, "file:bodies")]);
+        let file = file.expect("a blank variable is not set");
+        assert_eq!(file.table, Address::Sqlite("a.db".into()));
+        assert_eq!(file.bodies, "file:bodies");
+    }
+
+    #[test]
+    fn a_bucket_has_the_prefix_isr_unless_another_is_said() {
+        for (prefix, expected) in
+            [("", "s3://b/isr"), (" ", "s3://b/isr"), ("a/b/", "s3://b/a/b/"), ("/", "s3://b//")]
+        {
+            let environment = with(&[(TABLE[0], "t"), (BUCKET, " b "), (PREFIX, prefix)]);
+            assert_eq!(environment.expect("a place").bodies, expected);
+        }
+        assert_eq!(with(&[(TABLE[0], "t"), (BUCKET, "b")]).expect("a place").bodies, "s3://b/isr");
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_named() {
+        for (variables, reason) in [
+            (
+                vec![(TABLE[0], "t")],
+                "the environment variable that names the bodies is not set: FACETHEORY_ISR_BUCKET; give it a bucket, or file:DIRECTORY",
+            ),
+            (
+                vec![(BUCKET, "b")],
+                "none of the environment variables that name the table is set: FACETHEORY_CACHE_TABLE_NAME, \
+                 APPTHEORY_CACHE_TABLE_NAME, CACHE_TABLE_NAME, CACHE_TABLE",
+            ),
+            (
+                vec![(TABLE[2], "redis:x"), (BUCKET, "b")],
+                "CACHE_TABLE_NAME: `redis:x` is not the address of a table; it must be memory:, sqlite:PATH or dynamodb:TABLE",
+            ),
+        ] {
+            assert_eq!(with(&variables).expect_err(reason).to_string(), reason);
+        }
+        let bytes = Environment::from_lookup(|_| Err(VarError::NotUnicode("x".into())));
+        let reason = "the environment variable FACETHEORY_ISR_BUCKET is not text";
+        assert_eq!(bytes.expect_err(reason).to_string(), reason);
+    }
+}
