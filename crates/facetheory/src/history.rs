@@ -6,7 +6,7 @@ use tabletheory::{Commit, Cond, Timestamp, Txn, Update, Write};
 
 use crate::attribute as name;
 use crate::key::PageKey;
-use crate::publish::changes_to;
+use crate::publish::{changes_to, next_version};
 use crate::row::{Meta, Version};
 
 /// The way back to a version that is kept.
@@ -32,8 +32,11 @@ impl Rollback<'_> {
         let keep = Update::new([name::TTL.remove()]);
         let writes = [
             Write::update(self.page.meta().sibling(self.target_sk), keep).when(name::PK.exists()),
-            Write::update(self.page.meta(), changes_to(&self.meta()).with(name::VERSION.add(1_u64)))
-                .when(is_as_read(self.seen)),
+            Write::update(
+                self.page.meta(),
+                changes_to(&self.meta()).with(next_version(self.seen.version.is_some())),
+            )
+            .when(is_as_read(self.seen)),
             Write::delete(self.page.lock()),
         ];
         Txn::new(writes.into_iter().chain(self.supersede()))
@@ -92,7 +95,7 @@ fn is_as_read(seen: &Meta) -> Cond {
     match seen.version {
         Some(version) => name::VERSION.is(version),
         // A service in another language has replaced the row: its pointer tells whether it did so again.
-        None => name::VERSION.absent().and(name::S3_KEY.is(seen.generation.s3_key.as_str())),
+        None => (!name::VERSION.ge(0_u64)).and(name::S3_KEY.is(seen.generation.s3_key.as_str())),
     }
 }
 

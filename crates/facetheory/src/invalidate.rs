@@ -62,7 +62,8 @@ pub(crate) fn page(page: &PageKey, found: Found, strength: Strength, now: Timest
             }
         },
     );
-    let unpinned = name::PINNED_UNTIL.absent().or(name::PINNED_UNTIL.le(now.seconds()));
+    // What is no number is no pin either.
+    let unpinned = !name::PINNED_UNTIL.gt(now.seconds());
     let update = match strength {
         Strength::Soft => update.when(name::PK.exists()).when(unpinned),
         Strength::Hard => update.when(name::PK.exists()),
@@ -75,6 +76,7 @@ pub(crate) fn page(page: &PageKey, found: Found, strength: Strength, now: Timest
 /// A clock that is behind never takes a later invalidation back.
 pub(crate) fn tag(tag: &Tag, tenant: Option<&Tenant>, now: Timestamp) -> Txn {
     let epoch = Epoch { invalidated_at: now.seconds() };
-    let rises = name::PK.absent().or(name::INVALIDATED_AT.lt(epoch.invalidated_at));
+    // A row without a number is replaced, or nothing could ever be invalidated by it.
+    let rises = !name::INVALIDATED_AT.ge(epoch.invalidated_at);
     Txn::from(Write::put(tag.key(tenant), epoch.to_item()).when(rises))
 }

@@ -18,7 +18,7 @@ use crate::row::Lock;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseTerms {
-    /// How long a lease is held unless it is refreshed.
+    /// How long a lease is held unless it is refreshed; less than a second counts as one.
     pub duration: Duration,
     /// How much longer the row stays before it may be collected.
     pub ttl_buffer: Duration,
@@ -26,6 +26,14 @@ pub struct LeaseTerms {
     pub skew: Duration,
     /// Who takes them, for people to read.
     pub owner: Option<String>,
+}
+
+impl LeaseTerms {
+    /// How long a lease is held: rows tell whole seconds, so a shorter one would be refreshed without a pause.
+    pub(crate) fn term(&self) -> Duration {
+        const SHORTEST: Duration = Duration::from_secs(1);
+        self.duration.max(SHORTEST)
+    }
 }
 
 impl Default for LeaseTerms {
@@ -95,7 +103,7 @@ impl Lease {
         Lease {
             page: page.into(),
             token: token.into(),
-            expires_at: (now + terms.duration).seconds_rounded_up(),
+            expires_at: (now + terms.term()).seconds_rounded_up(),
         }
     }
 
@@ -195,7 +203,9 @@ impl Lease {
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     pub fn refresh(&self, now: Timestamp, terms: &LeaseTerms) -> (Lease, Txn) {
-        let longer = Lease::starting(self.page.clone(), self.token.as_str(), now, terms);
+        let mut longer = Lease::starting(self.page.clone(), self.token.as_str(), now, terms);
+        // A clock that was put back must not give away what is held already.
+        longer.expires_at = longer.expires_at.max(self.expires_at);
         let update = Update::new([
             name::LEASE_EXPIRES_AT.set(longer.expires_at),
             name::TTL.set(longer.row(terms).ttl.unwrap_or(longer.expires_at)),

@@ -115,7 +115,8 @@ impl Publication<'_> {
         meta.ttl = self.ttl;
         meta.mark = Some(self.lease.token().to_owned());
         meta.current_sk = Some(key.sk.clone());
-        let pointer = changes_to(&meta).with(name::VERSION.add(1_u64));
+        let counts = self.seen.is_none_or(|seen| seen.version.is_some());
+        let pointer = changes_to(&meta).with(next_version(counts));
         let writes = [
             Write::put(key, version.to_item()).when(name::PK.absent()),
             self.guarded(Write::update(self.lease.page().meta(), pointer)),
@@ -184,6 +185,11 @@ impl Publication<'_> {
             if self.guards.not_expired { self.lease.held_at(self.now) } else { self.lease.is_ours() };
         Write::delete(self.lease.page().lock()).when(held)
     }
+}
+
+/// One version more, or the first one where the row that was read does not count, or not in numbers.
+pub(crate) fn next_version(counts: bool) -> Change {
+    if counts { name::VERSION.add(1_u64) } else { name::VERSION.set(1_u64) }
 }
 
 /// The update that makes a row so, whatever it was before: what is absent is removed.

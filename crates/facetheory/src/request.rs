@@ -99,11 +99,15 @@ pub(crate) fn next(
     Next::Start(Box::new(Txn::new(writes)), claim)
 }
 
+/// No text but the empty one sorts before this.
+const LEAST_TEXT: &str = "\0";
+
 /// The row has not moved since it was read.
 fn is_as_read(request: &Request) -> Cond {
     let owner = match &request.owner {
         Some(owner) => name::OWNER.is(owner.as_str()),
-        None => name::OWNER.absent(),
+        // Nothing, or nothing that is text.
+        None => !name::OWNER.ge(LEAST_TEXT),
     };
     name::STATUS
         .is(request.status.as_str())

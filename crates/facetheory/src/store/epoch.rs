@@ -122,7 +122,7 @@ impl PageStore {
         Ok(meta.freshness_with(&epochs, now, self.epoch_terms.skew))
     }
 
-    /// The epochs of these tags; a tag that was never invalidated has none.
+    /// The epochs of these tags; a tag that was never invalidated has none, and one that cannot be read never ends.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -148,7 +148,11 @@ impl PageStore {
         }
         let rows = self.table.batch_get(&unknown, Consistency::Strong).await?;
         for (key, row) in unknown.iter().zip(&rows) {
-            let epoch = row.as_ref().map(Epoch::read).transpose()?;
+            let Ok(epoch) = row.as_ref().map(Epoch::read).transpose() else {
+                // It hides when it was, so nothing with its tag is known to be fresh. That is not remembered.
+                found.push(Epoch { invalidated_at: i64::MAX });
+                continue;
+            };
             self.epochs.learn(key, epoch, now);
             found.extend(epoch);
         }

@@ -206,7 +206,7 @@ impl PageStore {
 
     /// How long a lease is held unless it is refreshed.
     pub(crate) fn lease_duration(&self) -> std::time::Duration {
-        self.terms.duration
+        self.terms.term()
     }
 
     /// `META` and `LOCK` of a page, in one strong query.

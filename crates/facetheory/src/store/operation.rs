@@ -68,7 +68,8 @@ impl PageStore {
         Err(restless("invalidated"))
     }
 
-    /// The versions of a page that are kept, newest first, at most so many, with their sort keys.
+    /// The versions of a page that are kept, newest first, at most so many, with their sort keys. Rows that cannot be
+    /// read are left out.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -80,7 +81,15 @@ impl PageStore {
     pub async fn versions(&self, page: &PageKey, most: usize) -> Result<Vec<(String, Version)>> {
         let query = Query::of(page.pk()).begins_with("VER#").backward();
         let rows = self.table.query_all(&query, most).await?.items;
-        rows.iter().map(|row| Ok((row.key()?.sk, Version::read(row)?))).collect()
+        let mut versions = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let sk = row.key()?.sk;
+            match Version::read(row) {
+                Ok(version) => versions.push((sk, version)),
+                Err(error) => tracing::warn!(%error, sk, page = page.cache_key(), "a version cannot be read"),
+            }
+        }
+        Ok(versions)
     }
 
     /// Goes back to a version that is kept, and keeps it for as long as the pin.

@@ -1,0 +1,242 @@
+//! Rows whose attributes are missing, extra or of a wrong type, and what every operation makes of them.
+
+use std::time::Duration;
+
+use facetheory::{
+    Acquire, Begin, Epoch, Freshness, Generation, Keep, Lock, Meta, Outcome, Policy, Rendered, Request,
+    Strength, Tag, Version,
+};
+use tabletheory::{Item, Set, Value};
+
+use crate::{NOW, Site, assert_documented, told};
+
+const VERSION_SK: &str = "VER#01HF7YAT00TTTTTTTTTTTTTTTT";
+
+/// One value of each type that a table knows.
+fn one_of_each_type() -> Vec<Value> {
+    let text = Value::from("x");
+    vec![
+        text.clone(),
+        7.into(),
+        true.into(),
+        Value::Null,
+        Value::L(vec![text.clone()]),
+        Value::M([("x".to_owned(), text)].into_iter().collect()),
+        Value::B(b"x".to_vec()),
+        Value::Ss(Set::new(["x".to_owned()]).expect("a set")),
+    ]
+}
+
+/// A row of ours with all its attributes, and what they are for.
+struct Whole {
+    role: &'static str,
+    item: Item,
+}
+
+fn whole_rows() -> [Whole; 5] {
+    let mut generation = Generation::new("isr/0/1-a.html", NOW, 60);
+    generation.etag = Some("\"1\"".into());
+    generation.content.status = Some(200);
+    generation.content.content_type = Some("text/html".into());
+    generation.content.headers = vec![("link".into(), "</a.css>".into())];
+    generation.content.digest = Some("sha256:0".into());
+    generation.content.tags = vec!["news".into()];
+    generation.content.deployment = Some("7".into());
+    let version = Version { generation: generation.clone(), ttl: Some(NOW + 100) };
+    let mut meta = Meta::of(generation);
+    meta.ttl = Some(NOW + 100);
+    meta.current_sk = Some(VERSION_SK.into());
+    meta.version = Some(3);
+    meta.stale_since = Some(NOW - 1);
+    meta.pinned_until = Some(NOW);
+    meta.mark = Some("mark".into());
+    let lock = Lock {
+        lease_token: "token".into(),
+        lease_expires_at: NOW + 10,
+        ttl: Some(NOW + 100),
+        owner: Some("web-3".into()),
+    };
+    let mut request = Request::started("hash", NOW + 100);
+    request.owner = Some("token".into());
+    request.in_progress_until = Some(NOW + 10);
+    request.result_s3_key = Some("isr/0/1-a.html".into());
+    let mut meta = meta.to_item();
+    meta.set("must_not_serve", false);
+    [
+        Whole { role: "META", item: meta },
+        Whole { role: "LOCK", item: lock.to_item() },
+        Whole { role: "VER#", item: version.to_item() },
+        Whole { role: "REQ#", item: request.to_item() },
+        Whole { role: "TAG", item: Epoch { invalidated_at: NOW - 10 }.to_item() },
+    ]
+}
+
+async fn story(role: &str, item: &Item) -> String {
+    match role {
+        "META" => meta(item).await,
+        "LOCK" => lock(item).await,
+        "VER#" => version(item).await,
+        "REQ#" => request(item).await,
+        "TAG" => tag(item).await,
+        other => panic!("no row has the role {other}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_attribute_missing_or_mistyped() {
+    let mut cases = Vec::new();
+    for Whole { role, item } in whole_rows() {
+        let whole = story(role, &item).await;
+        cases.push(vec![role.to_owned(), "(whole)".into(), whole.clone(), whole.clone()]);
+        let mut extra = item.clone();
+        for (index, value) in one_of_each_type().into_iter().enumerate() {
+            extra.set(format!("extra_{index}"), value);
+        }
+        assert_eq!(story(role, &extra).await, whole, "{role}: extra attributes change nothing");
+        let short = |result: String| if result == whole { "the same".to_owned() } else { result };
+        for (name, right) in item.iter() {
+            let mut without = item.clone();
+            without.remove(name);
+            let missing = short(story(role, &without).await);
+            let mut mistyped: Vec<String> = Vec::new();
+            let wrong = one_of_each_type().into_iter().filter(|value| value.type_name() != right.type_name());
+            for value in wrong {
+                let mut item = item.clone();
+                let of_type = format!(" of type {};", value.type_name());
+                item.set(name, value);
+                let result = story(role, &item).await.replace(&of_type, " of type …;");
+                let result = short(result);
+                if !mistyped.contains(&result) {
+                    mistyped.push(result);
+                }
+            }
+            cases.push(vec![role.to_owned(), format!("`{name}`"), missing, mistyped.join(" — or — ")]);
+        }
+    }
+    assert_documented("Attributes", &cases);
+}
+
+/// Puts the row, and a version that can be gone back to.
+async fn site_of(item: &Item) -> Site {
+    let site = Site::new();
+    site.put(site.page.meta(), item.clone()).await;
+    let version = Version { generation: Generation::new("isr/0/1-a.html", NOW, 60), ttl: None };
+    site.put(site.page.meta().sibling(VERSION_SK), version.to_item()).await;
+    site
+}
+
+/// Whether it is served, and which operations do not work.
+async fn meta(item: &Item) -> String {
+    let site = site_of(item).await;
+    let view = site.store.look(&site.page).await.expect("an answer");
+    let mut told_of = vec![match view.meta.map(|meta| meta.freshness(site.store.now())) {
+        None => "not served".to_owned(),
+        Some(state) => format!("{state:?}").to_lowercase(),
+    }];
+    let mut fails = |what: &str, error: String| told_of.push(format!("{what} fails ({error})"));
+    for strength in [Strength::Soft, Strength::Hard] {
+        let site = site_of(item).await;
+        if let Err(error) = site.store.invalidate(&site.page, strength).await {
+            fails("invalidation", error.to_string());
+        }
+        if let Some(meta) = site.store.look(&site.page).await.expect("an answer").meta {
+            assert_ne!(meta.freshness(site.store.now()), Freshness::Fresh, "it was invalidated");
+        }
+    }
+    for keep in [Keep::Latest, Keep::Versions] {
+        let site = site_of(item).await;
+        site.set_clock(NOW + 100);
+        let policy = Policy::every(Duration::from_secs(60)).keeping(keep);
+        let renewed =
+            site.pages.regenerate(&site.page, &policy, |_| async { Ok(Rendered::html("new")) }).await;
+        match renewed {
+            Ok(Outcome::Published(_)) => {
+                let read = site.pages.read(&site.page).await.expect("an answer").expect("it is served");
+                assert_eq!(read.1.bytes, "new");
+            }
+            other => fails("renewal", told(other, |outcome| format!("{outcome:?}"))),
+        }
+    }
+    let site = site_of(item).await;
+    if let Err(error) = site.store.roll_back(&site.page, VERSION_SK, Duration::from_secs(60)).await {
+        fails("going back", error.to_string());
+    }
+    let site = site_of(item).await;
+    if let Err(error) = site.store.unpin(&site.page).await {
+        fails("unpinning", error.to_string());
+    }
+    site.set_clock(NOW + 100);
+    if !matches!(site.store.begin_request(&site.page, "key", "hash").await, Ok(Begin::Started { .. })) {
+        fails("a request", "not begun".into());
+    }
+    told_of.join("; ")
+}
+
+/// Whether it keeps others from the page, before and after its expiry.
+async fn lock(item: &Item) -> String {
+    let site = Site::new();
+    site.put(site.page.lock(), item.clone()).await;
+    let acquired = async || match site.store.try_acquire(&site.page).await.expect("an answer") {
+        Acquire::Granted(lease) => {
+            site.store.release(&lease).await.expect("an answer");
+            "free"
+        }
+        Acquire::Held { .. } => "held",
+    };
+    let before = acquired().await;
+    site.set_clock(NOW + 11);
+    let after = acquired().await;
+    site.store.invalidate(&site.page, Strength::Soft).await.expect("an answer");
+    format!("{before}, {after} when it has expired, {} after an invalidation", acquired().await)
+}
+
+/// Whether it is listed, and can be gone back to.
+async fn version(item: &Item) -> String {
+    let site = site_of(&Meta::of(Generation::new("isr/0/1-b.html", NOW, 60)).to_item()).await;
+    site.put(site.page.meta().sibling(VERSION_SK), item.clone()).await;
+    let other = Version { generation: Generation::new("isr/0/1-b.html", NOW, 60), ttl: None };
+    site.put(site.page.meta().sibling("VER#0"), other.to_item()).await;
+    let listed = told(site.store.versions(&site.page, 10).await, |versions| match versions.len() {
+        2 => "listed".into(),
+        1 => "not listed".into(),
+        more => format!("{more} listed"),
+    });
+    let back = site.store.roll_back(&site.page, VERSION_SK, Duration::from_secs(60)).await;
+    format!("{listed}; going back: {}", told(back, |back| format!("{back:?}")))
+}
+
+/// What a repetition is told, at once and when the work on it is overdue.
+async fn request(item: &Item) -> String {
+    let site = Site::new();
+    site.put(site.page.request("key").expect("a key"), item.clone()).await;
+    let begin = async || {
+        let begun = site.store.begin_request(&site.page, "key", "hash").await;
+        told(begun, |begun| format!("{begun:?}").split([' ', '{']).next().unwrap_or_default().to_owned())
+    };
+    let at_once = begin().await;
+    site.set_clock(NOW + 11);
+    let later = begin().await;
+    if at_once == later { at_once } else { format!("{at_once}, {later} when it is overdue") }
+}
+
+/// What an older and a younger page with this tag are, and whether it can be invalidated again.
+async fn tag(item: &Item) -> String {
+    let site = Site::new();
+    let tag = Tag::new("news").expect("a tag");
+    site.put(tag.key(None), item.clone()).await;
+    let state = async |generated_at: i64| {
+        let epochs = site.store.epochs(std::slice::from_ref(&tag), None).await;
+        let meta = Meta::of(Generation::new("a.html", generated_at, 60));
+        told(epochs, |epochs| {
+            format!("{:?}", meta.freshness_with(&epochs, site.store.now(), Duration::from_secs(2)))
+        })
+    };
+    let (older, younger) = (state(NOW - 20).await, state(NOW).await);
+    site.set_clock(NOW + 5);
+    site.store.invalidate_tag(&tag, None).await.expect("an answer");
+    let invalidated = state(NOW).await;
+    if older == younger && younger == invalidated {
+        return older;
+    }
+    format!("an older page {older}, a younger {younger}, and {invalidated} once invalidated again")
+}

@@ -1,0 +1,183 @@
+//! Clocks that jump: of a holder, of a contender, of an operator, and of whoever rendered.
+
+use std::time::Duration;
+
+use facetheory::{
+    Acquire, Freshness, Generation, Invalidated, Keep, Lease, Meta, Outcome, PageStore, Policy, Refresh,
+    Rendered, Strength, Tag,
+};
+
+use crate::{NOW, Site, assert_documented, told};
+
+const HOUR: i64 = 3600;
+const YEAR: i64 = 31_536_000;
+
+async fn granted(store: &PageStore, site: &Site) -> Lease {
+    match store.try_acquire(&site.page).await.expect("an answer") {
+        Acquire::Granted(lease) => lease,
+        Acquire::Held { until } => panic!("held until {until}"),
+    }
+}
+
+async fn publish(site: &Site, lease: &Lease) -> String {
+    let seen = site.store.look(&site.page).await.expect("an answer").meta;
+    let rendered = Generation::new("a.html", site.store.now().seconds(), 60);
+    let done = site.store.commit_generation(lease, &rendered, seen.as_ref(), Keep::Latest).await;
+    told(done, |done| format!("{done:?}"))
+}
+
+async fn acquired(site: &Site) -> String {
+    told(site.store.try_acquire(&site.page).await, |acquire| match acquire {
+        Acquire::Granted(_) => "granted".into(),
+        Acquire::Held { until } => format!("held until {}", offset(until)),
+    })
+}
+
+/// A time as seconds from the beginning of the story.
+fn offset(seconds: i64) -> String {
+    match seconds - NOW {
+        YEAR.. => format!("a year and {} s", seconds - NOW - YEAR),
+        other => format!("{other} s"),
+    }
+}
+
+#[tokio::test]
+async fn clocks_that_jump() {
+    let mut cases = Vec::new();
+    for (name, jump) in [("back an hour", -HOUR), ("forward a year", YEAR)] {
+        cases.push((
+            format!("the holder's clock jumps {name}, and it publishes"),
+            holder_publishes(jump).await,
+        ));
+        cases.push((
+            format!("the holder's clock jumps {name}, and it refreshes"),
+            holder_refreshes(jump).await,
+        ));
+        cases.push((format!("a contender's clock is {name}"), contender(jump).await));
+        cases.push((format!("a holder whose clock was {name} died"), dead_holder(jump).await));
+        cases.push((format!("a page was rendered by a clock {name}"), rendered(jump).await));
+        cases.push((format!("a page was invalidated by a clock {name}"), invalidated(jump).await));
+        cases.push((format!("a tag was invalidated by a clock {name}"), tag(jump).await));
+        cases.push((format!("a page was pinned by a clock {name}"), pinned(jump).await));
+    }
+    let cases: Vec<Vec<String>> = cases.into_iter().map(|(name, result)| vec![name, result]).collect();
+    assert_documented("Clocks", &cases);
+}
+
+async fn holder_publishes(jump: i64) -> String {
+    let site = Site::new();
+    let lease = granted(&site.store, &site).await;
+    site.set_clock(NOW + jump);
+    let published = publish(&site, &lease).await;
+    site.set_clock(NOW);
+    let next = acquired(&site).await;
+    format!("{published}; the next lease is {next}")
+}
+
+async fn holder_refreshes(jump: i64) -> String {
+    let site = Site::new();
+    let lease = granted(&site.store, &site).await;
+    site.set_clock(NOW + jump);
+    let refreshed = site.store.refresh(&lease).await;
+    let refreshed = told(refreshed, |refreshed| match refreshed {
+        Refresh::Extended(longer) => format!("held until {}", offset(longer.expires_at())),
+        Refresh::Lost => "lost".into(),
+    });
+    site.set_clock(NOW + 29);
+    format!("{refreshed}; for others {}", acquired(&site).await)
+}
+
+async fn contender(jump: i64) -> String {
+    let site = Site::new();
+    let holder = granted(&site.store, &site).await;
+    site.set_clock(NOW + jump);
+    let contender = acquired(&site).await;
+    site.set_clock(NOW + 1);
+    format!("{contender}; the holder's publish is {}", publish(&site, &holder).await)
+}
+
+async fn dead_holder(jump: i64) -> String {
+    let site = Site::new();
+    site.set_clock(NOW + jump);
+    let _dead = granted(&site.store, &site).await;
+    site.set_clock(NOW);
+    let before = acquired(&site).await;
+    site.store.invalidate(&site.page, Strength::Soft).await.expect("an answer");
+    format!("{before}; after an invalidation {}", acquired(&site).await)
+}
+
+async fn rendered(jump: i64) -> String {
+    let site = Site::new();
+    site.set_clock(NOW + jump);
+    let policy = Policy::every(Duration::from_secs(60));
+    let outcome = site.pages.regenerate(&site.page, &policy, |_| async { Ok(Rendered::html("x")) }).await;
+    assert!(matches!(outcome, Ok(Outcome::Published(_))));
+    site.set_clock(NOW);
+    let state = site.store.look(&site.page).await.expect("an answer").meta.expect("a page");
+    let state = state.freshness(site.store.now());
+    let again = site.pages.regenerate(&site.page, &policy, |_| async { Ok(Rendered::html("y")) }).await;
+    let again = told(again, |outcome| match outcome {
+        Outcome::Published(generation) => format!("rendered again, of {}", offset(generation.generated_at)),
+        other => format!("{other:?}"),
+    });
+    format!("{state:?} for others; {again}")
+}
+
+async fn published(site: &Site) {
+    site.put(site.page.meta(), Meta::of(Generation::new("a.html", NOW, 60)).to_item()).await;
+}
+
+async fn invalidated(jump: i64) -> String {
+    let site = Site::new();
+    published(&site).await;
+    let before = granted(&site.store, &site).await;
+    site.set_clock(NOW + jump);
+    let done = site.store.invalidate(&site.page, Strength::Soft).await.expect("an answer");
+    assert_eq!(done, Invalidated::Stale);
+    site.set_clock(NOW + 1);
+    let late = publish(&site, &before).await;
+    let state = site.store.look(&site.page).await.expect("an answer").meta.expect("a page");
+    let state = state.freshness(site.store.now());
+    let lease = granted(&site.store, &site).await;
+    let done = publish(&site, &lease).await;
+    let fresh = site.store.look(&site.page).await.expect("an answer").meta.expect("a page");
+    let fresh = fresh.freshness(site.store.now());
+    format!("{state:?}; a render from before is {late}, one from after is {done} and {fresh:?}")
+}
+
+async fn tag(jump: i64) -> String {
+    let site = Site::new();
+    let tag = Tag::new("news").expect("a tag");
+    let state = async |generated_at: i64| {
+        let epochs = site.store.epochs(std::slice::from_ref(&tag), None).await.expect("an answer");
+        let meta = Meta::of(Generation::new("a.html", generated_at, 60));
+        meta.freshness_with(&epochs, site.store.now(), Duration::from_secs(2))
+    };
+    site.set_clock(NOW + jump);
+    site.store.invalidate_tag(&tag, None).await.expect("an answer");
+    site.set_clock(NOW);
+    let first = state(NOW).await;
+    site.store.invalidate_tag(&tag, None).await.expect("an answer");
+    let second = state(NOW).await;
+    site.set_clock(NOW + 3);
+    let third = state(NOW + 3).await;
+    format!(
+        "what is there is {first:?}; after another by a right clock {second:?}, and a later render {third:?}"
+    )
+}
+
+async fn pinned(jump: i64) -> String {
+    let site = Site::new();
+    let policy = Policy::every(Duration::from_secs(60)).keeping(Keep::Versions);
+    let outcome = site.pages.regenerate(&site.page, &policy, |_| async { Ok(Rendered::html("x")) }).await;
+    assert!(matches!(outcome, Ok(Outcome::Published(_))));
+    let versions = site.store.versions(&site.page, 1).await.expect("an answer");
+    site.set_clock(NOW + jump);
+    let back = site.store.roll_back(&site.page, &versions[0].0, Duration::from_secs(7200)).await;
+    assert!(back.is_ok());
+    site.set_clock(NOW);
+    let meta = site.store.look(&site.page).await.expect("an answer").meta.expect("a page");
+    let until = meta.pinned_until.map_or_else(|| "never".to_owned(), offset);
+    let fresh = meta.freshness(site.store.now()) == Freshness::Fresh;
+    format!("pinned until {until}, {}", if fresh { "fresh" } else { "stale" })
+}

@@ -1,0 +1,122 @@
+//! Durations from a configuration: nothing, a nanosecond, and for ever.
+
+use std::time::Duration;
+
+use facetheory::{
+    Acquire, Freshness, Keep, LeaseTerms, Outcome, Policy, Refresh, Rendered, RequestTerms, Retention,
+};
+use tabletheory::Timestamp;
+
+use crate::{NOW, Site, assert_documented, told};
+
+const EXTREMES: [(&str, Duration); 3] = [
+    ("zero", Duration::ZERO),
+    ("a nanosecond", Duration::from_nanos(1)),
+    ("`u64::MAX` seconds", Duration::MAX),
+];
+
+#[tokio::test(start_paused = true)]
+async fn durations_from_a_configuration() {
+    let mut cases = Vec::new();
+    for (name, extreme) in EXTREMES {
+        cases.push(vec![format!("interval of a policy, {name}"), interval(extreme).await]);
+    }
+    for (name, extreme) in EXTREMES {
+        cases.push(vec![format!("lease, {name}"), lease(extreme).await]);
+    }
+    for (name, extreme) in EXTREMES {
+        cases.push(vec![format!("margin for skewed clocks, {name}"), margin(extreme).await]);
+    }
+    for (name, extreme) in EXTREMES {
+        cases.push(vec![format!("pin, {name}"), pin(extreme).await]);
+    }
+    for (name, extreme) in EXTREMES {
+        cases.push(vec![format!("time that a request counts as worked on, {name}"), request(extreme).await]);
+    }
+    cases.push(vec!["retention of no versions, generated after the end of time".into(), retention().await]);
+    assert_documented("Durations", &cases);
+}
+
+async fn publish(site: &Site, policy: &Policy, body: &'static str) -> facetheory::Result<Outcome> {
+    site.pages.regenerate(&site.page, policy, |_| async { Ok(Rendered::html(body)) }).await
+}
+
+async fn state(site: &Site, at: i64) -> Freshness {
+    let meta = site.store.look(&site.page).await.expect("an answer").meta.expect("a page");
+    meta.freshness(Timestamp::from_seconds(at))
+}
+
+async fn interval(revalidate: Duration) -> String {
+    let site = Site::new();
+    let outcome = publish(&site, &Policy::every(revalidate).keeping(Keep::Versions), "x").await;
+    assert!(matches!(outcome, Ok(Outcome::Published(_))), "{outcome:?}");
+    let later = i64::MAX / 1000;
+    format!(
+        "published; {:?} at once, {:?} at the end of time",
+        state(&site, NOW).await,
+        state(&site, later).await
+    )
+}
+
+async fn lease(duration: Duration) -> String {
+    let terms = LeaseTerms { duration, ttl_buffer: duration, ..LeaseTerms::default() };
+    let site = Site::with(|store| store.with_terms(terms));
+    let Ok(Acquire::Granted(lease)) = site.store.try_acquire(&site.page).await else { panic!("it is free") };
+    let held = lease.expires_at() - NOW;
+    let kept = matches!(site.store.refresh(&lease).await, Ok(Refresh::Extended(_)));
+    site.store.release(&lease).await.expect("an answer");
+    let outcome = publish(&site, &Policy::every(Duration::from_secs(60)), "x").await;
+    assert!(matches!(outcome, Ok(Outcome::Published(_))), "{outcome:?}");
+    let held = if held > 1 << 40 { "for ever".into() } else { format!("for {held} s") };
+    format!("held {held}, {}, publishes", if kept { "refreshed" } else { "lost at once" })
+}
+
+async fn margin(skew: Duration) -> String {
+    let site = Site::with(|store| store.with_terms(LeaseTerms { skew, ..LeaseTerms::default() }));
+    let Ok(Acquire::Granted(_)) = site.store.try_acquire(&site.page).await else { panic!("it is free") };
+    site.set_clock(NOW + 30);
+    match site.store.try_acquire(&site.page).await {
+        Ok(Acquire::Granted(_)) => "an expired lease is taken at once".into(),
+        other => format!("an expired lease is left alone: {}", told(other, |held| format!("{held:?}"))),
+    }
+}
+
+async fn pin(pin: Duration) -> String {
+    let site = Site::new();
+    let policy = Policy::every(Duration::from_secs(60)).keeping(Keep::Versions);
+    assert!(matches!(publish(&site, &policy, "x").await, Ok(Outcome::Published(_))));
+    let versions = site.store.versions(&site.page, 1).await.expect("an answer");
+    let back = site.store.roll_back(&site.page, &versions[0].0, pin).await;
+    let (now, later) = (state(&site, NOW).await, state(&site, i64::MAX / 1000).await);
+    let unpinned = site.store.unpin(&site.page).await.expect("an answer");
+    let stale = state(&site, NOW).await;
+    let back = told(back, |back| format!("{back:?}"));
+    format!("{back}; {now:?} at once, {later:?} at the end of time; unpinned: {unpinned}, then {stale:?}")
+}
+
+async fn request(in_progress: Duration) -> String {
+    let terms = RequestTerms { in_progress, remembered: in_progress };
+    let site = Site::with(|store| store.with_request_terms(terms));
+    let begin = async || {
+        let begun = site.store.begin_request(&site.page, "key", "hash").await;
+        told(begun, |begun| format!("{begun:?}").split([' ', '{', '(']).next().unwrap_or_default().to_owned())
+    };
+    let (first, second) = (begin().await, begin().await);
+    site.set_clock(NOW + 31);
+    let third = begin().await;
+    format!("{first}, then {second}, {third} once the lease has expired")
+}
+
+async fn retention() -> String {
+    let site = Site::new();
+    let policy = Policy::every(Duration::ZERO).keeping(Keep::Versions);
+    for body in ["a", "b"] {
+        assert!(matches!(publish(&site, &policy, body).await, Ok(Outcome::Published(_))));
+        site.set_clock(NOW + 1);
+    }
+    let gone =
+        site.store.collect_versions(&site.page, Retention { versions: 0, oldest: Some(i64::MAX) }).await;
+    let gone = told(gone, |gone| format!("{} collected", gone.len()));
+    let served = site.pages.read(&site.page).await.expect("an answer").is_some();
+    format!("{gone}; the current one is {}", if served { "served" } else { "gone" })
+}

@@ -1,0 +1,72 @@
+//! Bad input: each kind of it, and what comes of it, exactly as `docs/bad-input.md` says.
+//!
+//! The tables of the document are the expectations: a test tries every line, and no line may be missing or left over.
+
+mod attribute;
+mod clock;
+mod duration;
+mod name;
+mod number;
+
+use std::sync::Arc;
+
+use facetheory::{Bodies, PageKey, PageStore, Pages};
+use tabletheory::{Item, Key, ManualClock, MemoryTable, SeededRandom, Table as _, Timestamp, Txn, Write};
+
+const NOW: i64 = 1_700_000_000;
+
+/// A page on a table whose clock a story sets.
+struct Site {
+    table: Arc<MemoryTable>,
+    clock: Arc<ManualClock>,
+    store: PageStore,
+    pages: Pages,
+    page: PageKey,
+}
+
+impl Site {
+    fn new() -> Site {
+        Site::with(|store| store)
+    }
+
+    fn with(change: impl FnOnce(PageStore) -> PageStore) -> Site {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(NOW)));
+        let table = Arc::new(MemoryTable::with_clock(clock.clone()));
+        let store = change(PageStore::new(table.clone()).with_random(Arc::new(SeededRandom::new(7))));
+        let pages = Pages::new(store.clone(), Bodies::memory());
+        Site { table, clock, store, pages, page: PageKey::new("/").expect("a page") }
+    }
+
+    async fn put(&self, key: Key, item: Item) {
+        let done = self.table.commit(&Txn::from(Write::put(key, item))).await.expect("an answer");
+        assert!(done.is_done());
+    }
+
+    fn set_clock(&self, seconds: i64) {
+        self.clock.set(Timestamp::from_seconds(seconds));
+    }
+}
+
+/// Fails unless the table under this heading of the document has exactly these lines.
+fn assert_documented(heading: &str, tried: &[Vec<String>]) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bad-input.md");
+    let document = std::fs::read_to_string(path).expect("the document");
+    let lines = document.lines().skip_while(|line| *line != format!("## {heading}")).skip(1);
+    let section = lines.take_while(|line| !line.starts_with("## "));
+    let table: Vec<&str> = section.filter(|line| line.starts_with('|')).skip(2).collect();
+    let tried: Vec<String> = tried.iter().map(|cells| format!("| {} |", cells.join(" | "))).collect();
+    assert!(
+        table == tried,
+        "docs/bad-input.md, \"{heading}\", says\n{}\n\nand this is so:\n{}\n",
+        table.join("\n"),
+        tried.join("\n")
+    );
+}
+
+/// A result as the document tells it: what came out, or the words of the error.
+fn told<T>(result: facetheory::Result<T>, tell: impl FnOnce(T) -> String) -> String {
+    match result {
+        Ok(value) => tell(value),
+        Err(error) => format!("{:?}: {error}", error.kind()),
+    }
+}

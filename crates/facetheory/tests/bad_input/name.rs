@@ -1,0 +1,104 @@
+//! Names from outside: tenants, cache keys, idempotency keys, tags, tokens, sort keys.
+
+use facetheory::{Acquire, Generation, Keep, KeyScheme, Lease, LeaseTerms, PageKey, Result, Tag, Tenant};
+use tabletheory::Timestamp;
+
+use crate::{Site, assert_documented, told};
+
+fn accepted<T>(result: Result<T>) -> String {
+    told(result, |_| "accepted".into())
+}
+
+#[tokio::test]
+async fn names_from_outside() {
+    let page = PageKey::new("/").expect("a page");
+    let site = Site::new();
+    let long = "x".repeat(5_000);
+    let tenant = |name: &str| accepted(Tenant::new(name));
+    let tag = |name: &str| accepted(Tag::new(name));
+    let request = |key: &str| {
+        told(page.request(key), |key| {
+            if key.sk.starts_with("REQ#sha256=") { "accepted, hashed".into() } else { "accepted".into() }
+        })
+    };
+    let raw = KeyScheme::raw("CACHE#").expect("a prefix");
+    let cases = [
+        ("tenant, empty", tenant("")),
+        ("tenant, 128 bytes", tenant(&long[..128])),
+        ("tenant, 129 bytes", tenant(&long[..129])),
+        ("tenant, 43 characters of 3 bytes", tenant(&"€".repeat(43))),
+        ("tenant, `a#CACHE#b`", tenant("a#CACHE#b")),
+        ("tenant, with a line feed", tenant("a\nb")),
+        ("tenant, with NUL", tenant("a\0")),
+        ("tenant, with a right-to-left mark", tenant("a\u{200f}b")),
+        ("tenant, `../acme`", tenant("../acme")),
+        ("cache key, empty", accepted(PageKey::new(""))),
+        ("cache key, 65,536 bytes", accepted(PageKey::new("k".repeat(65_536)))),
+        ("cache key, 65,537 bytes", accepted(PageKey::new("k".repeat(65_537)))),
+        ("cache key, `TENANT#acme#CACHE#x`, hashed", accepted(PageKey::new("TENANT#acme#CACHE#x"))),
+        ("cache key, 2,043 bytes, raw", accepted(raw.page(None, &long[..2043]))),
+        ("raw prefix, empty", accepted(KeyScheme::raw(""))),
+        ("raw prefix, `TENANT#x`", accepted(KeyScheme::raw("TENANT#x"))),
+        ("idempotency key, empty", request("")),
+        ("idempotency key, `order-7`", request("order-7")),
+        ("idempotency key, `../META`", request("../META")),
+        ("idempotency key, `a#b`", request("a#b")),
+        ("idempotency key, `sha256=0`", request("sha256=0")),
+        ("idempotency key, with a line feed", request("a\nb")),
+        ("idempotency key, 129 bytes", request(&long[..129])),
+        ("idempotency key, 4,096 bytes", request(&long[..4096])),
+        ("idempotency key, 4,097 bytes", request(&long[..4097])),
+        ("tag, empty", tag("")),
+        ("tag, 1,024 bytes", tag(&long[..1024])),
+        ("tag, 1,025 bytes", tag(&long[..1025])),
+        ("tag, `a#TAG#b`", tag("a#TAG#b")),
+        ("tag, with a carriage return", tag("a\rb")),
+        ("sort key of a version, `META`", accepted(site.store.version(&page, "META").await)),
+        (
+            "sort key of a version, `VER#`",
+            told(site.store.version(&page, "VER#").await, |v| format!("{v:?}")),
+        ),
+        (
+            "sort key of a version, 2,000 bytes",
+            accepted(site.store.version(&page, &format!("VER#{}", &long[..2000])).await),
+        ),
+        ("token, empty", publish_with_token("").await),
+        ("token, of somebody else", publish_with_token("somebody else's").await),
+        ("token, 5,000 bytes", publish_with_token(&long).await),
+        ("request hash, 5,000 bytes", {
+            told(site.store.begin_request(&page, "key", &long).await, |_| "accepted".into())
+        }),
+        ("request hash, empty", {
+            told(site.store.begin_request(&page, "other", "").await, |begin| {
+                format!("{begin:?}").split([' ', '{']).next().unwrap_or_default().to_owned()
+            })
+        }),
+        ("key of an object in a row, `../../secret`", read_object("../../secret").await),
+        ("key of an object in a row, empty", read_object("").await),
+        ("key of an object in a row, 5,000 bytes", read_object(&long).await),
+    ];
+    let cases: Vec<Vec<String>> =
+        cases.into_iter().map(|(name, result)| vec![name.to_owned(), result]).collect();
+    assert_documented("Names", &cases);
+}
+
+/// Publishes under a lease that was never granted, while somebody else holds one.
+async fn publish_with_token(token: &str) -> String {
+    let site = Site::new();
+    let Ok(Acquire::Granted(_)) = site.store.try_acquire(&site.page).await else { panic!("it is free") };
+    let now = Timestamp::from_seconds(crate::NOW);
+    let forged = Lease::starting(site.page.clone(), token, now, &LeaseTerms::default());
+    let rendered = Generation::new("forged.html", crate::NOW, 60);
+    let published = site.store.commit_generation(&forged, &rendered, None, Keep::Latest).await;
+    assert_eq!(site.store.look(&site.page).await.expect("an answer").meta, None, "nothing is published");
+    told(published, |published| format!("{published:?}"))
+}
+
+async fn read_object(s3_key: &str) -> String {
+    let site = Site::new();
+    site.put(site.page.meta(), facetheory::Meta::of(Generation::new(s3_key, crate::NOW, 60)).to_item()).await;
+    told(site.pages.read(&site.page).await, |found| match found {
+        Some(_) => "served".into(),
+        None => "a missing body, rendered again".into(),
+    })
+}
