@@ -322,7 +322,7 @@ pub(crate) const STATUSES: std::ops::RangeInclusive<u16> = 100..=599;
 
 /// An absent optional is an absent attribute, never NULL or "".
 pub(crate) fn set_optional<T>(item: &mut Item, attr: &Attr<T>, value: Option<impl Into<Value>>) {
-    if let Some(value) = value {
+    if let Some(value) = value.map(Into::into).filter(|value| value.as_str() != Some("")) {
         item.set(attr.name(), value);
     }
 }

@@ -56,6 +56,20 @@ fn every_row_is_read_and_written_byte_for_byte() {
 }
 
 #[test]
+fn names_are_in_snake_case_and_numbers_are_whole() {
+    for Vector { name, line, .. } in vectors() {
+        let item = Item::from_json(&line).expect("an item");
+        for (attribute, value) in item.iter() {
+            let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+            assert!(attribute.chars().all(plain), "{name}: {attribute}");
+            if let Some(number) = value.as_number() {
+                assert!(number.to_string().parse::<i64>().is_ok(), "{name}: {attribute} is {number}");
+            }
+        }
+    }
+}
+
+#[test]
 fn keys_are_spelled_as_in_the_file() {
     let tenant = Tenant::new("t1").expect("a tenant");
     let page = KeyScheme::Hashed.page(Some(&tenant), "/").expect("a page");

@@ -9,5 +9,6 @@ mod lifetime;
 mod pages;
 mod publish;
 mod request;
+mod rule;
 mod scripted;
 mod tag;

@@ -1,0 +1,133 @@
+//! Rules that no other story tells; `docs/rules.md` says which test shows which.
+
+use std::time::Duration;
+
+use facetheory::{
+    Acquire, Freshness, Generation, Invalidated, Keep, Lease, LeaseTerms, Lock, Meta, Outcome, PageKey,
+    Pages, Policy, Published, Rendered, Strength,
+};
+use tabletheory::{Consistency, Table, Timestamp, Txn, Value, Write};
+
+use crate::fixture::{NOW, SECOND, Test};
+use crate::scripted::Fate;
+
+#[test]
+fn a_page_is_fresh_until_its_interval_is_over() {
+    let meta = Meta::of(Generation::new("a.html", NOW, 60));
+    for (now, state) in [(NOW, Freshness::Fresh), (NOW + 59, Freshness::Fresh), (NOW + 60, Freshness::Stale)]
+    {
+        assert_eq!(meta.freshness(Timestamp::from_seconds(now)), state);
+    }
+}
+
+#[test]
+fn a_lease_is_held_until_the_second_that_it_tells_and_rounds_up() {
+    let page = PageKey::new("/").expect("a page");
+    for (millis, expires_at) in [(0, NOW + 30), (1, NOW + 31), (999, NOW + 31)] {
+        let now = Timestamp::from_millis(NOW * 1000 + millis);
+        let lease = Lease::starting(page.clone(), "token", now, &LeaseTerms::default());
+        assert_eq!(lease.expires_at(), expires_at, "{millis} ms");
+    }
+    let lock = Lock { lease_token: "token".into(), lease_expires_at: NOW, ttl: None, owner: None };
+    assert!(lock.is_held(Timestamp::from_millis(NOW * 1000 - 1)));
+    assert!(!lock.is_held(Timestamp::from_seconds(NOW)));
+}
+
+#[tokio::test]
+async fn a_lock_may_be_collected_an_hour_after_it_has_expired() {
+    for t in Test::on_each_table() {
+        let lease = t.acquire().await;
+        let lock = t.store.look(&t.page).await.expect("an answer").lock.expect("a lock");
+        assert_eq!(lock.ttl, Some(lease.expires_at() + 3600));
+        t.advance(SECOND);
+        t.store.refresh(&lease).await.map(drop).expect("an answer");
+        let lock = t.store.look(&t.page).await.expect("an answer").lock.expect("a lock");
+        assert_eq!(lock.ttl, Some(lease.expires_at() + 1 + 3600), "and a refresh moves both");
+    }
+}
+
+#[tokio::test]
+async fn whoever_gets_the_lease_just_after_a_publish_gives_it_back_and_renders_nothing() {
+    for t in Test::on_each_table() {
+        let lease = t.acquire().await;
+        assert_eq!(t.publish(&lease, "a", Keep::Latest).await, Published::Done);
+        let pages = Pages::new(t.store.clone(), facetheory::Bodies::memory());
+        let policy = Policy::every(Duration::from_secs(60));
+        let outcome =
+            pages.regenerate(&t.page, &policy, |_| async { Err::<Rendered, _>("it is fresh".into()) }).await;
+        let Ok(Outcome::AlreadyFresh(meta)) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(meta.generation.s3_key, "a");
+        assert_eq!(t.store.look(&t.page).await.expect("an answer").lock, None);
+    }
+}
+
+#[tokio::test]
+async fn a_publish_without_an_answer_that_somebody_has_overwritten_is_superseded() {
+    for keep in [Keep::Latest, Keep::Versions] {
+        for t in Test::on_each_table() {
+            let lease = t.acquire().await;
+            let theirs = Write::put(t.page.meta(), Meta::of(t.rendered("theirs")).to_item());
+            t.table.script(&[Fate::Delay]);
+            t.table.commit(&Txn::from(theirs)).await.expect_err("it is under way");
+            // Ours happens, nobody hears of it, and then theirs arrives.
+            t.table.script(&[Fate::LoseAnswer, Fate::LoseAnswer, Fate::LoseAnswer, Fate::ComeLate]);
+            let published = t.store.commit_generation(&lease, &t.rendered("ours"), None, keep).await;
+            assert_eq!(published.expect("an answer"), Published::Superseded);
+            assert_eq!(t.meta().await.expect("a page").generation.s3_key, "theirs");
+        }
+    }
+}
+
+#[tokio::test]
+async fn readers_that_know_two_attributes_see_an_invalidated_page_as_stale() {
+    for strength in [Strength::Soft, Strength::Hard] {
+        for t in Test::on_each_table() {
+            let lease = t.acquire().await;
+            assert_eq!(t.publish(&lease, "a", Keep::Versions).await, Published::Done);
+            let done = t.store.invalidate(&t.page, strength).await.expect("an answer");
+            assert_eq!(done, Invalidated::Stale);
+            let row = t.table.get(&t.page.meta(), Consistency::Strong).await.expect("a get").expect("a row");
+            assert_eq!(row.get("revalidate_seconds"), Some(&Value::from(0)));
+            assert_eq!(row.get("generated_at"), Some(&Value::from(NOW)));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_appears_during_its_invalidation_is_invalidated_too() {
+    for t in Test::on_each_table() {
+        let first = Write::put(t.page.meta(), Meta::of(t.rendered("first")).to_item());
+        t.table.script(&[Fate::Delay]);
+        t.table.commit(&Txn::from(first)).await.expect_err("it is under way");
+        // No page was read, and one is there when the invalidation is committed.
+        t.table.script(&[Fate::ComeLate]);
+        let done = t.store.invalidate(&t.page, Strength::Soft).await.expect("an answer");
+        assert_eq!(done, Invalidated::Stale);
+        assert_eq!(t.meta().await.expect("a page").freshness(t.store.now()), Freshness::Stale);
+    }
+}
+
+#[tokio::test]
+async fn a_refused_condition_is_not_tried_again() {
+    for t in Test::on_each_table() {
+        t.acquire().await;
+        // What comes after the one commit is lost, so a second one would end otherwise.
+        t.table.script(&[Fate::Pass, Fate::LoseRequest, Fate::LoseRequest, Fate::LoseRequest]);
+        let held = t.store.try_acquire(&t.page).await.expect("it was asked once");
+        assert_eq!(held, Acquire::Held { until: NOW + 30 });
+        t.table.script(&[]);
+    }
+}
+
+#[test]
+fn what_a_renderer_does_not_tell_is_no_attribute() {
+    let mut rendered = Rendered::html("x");
+    rendered.content.content_type = Some(String::new());
+    rendered.content.deployment = Some(String::new());
+    let mut generation = Generation::new("a.html", NOW, 60);
+    generation.content = rendered.content;
+    generation.etag = Some(String::new());
+    let item = Meta::of(generation).to_item();
+    let names: Vec<&str> = item.iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["generated_at", "http_status", "revalidate_seconds", "s3_key"]);
+}
