@@ -214,7 +214,7 @@ fn resident() -> u64 {
 /// A store that counts what is read from it.
 mod counted {
     use super::{Arc, AtomicU64, LocalFileSystem, Ordering};
-    use futures::stream::BoxStream;
+    use futures_util::stream::BoxStream;
     use object_store::path::Path;
     use object_store::{
         CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,

@@ -1,0 +1,175 @@
+//! The table in memory, and the ways in which a mutant makes it lie.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use facetheory::Lock;
+use tabletheory::{Commit, Consistency, Item, Key, MemoryTable, Result, Table as _, Txn, Write};
+
+use crate::mutant::Mutant;
+
+/// Far beyond the end of any simulation, in epoch seconds.
+const NEVER: i64 = 4_000_000_000;
+
+/// Rows in memory: honest, unless a mutant is at work.
+#[derive(Debug)]
+pub(crate) struct Saboteur {
+    rows: MemoryTable,
+    mutant: Option<Mutant>,
+    /// The first publish of each page, and how many there were.
+    seen: Mutex<(BTreeMap<String, Txn>, u64)>,
+    /// Rows of requests that are about to be forgotten.
+    results: Mutex<Vec<Key>>,
+}
+
+impl Saboteur {
+    pub(crate) fn new(rows: MemoryTable, mutant: Option<Mutant>) -> Self {
+        Saboteur { rows, mutant, seen: Mutex::default(), results: Mutex::default() }
+    }
+
+    pub(crate) fn rows(&self) -> &MemoryTable {
+        &self.rows
+    }
+
+    pub(crate) async fn commit(&self, txn: &Txn) -> Result<Commit> {
+        let kind = Transaction::of(txn);
+        match (self.mutant, &kind) {
+            (Some(Mutant::AnyLock), Transaction::Publish(page)) => self.publish_anyhow(txn, page).await,
+            (Some(Mutant::Replay), Transaction::Publish(page)) => self.publish_again(txn, page).await,
+            (Some(Mutant::HalfTransaction), Transaction::Publish(_)) => self.publish_half(txn).await,
+            (Some(Mutant::VersionStuck), Transaction::Publish(page)) => {
+                let before = self.row(&page.sibling("META")).await;
+                let commit = self.rows.commit(txn).await?;
+                if let (Some(before), Some(mut after)) = (before, self.row(&page.sibling("META")).await)
+                    && let Some(version) = before.get("version")
+                {
+                    after.set("version", version.clone());
+                    self.put(page.sibling("META"), after).await;
+                }
+                Ok(commit)
+            }
+            (Some(Mutant::HollowAnswer), Transaction::Publish(_)) => Ok(Commit::Done),
+            (Some(Mutant::ForgottenResult), _) => {
+                // What was done last is forgotten only now, so that the ledger has seen it.
+                let forgotten =
+                    std::mem::take(&mut *self.results.lock().unwrap_or_else(PoisonError::into_inner));
+                for key in forgotten {
+                    self.delete(key).await;
+                }
+                let commit = self.rows.commit(txn).await?;
+                if let (true, Transaction::Publish(_)) = (commit.is_done(), &kind) {
+                    let requests =
+                        txn.writes().iter().map(Write::key).filter(|key| key.sk.starts_with("REQ#"));
+                    self.results.lock().unwrap_or_else(PoisonError::into_inner).extend(requests.cloned());
+                }
+                Ok(commit)
+            }
+            (Some(Mutant::Unfenced), Transaction::Invalidation) => {
+                let unfenced = txn.writes().iter().filter(|write| write.key().sk != "LOCK").cloned();
+                self.rows.commit(&Txn::new(unfenced)).await
+            }
+            (Some(Mutant::DeafTag), Transaction::Tag) => Ok(Commit::Done),
+            (Some(Mutant::EternalLock), Transaction::Acquisition(lock)) => match self.row(lock).await {
+                Some(held) => Ok(Commit::Refused { index: txn.writes().len() - 1, seen: Some(held) }),
+                None => self.rows.commit(txn).await,
+            },
+            _ => self.rows.commit(txn).await,
+        }
+    }
+
+    /// Gives the lock to whoever wants to publish.
+    async fn publish_anyhow(&self, txn: &Txn, page: &Key) -> Result<Commit> {
+        let commit = self.rows.commit(txn).await?;
+        let (true, Some(token)) = (commit.is_refused(), txn.token()) else { return Ok(commit) };
+        let before = self.row(&page.sibling("LOCK")).await;
+        self.forge_lock(page, token.as_str()).await;
+        let again = self.rows.commit(txn).await?;
+        match before {
+            Some(lock) if again.is_refused() => self.put(page.sibling("LOCK"), lock).await,
+            None if again.is_refused() => self.delete(page.sibling("LOCK")).await,
+            _ => {}
+        }
+        Ok(again)
+    }
+
+    /// After a publish, does the first one of that page again.
+    async fn publish_again(&self, txn: &Txn, page: &Key) -> Result<Commit> {
+        let commit = self.rows.commit(txn).await?;
+        if commit.is_refused() {
+            return Ok(commit);
+        }
+        let first = {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.0.entry(page.pk.clone()).or_insert_with(|| txn.clone()).clone()
+        };
+        if let Some(token) = first.token().filter(|token| Some(*token) != txn.token()) {
+            self.forge_lock(page, token.as_str()).await;
+            let writes =
+                first.writes().iter().filter(|write| ["META", "LOCK"].contains(&write.key().sk.as_str()));
+            let repeated = self.rows.commit(&Txn::new(writes.cloned())).await?;
+            debug_assert!(repeated.is_done() || repeated.is_refused());
+        }
+        Ok(commit)
+    }
+
+    /// Does the first half of a publish, or the second, in turn.
+    async fn publish_half(&self, txn: &Txn) -> Result<Commit> {
+        let turn = {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.1 += 1;
+            seen.1 % 2
+        };
+        let (first, second) = txn.writes().split_at(txn.writes().len() / 2);
+        let half = if turn == 0 { first } else { second };
+        self.rows.commit(&Txn::new(half.iter().cloned())).await
+    }
+
+    async fn forge_lock(&self, page: &Key, token: &str) {
+        let lock = Lock { lease_token: token.to_owned(), lease_expires_at: NEVER, ttl: None, owner: None };
+        self.put(page.sibling("LOCK"), lock.to_item()).await;
+    }
+
+    async fn row(&self, key: &Key) -> Option<Item> {
+        self.rows.get(key, Consistency::Strong).await.expect("memory answers")
+    }
+
+    async fn delete(&self, key: Key) {
+        let deleted = self.rows.commit(&Txn::from(Write::delete(key))).await.expect("memory answers");
+        debug_assert!(deleted.is_done());
+    }
+
+    async fn put(&self, key: Key, item: Item) {
+        let put = self.rows.commit(&Txn::from(Write::put(key, item))).await.expect("memory answers");
+        debug_assert!(put.is_done());
+    }
+}
+
+/// What a transaction of the protocol is for.
+enum Transaction {
+    /// A publish, with any key of its page.
+    Publish(Key),
+    Invalidation,
+    Tag,
+    /// The acquisition of this lock, perhaps together with a request.
+    Acquisition(Key),
+    Other,
+}
+
+impl Transaction {
+    fn of(txn: &Txn) -> Self {
+        let write = |sk: &str| txn.writes().iter().find(|write| write.key().sk == sk);
+        let condition = |write: &Write| write.condition().map(ToString::to_string).unwrap_or_default();
+        match (write("META"), write("LOCK")) {
+            (Some(meta), Some(lock)) if lock.condition().is_some() => {
+                Transaction::Publish(meta.key().clone())
+            }
+            // A rollback names a version, too.
+            (Some(_), Some(_)) if txn.writes().len() == 2 => Transaction::Invalidation,
+            (None, Some(lock)) if condition(lock).contains("attribute_not_exists") => {
+                Transaction::Acquisition(lock.key().clone())
+            }
+            (None, None) if write("TAG").is_some() => Transaction::Tag,
+            _ => Transaction::Other,
+        }
+    }
+}
