@@ -1,0 +1,3 @@
+//! HTTP as decisions: from header values to what is served, kept and told, without I/O and without a clock.
+
+mod cache_control;
