@@ -1,3 +1,5 @@
 //! HTTP as decisions: from header values to what is served, kept and told, without I/O and without a clock.
 
 mod cache_control;
+mod conditional;
+mod encoding;

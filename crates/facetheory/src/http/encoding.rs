@@ -1,0 +1,289 @@
+//! Content codings: which one a client is sent, and what is worth coding at all (RFC 9110 §12.5.3).
+
+use http::HeaderMap;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
+
+/// A coding that pages are sent in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Coding {
+    /// As the renderer made it.
+    Identity,
+    Brotli,
+    Zstd,
+    Gzip,
+}
+
+impl Coding {
+    /// Every coding, in the order in which we prefer them where the client does not mind.
+    pub(crate) const ALL: [Coding; 4] = [Coding::Brotli, Coding::Zstd, Coding::Gzip, Coding::Identity];
+
+    /// The value of `Content-Encoding`; none where it is left out.
+    pub(crate) const fn as_str(self) -> Option<&'static str> {
+        match self {
+            Coding::Identity => None,
+            Coding::Brotli => Some("br"),
+            Coding::Zstd => Some("zstd"),
+            Coding::Gzip => Some("gzip"),
+        }
+    }
+
+    /// What the entity tag of a page gets in this coding, so that no two codings share one.
+    pub(crate) const fn etag_suffix(self) -> &'static str {
+        match self {
+            Coding::Identity => "",
+            Coding::Brotli => "-br",
+            Coding::Zstd => "-zstd",
+            Coding::Gzip => "-gzip",
+        }
+    }
+
+    fn of_name(name: &str) -> Option<Coding> {
+        let names = [
+            ("br", Coding::Brotli),
+            ("zstd", Coding::Zstd),
+            ("gzip", Coding::Gzip),
+            ("x-gzip", Coding::Gzip),
+            ("identity", Coding::Identity),
+        ];
+        names.into_iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, coding)| coding)
+    }
+}
+
+/// The coding that a client likes best among those that a page is there in.
+///
+/// A client that says nothing gets the page as it is, and so does one that accepts nothing we have: a page that
+/// it did not ask for is better than none. Where it likes several equally, our own order decides.
+pub(crate) fn choose(headers: &HeaderMap, available: &[Coding]) -> Coding {
+    let wish = Wish::of(headers);
+    let mut best = (Coding::Identity, wish.weight(Coding::Identity));
+    // The least preferred first, so that a later one wins where the weights are equal.
+    for coding in Coding::ALL.into_iter().rev().filter(|coding| available.contains(coding)) {
+        let weight = wish.weight(coding);
+        if weight > 0 && weight >= best.1 {
+            best = (coding, weight);
+        }
+    }
+    best.0
+}
+
+/// What a client says of each coding, in thousandths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Wish {
+    named: [Option<u16>; 4],
+    others: Option<u16>,
+}
+
+/// The most codings of a request that are looked at; fewer than ten are registered.
+const MAX_CODINGS: usize = 64;
+
+impl Wish {
+    fn of(headers: &HeaderMap) -> Self {
+        let mut wish = Wish::default();
+        let lines = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
+        for part in lines.flat_map(|line| line.split(',')).take(MAX_CODINGS) {
+            let (name, parameters) = part.split_once(';').unwrap_or((part, ""));
+            // A weight that cannot be read says nothing, and so does what it belongs to.
+            let Some(weight) = weight_of(parameters) else { continue };
+            let place = match name.trim() {
+                "*" => &mut wish.others,
+                name => match Coding::of_name(name) {
+                    Some(coding) => &mut wish.named[coding as usize],
+                    None => continue,
+                },
+            };
+            // Named twice, the more reluctant counts.
+            *place = Some(place.map_or(weight, |known| known.min(weight)));
+        }
+        wish
+    }
+
+    fn weight(&self, coding: Coding) -> u16 {
+        match (self.named[coding as usize], coding) {
+            (Some(weight), _) => weight,
+            // Always acceptable where nothing is said of it, and never preferred.
+            (None, Coding::Identity) => self.others.map_or(1, |others| others.min(1)),
+            (None, _) => self.others.unwrap_or(0),
+        }
+    }
+}
+
+/// The weight among the parameters of a coding, in thousandths; 1,000 where there is none.
+fn weight_of(parameters: &str) -> Option<u16> {
+    for parameter in parameters.split(';') {
+        let Some((name, value)) = parameter.split_once('=') else { continue };
+        if name.trim().eq_ignore_ascii_case("q") {
+            return thousandths(value.trim());
+        }
+    }
+    Some(1000)
+}
+
+/// `0`, `1`, and up to three digits after a point.
+fn thousandths(text: &str) -> Option<u16> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = fraction.len() <= 3 && fraction.bytes().all(|byte| byte.is_ascii_digit());
+    let whole: u16 = match whole {
+        "0" => 0,
+        "1" => 1,
+        _ => return None,
+    };
+    let fraction: u16 = if digits { format!("{fraction:0<3}").parse().ok()? } else { return None };
+    Some(whole * 1000 + fraction).filter(|weight| *weight <= 1000)
+}
+
+/// Shorter pages fit into one packet with their headers: coding them gains nothing.
+pub(crate) const MIN_CODED_BYTES: usize = 1024;
+
+/// Whether a page of this type and size is worth coding.
+///
+/// Types that are compressed already (images, fonts, archives) only get longer. What the renderer has coded itself,
+/// or does not want to be changed, is left as it is.
+pub(crate) fn is_worth_coding(content_type: Option<&str>, bytes: usize, no_transform: bool) -> bool {
+    let Some(essence) = content_type.and_then(|text| text.split(';').next()) else { return false };
+    let essence = essence.trim().to_ascii_lowercase();
+    let text = essence.starts_with("text/")
+        || essence.ends_with("+json")
+        || essence.ends_with("+xml")
+        || CODED_TYPES.contains(&essence.as_str());
+    text && bytes >= MIN_CODED_BYTES && !no_transform
+}
+
+const CODED_TYPES: [&str; 12] = [
+    "application/javascript",
+    "application/json",
+    "application/rtf",
+    "application/wasm",
+    "application/x-javascript",
+    "application/xml",
+    "application/yaml",
+    "font/otf",
+    "font/ttf",
+    "image/bmp",
+    "image/vnd.microsoft.icon",
+    "image/x-icon",
+];
+
+/// Whether a response is coded already.
+pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .any(|value| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+    use proptest::prelude::*;
+
+    fn ask(lines: &[&str]) -> Coding {
+        let value = |line: &&str| HeaderValue::from_bytes(line.as_bytes()).expect("a header value");
+        choose(&lines.iter().map(|line| (ACCEPT_ENCODING, value(line))).collect(), &Coding::ALL)
+    }
+
+    #[test]
+    fn a_client_gets_what_it_likes_best() {
+        for (line, expected) in [
+            ("", Coding::Identity),
+            ("gzip", Coding::Gzip),
+            ("GZIP", Coding::Gzip),
+            ("x-gzip", Coding::Gzip),
+            ("gzip, deflate, br, zstd", Coding::Brotli),
+            ("gzip, zstd", Coding::Zstd),
+            ("gzip;q=1.0, br;q=0.9", Coding::Gzip),
+            ("br;q=0.5, zstd;q=0.5, gzip;q=0.5", Coding::Brotli),
+            ("br;q=0.001", Coding::Brotli),
+            ("br;q=0", Coding::Identity),
+            ("br;q=0, gzip", Coding::Gzip),
+            ("*", Coding::Brotli),
+            ("*;q=0.5, br;q=0", Coding::Zstd),
+            ("*;q=0", Coding::Identity),
+            ("identity", Coding::Identity),
+            ("identity, gzip;q=0.5", Coding::Identity),
+            ("identity;q=0.5, gzip;q=0.5", Coding::Gzip),
+            ("identity;q=0, gzip;q=0.1", Coding::Gzip),
+            ("identity;q=0", Coding::Identity),
+            ("compress, deflate", Coding::Identity),
+            ("gzip;Q=0", Coding::Identity),
+            ("gzip; q = 1", Coding::Gzip),
+            ("gzip;level=9;q=0.5", Coding::Gzip),
+            ("gzip;q=2", Coding::Identity),
+            ("gzip;q=-1", Coding::Identity),
+            ("gzip;q=1.001", Coding::Identity),
+            ("gzip;q=0.1234", Coding::Identity),
+            ("gzip;q=", Coding::Identity),
+            ("gzip;q=x, br", Coding::Brotli),
+            ("gzip;q", Coding::Gzip),
+            ("gzip, gzip;q=0", Coding::Identity),
+            (",,;;,q=1,gzip", Coding::Gzip),
+            ("gzip br", Coding::Identity),
+        ] {
+            assert_eq!(ask(&[line]), expected, "{line}");
+        }
+        assert_eq!(ask(&[]), Coding::Identity);
+        assert_eq!(ask(&["gzip", "br"]), Coding::Brotli, "lines add up");
+    }
+
+    #[test]
+    fn only_what_is_there_is_sent() {
+        let headers: HeaderMap =
+            [(ACCEPT_ENCODING, HeaderValue::from_static("br, gzip;q=0.5"))].into_iter().collect();
+        assert_eq!(choose(&headers, &[Coding::Gzip]), Coding::Gzip);
+        assert_eq!(choose(&headers, &[]), Coding::Identity);
+    }
+
+    #[test]
+    fn text_is_worth_coding_and_pictures_are_not() {
+        let worth = |content_type| is_worth_coding(Some(content_type), MIN_CODED_BYTES, false);
+        for yes in
+            ["text/html", "Text/HTML; charset=utf-8", "application/ld+json", "image/svg+xml", "font/ttf"]
+        {
+            assert!(worth(yes), "{yes}");
+        }
+        for no in ["image/png", "video/mp4", "font/woff2", "application/zip", "application/octet-stream", ""]
+        {
+            assert!(!worth(no), "{no}");
+        }
+        assert!(!is_worth_coding(Some("text/html"), MIN_CODED_BYTES - 1, false), "too short");
+        assert!(!is_worth_coding(Some("text/html"), MIN_CODED_BYTES, true), "the renderer said no-transform");
+        assert!(!is_worth_coding(None, MIN_CODED_BYTES, false));
+    }
+
+    #[test]
+    fn a_coded_response_is_recognised() {
+        let coded = |value: &'static str| {
+            is_coded(&[(CONTENT_ENCODING, HeaderValue::from_static(value))].into_iter().collect())
+        };
+        assert!(coded("gzip") && coded("") && coded("identity, br"));
+        assert!(!coded(" Identity") && !is_coded(&HeaderMap::new()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_client_gets_a_coding_that_it_did_not_name(line in "[a-z*;=,q01. -]{0,40}") {
+            let coding = ask(&[&line]);
+            let named = coding.as_str().is_none_or(|name| line.contains(name) || line.contains('*'));
+            prop_assert!(named, "{} for {}", coding.etag_suffix(), line);
+        }
+
+        #[test]
+        fn a_well_formed_wish_is_read_as_the_naive_reader_reads_it(
+            weights in proptest::collection::vec(proptest::option::of(0u16..=1000), 4),
+        ) {
+            let names = ["br", "zstd", "gzip", "identity"];
+            let said: Vec<String> = names.iter().zip(&weights)
+                .filter_map(|(name, weight)| weight.map(|weight| format!("{name};q={}.{:03}", weight / 1000, weight % 1000)))
+                .collect();
+            // The first of the heaviest, in our order; what is not named weighs nothing, and identity next to that.
+            let weight = |index: usize| u32::from(weights[index].unwrap_or_default()) * 2
+                + u32::from(index == 3 && weights[index].is_none());
+            let heaviest = (0..4).map(weight).max().unwrap_or_default();
+            let expected = match (0..4).find(|index| weight(*index) == heaviest) {
+                Some(index) if heaviest > 0 => Coding::ALL[index],
+                _ => Coding::Identity,
+            };
+            prop_assert_eq!(ask(&[&said.join(", ")]), expected);
+        }
+    }
+}
