@@ -3,3 +3,4 @@
 mod cache_control;
 mod conditional;
 mod encoding;
+mod range;
