@@ -4,3 +4,4 @@ mod cache_control;
 mod conditional;
 mod encoding;
 mod range;
+mod vary;
