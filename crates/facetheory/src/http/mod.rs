@@ -3,5 +3,7 @@
 mod cache_control;
 mod conditional;
 mod encoding;
+mod header;
 mod range;
 mod vary;
+

@@ -1,0 +1,219 @@
+//! Which headers of a response are kept with a page, and how they come back.
+
+use http::header::{self, CONNECTION, HeaderName};
+use http::{HeaderMap, HeaderValue};
+
+/// `x-facetheory-isr`: how a visit ended.
+pub(crate) const STATE: HeaderName = HeaderName::from_static("x-facetheory-isr");
+/// `cache-status`, RFC 9211.
+pub(crate) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+/// `x-request-id`.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// `surrogate-key`: tags between spaces, as Fastly has them.
+pub(crate) const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
+/// `cache-tag`: tags between commas, as Cloudflare and Akamai have them.
+pub(crate) const CACHE_TAG: HeaderName = HeaderName::from_static("cache-tag");
+
+/// The most headers that are kept with a page.
+pub(crate) const MAX_KEPT: usize = 100;
+/// The most bytes of names and values that are kept with a page: a row of the table holds 400 KB in all.
+pub(crate) const MAX_KEPT_BYTES: usize = 32 * 1024;
+
+/// Why headers cannot be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unkept {
+    /// The value of this one is no UTF-8, which is what a row holds. It might be one that protects the visitor, so
+    /// the page is not kept without it.
+    Unreadable(HeaderName),
+    /// There are more than a row should hold.
+    TooMany,
+}
+
+/// The end-to-end headers of a response, in order, without those that each answer gets anew.
+pub(crate) fn kept(headers: &HeaderMap) -> Result<Vec<(String, String)>, Unkept> {
+    let hops = named_by_connection(headers);
+    let mut kept: Vec<(String, String)> = Vec::new();
+    let mut bytes = 0;
+    for (name, value) in headers.iter().filter(|(name, _)| is_kept(name) && !hops.contains(name)) {
+        let Ok(text) = std::str::from_utf8(value.as_bytes()) else {
+            return Err(Unkept::Unreadable(name.clone()));
+        };
+        bytes += name.as_str().len() + text.len();
+        if kept.len() == MAX_KEPT || bytes > MAX_KEPT_BYTES {
+            return Err(Unkept::TooMany);
+        }
+        kept.push((name.as_str().to_owned(), text.to_owned()));
+    }
+    Ok(kept)
+}
+
+/// The headers that were kept with a page. What another service wrote and no answer may have is left out.
+pub(crate) fn restored(kept: &[(String, String)]) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(kept.len());
+    for (name, value) in kept.iter().take(MAX_KEPT) {
+        let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value.as_bytes()))
+        else {
+            continue;
+        };
+        if is_kept(&name) {
+            headers.append(name, value);
+        }
+    }
+    headers
+}
+
+/// Whether a header is about one connection only.
+pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
+    HOP_BY_HOP.contains(&name.as_str())
+}
+
+/// Whether a header may be kept, as far as its name tells.
+fn is_kept(name: &HeaderName) -> bool {
+    !is_hop_by_hop(name) && !OF_ONE_ANSWER.contains(name)
+}
+
+/// The headers that `Connection` makes hop-by-hop.
+fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    let lines = headers.get_all(CONNECTION).iter().filter_map(|line| line.to_str().ok());
+    lines
+        .flat_map(|line| line.split(','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
+        .take(MAX_KEPT)
+        .collect()
+}
+
+const HOP_BY_HOP: [&str; 10] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Headers of one answer, not of the page: each visitor's own, written anew, or kept in an attribute of their own.
+const OF_ONE_ANSWER: [HeaderName; 18] = [
+    header::SET_COOKIE,
+    HeaderName::from_static("set-cookie2"),
+    HeaderName::from_static("clear-site-data"),
+    header::CONTENT_LENGTH,
+    header::CONTENT_RANGE,
+    header::ACCEPT_RANGES,
+    header::DATE,
+    header::AGE,
+    header::EXPIRES,
+    header::PRAGMA,
+    CACHE_STATUS,
+    STATE,
+    REQUEST_ID,
+    // Meant for us, not for visitors.
+    SURROGATE_KEY,
+    CACHE_TAG,
+    HeaderName::from_static("surrogate-control"),
+    // Rows have attributes of their own for these.
+    header::CONTENT_TYPE,
+    header::ETAG,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn headers(lines: &[(&'static str, &[u8])]) -> HeaderMap {
+        let value = |bytes: &[u8]| HeaderValue::from_bytes(bytes).expect("a header value");
+        lines.iter().map(|(name, bytes)| (HeaderName::from_static(name), value(bytes))).collect()
+    }
+
+    #[test]
+    fn end_to_end_headers_are_kept_in_order_and_come_back() {
+        let response = headers(&[
+            ("location", b"/elsewhere"),
+            ("link", b"</a.css>; rel=preload"),
+            ("link", b"</b.css>; rel=preload"),
+            ("content-security-policy", b"default-src 'self'"),
+            ("content-disposition", "inline; filename=\"é\"".as_bytes()),
+            ("cache-control", b"public, no-transform"),
+        ]);
+        let kept = kept(&response).expect("all are readable");
+        assert_eq!(kept.len(), 6);
+        assert_eq!(kept[1], ("link".into(), "</a.css>; rel=preload".into()));
+        assert_eq!(restored(&kept), response);
+    }
+
+    #[test]
+    fn what_is_of_one_answer_or_one_connection_is_not_kept() {
+        let response = headers(&[
+            ("connection", b"close, X-Hop"),
+            ("x-hop", b"1"),
+            ("keep-alive", b"timeout=5"),
+            ("transfer-encoding", b"chunked"),
+            ("upgrade", b"h2c"),
+            ("set-cookie", b"session=1"),
+            ("content-length", b"5"),
+            ("date", b"now"),
+            ("age", b"5"),
+            ("cache-status", b"Other; hit"),
+            ("x-facetheory-isr", b"hit"),
+            ("x-request-id", b"1"),
+            ("surrogate-key", b"a b"),
+            ("cache-tag", b"a,b"),
+            ("x-end", b"2"),
+        ]);
+        assert_eq!(kept(&response), Ok(vec![("x-end".into(), "2".into())]));
+    }
+
+    #[test]
+    fn a_page_is_not_kept_without_a_header_that_cannot_be_written_down() {
+        let response = headers(&[("x-name", b"caf\xe9")]);
+        assert_eq!(kept(&response), Err(Unkept::Unreadable(HeaderName::from_static("x-name"))));
+        let long = vec![b'x'; MAX_KEPT_BYTES];
+        assert_eq!(kept(&headers(&[("x-long", &long)])), Err(Unkept::TooMany));
+        let many: HeaderMap = (0..=MAX_KEPT)
+            .map(|n| (HeaderName::try_from(format!("x-{n}")).expect("a name"), HeaderValue::from_static("1")))
+            .collect();
+        assert_eq!(kept(&many), Err(Unkept::TooMany));
+    }
+
+    #[test]
+    fn a_row_cannot_smuggle_headers_in() {
+        let row: Vec<(String, String)> = [
+            ("set-cookie", "a=1"),
+            ("Transfer-Encoding", "chunked"),
+            ("x\r\ny", "1"),
+            ("x-split", "a\r\nset-cookie: b=1"),
+            ("", ""),
+            ("X-Fine", "1"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec();
+        assert_eq!(restored(&row), headers(&[("x-fine", b"1")]));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_kept_comes_back_and_is_kept_again(
+            lines in proptest::collection::vec(("(x-[a-c]|date|set-cookie|connection|link)", "[ -~é]{0,9}"), 0..12),
+        ) {
+            let response: HeaderMap = lines.iter()
+                .map(|(name, value)| (
+                    HeaderName::try_from(name.as_str()).expect("a name"),
+                    HeaderValue::from_bytes(value.as_bytes()).expect("a value"),
+                ))
+                .collect();
+            let once = kept(&response).expect("readable");
+            prop_assert!(once.iter().all(|(name, _)| name != "set-cookie" && name != "date" && name != "connection"));
+            prop_assert_eq!(kept(&restored(&once)).expect("readable"), once);
+        }
+
+        #[test]
+        fn no_row_is_too_strange(row in proptest::collection::vec(("\\PC{0,9}", "\\PC{0,9}"), 0..5)) {
+            let _ = restored(&row);
+        }
+    }
+}
