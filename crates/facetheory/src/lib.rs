@@ -36,6 +36,8 @@ mod store;
 mod sweep;
 mod version_id;
 
+#[cfg(feature = "http")]
+pub use self::http::Hint;
 pub use body::{Bodies, Body, StoredBody};
 pub use cache_key::CacheKey;
 pub use diff::{BodyDiff, Diff, FieldDiff, Side};

@@ -4,6 +4,9 @@ mod cache_control;
 mod conditional;
 mod encoding;
 mod header;
+mod hint;
 mod range;
+mod storable;
 mod vary;
 
+pub use hint::Hint;

@@ -1,0 +1,73 @@
+//! What a renderer in the same process says of how its page is kept.
+
+use std::time::Duration;
+
+use crate::epoch::Tag;
+
+/// What a renderer says of how its page is kept: put it into the extensions of its response.
+///
+/// It outweighs what the response's headers say, and they outweigh the policy.
+///
+/// ```
+/// use facetheory::{Hint, Tag};
+/// use std::time::Duration;
+///
+/// let mut response = http::Response::new("<h1>News</h1>");
+/// response.extensions_mut().insert(Hint::new().fresh_for(Duration::from_secs(5)).tag(Tag::new("news")?));
+/// # Ok::<(), facetheory::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hint {
+    pub(crate) fresh_for: Option<Duration>,
+    pub(crate) tags: Vec<Tag>,
+    pub(crate) never_kept: bool,
+}
+
+impl Hint {
+    /// Nothing said yet.
+    ///
+    /// ```
+    /// assert_eq!(facetheory::Hint::new(), facetheory::Hint::default());
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Hint::default()
+    }
+
+    /// The page is fresh for this long, whatever the policy says.
+    ///
+    /// ```
+    /// let hint = facetheory::Hint::new().fresh_for(std::time::Duration::from_secs(5));
+    /// assert_ne!(hint, facetheory::Hint::new());
+    /// ```
+    #[must_use]
+    pub fn fresh_for(mut self, time: Duration) -> Self {
+        self.fresh_for = Some(time);
+        self
+    }
+
+    /// The page has this tag, too.
+    ///
+    /// ```
+    /// use facetheory::{Hint, Tag};
+    ///
+    /// assert_ne!(Hint::new().tag(Tag::new("news")?), Hint::new());
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn tag(mut self, tag: Tag) -> Self {
+        self.tags.push(tag);
+        self
+    }
+
+    /// This answer is for one visitor only.
+    ///
+    /// ```
+    /// assert_ne!(facetheory::Hint::new().never_kept(), facetheory::Hint::new());
+    /// ```
+    #[must_use]
+    pub fn never_kept(mut self) -> Self {
+        self.never_kept = true;
+        self
+    }
+}
