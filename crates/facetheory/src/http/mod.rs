@@ -6,6 +6,7 @@ mod encoding;
 mod header;
 mod hint;
 mod range;
+mod status;
 mod storable;
 mod vary;
 

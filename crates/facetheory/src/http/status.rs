@@ -1,0 +1,150 @@
+//! What responses tell of how they came to be: `Cache-Status` (RFC 9211) and `x-request-id`.
+
+use std::fmt::Write;
+
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use crate::http::header::REQUEST_ID;
+use crate::state::State;
+
+/// How an answer came to be, as `Cache-Status` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CacheStatus {
+    pub(crate) state: State,
+    /// For how many more seconds the page is fresh; less than zero for how long it has been stale.
+    pub(crate) ttl: Option<i64>,
+    /// What the renderer answered, where it was asked.
+    pub(crate) rendered: Option<StatusCode>,
+    /// Whether its answer was stored.
+    pub(crate) stored: bool,
+    /// Why the cache had no part in it, in a word.
+    pub(crate) detail: Option<&'static str>,
+}
+
+impl CacheStatus {
+    pub(crate) fn of(state: State) -> Self {
+        CacheStatus { state, ttl: None, rendered: None, stored: false, detail: None }
+    }
+
+    /// The value of the header.
+    pub(crate) fn value(&self) -> HeaderValue {
+        let (how, word) = match self.state {
+            State::Hit | State::Stale => ("hit", None),
+            State::StaleError => ("hit", Some("render-failed")),
+            State::StaleMetadataError => ("hit", Some("table-unreachable")),
+            State::WaitHit => ("fwd=miss; collapsed", None),
+            State::Miss => ("fwd=miss", None),
+            State::Bypass if self.detail == Some("method") => ("fwd=method", None),
+            State::Bypass => ("fwd=bypass", None),
+        };
+        let mut text = format!("FaceTheory; {how}");
+        // A hit went nowhere, as far as the standard is concerned.
+        if let Some(status) = self.rendered.filter(|_| how != "hit") {
+            let _ = write!(text, "; fwd-status={}", status.as_u16());
+        }
+        if self.stored {
+            text.push_str("; stored");
+        }
+        if let Some(ttl) = self.ttl {
+            let _ = write!(text, "; ttl={}", ttl.clamp(-MAX_INTEGER, MAX_INTEGER));
+        }
+        if let Some(word) = self.detail.or(word) {
+            let _ = write!(text, "; detail={word}");
+        }
+        // Words, digits and separators always make a header value.
+        HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("FaceTheory"))
+    }
+}
+
+/// The largest integer of a structured field: fifteen digits (RFC 8941 §3.3.1).
+const MAX_INTEGER: i64 = 999_999_999_999_999;
+
+/// The longest id of a request that is taken over.
+pub(crate) const MAX_REQUEST_ID_BYTES: usize = 128;
+
+/// The id that a visitor or a proxy gave the request, if it is plain enough to be logged and sent on.
+pub(crate) fn request_id(headers: &HeaderMap) -> Option<&str> {
+    let mut lines = headers.get_all(REQUEST_ID).iter();
+    let (Some(id), None) = (lines.next()?.to_str().ok(), lines.next()) else { return None };
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(&byte);
+    ((1..=MAX_REQUEST_ID_BYTES).contains(&id.len()) && id.bytes().all(plain)).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_state_is_told_in_the_words_of_the_standard() {
+        let plain = |state| CacheStatus::of(state);
+        for (status, expected) in [
+            (CacheStatus { ttl: Some(30), ..plain(State::Hit) }, "FaceTheory; hit; ttl=30"),
+            (CacheStatus { ttl: Some(-5), ..plain(State::Stale) }, "FaceTheory; hit; ttl=-5"),
+            (
+                CacheStatus { ttl: Some(60), ..plain(State::WaitHit) },
+                "FaceTheory; fwd=miss; collapsed; ttl=60",
+            ),
+            (
+                CacheStatus {
+                    ttl: Some(60),
+                    rendered: Some(StatusCode::OK),
+                    stored: true,
+                    ..plain(State::Miss)
+                },
+                "FaceTheory; fwd=miss; fwd-status=200; stored; ttl=60",
+            ),
+            (plain(State::Bypass), "FaceTheory; fwd=bypass"),
+            (
+                CacheStatus { detail: Some("method"), ..plain(State::Bypass) },
+                "FaceTheory; fwd=method; detail=method",
+            ),
+            (
+                CacheStatus { ttl: Some(-9), ..plain(State::StaleError) },
+                "FaceTheory; hit; ttl=-9; detail=render-failed",
+            ),
+            (plain(State::StaleMetadataError), "FaceTheory; hit; detail=table-unreachable"),
+        ] {
+            assert_eq!(status.value(), expected);
+        }
+    }
+
+    #[test]
+    fn an_id_is_taken_over_only_if_it_is_plain() {
+        let read = |values: &[&[u8]]| {
+            let value = |bytes: &&[u8]| HeaderValue::from_bytes(bytes).expect("a header value");
+            let headers: HeaderMap = values.iter().map(|bytes| (REQUEST_ID, value(bytes))).collect();
+            request_id(&headers).map(str::to_owned)
+        };
+        assert_eq!(read(&[b"a-1_B.2:3"]).as_deref(), Some("a-1_B.2:3"));
+        let long = [b'x'; MAX_REQUEST_ID_BYTES + 1];
+        assert_eq!(read(&[&long[1..]]).map(|id| id.len()), Some(MAX_REQUEST_ID_BYTES));
+        let wrong: [&[&[u8]]; 7] =
+            [&[], &[b""], &[b"a b"], &[b"a\"b"], &[b"caf\xe9"], &[b"a", b"b"], &[&long]];
+        for wrong in wrong {
+            assert_eq!(read(wrong), None, "{wrong:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_value_is_always_one_item_with_parameters(
+            state in proptest::sample::select(State::ALL.to_vec()), ttl: Option<i64>, status in 100u16..600, stored: bool,
+        ) {
+            let told = CacheStatus {
+                ttl, stored, rendered: StatusCode::from_u16(status).ok(), ..CacheStatus::of(state)
+            };
+            let value = told.value();
+            let text = value.to_str().expect("a text");
+            let mut parts = text.split("; ");
+            prop_assert_eq!(parts.next(), Some("FaceTheory"));
+            let token = |text: &str| !text.is_empty()
+                && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+            for part in parts {
+                let (name, value) = part.split_once('=').unwrap_or((part, "-"));
+                prop_assert!(token(name) && token(value) && value.len() <= 17, "{}", text);
+            }
+            prop_assert_eq!(text.contains("; hit"), !text.contains("; fwd="));
+        }
+    }
+}
