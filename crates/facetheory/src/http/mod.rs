@@ -2,6 +2,8 @@
 
 mod cache_control;
 mod conditional;
+mod cookie;
+mod draft;
 mod encoding;
 mod header;
 mod hint;
@@ -10,4 +12,5 @@ mod status;
 mod storable;
 mod vary;
 
+pub use draft::Drafts;
 pub use hint::Hint;
