@@ -7,6 +7,8 @@ mod draft;
 mod encoding;
 mod header;
 mod hint;
+mod path;
+mod pattern;
 mod range;
 mod status;
 mod storable;

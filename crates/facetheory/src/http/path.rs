@@ -1,0 +1,182 @@
+//! Paths: which are refused, and how a part of one is spelt in a cache key.
+//!
+//! A path is never rewritten: the renderer gets the bytes that the key has. Two spellings of what an origin may take
+//! for one address (`/a`, `/%61`, `/a/`, `//a`) are two pages, and what an origin may take for another address
+//! altogether is refused.
+
+/// What is wrong with a path; none if it may be asked for.
+///
+/// Dot segments, also encoded, and backslashes may lead elsewhere than the route that they match. Half an escape and
+/// an encoded control character mean different things to different origins.
+pub(crate) fn fault(path: &str) -> Option<&'static str> {
+    let bytes = path.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => return Some("a backslash"),
+            b'%' => match escaped(&bytes[at..]) {
+                None => return Some("a percent sign without two hexadecimal digits"),
+                Some(byte) if byte.is_ascii_control() => return Some("an encoded control character"),
+                Some(_) => at += 3,
+            },
+            byte if byte.is_ascii_control() || byte == b' ' => return Some("a control character or a space"),
+            _ => at += 1,
+        }
+    }
+    // Some origins decode before they split, so that an encoded slash or backslash ends a segment for them.
+    let may_be_dots = path.contains("/.") || path.contains('%');
+    (may_be_dots && has_dot_segment(bytes)).then_some("a dot segment")
+}
+
+/// Whether a segment is `.` or `..` once it is decoded. Parameters of a segment (`..;x`) do not hide it.
+fn has_dot_segment(path: &[u8]) -> bool {
+    let mut rest = path;
+    // How many dots the segment has so far, or none once it has anything else.
+    let mut dots = None;
+    while let [first, after @ ..] = rest {
+        let (byte, after) = match escaped(rest) {
+            Some(byte) => (byte, &rest[3..]),
+            None => (*first, after),
+        };
+        dots = match (byte, dots) {
+            (b'/' | b'\\', Some(1 | 2)) | (b';', Some(1 | 2)) => return true,
+            (b'/' | b'\\', _) => Some(0),
+            (b'.', Some(dots)) => Some(dots + 1),
+            _ => None,
+        };
+        rest = after;
+    }
+    matches!(dots, Some(1 | 2))
+}
+
+/// The byte that an escape at the beginning of a text stands for.
+fn escaped(text: &[u8]) -> Option<u8> {
+    let [b'%', high, low, ..] = text else { return None };
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    Some(digit(high)? * 16 + digit(low)?)
+}
+
+/// Writes a part of a path, such as `hello%20world`, into a cache key so that any two parts differ there as well.
+///
+/// A part in the spelling of JavaScript's `encodeURIComponent` stands in the key as it is, which is what services in
+/// other languages write who decode it first and encode it then. A part of several segments has `%2F` between them.
+/// Any other spelling is told apart from these by a second percent sign, which no path has that [`fault`] let pass.
+pub(crate) fn push_part(key: &mut String, part: &str) {
+    let bytes = part.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let byte = bytes[at];
+        at += 1;
+        match byte {
+            b'/' => key.push_str("%2F"),
+            b'%' if bytes[at..].starts_with(b"2F") => {
+                key.push_str("%%2F");
+                at += 2;
+            }
+            byte if byte == b'%' || is_plain(byte) => key.push(char::from(byte)),
+            byte => {
+                key.push_str("%%");
+                push_hex(key, byte, b"0123456789ABCDEF");
+            }
+        }
+    }
+}
+
+/// What JavaScript's `encodeURIComponent` leaves alone.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.!~*'()".contains(&byte)
+}
+
+pub(crate) fn push_hex(text: &mut String, byte: u8, digits: &[u8; 16]) {
+    text.push(char::from(digits[usize::from(byte >> 4)]));
+    text.push(char::from(digits[usize::from(byte & 15)]));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn spelt(part: &str) -> String {
+        let mut key = String::new();
+        push_part(&mut key, part);
+        key
+    }
+
+    #[test]
+    fn what_may_lead_elsewhere_is_refused() {
+        for (path, expected) in [
+            ("/", None),
+            ("/a/b", None),
+            ("/a/", None),
+            ("//a", None),
+            ("/a//b", None),
+            ("/.well-known/x", None),
+            ("/...", None),
+            ("/a.b/..c", None),
+            ("/a%20b", None),
+            ("/a%2fb", None),
+            ("/caf\u{e9}", None),
+            ("/a;b=c", None),
+            ("/.", Some("a dot segment")),
+            ("/a/..", Some("a dot segment")),
+            ("/a/../b", Some("a dot segment")),
+            ("/a/./b", Some("a dot segment")),
+            ("/a/%2e%2E/b", Some("a dot segment")),
+            ("/a/.%2e", Some("a dot segment")),
+            ("/a/..%2fb", Some("a dot segment")),
+            ("/a%2f..%2fb", Some("a dot segment")),
+            ("/a%5c..%5cb", Some("a dot segment")),
+            ("/a/..;x/b", Some("a dot segment")),
+            ("/a\\b", Some("a backslash")),
+            ("/a%00", Some("an encoded control character")),
+            ("/a%0d%0aset-cookie:x", Some("an encoded control character")),
+            ("/a%7F", Some("an encoded control character")),
+            ("/a%", Some("a percent sign without two hexadecimal digits")),
+            ("/a%4", Some("a percent sign without two hexadecimal digits")),
+            ("/a%zz", Some("a percent sign without two hexadecimal digits")),
+            ("/%%41", Some("a percent sign without two hexadecimal digits")),
+            ("/a b", Some("a control character or a space")),
+        ] {
+            assert_eq!(fault(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn usual_spellings_stand_as_they_are_and_others_are_told_apart() {
+        for (part, expected) in [
+            ("hello%20world", "hello%20world"),
+            ("a/b", "a%2Fb"),
+            ("a%2Fb", "a%%2Fb"),
+            ("a%2fb", "a%2fb"),
+            ("a&b=c", "a%%26b%%3Dc"),
+            ("a%26b", "a%26b"),
+            ("\u{e9}", "%%C3%%A9"),
+            ("%C3%A9", "%C3%A9"),
+        ] {
+            assert_eq!(spelt(part), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn two_parts_are_never_spelt_alike(one in "(%2F|%2f|%26|[/&=%2Fa]){0,5}", other in "(%2F|%2f|%26|[/&=%2Fa]){0,5}") {
+            prop_assume!(fault(&one).is_none() && fault(&other).is_none());
+            prop_assert_eq!(spelt(&one) == spelt(&other), one == other);
+        }
+
+        #[test]
+        fn a_part_has_nothing_that_ends_it(part in "\\PC{0,20}") {
+            prop_assert!(!spelt(&part).contains(['&', '=', '#', '?', '/', ':']));
+        }
+
+        #[test]
+        fn dot_segments_are_found_as_by_decoding_everything(path in "(/|%2f|%5C|\\.|%2e|%2E|a|;){0,8}") {
+            let path = format!("/{path}");
+            let decoded = path.to_ascii_lowercase().replace("%2f", "/").replace("%5c", "/").replace("%2e", ".");
+            let naive = decoded.split('/')
+                .any(|segment| [".", ".."].contains(&segment.split(';').next().unwrap_or_default()));
+            prop_assert_eq!(fault(&path) == Some("a dot segment"), naive, "{}", path);
+        }
+    }
+}
