@@ -1,0 +1,17 @@
+//! Requests that are refused before anything is looked up.
+
+use http::StatusCode;
+
+/// Why a request is refused, for the visitor to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) text: String,
+}
+
+impl Refusal {
+    /// The request is wrong: 400.
+    pub(crate) fn bad(text: impl Into<String>) -> Self {
+        Refusal { status: StatusCode::BAD_REQUEST, text: text.into() }
+    }
+}
