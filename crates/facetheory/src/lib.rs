@@ -37,7 +37,7 @@ mod sweep;
 mod version_id;
 
 #[cfg(feature = "http")]
-pub use self::http::{Drafts, Hint};
+pub use self::http::{Drafts, Hint, Params, Query, Route, Routes, TenantFrom};
 pub use body::{Bodies, Body, StoredBody};
 pub use cache_key::CacheKey;
 pub use diff::{BodyDiff, Diff, FieldDiff, Side};

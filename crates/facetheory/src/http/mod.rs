@@ -12,9 +12,15 @@ mod path;
 mod pattern;
 mod range;
 mod refusal;
+mod route;
+mod routes;
 mod status;
 mod storable;
+mod tenant;
 mod vary;
 
 pub use draft::Drafts;
 pub use hint::Hint;
+pub use route::{Query, Route};
+pub use routes::{Params, Routes};
+pub use tenant::TenantFrom;
