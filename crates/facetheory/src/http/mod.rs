@@ -18,6 +18,7 @@ mod status;
 mod storable;
 mod tenant;
 mod vary;
+mod visit;
 
 pub use draft::Drafts;
 pub use hint::Hint;
