@@ -164,12 +164,25 @@ pub(crate) struct Lifetime {
     pub(crate) remaining: Duration,
 }
 
+/// Who may have a page that is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// Everyone who asks in the same way.
+    Everyone,
+    /// Whoever shows the same `Authorization`: caches in front of us cannot check it.
+    OneVisitor,
+}
+
 /// What clients and caches in front of us are told of a page, given what its renderer said.
 ///
 /// Browsers validate at every visit (`max-age=0`), because nobody can invalidate what they hold. Shared caches keep
 /// the page for its interval, from which they take off `Age`. The time for which they may serve it stale is told
 /// only where the policy sets a limit: a page without one is ours to serve, since we hear of invalidations.
-pub(crate) fn told(policy: &Policy, life: Lifetime, said: &CacheControl) -> HeaderValue {
+pub(crate) fn told(policy: &Policy, life: Lifetime, audience: Audience, said: &CacheControl) -> HeaderValue {
+    if audience == Audience::OneVisitor {
+        let value = if said.no_transform { "private, max-age=0, no-transform" } else { "private, max-age=0" };
+        return HeaderValue::from_static(value);
+    }
     // Of a page that was made stale before its time, no more is told than has passed already.
     let lifetime =
         if life.remaining.is_zero() { life.interval.min(life.age) } else { life.age + life.remaining };
@@ -314,11 +327,13 @@ mod tests {
         };
         let mut policy = Policy::every(Duration::from_secs(60));
         let say = |policy: &Policy, life, said: &str| {
-            told(policy, life, &read(&[said])).to_str().expect("a text").to_owned()
+            told(policy, life, Audience::Everyone, &read(&[said])).to_str().expect("a text").to_owned()
         };
         assert_eq!(say(&policy, life(10, 60, 50), ""), "public, max-age=0, s-maxage=60");
         assert_eq!(say(&policy, life(70, 60, 0), ""), "public, max-age=0, s-maxage=60", "stale by its age");
         assert_eq!(say(&policy, life(20, 60, 0), ""), "public, max-age=0, s-maxage=20", "stale by a tag");
+        let value = told(&policy, life(0, 60, 60), Audience::OneVisitor, &CacheControl::default());
+        assert_eq!(value, "private, max-age=0", "caches in front of us do not check who asks");
         policy.stale_while_revalidate = Some(Duration::from_secs(30));
         policy.stale_if_error = Some(Duration::from_secs(300));
         let text =
@@ -380,7 +395,7 @@ mod tests {
             let mut policy = Policy::every(Duration::from_secs(interval));
             policy.stale_while_revalidate = swr.map(Duration::from_secs);
             let [age, interval, remaining] = [age, interval, remaining].map(Duration::from_secs);
-            let value = told(&policy, Lifetime { age, interval, remaining }, &CacheControl::default());
+            let value = told(&policy, Lifetime { age, interval, remaining }, Audience::Everyone, &CacheControl::default());
             let said = read(&[value.to_str().expect("a text")]);
             prop_assert!(said.public && !said.no_store);
             let shared = said.s_maxage.expect("a lifetime");

@@ -3,8 +3,10 @@
 use http::header::{self, HeaderName};
 
 use crate::epoch::Tag;
+use crate::http::cache_control::Audience;
 use crate::http::header::is_hop_by_hop;
 use crate::http::pattern::Pattern;
+use crate::http::storable::Terms;
 use crate::http::tenant::TenantFrom;
 use crate::policy::Policy;
 
@@ -236,6 +238,21 @@ impl Route {
         }
         self.check_number(self.tags.len(), "tags");
         self
+    }
+
+    /// Who may have its pages.
+    pub(crate) fn audience(&self) -> Audience {
+        if self.headers.contains(&header::AUTHORIZATION) { Audience::OneVisitor } else { Audience::Everyone }
+    }
+
+    /// What it says of keeping its pages, where none may be longer than this.
+    pub(crate) fn terms(&self, max_bytes: u64) -> Terms<'_> {
+        Terms {
+            headers: &self.headers,
+            cookies: !self.cookies.is_empty(),
+            negative: self.policy.negative,
+            max_bytes,
+        }
     }
 
     /// Its pattern, once all that can be wrong with the route alone is known; all of that otherwise.

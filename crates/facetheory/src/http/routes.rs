@@ -228,6 +228,7 @@ impl<'a> Params<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::cache_control::Audience;
     use crate::http::route::Query;
     use crate::policy::Policy;
     use std::time::Duration;
@@ -268,6 +269,16 @@ mod tests {
 - `/f`: `https://example.com` is no domain; write it without a port, as in example.com
 - `/{*all}/x`: nothing may follow `{*…}`";
         assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn a_route_says_how_its_pages_are_kept_and_for_whom() {
+        let shared = route("/a").cookies(["theme"]).headers(["accept-language"]);
+        let terms = shared.terms(5);
+        assert!(terms.cookies && terms.headers.len() == 1 && terms.max_bytes == 5);
+        assert_eq!(terms.negative, shared.policy().negative);
+        assert_eq!(shared.audience(), Audience::Everyone);
+        assert_eq!(route("/a").headers(["Authorization"]).audience(), Audience::OneVisitor);
     }
 
     #[test]

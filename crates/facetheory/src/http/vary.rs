@@ -1,7 +1,10 @@
 //! `Vary`: which headers of a request a response depends on (RFC 9110 §12.5.5).
 
 use http::HeaderMap;
-use http::header::{HeaderName, VARY};
+use http::HeaderValue;
+use http::header::{ACCEPT_ENCODING, COOKIE, HeaderName, VARY};
+
+use crate::http::route::Route;
 
 /// Which headers of a request a response depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,11 +43,31 @@ impl Vary {
     }
 }
 
+/// What caches in front of us are told that a page depends on; nothing where it depends on no header.
+///
+/// That is what its renderer said, everything that the route tells its pages apart by, and the coding if the page is
+/// there in several.
+pub(crate) fn told(kept: &HeaderMap, route: &Route, coded: bool) -> Option<HeaderValue> {
+    let Vary::On(mut names) = Vary::of(kept) else { return Some(HeaderValue::from_static("*")) };
+    let cookie = (!route.cookies.is_empty()).then_some(COOKIE);
+    let coding = coded.then_some(ACCEPT_ENCODING);
+    let own = route.headers.iter().chain(&route.tenant_header).cloned();
+    for name in own.chain(cookie).chain(coding) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let names: Vec<&str> = names.iter().map(HeaderName::as_str).collect();
+    if names.is_empty() { None } else { HeaderValue::try_from(names.join(", ")).ok() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
+    use crate::http::tenant::TenantFrom;
+    use crate::policy::Policy;
     use proptest::prelude::*;
+    use std::time::Duration;
 
     fn read(lines: &[&str]) -> Vary {
         let value = |line: &&str| HeaderValue::from_bytes(line.as_bytes()).expect("a header value");
@@ -73,6 +96,28 @@ mod tests {
         let many: Vec<String> = (0..=MAX_NAMES).map(|n| format!("x-{n}")).collect();
         assert_eq!(read(&[&many.join(",")]), Vary::Anything);
         assert!(matches!(read(&[&many[1..].join(",")]), Vary::On(names) if names.len() == MAX_NAMES));
+    }
+
+    #[test]
+    fn caches_in_front_are_told_what_tells_pages_apart() {
+        let route = || Route::new("/", Policy::every(Duration::ZERO));
+        let tell = |said: &str, route: &Route, coded| {
+            let kept: HeaderMap =
+                [(VARY, HeaderValue::try_from(said).expect("a header value"))].into_iter().collect();
+            told(&kept, route, coded).map(|value| value.to_str().expect("a text").to_owned())
+        };
+        assert_eq!(tell("", &route(), false), None);
+        assert_eq!(tell("", &route(), true).as_deref(), Some("accept-encoding"));
+        assert_eq!(tell("Accept-Encoding", &route(), true).as_deref(), Some("accept-encoding"));
+        assert_eq!(tell("*", &route(), false).as_deref(), Some("*"));
+        let wide = route()
+            .headers(["accept-language"])
+            .cookies(["theme"])
+            .tenant(TenantFrom::TrustedHeader("x-tenant-id".into()));
+        assert_eq!(
+            tell("Host", &wide, true).as_deref(),
+            Some("host, accept-language, x-tenant-id, cookie, accept-encoding")
+        );
     }
 
     proptest! {
