@@ -160,8 +160,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn two_parts_are_never_spelt_alike(one in "(%2F|%2f|%26|[/&=%2Fa]){0,5}", other in "(%2F|%2f|%26|[/&=%2Fa]){0,5}") {
-            prop_assume!(fault(&one).is_none() && fault(&other).is_none());
+        fn two_parts_are_never_spelt_alike(one in "(%2F|%2f|%26|[/&=2Fa]){0,5}", other in "(%2F|%2f|%26|[/&=2Fa]){0,5}") {
+            prop_assert!(fault(&one).is_none() && fault(&other).is_none());
             prop_assert_eq!(spelt(&one) == spelt(&other), one == other);
         }
 

@@ -279,9 +279,10 @@ proptest! {
         prop_assert_eq!(seen(routes, &parts), seen(routes, &more));
     }
 
+    // Without a slash, since its encoded form is the one spelling that they cannot tell from another.
     #[test]
     fn a_key_is_what_services_in_other_languages_make(
-        slug in "[a-zA-Z é&=/%+.!~*'()_-]{1,9}", lang in proptest::option::of("[a-z]{0,3}"),
+        slug in "s[a-zA-Z é&=%+.!~*'()_-]{0,9}", lang in proptest::option::of("[a-z]{0,3}"),
         kinds in proptest::collection::vec("[a-z]{0,3}", 0..3), theme in proptest::option::of("[a-z]{0,3}"),
         page in proptest::option::of("[a-z é&=]{0,5}"),
     ) {
@@ -290,7 +291,6 @@ proptest! {
             key.strip_prefix("default::?x=").expect("a value").to_owned()
         };
         let segment = encoded(&slug);
-        prop_assume!(segment != "." && segment != "..");
         let mut expected = CacheKey::route("/wide/{slug}").param("slug", slug);
         let mut uri = format!("/wide/{segment}");
         if let Some(page) = &page {
@@ -312,8 +312,6 @@ proptest! {
             lines.push(("cookie", format!("theme={theme}")));
         }
         let lines: Vec<(&str, &str)> = lines.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        // An encoded slash is the one spelling that they cannot tell from another.
-        prop_assume!(!segment.contains("%2F"));
         prop_assert_eq!(key_of(&ROUTES_OF_ONE_SITE, &visitor(&uri, &lines)), expected.to_string());
     }
 
