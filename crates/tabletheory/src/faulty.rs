@@ -287,4 +287,14 @@ impl<T: Table> Table for Faulty<T> {
     fn clock(&self) -> &dyn Clock {
         self.table.clock()
     }
+
+    async fn expired(&self, lag: Duration) -> Result<u64> {
+        self.read_fate().await?;
+        self.table.expired(lag).await
+    }
+
+    async fn sweep(&self, lag: Duration) -> Result<u64> {
+        self.read_fate().await?;
+        self.table.sweep(lag).await
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -56,6 +57,21 @@ pub trait Table: Send + Sync + fmt::Debug {
 
     /// The clock by which this table tells time.
     fn clock(&self) -> &dyn Clock;
+
+    /// How many rows a [`sweep`](Table::sweep) with this lag would delete.
+    ///
+    /// None, unless a backend says otherwise: a table that expires its rows by itself, as DynamoDB does, leaves
+    /// nothing to be swept.
+    async fn expired(&self, _lag: Duration) -> Result<u64> {
+        Ok(0)
+    }
+
+    /// Deletes the rows whose `ttl` passed at least `lag` ago, and says how many. No result depends on it.
+    ///
+    /// A table that expires its rows by itself does nothing here, and says 0.
+    async fn sweep(&self, _lag: Duration) -> Result<u64> {
+        Ok(0)
+    }
 }
 
 /// What points at a table is one.
@@ -85,6 +101,14 @@ macro_rules! through_pointer {
 
             fn clock(&self) -> &dyn Clock {
                 (**self).clock()
+            }
+
+            async fn expired(&self, lag: Duration) -> Result<u64> {
+                (**self).expired(lag).await
+            }
+
+            async fn sweep(&self, lag: Duration) -> Result<u64> {
+                (**self).sweep(lag).await
             }
         }
     )*};

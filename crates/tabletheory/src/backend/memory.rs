@@ -164,6 +164,15 @@ impl Table for MemoryTable {
     fn clock(&self) -> &dyn Clock {
         &*self.clock
     }
+
+    async fn expired(&self, lag: Duration) -> Result<u64> {
+        let expired = ttl::Expired::at(self.clock.now(), lag);
+        Ok(self.lock().rows.values().filter(|item| expired.includes(item)).count() as u64)
+    }
+
+    async fn sweep(&self, lag: Duration) -> Result<u64> {
+        Ok(MemoryTable::sweep(self, lag) as u64)
+    }
 }
 
 /// The part of the map in which the rows of a query lie, as far as the map's order can say.

@@ -1,6 +1,7 @@
 //! One contract for all backends: the same stories on memory, on SQLite and on DynamoDB.
 
 mod condition;
+mod expiry;
 mod fixture;
 mod limit;
 mod race;
@@ -83,6 +84,9 @@ on_every_backend! {
         malformed_reads_are_refused_with_a_reason
         what_is_at_a_limit_is_allowed
         a_transaction_may_be_filled_to_the_last_byte
+    }
+    expiry {
+        a_sweep_deletes_what_it_said_and_nothing_that_is_in_use
     }
     race {
         of_twenty_contenders_one_wins_the_lease

@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::item::{Item, Key};
 use crate::query::{Consistency, Page, Query, Scan};
 use crate::table::Table;
+use crate::ttl;
 use crate::txn::{Commit, Txn};
 
 /// The longest read that runs on the caller's own thread: beyond it a page may take milliseconds.
@@ -275,5 +276,14 @@ impl Table for SqliteTable {
 
     fn clock(&self) -> &dyn Clock {
         &*self.clock
+    }
+
+    async fn expired(&self, lag: Duration) -> Result<u64> {
+        let expired = ttl::Expired::at(self.clock.now(), lag);
+        self.read_elsewhere(move |connection| reader::count_expired(connection, expired)).await
+    }
+
+    async fn sweep(&self, lag: Duration) -> Result<u64> {
+        SqliteTable::sweep(self, lag).await
     }
 }

@@ -14,6 +14,7 @@ use crate::backend::PageBuilder;
 use crate::error::{Error, Kind, Result};
 use crate::item::{Item, Key};
 use crate::query::{Page, Query, Scan, Sort};
+use crate::ttl::Expired;
 
 /// How many connections are kept open between reads; more are opened for a moment when more read at once.
 const IDLE_CONNECTIONS: usize = 16;
@@ -126,6 +127,14 @@ fn page(mut rows: rusqlite::Rows<'_>, limit: Option<usize>) -> Result<Page, Faul
         && page.push(decode(row)?)?
     {}
     Ok(page.finish())
+}
+
+/// How many rows have expired, by the index of expiry times alone.
+pub(super) fn count_expired(connection: &Connection, expired: Expired) -> Result<u64, Fault> {
+    let mut statement =
+        connection.prepare_cached("SELECT count(*) FROM item WHERE ttl > ?1 AND ttl <= ?2")?;
+    let rows: i64 = statement.query_row([expired.after, expired.until], |row| row.get(0))?;
+    Ok(rows.unsigned_abs())
 }
 
 /// Everything that SQLite can check, then every row's checksum; the number of rows if all is well.

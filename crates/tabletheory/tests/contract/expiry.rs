@@ -1,0 +1,25 @@
+//! Rows that have expired: deleted by a sweep, or by a table that does so by itself.
+
+use std::time::Duration;
+
+use tabletheory::{Item, Value};
+
+use crate::fixture::{Fixture, item, sks};
+
+pub(crate) async fn a_sweep_deletes_what_it_said_and_nothing_that_is_in_use(t: &Fixture) {
+    let now = t.table.clock().now().seconds();
+    let expiring = |seconds: i64| item([("ttl", Value::from(now + seconds))]);
+    for (sk, item) in [("past", expiring(-1000)), ("lately", expiring(-10)), ("future", expiring(1000))] {
+        t.put(sk, item).await;
+    }
+    t.put("forever", Item::new()).await;
+    let lag = Duration::from_secs(100);
+    let expected = t.table.expired(lag).await.expect("a count");
+    assert_eq!(sks(&t.rows().await), ["forever", "future", "lately", "past"], "counting deletes nothing");
+    assert_eq!(t.table.sweep(lag).await.expect("a sweep"), expected);
+    let mut left = sks(&t.rows().await);
+    // A table that expires rows by itself does so when it likes, and nothing is left for a sweep to say.
+    left.retain(|sk| expected == 1 || sk != "past");
+    assert_eq!(left, ["forever", "future", "lately"]);
+    assert_eq!(t.table.expired(lag).await.expect("a count"), 0);
+}
