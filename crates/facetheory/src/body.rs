@@ -36,12 +36,14 @@ const NAMES: u32 = 3;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Bodies {
-    objects: Arc<dyn ObjectStore>,
-    prefix: String,
+    pub(crate) objects: Arc<dyn ObjectStore>,
+    pub(crate) prefix: String,
     /// What rows of other languages may put before a key: `s3://bucket/`.
     root: Option<String>,
     /// Whether objects can have a content type and metadata.
     describes: bool,
+    /// Whether objects are listed in the order of their keys, so that a listing can go on where it ended.
+    pub(crate) lists_in_order: bool,
 }
 
 /// A body that was stored.
@@ -104,7 +106,7 @@ impl Bodies {
     /// ```
     #[must_use]
     pub fn memory() -> Self {
-        Bodies::over(Arc::new(InMemory::new()))
+        Bodies { lists_in_order: true, ..Bodies::over(Arc::new(InMemory::new())) }
     }
 
     /// Bodies in any store of objects, such as one of another cloud or one that misbehaves for a simulation.
@@ -124,7 +126,7 @@ impl Bodies {
     /// ```
     #[must_use]
     pub fn over(objects: Arc<dyn ObjectStore>) -> Self {
-        Bodies { objects, prefix: PREFIX.into(), root: None, describes: true }
+        Bodies { objects, prefix: PREFIX.into(), root: None, describes: true, lists_in_order: false }
     }
 
     /// In files under a directory, which is made where it is missing. Each is written whole and durably.
@@ -143,8 +145,9 @@ impl Bodies {
         };
         std::fs::create_dir_all(directory).map_err(|cause| unusable(cause.into()))?;
         let files = LocalFileSystem::new_with_prefix(directory).map_err(|cause| unusable(cause.into()))?;
-        let objects = Arc::new(files.with_fsync(true));
-        Ok(Bodies { objects, prefix: PREFIX.into(), root: None, describes: false })
+        // A directory goes with its last file: there is one for each page.
+        let objects = Arc::new(files.with_fsync(true).with_automatic_cleanup(true));
+        Ok(Bodies { objects, prefix: PREFIX.into(), root: None, describes: false, lists_in_order: false })
     }
 
     /// At an address: `memory:`, `file:DIRECTORY` or, with the feature `s3`, `s3://bucket/prefix`.
@@ -191,7 +194,9 @@ impl Bodies {
     pub fn s3(config: &aws_config::SdkConfig, bucket: &str, prefix: &str) -> Result<Self> {
         let prefix = prefix_of(prefix)?;
         let objects = Arc::new(crate::s3::open(config, bucket)?);
-        Ok(Bodies { objects, prefix, root: Some(format!("s3://{bucket}/")), describes: true })
+        // The buckets of one zone, whose names end so, list in no order.
+        let lists_in_order = !bucket.ends_with("--x-s3");
+        Ok(Bodies { objects, prefix, root: Some(format!("s3://{bucket}/")), describes: true, lists_in_order })
     }
 
     /// Stores a body under a name that no other has, and never will.

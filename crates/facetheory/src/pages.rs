@@ -42,9 +42,9 @@ const HEARTBEATS_A_LEASE: u32 = 3;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Pages {
-    store: PageStore,
+    pub(crate) store: PageStore,
     pub(crate) bodies: Bodies,
-    random: Arc<dyn Random>,
+    pub(crate) random: Arc<dyn Random>,
 }
 
 /// How a regeneration ended.

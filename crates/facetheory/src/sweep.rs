@@ -1,9 +1,8 @@
 //! Collection: what is no longer needed goes, and what is served never does.
 
-use tabletheory::{Txn, Write};
+use tabletheory::{Key, Txn, Write};
 
 use crate::attribute as name;
-use crate::key::PageKey;
 use crate::row::Version;
 
 /// How much of a page's history is kept.
@@ -52,9 +51,9 @@ impl Retention {
 }
 
 /// Deletes a version, unless `META` points at it by then: a rollback may have come in between.
-pub(crate) fn version(page: &PageKey, version_sk: &str) -> Txn {
+pub(crate) fn version(meta: &Key, version_sk: &str) -> Txn {
     Txn::new([
-        Write::check(page.meta(), name::CURRENT_SK.is_not(version_sk)),
-        Write::delete(page.meta().sibling(version_sk)),
+        Write::check(meta.clone(), name::CURRENT_SK.is_not(version_sk)),
+        Write::delete(meta.sibling(version_sk)),
     ])
 }

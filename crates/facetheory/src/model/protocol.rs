@@ -168,7 +168,7 @@ pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
             without(txn, world.is(Mutant::RollbackWithoutFence), &world.key(LOCK).sk)
         }
         Request::Collect { body, .. } => {
-            let txn = sweep::version(&world.page, &world.key(version_place(body)).sk);
+            let txn = sweep::version(&world.page.meta(), &world.key(version_place(body)).sk);
             without(txn, world.is(Mutant::CollectServed), &world.key(META).sk)
         }
     }

@@ -209,6 +209,16 @@ impl PageStore {
         self.terms.term()
     }
 
+    /// The terms on which leases are given.
+    pub(crate) fn terms(&self) -> &LeaseTerms {
+        &self.terms
+    }
+
+    /// The rows of all pages.
+    pub(crate) fn table(&self) -> &dyn Table {
+        &*self.table
+    }
+
     /// `META` and `LOCK` of a page, in one strong query.
     ///
     /// A `META` that cannot be read counts as absent: it is rendered again.

@@ -148,9 +148,10 @@ impl PageStore {
         Ok(self.persist(&self.once(history::unpin(page, self.now()))).await?.is_done())
     }
 
-    /// Deletes the versions past the retention, and returns the bodies that nothing names any more.
+    /// Deletes the versions past the retention of one page, and returns the bodies that they named.
     ///
-    /// The version that is served stays, even if a rollback chooses it while this runs.
+    /// The version that is served stays, even if a rollback chooses it while this runs. A request may still name
+    /// one of the bodies; [`Pages::collect`](crate::Pages::collect) finds out, and deletes those that nothing names.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -169,11 +170,16 @@ impl PageStore {
         let current = self.look(page).await?.meta.and_then(|meta| meta.current_sk);
         let mut bodies = Vec::new();
         for sk in retention.superfluous(&versions, current.as_deref()) {
-            if self.persist(&self.once(sweep::version(page, sk))).await?.is_done() {
+            if self.delete_version(&page.meta(), sk).await? {
                 let gone = versions.iter().find(|(other, _)| other == sk);
                 bodies.extend(gone.map(|(_, version)| version.generation.s3_key.clone()));
             }
         }
         Ok(bodies)
+    }
+
+    /// Deletes a version of the page that has this `META`. False if it is the one that is served.
+    pub(crate) async fn delete_version(&self, meta: &Key, version_sk: &str) -> Result<bool> {
+        Ok(self.persist(&self.once(sweep::version(meta, version_sk))).await?.is_done())
     }
 }

@@ -1,0 +1,183 @@
+//! Whatever happens before and during a collection: nothing that a row names is ever deleted.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use facetheory::{
+    Acquire, Begin, Bodies, Claim, Content, Generation, Guards, Keep, Lease, PageKey, PageStore,
+};
+use proptest::prelude::*;
+use tabletheory::{ManualClock, Scan, SeededRandom, Table};
+
+use crate::fixture::{DAY, GRACE, Test, keeping, page};
+
+/// Pages that everything happens to.
+const PAGES: usize = 2;
+
+#[derive(Clone, Debug)]
+enum Event {
+    /// A worker takes the lease, renders, and stores a body.
+    Store {
+        page: usize,
+        for_request: bool,
+    },
+    /// It publishes, late or not at all.
+    Publish {
+        worker: usize,
+        keep: bool,
+    },
+    RollBack {
+        page: usize,
+        version: usize,
+    },
+    Invalidate {
+        page: usize,
+    },
+    Wait {
+        grace: u32,
+    },
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        3 => (0..PAGES, any::<bool>()).prop_map(|(page, for_request)| Event::Store { page, for_request }),
+        3 => (0..3_usize, any::<bool>()).prop_map(|(worker, keep)| Event::Publish { worker, keep }),
+        2 => (0..PAGES, 0..4_usize).prop_map(|(page, version)| Event::RollBack { page, version }),
+        1 => (0..PAGES).prop_map(|page| Event::Invalidate { page }),
+        2 => (1..3_u32).prop_map(|grace| Event::Wait { grace }),
+    ]
+}
+
+/// The other workers and operators, who know nothing of the collection.
+struct Others {
+    store: PageStore,
+    bodies: Bodies,
+    clock: Arc<ManualClock>,
+    random: SeededRandom,
+    workers: Mutex<Vec<(Lease, Option<Claim>, String)>>,
+}
+
+impl Others {
+    async fn act(&self, event: &Event) {
+        let at = |index: usize| -> PageKey { page(&format!("/{index}")) };
+        match *event {
+            Event::Store { page, for_request } => {
+                let name = format!("{:x}", tabletheory::Random::next_u64(&self.random));
+                let (lease, claim) = if for_request {
+                    match self.store.begin_request(&at(page), &name, "hash").await.expect("an answer") {
+                        Begin::Started { lease, claim } => (lease, Some(claim)),
+                        _ => return,
+                    }
+                } else {
+                    match self.store.try_acquire(&at(page)).await.expect("an answer") {
+                        Acquire::Granted(lease) => (lease, None),
+                        Acquire::Held { .. } => return,
+                    }
+                };
+                let now = self.store.now();
+                let stored =
+                    self.bodies.put(&at(page), now, "x".into(), &Content::default(), &self.random).await;
+                let s3_key = stored.expect("stored").s3_key;
+                self.workers.lock().expect("not poisoned").push((lease, claim, s3_key));
+            }
+            Event::Publish { worker, keep } => {
+                let worker = {
+                    let mut workers = self.workers.lock().expect("not poisoned");
+                    if worker >= workers.len() {
+                        return;
+                    }
+                    workers.remove(worker)
+                };
+                let (lease, claim, s3_key) = worker;
+                let seen = self.store.look(lease.page()).await.expect("an answer").meta;
+                let generation = Generation::new(s3_key, self.store.now().seconds(), 0);
+                let keep = if keep { Keep::Versions } else { Keep::Latest };
+                let _published = match claim {
+                    Some(claim) => {
+                        self.store.commit_request(&lease, &claim, &generation, seen.as_ref(), keep).await
+                    }
+                    None => self.store.commit_generation(&lease, &generation, seen.as_ref(), keep).await,
+                }
+                .expect("an answer");
+            }
+            Event::RollBack { page, version } => {
+                let versions = self.store.versions(&at(page), 10).await.expect("an answer");
+                if let Some((sk, _)) = versions.get(version) {
+                    let _done = self.store.roll_back(&at(page), sk, DAY).await.expect("an answer");
+                }
+            }
+            Event::Invalidate { page } => {
+                let done = self.store.invalidate(&at(page), facetheory::Strength::Hard).await;
+                done.expect("an answer");
+            }
+            Event::Wait { grace } => self.clock.advance(GRACE * grace + Duration::from_secs(1)),
+        }
+    }
+}
+
+/// The first key that a row names although its body is gone.
+async fn missing(t: &Test) -> Option<String> {
+    let rows = t.table.table.scan(&Scan::new()).await.expect("a scan").items;
+    for row in rows {
+        for attribute in ["s3_key", "result_s3_key"] {
+            if let Some(s3_key) = row.get(attribute).and_then(tabletheory::Value::as_str)
+                && !t.has(s3_key).await
+            {
+                return Some(format!("{s3_key} of {:?}", row.key()));
+            }
+        }
+    }
+    None
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_that_is_named_is_ever_deleted(
+        before in proptest::collection::vec(event(), 4..24),
+        during in proptest::collection::vec((1..16_usize, event()), 0..12),
+        after in proptest::collection::vec(event(), 0..8),
+        versions in 0..3_usize,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(async {
+            let t = Test::memory();
+            // The boldest of workers: they publish after their lease has expired, as long as nobody else has it.
+            let store = PageStore::new(t.table.table.clone())
+                .with_random(Arc::new(SeededRandom::new(1)))
+                .with_guards(Guards { not_expired: false, ..Guards::default() });
+            let others = Arc::new(Others {
+                store,
+                bodies: t.bodies.clone(),
+                clock: t.clock.clone(),
+                random: SeededRandom::new(2),
+                workers: Mutex::default(),
+            });
+            for event in &before {
+                others.act(event).await;
+            }
+            let (world, events) = (Arc::clone(&others), Arc::new(during));
+            t.table.meanwhile(Some(Arc::new(move |step| {
+                let (world, events) = (Arc::clone(&world), Arc::clone(&events));
+                Box::pin(async move {
+                    for (_, event) in events.iter().filter(|(when, _)| *when == step) {
+                        world.act(event).await;
+                    }
+                })
+            })));
+            let collected = t.collect(&keeping(versions)).await;
+            t.table.meanwhile(None);
+            prop_assert_eq!(missing(&t).await, None);
+            prop_assert_eq!(
+                collected.objects,
+                collected.orphans + collected.named + collected.young + collected.protected
+            );
+            for event in &after {
+                others.act(event).await;
+                prop_assert_eq!(missing(&t).await, None, "after {:?}", event);
+            }
+            Ok(())
+        })?;
+    }
+}
