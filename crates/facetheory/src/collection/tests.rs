@@ -9,10 +9,10 @@ use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
-use tabletheory::{ManualClock, MemoryTable, SeededRandom};
+use tabletheory::{Faults, Faulty, ManualClock, MemoryTable, SeededRandom};
 
 use super::*;
-use crate::{Bodies, Content, Kind, LeaseTerms, PageKey, PageStore};
+use crate::{Bodies, Content, Keep, Kind, LeaseTerms, Outcome, PageKey, PageStore, Policy, Rendered};
 
 /// Long after all objects that a test stores, whose times the machine's clock tells.
 const NOW: Timestamp = Timestamp::from_seconds(4_102_444_800);
@@ -124,6 +124,31 @@ async fn what_cannot_be_deleted_is_told_and_does_not_stop_the_rest() {
     assert!(collected.failures[0].contains("the disk is on fire"), "{:?}", collected.failures);
     let again = pages.collect(&Collection::default(), go_on).await.expect("a report");
     assert_eq!(again.objects, 25, "they are tried again by the next run");
+}
+
+#[tokio::test]
+async fn the_body_of_a_version_that_may_still_be_there_stays() {
+    let clock = Arc::new(ManualClock::at(NOW));
+    let table = Arc::new(Faulty::new(MemoryTable::with_clock(clock.clone()), 1, Faults::NONE));
+    let pages = Pages::new(PageStore::new(table.clone()), Bodies::memory());
+    let page = PageKey::new("/").expect("a page");
+    let policy = Policy::every(Duration::ZERO).keeping(Keep::Versions);
+    for body in ["old", "new"] {
+        let outcome = pages.regenerate(&page, &policy, |_| async { Ok(Rendered::html(body)) }).await;
+        assert!(matches!(outcome, Ok(Outcome::Published(_))));
+        clock.advance(Duration::from_secs(2 * 86_400));
+    }
+    let versions = pages.store.versions(&page, 10).await.expect("an answer");
+    let old = &versions[1].1.generation.s3_key;
+    let none = Retention { versions: 0, oldest: None };
+    let how = Collection { retention: Some(none), ..Collection::default() };
+    table.set_faults(Faults { lose_request: 1.0, ..Faults::NONE });
+    let collected = pages.collect(&how, go_on).await.expect("a report");
+    assert_eq!((collected.versions, collected.failed, collected.orphans), (0, 1, 0));
+    assert!(pages.bodies.get(old, None).await.expect("an answer").is_some());
+    table.set_faults(Faults::NONE);
+    let collected = pages.collect(&how, go_on).await.expect("a report");
+    assert_eq!((collected.versions, collected.failed, collected.orphans), (1, 0, 1));
 }
 
 #[tokio::test]

@@ -2,9 +2,9 @@
 
 use super::mutant::Mutant;
 use super::network::Answer;
-use super::protocol::{self, How, Request, Target, body_for, body_of};
-use super::state::{BODIES, Operator, Phase, State, Writer};
-use super::table::{META, World, version_place};
+use super::protocol::{self, How, Request, Target, body_of};
+use super::state::{BODIES, Operator, State};
+use super::table::{LOCK, META, World, version_place};
 use crate::invalidate::Found;
 use crate::row::Version;
 use crate::sweep::Retention;
@@ -84,25 +84,20 @@ impl World {
 
     /// Deletes an object that no row names.
     ///
-    /// The grace period is longer than any lease and any request under way, so that nobody who has stored a
-    /// body can still be about to publish it.
+    /// Who has stored a body and can still publish it has the lock, so that asking for that is enough, however
+    /// late a publish is.
     pub(super) fn collect_orphan(&self, state: &mut State, body: u8) -> bool {
         let named = |s3_key: &str| body_of(s3_key) == body;
         let served = self.meta(state.rows.0[META]).is_some_and(|meta| named(&meta.generation.s3_key));
         let kept = state.rows.0[version_place(0)..]
             .iter()
             .any(|id| self.version(*id).is_some_and(|version| named(&version.generation.s3_key)));
-        let publishes = |request: &Request| match *request {
-            Request::Publish { lease, .. } => body_for(self, lease) == body,
-            _ => false,
-        };
-        let working = |writer: &Writer| writer.phase != Phase::Idle && body_for(self, writer.lease) == body;
-        let about = state.writers.iter().any(working) || state.under_way.iter().flatten().any(publishes);
+        let locked = state.rows.0[LOCK] != 0;
         if state.left.collect == 0
             || !state.objects.has(body)
             || served
             || kept
-            || about && !self.is(Mutant::CollectAtOnce)
+            || locked && !self.is(Mutant::CollectAtOnce)
         {
             return false;
         }

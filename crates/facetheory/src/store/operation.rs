@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tabletheory::{Commit, Consistency, Query, TableExt as _};
+use tabletheory::{Commit, Consistency, Key, Query, TableExt as _};
 
 use super::{PageStore, ROUNDS, restless};
 use crate::error::{Error, Kind, Result};
