@@ -370,7 +370,9 @@ impl PageKey {
 
 /// Lower-case hexadecimal SHA-256.
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let halves = |byte: &u8| [byte >> 4, byte & 15];
+    Sha256::digest(bytes).iter().flat_map(halves).map(|half| char::from(DIGITS[usize::from(half)])).collect()
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::decide::{Verdict, decide};
 use crate::error::{Error, Kind, Result};
 use crate::item::{Item, Key};
 use crate::ttl;
-use crate::txn::{Commit, Txn};
+use crate::txn::{ClientToken, Commit, Txn};
 
 /// How many expired rows one sweep deletes before other writers get their turn.
 const SWEEP_ROWS: u32 = 200;
@@ -37,8 +37,23 @@ pub(super) type Queue = mpsc::Sender<Work>;
 
 #[derive(Debug)]
 pub(super) enum Work {
-    Commit { txn: Txn, answer: oneshot::Sender<Result<Commit>> },
+    Commit { order: Order, answer: oneshot::Sender<Result<Commit>> },
     Sweep { lag: Duration, answer: oneshot::Sender<Result<Swept>> },
+}
+
+/// A transaction, with what can be worked out before it is its turn: the one thread that writes is the narrow place.
+#[derive(Debug)]
+pub(super) struct Order {
+    txn: Txn,
+    /// The token and what it stands for.
+    token: Option<(ClientToken, [u8; 32])>,
+}
+
+impl Order {
+    fn of(txn: &Txn) -> Self {
+        let token = txn.token.as_ref().map(|token| (token.clone(), txn.digest()));
+        Order { txn: txn.clone(), token }
+    }
 }
 
 /// What one sweep did.
@@ -72,8 +87,8 @@ impl Writer {
     }
 
     pub(super) async fn commit(&self, txn: &Txn) -> Result<Commit> {
-        let txn = txn.clone();
-        self.ask(|answer| Work::Commit { txn, answer }).await
+        let order = Order::of(txn);
+        self.ask(|answer| Work::Commit { order, answer }).await
     }
 
     pub(super) async fn sweep(&self, lag: Duration) -> Result<Swept> {
@@ -117,7 +132,7 @@ struct Scribe {
 }
 
 /// A transaction that waits, with the way to its committer.
-type Waiting = (Txn, oneshot::Sender<Result<Commit>>);
+type Waiting = (Order, oneshot::Sender<Result<Commit>>);
 
 impl Scribe {
     fn run(&mut self, mut work: mpsc::Receiver<Work>, most: usize) {
@@ -126,7 +141,7 @@ impl Scribe {
             let mut next = Some(first);
             while let Some(work_item) = next.take() {
                 match work_item {
-                    Work::Commit { txn, answer } => group.push((txn, answer)),
+                    Work::Commit { order, answer } => group.push((order, answer)),
                     Work::Sweep { lag, answer } => {
                         let swept = self.sweep(lag);
                         // Nobody waits for it any more if the other side is gone.
@@ -146,12 +161,12 @@ impl Scribe {
         if group.is_empty() {
             return;
         }
-        let txns: Vec<&Txn> = group.iter().map(|(txn, _)| txn).collect();
-        let outcomes = match self.commit_together(&txns) {
+        let orders: Vec<&Order> = group.iter().map(|(order, _)| order).collect();
+        let outcomes = match self.commit_together(&orders) {
             Ok(outcomes) => outcomes,
-            Err(Spoiled::Wholly(error)) => txns.iter().map(|_| Err(same(&error))).collect(),
-            Err(Spoiled::ByOne(_)) if txns.len() > 1 => {
-                txns.iter().map(|txn| self.commit_alone(txn)).collect()
+            Err(Spoiled::Wholly(error)) => orders.iter().map(|_| Err(same(&error))).collect(),
+            Err(Spoiled::ByOne(_)) if orders.len() > 1 => {
+                orders.iter().map(|order| self.commit_alone(order)).collect()
             }
             Err(Spoiled::ByOne(error)) => vec![Err(error)],
         };
@@ -161,22 +176,22 @@ impl Scribe {
         }
     }
 
-    fn commit_alone(&mut self, txn: &Txn) -> Result<Commit> {
-        match self.commit_together(&[txn]) {
+    fn commit_alone(&mut self, order: &Order) -> Result<Commit> {
+        match self.commit_together(&[order]) {
             Ok(mut outcomes) => outcomes.pop().unwrap_or_else(|| Err(closed())),
             Err(Spoiled::ByOne(error) | Spoiled::Wholly(error)) => Err(error),
         }
     }
 
     /// Answers may be given only once this returns: a refusal can rest on another transaction of the group.
-    fn commit_together(&mut self, txns: &[&Txn]) -> Result<Vec<Result<Commit>>, Spoiled> {
+    fn commit_together(&mut self, orders: &[&Order]) -> Result<Vec<Result<Commit>>, Spoiled> {
         let path = &self.path;
         let now = self.clock.now();
         let whole = |error: rusqlite::Error| Spoiled::Wholly(Fault::from(error).explain(path));
         let transaction = begin(&self.connection, self.busy_timeout).map_err(whole)?;
-        let mut outcomes = Vec::with_capacity(txns.len());
-        for txn in txns {
-            outcomes.push(match apply(&transaction, txn, now) {
+        let mut outcomes = Vec::with_capacity(orders.len());
+        for order in orders {
+            outcomes.push(match apply(&transaction, order, now) {
                 Ok(commit) => Ok(commit),
                 // Some failures, of a read too, make SQLite give up the whole transaction by itself. What
                 // came after would then be written piece by piece.
@@ -262,10 +277,10 @@ fn same(error: &Error) -> Error {
     Error::new(error.kind(), error.to_string())
 }
 
-fn apply(transaction: &Transaction<'_>, txn: &Txn, now: Timestamp) -> Result<Commit, Unapplied> {
+fn apply(transaction: &Transaction<'_>, order: &Order, now: Timestamp) -> Result<Commit, Unapplied> {
     let clean = Unapplied::Clean;
-    let token = txn.token.as_ref().map(|token| (token, txn.digest()));
-    if let Some((token, digest)) = &token
+    let Order { txn, token } = order;
+    if let Some((token, digest)) = token
         && let Some(known) = token::recall(transaction, token, now).map_err(clean)?
     {
         return if known == *digest { Ok(Commit::Done) } else { Err(clean(token_reused().into())) };
@@ -288,7 +303,10 @@ fn apply(transaction: &Transaction<'_>, txn: &Txn, now: Timestamp) -> Result<Com
                         None => delete(transaction, key)?,
                     }
                 }
-                token.map_or(Ok(()), |(token, digest)| token::record(transaction, token, &digest, now))
+                match token {
+                    Some((token, digest)) => token::record(transaction, token, digest, now),
+                    None => Ok(()),
+                }
             };
             write().map_err(Unapplied::HalfWay)?;
             Ok(Commit::Done)
