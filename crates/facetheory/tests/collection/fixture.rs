@@ -93,7 +93,7 @@ impl Test {
     pub(crate) async fn publish(&self, page: &PageKey, body: &str, keep: Keep) -> String {
         let policy = Policy::every(Duration::ZERO).keeping(keep);
         let body = body.to_owned();
-        let outcome = self.pages.regenerate(page, &policy, || async { Ok(Rendered::html(body)) }).await;
+        let outcome = self.pages.regenerate(page, &policy, |_| async { Ok(Rendered::html(body)) }).await;
         match outcome.expect(self.name) {
             Outcome::Published(generation) => generation.s3_key,
             other => panic!("{}: {other:?}", self.name),
