@@ -55,9 +55,14 @@ fn say(line: &str) {
 fn engine(directory: &Path, memory: u64) -> Isr {
     let settings = SqliteSettings { sweep: None, ..SqliteSettings::default() };
     let table = SqliteTable::open_with(directory.join("table.db"), &settings, Arc::new(SystemClock));
-    let files = LocalFileSystem::new_with_prefix(directory).expect("a directory");
-    let pages = Pages::new(PageStore::new(Arc::new(table.expect("a file"))), Bodies::over(Arc::new(files)));
+    let bodies = bodies(directory, &Arc::default());
+    let pages = Pages::new(PageStore::new(Arc::new(table.expect("a file"))), bodies);
     Isr::builder(pages).memory(memory).believing(LONG).build()
+}
+
+fn bodies(directory: &Path, reads: &Arc<AtomicU64>) -> Bodies {
+    let files = LocalFileSystem::new_with_prefix(directory).expect("a directory");
+    Bodies::over(Arc::new(counted::Counted { files, reads: reads.clone() }))
 }
 
 fn page(number: u64) -> PageKey {
@@ -146,9 +151,7 @@ fn trace(runtime: &tokio::runtime::Runtime, sizes: Sizes) -> f64 {
         async move { visit(&isr, number, KIB).await }
     }));
     let reads = Arc::new(AtomicU64::new(0));
-    let files = LocalFileSystem::new_with_prefix(directory.path()).expect("a directory");
-    let bodies = Bodies::over(Arc::new(counted::Counted { files, reads: reads.clone() }));
-    let pages = Pages::new(filler.pages().store().clone(), bodies);
+    let pages = Pages::new(filler.pages().store().clone(), bodies(directory.path(), &reads));
     // What one page counts for, as the tier counts it.
     let one = Isr::new(pages.clone());
     runtime.block_on(visit(&one, 0, KIB));
@@ -235,7 +238,14 @@ mod counted {
 
     #[async_trait::async_trait]
     impl ObjectStore for Counted {
-        async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        async fn put_opts(
+            &self,
+            path: &Path,
+            payload: PutPayload,
+            mut options: PutOptions,
+        ) -> Result<PutResult> {
+            // Files have no metadata.
+            options.attributes = object_store::Attributes::new();
             self.files.put_opts(path, payload, options).await
         }
 

@@ -12,7 +12,6 @@ mod freshness;
 mod generation;
 mod history;
 #[cfg(feature = "http")]
-#[cfg_attr(not(test), expect(dead_code, reason = "the layer over it is not there yet"))]
 mod http;
 mod invalidate;
 mod isr;
@@ -38,7 +37,7 @@ mod sweep;
 mod version_id;
 
 #[cfg(feature = "http")]
-pub use self::http::{Drafts, Hint, Params, Query, Route, Routes, TenantFrom};
+pub use self::http::{Drafts, Hint, IsrBody, IsrLayer, IsrService, Params, Query, Route, Routes, TenantFrom};
 pub use body::{Bodies, Body, StoredBody};
 pub use cache_key::CacheKey;
 pub use collection::{Collected, Collection};

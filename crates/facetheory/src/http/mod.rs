@@ -1,5 +1,7 @@
-//! HTTP as decisions: from header values to what is served, kept and told, without I/O and without a clock.
+//! HTTP: decisions from header values to what is served, kept and told, without I/O and without a clock; and the layer
+//! that carries them out.
 
+mod body;
 mod cache_control;
 mod conditional;
 mod cookie;
@@ -8,10 +10,13 @@ mod encoding;
 mod header;
 mod hint;
 mod host;
+mod layer;
 mod path;
 mod pattern;
 mod range;
 mod refusal;
+mod render;
+mod reply;
 mod route;
 mod routes;
 mod status;
@@ -20,8 +25,14 @@ mod tenant;
 mod vary;
 mod visit;
 
+pub use body::IsrBody;
 pub use draft::Drafts;
 pub use hint::Hint;
+pub use layer::{IsrLayer, IsrService};
 pub use route::{Query, Route};
 pub use routes::{Params, Routes};
 pub use tenant::TenantFrom;
+
+pub(crate) use cache_control::CacheControl;
+pub(crate) use encoding::{Coding, is_worth_coding};
+pub(crate) use header::restored;

@@ -1,5 +1,7 @@
 //! Routes: which pages there are, how each is renewed, and what tells it apart.
 
+use std::sync::Arc;
+
 use http::header::{self, HeaderName};
 
 use crate::epoch::Tag;
@@ -31,7 +33,7 @@ use crate::policy::Policy;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Route {
-    pattern: String,
+    pub(crate) name: Arc<str>,
     pub(crate) policy: Policy,
     pub(crate) query: Query,
     /// Sorted, each once.
@@ -94,7 +96,7 @@ impl Route {
     /// ```
     pub fn new(pattern: impl Into<String>, policy: Policy) -> Self {
         Route {
-            pattern: pattern.into(),
+            name: pattern.into().into(),
             policy,
             query: Query::All,
             headers: Vec::new(),
@@ -117,7 +119,7 @@ impl Route {
     /// ```
     #[must_use]
     pub fn pattern(&self) -> &str {
-        &self.pattern
+        &self.name
     }
 
     /// Its policy.
@@ -257,7 +259,10 @@ impl Route {
 
     /// Its pattern, once all that can be wrong with the route alone is known; all of that otherwise.
     pub(crate) fn check(&mut self) -> Result<Pattern, Vec<String>> {
-        let pattern = Pattern::parse(&self.pattern).map_err(|fault| self.faults.push(fault)).ok();
+        if let Err(error) = Tag::route(&self.name) {
+            self.faults.push(error.to_string());
+        }
+        let pattern = Pattern::parse(&self.name).map_err(|fault| self.faults.push(fault)).ok();
         if let Some(pattern) = &pattern {
             self.params.clone_from(&pattern.names);
             self.by_name = (0..self.params.len()).collect();

@@ -75,4 +75,15 @@ impl Bypass {
             Bypass::Restless => "the page was invalidated while it was rendered",
         }
     }
+
+    /// It in one word, for headers.
+    #[cfg(feature = "http")]
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Bypass::Declined => "not-kept",
+            Bypass::WaitedTooLong => "waited-too-long",
+            Bypass::Unreachable => "unreachable",
+            Bypass::Restless => "invalidated",
+        }
+    }
 }

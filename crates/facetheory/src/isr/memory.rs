@@ -62,6 +62,8 @@ impl Equivalent<Slot> for SlotRef<'_> {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) page: Arc<CachedPage>,
+    /// The bytes that it counts for. The cache must find it as heavy as it was when it came.
+    weight: usize,
     /// When the table was asked, in milliseconds.
     checked_at: AtomicI64,
     /// How many invalidations this process had made when it was asked.
@@ -77,12 +79,27 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) fn new(page: CachedPage, checked: Checked) -> Self {
         Entry {
+            weight: page.weight(),
             page: Arc::new(page),
             checked_at: AtomicI64::new(checked.at.millis()),
             sequence: AtomicU64::new(checked.sequence),
             outdated: AtomicBool::new(checked.outdated),
             held_until: AtomicI64::new(checked.held_until),
             render_millis: AtomicU64::new(0),
+        }
+    }
+
+    /// The same, as heavy as it is by now.
+    #[cfg(feature = "http")]
+    fn weighed_again(&self) -> Self {
+        Entry {
+            page: self.page.clone(),
+            weight: self.page.weight(),
+            checked_at: AtomicI64::new(self.checked_at.load(Ordering::Acquire)),
+            sequence: AtomicU64::new(self.sequence.load(Ordering::Relaxed)),
+            outdated: AtomicBool::new(self.is_outdated()),
+            held_until: AtomicI64::new(self.held_until.load(Ordering::Relaxed)),
+            render_millis: AtomicU64::new(self.render_millis()),
         }
     }
 
@@ -141,7 +158,7 @@ struct Weigh;
 impl Weighter<Slot, Arc<Entry>> for Weigh {
     fn weight(&self, slot: &Slot, entry: &Arc<Entry>) -> u64 {
         let key = slot.cache_key.len() + slot.tenant.as_ref().map_or(0, |tenant| tenant.len());
-        OVERHEAD + u64::try_from(key + entry.page.weight()).unwrap_or(u64::MAX / 2)
+        OVERHEAD + u64::try_from(key + entry.weight).unwrap_or(u64::MAX / 2)
     }
 }
 
@@ -165,6 +182,14 @@ impl Memory {
         let entry = Arc::new(entry);
         self.pages.insert(Slot::of(page), entry.clone());
         entry
+    }
+
+    /// A page has become heavier, if it is still here.
+    #[cfg(feature = "http")]
+    pub(super) fn weigh_again(&self, page: &PageKey, entry: &Arc<Entry>) {
+        if self.get(page).is_some_and(|kept| Arc::ptr_eq(&kept, entry)) {
+            self.pages.insert(Slot::of(page), Arc::new(entry.weighed_again()));
+        }
     }
 
     pub(super) fn forget(&self, page: &PageKey) {

@@ -2,6 +2,8 @@
 
 mod answer;
 mod back_off;
+#[cfg(feature = "http")]
+mod coding;
 mod flight;
 mod memory;
 mod observe;
@@ -27,11 +29,12 @@ pub use page::CachedPage;
 
 use self::back_off::BackOff;
 use self::flight::Flights;
-use self::memory::Memory;
+use self::memory::{Entry, Memory};
 use self::observe::{Observer, OnIncident};
 use self::outage::Outage;
 use self::renewal::Landing;
 use self::visit::Look;
+use crate::key::PageKey;
 use crate::pages::Pages;
 
 /// Incremental static regeneration: pages rendered once, served to everyone, renewed by one worker.
@@ -77,6 +80,11 @@ struct Engine {
     /// How many renders go on in the background, and how many more may wait for their turn.
     rendering: Arc<Semaphore>,
     queue: Arc<Semaphore>,
+    /// How many pages are compressed at once, and how many may wait for that.
+    #[cfg(feature = "http")]
+    coding: Arc<Semaphore>,
+    #[cfg(feature = "http")]
+    coding_queue: Arc<Semaphore>,
     tasks: TaskTracker,
     /// Ends what goes on in the background, when time has run out.
     abandon: CancellationToken,
@@ -219,7 +227,23 @@ impl Isr {
     }
 }
 
+/// So many pages are compressed at once: visitors should not notice.
+#[cfg(feature = "http")]
+const CODING: usize = 1;
+/// So many pages wait for that, or are being compressed.
+#[cfg(feature = "http")]
+const CODING_QUEUE: usize = 128;
+
 impl Engine {
+    /// Keeps a page in memory.
+    fn keep(self: &Arc<Self>, page: &PageKey, entry: Entry) -> Arc<Entry> {
+        let entry = self.memory.keep(page, entry);
+        self.observer.memory(self.memory.weight(), self.memory.len());
+        #[cfg(feature = "http")]
+        self.code(page, &entry);
+        entry
+    }
+
     fn now(&self) -> Timestamp {
         self.pages.store().now()
     }
@@ -332,6 +356,10 @@ impl IsrBuilder {
             random: self.random,
             rendering: Arc::new(Semaphore::new(self.rendering)),
             queue: Arc::new(Semaphore::new(self.rendering + self.queue)),
+            #[cfg(feature = "http")]
+            coding: Arc::new(Semaphore::new(CODING)),
+            #[cfg(feature = "http")]
+            coding_queue: Arc::new(Semaphore::new(CODING_QUEUE)),
             tasks: TaskTracker::new(),
             abandon: CancellationToken::new(),
         };

@@ -1,11 +1,17 @@
 //! A page as visitors get it: what its row tells, and its body.
 
 use std::sync::Arc;
+#[cfg(feature = "http")]
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 
+#[cfg(feature = "http")]
+use super::coding::Codings;
 use crate::body::Body;
 use crate::generation::Generation;
+#[cfg(feature = "http")]
+use crate::http::Coding;
 use crate::row::Meta;
 
 /// A page as visitors get it.
@@ -26,12 +32,43 @@ use crate::row::Meta;
 #[derive(Clone, Debug)]
 pub struct CachedPage {
     meta: Meta,
-    body: Arc<Body>,
+    body: Arc<CachedBody>,
+    /// The headers that are kept with it, read once.
+    #[cfg(feature = "http")]
+    headers: OnceLock<http::HeaderMap>,
+}
+
+/// A body, with its compressed forms once there are some.
+#[derive(Debug)]
+pub(super) struct CachedBody {
+    body: Body,
+    #[cfg(feature = "http")]
+    codings: OnceLock<Codings>,
+}
+
+impl From<Body> for CachedBody {
+    fn from(body: Body) -> Self {
+        CachedBody {
+            body,
+            #[cfg(feature = "http")]
+            codings: OnceLock::new(),
+        }
+    }
 }
 
 impl CachedPage {
-    pub(super) fn new(meta: Meta, body: impl Into<Arc<Body>>) -> Self {
-        CachedPage { meta, body: body.into() }
+    pub(super) fn new(meta: Meta, body: Body) -> Self {
+        CachedPage::with(meta, Arc::new(body.into()))
+    }
+
+    /// The same body, told of in another way.
+    pub(super) fn with(meta: Meta, body: Arc<CachedBody>) -> Self {
+        CachedPage {
+            meta,
+            body,
+            #[cfg(feature = "http")]
+            headers: OnceLock::new(),
+        }
     }
 
     /// What its row tells.
@@ -55,7 +92,7 @@ impl CachedPage {
     /// ```
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
-        &self.body.bytes
+        &self.body.body.bytes
     }
 
     /// The HTTP status; 200 where neither the row nor the body tells one.
@@ -68,7 +105,7 @@ impl CachedPage {
     #[must_use]
     pub fn status(&self) -> u16 {
         const OK: u16 = 200;
-        self.generation().content.status.or(self.body.status).unwrap_or(OK)
+        self.generation().content.status.or(self.body.body.status).unwrap_or(OK)
     }
 
     /// The content type, where the row or the body tells one.
@@ -80,14 +117,14 @@ impl CachedPage {
     /// ```
     #[must_use]
     pub fn content_type(&self) -> Option<&str> {
-        self.generation().content.content_type.as_deref().or(self.body.content_type.as_deref())
+        self.generation().content.content_type.as_deref().or(self.body.body.content_type.as_deref())
     }
 
     pub(crate) fn generation(&self) -> &Generation {
         &self.meta.generation
     }
 
-    pub(super) fn body(&self) -> &Arc<Body> {
+    pub(super) fn body(&self) -> &Arc<CachedBody> {
         &self.body
     }
 
@@ -99,7 +136,12 @@ impl CachedPage {
         let headers: usize = content.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         let tags: usize = content.tags.iter().map(String::len).sum();
         let strings = 2 * content.headers.len() + content.tags.len();
-        self.body.bytes.len()
+        #[cfg(feature = "http")]
+        let coded = self.body.codings.get().map_or(0, Codings::weight);
+        #[cfg(not(feature = "http"))]
+        let coded = 0;
+        self.bytes().len()
+            + coded
             + page.s3_key.len()
             + [&page.etag, &content.content_type, &content.digest, &content.deployment, &self.meta.mark]
                 .map(text)
@@ -110,6 +152,44 @@ impl CachedPage {
             + tags
             + strings * size_of::<String>()
             + size_of::<CachedPage>()
-            + size_of::<Body>()
+            + size_of::<CachedBody>()
+    }
+}
+
+#[cfg(feature = "http")]
+impl CachedPage {
+    /// The headers that are kept with it.
+    pub(crate) fn headers(&self) -> &http::HeaderMap {
+        self.headers.get_or_init(|| crate::http::restored(&self.generation().content.headers))
+    }
+
+    /// The content security policy that only the object tells, for a row that another language wrote.
+    pub(crate) fn content_security_policy(&self) -> Option<&str> {
+        let told = self.headers().contains_key(http::header::CONTENT_SECURITY_POLICY);
+        self.body.body.content_security_policy.as_deref().filter(|_| !told)
+    }
+
+    pub(super) fn has_codings(&self) -> bool {
+        self.body.codings.get().is_some()
+    }
+
+    pub(super) fn set_codings(&self, codings: Codings) {
+        // Two who made them at the same time made the same.
+        let _ = self.body.codings.set(codings);
+    }
+
+    /// The codings that it is there in, besides as it is.
+    pub(crate) fn codings(&self) -> Vec<Coding> {
+        self.body.codings.get().map(|codings| codings.all().collect()).unwrap_or_default()
+    }
+
+    /// Whether it is there in several codings.
+    pub(crate) fn is_coded(&self) -> bool {
+        self.body.codings.get().is_some_and(|codings| codings.all().next().is_some())
+    }
+
+    /// It in a coding, if it is there in it.
+    pub(crate) fn in_coding(&self, coding: Coding) -> Option<&Bytes> {
+        self.body.codings.get().and_then(|codings| codings.get(coding))
     }
 }

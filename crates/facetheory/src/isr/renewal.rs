@@ -149,7 +149,7 @@ impl Engine {
 
     /// What the outcome of a regeneration means for those who wait for it.
     async fn land(
-        &self,
+        self: &Arc<Self>,
         renewal: &Renewal,
         outcome: Result<Outcome>,
         kept: &Mutex<Kept>,
@@ -172,9 +172,7 @@ impl Engine {
                         let body = Body { bytes, ..Body::default() };
                         let entry = Entry::new(CachedPage::new(meta, body), checked);
                         entry.took(took);
-                        let entry = self.memory.keep(page, entry);
-                        self.observer.memory(self.memory.weight(), self.memory.len());
-                        Landing::Page { entry, ours: true }
+                        Landing::Page { entry: self.keep(page, entry), ours: true }
                     }
                     None => self.found(page, &meta, checked, true).await,
                 }
@@ -215,7 +213,7 @@ impl Engine {
         }
     }
 
-    async fn found(&self, page: &PageKey, meta: &Meta, checked: Checked, ours: bool) -> Landing {
+    async fn found(self: &Arc<Self>, page: &PageKey, meta: &Meta, checked: Checked, ours: bool) -> Landing {
         match self.find(page, meta, checked).await {
             Found::Here(entry) => Landing::Page { entry, ours },
             Found::Unreachable => Landing::Unreachable,
@@ -226,7 +224,7 @@ impl Engine {
 
     /// Looks at a page now and then until another process has rendered it; none if its lease is free before that.
     async fn wait(
-        &self,
+        self: &Arc<Self>,
         page: &PageKey,
         reason: &Reason,
         mut until: i64,

@@ -336,7 +336,7 @@ impl Engine {
     }
 
     /// Asks the table about a page, and reads its body where memory does not have it.
-    pub(super) async fn ask(&self, page: &PageKey) -> Look {
+    pub(super) async fn ask(self: &Arc<Self>, page: &PageKey) -> Look {
         let sequence = self.memory.sequence(page);
         let store = self.pages.store();
         let asking = async {
@@ -378,7 +378,7 @@ impl Engine {
     }
 
     /// The body that `META` names: from memory, if it is there.
-    pub(super) async fn find(&self, page: &PageKey, meta: &Meta, checked: Checked) -> Found {
+    pub(super) async fn find(self: &Arc<Self>, page: &PageKey, meta: &Meta, checked: Checked) -> Found {
         let s3_key = &meta.generation.s3_key;
         let known = self.memory.get(page).filter(|entry| entry.page.generation().s3_key == *s3_key);
         if let Some(entry) = known {
@@ -387,16 +387,13 @@ impl Engine {
                 return Found::Here(entry);
             }
             let body = entry.page.body().clone();
-            let moved = Entry::new(CachedPage::new(meta.clone(), body), checked);
+            let moved = Entry::new(CachedPage::with(meta.clone(), body), checked);
             moved.took(entry.render_millis());
-            return Found::Here(self.memory.keep(page, moved));
+            return Found::Here(self.keep(page, moved));
         }
         match self.pages.body(meta).await {
             Ok(Some(body)) => {
-                let entry = Entry::new(CachedPage::new(meta.clone(), body), checked);
-                let entry = self.memory.keep(page, entry);
-                self.observer.memory(self.memory.weight(), self.memory.len());
-                Found::Here(entry)
+                Found::Here(self.keep(page, Entry::new(CachedPage::new(meta.clone(), body), checked)))
             }
             Ok(None) => {
                 let what = format!("the body {s3_key} is missing or damaged, and is rendered again");

@@ -1,0 +1,323 @@
+//! The tower layer: any service becomes one whose pages are rendered once and served to everyone.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, HeaderValue};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body;
+use http_body_util::BodyExt as _;
+use tabletheory::{Random, SystemRandom};
+use tower::{Layer, Service, ServiceExt as _};
+
+use crate::error::Error;
+use crate::http::body::{BoxError, IsrBody};
+use crate::http::refusal::Refusal;
+use crate::http::render::{self, FailedRender, Wish};
+use crate::http::reply::{self, Visitor};
+use crate::http::routes::Routes;
+use crate::http::status::request_id;
+use crate::http::visit::Visit;
+use crate::isr::{Answer, Isr};
+use crate::key::{KeyScheme, PageKey};
+use crate::render::RenderContext;
+
+/// The longest page that is kept, unless another limit is chosen.
+const MAX_PAGE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Incremental static regeneration for any service: what it answers is kept as its routes say.
+///
+/// ```
+/// use facetheory::{Bodies, Isr, IsrLayer, Pages, PageStore, Policy, Route, Routes};
+/// use http::{Request, Response};
+/// use std::{convert::Infallible, sync::Arc, time::Duration};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+/// let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+/// let routes = Routes::new([Route::new("/posts/{slug}", Policy::every(Duration::from_secs(60)))])?;
+/// let layer = IsrLayer::new(Isr::new(pages), routes);
+///
+/// let service = layer.layer(service_fn(|request: Request<String>| async move {
+///     Ok::<_, Infallible>(Response::new(format!("<h1>{}</h1>", request.uri().path())))
+/// }));
+/// for state in ["miss", "hit"] {
+///     let request = Request::get("/posts/hello").header("host", "example.com").body(String::new()).unwrap();
+///     let response = service.clone().oneshot(request).await.unwrap();
+///     assert_eq!(response.headers()["x-facetheory-isr"], state);
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct IsrLayer {
+    site: Arc<Site>,
+}
+
+#[derive(Clone, Debug)]
+struct Site {
+    isr: Isr,
+    routes: Routes,
+    scheme: KeyScheme,
+    max_page_bytes: u64,
+    random: Arc<dyn Random>,
+}
+
+impl IsrLayer {
+    /// The pages of these routes, kept by this engine. What has no route is passed on.
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, Isr, IsrLayer, Pages, PageStore, Routes};
+    /// # use std::sync::Arc;
+    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// let layer = IsrLayer::new(Isr::new(pages), Routes::new([])?);
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn new(isr: Isr, routes: Routes) -> Self {
+        let site = Site {
+            isr,
+            routes,
+            scheme: KeyScheme::Hashed,
+            max_page_bytes: MAX_PAGE_BYTES,
+            random: Arc::new(SystemRandom),
+        };
+        IsrLayer { site: Arc::new(site) }
+    }
+
+    /// The same, keeping no page that is longer than this; 16 MiB by default.
+    ///
+    /// ```no_run
+    /// # fn f(layer: facetheory::IsrLayer) {
+    /// let layer = layer.max_page_bytes(1024 * 1024);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn max_page_bytes(mut self, limit: u64) -> Self {
+        Arc::make_mut(&mut self.site).max_page_bytes = limit;
+        self
+    }
+
+    /// The same with another scheme of keys, for tables that others wrote.
+    ///
+    /// ```no_run
+    /// # fn f(layer: facetheory::IsrLayer) -> facetheory::Result<()> {
+    /// let layer = layer.key_scheme(facetheory::KeyScheme::raw("CACHE#")?);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn key_scheme(mut self, scheme: KeyScheme) -> Self {
+        Arc::make_mut(&mut self.site).scheme = scheme;
+        self
+    }
+}
+
+impl<S> Layer<S> for IsrLayer {
+    type Service = IsrService<S>;
+
+    fn layer(&self, inner: S) -> IsrService<S> {
+        IsrService { inner, site: self.site.clone() }
+    }
+}
+
+/// A service under an [`IsrLayer`].
+///
+/// ```
+/// # use facetheory::{Bodies, Isr, IsrLayer, IsrService, Pages, PageStore, Routes};
+/// # use std::sync::Arc;
+/// # use tower::Layer;
+/// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+/// let layer = IsrLayer::new(Isr::new(pages), Routes::new([])?);
+/// let service: IsrService<&str> = layer.layer("any service");
+/// # Ok::<(), facetheory::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct IsrService<S> {
+    inner: S,
+    site: Arc<Site>,
+}
+
+impl<S, B, R> Service<Request<B>> for IsrService<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    B: Default + Send + 'static,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    type Response = Response<IsrBody>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<IsrBody>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The one that is ready is called, and a clone takes its place.
+        let clone = self.inner.clone();
+        let ready = std::mem::replace(&mut self.inner, clone);
+        let site = self.site.clone();
+        Box::pin(async move { site.serve(ready, request).await })
+    }
+}
+
+/// What a visit and its render share.
+struct Shared<S> {
+    parts: Parts,
+    service: Mutex<S>,
+    /// What the renderer answered, where that is for this visitor alone.
+    own: Mutex<Option<Response<IsrBody>>>,
+}
+
+impl<S: Clone> Shared<S> {
+    fn service(&self) -> S {
+        self.service.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Site {
+    async fn serve<S, B, R>(
+        self: Arc<Self>,
+        ready: S,
+        request: Request<B>,
+    ) -> Result<Response<IsrBody>, S::Error>
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+        S::Future: Send,
+        S::Error: Into<BoxError>,
+        B: Default + Send + 'static,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let now = self.isr.pages().store().now();
+        let (parts, body) = request.into_parts();
+        let id = self.request_id(&parts);
+        let page = match self.routes.visit(&parts, now) {
+            Visit::Page(page) => page,
+            Visit::Refused(refusal) => return Ok(reply::refused(&refusal, "refused", &id)),
+            Visit::Pass(reason) => {
+                let request = Request::from_parts(parts, body);
+                return self.pass(ready, request, reason.as_str(), &id).await;
+            }
+        };
+        let policy = page.route.policy;
+        let key = match self.key(page.tenant.as_ref(), page.key, page.path, page.route.name.clone()) {
+            Ok(key) => key,
+            Err(error) => return Ok(reply::refused(&Refusal::bad(error.to_string()), "refused", &id)),
+        };
+        let shared = Arc::new(Shared { parts, service: Mutex::new(ready), own: Mutex::default() });
+        let render = {
+            let (site, shared) = (self.clone(), shared.clone());
+            move |context| site.render(shared, context)
+        };
+        let answer = self.isr.get(&key, &policy, render).await;
+        let head_only = shared.parts.method == Method::HEAD;
+        let own = shared.own.lock().unwrap_or_else(PoisonError::into_inner).take().map(reply::without_hops);
+        match (answer, own) {
+            (Ok(Answer::Page(served)), _) => {
+                let route = self.routes.find(shared.parts.uri.path()).map(|(route, _)| route);
+                let now = self.isr.pages().store().now();
+                match route {
+                    Some(route) => Ok(Visitor { parts: &shared.parts, route, now, id: &id }.page(&served)),
+                    None => Ok(reply::refused(&no_answer("the route is gone"), "no-route", &id)),
+                }
+            }
+            (Ok(Answer::Bypass(reason)), Some(own)) => Ok(reply::passed(own, reason.word(), &id, head_only)),
+            (Ok(Answer::Bypass(reason)), None) => {
+                let service = shared.service();
+                let parts =
+                    Arc::try_unwrap(shared).map_or_else(|shared| shared.parts.clone(), |shared| shared.parts);
+                let request = Request::from_parts(parts, body);
+                self.pass(service, request, reason.word(), &id).await
+            }
+            (Err(_), Some(own)) => Ok(reply::passed(own, "render-failed", &id, head_only)),
+            (Err(error), None) => Ok(match FailedRender::answer_in(&error) {
+                Some(answer) => reply::passed(reply::without_hops(answer), "render-failed", &id, head_only),
+                None => reply::refused(&no_answer(&told(&error)), "render-failed", &id),
+            }),
+        }
+    }
+
+    /// Asks the service itself, and keeps nothing of its answer.
+    async fn pass<S, B, R>(
+        &self,
+        service: S,
+        request: Request<B>,
+        detail: &'static str,
+        id: &HeaderValue,
+    ) -> Result<Response<IsrBody>, S::Error>
+    where
+        S: Service<Request<B>, Response = Response<R>>,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let response = service.oneshot(request).await?;
+        let response = response.map(|body| IsrBody::passed(body.map_err(Into::into).boxed_unsync()));
+        Ok(reply::passed(response, detail, id, false))
+    }
+
+    async fn render<S, B, R>(
+        self: Arc<Self>,
+        shared: Arc<Shared<S>>,
+        context: RenderContext,
+    ) -> Result<crate::Render, crate::RenderError>
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+        S::Future: Send,
+        S::Error: Into<BoxError>,
+        B: Default + Send + 'static,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let Visit::Page(page) = self.routes.visit(&shared.parts, context.started) else {
+            return Err("the request is no longer one for a page".into());
+        };
+        let request = page.request(&shared.parts).map_err(|refusal| refusal.text)?;
+        let wish = Wish {
+            route: page.route,
+            method: &shared.parts.method,
+            authorized: shared.parts.headers.contains_key(AUTHORIZATION),
+            max_bytes: self.max_page_bytes,
+        };
+        let rendering =
+            render::render(shared.service(), request.map(|()| B::default()), &context, wish).await;
+        *shared.own.lock().unwrap_or_else(PoisonError::into_inner) = rendering.own;
+        rendering.outcome
+    }
+
+    fn key(
+        &self,
+        tenant: Option<&crate::Tenant>,
+        cache_key: String,
+        path: &str,
+        route: Arc<str>,
+    ) -> Result<PageKey, Error> {
+        Ok(self.scheme.page(tenant, cache_key)?.at_path(path).of_known_route(route))
+    }
+
+    /// The id of a request: the visitor's, or a new one.
+    fn request_id(&self, parts: &Parts) -> HeaderValue {
+        let given = request_id(&parts.headers).and_then(|id| HeaderValue::from_str(id).ok());
+        given.unwrap_or_else(|| {
+            let id = format!("{:016x}", self.random.next_u64());
+            HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("0"))
+        })
+    }
+}
+
+fn no_answer(why: &str) -> Refusal {
+    Refusal { status: StatusCode::BAD_GATEWAY, text: format!("the page cannot be shown now: {why}") }
+}
+
+/// What a visitor is told of a failed render: no more than that it failed, since causes may name what is inside.
+fn told(error: &Error) -> String {
+    match error.kind() {
+        crate::Kind::Render => "it could not be rendered; try again later".to_owned(),
+        _ => "a store cannot be reached; try again later".to_owned(),
+    }
+}

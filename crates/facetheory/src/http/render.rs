@@ -1,0 +1,213 @@
+//! A service as a renderer: what it answers becomes a page, a failure, or an answer for one visitor alone.
+
+use std::fmt;
+
+use bytes::Bytes;
+use http::header::{
+    CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+    LAST_MODIFIED, SET_COOKIE,
+};
+use http::{HeaderMap, Method, Request, Response, StatusCode, response};
+use http_body::Body;
+use http_body_util::BodyExt as _;
+use tower::{Service, ServiceExt as _};
+
+use crate::generation::Content;
+use crate::http::body::{BoxError, Collected, IsrBody, collect};
+use crate::http::cache_control::CacheControl;
+use crate::http::conditional::EntityTag;
+use crate::http::header::restored;
+use crate::http::hint::Hint;
+use crate::http::route::Route;
+use crate::http::storable::{Answer, Kept, Reason, Verdict};
+use crate::render::{Render, RenderContext, RenderError, Rendered};
+use crate::row::Meta;
+
+/// The longest body of a failure that is shown to all who waited for the render.
+const MAX_FAILURE_BYTES: u64 = 64 * 1024;
+
+/// What a visitor asked for, as far as keeping the answer is concerned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish<'a> {
+    pub(super) route: &'a Route,
+    pub(super) method: &'a Method,
+    pub(super) authorized: bool,
+    pub(super) max_bytes: u64,
+}
+
+/// What a service made of a request, besides what is kept of it.
+#[derive(Debug)]
+pub(super) struct Rendering {
+    pub(super) outcome: Result<Render, RenderError>,
+    /// The answer itself, for the visitor who waits, where it is not kept.
+    pub(super) own: Option<Response<IsrBody>>,
+}
+
+/// Asks a service for a page.
+pub(super) async fn render<S, B, R>(
+    service: S,
+    mut request: Request<B>,
+    context: &RenderContext,
+    wish: Wish<'_>,
+) -> Rendering
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Error: Into<BoxError>,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    let conditional =
+        context.served.as_ref().filter(|served| ask_whether_changed(request.headers_mut(), served));
+    let response = match service.oneshot(request).await {
+        Ok(response) => response,
+        Err(error) => return Rendering { outcome: Err(error.into()), own: None },
+    };
+    let (head, body) = response.into_parts();
+    if let Some(served) = conditional
+        && head.status == StatusCode::NOT_MODIFIED
+    {
+        return Rendering { outcome: Ok(unchanged(&head, served).into()), own: None };
+    }
+    let body = body.map_err(Into::into).boxed_unsync();
+    let told = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    // What the headers alone forbid is not even read.
+    match wish.verdict(&head, told.unwrap_or(1), true) {
+        Verdict::Decline(reason) => declined(&reason, Response::from_parts(head, IsrBody::passed(body))),
+        Verdict::Fail(reason) => match collect(body, MAX_FAILURE_BYTES).await {
+            Collected::Whole(bytes) => failed(reason, head, bytes),
+            Collected::TooLong(body) => {
+                let failure = FailedRender { reason, answer: None };
+                Rendering { outcome: Err(failure.into()), own: Some(Response::from_parts(head, body)) }
+            }
+            Collected::Broken(error) => Rendering { outcome: Err(error), own: None },
+        },
+        Verdict::Store(_) => match collect(body, wish.max_bytes).await {
+            Collected::Whole(bytes) => match wish.verdict(&head, bytes.len() as u64, true) {
+                Verdict::Store(kept) => {
+                    Rendering { outcome: Ok(page(wish, &head, kept, bytes).into()), own: None }
+                }
+                Verdict::Decline(reason) => declined(&reason, Response::from_parts(head, bytes.into())),
+                Verdict::Fail(reason) => {
+                    let failure = FailedRender { reason, answer: None };
+                    Rendering { outcome: Err(failure.into()), own: None }
+                }
+            },
+            Collected::TooLong(body) => {
+                let reason = Reason::TooLong { limit: wish.max_bytes };
+                declined(&reason, Response::from_parts(head, body))
+            }
+            Collected::Broken(error) => {
+                tracing::warn!(%error, "the body of a page broke off");
+                let failure = FailedRender { reason: Reason::Truncated, answer: None };
+                Rendering { outcome: Err(failure.into()), own: None }
+            }
+        },
+    }
+}
+
+impl Wish<'_> {
+    fn verdict(&self, head: &response::Parts, bytes: u64, complete: bool) -> Verdict {
+        let answer = Answer {
+            method: self.method,
+            authorized: self.authorized,
+            status: head.status,
+            headers: &head.headers,
+            hint: head.extensions.get::<Hint>(),
+            bytes,
+            complete,
+        };
+        Verdict::of(&answer, &self.route.terms(self.max_bytes))
+    }
+}
+
+/// Asks for the page only if it is another than the one that is served. False if nothing tells them apart.
+fn ask_whether_changed(headers: &mut HeaderMap, served: &Meta) -> bool {
+    let page = &served.generation;
+    let etag = page.etag.as_deref().and_then(|etag| HeaderValue::from_str(etag).ok());
+    let last_modified = restored(&page.content.headers).remove(LAST_MODIFIED);
+    let asks = etag.is_some() || last_modified.is_some();
+    let mut ask = |name: HeaderName, value: Option<HeaderValue>| {
+        if let Some(value) = value {
+            headers.insert(name, value);
+        }
+    };
+    ask(IF_NONE_MATCH, etag);
+    ask(IF_MODIFIED_SINCE, last_modified);
+    asks
+}
+
+/// The page that is served is still right.
+fn unchanged(head: &response::Parts, served: &Meta) -> Rendered {
+    let mut rendered = Rendered::unchanged(served);
+    let hinted = head.extensions.get::<Hint>().and_then(|hint| hint.fresh_for);
+    let said = || CacheControl::of(&head.headers).s_maxage.filter(|time| !time.is_zero());
+    rendered.revalidate = hinted.or_else(said);
+    rendered
+}
+
+fn page(wish: Wish<'_>, head: &response::Parts, kept: Kept, bytes: Bytes) -> Rendered {
+    if kept.tags_left_out > 0 {
+        tracing::warn!(left_out = kept.tags_left_out, "some tags of a page are none, or too many");
+    }
+    let text = |name: HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
+    let mut content = Content {
+        status: Some(head.status.as_u16()),
+        content_type: text(CONTENT_TYPE).map(str::to_owned),
+        headers: kept.headers,
+        ..Content::default()
+    };
+    let tags = wish.route.tags.iter().chain(&kept.tags).map(|tag| tag.as_str().to_owned());
+    content.tags.extend(tags);
+    let mut rendered = Rendered::new(bytes, content);
+    rendered.etag = text(ETAG).filter(|etag| EntityTag::of_page(etag).is_some()).map(str::to_owned);
+    rendered.revalidate = kept.revalidate;
+    rendered
+}
+
+fn declined(reason: &Reason, own: Response<IsrBody>) -> Rendering {
+    tracing::debug!(%reason, "an answer is not kept");
+    Rendering { outcome: Ok(Render::Declined), own: Some(own) }
+}
+
+fn failed(reason: Reason, head: response::Parts, bytes: Bytes) -> Rendering {
+    // What was set for one visitor is not for the others who waited.
+    if head.headers.contains_key(SET_COOKIE) {
+        let failure = FailedRender { reason, answer: None };
+        let own = Some(Response::from_parts(head, bytes.into()));
+        return Rendering { outcome: Err(failure.into()), own };
+    }
+    let answer = Some((head.status, head.headers, bytes));
+    Rendering { outcome: Err(FailedRender { reason, answer }.into()), own: None }
+}
+
+/// Why a render failed, and what the renderer said to it, for all who waited.
+#[derive(Debug)]
+pub(super) struct FailedRender {
+    reason: Reason,
+    answer: Option<(StatusCode, HeaderMap, Bytes)>,
+}
+
+impl FailedRender {
+    /// What the renderer said, if an error comes of that.
+    pub(super) fn answer_in(error: &crate::Error) -> Option<Response<IsrBody>> {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+        while let Some(error) = cause {
+            if let Some(FailedRender { answer: Some((status, headers, bytes)), .. }) = error.downcast_ref() {
+                let mut response = Response::new(IsrBody::from(bytes.clone()));
+                *response.status_mut() = *status;
+                *response.headers_mut() = headers.clone();
+                return Some(response);
+            }
+            cause = error.source();
+        }
+        None
+    }
+}
+
+impl fmt::Display for FailedRender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl std::error::Error for FailedRender {}

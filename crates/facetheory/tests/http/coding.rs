@@ -1,0 +1,67 @@
+//! Compressed forms: made once, off the request path, each with its own entity tag.
+
+use crate::fixture::Site;
+
+/// Visits until the page is there in a coding: it is compressed on another thread.
+async fn coded(site: &Site, accept: &str) -> crate::fixture::Reply {
+    const MOST_VISITS: usize = 10_000;
+    for _ in 0..MOST_VISITS {
+        let reply = site.get_with("/a", &[("accept-encoding", accept)]).await;
+        if !reply.header("content-encoding").is_empty() {
+            return reply;
+        }
+        site.settle().await;
+    }
+    panic!("it is never compressed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_is_sent_in_the_coding_that_its_visitor_likes_best() {
+    let site = Site::new();
+    let page = "<p>hello</p>".repeat(1000);
+    site.answers(200, &[("content-type", "text/html"), ("etag", "\"v1\"")], page.clone());
+    assert_eq!(site.get_with("/a", &[("accept-encoding", "br")]).await.state(), "miss");
+    let (_, before) = site.isr.in_memory();
+    let brotli = coded(&site, "gzip, br, zstd").await;
+    assert_eq!((brotli.header("content-encoding"), brotli.header("etag")), ("br", "\"v1-br\""));
+    assert_eq!(brotli.header("vary"), "accept-encoding");
+    assert!(brotli.body.len() < page.len() / 10);
+    assert_eq!(brotli.header("content-length"), brotli.body.len().to_string());
+    for (accept, coding) in
+        [("gzip", "gzip"), ("zstd", "zstd"), ("br;q=0.1, gzip", "gzip"), ("identity", ""), ("", "")]
+    {
+        let reply = site.get_with("/a", &[("accept-encoding", accept)]).await;
+        assert_eq!(reply.header("content-encoding"), coding, "{accept}");
+        assert_eq!(reply.header("vary"), "accept-encoding", "also as it is");
+        if coding.is_empty() {
+            assert_eq!((reply.text(), reply.header("etag")), (page.as_str(), "\"v1\""));
+        }
+    }
+    let has_it = site.get_with("/a", &[("accept-encoding", "br"), ("if-none-match", "\"v1-br\"")]).await;
+    assert_eq!(has_it.status, 304);
+    assert_eq!(site.asked().len(), 1);
+    let (_, after) = site.isr.in_memory();
+    assert!(before <= after && after < before + page.len() as u64, "the forms count: {before}, {after}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_worth_it_or_not_wanted_is_never_coded() {
+    let site = Site::new();
+    for (path, headers, page) in [
+        ("/short", &[("content-type", "text/html")][..], "short".to_owned()),
+        ("/image", &[("content-type", "image/png")][..], "x".repeat(5000)),
+        (
+            "/untouched",
+            &[("content-type", "text/html"), ("cache-control", "no-transform")][..],
+            "x".repeat(5000),
+        ),
+    ] {
+        let headers: Vec<(&'static str, &'static str)> = headers.to_vec();
+        site.answers(200, &headers, page);
+        for _ in 0..100 {
+            let reply = site.get_with(path, &[("accept-encoding", "br")]).await;
+            assert_eq!((reply.header("content-encoding"), reply.header("vary")), ("", ""), "{path}");
+            site.settle().await;
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! HEAD, conditional requests and ranges, answered from the page that is kept.
+
+use crate::fixture::{INTERVAL, SECOND, Site};
+
+#[tokio::test(start_paused = true)]
+async fn who_has_the_page_already_gets_304() {
+    let site = Site::new();
+    site.answers(
+        200,
+        &[
+            ("etag", "\"v1\""),
+            ("last-modified", "Tue, 14 Nov 2023 22:00:00 GMT"),
+            ("vary", "accept-encoding"),
+        ],
+        "one",
+    );
+    site.get("/a").await;
+    for (name, value, status) in [
+        ("if-none-match", "\"v1\"", 304),
+        ("if-none-match", "W/\"v1\"", 304),
+        ("if-none-match", "\"v0\", \"v1\"", 304),
+        ("if-none-match", "*", 304),
+        ("if-none-match", "\"v2\"", 200),
+        ("if-modified-since", "Tue, 14 Nov 2023 22:00:00 GMT", 304),
+        ("if-modified-since", "Tue, 14 Nov 2023 21:59:59 GMT", 200),
+        ("if-match", "\"v2\"", 412),
+        ("if-match", "\"v1\"", 200),
+    ] {
+        for method in ["GET", "HEAD"] {
+            let reply = site.visit(method, "/a", &[(name, value)]).await;
+            assert_eq!(reply.status, status, "{method} {name}: {value}");
+            if status == 304 {
+                assert!(reply.body.is_empty() && reply.header("content-type").is_empty());
+                assert_eq!((reply.header("etag"), reply.header("vary")), ("\"v1\"", "accept-encoding"));
+                assert_eq!((reply.state(), reply.header("age")), ("hit", "0"));
+            }
+        }
+    }
+    assert_eq!(site.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn head_gets_everything_but_the_body_and_fills_the_cache() {
+    let site = Site::new();
+    site.answers(200, &[("content-type", "text/html")], "hello");
+    let head = site.visit("HEAD", "/a", &[]).await;
+    assert_eq!((head.status, head.state(), head.header("content-length")), (200, "miss", "5"));
+    assert!(head.body.is_empty());
+    assert_eq!(site.asked()[0].method(), "GET", "the renderer is asked for the page");
+    assert_eq!(site.get("/a").await.state(), "hit");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_range_of_a_page_is_served() {
+    let site = Site::new();
+    site.answers(200, &[("etag", "\"v1\"")], "0123456789");
+    site.get("/a").await;
+    for (range, status, content_range, body) in [
+        ("bytes=0-3", 206, "bytes 0-3/10", "0123"),
+        ("bytes=-2", 206, "bytes 8-9/10", "89"),
+        ("bytes=5-", 206, "bytes 5-9/10", "56789"),
+        ("bytes=20-", 416, "bytes */10", ""),
+        ("bytes=0-1,3-4", 200, "", "0123456789"),
+        ("lines=1-2", 200, "", "0123456789"),
+    ] {
+        let reply = site.get_with("/a", &[("range", range)]).await;
+        assert_eq!(
+            (reply.status, reply.header("content-range"), reply.text()),
+            (status, content_range, body),
+            "{range}"
+        );
+        assert_eq!(reply.header("content-length"), body.len().to_string());
+    }
+    let same = site.get_with("/a", &[("range", "bytes=0-3"), ("if-range", "\"v1\"")]).await;
+    assert_eq!(same.status, 206);
+    let other = site.get_with("/a", &[("range", "bytes=0-3"), ("if-range", "\"v0\"")]).await;
+    assert_eq!((other.status, other.text()), (200, "0123456789"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_asks_whether_the_page_has_changed_and_moves_no_body_if_not() {
+    let site = Site::new();
+    site.answers(
+        200,
+        &[("etag", "\"v1\""), ("last-modified", "Tue, 14 Nov 2023 22:00:00 GMT"), ("x-end", "1")],
+        "one",
+    );
+    site.get("/a").await;
+    site.asked();
+    site.answers(304, &[("etag", "\"v1\"")], "");
+    tokio::time::advance(INTERVAL).await;
+    assert_eq!(site.get("/a").await.state(), "stale");
+    site.settle().await;
+    let asked = site.asked();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0].headers()["if-none-match"], "\"v1\"");
+    assert_eq!(asked[0].headers()["if-modified-since"], "Tue, 14 Nov 2023 22:00:00 GMT");
+    let renewed = site.get("/a").await;
+    assert_eq!((renewed.state(), renewed.text(), renewed.header("x-end")), ("hit", "one", "1"));
+    assert_eq!(renewed.header("age"), "0");
+    tokio::time::advance(30 * SECOND).await;
+    assert_eq!(site.get("/a").await.state(), "hit");
+}

@@ -1,0 +1,80 @@
+//! What is kept and what is not, seen from outside.
+
+use bytes::Bytes;
+use facetheory::{Drafts, Policy, Route, Routes};
+use tabletheory::Timestamp;
+
+use crate::fixture::{INTERVAL, NOW, SECOND, Site};
+
+#[tokio::test(start_paused = true)]
+async fn a_redirect_is_kept_with_its_location_and_an_absence_for_a_short_time() {
+    let site = Site::new();
+    site.answers(301, &[("location", "/elsewhere")], "");
+    assert_eq!(site.get("/moved").await.state(), "miss");
+    let kept = site.get("/moved").await;
+    assert_eq!((kept.status, kept.state(), kept.header("location")), (301, "hit", "/elsewhere"));
+    site.answers(404, &[], "none");
+    assert_eq!(site.get("/gone").await.state(), "miss");
+    assert_eq!(site.get("/gone").await.status, 404);
+    tokio::time::advance(10 * SECOND).await;
+    assert_eq!(site.get("/gone").await.state(), "stale");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_for_one_visitor_reaches_that_visitor_whole_and_nobody_else() {
+    let site = Site::new();
+    for (name, value) in [("set-cookie", "session=1"), ("cache-control", "private"), ("vary", "*")] {
+        let path = format!("/{name}");
+        let headers: &'static [(&str, &str)] = Box::leak(Box::new([(name, value)]));
+        site.answers(200, headers, "yours");
+        for _ in 0..2 {
+            let own = site.get(&path).await;
+            assert_eq!((own.status, own.state(), own.text()), (200, "bypass", "yours"), "{name}");
+            assert_eq!(own.header(name), value);
+            assert_eq!(own.header("cache-status"), "FaceTheory; fwd=bypass; fwd-status=200; detail=not-kept");
+        }
+        assert_eq!(site.asked().len(), 2, "each was asked for");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_too_long_to_be_kept_is_passed_on_whole() {
+    let site = Site::new();
+    let long = Bytes::from(vec![b'x'; 100_001]);
+    site.answers(200, &[], long.clone());
+    let reply = site.get("/long").await;
+    assert_eq!((reply.status, reply.state()), (200, "bypass"));
+    assert_eq!(reply.body, long);
+    let fits = Bytes::from(vec![b'x'; 100_000]);
+    site.answers(200, &[], fits.clone());
+    let kept = site.get("/fits").await;
+    assert_eq!((kept.state(), kept.body.len()), ("miss", fits.len()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_shorter_than_it_says_is_a_failed_render() {
+    let site = Site::new();
+    site.answers(200, &[("content-length", "10")], "short");
+    let reply = site.get("/a").await;
+    assert_eq!((reply.status, reply.state()), (502, "bypass"));
+    site.answers(200, &[], "whole");
+    assert_eq!(site.get("/a").await.text(), "whole");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_editor_with_a_signed_cookie_is_served_by_the_renderer_itself() {
+    let drafts = Drafts::new("a secret of at least thirty-two bytes").expect("a secret");
+    let cookie = drafts.cookie(Timestamp::from_seconds(NOW + 100), Some("/blog"));
+    let routes = Routes::new([Route::new("/{*path}", Policy::every(INTERVAL))]).expect("routes");
+    let site = Site::of(routes.drafts(drafts));
+    site.answers(200, &[], "public");
+    site.get("/blog/a").await;
+    site.answers(200, &[], "draft");
+    let cookie = format!("{}={cookie}", Drafts::COOKIE);
+    let draft = site.get_with("/blog/a", &[("cookie", &cookie)]).await;
+    assert_eq!((draft.state(), draft.text()), ("bypass", "draft"));
+    assert_eq!(draft.header("cache-status"), "FaceTheory; fwd=bypass; fwd-status=200; detail=draft");
+    assert_eq!(site.get("/blog/a").await.text(), "public", "nobody else sees it");
+    tokio::time::advance(100 * SECOND).await;
+    assert_eq!(site.get_with("/blog/a", &[("cookie", &cookie)]).await.state(), "stale", "it has expired");
+}

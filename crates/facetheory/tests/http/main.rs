@@ -1,0 +1,8 @@
+//! The layer: what visitors get over HTTP in every state, and what the renderer sees of them.
+
+mod coding;
+mod conditional;
+mod fixture;
+mod keeping;
+mod passing;
+mod state;

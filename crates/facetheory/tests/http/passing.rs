@@ -1,0 +1,92 @@
+//! What is passed on or refused, and what the renderer sees of what is not.
+
+use crate::fixture::Site;
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_visit_to_a_page_is_passed_on_as_it_is() {
+    let site = Site::new();
+    for (method, headers, detail) in [
+        ("POST", &[][..], "fwd=method; fwd-status=200; detail=method"),
+        ("GET", &[("authorization", "Bearer x")][..], "fwd=bypass; fwd-status=200; detail=authorization"),
+        ("GET", &[("content-length", "5")][..], "fwd=bypass; fwd-status=200; detail=body"),
+        ("GET", &[("upgrade", "websocket")][..], "fwd=bypass; fwd-status=200; detail=upgrade"),
+    ] {
+        for _ in 0..2 {
+            let reply = site.visit(method, "/a?q=1", headers).await;
+            assert_eq!((reply.status, reply.state()), (200, "bypass"));
+            assert_eq!(reply.header("cache-status"), format!("FaceTheory; {detail}"));
+        }
+        let asked = site.asked();
+        assert_eq!(asked.len(), 2, "{method} {headers:?}");
+        assert_eq!((asked[0].method().as_str(), asked[0].uri().to_string().as_str()), (method, "/a?q=1"));
+        assert!(
+            headers.iter().all(|(name, value)| asked[0].headers()[*name] == *value),
+            "nothing is taken away"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_that_nobody_asked_for_is_refused_before_anything_is_looked_up() {
+    let site = Site::new();
+    let refused = site.get_with("/a", &[("x-tenant-id", "acme")]).await;
+    assert_eq!((refused.status, refused.state()), (400, "bypass"));
+    assert!(refused.text().contains("x-tenant-id"), "{}", refused.text());
+    let dots = site.get("/a/../b").await;
+    assert_eq!(dots.status, 400);
+    assert!(site.asked().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_tells_pages_apart_reaches_the_renderer() {
+    let site = Site::new();
+    let visitor = [
+        ("accept-language", "de"),
+        ("cookie", "theme=dark; session=secret"),
+        ("x-evil", "1"),
+        ("x-forwarded-host", "evil.example"),
+        ("accept-encoding", "br"),
+        ("if-none-match", "\"v1\""),
+    ];
+    site.get_with("/plain/a?utm=1", &visitor).await;
+    site.get_with("/some/a?utm=1&page=2", &visitor).await;
+    site.get_with("/a?utm=1", &visitor).await;
+    let asked = site.asked();
+    let seen: Vec<(String, Vec<(String, String)>)> = asked
+        .iter()
+        .map(|request| {
+            let headers = request.headers().iter();
+            let headers =
+                headers.map(|(name, value)| (name.to_string(), value.to_str().expect("a text").to_owned()));
+            (request.uri().to_string(), headers.collect())
+        })
+        .collect();
+    let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let host = header("host", "example.com");
+    let some = vec![host.clone(), header("accept-language", "de"), header("cookie", "theme=dark")];
+    assert_eq!(
+        seen,
+        [
+            ("/plain/a".to_owned(), vec![host.clone()]),
+            ("/some/a?page=2".to_owned(), some),
+            ("/a?utm=1".to_owned(), vec![host]),
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_told_apart_by_what_their_route_lists_and_by_nothing_else() {
+    let site = Site::new();
+    let state =
+        async |path: &str, headers: &[(&str, &str)]| site.get_with(path, headers).await.state().to_owned();
+    assert_eq!(state("/some/a", &[("accept-language", "de")]).await, "miss");
+    assert_eq!(state("/some/a", &[("accept-language", "de"), ("x-other", "1")]).await, "hit");
+    assert_eq!(state("/some/a", &[("accept-language", "fr")]).await, "miss");
+    assert_eq!(state("/some/a", &[("accept-language", "de"), ("cookie", "theme=dark")]).await, "miss");
+    assert_eq!(state("/some/a?utm=1", &[("accept-language", "de")]).await, "hit");
+    assert_eq!(state("/a?x=1", &[]).await, "miss");
+    assert_eq!(state("/a?x=2", &[]).await, "miss");
+    assert_eq!(state("/a?x=1", &[("host", "other.example")]).await, "miss");
+    let vary = site.get_with("/some/a", &[("accept-language", "de")]).await;
+    assert_eq!(vary.header("vary"), "accept-language, cookie");
+}

@@ -1,0 +1,193 @@
+//! Every state, with the headers that tell of it.
+
+use facetheory::{Hint, Policy, Route, Strength, Tag};
+use http::Response;
+use http_body_util::Full;
+use tabletheory::Faults;
+
+use crate::fixture::{INTERVAL, SECOND, Site};
+
+#[tokio::test(start_paused = true)]
+async fn a_page_is_missed_hit_and_served_stale_and_says_so() {
+    let site = Site::new();
+    site.answers(200, &[("content-type", "text/html"), ("x-end", "to-end")], "one");
+    let miss = site.get("/a").await;
+    assert_eq!((miss.status, miss.state(), miss.text()), (200, "miss", "one"));
+    assert_eq!(miss.header("cache-status"), "FaceTheory; fwd=miss; fwd-status=200; stored; ttl=60");
+    assert_eq!(miss.header("cache-control"), "public, max-age=0, s-maxage=60");
+    tokio::time::advance(10 * SECOND).await;
+    let hit = site.get("/a").await;
+    assert_eq!((hit.state(), hit.text()), ("hit", "one"));
+    assert_eq!(hit.header("cache-status"), "FaceTheory; hit; ttl=50");
+    assert_eq!((hit.header("age"), hit.header("date")), ("10", "Tue, 14 Nov 2023 22:13:30 GMT"));
+    assert_eq!((hit.header("content-type"), hit.header("x-end")), ("text/html", "to-end"));
+    assert_eq!((hit.header("content-length"), hit.header("accept-ranges")), ("3", "bytes"));
+    assert_eq!(hit.header("etag"), miss.header("etag"));
+    assert!(hit.header("etag").starts_with('"') && hit.header("x-request-id").len() == 16);
+    site.answers(200, &[], "two");
+    tokio::time::advance(INTERVAL).await;
+    let stale = site.get("/a").await;
+    assert_eq!((stale.state(), stale.text()), ("stale", "one"));
+    assert_eq!(stale.header("cache-status"), "FaceTheory; hit; ttl=-10");
+    assert_eq!(stale.header("cache-control"), "public, max-age=0, s-maxage=60");
+    site.settle().await;
+    assert_eq!(site.get("/a").await.text(), "two");
+    assert_eq!(site.asked().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_for_the_same_render_say_so() {
+    let site = Site::new();
+    site.renders(|_| async {
+        tokio::time::sleep(SECOND).await;
+        Response::new(Full::from("slow"))
+    });
+    let (first, second) = tokio::join!(site.get("/a"), site.get("/a"));
+    let states = [first.state(), second.state()];
+    assert!(states == ["miss", "wait-hit"] || states == ["wait-hit", "miss"], "{states:?}");
+    assert_eq!(site.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_render_is_hidden_by_a_stale_page_and_told_to_all_who_waited_without_one() {
+    let site = Site::new();
+    site.answers(
+        503,
+        &[("content-type", "text/plain"), ("retry-after", "5"), ("connection", "close")],
+        "down",
+    );
+    let (first, second) = tokio::join!(site.get("/blocking/a"), site.get("/blocking/a"));
+    for reply in [first, second] {
+        assert_eq!((reply.status, reply.state(), reply.text()), (503, "bypass", "down"));
+        assert_eq!((reply.header("retry-after"), reply.header("connection")), ("5", ""));
+        assert_eq!(
+            reply.header("cache-status"),
+            "FaceTheory; fwd=bypass; fwd-status=503; detail=render-failed"
+        );
+    }
+    assert_eq!(site.asked().len(), 1, "they shared one failure");
+    tokio::time::advance(INTERVAL).await;
+    site.answers(200, &[], "up");
+    assert_eq!(site.get("/blocking/a").await.state(), "miss");
+    tokio::time::advance(INTERVAL).await;
+    site.answers(500, &[], "down");
+    let stale = site.get("/blocking/a").await;
+    assert_eq!((stale.status, stale.state(), stale.text()), (200, "stale-error", "up"));
+    assert_eq!(stale.header("cache-status"), "FaceTheory; hit; ttl=0; detail=render-failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_with_a_cookie_is_for_its_visitor_alone() {
+    let site = Site::new();
+    site.answers(500, &[("set-cookie", "session=1")], "down");
+    let (first, second) = tokio::join!(site.get("/a"), site.get("/a"));
+    let mut cookies = [first.header("set-cookie").len(), second.header("set-cookie").len()];
+    cookies.sort_unstable();
+    assert_eq!(cookies, [0, 9]);
+    let other = if first.header("set-cookie").is_empty() { first } else { second };
+    assert_eq!(other.status, 502);
+    assert_eq!(other.text(), "the page cannot be shown now: it could not be rendered; try again later\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_table_is_down_pages_are_served_and_marked_or_passed_through() {
+    let site = Site::new();
+    site.answers(200, &[], "one");
+    site.get("/a").await;
+    site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+    tokio::time::advance(2 * SECOND).await;
+    let marked = site.get("/a").await;
+    assert_eq!((marked.status, marked.state(), marked.text()), (200, "stale-metadata-error", "one"));
+    assert_eq!(marked.header("cache-status"), "FaceTheory; hit; detail=table-unreachable");
+    let passed = site.get("/b").await;
+    assert_eq!((passed.status, passed.state(), passed.text()), (200, "bypass", "one"));
+    assert_eq!(passed.header("cache-status"), "FaceTheory; fwd=bypass; fwd-status=200; detail=unreachable");
+}
+
+#[tokio::test(start_paused = true)]
+async fn invalidations_by_path_route_and_tag_reach_visitors() {
+    let site = Site::new();
+    for tag in [Tag::path("/plain/a"), Tag::route("/plain/{*path}"), Tag::new("plain"), Ok(Tag::everything())]
+    {
+        let tag = tag.expect("a tag");
+        site.answers(200, &[], "old");
+        tokio::time::advance(INTERVAL).await;
+        site.get("/plain/a/b").await;
+        site.settle().await;
+        tokio::time::advance(5 * SECOND).await;
+        assert_eq!(site.get("/plain/a/b").await.state(), "hit", "{tag:?}");
+        site.isr.invalidate_tag(&tag, None).await.expect("an answer");
+        let stale = site.get("/plain/a/b").await;
+        assert_eq!((stale.state(), stale.header("cache-status")), ("stale", "FaceTheory; hit"), "{tag:?}");
+        assert_eq!(
+            stale.header("cache-control"),
+            "public, max-age=0, s-maxage=5",
+            "nobody keeps it any longer"
+        );
+        site.settle().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_render_that_was_invalidated_meanwhile_is_for_its_visitor_alone() {
+    let site = Site::new();
+    let isr = site.isr.clone();
+    site.renders(move |_| {
+        let isr = isr.clone();
+        async move {
+            isr.invalidate_tag(&Tag::everything(), None).await.expect("an answer");
+            let key = facetheory::PageKey::new("default::example.com/{*path}?path=a").expect("a key");
+            isr.invalidate(&key, Strength::Hard).await.expect("an answer");
+            Response::new(Full::from("before"))
+        }
+    });
+    let own = site.get("/a").await;
+    assert_eq!((own.state(), own.text(), own.header("cache-control")), ("bypass", "before", "no-store"));
+    assert_eq!(own.header("cache-status"), "FaceTheory; fwd=bypass; detail=not-published");
+    site.answers(200, &[], "after");
+    assert_eq!(site.get("/a").await.text(), "after");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renderer_says_for_how_long_its_page_is_fresh_and_what_it_is_tagged_with() {
+    let site = Site::new();
+    site.answers(
+        200,
+        &[("cache-control", "s-maxage=5"), ("surrogate-key", "a b"), ("cache-tag", "c")],
+        "one",
+    );
+    let page = site.get("/a").await;
+    assert_eq!(page.header("cache-control"), "public, max-age=0, s-maxage=5");
+    assert_eq!((page.header("surrogate-key"), page.header("cache-tag")), ("", ""), "they are for us");
+    let key = facetheory::PageKey::new("default::example.com/{*path}?path=a").expect("a key");
+    let view = site.isr.pages().store().look(&key).await.expect("an answer");
+    assert_eq!(view.meta.expect("a page").generation.content.tags, ["a", "b", "c"]);
+    site.renders(|_| async {
+        let mut response = Response::new(Full::from("two"));
+        response.extensions_mut().insert(Hint::new().fresh_for(7 * SECOND));
+        response
+    });
+    assert_eq!(site.get("/b").await.header("cache-control"), "public, max-age=0, s-maxage=7");
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_of_a_policy_are_told() {
+    let mut policy = Policy::every(INTERVAL);
+    policy.stale_while_revalidate = Some(30 * SECOND);
+    policy.stale_if_error = Some(300 * SECOND);
+    let site = Site::with([Route::new("/{*path}", policy)]);
+    let told = site.get("/a").await;
+    assert_eq!(
+        told.header("cache-control"),
+        "public, max-age=0, s-maxage=60, stale-while-revalidate=30, stale-if-error=300"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_id_of_a_request_is_kept_or_made() {
+    let site = Site::new();
+    let given = site.get_with("/a", &[("x-request-id", "abc-123")]).await;
+    assert_eq!(given.header("x-request-id"), "abc-123");
+    let made = site.get_with("/a", &[("x-request-id", "not plain!")]).await;
+    assert_eq!(made.header("x-request-id").len(), 16);
+}
