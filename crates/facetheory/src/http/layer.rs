@@ -277,7 +277,10 @@ impl Site {
         let Visit::Page(page) = self.routes.visit(&shared.parts, context.started) else {
             return Err("the request is no longer one for a page".into());
         };
-        let request = page.request(&shared.parts).map_err(|refusal| refusal.text)?;
+        let mut request = page.request(&shared.parts).map_err(|refusal| refusal.text)?;
+        // What services around this one have found out, such as the parameters of a path: a router needs them, and no
+        // visitor can set them.
+        request.extensions_mut().clone_from(&shared.parts.extensions);
         let wish = Wish {
             route: page.route,
             method: &shared.parts.method,

@@ -234,7 +234,7 @@ fn kept_query<'q>(kept: &Query, query: Option<&'q str>) -> Option<Cow<'q, str>> 
 impl Page<'_> {
     /// The request that the renderer gets: GET, the host, the path, and what the route lists.
     ///
-    /// Nothing else of the visitor's request is in it, neither headers nor extensions. What the key has and what is
+    /// Nothing else of the visitor's request is in it. What the key has and what is
     /// in it must be the same, so a request that cannot be put together again is refused.
     pub(crate) fn request(&self, visitor: &Parts) -> Result<Request<()>, Refusal> {
         let broken = || Refusal::bad("the request cannot be passed on as it came");

@@ -34,8 +34,11 @@ use self::observe::{Observer, OnIncident};
 use self::outage::Outage;
 use self::renewal::Landing;
 use self::visit::Look;
+use crate::body::Bodies;
+use crate::error::Result;
 use crate::key::PageKey;
 use crate::pages::Pages;
+use crate::store::PageStore;
 
 /// Incremental static regeneration: pages rendered once, served to everyone, renewed by one worker.
 ///
@@ -142,6 +145,20 @@ impl Isr {
     #[must_use]
     pub fn new(pages: Pages) -> Self {
         Isr::builder(pages).build()
+    }
+
+    /// Makes an engine over the table and the bodies at these addresses, as on the command line.
+    ///
+    /// Which there are depends on the features of this crate: `sqlite`, `dynamodb` and `s3`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// let isr = facetheory::Isr::open("memory:", "memory:").await?.build();
+    /// # Ok(()) }
+    /// ```
+    pub async fn open(table: &str, bodies: &str) -> Result<IsrBuilder> {
+        let store = PageStore::new(tabletheory::open(table).await?);
+        Ok(Isr::builder(Pages::new(store, Bodies::open(bodies).await?)))
     }
 
     /// Makes an engine with other settings.

@@ -5,4 +5,5 @@ mod conditional;
 mod fixture;
 mod keeping;
 mod passing;
+mod router;
 mod state;

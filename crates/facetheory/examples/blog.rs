@@ -1,0 +1,70 @@
+//! A blog on axum and askama whose posts take 300 ms to render, and are rendered once.
+//!
+//! On SQLite and files: `cargo run -p facetheory --features http,sqlite --example blog`
+//!
+//! On DynamoDB and S3, with the credentials and the region of the environment:
+//! `cargo run -p facetheory --features http,dynamodb,s3,sqlite --example blog -- dynamodb:pages s3://my-bucket/isr`
+//!
+//! Then, in another terminal: `curl -i http://127.0.0.1:3000/posts/hello` twice.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::Router;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::response::Html;
+use axum::routing::{get, post};
+use facetheory::{Isr, IsrLayer, Keep, Policy, Query, Route, Routes, Tag};
+
+#[derive(Template)]
+#[template(
+    source = "<!doctype html><title>{{ slug }}</title><h1>{{ slug }}</h1><p>Rendered slowly.</p>",
+    ext = "html"
+)]
+struct Post {
+    slug: String,
+}
+
+/// A page that takes its time.
+async fn show(Path(slug): Path<String>) -> Result<Html<String>, StatusCode> {
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let page = Post { slug }.render().map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    Ok(Html(page))
+}
+
+/// Whoever changes the posts tells so: all of them are stale from now on.
+async fn changed(isr: Isr) -> Result<&'static str, StatusCode> {
+    let tag = Tag::new("posts").map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    isr.invalidate_tag(&tag, None).await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+    Ok("all posts are stale\n")
+}
+
+#[tokio::main]
+#[expect(clippy::print_stdout, reason = "an example shows what it does")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let table = arguments.next().unwrap_or_else(|| "sqlite:blog-data/table.db".to_owned());
+    let bodies = arguments.next().unwrap_or_else(|| "file:blog-data/bodies".to_owned());
+    if table.starts_with("sqlite:blog-data/") {
+        std::fs::create_dir_all("blog-data")?;
+    }
+    let isr = Isr::open(&table, &bodies).await?.build();
+    let every_minute = Policy::every(Duration::from_secs(60)).keeping(Keep::Versions);
+    let routes = Routes::new([Route::new("/posts/{slug}", every_minute).query(Query::None).tags(["posts"])])?;
+    let app = Router::new()
+        .route("/posts/{slug}", get(show))
+        .route(
+            "/changed",
+            post({
+                let isr = isr.clone();
+                move || changed(isr)
+            }),
+        )
+        .layer(IsrLayer::new(isr.clone(), routes));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    println!("try: curl -i http://127.0.0.1:3000/posts/hello; curl -X POST http://127.0.0.1:3000/changed");
+    axum::serve(listener, app).with_graceful_shutdown(async { drop(tokio::signal::ctrl_c().await) }).await?;
+    isr.shut_down(Duration::from_secs(10)).await;
+    Ok(())
+}
