@@ -5,7 +5,8 @@
 //! On DynamoDB and S3, with the credentials and the region of the environment:
 //! `cargo run -p facetheory --features http,dynamodb,s3,sqlite --example blog -- dynamodb:pages s3://my-bucket/isr`
 //!
-//! Then, in another terminal: `curl -i http://127.0.0.1:3000/posts/hello` twice.
+//! Then, in another terminal: `curl -i http://127.0.0.1:3000/posts/hello` twice. A third argument is another address to
+//! listen on.
 
 use std::time::Duration;
 
@@ -62,8 +63,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             }),
         )
         .layer(IsrLayer::new(isr.clone(), routes));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
-    println!("try: curl -i http://127.0.0.1:3000/posts/hello; curl -X POST http://127.0.0.1:3000/changed");
+    let listen = arguments.next().unwrap_or_else(|| "127.0.0.1:3000".to_owned());
+    let listener = tokio::net::TcpListener::bind(listen).await?;
+    let site = listener.local_addr()?;
+    println!("listening on http://{site}");
+    println!("try: curl -i http://{site}/posts/hello; curl -X POST http://{site}/changed");
     axum::serve(listener, app).with_graceful_shutdown(async { drop(tokio::signal::ctrl_c().await) }).await?;
     isr.shut_down(Duration::from_secs(10)).await;
     Ok(())
