@@ -5,6 +5,7 @@ use std::time::Duration;
 use tabletheory::Timestamp;
 
 use crate::epoch::Epoch;
+use crate::lifetime::seconds;
 use crate::row::{Lock, Meta};
 
 /// What a page is good for at a moment.
@@ -72,7 +73,7 @@ impl Meta {
     #[must_use]
     pub fn freshness_with(&self, epochs: &[Epoch], now: Timestamp, skew: Duration) -> Freshness {
         let own = self.freshness(now);
-        let skew = i64::try_from(skew.as_secs()).unwrap_or(i64::MAX);
+        let skew = seconds(skew);
         let outdated = epochs
             .iter()
             .any(|epoch| self.generation.generated_at <= epoch.invalidated_at.saturating_add(skew));

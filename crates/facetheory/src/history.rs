@@ -6,6 +6,7 @@ use tabletheory::{Commit, Cond, Timestamp, Txn, Update, Write};
 
 use crate::attribute as name;
 use crate::key::PageKey;
+use crate::lifetime::seconds;
 use crate::publish::{changes_to, next_version};
 use crate::row::{Meta, Version};
 
@@ -53,7 +54,7 @@ impl Rollback<'_> {
         meta.current_sk = Some(self.target_sk.to_owned());
         if !self.pin.is_zero() {
             // Readers in every language go by these two, so they hold the pin without knowing of pins.
-            let seconds = i64::try_from(self.pin.as_secs()).unwrap_or(i64::MAX);
+            let seconds = seconds(self.pin);
             meta.generation.generated_at = self.now.seconds();
             meta.generation.revalidate_seconds = seconds;
             meta.pinned_until = Some(self.now.seconds().saturating_add(seconds));

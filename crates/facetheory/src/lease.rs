@@ -7,6 +7,7 @@ use tabletheory::{Commit, Cond, Timestamp, Txn, Update, Value, Write};
 
 use crate::attribute as name;
 use crate::key::PageKey;
+use crate::lifetime::seconds;
 use crate::row::Lock;
 
 /// For how long leases are given.
@@ -248,11 +249,10 @@ impl Lease {
     }
 
     fn row(&self, terms: &LeaseTerms) -> Lock {
-        let buffer = i64::try_from(terms.ttl_buffer.as_secs()).unwrap_or(i64::MAX);
         Lock {
             lease_token: self.token.clone(),
             lease_expires_at: self.expires_at,
-            ttl: Some(self.expires_at.saturating_add(buffer)),
+            ttl: Some(self.expires_at.saturating_add(seconds(terms.ttl_buffer))),
             owner: terms.owner.clone(),
         }
     }

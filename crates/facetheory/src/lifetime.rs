@@ -43,6 +43,7 @@ impl Lifetimes {
     }
 }
 
-fn seconds(duration: Duration) -> i64 {
+/// Whole seconds, as rows tell them; the most there are where a duration has more.
+pub(crate) fn seconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
 }

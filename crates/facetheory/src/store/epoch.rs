@@ -76,7 +76,7 @@ impl PageStore {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
-    /// # use std::sync::{Arc, Mutex, PoisonError};
+    /// # use std::sync::Arc;
     /// use facetheory::Tag;
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
@@ -98,7 +98,7 @@ impl PageStore {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
-    /// # use std::sync::{Arc, Mutex, PoisonError};
+    /// # use std::sync::Arc;
     /// use facetheory::{Freshness, Generation, Meta, PageKey, Tag};
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
@@ -126,7 +126,7 @@ impl PageStore {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
-    /// # use std::sync::{Arc, Mutex, PoisonError};
+    /// # use std::sync::Arc;
     /// use facetheory::Tag;
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));

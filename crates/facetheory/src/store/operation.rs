@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tabletheory::{Commit, Consistency, Key, Query, TableExt as _};
 
+use super::version::check_version_sk;
 use super::{PageStore, ROUNDS, restless};
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::history::{self, Rollback};
 use crate::invalidate::{self, Found, Strength};
 use crate::key::PageKey;
@@ -108,12 +109,7 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn roll_back(&self, page: &PageKey, version_sk: &str, pin: Duration) -> Result<RolledBack> {
-        if !version_sk.starts_with("VER#") {
-            return Err(Error::new(
-                Kind::Invalid,
-                format!("{version_sk:?} is not the sort key of a version"),
-            ));
-        }
+        check_version_sk(version_sk)?;
         let mut superseded_ttl = self.lifetimes.of_superseded(self.now());
         for _ in 0..ROUNDS {
             let keys = [page.meta(), page.meta().sibling(version_sk)];

@@ -120,8 +120,8 @@ impl PageStore {
 
     /// Publishes what was rendered and gives the lease back, in one transaction.
     ///
-    /// `seen` is `META` as it was read after the lease was taken. Where what is published names the body
-    /// that is served, the pointer stays and only what is told of it moves. An unknown outcome is resolved before this returns.
+    /// `seen` is `META` as it was read after the lease was taken. Where what is published names the body that is
+    /// served, the pointer stays and only what is told of it moves. An unknown outcome is resolved before this returns.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {

@@ -21,10 +21,16 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn version(&self, page: &PageKey, sk: &str) -> Result<Option<Version>> {
-        if !sk.starts_with("VER#") {
-            return Err(Error::invalid(format!("{sk:?} is not the sort key of a version")));
-        }
+        check_version_sk(sk)?;
         let row = self.table.get(&page.meta().sibling(sk), Consistency::Strong).await?;
         row.as_ref().map(Version::read).transpose()
     }
+}
+
+/// A caller must not be able to name another row of the page.
+pub(super) fn check_version_sk(sk: &str) -> Result<()> {
+    if sk.starts_with("VER#") {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{sk:?} is not the sort key of a version; those begin with VER#")))
 }

@@ -76,7 +76,7 @@ async fn a_missing_body_is_said_and_a_missing_version_is_none() {
     let error = pages.diff(&page, "META", &one).await.expect_err("no version");
     assert_eq!(
         (error.kind(), error.to_string().as_str()),
-        (Kind::Invalid, "\"META\" is not the sort key of a version")
+        (Kind::Invalid, "\"META\" is not the sort key of a version; those begin with VER#")
     );
 }
 
