@@ -127,7 +127,8 @@ impl Publication<'_> {
 
     /// The body is the one that is served already: its times move, and what is told of it, but not the pointer.
     ///
-    /// Its version, where there is one, goes on telling how it was first published. Guarded by the pointer that was read, so that it cannot renew what somebody else has published meanwhile.
+    /// Its version, where there is one, goes on telling how it was first published. Guarded by the pointer that was
+    /// read, so that it cannot renew what somebody else has published meanwhile.
     ///
     /// ```
     /// # use facetheory::{Generation, Guards, Lease, LeaseTerms, Meta, PageKey, Publication};
@@ -171,7 +172,8 @@ impl Publication<'_> {
         if self.guards.version {
             conds.push(match self.seen.and_then(|seen| seen.version) {
                 Some(version) => name::VERSION.is(version),
-                None => name::VERSION.absent(),
+                // Nothing, or nothing that counts.
+                None => !name::VERSION.ge(0_u64),
             });
         }
         if self.guards.rising {

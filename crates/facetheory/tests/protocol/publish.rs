@@ -289,3 +289,16 @@ async fn a_row_of_another_language_is_served_and_replaced() {
         assert_eq!(t.meta().await, None);
     }
 }
+
+#[tokio::test]
+async fn a_version_that_is_no_number_counts_as_none_for_the_guard_too() {
+    for t in Test::on_each_table() {
+        let t = t.with(|store| store.with_guards(Guards { version: true, ..Guards::default() }));
+        let mut item = facetheory::Meta::of(t.rendered("theirs")).to_item();
+        item.set("version", "one");
+        assert!(t.table.commit(&Txn::from(Write::put(t.page.meta(), item))).await.expect("a put").is_done());
+        let lease = t.acquire().await;
+        assert_eq!(t.publish(&lease, "ours", Keep::Versions).await, Published::Done);
+        assert_eq!(t.meta().await.expect("a page").version, Some(1));
+    }
+}
