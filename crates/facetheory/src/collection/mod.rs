@@ -197,13 +197,14 @@ impl Pages {
 
     fn check(&self, how: &Collection) -> Result<()> {
         let terms = self.store.terms();
-        let least = terms.duration.saturating_add(terms.skew).saturating_add(READERS);
+        let lease = terms.term().saturating_add(terms.skew);
+        let least = lease.saturating_add(READERS);
         if how.grace < least {
             return Err(Error::invalid(format!(
                 "a grace period of {} s is too short: a lease of {} s, and readers and requests that are {} s behind, \
                  need at least {} s",
                 how.grace.as_secs(),
-                (terms.duration + terms.skew).as_secs(),
+                lease.as_secs(),
                 READERS.as_secs(),
                 least.as_secs()
             )));
