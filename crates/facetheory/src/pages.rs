@@ -11,6 +11,7 @@ use crate::freshness::Freshness;
 use crate::generation::Generation;
 use crate::key::PageKey;
 use crate::lease::{Acquire, Lease};
+use crate::lifetime::seconds;
 use crate::policy::Policy;
 use crate::reason::Reason;
 use crate::render::{Render, RenderContext, RenderError, Rendered};
@@ -57,7 +58,7 @@ pub struct Pages {
 pub enum Outcome {
     /// This render is what everyone is served now.
     Published(Generation),
-    /// The body came out the same: only its times have moved.
+    /// The body came out the same: only its times have moved, and the pointer is where it was.
     Unchanged(Meta),
     /// Somebody else was quicker.
     AlreadyFresh(Meta),
@@ -314,7 +315,10 @@ impl Pages {
             // In this order, and not in a random one: a simulation repeats exactly, and a render that is done is done.
             biased;
             done = rendering => done,
-            () = self.keep_alive(&hold.lease) => return Ok(Outcome::Lost),
+            () = self.keep_alive(&hold.lease) => {
+                self.give_up(&hold).await;
+                return Ok(Outcome::Lost);
+            }
         };
         let (generation, unchanged) = match done {
             Ok(Some(done)) => done,
@@ -333,12 +337,22 @@ impl Pages {
                 self.store.commit_request(&hold.lease, claim, &generation, seen.as_ref(), policy.keep).await
             }
         };
-        match published? {
-            Published::Lost => Ok(Outcome::Lost),
-            Published::Superseded => Ok(Outcome::Superseded),
-            Published::Done if unchanged => Ok(Outcome::Unchanged(Meta::of(generation))),
-            Published::Done => Ok(Outcome::Published(generation)),
-        }
+        let unpublished = match published {
+            Ok(Published::Done) if unchanged => {
+                let mut meta = Meta::of(generation);
+                (meta.current_sk, meta.version) =
+                    seen.map(|seen| (seen.current_sk, seen.version)).unwrap_or_default();
+                return Ok(Outcome::Unchanged(meta));
+            }
+            Ok(Published::Done) => return Ok(Outcome::Published(generation)),
+            // It may be published yet, so nothing is given up.
+            Err(error) if error.kind() == Kind::Unknown => return Err(error),
+            Ok(Published::Lost) => Ok(Outcome::Lost),
+            Ok(Published::Superseded) => Ok(Outcome::Superseded),
+            Err(error) => Err(error),
+        };
+        self.give_up(&hold).await;
+        unpublished
     }
 
     /// `META` as it is once the lease is held, and whether there is anything left to do.
@@ -359,8 +373,7 @@ impl Pages {
         served: Option<&Meta>,
         started: Timestamp,
     ) -> Result<(Generation, bool)> {
-        let revalidate = rendered.revalidate.unwrap_or(policy.revalidate).as_secs();
-        let revalidate = i64::try_from(revalidate).unwrap_or(i64::MAX);
+        let revalidate = seconds(rendered.revalidate.unwrap_or(policy.revalidate));
         let mut generation = Generation::new("", started.seconds(), revalidate);
         // A row keeps tags as a set, so their order must not make two renders differ.
         rendered.content.tags.sort_unstable();

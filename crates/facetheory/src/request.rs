@@ -6,6 +6,7 @@ use tabletheory::{Cond, Key, Timestamp, Txn, Update, Write};
 
 use crate::attribute as name;
 use crate::lease::{Lease, LeaseTerms};
+use crate::lifetime::seconds;
 use crate::row::{Lock, Request, RequestStatus};
 
 /// For how long requests are worked on and remembered.
@@ -88,7 +89,6 @@ pub(crate) fn next(
             },
         },
     };
-    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     let mut row = Request::started(wish.hash, now.seconds().saturating_add(seconds(terms.remembered)));
     row.owner = Some(lease.token().to_owned());
     row.in_progress_until = Some(now.seconds().saturating_add(seconds(terms.in_progress)));
@@ -128,12 +128,18 @@ impl Claim {
 
     /// Gives it up together with the lease, so that anyone may try again.
     pub(crate) fn fail(&self, lease: &Lease) -> Txn {
+        Txn::new([self.failed(), Write::delete(lease.page().lock()).when(lease.is_ours())])
+    }
+
+    /// Gives it up where the lease is lost already.
+    pub(crate) fn fail_alone(&self) -> Txn {
+        Txn::from(self.failed())
+    }
+
+    fn failed(&self) -> Write {
         let failed =
             Update::new([name::STATUS.set(RequestStatus::Failed.as_str()), name::IN_PROGRESS_UNTIL.remove()]);
-        Txn::new([
-            Write::update(self.key.clone(), failed).when(self.is_ours()),
-            Write::delete(lease.page().lock()).when(lease.is_ours()),
-        ])
+        Write::update(self.key.clone(), failed).when(self.is_ours())
     }
 
     fn is_ours(&self) -> Cond {

@@ -82,14 +82,13 @@ impl PageStore {
             let (txn, claim) = match request::next(wish, found.as_ref(), lock.as_ref(), &lease, terms, now) {
                 Next::Mismatch => return Ok(Begin::OtherRequest),
                 Next::Replay(s3_key) => return Ok(Begin::Replayed { s3_key }),
+                // Whoever made it so: a worker that began this request may have crashed long ago.
+                Next::InProgress(_) | Next::Start(..) if self.is_fresh(page, meta.as_ref()).await? => {
+                    return Ok(Begin::Fresh);
+                }
                 Next::InProgress(until) => return Ok(Begin::InProgress { until }),
                 Next::Start(txn, claim) => (txn, claim),
             };
-            if let Some(meta) = &meta
-                && self.freshness(page, meta).await? == Freshness::Fresh
-            {
-                return Ok(Begin::Fresh);
-            }
             match self.persist(&self.once(*txn)).await? {
                 Commit::Done => return Ok(Begin::Started { lease, claim }),
                 // The row of the request has moved: look at it again.
@@ -104,7 +103,12 @@ impl PageStore {
         Err(restless("requested"))
     }
 
-    /// Gives a request up together with its lease, so that anyone may try it again.
+    async fn is_fresh(&self, page: &PageKey, meta: Option<&Meta>) -> Result<bool> {
+        let Some(meta) = meta else { return Ok(false) };
+        Ok(self.freshness(page, meta).await? == Freshness::Fresh)
+    }
+
+    /// Gives a request up together with its lease, if that is still held, so that anyone may try it again.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -119,7 +123,13 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn fail_request(&self, lease: &Lease, claim: &Claim) -> Result<()> {
-        // A refusal means that another worker has taken it over, which is as good.
-        self.persist(&self.once(claim.fail(lease))).await.map(|_| ())
+        let txn = self.once(claim.fail(lease));
+        let commit = self.persist(&txn).await?;
+        if lease.is_gone(&txn, &commit) {
+            // An invalidation, say, took the lease but not the request, on which nobody works any more.
+            let _ = self.persist(&self.once(claim.fail_alone())).await?;
+        }
+        // Any other refusal means that another worker has taken it over, which is as good.
+        Ok(())
     }
 }

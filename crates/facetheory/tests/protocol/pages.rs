@@ -295,3 +295,35 @@ async fn a_request_that_is_worked_on_is_in_progress_for_others() {
     assert_eq!(second, Outcome::InProgress { until: Some(NOW + 300) });
     assert!(matches!(ask(Duration::ZERO).await, Outcome::Replayed { .. }));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_lease_was_lost_can_be_tried_again_at_once() {
+    let site = Site::new();
+    let policy = Policy::every(Duration::from_secs(60));
+    let ask = async |takes: Duration| {
+        let render = |_| async move {
+            tokio::time::sleep(takes).await;
+            Ok(Rendered::html("paid"))
+        };
+        site.pages.regenerate_once(&site.page, &policy, ("order-7", "h"), render).await.expect("no error")
+    };
+    let fence = async || {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        site.pages.store().invalidate(&site.page, Strength::Soft).await.expect("an answer")
+    };
+    // Noticed when it publishes, and noticed by a heartbeat.
+    for takes in [Duration::from_secs(2), 2 * LEASE] {
+        let (lost, _) = tokio::join!(ask(takes), fence());
+        assert_eq!(lost, Outcome::Lost);
+    }
+    assert!(matches!(ask(Duration::ZERO).await, Outcome::Published(_)), "nobody works on it any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_cannot_be_published_leaves_the_lease_to_others() {
+    let site = Site::new();
+    site.table.script(&[Fate::Pass, Fate::Deny]);
+    let error = site.renew("one", Duration::ZERO).await.expect_err("the publish is turned away");
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert!(matches!(site.renew("one", Duration::ZERO).await, Ok(Outcome::Published(_))));
+}

@@ -86,6 +86,20 @@ async fn a_fresh_page_needs_no_request() {
 }
 
 #[tokio::test]
+async fn a_fresh_page_answers_a_request_whose_worker_has_crashed() {
+    for t in Test::on_each_table() {
+        let _crashed = started(&t).await;
+        t.advance(LEASE);
+        let lease = t.acquire().await;
+        assert_eq!(t.publish(&lease, "a", Keep::Latest).await, Published::Done);
+        assert_eq!(begin(&t, HASH).await, Begin::Fresh);
+        assert_eq!(begin(&t, "other").await, Begin::OtherRequest);
+        t.advance(Duration::from_secs(60));
+        assert!(matches!(begin(&t, HASH).await, Begin::InProgress { .. }), "stale again");
+    }
+}
+
+#[tokio::test]
 async fn a_request_that_failed_may_be_tried_again() {
     for t in Test::on_each_table() {
         let (lease, claim) = started(&t).await;
