@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use facetheory::{
     Acquire, Bodies, Freshness, Keep, Kind, Outcome, PageKey, PageStore, Pages, Policy, Reason, Render,
-    RenderContext, RenderError, Rendered, Strength, Tag,
+    RenderContext, RenderError, Rendered, RolledBack, Strength, Tag,
 };
 use tabletheory::{Clock, MemoryTable, Timestamp};
 
@@ -326,4 +326,29 @@ async fn a_page_that_cannot_be_published_leaves_the_lease_to_others() {
     let error = site.renew("one", Duration::ZERO).await.expect_err("the publish is turned away");
     assert_eq!(error.kind(), Kind::Unavailable);
     assert!(matches!(site.renew("one", Duration::ZERO).await, Ok(Outcome::Published(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pin_outlasts_the_reasons_that_came_before_it() {
+    let site = Site::new();
+    let policy = Policy::every(Duration::from_secs(60)).keeping(Keep::Versions);
+    for body in ["good", "bad"] {
+        assert!(matches!(site.renew(body, Duration::ZERO).await, Ok(Outcome::Published(_))));
+        tokio::time::advance(Duration::from_secs(60)).await;
+    }
+    let store = site.pages.store();
+    let versions = store.versions(&site.page, 10).await.expect("an answer");
+    let back = store.roll_back(&site.page, &versions[1].0, Duration::from_secs(3600)).await;
+    assert_eq!(back.expect("an answer"), RolledBack::Done);
+    let (pinned, _) = site.pages.read(&site.page).await.expect("an answer").expect("a page");
+    for reason in [Reason::NotOf("another".into()), Reason::Early(pinned.generation.generated_at)] {
+        let render = |_| async { Ok(Rendered::html("bad")) };
+        let outcome = site.pages.regenerate_because(&site.page, &policy, &reason, render).await;
+        assert!(matches!(outcome, Ok(Outcome::AlreadyFresh(_))), "{reason:?}: {outcome:?}");
+    }
+    assert_eq!(site.body().await.as_deref(), Some("good"));
+    let broken = Reason::Broken(pinned.generation.s3_key);
+    let render = |_| async { Ok(Rendered::html("better")) };
+    let outcome = site.pages.regenerate_because(&site.page, &policy, &broken, render).await;
+    assert!(matches!(outcome, Ok(Outcome::Published(_))), "there is nothing that could be held on to");
 }
