@@ -6,20 +6,21 @@
 
 mod check;
 mod history;
+#[path = "../support/place.rs"]
+mod place;
 #[path = "../support/mod.rs"]
 mod support;
 mod work;
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::process::{Child, ChildStdout, ExitCode, Stdio};
 use std::time::Duration;
 
 use facetheory::{Bodies, LeaseTerms, PageStore, Pages, RequestTerms};
 use libtest_mimic::{Arguments, Failed, Trial};
-use support::setting;
-use tabletheory::{Clock as _, DynamoSettings, DynamoTable, Random, SeededRandom, SystemClock, SystemRandom};
+use place::{Place, be_a_child};
+use tabletheory::{Clock as _, Random, SeededRandom, SystemClock};
 
 /// For how long each backend's processes are killed, unless `FACETHEORY_KILL_SECONDS` says otherwise.
 const KILL_SECONDS: u64 = 10;
@@ -31,12 +32,9 @@ const LEASE: Duration = Duration::from_secs(1);
 /// For how long a request counts as worked on; short for the same reason.
 const IN_PROGRESS: Duration = Duration::from_secs(2);
 
-const CHILD: &str = "FACETHEORY_PROCESSES_CHILD";
-
 fn main() -> ExitCode {
-    if let Ok(role) = std::env::var(CHILD) {
-        let argument = |index: usize| std::env::args().nth(index).expect("an argument");
-        return be_a_child(&role, &argument(1), &argument(2), Path::new(&argument(3)));
+    if let Some((role, place)) = Place::of_child() {
+        return be_a_child(be(&role, &place));
     }
     let seconds = std::env::var("FACETHEORY_KILL_SECONDS")
         .map_or(KILL_SECONDS, |text| text.parse().expect("a number of seconds"));
@@ -48,91 +46,39 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// The environment of a process says how to reach the servers, so everything that does is done by children.
-fn be_a_child(role: &str, table: &str, bodies: &str, history: &Path) -> ExitCode {
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let outcome = runtime.block_on(async {
-        match role {
-            "make" => make(table).await,
-            "work" => {
-                let (pages, bodies) = open(table, bodies).await?;
-                work::forever(&pages, &bodies, history::Recorder::open(history)?).await
-            }
-            "check" => {
-                let (pages, bodies) = open(table, bodies).await?;
-                check::all(&pages, &bodies, &history::read(history)?).await
-            }
-            other => Err(format!("no child is to {other}").into()),
-        }
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failed) => {
-            std::io::stderr().write_all(format!("{failed:?}\n").as_bytes()).expect("somebody listens");
-            ExitCode::FAILURE
-        }
+async fn be(role: &str, place: &Place) -> Result<(), Failed> {
+    if role == "make" {
+        return place.make_table().await;
+    }
+    let history = place.directory.join("history.txt");
+    let (pages, bodies) = open(place).await?;
+    match role {
+        "work" => work::forever(&pages, &bodies, history::Recorder::open(&history)?).await,
+        "check" => check::all(&pages, &bodies, &history::read(&history)?).await,
+        other => Err(format!("no child is to {other}").into()),
     }
 }
 
-/// Makes the table, where it does not make itself.
-async fn make(table: &str) -> Result<(), Failed> {
-    if let Some(name) = table.strip_prefix("dynamodb:") {
-        let table = DynamoTable::connect(name, DynamoSettings::default()).await?;
-        table.create_table_if_missing().await?;
-    }
-    Ok(())
-}
-
-async fn open(table: &str, bodies: &str) -> Result<(Pages, Bodies), Failed> {
+async fn open(place: &Place) -> Result<(Pages, Bodies), Failed> {
     let terms = LeaseTerms { duration: LEASE, ..LeaseTerms::default() };
     let request_terms = RequestTerms { in_progress: IN_PROGRESS, ..RequestTerms::default() };
-    let store = PageStore::new(tabletheory::open(table).await?);
+    let store = PageStore::new(tabletheory::open(&place.table).await?);
     let store = store.with_terms(terms).with_request_terms(request_terms);
-    let bodies = Bodies::open(bodies).await?;
+    let bodies = Bodies::open(&place.bodies).await?;
     Ok((Pages::new(store, bodies.clone()), bodies))
 }
 
 fn on_sqlite(time: Duration) -> Result<(), Failed> {
-    let directory = tempfile::tempdir()?;
-    let place = directory.path().display();
-    kill(
-        time,
-        &Place {
-            table: format!("sqlite:{place}/table.db"),
-            bodies: format!("file:{place}/bodies"),
-            history: directory.path().join("history.txt"),
-            environment: vec![],
-        },
-    )
+    kill(time, &Place::on_sqlite()?)
 }
 
 fn on_servers(time: Duration) -> Result<(), Failed> {
-    let directory = tempfile::tempdir()?;
-    let name = format!("facetheory-processes-{:x}", SystemRandom.next_u64());
-    let endpoint = setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT");
-    let bodies = format!("s3://{}/{name}", setting("FACETHEORY_TEST_S3_BUCKET"));
-    let environment = vec![
-        ("AWS_ENDPOINT_URL_DYNAMODB", endpoint),
-        ("AWS_ENDPOINT_URL_S3", setting("FACETHEORY_TEST_S3_ENDPOINT")),
-        ("AWS_ACCESS_KEY_ID", setting("AWS_ACCESS_KEY_ID")),
-        ("AWS_SECRET_ACCESS_KEY", setting("AWS_SECRET_ACCESS_KEY")),
-        ("AWS_REGION", "us-east-1".to_owned()),
-    ];
-    let history = directory.path().join("history.txt");
-    kill(time, &Place { table: format!("dynamodb:{name}"), bodies, history, environment })
-}
-
-/// Where the pages of a run are, and what its processes need to know to get there.
-struct Place {
-    table: String,
-    bodies: String,
-    history: PathBuf,
-    environment: Vec<(&'static str, String)>,
+    kill(time, &Place::on_servers()?)
 }
 
 /// Kills for so long, and each first child at least once; time decides nothing else.
 fn kill(time: Duration, place: &Place) -> Result<(), Failed> {
-    run(place, "make")?;
+    place.run("make")?;
     let random = SeededRandom::new(1);
     let mut children = Vec::new();
     for _ in 0..PROCESSES {
@@ -154,20 +100,7 @@ fn kill(time: Duration, place: &Place) -> Result<(), Failed> {
     for running in children {
         end_of(running)?;
     }
-    run(place, "check")
-}
-
-/// Lets a child do one thing, and fails as it does.
-fn run(place: &Place, role: &str) -> Result<(), Failed> {
-    let status = command(place, role)?.stdin(Stdio::null()).spawn()?.wait()?;
-    if status.success() { Ok(()) } else { Err(format!("it could not {role}; why is above").into()) }
-}
-
-fn command(place: &Place, role: &str) -> Result<Command, Failed> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args([&place.table, &place.bodies]).arg(&place.history).env(CHILD, role);
-    command.envs(place.environment.iter().map(|(name, value)| (name, value)));
-    Ok(command)
+    place.run("check")
 }
 
 /// A process that is never left behind, whatever becomes of the run.
@@ -186,7 +119,7 @@ impl Drop for Running {
 }
 
 fn start(place: &Place) -> Result<Running, Failed> {
-    let mut child = command(place, "work")?.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let mut child = place.command("work")?.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let output = BufReader::new(child.stdout.take().ok_or("the child has no output")?);
     Ok(Running { child, output })
 }
