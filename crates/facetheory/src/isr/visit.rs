@@ -155,6 +155,10 @@ impl Engine {
                 }
                 (Found::Nothing | Found::Broken | Found::Unreachable, _) => {}
             }
+            // Whose render was given up has seen what others made of the page meanwhile, and cannot render again.
+            if render.is_none() {
+                break;
+            }
             if self.back_off.is_declined(page, now) {
                 return Ok(Answer::Bypass(Bypass::Declined));
             }
@@ -178,8 +182,7 @@ impl Engine {
                     return Ok(Answer::Page(Served { state: State::Bypass, page: unpublished }));
                 }
                 // What was rendered before an invalidation is for nobody who may have come after it.
-                Landing::Unpublished(_) | Landing::Lost | Landing::Held if render.is_some() => {}
-                Landing::Unpublished(_) | Landing::Lost | Landing::Held => break,
+                Landing::Unpublished(_) | Landing::Lost | Landing::Held => {}
                 Landing::Declined => return Ok(Answer::Bypass(Bypass::Declined)),
                 Landing::WaitedTooLong => {
                     return Ok(match in_need {

@@ -177,6 +177,21 @@ async fn a_render_that_takes_too_long_has_failed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_visitor_whose_render_lost_its_lease_is_given_the_page_of_whoever_took_over() {
+    let site = Site::new();
+    let slow = tokio::spawn({
+        let site = site.clone();
+        async move { seen(site.visit_slow(25 * SECOND, Ok(Rendered::html("one"))).await) }
+    });
+    tokio::time::sleep(SECOND).await;
+    // As if its process had been frozen until the end of its lease.
+    let other = site.another();
+    other.isr.invalidate(&site.page, Strength::Soft).await.expect("an answer");
+    assert_eq!(other.visit("two").await, sees(State::Miss, "two"));
+    assert_eq!(slow.await.expect("no panic"), sees(State::Hit, "two"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_render_longer_than_its_lease_is_published() {
     let site = Site::new().with(|policy| policy.render_deadline = 200 * SECOND);
     let slow = site.visit_slow(100 * SECOND, Ok(Rendered::html("slow"))).await;
