@@ -223,7 +223,7 @@ impl Engine {
     }
 
     /// Looks at a page now and then until another process has rendered it; none if its lease is free before that.
-    async fn wait(
+    pub(super) async fn wait(
         self: &Arc<Self>,
         page: &PageKey,
         reason: &Reason,
@@ -254,13 +254,13 @@ impl Engine {
 }
 
 /// How long somebody still waits.
-struct Patience {
+pub(super) struct Patience {
     left: Duration,
     pause: Duration,
 }
 
 impl Patience {
-    fn new(left: Duration) -> Self {
+    pub(super) fn new(left: Duration) -> Self {
         Patience { left, pause: FIRST_PAUSE }
     }
 

@@ -27,6 +27,14 @@ pub(super) enum Usable {
 }
 
 impl Usable {
+    /// Why it is renewed, if it is.
+    pub(super) fn reason(self) -> Reason {
+        match self {
+            Usable::Fresh => Reason::Stale,
+            Usable::Stale { reason, .. } | Usable::No(reason) => reason,
+        }
+    }
+
     /// Whether it may be served although it should be renewed, because that takes too long or fails.
     pub(super) fn in_need(&self) -> bool {
         match self {

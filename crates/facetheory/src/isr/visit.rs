@@ -9,7 +9,7 @@ use super::answer::{Answer, Bypass, Served};
 use super::memory::{Checked, Entry};
 use super::observe::Phase;
 use super::page::CachedPage;
-use super::renewal::{Landing, Renewal};
+use super::renewal::{Landing, Patience, Renewal};
 use super::usable::{Usable, usable};
 use super::{Engine, Isr};
 use crate::error::{Error, Kind, Result};
@@ -155,9 +155,9 @@ impl Engine {
                 }
                 (Found::Nothing | Found::Broken | Found::Unreachable, _) => {}
             }
-            // Whose render was given up has seen what others made of the page meanwhile, and cannot render again.
             if render.is_none() {
-                break;
+                let until = seen.checked.held_until;
+                return Ok(self.wait_for_other(page, policy, usable.reason(), until).await);
             }
             if self.back_off.is_declined(page, now) {
                 return Ok(Answer::Bypass(Bypass::Declined));
@@ -220,10 +220,7 @@ impl Engine {
         F: FnOnce(RenderContext) -> R + Send + 'static,
         R: Future<Output = Result<T, RenderError>> + Send + 'static,
     {
-        let reason = match usable {
-            Usable::Fresh => Reason::Stale,
-            Usable::Stale { reason, .. } | Usable::No(reason) => reason,
-        };
+        let reason = usable.reason();
         let start = || {
             let renewal = Renewal { page: page.clone(), policy: *policy, reason, waits: true };
             self.clone().renew(renewal, render.take())
@@ -240,6 +237,15 @@ impl Engine {
         match tokio::time::timeout(policy.wait, seat.landed()).await {
             Ok(landing) => (false, landing.unwrap_or_else(crashed)),
             Err(_) => (false, Landing::WaitedTooLong),
+        }
+    }
+
+    /// Waits for the process that took over, for a visitor whose own render was given up and cannot begin again.
+    async fn wait_for_other(&self, page: &PageKey, policy: &Policy, reason: Reason, until: i64) -> Answer {
+        match self.wait(page, &reason, until, &mut Patience::new(policy.wait)).await {
+            Some(Landing::Page { entry, .. }) => self.serve(page, State::WaitHit, &entry),
+            Some(_) => Answer::Bypass(Bypass::WaitedTooLong),
+            None => Answer::Bypass(Bypass::Restless),
         }
     }
 

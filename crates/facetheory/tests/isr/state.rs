@@ -192,6 +192,23 @@ async fn a_visitor_whose_render_lost_its_lease_is_given_the_page_of_whoever_took
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_visitor_whose_render_lost_its_lease_waits_for_whoever_took_over() {
+    let site = Site::new();
+    let visit = |site: &Site, body: &'static str| {
+        let site = site.clone();
+        tokio::spawn(async move { seen(site.visit_slow(15 * SECOND, Ok(Rendered::html(body))).await) })
+    };
+    let first = visit(&site, "one");
+    tokio::time::sleep(SECOND).await;
+    let other = site.another();
+    other.isr.invalidate(&site.page, Strength::Soft).await.expect("an answer");
+    let second = visit(&other, "two");
+    assert_eq!(first.await.expect("no panic"), sees(State::WaitHit, "two"));
+    assert_eq!(second.await.expect("no panic"), sees(State::Miss, "two"));
+    assert_eq!(site.renders(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_render_longer_than_its_lease_is_published() {
     let site = Site::new().with(|policy| policy.render_deadline = 200 * SECOND);
     let slow = site.visit_slow(100 * SECOND, Ok(Rendered::html("slow"))).await;
