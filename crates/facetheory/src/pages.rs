@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tabletheory::{Random, SystemRandom, Timestamp};
 
@@ -21,6 +22,8 @@ use crate::store::{Begin, PageStore, Published, Refresh};
 
 /// A lease is refreshed so many times in its duration, while its holder renders.
 const HEARTBEATS_A_LEASE: u32 = 3;
+/// How long reading or storing a body may take: whoever waits for a page would go away.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pages with their bodies: what a program uses to have pages rendered once and served to everyone.
 ///
@@ -46,6 +49,7 @@ pub struct Pages {
     pub(crate) store: PageStore,
     pub(crate) bodies: Bodies,
     pub(crate) random: Arc<dyn Random>,
+    body_timeout: Duration,
 }
 
 /// How a regeneration ended.
@@ -98,7 +102,7 @@ impl Pages {
     /// ```
     #[must_use]
     pub fn new(store: PageStore, bodies: Bodies) -> Self {
-        Pages { store, bodies, random: Arc::new(SystemRandom) }
+        Pages { store, bodies, random: Arc::new(SystemRandom), body_timeout: BODY_TIMEOUT }
     }
 
     /// The same with this source of names for bodies, for tests and simulations.
@@ -114,6 +118,23 @@ impl Pages {
     #[must_use]
     pub fn with_random(mut self, random: Arc<dyn Random>) -> Self {
         self.random = random;
+        self
+    }
+
+    /// The same where reading or storing a body may take this long, before its store counts as unreachable; ten seconds
+    /// by default.
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, Pages, PageStore};
+    /// # use std::sync::Arc;
+    /// use std::time::Duration;
+    ///
+    /// let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory())
+    ///     .with_body_timeout(Duration::from_secs(2));
+    /// ```
+    #[must_use]
+    pub fn with_body_timeout(mut self, timeout: Duration) -> Self {
+        self.body_timeout = timeout;
         self
     }
 
@@ -158,7 +179,15 @@ impl Pages {
     /// The body that `META` names; none if it is missing or damaged.
     pub(crate) async fn body(&self, meta: &Meta) -> Result<Option<Body>> {
         let page = &meta.generation;
-        self.bodies.get(&page.s3_key, page.content.digest.as_deref()).await
+        self.in_time(self.bodies.get(&page.s3_key, page.content.digest.as_deref())).await
+    }
+
+    /// A store of bodies that accepts a request and never answers must not hold anyone up for ever.
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let limit = self.body_timeout;
+        tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+            Err(Error::new(Kind::Unavailable, format!("the bodies did not answer within {limit:?}")))
+        })
     }
 
     /// Renders a page anew if it is not fresh and nobody else does, and publishes it.
@@ -400,7 +429,8 @@ impl Pages {
             generation.s3_key = served.generation.s3_key.clone();
             return Ok((generation, true));
         }
-        let stored = self.bodies.put(page, started, bytes, &generation.content, &*self.random).await?;
+        let storing = self.bodies.put(page, started, bytes, &generation.content, &*self.random);
+        let stored = self.in_time(storing).await?;
         generation.s3_key = stored.s3_key;
         Ok((generation, false))
     }

@@ -73,6 +73,8 @@ struct Engine {
     settings: Settings,
     memory: Memory,
     outage: Outage,
+    /// Of the bodies, or of whatever else keeps a render from being published.
+    bodies_outage: Outage,
     back_off: BackOff,
     /// Looks at the table.
     looks: Arc<Flights<Look>>,
@@ -366,6 +368,7 @@ impl IsrBuilder {
             settings: self.settings,
             memory: Memory::new(self.memory),
             outage: Outage::default(),
+            bodies_outage: Outage::default(),
             back_off: BackOff::new(),
             looks: Flights::new(),
             renewals: Flights::new(),

@@ -1,16 +1,16 @@
-//! Outages of the table: while it cannot be reached, it is asked now and then, and not by every visitor.
+//! Outages of a store: while it cannot be reached, it is asked now and then, and not by every visitor.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use tabletheory::{Random, Timestamp};
 
-/// The table is left alone for this long after the first failure; this doubles with each further one.
+/// The store is left alone for this long after the first failure; this doubles with each further one.
 const FIRST: Duration = Duration::from_millis(100);
 /// But never for longer than this, so that its return is noticed soon.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Whether the table can be reached, as far as is known.
+/// Whether a store can be reached, as far as is known.
 #[derive(Debug, Default)]
 pub(super) struct Outage {
     /// Until when it is not asked, in milliseconds; 0 while it answers.
@@ -19,7 +19,7 @@ pub(super) struct Outage {
 }
 
 impl Outage {
-    /// Whether the table may be asked now. During an outage one visitor at a time finds out whether it is over.
+    /// Whether the store may be asked now. During an outage one visitor at a time finds out whether it is over.
     pub(super) fn lets_ask(&self, now: Timestamp) -> bool {
         let until = self.until.load(Ordering::Acquire);
         if until == 0 {
@@ -45,7 +45,7 @@ impl Outage {
         const MOST_DOUBLINGS: u32 = 10;
         let failures = self.failures.fetch_add(1, Ordering::AcqRel).min(MOST_DOUBLINGS);
         let pause = (FIRST * 2_u32.pow(failures)).min(LONGEST);
-        // Processes that lost the table together must not come back together.
+        // Processes that lost the store together must not come back together.
         let pause = pause.mul_f64(0.5 + random.fraction() / 2.0);
         self.until.store(now.millis() + millis(pause).max(1), Ordering::Release);
     }

@@ -165,6 +165,7 @@ impl Engine {
         let checked = Checked { at: now, sequence, outdated: false, held_until: 0 };
         match outcome {
             Ok(Outcome::Published(generation)) => {
+                self.bodies_outage.ended();
                 self.back_off.succeeded(page);
                 let meta = Meta::of(generation);
                 match rendered.and_then(|rendered| rendered.bytes) {
@@ -178,6 +179,7 @@ impl Engine {
                 }
             }
             Ok(Outcome::Unchanged(meta)) => {
+                self.bodies_outage.ended();
                 self.back_off.succeeded(page);
                 self.found(page, &meta, checked, true).await
             }
@@ -205,6 +207,10 @@ impl Engine {
             }
             Err(error) => {
                 self.observer.incident(Phase::Publish, page, &error);
+                // While nothing can be published there is no use in rendering page after page.
+                if rendered.is_some() && error.kind() != Kind::Invalid {
+                    self.bodies_outage.failed(now, &*self.random);
+                }
                 match rendered.and_then(unpublished) {
                     Some(rendered) => Landing::Unpublished(Arc::new(rendered)),
                     None => Landing::Unreachable,

@@ -171,6 +171,13 @@ impl Engine {
             {
                 return Ok(self.serve(page, State::StaleError, entry));
             }
+            // What cannot be kept is better rendered for each visitor alone than by one for whom the others wait.
+            if !self.bodies_outage.lets_ask(now) {
+                return Ok(match in_need {
+                    Some(entry) => self.serve(page, State::StaleMetadataError, entry),
+                    None => Answer::Bypass(Bypass::Unreachable),
+                });
+            }
             let (first, landing) = self.wait_for_render(page, policy, usable, &mut render).await;
             match landing {
                 Landing::Page { entry, ours } => {
@@ -264,6 +271,9 @@ impl Engine {
     {
         let now = self.now();
         if entry.is_held(now) || self.back_off.is_on(page, now) || self.renewals.has(page) {
+            return;
+        }
+        if !self.bodies_outage.lets_ask(now) {
             return;
         }
         let Ok(place) = self.queue.clone().try_acquire_owned() else {
@@ -400,7 +410,15 @@ impl Engine {
             moved.took(entry.render_millis());
             return Found::Here(self.keep(page, moved));
         }
-        match self.pages.body(meta).await {
+        if !self.bodies_outage.lets_ask(self.now()) {
+            return Found::Unreachable;
+        }
+        let body = self.pages.body(meta).await;
+        match &body {
+            Ok(_) => self.bodies_outage.ended(),
+            Err(_) => self.bodies_outage.failed(self.now(), &*self.random),
+        }
+        match body {
             Ok(Some(body)) => {
                 Found::Here(self.keep(page, Entry::new(CachedPage::new(meta.clone(), body), checked)))
             }

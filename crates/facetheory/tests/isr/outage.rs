@@ -1,8 +1,11 @@
 //! Outages: memory goes on serving, marked; what is not in memory is passed through.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use facetheory::{State, Strength};
+use facetheory::{Bodies, PageKey, State, Strength};
+use object_store::memory::InMemory;
+use object_store::throttle::{ThrottleConfig, ThrottledStore};
 
 use crate::fixture::{INTERVAL, SECOND, Site, seen, sees};
 
@@ -89,4 +92,50 @@ async fn a_page_that_cannot_be_published_is_for_its_visitor_alone() {
     site.table.come_back();
     tokio::time::advance(INTERVAL).await;
     assert_eq!(site.visit("two").await, sees(State::Miss, "two"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_bodies_never_answer_memory_serves_and_the_rest_is_passed_through_without_waiting() {
+    let silent = ThrottleConfig {
+        wait_get_per_call: 1000 * SECOND,
+        wait_put_per_call: 1000 * SECOND,
+        ..ThrottleConfig::default()
+    };
+    let bodies = Arc::new(ThrottledStore::new(InMemory::new(), ThrottleConfig::default()));
+    let site = Site::on(|builder| builder, Bodies::over(bodies.clone()));
+    let at = |site: &Site, page: &str| Site { page: PageKey::new(page).expect("a page"), ..site.clone() };
+    site.visit("one").await;
+    let elsewhere = at(&site, "/elsewhere");
+    at(&site.another(), "/elsewhere").visit("one").await;
+    bodies.config_mut(|config| *config = silent);
+    tokio::time::advance(INTERVAL).await;
+    site.renders();
+    let began = site.isr.pages().store().now();
+    // It takes ten seconds to find out.
+    let unreachable = sees(State::Bypass, "the store cannot be reached");
+    assert_eq!(elsewhere.visit("two").await, unreachable);
+    let mut waits = 0;
+    for _ in 0..600 {
+        let before = site.isr.pages().store().now();
+        assert_eq!(site.visit("two").await, sees(State::Stale, "one"), "the table is there, and says so");
+        assert_eq!(elsewhere.visit("two").await, unreachable);
+        let missing = at(&site, "/missing").visit("two").await;
+        assert!([sees(State::Bypass, "two"), unreachable.clone()].contains(&missing), "{missing:?}");
+        let waited = site.isr.pages().store().now().millis() - before.millis();
+        waits += u32::from(waited > 0);
+        tokio::time::advance(Duration::from_millis(100)).await;
+    }
+    let seconds =
+        u32::try_from((site.isr.pages().store().now().millis() - began.millis()) / 1000).expect("some");
+    let renders = site.renders();
+    assert!(waits < 100, "now and then one finds out whether it is over: {waits} waited");
+    assert!(renders <= seconds, "{renders} renders in {seconds} s, of which none could be kept");
+    bodies.config_mut(|config| *config = ThrottleConfig::default());
+    tokio::time::advance(20 * SECOND).await;
+    site.settle().await;
+    site.visit("three").await;
+    site.settle().await;
+    assert_eq!(site.visit("four").await.0, State::Hit);
+    assert_eq!(elsewhere.visit("three").await, sees(State::Stale, "one"));
+    assert_eq!(at(&site, "/missing").visit("three").await, sees(State::Miss, "three"));
 }
