@@ -1,0 +1,180 @@
+//! Outages: what is in memory is served, what is not is passed through, and nobody thunders in the end.
+
+use std::time::Duration;
+
+use libtest_mimic::Failed;
+use tabletheory::{Clock as _, SystemClock};
+
+use crate::order::{Tally, Visits};
+use crate::place::Place;
+use crate::process::{PATIENCE, Process, renders, wait_until};
+use crate::proxy::{Cut, Proxy};
+
+/// How long an outage is, unless `FACETHEORY_OUTAGE_SECONDS` says otherwise.
+const SECONDS: u64 = 5;
+/// So many pages are in memory when it begins, and so many are not.
+const PAGES: usize = 5;
+/// So many visitors each page has at a time while it lasts.
+const VISITORS: usize = 100;
+/// So many once it is over.
+const CROWD: usize = 1_000;
+/// Pages are fresh again this soon after it.
+const INTERVAL: Duration = Duration::from_secs(30);
+/// So often is a store read for each page once the outage is over, until all are fresh again.
+const MOST_READS: usize = 8;
+/// Between two rounds of visitors.
+const PAUSE: Duration = Duration::from_millis(100);
+const UNREACHABLE: &str = "the store cannot be reached";
+
+/// What is away, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outage {
+    pub(crate) table: Option<Cut>,
+    pub(crate) bodies: Option<Cut>,
+}
+
+pub(crate) fn happens(name: &str, outage: Outage) -> Result<(), Failed> {
+    let seconds = std::env::var("FACETHEORY_OUTAGE_SECONDS").map_or(Ok(SECONDS), |text| text.parse())?;
+    let mut place = Place::on_servers()?;
+    place.run("make")?;
+    // What another process has rendered is in the stores, and not in the memory of this one.
+    let mut other = Process::start(&place)?;
+    other.visit(&pages("uncached", 1))?.expect(&[("miss", &other.name(), PAGES)])?;
+    other.end()?;
+
+    let mut servers = Servers::in_front_of(&mut place)?;
+    let mut process = Process::start(&place)?;
+    let by = process.name();
+    // They are stale long before the outage is over.
+    process.visit(&Visits { interval: 1, ..pages("cached", 1) })?.expect(&[("miss", &by, PAGES)])?;
+    let before = renders(&place);
+    servers.cut(outage)?;
+    let during = last(&mut process, outage, Duration::from_secs(seconds))?;
+    let rendered = renders(&place) - before;
+    servers.mend()?;
+    let end = SystemClock.now();
+    let mut crowd = Tally::default();
+    for name in ["cached", "uncached"] {
+        wait_until("a fresh page", || {
+            let tally = process.visit(&pages(name, CROWD))?;
+            let fresh = tally.is_all(&["hit"]);
+            let served = ["hit", "stale", "wait-hit", "stale-metadata-error"];
+            if name == "cached" && !tally.is_all(&served) {
+                return Err(format!("after it was over visitors were given {:?}", tally.answers).into());
+            }
+            crowd.add(tally);
+            Ok(fresh)
+        })?;
+    }
+    let took = SystemClock.now().millis() - end.millis();
+    if took > i64::try_from(INTERVAL.as_millis())? {
+        return Err(format!("pages were fresh again after {took} ms").into());
+    }
+    let (reads, gets) = servers.reads();
+    let again = renders(&place) - before - rendered;
+    if reads.max(gets) > 2 * PAGES * MOST_READS || again > PAGES {
+        return Err(format!("{reads} + {gets} reads and {again} renders after it was over").into());
+    }
+    tell(&format!(
+        "{name} for {seconds} s: {}; {rendered} renders meanwhile; fresh again after {took} ms with {again} renders; \
+         then {} visitors of {} pages, {reads} reads of the table and {gets} of bodies",
+        summary(&during),
+        crowd.answers.values().sum::<usize>(),
+        2 * PAGES,
+    ));
+    process.end()
+}
+
+/// Visitors come for as long as it lasts, and until it was noticed. None is given an error.
+fn last(process: &mut Process, outage: Outage, time: Duration) -> Result<Tally, Failed> {
+    let by = process.name();
+    let end = SystemClock.now() + time;
+    let (mut during, mut noticed) = (Tally::default(), outage.table.is_none());
+    while SystemClock.now() < end || !noticed {
+        let cached = process.visit(&pages("cached", VISITORS))?;
+        if outage.table.is_none() {
+            // Whether a page is fresh or not can be told; it just cannot be renewed.
+            allow(&cached, &["hit", "stale"])?;
+        } else if noticed {
+            cached.expect(&[("stale-metadata-error", &by, PAGES * VISITORS)])?;
+        } else {
+            // What the table said is believed for a second.
+            allow(&cached, &["hit", "stale", "stale-metadata-error"])?;
+            noticed = cached.is_all(&["stale-metadata-error"]);
+        }
+        during.add(cached);
+        let uncached = process.visit(&pages("uncached", VISITORS))?;
+        uncached.expect(&[("bypass", UNREACHABLE, PAGES * VISITORS)])?;
+        during.add(uncached);
+        if SystemClock.now() > end + PATIENCE {
+            return Err("that the table is away was never noticed".into());
+        }
+        std::thread::sleep(PAUSE);
+    }
+    // What cannot be kept is rendered for a visitor alone, here or by itself.
+    let missing = process.visit(&Visits::of("missing", 1))?;
+    allow(&missing, &["bypass"])?;
+    during.add(missing);
+    Ok(during)
+}
+
+fn allow(tally: &Tally, states: &[&str]) -> Result<(), Failed> {
+    if tally.is_all(states) { Ok(()) } else { Err(format!("visitors were given {:?}", tally.answers).into()) }
+}
+
+fn pages(name: &str, each: usize) -> Visits {
+    Visits { pages: PAGES, ..Visits::of(name, each) }
+}
+
+fn summary(tally: &Tally) -> String {
+    let answers = tally.answers.iter().map(|((state, text), count)| match state.as_str() {
+        "bypass" => format!("{count} {state} ({text})"),
+        _ => format!("{count} {state}"),
+    });
+    format!("{}, the slowest after {} ms", answers.collect::<Vec<_>>().join(", "), tally.slowest)
+}
+
+/// The real servers, behind proxies.
+struct Servers {
+    table: Proxy,
+    bodies: Proxy,
+}
+
+impl Servers {
+    /// Puts proxies between the processes of a place and its servers.
+    fn in_front_of(place: &mut Place) -> Result<Servers, Failed> {
+        let mut proxy = |name: &str| {
+            let endpoint = place.environment.iter_mut().find(|(other, _)| *other == name);
+            let (_, endpoint) = endpoint.ok_or("the place has no such server")?;
+            let proxy = Proxy::start(endpoint)?;
+            *endpoint = proxy.endpoint();
+            Ok::<_, Failed>(proxy)
+        };
+        Ok(Servers { table: proxy("AWS_ENDPOINT_URL_DYNAMODB")?, bodies: proxy("AWS_ENDPOINT_URL_S3")? })
+    }
+
+    fn cut(&mut self, outage: Outage) -> Result<(), Failed> {
+        outage.table.map_or(Ok(()), |how| self.table.cut(how))?;
+        outage.bodies.map_or(Ok(()), |how| self.bodies.cut(how))
+    }
+
+    /// Both are back, and what they are asked is counted from now on.
+    fn mend(&mut self) -> Result<(), Failed> {
+        let _ = (self.table.take(), self.bodies.take());
+        self.table.mend()?;
+        self.bodies.mend()
+    }
+
+    /// How often the table and the bodies were read since then.
+    fn reads(&self) -> (usize, usize) {
+        let count = |proxy: &Proxy, reads: &[&str]| {
+            proxy.take().iter().filter(|asked| reads.contains(&asked.as_str())).count()
+        };
+        (count(&self.table, &["Query", "GetItem", "BatchGetItem"]), count(&self.bodies, &["GET", "HEAD"]))
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "what was counted is the point of the run")]
+fn tell(what: &str) {
+    println!("{what}");
+}
