@@ -248,7 +248,13 @@ impl Engine {
     }
 
     /// Waits for the process that took over, for a visitor whose own render was given up and cannot begin again.
-    async fn wait_for_other(&self, page: &PageKey, policy: &Policy, reason: Reason, until: i64) -> Answer {
+    async fn wait_for_other(
+        self: &Arc<Self>,
+        page: &PageKey,
+        policy: &Policy,
+        reason: Reason,
+        until: i64,
+    ) -> Answer {
         match self.wait(page, &reason, until, &mut Patience::new(policy.wait)).await {
             Some(Landing::Page { entry, .. }) => self.serve(page, State::WaitHit, &entry),
             Some(_) => Answer::Bypass(Bypass::WaitedTooLong),

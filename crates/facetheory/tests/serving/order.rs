@@ -55,6 +55,11 @@ impl Tally {
         self.answers.keys().all(|(state, _)| states.contains(&state.as_str()))
     }
 
+    /// How many were given this state and this text.
+    pub(crate) fn of(&self, state: &str, text: &str) -> usize {
+        self.answers.get(&(state.to_owned(), text.to_owned())).copied().unwrap_or(0)
+    }
+
     /// Adds what visitors of another process were given.
     pub(crate) fn add(&mut self, other: Tally) {
         for (answer, count) in other.answers {
