@@ -23,7 +23,7 @@ pub struct Guards {
     pub not_expired: bool,
     /// `META` has the version that was read before.
     pub version: bool,
-    /// `META` is not newer than what is published.
+    /// What is published was generated later than what is served.
     pub rising: bool,
 }
 

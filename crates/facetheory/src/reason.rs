@@ -35,3 +35,22 @@ impl Reason {
         matches!(self, Reason::Broken(s3_key) if *s3_key == meta.generation.s3_key)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generation::Generation;
+
+    #[test]
+    fn a_reason_applies_until_somebody_has_seen_to_it() {
+        let mut meta = Meta::of(Generation::new("a.html", 100, 60));
+        meta.generation.content.deployment = Some("old".into());
+        let reasons = [Reason::Broken("a.html".into()), Reason::Early(100), Reason::NotOf("new".into())];
+        assert!(reasons.iter().all(|reason| reason.still_applies(&meta)));
+        assert!(!Reason::Stale.still_applies(&meta), "that is told by its times");
+
+        meta.generation = Generation::new("b.html", 101, 60);
+        meta.generation.content.deployment = Some("new".into());
+        assert!(reasons.iter().all(|reason| !reason.still_applies(&meta)));
+    }
+}

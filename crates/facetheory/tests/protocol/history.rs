@@ -138,3 +138,46 @@ async fn the_way_back_without_a_pin_does_not_outlive_an_invalidation() {
         assert_eq!(t.meta().await.expect("a page").freshness(t.store.now()), Freshness::Stale);
     }
 }
+
+#[tokio::test]
+async fn a_rollback_that_arrives_late_replaces_only_what_its_operator_saw() {
+    for t in Test::on_each_table() {
+        let versions = publish_versions(&t, &["good", "bad"]).await;
+        t.table.script(&[Fate::Delay; 3]);
+        let unheard = t.store.roll_back(&t.page, &versions[0], PIN).await.expect_err("no answer");
+        assert_eq!(unheard.kind(), Kind::Unknown);
+        publish_versions(&t, &["better"]).await;
+        t.table.come_late().await;
+        let meta = t.meta().await.expect("a page");
+        assert_eq!((meta.generation.s3_key.as_str(), meta.version), ("better", Some(3)));
+    }
+}
+
+#[tokio::test]
+async fn a_rollback_that_arrives_late_brings_back_no_version_that_was_collected() {
+    for t in Test::on_each_table() {
+        let versions = publish_versions(&t, &["good", "bad"]).await;
+        t.table.script(&[Fate::Delay; 3]);
+        let unheard = t.store.roll_back(&t.page, &versions[0], PIN).await.expect_err("no answer");
+        assert_eq!(unheard.kind(), Kind::Unknown);
+        let none = Retention { versions: 0, oldest: None };
+        assert_eq!(t.store.collect_versions(&t.page, none).await.expect("an answer"), ["good"]);
+        t.table.come_late().await;
+        assert_eq!(t.meta().await.expect("a page").generation.s3_key, "bad");
+        assert!(!t.rows().await.contains(&versions[0]));
+    }
+}
+
+#[tokio::test]
+async fn a_soft_invalidation_that_arrives_late_leaves_a_pin_alone() {
+    for t in Test::on_each_table() {
+        let versions = publish_versions(&t, &["good", "bad"]).await;
+        t.table.script(&[Fate::Delay; 3]);
+        let unheard = t.store.invalidate(&t.page, Strength::Soft).await.expect_err("no answer");
+        assert_eq!(unheard.kind(), Kind::Unknown);
+        let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("an answer");
+        assert_eq!(done, RolledBack::Done);
+        t.table.come_late().await;
+        assert_eq!(t.meta().await.expect("a page").freshness(t.store.now()), Freshness::Fresh);
+    }
+}

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use facetheory::{
-    Acquire, Freshness, Generation, Guards, Invalidated, Keep, Kind, LeaseTerms, Meta, Published, Refresh,
-    Strength,
+    Acquire, Freshness, Generation, Guards, Invalidated, Keep, Kind, Lease, LeaseTerms, Lock, Meta,
+    Published, Refresh, Strength,
 };
-use tabletheory::{Item, Table, Txn, Value, Write};
+use tabletheory::{Commit, Item, Table, Timestamp, Txn, Value, Write};
 
 use crate::fixture::{LEASE, NOW, SECOND, Test};
 use crate::scripted::Fate;
@@ -164,11 +164,13 @@ async fn guards_refuse_what_was_read_too_early_and_what_is_older() {
 
         let guards = Guards { rising: true, ..Guards::default() };
         let t = t.with(|store| store.with_guards(guards));
-        let lease = t.acquire().await;
-        let older = Generation::new("older", NOW - 5, 60);
         let seen = t.meta().await;
-        let late = t.store.commit_generation(&lease, &older, seen.as_ref(), Keep::Latest).await;
-        assert_eq!(late.expect("an answer"), Published::Lost);
+        for generated_at in [NOW - 5, NOW] {
+            let lease = t.acquire().await;
+            let older = Generation::new("older", generated_at, 60);
+            let late = t.store.commit_generation(&lease, &older, seen.as_ref(), Keep::Latest).await;
+            assert_eq!(late.expect("an answer"), Published::Lost, "{generated_at}");
+        }
         assert_eq!(t.meta().await.expect("a page").generation.s3_key, "b");
     }
 }
@@ -301,4 +303,37 @@ async fn a_version_that_is_no_number_counts_as_none_for_the_guard_too() {
         assert_eq!(t.publish(&lease, "ours", Keep::Versions).await, Published::Done);
         assert_eq!(t.meta().await.expect("a page").version, Some(1));
     }
+}
+
+#[tokio::test]
+async fn an_unchanged_publish_without_an_answer_is_told_by_its_mark() {
+    use Fate::{LoseAnswer, LoseRequest, Pass};
+    // What becomes of three attempts to publish and two to give the lease up, and what is said then.
+    for (fates, said) in [
+        ([LoseAnswer, LoseAnswer, LoseAnswer, Pass, Pass], Published::Done),
+        ([LoseRequest, LoseRequest, LoseRequest, LoseAnswer, Pass], Published::Lost),
+    ] {
+        for t in Test::on_each_table() {
+            let lease = t.acquire().await;
+            assert_eq!(t.publish(&lease, "a", Keep::Latest).await, Published::Done);
+            t.advance(Duration::from_secs(60));
+            let lease = t.acquire().await;
+            t.table.script(&fates);
+            assert_eq!(t.publish(&lease, "a", Keep::Latest).await, said, "the pointer alone does not tell");
+            let meta = t.meta().await.expect("a page");
+            assert_eq!(meta.generation.generated_at == NOW + 60, said == Published::Done);
+        }
+    }
+}
+
+#[test]
+fn a_refusal_by_our_own_lock_is_a_lease_that_was_granted() {
+    let page = facetheory::PageKey::new("/").expect("a page");
+    let lease = Lease::starting(page, "ours", Timestamp::from_seconds(NOW), &LeaseTerms::default());
+    let refused = |token: &str| {
+        let lock = Lock { lease_token: token.into(), lease_expires_at: NOW + 5, ttl: None, owner: None };
+        Commit::Refused { index: 0, seen: Some(lock.to_item()) }
+    };
+    assert_eq!(lease.clone().acquired(refused("ours")), Acquire::Granted(lease.clone()));
+    assert_eq!(lease.acquired(refused("theirs")), Acquire::Held { until: NOW + 5 });
 }

@@ -49,7 +49,8 @@ async fn a_request_is_done_once_and_then_replayed() {
             let done = t.store.commit_request(&lease, &claim, &page, None, keep).await;
             assert_eq!(done.expect("an answer"), Published::Done);
             assert_eq!(begin(&t, HASH).await, Begin::Replayed { s3_key: Some("a".into()) });
-            assert_eq!(row(&t).await.expect("a row").status, RequestStatus::Completed);
+            let row = row(&t).await.expect("a row");
+            assert_eq!((row.status, row.in_progress_until), (RequestStatus::Completed, None));
             assert!(!t.rows().await.contains(&"LOCK".to_owned()));
         }
     }
@@ -181,5 +182,21 @@ async fn hostile_keys_are_capped_and_cannot_name_another_row() {
             let error = t.store.begin_request(&t.page, key, HASH).await.expect_err("refused");
             assert_eq!(error.kind(), Kind::Invalid);
         }
+    }
+}
+
+#[tokio::test]
+async fn a_take_over_that_arrives_late_takes_nothing_from_whoever_was_quicker() {
+    for t in Test::on_each_table() {
+        let _crashed = started(&t).await;
+        t.advance(Duration::from_secs(301));
+        t.table.script(&[Fate::Delay; 3]);
+        let unheard = t.store.begin_request(&t.page, KEY, HASH).await.expect_err("no answer");
+        assert_eq!(unheard.kind(), Kind::Unknown);
+        let (quicker, _) = started(&t).await;
+        // Even where the lease is not in the way.
+        t.store.invalidate(&t.page, facetheory::Strength::Soft).await.expect("an answer");
+        t.table.come_late().await;
+        assert_eq!(row(&t).await.expect("a row").owner.as_deref(), Some(quicker.token()));
     }
 }
