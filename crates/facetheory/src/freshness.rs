@@ -50,7 +50,7 @@ impl Meta {
         // Clocks differ a little. One that is further ahead than the interval is wrong, or does not count in seconds,
         // and what it has rendered would be fresh until everyone gets there.
         let from_the_future = generated_at.saturating_sub(now) > interval;
-        let fresh = now < generated_at.saturating_add(interval) && interval > 0 && !from_the_future;
+        let fresh = now < generated_at.saturating_add(interval) && !from_the_future;
         if fresh { Freshness::Fresh } else { Freshness::Stale }
     }
 

@@ -113,6 +113,9 @@ async fn a_rollback_whose_answer_was_lost_happens_once() {
 async fn collection_keeps_the_newest_and_the_one_that_is_served() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["a", "b", "c", "d", "e"]).await;
+        let keep_four = Retention { versions: 4, oldest: None };
+        let none = t.store.collect_versions(&t.page, keep_four).await.expect("an answer");
+        assert!(none.is_empty(), "the one that is served does not count");
         let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("an answer");
         assert_eq!(done, RolledBack::Done);
         let keep_two = Retention { versions: 2, oldest: None };

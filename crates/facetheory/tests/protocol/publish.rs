@@ -306,6 +306,36 @@ async fn a_version_that_is_no_number_counts_as_none_for_the_guard_too() {
 }
 
 #[tokio::test]
+async fn nothing_of_an_earlier_page_stays_with_the_next() {
+    for (body, keep) in [("next", Keep::Latest), ("next", Keep::Versions), ("before", Keep::Versions)] {
+        for t in Test::on_each_table() {
+            let mut before = Meta::of(Generation::new("before", NOW - 9, 0));
+            before.generation.etag = Some("\"before\"".into());
+            let content = &mut before.generation.content;
+            content.status = Some(404);
+            content.content_type = Some("text/plain".into());
+            content.headers = vec![("x-before".into(), "1".into())];
+            content.digest = Some("sha256:before".into());
+            content.tags = vec!["before".into()];
+            content.deployment = Some("before".into());
+            (before.ttl, before.mark) = (Some(NOW + 9), Some("before".into()));
+            (before.stale_since, before.pinned_until, before.must_not_serve) = (Some(NOW), Some(NOW), true);
+            let put = Write::put(t.page.meta(), before.to_item());
+            assert!(t.table.commit(&Txn::from(put)).await.expect("a put").is_done());
+
+            let lease = t.acquire().await;
+            assert_eq!(t.publish(&lease, body, keep).await, Published::Done);
+            let after = t.meta().await.expect("a page");
+            assert_eq!(after.freshness(t.store.now()), Freshness::Fresh, "it may be served again");
+            let mut expected = Meta::of(t.rendered(body));
+            expected.mark = Some(lease.token().into());
+            (expected.version, expected.current_sk) = (after.version, after.current_sk.clone());
+            assert_eq!(after, expected, "{body} {keep:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_unchanged_publish_without_an_answer_is_told_by_its_mark() {
     use Fate::{LoseAnswer, LoseRequest, Pass};
     // What becomes of three attempts to publish and two to give the lease up, and what is said then.
