@@ -53,11 +53,21 @@ impl Process {
 
     /// Lets visitors come, and returns once all of them have begun.
     pub(crate) fn begin(&mut self, visits: &Visits) -> Result<(), Failed> {
-        self.order(&Order::Visit(visits.clone()))?;
-        match self.reply()? {
-            Reply::Begun => Ok(()),
-            other => Err(format!("{other:?} although the visitors have not come").into()),
+        Process::begin_all(std::slice::from_mut(self), visits)
+    }
+
+    /// The same for several processes at once.
+    pub(crate) fn begin_all(processes: &mut [Process], visits: &Visits) -> Result<(), Failed> {
+        for process in &mut *processes {
+            process.order(&Order::Visit(visits.clone()))?;
         }
+        for process in processes {
+            match process.reply()? {
+                Reply::Begun => {}
+                other => return Err(format!("{other:?} although the visitors have not come").into()),
+            }
+        }
+        Ok(())
     }
 
     /// What the visitors were given, once all of them were given something.

@@ -25,9 +25,7 @@ pub(crate) fn of_a_missing_page(place: &Place) -> Result<(), Failed> {
 /// The render ends once all visitors of all processes are on their way.
 fn missing(place: &Place, processes: usize, each: usize) -> Result<(), Failed> {
     let mut processes = start(place, processes)?;
-    for process in &mut processes {
-        process.begin(&visits(each))?;
-    }
+    Process::begin_all(&mut processes, &visits(each))?;
     release(place, RELEASED)?;
     let tally = tally(&mut processes)?;
     let row = processes[0].row("page")?;
@@ -46,9 +44,7 @@ pub(crate) fn of_a_stale_page(place: &Place) -> Result<(), Failed> {
     let before = earlier.name();
     earlier.visit(&Visits { interval: 0, ..Visits::of("page", 1) })?.expect(&[("miss", &before, 1)])?;
     let mut processes = start(place, PROCESSES)?;
-    for process in &mut processes {
-        process.begin(&visits(VISITORS))?;
-    }
+    Process::begin_all(&mut processes, &visits(VISITORS))?;
     let tally = tally(&mut processes)?;
     tally.expect(&[("stale", &before, PROCESSES * VISITORS)])?;
     if earlier.row("page")?.version != 1 {
