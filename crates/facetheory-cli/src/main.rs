@@ -1,6 +1,7 @@
 //! `facetheory`: incremental static regeneration from the command line.
 
 mod demo;
+mod origin;
 
 use std::process::ExitCode;
 

@@ -387,9 +387,7 @@ impl Pages {
     /// `META` as it is once the lease is held, and whether there is anything left to do.
     async fn look_again(&self, page: &PageKey, reason: &Reason) -> Result<Seen> {
         let Some(meta) = self.store.look(page).await?.meta else { return Ok(Seen::Stale(None)) };
-        // A pin may have come since the reason did. It holds on to what is served, unless there is nothing to serve.
-        let pinned = meta.is_pinned(self.store.now()) && !reason.finds_broken(&meta);
-        let settled = pinned || !reason.still_applies(&meta);
+        let settled = !reason.still_applies(&meta, self.store.now());
         if settled && self.store.freshness(page, &meta).await? == Freshness::Fresh {
             return Ok(Seen::Fresh(meta));
         }

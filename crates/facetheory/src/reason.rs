@@ -1,5 +1,7 @@
 //! Why a page is rendered again although its interval may not be over.
 
+use tabletheory::Timestamp;
+
 use crate::row::Meta;
 
 /// Why a page is rendered again. Somebody else may have seen to it by the time the lease is held.
@@ -21,7 +23,12 @@ pub enum Reason {
 
 impl Reason {
     /// Whether there is still something to do about a page that is fresh by its times and its tags.
-    pub(crate) fn still_applies(&self, meta: &Meta) -> bool {
+    ///
+    /// A pin may have come since the reason did. It holds on to what is served, unless there is nothing to serve.
+    pub(crate) fn still_applies(&self, meta: &Meta, now: Timestamp) -> bool {
+        if meta.is_pinned(now) {
+            return self.finds_broken(meta);
+        }
         match self {
             Reason::Stale => false,
             Reason::Broken(_) => self.finds_broken(meta),
@@ -43,14 +50,20 @@ mod tests {
 
     #[test]
     fn a_reason_applies_until_somebody_has_seen_to_it() {
+        let now = Timestamp::from_seconds(100);
         let mut meta = Meta::of(Generation::new("a.html", 100, 60));
         meta.generation.content.deployment = Some("old".into());
         let reasons = [Reason::Broken("a.html".into()), Reason::Early(100), Reason::NotOf("new".into())];
-        assert!(reasons.iter().all(|reason| reason.still_applies(&meta)));
-        assert!(!Reason::Stale.still_applies(&meta), "that is told by its times");
+        assert!(reasons.iter().all(|reason| reason.still_applies(&meta, now)));
+        assert!(!Reason::Stale.still_applies(&meta, now), "that is told by its times");
 
+        meta.pinned_until = Some(200);
+        let left: Vec<&Reason> = reasons.iter().filter(|reason| reason.still_applies(&meta, now)).collect();
+        assert_eq!(left, [&reasons[0]], "a pin outlasts all but a body that is not there");
+
+        meta.pinned_until = None;
         meta.generation = Generation::new("b.html", 101, 60);
         meta.generation.content.deployment = Some("new".into());
-        assert!(reasons.iter().all(|reason| !reason.still_applies(&meta)));
+        assert!(reasons.iter().all(|reason| !reason.still_applies(&meta, now)));
     }
 }

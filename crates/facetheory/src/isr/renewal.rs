@@ -247,7 +247,7 @@ impl Engine {
             let Ok(seen) = self.ask(page).await else { continue };
             if let (Found::Here(entry), Some(meta)) = (&seen.body, &seen.meta)
                 && seen.freshness == Freshness::Fresh
-                && !reason.still_applies(meta)
+                && !reason.still_applies(meta, self.now())
             {
                 return Some(Landing::Page { entry: entry.clone(), ours: false });
             }
