@@ -181,6 +181,11 @@ impl Memory {
     pub(super) fn keep(&self, page: &PageKey, entry: Entry) -> Arc<Entry> {
         let entry = Arc::new(entry);
         self.pages.insert(Slot::of(page), entry.clone());
+        // What was invalidated while it was read must not come back after it was forgotten. Looked at after the insert,
+        // since an invalidation doubts first and forgets then.
+        if entry.sequence.load(Ordering::Relaxed) != self.sequence(page) {
+            self.forget(page);
+        }
         entry
     }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 use facetheory::{
     Answer, Bodies, Isr, IsrBuilder, PageKey, PageStore, Pages, Policy, RenderError, Rendered, Result, State,
 };
+use object_store::memory::InMemory;
+use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use tabletheory::{
     Clock, Commit, Consistency, Faults, Faulty, Item, Key, MemoryTable, Page, Query, Scan, Table, Timestamp,
     Txn,
@@ -176,6 +178,12 @@ impl Site {
     pub(crate) async fn settle(&self) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+}
+
+/// Bodies that take this long to be read.
+pub(crate) fn slow_bodies(takes: Duration) -> Bodies {
+    let slow = ThrottleConfig { wait_get_per_call: takes, ..ThrottleConfig::default() };
+    Bodies::over(Arc::new(ThrottledStore::new(InMemory::new(), slow)))
 }
 
 /// What a visitor sees: the state, and the body or why there is none.

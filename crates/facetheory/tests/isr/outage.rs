@@ -7,7 +7,7 @@ use facetheory::{Bodies, PageKey, Rendered, State, Strength};
 use object_store::memory::InMemory;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
 
-use crate::fixture::{INTERVAL, SECOND, Site, seen, sees};
+use crate::fixture::{INTERVAL, SECOND, Site, seen, sees, slow_bodies};
 
 #[tokio::test(start_paused = true)]
 async fn while_the_table_is_down_memory_serves_and_marks_it() {
@@ -63,6 +63,30 @@ async fn a_page_that_must_not_be_served_is_not_even_while_the_table_is_down() {
     site.table.break_down();
     tokio::time::advance(SECOND).await;
     assert_eq!(site.visit("two").await, sees(State::Bypass, "the store cannot be reached"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_was_forbidden_through_this_process_is_not_served_although_nobody_came_before_the_outage()
+{
+    let site = Site::new();
+    site.visit("one").await;
+    site.isr.invalidate(&site.page, Strength::Hard).await.expect("an answer");
+    site.table.break_down();
+    assert_eq!(site.visit("two").await, sees(State::Bypass, "the store cannot be reached"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_was_forbidden_while_it_was_read_does_not_come_back_to_memory() {
+    let site = Site::on(|builder| builder, slow_bodies(5 * SECOND));
+    site.visit("one").await;
+    let other = site.another();
+    let (slow, ()) = tokio::join!(other.visit("two"), async {
+        tokio::time::sleep(SECOND).await;
+        other.isr.invalidate(&site.page, Strength::Hard).await.expect("an answer");
+    });
+    assert_eq!(slow, sees(State::Hit, "one"), "this visitor came before it");
+    site.table.break_down();
+    assert_eq!(other.visit("two").await, sees(State::Bypass, "the store cannot be reached"));
 }
 
 #[tokio::test(start_paused = true)]
