@@ -73,11 +73,15 @@ impl Meta {
     #[must_use]
     pub fn freshness_with(&self, epochs: &[Epoch], now: Timestamp, skew: Duration) -> Freshness {
         let own = self.freshness(now);
+        let outdated = self.is_outdated(epochs, skew) && !self.is_pinned(now);
+        if own == Freshness::Fresh && outdated { Freshness::Stale } else { own }
+    }
+
+    /// Whether it was generated before any of these epochs, or so shortly after that clocks may disagree about it.
+    pub(crate) fn is_outdated(&self, epochs: &[Epoch], skew: Duration) -> bool {
         let skew = seconds(skew);
-        let outdated = epochs
-            .iter()
-            .any(|epoch| self.generation.generated_at <= epoch.invalidated_at.saturating_add(skew));
-        if own == Freshness::Fresh && outdated && !self.is_pinned(now) { Freshness::Stale } else { own }
+        let mut until = epochs.iter().map(|epoch| epoch.invalidated_at.saturating_add(skew));
+        until.any(|until| self.generation.generated_at <= until)
     }
 }
 

@@ -68,7 +68,7 @@ pub(super) struct Entry {
     checked_at: AtomicI64,
     /// How many invalidations this process had made when it was asked.
     sequence: AtomicU64,
-    /// Whether one of its tags was invalidated after it was generated.
+    /// Whether the table said that it is stale, if only by its tags.
     outdated: AtomicBool,
     /// Until when another process holds the lease, in epoch seconds, as far as is known.
     held_until: AtomicI64,
@@ -111,6 +111,16 @@ impl Entry {
         self.checked_at.store(checked.at.millis(), Ordering::Release);
     }
 
+    /// What the table said of it when it was asked last.
+    pub(super) fn checked(&self) -> Checked {
+        Checked {
+            at: Timestamp::from_millis(self.checked_at.load(Ordering::Acquire)),
+            sequence: self.sequence.load(Ordering::Relaxed),
+            outdated: self.is_outdated(),
+            held_until: self.held_until.load(Ordering::Relaxed),
+        }
+    }
+
     pub(super) fn is_outdated(&self) -> bool {
         self.outdated.load(Ordering::Relaxed)
     }
@@ -135,11 +145,32 @@ impl Entry {
 /// What the table said when it was asked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Checked {
+    /// Before the table was asked, since its answer may be older than its arrival.
     pub(super) at: Timestamp,
     /// As it was before the table was asked: an invalidation since then makes the answer too old.
     pub(super) sequence: u64,
+    /// Whether it said that the page is stale, by its times or its tags.
     pub(super) outdated: bool,
     pub(super) held_until: i64,
+}
+
+/// When a visitor came, and how many invalidations this process had made by then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) at: Timestamp,
+    pub(super) sequence: u64,
+}
+
+impl Arrival {
+    /// Whether what the table said is recent enough for this visitor, although it was asked for somebody else.
+    pub(super) fn believes(&self, checked: Checked, for_long: Duration) -> bool {
+        let age = self.at.millis() - checked.at.millis();
+        age < millis(for_long) && checked.sequence >= self.sequence
+    }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Pages in memory.
@@ -228,8 +259,7 @@ impl Memory {
     /// Whether what the table said of an entry is recent enough. A clock that was set back makes it too old.
     pub(super) fn believes(&self, page: &PageKey, entry: &Entry, now: Timestamp, for_long: Duration) -> bool {
         let age = now.millis() - entry.checked_at.load(Ordering::Acquire);
-        let limit = i64::try_from(for_long.as_millis()).unwrap_or(i64::MAX);
-        (0..limit).contains(&age) && entry.sequence.load(Ordering::Relaxed) == self.sequence(page)
+        (0..millis(for_long)).contains(&age) && entry.sequence.load(Ordering::Relaxed) == self.sequence(page)
     }
 
     fn counter(&self, page: &PageKey) -> &AtomicU64 {

@@ -90,7 +90,11 @@ impl Engine {
             self.observer.regenerated(page, name(&outcome), took);
             let until = match outcome {
                 Ok(Outcome::HeldBy { until }) => until,
-                outcome => return self.land(&renewal, outcome, &kept, sequence, took).await,
+                outcome => {
+                    // Of its tags no more is known than what was read before the render.
+                    let checked = Checked { at: began, sequence, outdated: false, held_until: 0 };
+                    return self.land(&renewal, outcome, &kept, checked, took).await;
+                }
             };
             self.observer.contended(page);
             if let Some(entry) = self.memory.get(page) {
@@ -153,7 +157,7 @@ impl Engine {
         renewal: &Renewal,
         outcome: Result<Outcome>,
         kept: &Mutex<Kept>,
-        sequence: u64,
+        checked: Checked,
         took: u64,
     ) -> Landing {
         let Renewal { page, policy, .. } = renewal;
@@ -162,7 +166,6 @@ impl Engine {
             (kept.rendered.take(), kept.vanished)
         };
         let now = self.now();
-        let checked = Checked { at: now, sequence, outdated: false, held_until: 0 };
         match outcome {
             Ok(Outcome::Published(generation)) => {
                 self.bodies_outage.ended();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tabletheory::Timestamp;
 
 use super::answer::{Answer, Bypass, Served};
-use super::memory::{Checked, Entry};
+use super::memory::{Arrival, Checked, Entry};
 use super::observe::Phase;
 use super::page::CachedPage;
 use super::renewal::{Landing, Patience, Renewal};
@@ -32,6 +32,16 @@ pub(super) struct Seen {
     pub(super) freshness: Freshness,
     pub(super) checked: Checked,
     pub(super) body: Found,
+}
+
+impl Seen {
+    /// It may have gone stale while its body was read.
+    fn freshness_at(&self, now: Timestamp) -> Freshness {
+        match (&self.meta, self.freshness) {
+            (Some(meta), Freshness::Fresh) => meta.freshness(now),
+            (_, other) => other,
+        }
+    }
 }
 
 /// Whether the body was found that `META` names.
@@ -119,15 +129,16 @@ impl Engine {
         R: Future<Output = Result<T, RenderError>> + Send + 'static,
     {
         let mut render = Some(render);
+        let arrival = Arrival { at: self.now(), sequence: self.memory.sequence(page) };
         for _ in 0..ROUNDS {
-            let seen = match self.look(page).await {
+            let seen = match self.look(page, arrival).await {
                 Ok(seen) => seen,
                 Err(_) => return Ok(self.without_store(page, policy, known.as_ref())),
             };
             let now = self.now();
             let mut usable = match &seen.meta {
                 None => Usable::No(Reason::Stale),
-                Some(meta) => usable(meta, seen.freshness, policy, self.deployment(), now),
+                Some(meta) => usable(meta, seen.freshness_at(now), policy, self.deployment(), now),
             };
             let held = seen.checked.held_until > now.seconds();
             match (&seen.body, &seen.meta) {
@@ -178,7 +189,13 @@ impl Engine {
                     None => Answer::Bypass(Bypass::Unreachable),
                 });
             }
-            let (first, landing) = self.wait_for_render(page, policy, usable, &mut render).await;
+            let (first, mut landing) = self.wait_for_render(page, policy, usable, &mut render).await;
+            if let Landing::Page { entry, .. } = &landing
+                && !first
+                && !self.holds(page, entry, arrival).await
+            {
+                landing = Landing::Lost;
+            }
             match landing {
                 Landing::Page { entry, ours } => {
                     let state = if first && ours { State::Miss } else { State::WaitHit };
@@ -341,8 +358,30 @@ impl Engine {
         left < reach * NEVER && left < -reach * (1.0 - self.random.fraction()).ln()
     }
 
+    /// Whether a page that was rendered for somebody else may be shown to a visitor as new: its render may have begun
+    /// before an invalidation that the visitor came after.
+    async fn holds(self: &Arc<Self>, page: &PageKey, entry: &Entry, arrival: Arrival) -> bool {
+        if arrival.believes(entry.checked(), self.settings.believed) {
+            return true;
+        }
+        let Ok(seen) = self.look(page, arrival).await else { return false };
+        let Some(meta) = seen.meta.as_ref().filter(|meta| meta.generation == *entry.page.generation()) else {
+            return false;
+        };
+        match seen.freshness {
+            Freshness::Fresh => true,
+            Freshness::Forbidden => false,
+            // A render that takes longer than its result is fresh for is not done again for each who waited for it.
+            Freshness::Stale => {
+                let outdated = self.pages.store().is_outdated(page, meta);
+                let outdated = tokio::time::timeout(self.settings.table_timeout, outdated).await;
+                matches!(outdated, Ok(Ok(false)))
+            }
+        }
+    }
+
     /// Asks the table about a page, once for all who want to know now.
-    pub(super) async fn look(self: &Arc<Self>, page: &PageKey) -> Look {
+    async fn look(self: &Arc<Self>, page: &PageKey, arrival: Arrival) -> Look {
         if !self.outage.lets_ask(self.now()) {
             let what = "the table could not be reached a moment ago, and is left alone";
             return Err(Arc::new(Error::new(Kind::Unavailable, what)));
@@ -351,6 +390,15 @@ impl Engine {
         if self.settings.believed.is_zero() {
             return self.ask(page).await;
         }
+        let look = self.join_look(page).await;
+        match &look {
+            // The next one begins after this visitor came.
+            Ok(seen) if !arrival.believes(seen.checked, self.settings.believed) => self.join_look(page).await,
+            _ => look,
+        }
+    }
+
+    async fn join_look(self: &Arc<Self>, page: &PageKey) -> Look {
         let start = || {
             let (engine, page) = (self.clone(), page.clone());
             async move { engine.ask(&page).await }
@@ -362,7 +410,7 @@ impl Engine {
 
     /// Asks the table about a page, and reads its body where memory does not have it.
     pub(super) async fn ask(self: &Arc<Self>, page: &PageKey) -> Look {
-        let sequence = self.memory.sequence(page);
+        let (at, sequence) = (self.now(), self.memory.sequence(page));
         let store = self.pages.store();
         let asking = async {
             let view = store.look(page).await?;
@@ -385,11 +433,10 @@ impl Engine {
             }
         };
         self.outage.ended();
-        let own = view.meta.as_ref().map(|meta| meta.freshness(self.now()));
         let checked = Checked {
-            at: self.now(),
+            at,
             sequence,
-            outdated: own == Some(Freshness::Fresh) && freshness == Freshness::Stale,
+            outdated: freshness == Freshness::Stale,
             held_until: view.lock.map_or(0, |lock| lock.lease_expires_at),
         };
         let body = match &view.meta {

@@ -115,11 +115,21 @@ impl PageStore {
         if own != Freshness::Fresh || meta.is_pinned(now) {
             return Ok(own);
         }
+        let epochs = self.epochs_of(page, meta).await?;
+        Ok(meta.freshness_with(&epochs, now, self.epoch_terms.skew))
+    }
+
+    /// Whether one of its tags was invalidated since it was generated, however old it is by itself.
+    pub(crate) async fn is_outdated(&self, page: &PageKey, meta: &Meta) -> Result<bool> {
+        let epochs = self.epochs_of(page, meta).await?;
+        Ok(meta.is_outdated(&epochs, self.epoch_terms.skew))
+    }
+
+    async fn epochs_of(&self, page: &PageKey, meta: &Meta) -> Result<Vec<Epoch>> {
         // A tag that another language wrote and that no tag can be invalidated by is none.
         let explicit = meta.generation.content.tags.iter().filter_map(|tag| Tag::new(tag.as_str()).ok());
         let tags: Vec<Tag> = page.tags().iter().cloned().chain(explicit).collect();
-        let epochs = self.epochs(&tags, page.tenant()).await?;
-        Ok(meta.freshness_with(&epochs, now, self.epoch_terms.skew))
+        self.epochs(&tags, page.tenant()).await
     }
 
     /// The epochs of these tags; a tag that was never invalidated has none, and one that cannot be read never ends.

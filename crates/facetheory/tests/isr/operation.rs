@@ -1,8 +1,8 @@
 //! Invalidation while pages are visited and rendered: nothing from before is ever fresh after it.
 
-use facetheory::{Rendered, State, Strength};
+use facetheory::{Rendered, State, Strength, Tag};
 
-use crate::fixture::{INTERVAL, SECOND, Site, seen, sees};
+use crate::fixture::{INTERVAL, SECOND, Site, seen, sees, slow_bodies};
 
 #[tokio::test(start_paused = true)]
 async fn an_invalidation_through_this_process_applies_at_once_and_in_others_within_a_second() {
@@ -50,4 +50,53 @@ async fn a_soft_invalidation_is_served_stale_once_and_renewed() {
     assert_eq!(site.visit("three").await, sees(State::Hit, "two"));
     tokio::time::advance(INTERVAL - SECOND).await;
     assert_eq!(site.visit("three").await, sees(State::Hit, "two"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_comes_after_an_invalidation_is_not_given_what_another_was_reading_before_it() {
+    let site = Site::on(|builder| builder, slow_bodies(5 * SECOND));
+    site.visit("before").await;
+    let other = site.another();
+    let follower = async {
+        tokio::time::sleep(SECOND).await;
+        other.isr.invalidate(&site.page, Strength::Hard).await.expect("an answer");
+        other.visit("after").await
+    };
+    let (reader, follower) = tokio::join!(other.visit("never"), follower);
+    assert_eq!(reader, sees(State::Hit, "before"), "it came before");
+    assert_eq!(follower, sees(State::Miss, "after"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_whose_tag_was_invalidated_while_it_was_rendered_is_never_shown_as_new() {
+    let site = Site::new();
+    let other = site.another();
+    let slow = site.visit_slow(5 * SECOND, Ok(Rendered::html("before")));
+    let follower = async {
+        tokio::time::sleep(SECOND).await;
+        other.isr.invalidate_tag(&Tag::everything(), None).await.expect("an answer");
+        tokio::time::sleep(2 * SECOND).await;
+        site.visit("after").await
+    };
+    let (slow, follower) = tokio::join!(slow, follower);
+    assert_eq!(seen(slow), sees(State::Miss, "before"), "it came before");
+    assert_eq!(follower, sees(State::Stale, "before"), "it may have that, but not as new");
+    site.settle().await;
+    assert_eq!(site.visit("later").await, sees(State::Hit, "after"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_rendered_for_longer_than_it_is_fresh_is_given_to_all_who_waited_for_it() {
+    let site = Site::new().with(|policy| {
+        *policy = policy.blocking();
+        policy.revalidate = 2 * SECOND;
+    });
+    let slow = site.visit_slow(5 * SECOND, Ok(Rendered::html("one")));
+    let follower = async {
+        tokio::time::sleep(SECOND).await;
+        site.visit("two").await
+    };
+    let (slow, follower) = tokio::join!(slow, follower);
+    assert_eq!((seen(slow), follower), (sees(State::Miss, "one"), sees(State::WaitHit, "one")));
+    assert_eq!(site.renders(), 1);
 }
