@@ -350,6 +350,9 @@ impl Engine {
         /// So unlikely is it to be renewed earlier than this many times the render takes.
         const NEVER: f64 = 20.0;
         let Some(eagerness) = policy.early_refresh else { return false };
+        if entry.page.meta().is_pinned(now) {
+            return false;
+        }
         let page = entry.page.generation();
         let end = page.generated_at.saturating_add(page.revalidate_seconds).saturating_mul(1000);
         #[expect(clippy::cast_precision_loss, reason = "a rough time is good enough for a chance")]

@@ -4,5 +4,6 @@ mod background;
 mod fixture;
 mod operation;
 mod outage;
+mod pin;
 mod stampede;
 mod state;
