@@ -168,23 +168,7 @@ impl Engine {
         let now = self.now();
         match outcome {
             Ok(Outcome::Published(generation)) => {
-                self.bodies_outage.ended();
-                self.back_off.succeeded(page);
-                let meta = Meta::of(generation);
-                match rendered.and_then(|rendered| rendered.bytes) {
-                    Some(bytes) => {
-                        let body = Body { bytes, ..Body::default() };
-                        let entry = Entry::new(CachedPage::new(meta, body), checked);
-                        entry.took(took);
-                        Landing::Page { entry: self.keep(page, entry), ours: true }
-                    }
-                    None => self.found(page, &meta, checked, true).await,
-                }
-            }
-            Ok(Outcome::Unchanged(meta)) => {
-                self.bodies_outage.ended();
-                self.back_off.succeeded(page);
-                self.found(page, &meta, checked, true).await
+                self.published(page, Meta::of(generation), rendered, checked, took).await
             }
             Ok(Outcome::AlreadyFresh(meta)) => self.found(page, &meta, checked, false).await,
             Ok(Outcome::Declined) => {
@@ -194,6 +178,7 @@ impl Engine {
                 self.back_off.failed(page, policy.back_off, now, &*self.random);
                 Landing::Declined
             }
+            Ok(Outcome::Unchanged(meta)) => self.published(page, meta, rendered, checked, took).await,
             Ok(Outcome::HeldBy { .. }) => Landing::Held,
             Ok(Outcome::Lost | Outcome::Superseded) => match rendered.and_then(unpublished) {
                 Some(rendered) => Landing::Unpublished(Arc::new(rendered)),
@@ -229,6 +214,28 @@ impl Engine {
             // It will be found broken again, and healed.
             Found::Broken | Found::Nothing => Landing::Lost,
         }
+    }
+    /// Keeps what was rendered, which is at hand even if it came out the same and the store has lost it meanwhile.
+    async fn published(
+        self: &Arc<Self>,
+        page: &PageKey,
+        meta: Meta,
+        rendered: Option<Rendered>,
+        checked: Checked,
+        took: u64,
+    ) -> Landing {
+        self.bodies_outage.ended();
+        self.back_off.succeeded(page);
+        // A body that memory has already has its compressed forms, too.
+        let known = self.memory.get(page).filter(|entry| entry.page.generation().s3_key == meta.generation.s3_key);
+        let cached = match (known, rendered.and_then(|rendered| rendered.bytes)) {
+            (Some(entry), _) => CachedPage::with(meta, entry.page.body().clone()),
+            (None, Some(bytes)) => CachedPage::new(meta, Body { bytes, ..Body::default() }),
+            (None, None) => return self.found(page, &meta, checked, true).await,
+        };
+        let entry = Entry::new(cached, checked);
+        entry.took(took);
+        Landing::Page { entry: self.keep(page, entry), ours: true }
     }
 
     /// Looks at a page now and then until another process has rendered it; none if its lease is free before that.

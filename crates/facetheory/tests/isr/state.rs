@@ -301,6 +301,18 @@ async fn a_page_that_lost_its_body_is_rendered_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_page_that_came_out_the_same_is_served_although_its_body_got_lost() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let bodies = facetheory::Bodies::files(directory.path()).expect("a store");
+    let site = Site::on(|builder| builder, bodies);
+    site.visit("one").await;
+    site.isr.invalidate(&site.page, Strength::Hard).await.expect("an answer");
+    std::fs::remove_dir_all(directory.path().join("isr")).expect("the bodies are lost");
+    assert_eq!(site.visit("one").await, sees(State::Miss, "one"), "it was rendered for this visitor");
+    assert_eq!(site.another().visit("one").await, sees(State::Miss, "one"), "whoever has it not heals it");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_page_that_is_often_visited_is_renewed_before_it_goes_stale_if_one_chooses_so() {
     let site = Site::new().with(|policy| policy.early_refresh = Some(1.0));
     let visit = async |body: &'static str| seen(site.visit_slow(SECOND, Ok(Rendered::html(body))).await);
