@@ -15,6 +15,7 @@ mod usable;
 mod visit;
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,6 +94,8 @@ struct Engine {
     tasks: TaskTracker,
     /// Ends what goes on in the background, when time has run out.
     abandon: CancellationToken,
+    /// Ends also what has not ended by itself then, because a store does not answer.
+    ended: CancellationToken,
 }
 
 #[derive(Clone, Debug)]
@@ -241,6 +244,8 @@ impl Isr {
         engine.abandon.cancel();
         if tokio::time::timeout(GIVING_BACK, engine.tasks.wait()).await.is_err() {
             tracing::warn!("some leases could not be given back in time; they end by themselves");
+            engine.ended.cancel();
+            engine.tasks.wait().await;
         }
         false
     }
@@ -265,6 +270,18 @@ impl Engine {
 
     fn now(&self) -> Timestamp {
         self.pages.store().now()
+    }
+
+    /// Lets this go on whoever waits for it, until it is done or the process has ended.
+    fn spawn(&self, flight: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        let ended = self.ended.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = flight => {}
+                () = ended.cancelled() => {}
+            }
+        });
     }
 }
 
@@ -382,6 +399,7 @@ impl IsrBuilder {
             coding_queue: Arc::new(Semaphore::new(CODING_QUEUE)),
             tasks: TaskTracker::new(),
             abandon: CancellationToken::new(),
+            ended: CancellationToken::new(),
         };
         Isr { engine: Arc::new(engine) }
     }

@@ -1,8 +1,13 @@
 //! A renewal: one render for everyone in this process, or the wait for that of another process.
 
+use std::any::Any;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::time::Instant;
 
 use super::Engine;
 use super::memory::{Checked, Entry};
@@ -76,7 +81,7 @@ impl Engine {
     {
         let Renewal { page, policy, reason, waits } = &renewal;
         let kept = Arc::new(Mutex::new(Kept::default()));
-        let mut patience = Patience::new(policy.wait);
+        let mut patience = Patience::new(Instant::now(), policy.wait);
         loop {
             let sequence = self.memory.sequence(page);
             let began = self.now();
@@ -126,10 +131,13 @@ impl Engine {
         async move {
             let render = render.ok_or("it was rendered already")?;
             let (page, served) = (context.page.clone(), context.served.clone());
+            // A panic that went further would take the lease with it, and keep everyone waiting until that ends.
+            let rendering = AssertUnwindSafe(async move { render(context).await }).catch_unwind();
             let rendered = tokio::select! {
                 biased;
-                rendered = tokio::time::timeout(deadline, render(context)) => {
-                    rendered.map_err(|_| format!("it took longer than {deadline:?}"))??
+                rendered = tokio::time::timeout(deadline, rendering) => {
+                    let rendered = rendered.map_err(|_| format!("it took longer than {deadline:?}"))?;
+                    rendered.map_err(|panic| format!("it panicked: {}", message(&*panic)))??
                 }
                 () = engine.abandon.cancelled() => return Err("the process is shutting down".into()),
             };
@@ -170,6 +178,7 @@ impl Engine {
             Ok(Outcome::Published(generation)) => {
                 self.published(page, Meta::of(generation), rendered, checked, took).await
             }
+            Ok(Outcome::Unchanged(meta)) => self.published(page, meta, rendered, checked, took).await,
             Ok(Outcome::AlreadyFresh(meta)) => self.found(page, &meta, checked, false).await,
             Ok(Outcome::Declined) => {
                 if !vanished {
@@ -178,7 +187,6 @@ impl Engine {
                 self.back_off.failed(page, policy.back_off, now, &*self.random);
                 Landing::Declined
             }
-            Ok(Outcome::Unchanged(meta)) => self.published(page, meta, rendered, checked, took).await,
             Ok(Outcome::HeldBy { .. }) => Landing::Held,
             Ok(Outcome::Lost | Outcome::Superseded) => match rendered.and_then(unpublished) {
                 Some(rendered) => Landing::Unpublished(Arc::new(rendered)),
@@ -227,7 +235,8 @@ impl Engine {
         self.bodies_outage.ended();
         self.back_off.succeeded(page);
         // A body that memory has already has its compressed forms, too.
-        let known = self.memory.get(page).filter(|entry| entry.page.generation().s3_key == meta.generation.s3_key);
+        let known =
+            self.memory.get(page).filter(|entry| entry.page.generation().s3_key == meta.generation.s3_key);
         let cached = match (known, rendered.and_then(|rendered| rendered.bytes)) {
             (Some(entry), _) => CachedPage::with(meta, entry.page.body().clone()),
             (None, Some(bytes)) => CachedPage::new(meta, Body { bytes, ..Body::default() }),
@@ -246,15 +255,18 @@ impl Engine {
         mut until: i64,
         patience: &mut Patience,
     ) -> Option<Landing> {
+        let skew = i64::try_from(self.pages.store().terms().skew.as_secs()).unwrap_or(i64::MAX);
         loop {
-            let lease = until.saturating_mul(1000).saturating_sub(self.now().millis());
-            let lease = Duration::from_millis(u64::try_from(lease).unwrap_or(0).max(1));
-            let Some(pause) = patience.next(lease, self.random.fraction()) else {
+            // Nobody is given the lease before it has ended by the clock of whoever holds it, too.
+            let free = until.saturating_add(skew).saturating_mul(1000).saturating_sub(self.now().millis());
+            let free = Duration::from_millis(u64::try_from(free).unwrap_or(0).max(1));
+            let Some(pause) = patience.next(free, self.random.fraction(), Instant::now()) else {
                 return Some(Landing::WaitedTooLong);
             };
             tokio::time::sleep(pause).await;
             // A table that cannot be reached for a moment is no reason to stop waiting.
-            let Ok(seen) = self.ask(page).await else { continue };
+            let asked = tokio::time::timeout_at(patience.end, self.ask(page)).await;
+            let Ok(Ok(seen)) = asked else { continue };
             if let (Found::Here(entry), Some(meta)) = (&seen.body, &seen.meta)
                 && seen.freshness == Freshness::Fresh
                 && !reason.still_applies(meta, self.now())
@@ -262,7 +274,7 @@ impl Engine {
                 return Some(Landing::Page { entry: entry.clone(), ours: false });
             }
             until = seen.checked.held_until;
-            if until <= self.now().seconds() {
+            if until.saturating_add(skew) <= self.now().seconds() {
                 return None;
             }
         }
@@ -271,26 +283,34 @@ impl Engine {
 
 /// How long somebody still waits.
 pub(super) struct Patience {
-    left: Duration,
+    end: Instant,
     pause: Duration,
 }
 
 impl Patience {
-    pub(super) fn new(left: Duration) -> Self {
-        Patience { left, pause: FIRST_PAUSE }
+    pub(super) fn new(now: Instant, wait: Duration) -> Self {
+        // Nobody waits for a year, which is still a time.
+        const LONGEST_WAIT: Duration = Duration::from_secs(365 * 86_400);
+        Patience { end: now + wait.min(LONGEST_WAIT), pause: FIRST_PAUSE }
     }
 
     /// The next pause: longer than the last, but not past the end of a lease; none once patience is at its end.
-    fn next(&mut self, lease: Duration, chance: f64) -> Option<Duration> {
-        if self.left.is_zero() {
+    fn next(&mut self, lease: Duration, chance: f64, now: Instant) -> Option<Duration> {
+        let left = self.end.saturating_duration_since(now);
+        if left.is_zero() {
             return None;
         }
         // Processes that wait for the same page should not look at the same moments.
-        let pause = self.pause.mul_f64(0.75 + chance / 2.0).min(lease).min(self.left);
+        let pause = self.pause.mul_f64(0.75 + chance / 2.0).min(lease).min(left);
         self.pause = self.pause.mul_f64(GROWTH).min(LONGEST_PAUSE);
-        self.left -= pause;
         Some(pause)
     }
+}
+
+/// What a panic said.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it did not say why")
 }
 
 /// 404 and 410.
@@ -328,16 +348,18 @@ mod tests {
 
     #[test]
     fn pauses_grow_but_never_past_a_lease_or_the_end_of_patience() {
-        let mut patience = Patience::new(Duration::from_secs(5));
+        let mut now = Instant::now();
+        let mut patience = Patience::new(now, Duration::from_secs(5));
         let lease = Duration::from_secs(30);
         let mut pauses = Vec::new();
-        while let Some(pause) = patience.next(lease, 0.5) {
+        while let Some(pause) = patience.next(lease, 0.5, now) {
             pauses.push(pause);
+            now += pause;
         }
         assert_eq!(pauses.iter().sum::<Duration>(), Duration::from_secs(5));
         assert!(pauses.len() < 20, "{pauses:?}");
         assert!(pauses.iter().all(|pause| *pause <= LONGEST_PAUSE));
-        let mut patience = Patience::new(Duration::from_secs(5));
-        assert_eq!(patience.next(Duration::from_millis(7), 0.9), Some(Duration::from_millis(7)));
+        let mut patience = Patience::new(now, Duration::from_secs(5));
+        assert_eq!(patience.next(Duration::from_millis(7), 0.9, now), Some(Duration::from_millis(7)));
     }
 }

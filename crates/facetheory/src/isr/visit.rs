@@ -249,7 +249,7 @@ impl Engine {
             let renewal = Renewal { page: page.clone(), policy: *policy, reason, waits: true };
             self.clone().renew(renewal, render.take())
         };
-        let seat = self.renewals.join(page, start, |flight| drop(self.tasks.spawn(flight)));
+        let seat = self.renewals.join(page, start, |flight| self.spawn(flight));
         let first = seat.first;
         let crashed = || {
             let context = format!("the render of {} came to grief", page.cache_key());
@@ -272,7 +272,10 @@ impl Engine {
         reason: Reason,
         until: i64,
     ) -> Answer {
-        match self.wait(page, &reason, until, &mut Patience::new(policy.wait)).await {
+        match self
+            .wait(page, &reason, until, &mut Patience::new(tokio::time::Instant::now(), policy.wait))
+            .await
+        {
             Some(Landing::Page { entry, .. }) => self.serve(page, State::WaitHit, &entry),
             Some(_) => Answer::Bypass(Bypass::WaitedTooLong),
             None => Answer::Bypass(Bypass::Restless),
@@ -315,7 +318,7 @@ impl Engine {
                 landing
             }
         };
-        drop(self.renewals.join(page, start, |flight| drop(self.tasks.spawn(flight))));
+        drop(self.renewals.join(page, start, |flight| self.spawn(flight)));
     }
 
     /// What memory has, while the table or the bodies cannot be reached.
@@ -406,7 +409,7 @@ impl Engine {
             let (engine, page) = (self.clone(), page.clone());
             async move { engine.ask(&page).await }
         };
-        let seat = self.looks.join(page, start, |flight| drop(self.tasks.spawn(flight)));
+        let seat = self.looks.join(page, start, |flight| self.spawn(flight));
         let crashed = || Err(Arc::new(Error::new(Kind::Unavailable, "a look at the table came to grief")));
         seat.landed().await.unwrap_or_else(crashed)
     }

@@ -61,3 +61,30 @@ async fn what_takes_too_long_is_given_up_and_its_lease_given_back() {
     site.settle().await;
     assert_eq!(site.visit("two").await, sees(State::Stale, "one"), "but nothing more is begun for them");
 }
+
+#[tokio::test(start_paused = true)]
+async fn nothing_goes_on_after_the_end_although_the_table_does_not_answer() {
+    const LONG: Duration = Duration::from_secs(10_000);
+    let site = Site::new();
+    let visit = site.visit_slow(SECOND, Ok(Rendered::html("one")));
+    assert!(tokio::time::timeout(SECOND / 2, visit).await.is_err(), "the visitor goes away");
+    site.table.slow_down(LONG);
+    assert!(!site.isr.shut_down(SECOND).await);
+    site.table.take();
+    tokio::time::sleep(2 * LONG).await;
+    assert_eq!(site.table.take(), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renderer_that_panics_has_failed_and_keeps_nobody_waiting() {
+    let site = Site::new();
+    let render = |_| async {
+        let pages: Vec<Rendered> = Vec::new();
+        Ok(pages.into_iter().next().expect("a page"))
+    };
+    let error = site.isr.get(&site.page, &site.policy, render).await.expect_err("it panics");
+    let shared = std::error::Error::source(&error).expect("the error that all who waited share");
+    let cause = std::error::Error::source(shared).expect("its cause").to_string();
+    assert_eq!(cause, "it panicked: a page");
+    assert_eq!(site.visit("one").await, sees(State::Miss, "one"), "its lease was given back");
+}

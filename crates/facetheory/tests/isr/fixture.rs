@@ -47,6 +47,11 @@ impl Counted {
         self.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
     }
 
+    /// Every call takes up to this long.
+    pub(crate) fn slow_down(&self, longest_delay: Duration) {
+        self.table.set_faults(Faults { delay: 1.0, longest_delay, ..Faults::NONE });
+    }
+
     pub(crate) fn come_back(&self) {
         self.table.set_faults(Faults::NONE);
     }

@@ -7,3 +7,4 @@ mod outage;
 mod pin;
 mod stampede;
 mod state;
+mod wait;
