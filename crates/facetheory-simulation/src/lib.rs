@@ -24,6 +24,7 @@ mod saboteur;
 mod seat;
 mod tally;
 mod violation;
+mod visitor;
 mod worker;
 mod world;
 
@@ -49,6 +50,8 @@ use crate::world::World;
 pub struct Settings {
     /// What is broken on purpose.
     pub mutant: Option<Mutant>,
+    /// Whether it is about engines that serve visitors, and not about workers that go through the protocol step by step.
+    pub visitors: bool,
     /// How many of the last events are kept.
     pub events: usize,
 }
@@ -56,7 +59,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         const EVENTS: usize = 30;
-        Settings { mutant: None, events: EVENTS }
+        Settings { mutant: None, visitors: false, events: EVENTS }
     }
 }
 
@@ -98,8 +101,9 @@ pub fn simulate(seed: u64, settings: &Settings) -> Report {
         let clock = SimulatedClock::start();
         let character = Character::of(seed);
         let ledger = Arc::new(Ledger::new(clock, character.retention, settings.events));
-        let world = World::new(seed, settings.mutant, ledger.clone(), clock, character);
-        let lived = std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(world.run())));
+        let world = World::new(seed, settings, ledger.clone(), clock, character);
+        let live = async { if settings.visitors { world.receive().await } else { world.run().await } };
+        let lived = std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(live)));
         if let Err(panic) = lived {
             let what = panic.downcast_ref::<String>().cloned();
             let what = what.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));

@@ -59,6 +59,9 @@ struct Simulate {
     /// Print everything that happened, and not only the end of a broken history.
     #[arg(long, requires = "seed")]
     trace: bool,
+    /// Let engines serve visitors, instead of workers that go through the protocol step by step.
+    #[arg(long)]
+    visitors: bool,
     /// Break the protocol on purpose; a name that there is none of lists them all.
     #[arg(long, value_name = "NAME", value_parser = mutant)]
     mutant: Option<Mutant>,
@@ -86,6 +89,7 @@ fn run(arguments: &Simulate) -> anyhow::Result<ExitCode> {
     let seeds = arguments.range()?;
     let settings = Settings {
         mutant: arguments.mutant,
+        visitors: arguments.visitors(),
         events: if arguments.trace { usize::MAX } else { Settings::default().events },
     };
     let bar = progress_bar(seeds.end - seeds.start)?;
@@ -112,7 +116,7 @@ fn run(arguments: &Simulate) -> anyhow::Result<ExitCode> {
     }
     let elapsed = bar.elapsed();
     bar.finish_and_clear();
-    summary.print(arguments.json, arguments.mutant, elapsed)?;
+    summary.print(arguments.json, &settings, elapsed)?;
     Ok(match summary.broken {
         Some(_) => ExitCode::FAILURE,
         None if brake.is_stopped() => ExitCode::from(INTERRUPTED),
@@ -121,6 +125,11 @@ fn run(arguments: &Simulate) -> anyhow::Result<ExitCode> {
 }
 
 impl Simulate {
+    /// A mutant that is about visitors needs some.
+    fn visitors(&self) -> bool {
+        self.visitors || self.mutant.is_some_and(Mutant::is_about_visitors)
+    }
+
     fn range(&self) -> anyhow::Result<Range<u64>> {
         let (from, seeds) = match self.seed {
             Some(seed) => (seed, 1),

@@ -87,9 +87,39 @@ mutants! {
     Unhealed, "unhealed" => NoMissingBody;
     /// A worker panics.
     Panics, "panics" => NoPanic;
+    /// Operators go past the engine that they seem to use, which goes on believing what it knows.
+    NoDoubt, "no-doubt" => ShownFresh | Forbidden;
+    /// Engines believe for a second what they are said to ask for each time.
+    Credulous, "credulous" => ShownFresh;
+    /// The table forgets that a page may not be served.
+    Lenient, "lenient" => Forbidden;
+    /// Engines are told that a stale page may be served for ever.
+    NoLimits, "no-limits" => WithinLimits;
+    /// A process has two engines, and the table gives every lease to whoever asks.
+    Twins, "twins" => OneRender;
+    /// The table grants leases that it does not write down.
+    HollowLease, "hollow-lease" => OneRender;
+    /// The table never answers whoever wants a lease.
+    MuteTable, "mute-table" => Answered;
+    /// Processes are not told to end.
+    Undead, "undead" => Ends;
+    /// Engines are told that what they render is stale at once.
+    StillBorn, "still-born" => Recovers;
+    /// Engines keep nothing in memory.
+    NoMemory, "no-memory" => OutlivesTable;
 }
 
 impl Mutant {
+    /// Whether it is at work in a world of visitors, and not of workers.
+    ///
+    /// ```
+    /// assert!(facetheory_simulation::Mutant::NoDoubt.is_about_visitors());
+    /// ```
+    #[must_use]
+    pub fn is_about_visitors(self) -> bool {
+        self.breaks().iter().any(|invariant| invariant.is_about_visitors())
+    }
+
     /// The one with this name.
     ///
     /// ```

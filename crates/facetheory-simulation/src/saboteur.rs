@@ -73,7 +73,29 @@ impl Saboteur {
                 Some(held) => Ok(Commit::Refused { index: txn.writes().len() - 1, seen: Some(held) }),
                 None => self.rows.commit(txn).await,
             },
+            (Some(Mutant::Lenient), Transaction::Invalidation) => {
+                let commit = self.rows.commit(txn).await?;
+                self.allow(txn).await;
+                Ok(commit)
+            }
+            (Some(Mutant::Twins), Transaction::Acquisition(lock)) => {
+                self.delete(lock.clone()).await;
+                self.rows.commit(txn).await
+            }
+            (Some(Mutant::HollowLease), Transaction::Acquisition(_)) => Ok(Commit::Done),
+            (Some(Mutant::MuteTable), Transaction::Acquisition(_)) => std::future::pending().await,
             _ => self.rows.commit(txn).await,
+        }
+    }
+
+    /// Forgets that a page may not be served.
+    async fn allow(&self, txn: &Txn) {
+        let key = txn.writes().iter().map(Write::key).find(|key| key.sk == "META");
+        if let Some(key) = key
+            && let Some(mut meta) = self.row(key).await
+        {
+            meta.remove("must_not_serve");
+            self.put(key.clone(), meta).await;
         }
     }
 

@@ -20,11 +20,19 @@ pub(crate) struct Seat {
     /// So many calls are answered before the worker dies.
     answers_left: AtomicU64,
     death: Notify,
+    /// How many calls were made.
+    calls: AtomicU64,
 }
 
 impl Seat {
     pub(crate) fn new(table: Arc<dyn Table>, clock: SimulatedClock) -> Self {
-        Seat { table, clock, answers_left: AtomicU64::new(MANY), death: Notify::new() }
+        Seat {
+            table,
+            clock,
+            answers_left: AtomicU64::new(MANY),
+            death: Notify::new(),
+            calls: AtomicU64::new(0),
+        }
     }
 
     /// Does something, and drops it where the table has done the call after so many others: the worst moment to die,
@@ -38,6 +46,16 @@ impl Seat {
         };
         self.answers_left.store(MANY, Ordering::SeqCst);
         died
+    }
+
+    /// How many calls were made so far.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    fn table(&self) -> &dyn Table {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        &*self.table
     }
 
     /// An answer on its way to the worker, which may be dead by now.
@@ -55,23 +73,23 @@ impl Seat {
 #[async_trait]
 impl Table for Seat {
     async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>> {
-        self.hear(self.table.get(key, consistency).await).await
+        self.hear(self.table().get(key, consistency).await).await
     }
 
     async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<Vec<Option<Item>>> {
-        self.hear(self.table.batch_get(keys, consistency).await).await
+        self.hear(self.table().batch_get(keys, consistency).await).await
     }
 
     async fn query(&self, query: &Query) -> Result<Page> {
-        self.hear(self.table.query(query).await).await
+        self.hear(self.table().query(query).await).await
     }
 
     async fn scan(&self, scan: &Scan) -> Result<Page> {
-        self.hear(self.table.scan(scan).await).await
+        self.hear(self.table().scan(scan).await).await
     }
 
     async fn commit(&self, txn: &Txn) -> Result<Commit> {
-        self.hear(self.table.commit(txn).await).await
+        self.hear(self.table().commit(txn).await).await
     }
 
     fn clock(&self) -> &dyn Clock {

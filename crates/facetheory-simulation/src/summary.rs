@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use facetheory_simulation::{Count, Mutant, Tally, Violation};
+use facetheory_simulation::{Count, Settings, Tally, Violation};
 use serde_json::{Value, json};
 
 /// What became of a run.
@@ -18,10 +18,10 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    pub(crate) fn print(&self, json: bool, mutant: Option<Mutant>, elapsed: Duration) -> anyhow::Result<()> {
+    pub(crate) fn print(&self, json: bool, settings: &Settings, elapsed: Duration) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if json {
-            writeln!(out, "{:#}", self.to_json(mutant))?;
+            writeln!(out, "{:#}", self.to_json(settings))?;
             return Ok(());
         }
         for event in &self.trace {
@@ -42,11 +42,11 @@ impl Summary {
                 writeln!(out, "  {event}")?;
             }
         }
-        writeln!(out, "\nto repeat it exactly:\n  {}", replay(*seed, mutant))?;
+        writeln!(out, "\nto repeat it exactly:\n  {}", replay(*seed, settings))?;
         Ok(())
     }
 
-    fn to_json(&self, mutant: Option<Mutant>) -> Value {
+    fn to_json(&self, settings: &Settings) -> Value {
         let name = |count: &Count| count.to_string().replace(' ', "_");
         let tally: serde_json::Map<String, Value> =
             Count::ALL.iter().map(|count| (name(count), self.tally.of(*count).into())).collect();
@@ -56,7 +56,7 @@ impl Summary {
                 "invariant": violation.invariant.to_string(),
                 "what": violation.what,
                 "events": violation.events,
-                "replay": replay(*seed, mutant),
+                "replay": replay(*seed, settings),
             })
         });
         let mut summary =
@@ -69,7 +69,10 @@ impl Summary {
 }
 
 /// The command that lives through this history again.
-fn replay(seed: u64, mutant: Option<Mutant>) -> String {
-    let mutant = mutant.map_or_else(String::new, |mutant| format!(" --mutant {mutant}"));
-    format!("cargo run --release -p facetheory-simulation -- simulate --seed {seed} --trace{mutant}")
+fn replay(seed: u64, settings: &Settings) -> String {
+    let visitors = if settings.visitors { " --visitors" } else { "" };
+    let mutant = settings.mutant.map_or_else(String::new, |mutant| format!(" --mutant {mutant}"));
+    format!(
+        "cargo run --release -p facetheory-simulation -- simulate --seed {seed} --trace{visitors}{mutant}"
+    )
 }

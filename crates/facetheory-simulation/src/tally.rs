@@ -82,6 +82,44 @@ counts! {
     Damaged => "bodies damaged",
     /// Pages whose lost or damaged body was replaced.
     Healed => "pages healed",
+    /// Renders that an engine began for a visitor.
+    Rendered => "renders for visitors",
+    /// Visitors who were served a fresh page.
+    Hit => "visits: hit",
+    /// Visitors who were served a stale page while it was renewed.
+    Stale => "visits: stale",
+    /// Visitors who waited for a render by somebody else.
+    WaitHit => "visits: wait-hit",
+    /// Visitors for whom a page was rendered.
+    Miss => "visits: miss",
+    /// Visitors who were given a page that nobody else is.
+    Bypass => "visits: bypass",
+    /// Visitors who were served a stale page because it could not be rendered.
+    StaleError => "visits: stale-error",
+    /// Visitors who were served from memory because the table could not be reached.
+    StaleMetadataError => "visits: stale-metadata-error",
+    /// Visitors who were told to ask the origin, or that the render had failed.
+    TurnedAway => "visits: turned away",
+}
+
+impl Count {
+    /// Those that only a world of visitors has.
+    ///
+    /// ```
+    /// # use facetheory_simulation::Count;
+    /// assert!(Count::OF_VISITORS.contains(&Count::Hit));
+    /// ```
+    pub const OF_VISITORS: &[Count] = &[
+        Count::Rendered,
+        Count::Hit,
+        Count::Stale,
+        Count::WaitHit,
+        Count::Miss,
+        Count::Bypass,
+        Count::StaleError,
+        Count::StaleMetadataError,
+        Count::TurnedAway,
+    ];
 }
 
 /// How often each thing happened.
@@ -133,11 +171,10 @@ impl Tally {
     }
 }
 
-/// A table with one line for each.
+/// A table with one line for each thing that happened.
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Count::ALL
-            .iter()
-            .try_for_each(|count| writeln!(f, "  {:<22} {:>10}", count.to_string(), self.of(*count)))
+        let mut happened = Count::ALL.iter().filter(|count| self.of(**count) > 0);
+        happened.try_for_each(|count| writeln!(f, "  {:<30} {:>10}", count.to_string(), self.of(*count)))
     }
 }

@@ -36,6 +36,22 @@ pub enum Invariant {
     TenantsApart,
     /// What is reported as published was, and what is reported as not published never is.
     TruthfulReport,
+    /// What visitors are shown as fresh was rendered after every invalidation that their process knows or should know.
+    ShownFresh,
+    /// What was forbidden is not served, whatever the state.
+    Forbidden,
+    /// A fresh page is within its interval, and a stale one within the limits of its policy.
+    WithinLimits,
+    /// A process renders a page once at a time, and only under a lease.
+    OneRender,
+    /// Every visitor is answered within a bound of time.
+    Answered,
+    /// A process ends in time, and nothing of it goes on after that.
+    Ends,
+    /// Once faults stop, every page is fresh again with one render.
+    Recovers,
+    /// While the table is down, pages in memory are served, marked.
+    OutlivesTable,
     /// The production code does not panic.
     NoPanic,
 }
@@ -59,8 +75,28 @@ impl Invariant {
         Invariant::Renewed,
         Invariant::TenantsApart,
         Invariant::TruthfulReport,
+        Invariant::ShownFresh,
+        Invariant::Forbidden,
+        Invariant::WithinLimits,
+        Invariant::OneRender,
+        Invariant::Answered,
+        Invariant::Ends,
+        Invariant::Recovers,
+        Invariant::OutlivesTable,
         Invariant::NoPanic,
     ];
+}
+
+impl Invariant {
+    /// Whether it is about visitors, and not about workers.
+    ///
+    /// ```
+    /// assert!(facetheory_simulation::Invariant::Answered.is_about_visitors());
+    /// ```
+    #[must_use]
+    pub fn is_about_visitors(self) -> bool {
+        (Invariant::ShownFresh..=Invariant::OutlivesTable).contains(&self)
+    }
 }
 
 impl fmt::Display for Invariant {
@@ -90,6 +126,16 @@ impl fmt::Display for Invariant {
             Invariant::TruthfulReport => {
                 "what is reported as published was, and what is reported as not published never is"
             }
+            Invariant::ShownFresh => {
+                "what visitors are shown as fresh was rendered after every invalidation that their process knows of"
+            }
+            Invariant::Forbidden => "what was forbidden is not served",
+            Invariant::WithinLimits => "a stale page is served within the limits of its policy only",
+            Invariant::OneRender => "a process renders a page once at a time, and only under a lease",
+            Invariant::Answered => "every visitor is answered within a bound of time",
+            Invariant::Ends => "a process ends in time, and nothing of it goes on after that",
+            Invariant::Recovers => "once faults stop, every page is fresh again with one render",
+            Invariant::OutlivesTable => "while the table is down, pages in memory are served, marked",
             Invariant::NoPanic => "the production code does not panic",
         })
     }

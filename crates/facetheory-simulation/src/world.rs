@@ -5,10 +5,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use facetheory::{Bodies, Keep, KeyScheme, PageKey, Tag, Tenant};
 use tabletheory::{Faults, Faulty, MemoryTable};
 
+use crate::Settings;
 use crate::character::{Character, MOST_SKEW};
 use crate::clock::SimulatedClock;
 use crate::dice::Dice;
@@ -18,6 +20,7 @@ use crate::object::Objects;
 use crate::recorder::Recorder;
 use crate::saboteur::Saboteur;
 use crate::seat::Seat;
+use crate::visitor::Habits;
 use crate::worker::Worker;
 
 /// Two tenants, with the same cache keys.
@@ -66,8 +69,12 @@ pub(crate) struct World {
     pub(crate) mutant: Option<Mutant>,
     pub(crate) character: Character,
     pub(crate) ledger: Arc<Ledger>,
+    /// How visitors are, where there are any.
+    pub(crate) habits: Habits,
     pub(crate) places: Vec<Place>,
     pub(crate) bodies: Bodies,
+    /// How long everything goes wrong, in simulated time.
+    storm: Duration,
     clock: SimulatedClock,
     table: Arc<Faulty<Arc<Recorder>>>,
     objects: Objects,
@@ -76,11 +83,13 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(
         seed: u64,
-        mutant: Option<Mutant>,
+        settings: &Settings,
         ledger: Arc<Ledger>,
         clock: SimulatedClock,
         character: Character,
     ) -> Self {
+        let (mutant, habits) = (settings.mutant, Habits::of(seed, &character));
+        let storm = if settings.visitors { habits.storm } else { character.storm };
         let rows = Saboteur::new(MemoryTable::with_clock(Arc::new(clock)), mutant);
         let recorder = Arc::new(Recorder { table: rows, ledger: ledger.clone() });
         let faults = Dice::new(seed, TABLE).below(u64::MAX);
@@ -97,7 +106,7 @@ impl World {
         });
         let places = places.collect();
         let bodies = Bodies::over(Arc::new(objects.clone()));
-        World { seed, mutant, character, ledger, places, bodies, clock, table, objects }
+        World { seed, mutant, character, habits, ledger, places, bodies, storm, clock, table, objects }
     }
 
     /// The storm, and the calm after it. Stops as soon as something is broken.
@@ -115,16 +124,29 @@ impl World {
         );
         lives.push(Box::pin(self.sweep()));
         lives.push(Box::pin(self.lose_bodies()));
+        self.live_through(lives).await;
+        if !self.ledger.is_broken() {
+            self.set_faults(Faults::NONE);
+            self.stop_object_faults();
+            Worker::new(self, CALM, 0).calm_down().await;
+        }
+    }
+
+    /// Until all have done what they wanted, or something is broken.
+    pub(crate) async fn live_through(&self, mut lives: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
         std::future::poll_fn(|context| {
             lives.retain_mut(|life| !self.ledger.is_broken() && life.as_mut().poll(context).is_pending());
             if lives.is_empty() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
-        if !self.ledger.is_broken() {
-            self.table.set_faults(Faults::NONE);
-            self.objects.stop_faults();
-            Worker::new(self, CALM, 0).calm_down().await;
-        }
+    }
+
+    pub(crate) fn set_faults(&self, faults: Faults) {
+        self.table.set_faults(faults);
+    }
+
+    pub(crate) fn stop_object_faults(&self) {
+        self.objects.stop_faults();
     }
 
     /// The table as a worker with this clock has it.
@@ -138,10 +160,10 @@ impl World {
     }
 
     pub(crate) fn is_stormy(&self) -> bool {
-        self.clock.elapsed() < i64::try_from(self.character.storm.as_millis()).expect("short")
+        self.clock.elapsed() < i64::try_from(self.storm.as_millis()).expect("short")
     }
 
-    async fn sweep(&self) {
+    pub(crate) async fn sweep(&self) {
         let dice = Dice::new(self.seed, SWEEPER);
         let Some(pause) = self.character.sweep else { return };
         while self.is_stormy() {
@@ -150,7 +172,7 @@ impl World {
         }
     }
 
-    async fn lose_bodies(&self) {
+    pub(crate) async fn lose_bodies(&self) {
         let dice = Dice::new(self.seed, MISFORTUNE);
         let Some(pause) = self.character.loss else { return };
         while self.is_stormy() {

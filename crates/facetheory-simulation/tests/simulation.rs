@@ -28,7 +28,7 @@ fn no_seed_breaks_the_protocol() {
     }
     println!("{} seeds:\n{total}", seeds.end - seeds.start);
     if one.is_none() {
-        for count in Count::ALL {
+        for count in Count::ALL.iter().filter(|count| !Count::OF_VISITORS.contains(count)) {
             assert!(total.of(*count) > 0, "no history has any {count}:\n{total}");
         }
     }
@@ -46,7 +46,7 @@ fn one_seed_gives_one_history() {
 #[test]
 fn every_mutant_is_caught() {
     let mut uncaught = Vec::new();
-    for mutant in Mutant::ALL {
+    for mutant in Mutant::ALL.iter().filter(|mutant| !mutant.is_about_visitors()) {
         let settings = Settings { mutant: Some(*mutant), ..Settings::default() };
         let mut missing: BTreeSet<Invariant> = mutant.breaks().iter().copied().collect();
         let mut campaign = Campaign::start(0..SEEDS_A_MUTANT, settings);

@@ -61,6 +61,13 @@ impl Ledger {
         named.filter(|s3_key| state.objects.get(s3_key).is_some_and(|object| !object.broken)).collect()
     }
 
+    /// Whether the body that a page's `META` names was lost or damaged.
+    pub(crate) fn serves_broken(&self, pk: &str) -> bool {
+        let state = self.state();
+        let served = state.meta(pk).map(|meta| meta.generation.s3_key);
+        served.and_then(|s3_key| state.objects.get(&s3_key)).is_some_and(|object| object.broken)
+    }
+
     /// In the end every body that a row names is there, and those that are served are whole.
     pub(crate) fn check_all_bodies(&self) {
         let mut state = self.state();

@@ -7,6 +7,7 @@ mod body;
 mod page;
 mod reader;
 mod request;
+mod visit;
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,6 +19,8 @@ use tabletheory::{Clock as _, Item, Key, Timestamp};
 
 use self::body::Object;
 use self::page::PageLedger;
+use self::visit::Site;
+pub(crate) use self::visit::{Order, Visit};
 use crate::clock::SimulatedClock;
 use crate::tally::{Count, Tally};
 use crate::violation::{Invariant, Violation};
@@ -49,6 +52,8 @@ pub(crate) struct State {
     body_starts: BTreeMap<String, Timestamp>,
     /// Operations that were told that they have not published.
     denied: BTreeSet<String>,
+    /// What is known of visitors.
+    site: Site,
     heard: u64,
     tally: Tally,
     events: VecDeque<String>,
@@ -81,6 +86,7 @@ impl Ledger {
             starts: BTreeMap::new(),
             body_starts: BTreeMap::new(),
             denied: BTreeSet::new(),
+            site: Site::default(),
             heard: 0,
             tally: Tally::default(),
             events: VecDeque::new(),
@@ -111,7 +117,8 @@ impl Ledger {
     pub(crate) fn close(&self) -> Closed {
         let mut state = self.state();
         let unheard = state.tally.of(Count::Published) + state.tally.of(Count::Unchanged);
-        let unheard = unheard.saturating_sub(state.heard);
+        // Engines do not tell what they heard.
+        let unheard = if state.site.is_visited() { 0 } else { unheard.saturating_sub(state.heard) };
         state.tally.add(Count::Unheard, unheard);
         Closed {
             tally: std::mem::take(&mut state.tally),

@@ -118,6 +118,7 @@ impl State {
         let number = page.grants.len() as u64 + 1;
         let again = page.grants.insert(lock.lease_token.clone(), (number, owner.clone())).is_some();
         self.tokens.insert(owner.clone(), lock.lease_token.clone());
+        *self.site.granted.entry((owner.clone(), pk.to_owned())).or_default() += 1;
         self.note(format!("{} grant {number} to {owner}", short(pk)));
         self.count(Count::Granted);
         self.ensure(!again, Invariant::OncePerToken, || format!("{owner} was granted its token again"));
@@ -175,6 +176,7 @@ impl State {
             let there = target.is_some();
             self.note(format!("{} rolled back to {}", short(pk), meta.generation.s3_key));
             self.count(Count::RolledBack);
+            self.site.rolled_back.insert(pk.to_owned(), self.elapsed);
             self.fence(pk, after.1.as_ref(), "a rollback");
             self.ensure(is == Some(was.unwrap_or(0) + 1), Invariant::VersionRises, || {
                 format!("{was:?} became {is:?} with a rollback")
