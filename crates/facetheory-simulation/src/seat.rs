@@ -20,7 +20,7 @@ pub(crate) struct Seat {
     /// So many calls are answered before the worker dies.
     answers_left: AtomicU64,
     death: Notify,
-    /// How many calls were made.
+    /// How many calls were made, and how many were answered.
     calls: AtomicU64,
 }
 
@@ -48,7 +48,7 @@ impl Seat {
         died
     }
 
-    /// How many calls were made so far.
+    /// How many calls were made and answered so far: it stands still where nothing goes on.
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
     }
@@ -66,6 +66,7 @@ impl Seat {
             std::future::pending::<()>().await;
         }
         self.answers_left.store(left - 1, Ordering::SeqCst);
+        self.calls.fetch_add(1, Ordering::SeqCst);
         answer
     }
 }

@@ -73,6 +73,9 @@ async fn nothing_goes_on_after_the_end_although_the_table_does_not_answer() {
     site.table.take();
     tokio::time::sleep(2 * LONG).await;
     assert_eq!(site.table.take(), (0, 0));
+    site.table.come_back();
+    let view = site.isr.pages().store().look(&site.page).await.expect("an answer");
+    assert_eq!(view.meta, None, "what was on its way to the table was given up");
 }
 
 #[tokio::test(start_paused = true)]

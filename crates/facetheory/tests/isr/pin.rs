@@ -19,9 +19,9 @@ async fn a_pinned_page_is_not_renewed_before_its_pin_ends() {
     let visit = async |body: &'static str| seen(site.visit_slow(SECOND, Ok(Rendered::html(body))).await);
     assert_eq!(visit("one").await, sees(State::Miss, "one"));
     pin(&site).await;
-    for _ in 0..58 {
+    for _ in 0..116 {
         assert_eq!(visit("two").await, sees(State::Hit, "one"));
-        tokio::time::sleep(SECOND).await;
+        tokio::time::sleep(SECOND / 2).await;
     }
     assert_eq!(site.renders(), 1);
 }
