@@ -5,6 +5,7 @@ mod back_off;
 #[cfg(feature = "http")]
 mod coding;
 mod flight;
+mod look;
 mod memory;
 mod observe;
 mod operation;
@@ -30,11 +31,11 @@ pub use page::CachedPage;
 
 use self::back_off::BackOff;
 use self::flight::Flights;
+use self::look::Look;
 use self::memory::{Entry, Memory};
 use self::observe::{Observer, OnIncident};
 use self::outage::Outage;
 use self::renewal::Landing;
-use self::visit::Look;
 use crate::body::Bodies;
 use crate::error::Result;
 use crate::key::PageKey;

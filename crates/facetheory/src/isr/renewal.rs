@@ -10,10 +10,10 @@ use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
 use super::Engine;
+use super::look::Found;
 use super::memory::{Checked, Entry};
 use super::observe::Phase;
 use super::page::CachedPage;
-use super::visit::Found;
 use crate::body::Body;
 use crate::error::{Error, Kind, Result};
 use crate::freshness::Freshness;
