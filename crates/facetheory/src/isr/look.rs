@@ -124,13 +124,10 @@ impl Engine {
         let known = self.memory.get(page).filter(|entry| entry.page.generation().s3_key == *s3_key);
         if let Some(entry) = known {
             if entry.page.meta() == meta {
-                entry.confirm(checked);
-                return Found::Here(entry);
+                return Found::Here(self.memory.keep(page, entry.checked_again(checked)));
             }
-            let body = entry.page.body().clone();
-            let moved = Entry::new(CachedPage::with(meta.clone(), body), checked);
-            moved.took(entry.render_millis());
-            return Found::Here(self.keep(page, moved));
+            let moved = CachedPage::with(meta.clone(), entry.page.body().clone());
+            return Found::Here(self.keep(page, Entry::new(moved, checked, entry.render_millis())));
         }
         if !self.bodies_outage.lets_ask(self.now()) {
             return Found::Unreachable;
@@ -142,7 +139,7 @@ impl Engine {
         }
         match body {
             Ok(Some(body)) => {
-                Found::Here(self.keep(page, Entry::new(CachedPage::new(meta.clone(), body), checked)))
+                Found::Here(self.keep(page, Entry::new(CachedPage::new(meta.clone(), body), checked, 0)))
             }
             Ok(None) => {
                 let what = format!("the body {s3_key} is missing or damaged, and is rendered again");

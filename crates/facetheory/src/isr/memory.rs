@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use quick_cache::sync::Cache;
@@ -58,71 +58,42 @@ impl Equivalent<Slot> for SlotRef<'_> {
     }
 }
 
-/// A page in memory, and when the table was last asked about it.
+/// A page in memory, and what the table said of it when it was last asked. Another answer is another entry.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) page: Arc<CachedPage>,
     /// The bytes that it counts for. The cache must find it as heavy as it was when it came.
     weight: usize,
-    /// When the table was asked, in milliseconds.
-    checked_at: AtomicI64,
-    /// How many invalidations this process had made when it was asked.
-    sequence: AtomicU64,
-    /// Whether the table said that it is stale, if only by its tags.
-    outdated: AtomicBool,
+    checked: Checked,
+    /// How long it took to render here, in milliseconds; 0 if it was not rendered here.
+    render_millis: u64,
     /// Until when another process holds the lease, in epoch seconds, as far as is known.
     held_until: AtomicI64,
-    /// How long it took to render here, in milliseconds; 0 if it was not rendered here.
-    render_millis: AtomicU64,
 }
 
 impl Entry {
-    pub(super) fn new(page: CachedPage, checked: Checked) -> Self {
-        Entry {
-            weight: page.weight(),
-            page: Arc::new(page),
-            checked_at: AtomicI64::new(checked.at.millis()),
-            sequence: AtomicU64::new(checked.sequence),
-            outdated: AtomicBool::new(checked.outdated),
-            held_until: AtomicI64::new(checked.held_until),
-            render_millis: AtomicU64::new(0),
-        }
+    pub(super) fn new(page: CachedPage, checked: Checked, render_millis: u64) -> Self {
+        Entry::of(Arc::new(page), checked, render_millis)
     }
 
-    /// The same, as heavy as it is by now.
-    #[cfg(feature = "http")]
-    fn weighed_again(&self) -> Self {
-        Entry {
-            page: self.page.clone(),
-            weight: self.page.weight(),
-            checked_at: AtomicI64::new(self.checked_at.load(Ordering::Acquire)),
-            sequence: AtomicU64::new(self.sequence.load(Ordering::Relaxed)),
-            outdated: AtomicBool::new(self.is_outdated()),
-            held_until: AtomicI64::new(self.held_until.load(Ordering::Relaxed)),
-            render_millis: AtomicU64::new(self.render_millis()),
-        }
+    fn of(page: Arc<CachedPage>, checked: Checked, render_millis: u64) -> Self {
+        let (weight, held_until) = (page.weight(), AtomicI64::new(checked.held_until));
+        Entry { page, weight, checked, render_millis, held_until }
     }
 
-    /// The table was asked again, and says the same of it.
-    pub(super) fn confirm(&self, checked: Checked) {
-        self.outdated.store(checked.outdated, Ordering::Relaxed);
-        self.held_until.store(checked.held_until, Ordering::Relaxed);
-        self.sequence.store(checked.sequence, Ordering::Relaxed);
-        self.checked_at.store(checked.at.millis(), Ordering::Release);
+    /// The same page, of which the table has said this since.
+    pub(super) fn checked_again(&self, checked: Checked) -> Self {
+        Entry::of(self.page.clone(), checked, self.render_millis)
     }
 
     /// What the table said of it when it was asked last.
     pub(super) fn checked(&self) -> Checked {
-        Checked {
-            at: Timestamp::from_millis(self.checked_at.load(Ordering::Acquire)),
-            sequence: self.sequence.load(Ordering::Relaxed),
-            outdated: self.is_outdated(),
-            held_until: self.held_until.load(Ordering::Relaxed),
-        }
+        self.checked
     }
 
+    /// Whether the table said that it is stale, if only by its tags.
     pub(super) fn is_outdated(&self) -> bool {
-        self.outdated.load(Ordering::Relaxed)
+        self.checked.outdated
     }
 
     pub(super) fn is_held(&self, now: Timestamp) -> bool {
@@ -134,11 +105,7 @@ impl Entry {
     }
 
     pub(super) fn render_millis(&self) -> u64 {
-        self.render_millis.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn took(&self, millis: u64) {
-        self.render_millis.store(millis, Ordering::Relaxed);
+        self.render_millis
     }
 }
 
@@ -214,7 +181,7 @@ impl Memory {
         self.pages.insert(Slot::of(page), entry.clone());
         // What was invalidated while it was read must not come back after it was forgotten. Looked at after the insert,
         // since an invalidation doubts first and forgets then.
-        if entry.sequence.load(Ordering::Relaxed) != self.sequence(page) {
+        if entry.checked.sequence != self.sequence(page) {
             self.forget(page);
         }
         entry
@@ -224,7 +191,7 @@ impl Memory {
     #[cfg(feature = "http")]
     pub(super) fn weigh_again(&self, page: &PageKey, entry: &Arc<Entry>) {
         if self.get(page).is_some_and(|kept| Arc::ptr_eq(&kept, entry)) {
-            self.pages.insert(Slot::of(page), Arc::new(entry.weighed_again()));
+            self.pages.insert(Slot::of(page), Arc::new(entry.checked_again(entry.checked())));
         }
     }
 
@@ -258,8 +225,8 @@ impl Memory {
 
     /// Whether what the table said of an entry is recent enough. A clock that was set back makes it too old.
     pub(super) fn believes(&self, page: &PageKey, entry: &Entry, now: Timestamp, for_long: Duration) -> bool {
-        let age = now.millis() - entry.checked_at.load(Ordering::Acquire);
-        (0..millis(for_long)).contains(&age) && entry.sequence.load(Ordering::Relaxed) == self.sequence(page)
+        let age = now.millis() - entry.checked.at.millis();
+        (0..millis(for_long)).contains(&age) && entry.checked.sequence == self.sequence(page)
     }
 
     fn counter(&self, page: &PageKey) -> &AtomicU64 {

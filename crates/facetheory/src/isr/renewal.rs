@@ -242,9 +242,7 @@ impl Engine {
             (None, Some(bytes)) => CachedPage::new(meta, Body { bytes, ..Body::default() }),
             (None, None) => return self.found(page, &meta, checked, true).await,
         };
-        let entry = Entry::new(cached, checked);
-        entry.took(took);
-        Landing::Page { entry: self.keep(page, entry), ours: true }
+        Landing::Page { entry: self.keep(page, Entry::new(cached, checked, took)), ours: true }
     }
 
     /// Looks at a page now and then until another process has rendered it; none if its lease is free before that.
