@@ -1,9 +1,12 @@
-//! The engine in real processes, on real servers and on one SQLite file: stampedes, processes that are frozen, outages.
+//! The engine in real processes, on real servers and on one SQLite file: stampedes, processes that are frozen, outages,
+//! and servers that are frozen or killed.
 //!
 //! `FACETHEORY_OUTAGE_SECONDS=60 cargo test -p facetheory --all-features --test serving` has longer outages than by
 //! default. The program is its own child: it serves a site when it is told where.
 
+mod failure;
 mod freeze;
+mod installation;
 mod order;
 mod outage;
 #[path = "../support/place.rs"]
@@ -41,9 +44,15 @@ fn main() -> ExitCode {
         ("a_process_that_was_frozen_cannot_publish", freeze::past_the_lease),
         ("a_render_that_ends_after_a_freeze_is_not_published", freeze::at_the_end),
     ];
-    let mut trials = vec![Trial::test("a_missing_page_is_rendered_once_by_one_process", || {
+    // What takes the longest begins first.
+    let mut trials = vec![Trial::test("real_servers_are_frozen", failure::by_being_frozen)];
+    for (what, servers) in failure::CASES.into_iter().rev() {
+        let name = format!("{what}_killed");
+        trials.push(Trial::test(name.clone(), move || failure::by_being_killed(&name, servers)));
+    }
+    trials.push(Trial::test("a_missing_page_is_rendered_once_by_one_process", || {
         stampede::in_one_process(&Place::on_sqlite()?)
-    })];
+    }));
     for (name, story) in stories {
         trials.push(Trial::test(format!("{name}_on_sqlite"), move || on_sqlite(story)));
         trials.push(Trial::test(format!("{name}_on_servers"), move || on_servers(story)));
@@ -56,7 +65,7 @@ fn main() -> ExitCode {
         ("both_are_stopped", Outage { table: Some(Cut::Stopped), bodies: Some(Cut::Stopped) }),
     ];
     for (name, outage) in outages {
-        trials.push(Trial::test(name, move || outage::happens(name, outage)));
+        trials.push(Trial::test(name, move || outage::happens(name, Place::on_servers()?, outage)));
     }
     let mut arguments = Arguments::from_args();
     // They wait for most of their time.

@@ -26,39 +26,74 @@ const MOST_READS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(100);
 const UNREACHABLE: &str = "the store cannot be reached";
 
-/// What is away, and how.
+/// Why servers are away.
+pub(crate) trait Cause {
+    fn takes_the_table(&self) -> bool;
+
+    /// Whether the table has lost its rows in the end.
+    fn loses_rows(&self) -> bool;
+
+    fn begin(&mut self, proxies: &mut Proxies) -> Result<(), Failed>;
+
+    /// Everything is there again, and there is a table at this place.
+    fn end(&mut self, place: &Place, proxies: &mut Proxies) -> Result<(), Failed>;
+}
+
+/// The outage of servers that others use at the same time: what is in front of them is cut.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outage {
     pub(crate) table: Option<Cut>,
     pub(crate) bodies: Option<Cut>,
 }
 
-pub(crate) fn happens(name: &str, outage: Outage) -> Result<(), Failed> {
+impl Cause for Outage {
+    fn takes_the_table(&self) -> bool {
+        self.table.is_some()
+    }
+
+    fn loses_rows(&self) -> bool {
+        false
+    }
+
+    fn begin(&mut self, proxies: &mut Proxies) -> Result<(), Failed> {
+        self.table.map_or(Ok(()), |how| proxies.table.cut(how))?;
+        self.bodies.map_or(Ok(()), |how| proxies.bodies.cut(how))
+    }
+
+    fn end(&mut self, _: &Place, proxies: &mut Proxies) -> Result<(), Failed> {
+        proxies.table.mend()?;
+        proxies.bodies.mend()
+    }
+}
+
+pub(crate) fn happens(name: &str, mut place: Place, mut cause: impl Cause) -> Result<(), Failed> {
     let seconds = std::env::var("FACETHEORY_OUTAGE_SECONDS").map_or(Ok(SECONDS), |text| text.parse())?;
-    let mut place = Place::on_servers()?;
     place.run("make")?;
     // What another process has rendered is in the stores, and not in the memory of this one.
     let mut other = Process::start(&place)?;
     other.visit(&pages("uncached", 1))?.expect(&[("miss", &other.name(), PAGES)])?;
     other.end()?;
 
-    let mut servers = Servers::in_front_of(&mut place)?;
+    let mut proxies = Proxies::in_front_of(&mut place)?;
     let mut process = Process::start(&place)?;
     let by = process.name();
     // They are stale long before the outage is over.
     process.visit(&Visits { interval: 1, ..pages("cached", 1) })?.expect(&[("miss", &by, PAGES)])?;
     let before = renders(&place);
-    servers.cut(outage)?;
-    let during = last(&mut process, outage, Duration::from_secs(seconds))?;
+    cause.begin(&mut proxies)?;
+    let during = last(&mut process, cause.takes_the_table(), Duration::from_secs(seconds))?;
     let rendered = renders(&place) - before;
-    servers.mend()?;
+    cause.end(&place, &mut proxies)?;
+    let _ = proxies.reads();
     let end = SystemClock.now();
     let mut crowd = Tally::default();
     for name in ["cached", "uncached"] {
         wait_until("a fresh page", || {
             let tally = process.visit(&pages(name, CROWD))?;
             let fresh = tally.is_all(&["hit"]);
-            let served = ["hit", "stale", "wait-hit", "stale-metadata-error"];
+            let mut served = vec!["hit", "stale", "wait-hit", "stale-metadata-error"];
+            // Where there are no rows, a page has to be rendered like one that never was.
+            served.extend(cause.loses_rows().then_some("miss"));
             if name == "cached" && !tally.is_all(&served) {
                 return Err(format!("after it was over visitors were given {:?}", tally.answers).into());
             }
@@ -70,9 +105,10 @@ pub(crate) fn happens(name: &str, outage: Outage) -> Result<(), Failed> {
     if took > i64::try_from(INTERVAL.as_millis())? {
         return Err(format!("pages were fresh again after {took} ms").into());
     }
-    let (reads, gets) = servers.reads();
+    let (reads, gets) = proxies.reads();
+    let to_render = if cause.loses_rows() { 2 * PAGES } else { PAGES };
     let again = renders(&place) - before - rendered;
-    if reads.max(gets) > 2 * PAGES * MOST_READS || again > PAGES {
+    if reads.max(gets) > 2 * PAGES * MOST_READS || again > to_render {
         return Err(format!("{reads} + {gets} reads and {again} renders after it was over").into());
     }
     tell(&format!(
@@ -86,13 +122,13 @@ pub(crate) fn happens(name: &str, outage: Outage) -> Result<(), Failed> {
 }
 
 /// Visitors come for as long as it lasts, and until it was noticed. None is given an error.
-fn last(process: &mut Process, outage: Outage, time: Duration) -> Result<Tally, Failed> {
+fn last(process: &mut Process, without_table: bool, time: Duration) -> Result<Tally, Failed> {
     let by = process.name();
     let end = SystemClock.now() + time;
-    let (mut during, mut noticed) = (Tally::default(), outage.table.is_none());
+    let (mut during, mut noticed) = (Tally::default(), !without_table);
     while SystemClock.now() < end || !noticed {
         let cached = process.visit(&pages("cached", VISITORS))?;
-        if outage.table.is_none() {
+        if !without_table {
             // Whether a page is fresh or not can be told; it just cannot be renewed.
             allow(&cached, &["hit", "stale"])?;
         } else if noticed {
@@ -134,15 +170,15 @@ fn summary(tally: &Tally) -> String {
     format!("{}, the slowest after {} ms", answers.collect::<Vec<_>>().join(", "), tally.slowest)
 }
 
-/// The real servers, behind proxies.
-struct Servers {
+/// What stands in front of the servers: it counts, and can be cut.
+pub(crate) struct Proxies {
     table: Proxy,
     bodies: Proxy,
 }
 
-impl Servers {
+impl Proxies {
     /// Puts proxies between the processes of a place and its servers.
-    fn in_front_of(place: &mut Place) -> Result<Servers, Failed> {
+    fn in_front_of(place: &mut Place) -> Result<Proxies, Failed> {
         let mut proxy = |name: &str| {
             let endpoint = place.environment.iter_mut().find(|(other, _)| *other == name);
             let (_, endpoint) = endpoint.ok_or("the place has no such server")?;
@@ -150,22 +186,10 @@ impl Servers {
             *endpoint = proxy.endpoint();
             Ok::<_, Failed>(proxy)
         };
-        Ok(Servers { table: proxy("AWS_ENDPOINT_URL_DYNAMODB")?, bodies: proxy("AWS_ENDPOINT_URL_S3")? })
+        Ok(Proxies { table: proxy("AWS_ENDPOINT_URL_DYNAMODB")?, bodies: proxy("AWS_ENDPOINT_URL_S3")? })
     }
 
-    fn cut(&mut self, outage: Outage) -> Result<(), Failed> {
-        outage.table.map_or(Ok(()), |how| self.table.cut(how))?;
-        outage.bodies.map_or(Ok(()), |how| self.bodies.cut(how))
-    }
-
-    /// Both are back, and what they are asked is counted from now on.
-    fn mend(&mut self) -> Result<(), Failed> {
-        let _ = (self.table.take(), self.bodies.take());
-        self.table.mend()?;
-        self.bodies.mend()
-    }
-
-    /// How often the table and the bodies were read since then.
+    /// How often the table and the bodies were read since this was last called.
     fn reads(&self) -> (usize, usize) {
         let count = |proxy: &Proxy, reads: &[&str]| {
             proxy.take().iter().filter(|asked| reads.contains(&asked.as_str())).count()

@@ -1,7 +1,7 @@
 //! A server that can be taken away and given back: a proxy in front of a real one, which counts what it is asked.
 //!
-//! The servers of the tests keep what they have in memory and are used by others at the same time, so that none can
-//! really be stopped. To a client a stopped proxy looks the same: its connections end, and new ones are refused.
+//! The servers of the tests are used by others at the same time, so that none of them can be stopped. To a client a stopped
+//! proxy looks the same: its connections end, and new ones are refused. Where servers are really stopped, it only counts.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
