@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, HeaderValue};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
@@ -21,7 +21,7 @@ use crate::http::render::{self, FailedRender, Wish};
 use crate::http::reply::{self, Visitor};
 use crate::http::routes::Routes;
 use crate::http::status::request_id;
-use crate::http::visit::Visit;
+use crate::http::visit::{Pass, Visit};
 use crate::isr::{Answer, Isr};
 use crate::key::{KeyScheme, PageKey};
 use crate::render::RenderContext;
@@ -153,16 +153,15 @@ where
     type Error = S::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Response<IsrBody>, S::Error>> + Send>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
+    /// Always ready: a page that is kept needs no renderer. Whoever does ask the renderer waits until that is ready, so
+    /// that no visitor holds a place of it (in a limit of concurrency, say) while its own render waits for another.
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The one that is ready is called, and a clone takes its place.
-        let clone = self.inner.clone();
-        let ready = std::mem::replace(&mut self.inner, clone);
-        let site = self.site.clone();
-        Box::pin(async move { site.serve(ready, request).await })
+        let (site, service) = (self.site.clone(), self.inner.clone());
+        Box::pin(async move { site.serve(service, request).await })
     }
 }
 
@@ -183,7 +182,7 @@ impl<S: Clone> Shared<S> {
 impl Site {
     async fn serve<S, B, R>(
         self: Arc<Self>,
-        ready: S,
+        service: S,
         request: Request<B>,
     ) -> Result<Response<IsrBody>, S::Error>
     where
@@ -202,7 +201,14 @@ impl Site {
             Visit::Refused(refusal) => return Ok(reply::refused(&refusal, "refused", &id)),
             Visit::Pass(reason) => {
                 let request = Request::from_parts(parts, body);
-                return self.pass(ready, request, reason.as_str(), &id).await;
+                let mut response = self.pass(service, request, reason.as_str(), &id).await?;
+                if reason == Pass::Draft {
+                    // Caches in front of us do not know drafts, and would show this one to everyone.
+                    response
+                        .headers_mut()
+                        .insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
+                }
+                return Ok(response);
             }
         };
         let policy = page.route.policy;
@@ -210,7 +216,7 @@ impl Site {
             Ok(key) => key,
             Err(error) => return Ok(reply::refused(&Refusal::bad(error.to_string()), "refused", &id)),
         };
-        let shared = Arc::new(Shared { parts, service: Mutex::new(ready), own: Mutex::default() });
+        let shared = Arc::new(Shared { parts, service: Mutex::new(service), own: Mutex::default() });
         let render = {
             let (site, shared) = (self.clone(), shared.clone());
             move |context| site.render(shared, context)

@@ -69,10 +69,11 @@ async fn an_editor_with_a_signed_cookie_is_served_by_the_renderer_itself() {
     let site = Site::of(routes.drafts(drafts));
     site.answers(200, &[], "public");
     site.get("/blog/a").await;
-    site.answers(200, &[], "draft");
+    site.answers(200, &[("cache-control", "s-maxage=60")], "draft");
     let cookie = format!("{}={cookie}", Drafts::COOKIE);
     let draft = site.get_with("/blog/a", &[("cookie", &cookie)]).await;
     assert_eq!((draft.state(), draft.text()), ("bypass", "draft"));
+    assert_eq!(draft.header("cache-control"), "private, no-store", "no cache in front shows it to others");
     assert_eq!(draft.header("cache-status"), "FaceTheory; fwd=bypass; fwd-status=200; detail=draft");
     assert_eq!(site.get("/blog/a").await.text(), "public", "nobody else sees it");
     tokio::time::advance(100 * SECOND).await;

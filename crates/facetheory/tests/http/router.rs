@@ -7,7 +7,10 @@ use axum::routing::get;
 use facetheory::{Bodies, Isr, IsrLayer, PageStore, Pages, Policy, Route, Routes};
 use http::Request;
 use http_body_util::BodyExt as _;
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 use tabletheory::MemoryTable;
 use tower::{Layer as _, Service, ServiceExt as _};
 
@@ -61,4 +64,62 @@ async fn a_router_with_the_layer_knows_the_parameters_of_its_paths() {
 async fn the_layer_goes_around_a_whole_router_too() {
     let app = Router::new().route("/posts/{slug}", get(post)).fallback(|| async { "" });
     assert_eq!(visits(layer().layer(app)).await, expected());
+}
+
+/// A renderer with room for one visitor, whose place is taken as soon as it is ready, as in a limit of concurrency.
+struct Narrow {
+    places: Arc<std::sync::Mutex<usize>>,
+    has_place: bool,
+}
+
+impl Clone for Narrow {
+    fn clone(&self) -> Self {
+        Narrow { places: self.places.clone(), has_place: false }
+    }
+}
+
+impl Drop for Narrow {
+    fn drop(&mut self) {
+        if self.has_place {
+            *self.places.lock().expect("not poisoned") += 1;
+        }
+    }
+}
+
+impl Service<Request<Body>> for Narrow {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = std::future::Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        let mut places = self.places.lock().expect("not poisoned");
+        if self.has_place {
+            return Poll::Ready(Ok(()));
+        }
+        let Some(left) = places.checked_sub(1) else { return Poll::Pending };
+        *places = left;
+        self.has_place = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _request: Request<Body>) -> Self::Future {
+        std::future::ready(Ok(http::Response::new(Body::from("page"))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_visitor_takes_no_place_of_the_renderer_but_for_a_render() {
+    let places = Arc::new(std::sync::Mutex::new(1));
+    let service = layer().layer(Narrow { places: places.clone(), has_place: false });
+    let visit = async |path: &str| {
+        let request =
+            Request::get(path).header("host", "example.com").body(Body::empty()).expect("a request");
+        let response = tokio::time::timeout(Duration::from_secs(5), service.clone().oneshot(request));
+        let response =
+            response.await.expect("nobody waits for a place that it has itself").expect("no error");
+        response.headers()["x-facetheory-isr"].to_str().expect("a text").to_owned()
+    };
+    assert_eq!(visit("/posts/a").await, "miss");
+    *places.lock().expect("not poisoned") = 0;
+    assert_eq!(visit("/posts/a").await, "hit", "a renderer without room is no reason to wait");
 }
