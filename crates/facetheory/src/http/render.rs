@@ -16,6 +16,7 @@ use crate::generation::Content;
 use crate::http::body::{BoxError, Collected, IsrBody, collect};
 use crate::http::cache_control::CacheControl;
 use crate::http::conditional::EntityTag;
+use crate::http::encoding::Coding;
 use crate::http::header::restored;
 use crate::http::hint::Hint;
 use crate::http::route::Route;
@@ -66,7 +67,7 @@ where
     if let Some(served) = conditional
         && head.status == StatusCode::NOT_MODIFIED
     {
-        return Rendering { outcome: Ok(unchanged(&head, served).into()), own: None };
+        return Rendering { outcome: Ok(unchanged(&head, served)), own: None };
     }
     let body = body.map_err(Into::into).boxed_unsync();
     let told = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
@@ -123,8 +124,15 @@ impl Wish<'_> {
 /// Asks for the page only if it is another than the one that is served. False if nothing tells them apart.
 fn ask_whether_changed(headers: &mut HeaderMap, served: &Meta) -> bool {
     let page = &served.generation;
-    let etag = page.etag.as_deref().and_then(|etag| HeaderValue::from_str(etag).ok());
     let last_modified = restored(&page.content.headers).remove(LAST_MODIFIED);
+    // A tag that we made of the content means nothing to the renderer, and would outweigh the date, which does.
+    let is_ours = |etag: &EntityTag<'_>| {
+        let digest = page.content.digest.as_deref().and_then(|digest| digest.strip_prefix("sha256:"));
+        digest.is_some_and(|digest| !etag.opaque.is_empty() && digest.starts_with(etag.opaque))
+    };
+    let etag = page.etag.as_deref().and_then(EntityTag::of_page);
+    let etag = etag.filter(|etag| last_modified.is_none() || !is_ours(etag));
+    let etag = etag.and_then(|etag| HeaderValue::try_from(etag.in_coding(Coding::Identity)).ok());
     let asks = etag.is_some() || last_modified.is_some();
     let mut ask = |name: HeaderName, value: Option<HeaderValue>| {
         if let Some(value) = value {
@@ -136,13 +144,20 @@ fn ask_whether_changed(headers: &mut HeaderMap, served: &Meta) -> bool {
     asks
 }
 
-/// The page that is served is still right.
-fn unchanged(head: &response::Parts, served: &Meta) -> Rendered {
+/// The page that is served is still right, unless it is to be kept no longer: then visitors ask for themselves.
+fn unchanged(head: &response::Parts, served: &Meta) -> Render {
+    let (hint, said) = (head.extensions.get::<Hint>(), CacheControl::of(&head.headers));
+    let forbidden = said.no_store || said.private.is_some() || said.no_cache.is_some();
+    if forbidden
+        || said.s_maxage.is_some_and(|time| time.is_zero())
+        || hint.is_some_and(|hint| hint.never_kept)
+    {
+        tracing::debug!("a page has not changed, and is not to be kept any longer");
+        return Render::Declined;
+    }
     let mut rendered = Rendered::unchanged(served);
-    let hinted = head.extensions.get::<Hint>().and_then(|hint| hint.fresh_for);
-    let said = || CacheControl::of(&head.headers).s_maxage.filter(|time| !time.is_zero());
-    rendered.revalidate = hinted.or_else(said);
-    rendered
+    rendered.revalidate = hint.and_then(|hint| hint.fresh_for).or(said.s_maxage);
+    rendered.into()
 }
 
 fn page(wish: Wish<'_>, head: &response::Parts, kept: Kept, bytes: Bytes) -> Rendered {
