@@ -63,6 +63,15 @@ pub(crate) fn restored(kept: &[(String, String)]) -> HeaderMap {
     headers
 }
 
+/// Takes away what is about one connection only, also by the word of `Connection`.
+pub(crate) fn remove_hops(headers: &mut HeaderMap) {
+    let named = named_by_connection(headers);
+    let fixed = HOP_BY_HOP.iter().map(|name| HeaderName::from_static(name));
+    for name in named.into_iter().chain(fixed) {
+        headers.remove(name);
+    }
+}
+
 /// Whether a header is about one connection only.
 pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
     HOP_BY_HOP.contains(&name.as_str())

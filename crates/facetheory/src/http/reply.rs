@@ -9,13 +9,14 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
+use http_body::{Body as _, SizeHint};
 use tabletheory::Timestamp;
 
 use crate::http::body::IsrBody;
 use crate::http::cache_control::{self, CacheControl, Lifetime};
 use crate::http::conditional::{Condition, EntityTag, Validators, date_of, evaluate, format_date};
 use crate::http::encoding::{Coding, choose};
-use crate::http::header::{CACHE_STATUS, REQUEST_ID, STATE, is_hop_by_hop};
+use crate::http::header::{CACHE_STATUS, REQUEST_ID, STATE, remove_hops};
 use crate::http::range::Part;
 use crate::http::refusal::Refusal;
 use crate::http::route::Route;
@@ -51,9 +52,9 @@ impl Visitor<'_> {
                 for name in [CONTENT_TYPE, CONTENT_ENCODING, ACCEPT_RANGES] {
                     headers.remove(name);
                 }
-                return reply(StatusCode::NOT_MODIFIED, headers, IsrBody::empty());
+                return reply(StatusCode::NOT_MODIFIED, headers, IsrBody::unsent(SizeHint::new()));
             }
-            Condition::Failed => return reply(StatusCode::PRECONDITION_FAILED, headers, IsrBody::empty()),
+            Condition::Failed => return refusing(StatusCode::PRECONDITION_FAILED, headers),
         }
         let length = bytes.len() as u64;
         let status = StatusCode::from_u16(page.status()).unwrap_or(StatusCode::OK);
@@ -65,13 +66,16 @@ impl Visitor<'_> {
         if let Some(range) = part.content_range(length).and_then(|range| HeaderValue::try_from(range).ok()) {
             headers.insert(CONTENT_RANGE, range);
         }
+        if part == Part::None {
+            return refusing(StatusCode::RANGE_NOT_SATISFIABLE, headers);
+        }
         let (status, bytes) = match part {
-            Part::Whole => (status, bytes),
             Part::Bytes(range) => (StatusCode::PARTIAL_CONTENT, slice(&bytes, *range.start(), *range.end())),
-            Part::None => (StatusCode::RANGE_NOT_SATISFIABLE, Bytes::new()),
+            Part::Whole | Part::None => (status, bytes),
         };
         headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-        let body = if self.parts.method == Method::HEAD { IsrBody::empty() } else { IsrBody::from(bytes) };
+        let body = IsrBody::from(bytes);
+        let body = if self.parts.method == Method::HEAD { IsrBody::unsent(body.size_hint()) } else { body };
         reply(status, headers, body)
     }
 
@@ -92,7 +96,7 @@ impl Visitor<'_> {
         let etag = generation.etag.as_deref().and_then(EntityTag::of_page);
         set(ETAG, etag.and_then(|etag| HeaderValue::try_from(etag.in_coding(coding)).ok()));
         set(CONTENT_ENCODING, coding.as_str().map(HeaderValue::from_static));
-        set(VARY, vary::told(page.headers(), route, page.is_coded()));
+        set(VARY, vary::told(page.headers(), route, page.may_be_coded()));
         set(ACCEPT_RANGES, Some(HeaderValue::from_static("bytes")));
         set(DATE, format_date(self.now).and_then(|date| HeaderValue::try_from(date).ok()));
         let mut status = CacheStatus::of(served.state);
@@ -135,18 +139,18 @@ pub(super) fn passed(
     status.detail = Some(detail);
     tell(response.headers_mut(), &status, id);
     if head_only {
-        *response.body_mut() = IsrBody::empty();
+        let length = response.body().size_hint();
+        if let (Some(length), false) = (length.exact(), response.headers().contains_key(CONTENT_LENGTH)) {
+            response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        *response.body_mut() = IsrBody::unsent(length);
     }
     response
 }
 
 /// The same, of an answer that came through a cache and may have said things about another connection.
 pub(super) fn without_hops(mut response: Response<IsrBody>) -> Response<IsrBody> {
-    let hops: Vec<HeaderName> =
-        response.headers().keys().filter(|name| is_hop_by_hop(name)).cloned().collect();
-    for name in hops {
-        response.headers_mut().remove(name);
-    }
+    remove_hops(response.headers_mut());
     response
 }
 
@@ -184,6 +188,17 @@ fn slice(bytes: &Bytes, first: u64, last: u64) -> Bytes {
     let index = |place: u64| usize::try_from(place).unwrap_or(usize::MAX).min(bytes.len());
     let (first, end) = (index(first), index(last.saturating_add(1)));
     bytes.slice(first.min(end)..end)
+}
+
+/// What a visitor asked for cannot be had of this page. That is for this visitor alone: a cache in front of us that kept it
+/// would refuse the page to everyone.
+fn refusing(status: StatusCode, mut headers: HeaderMap) -> Response<IsrBody> {
+    for name in [CONTENT_TYPE, CONTENT_ENCODING, ETAG, LAST_MODIFIED, AGE] {
+        headers.remove(name);
+    }
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
+    reply(status, headers, IsrBody::from(Bytes::new()))
 }
 
 fn reply(status: StatusCode, headers: HeaderMap, body: IsrBody) -> Response<IsrBody> {

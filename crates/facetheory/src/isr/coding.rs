@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::Engine;
 use super::memory::Entry;
-use crate::http::{CacheControl, Coding, is_worth_coding};
+use crate::http::Coding;
 use crate::key::PageKey;
 
 /// The levels that pay off for what is made once and sent often.
@@ -79,12 +79,7 @@ impl Engine {
     ///
     /// Where too many pages wait for theirs, this one is sent as it is.
     pub(super) fn code(self: &Arc<Self>, page: &PageKey, entry: &Arc<Entry>) {
-        let cached = &entry.page;
-        let no_transform = || CacheControl::of(cached.headers()).no_transform;
-        if cached.has_codings()
-            || !is_worth_coding(cached.content_type(), cached.bytes().len(), false)
-            || no_transform()
-        {
+        if entry.page.has_codings() || !entry.page.is_worth_coding() {
             return;
         }
         let Ok(place) = self.coding_queue.clone().try_acquire_owned() else { return };

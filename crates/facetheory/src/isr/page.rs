@@ -11,7 +11,7 @@ use super::coding::Codings;
 use crate::body::Body;
 use crate::generation::Generation;
 #[cfg(feature = "http")]
-use crate::http::Coding;
+use crate::http::{CacheControl, Coding, is_worth_coding};
 use crate::row::Meta;
 
 /// A page as visitors get it.
@@ -183,9 +183,19 @@ impl CachedPage {
         self.body.codings.get().map(|codings| codings.all().collect()).unwrap_or_default()
     }
 
-    /// Whether it is there in several codings.
-    pub(crate) fn is_coded(&self) -> bool {
-        self.body.codings.get().is_some_and(|codings| codings.all().next().is_some())
+    /// Whether it is worth making compressed forms of it.
+    pub(super) fn is_worth_coding(&self) -> bool {
+        is_worth_coding(self.content_type(), self.bytes().len(), false)
+            && !CacheControl::of(self.headers()).no_transform
+    }
+
+    /// Whether it is there in several codings, or will be: a cache in front of us that got it before must not send it to
+    /// everyone as it is.
+    pub(crate) fn may_be_coded(&self) -> bool {
+        match self.body.codings.get() {
+            Some(codings) => codings.all().next().is_some(),
+            None => self.is_worth_coding(),
+        }
     }
 
     /// It in a coding, if it is there in it.

@@ -20,7 +20,9 @@ async fn a_page_is_sent_in_the_coding_that_its_visitor_likes_best() {
     let site = Site::new();
     let page = "<p>hello</p>".repeat(1000);
     site.answers(200, &[("content-type", "text/html"), ("etag", "\"v1\"")], page.clone());
-    assert_eq!(site.get_with("/a", &[("accept-encoding", "br")]).await.state(), "miss");
+    let first = site.get_with("/a", &[("accept-encoding", "br")]).await;
+    assert_eq!((first.state(), first.header("content-encoding")), ("miss", ""));
+    assert_eq!(first.header("vary"), "accept-encoding", "it will be coded");
     let (_, before) = site.isr.in_memory();
     let brotli = coded(&site, "gzip, br, zstd").await;
     assert_eq!((brotli.header("content-encoding"), brotli.header("etag")), ("br", "\"v1-br\""));

@@ -33,6 +33,18 @@ async fn who_has_the_page_already_gets_304() {
                 assert!(reply.body.is_empty() && reply.header("content-type").is_empty());
                 assert_eq!((reply.header("etag"), reply.header("vary")), ("\"v1\"", "accept-encoding"));
                 assert_eq!((reply.state(), reply.header("age")), ("hit", "0"));
+                assert_eq!(
+                    (reply.header("content-length"), reply.told),
+                    ("", None),
+                    "its length is not zero"
+                );
+            }
+            if status == 412 {
+                assert_eq!(
+                    (reply.header("cache-control"), reply.header("age"), reply.header("etag")),
+                    ("no-store", "", ""),
+                    "no cache in front may keep it for others"
+                );
             }
         }
     }
@@ -70,6 +82,8 @@ async fn one_range_of_a_page_is_served() {
             "{range}"
         );
         assert_eq!(reply.header("content-length"), body.len().to_string());
+        let kept_in_front = reply.header("cache-control") != "no-store";
+        assert_eq!(kept_in_front, status != 416, "{range}: a refusal is for one visitor alone");
     }
     let same = site.get_with("/a", &[("range", "bytes=0-3"), ("if-range", "\"v1\"")]).await;
     assert_eq!(same.status, 206);
@@ -100,4 +114,49 @@ async fn a_renewal_asks_whether_the_page_has_changed_and_moves_no_body_if_not() 
     assert_eq!(renewed.header("age"), "0");
     tokio::time::advance(30 * SECOND).await;
     assert_eq!(site.get("/a").await.state(), "hit");
+}
+
+#[tokio::test(start_paused = true)]
+async fn head_of_what_is_not_kept_tells_the_length_of_the_whole_or_nothing() {
+    let site = Site::new();
+    site.answers(200, &[("cache-control", "private")], "yours");
+    let head = site.visit("HEAD", "/a", &[]).await;
+    assert_eq!((head.state(), head.header("content-length"), head.told), ("bypass", "5", Some(5)));
+    assert!(head.body.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unchanged_page_that_may_not_be_kept_any_longer_is_not() {
+    for forbidden in ["no-store", "private", "no-cache", "s-maxage=0"] {
+        let site = Site::new();
+        site.answers(200, &[("etag", "\"v1\"")], "one");
+        site.get("/a").await;
+        let headers: &'static [(&str, &str)] = Box::leak(Box::new([("cache-control", forbidden)]));
+        site.answers(304, headers, "");
+        tokio::time::advance(INTERVAL).await;
+        assert_eq!(site.get("/a").await.state(), "stale");
+        site.settle().await;
+        assert_ne!(site.get("/a").await.state(), "hit", "{forbidden}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_asks_by_the_date_where_the_tag_is_none_of_the_renderers() {
+    const DATE: &str = "Tue, 14 Nov 2023 22:00:00 GMT";
+    let site = Site::new();
+    for (path, headers, tag, date) in [
+        ("/dated", &[("last-modified", DATE)][..], false, true),
+        ("/tagged", &[("etag", "\"v1\""), ("last-modified", DATE)][..], true, true),
+        ("/neither", &[][..], true, false),
+    ] {
+        site.answers(200, headers, "one");
+        site.get(path).await;
+        tokio::time::advance(INTERVAL).await;
+        site.asked();
+        site.get(path).await;
+        site.settle().await;
+        let asked = site.asked();
+        let has = |name: &str| asked[0].headers().contains_key(name);
+        assert_eq!((has("if-none-match"), has("if-modified-since")), (tag, date), "{path}");
+    }
 }

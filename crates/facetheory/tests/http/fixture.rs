@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use facetheory::{Bodies, Isr, IsrLayer, IsrService, PageStore, Pages, Policy, Query, Route, Routes};
 use http::{HeaderMap, Request, Response};
+use http_body::Body as _;
 use http_body_util::{BodyExt as _, Full};
 use tabletheory::{Clock, Faults, Faulty, MemoryTable, Timestamp};
 use tower::util::BoxCloneService;
@@ -48,6 +49,8 @@ pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    /// The length that the body told before it was read.
+    pub(crate) told: Option<u64>,
 }
 
 impl Reply {
@@ -159,8 +162,9 @@ impl Site {
         let request = request.body(Full::default()).expect("a request");
         let response = self.service.clone().oneshot(request).await.expect("no error");
         let (head, body) = response.into_parts();
+        let told = body.size_hint().exact();
         let body = body.collect().await.expect("a body").to_bytes();
-        Reply { status: head.status.as_u16(), headers: head.headers, body }
+        Reply { status: head.status.as_u16(), headers: head.headers, body, told }
     }
 
     /// Lets what goes on in the background come to its end.

@@ -53,13 +53,19 @@ async fn a_failed_render_is_hidden_by_a_stale_page_and_told_to_all_who_waited_wi
     let site = Site::new();
     site.answers(
         503,
-        &[("content-type", "text/plain"), ("retry-after", "5"), ("connection", "close")],
+        &[
+            ("content-type", "text/plain"),
+            ("retry-after", "5"),
+            ("connection", "close, x-hop"),
+            ("x-hop", "1"),
+        ],
         "down",
     );
     let (first, second) = tokio::join!(site.get("/blocking/a"), site.get("/blocking/a"));
     for reply in [first, second] {
         assert_eq!((reply.status, reply.state(), reply.text()), (503, "bypass", "down"));
         assert_eq!((reply.header("retry-after"), reply.header("connection")), ("5", ""));
+        assert_eq!(reply.header("x-hop"), "", "Connection named it");
         assert_eq!(
             reply.header("cache-status"),
             "FaceTheory; fwd=bypass; fwd-status=503; detail=render-failed"
