@@ -160,3 +160,34 @@ async fn a_renewal_asks_by_the_date_where_the_tag_is_none_of_the_renderers() {
         assert_eq!((has("if-none-match"), has("if-modified-since")), (tag, date), "{path}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_renderer_that_says_304_says_for_how_long_the_page_is_fresh() {
+    let site = Site::new();
+    site.answers(200, &[("etag", "\"v1\"")], "one");
+    site.get("/a").await;
+    site.answers(304, &[("cache-control", "s-maxage=5")], "");
+    tokio::time::advance(INTERVAL).await;
+    site.get("/a").await;
+    site.settle().await;
+    assert_eq!(site.get("/a").await.header("cache-control"), "public, max-age=0, s-maxage=5");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ranges_are_for_get_and_for_pages_that_are_there() {
+    let site = Site::new();
+    site.answers(200, &[], "0123456789");
+    let head = site.visit("HEAD", "/a", &[("range", "bytes=0-3")]).await;
+    assert_eq!((head.status, head.header("content-length")), (200, "10"));
+    site.answers(404, &[], "there is none");
+    let none = site.get_with("/b", &[("range", "bytes=0-3")]).await;
+    assert_eq!((none.status, none.text()), (404, "there is none"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tag_that_is_none_is_replaced_by_one_of_the_content() {
+    let site = Site::new();
+    site.answers(200, &[("etag", "\"a\" b")], "one");
+    let page = site.get("/a").await;
+    assert_eq!(page.header("etag").len(), 34, "{}", page.header("etag"));
+}

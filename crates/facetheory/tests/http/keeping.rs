@@ -79,3 +79,19 @@ async fn an_editor_with_a_signed_cookie_is_served_by_the_renderer_itself() {
     tokio::time::advance(100 * SECOND).await;
     assert_eq!(site.get_with("/blog/a", &[("cookie", &cookie)]).await.state(), "stale", "it has expired");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_for_one_visitor_says_nothing_of_another_connection_and_what_caches_behind_us_told() {
+    let site = Site::new();
+    let headers = &[
+        ("cache-control", "private"),
+        ("connection", "x-hop"),
+        ("x-hop", "1"),
+        ("keep-alive", "timeout=5"),
+        ("cache-status", "Origin; hit"),
+    ];
+    site.answers(200, headers, "yours");
+    let own = site.get("/a").await;
+    assert_eq!((own.header("connection"), own.header("x-hop"), own.header("keep-alive")), ("", "", ""));
+    assert_eq!(own.headers.get_all("cache-status").iter().count(), 2, "ours comes after theirs");
+}
