@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, HeaderValue};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
@@ -233,8 +233,12 @@ impl Site {
                     None => Ok(reply::refused(&no_answer("the route is gone"), "no-route", &id)),
                 }
             }
-            (Ok(Answer::Bypass(reason)), Some(own)) => Ok(reply::passed(own, reason.word(), &id, head_only)),
-            (Ok(Answer::Bypass(reason)), None) => {
+            // The renderer has not seen the visitor's cookies, so an answer for this visitor alone is not what it would
+            // say to one who sent some: it is asked again, with all of the request.
+            (Ok(Answer::Bypass(reason)), Some(own)) if !shared.parts.headers.contains_key(COOKIE) => {
+                Ok(reply::passed(own, reason.word(), &id, head_only))
+            }
+            (Ok(Answer::Bypass(reason)), _) => {
                 let service = shared.service();
                 let parts =
                     Arc::try_unwrap(shared).map_or_else(|shared| shared.parts.clone(), |shared| shared.parts);

@@ -38,6 +38,22 @@ async fn an_answer_for_one_visitor_reaches_that_visitor_whole_and_nobody_else() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_visitor_with_a_session_is_answered_as_one() {
+    let site = Site::new();
+    site.renders(|request| async move {
+        let session = request.headers().contains_key("cookie");
+        let (cookie, body) = if session { ("seen=1", "yours") } else { ("session=new", "who are you?") };
+        let response = http::Response::builder().header("set-cookie", cookie);
+        response.body(http_body_util::Full::from(body)).expect("a response")
+    });
+    for _ in 0..2 {
+        let own = site.get_with("/account", &[("cookie", "session=mine")]).await;
+        assert_eq!((own.state(), own.text(), own.header("set-cookie")), ("bypass", "yours", "seen=1"));
+    }
+    assert_eq!(site.get("/account").await.text(), "who are you?");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_page_too_long_to_be_kept_is_passed_on_whole() {
     let site = Site::new();
     let long = Bytes::from(vec![b'x'; 100_001]);
