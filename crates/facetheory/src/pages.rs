@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tabletheory::{Random, SystemRandom, Timestamp};
+use tracing::Instrument as _;
 
 use crate::body::{self, Bodies, Body};
 use crate::error::{Error, Kind, Result};
@@ -360,12 +361,16 @@ impl Pages {
                 return Err(error);
             }
         };
-        let published = match &hold.claim {
-            None => self.store.commit_generation(&hold.lease, &generation, seen.as_ref(), policy.keep).await,
-            Some(claim) => {
-                self.store.commit_request(&hold.lease, claim, &generation, seen.as_ref(), policy.keep).await
+        let (store, seen_before) = (&self.store, seen.as_ref());
+        let publish = async {
+            match &hold.claim {
+                None => store.commit_generation(&hold.lease, &generation, seen_before, policy.keep).await,
+                Some(claim) => {
+                    store.commit_request(&hold.lease, claim, &generation, seen_before, policy.keep).await
+                }
             }
         };
+        let published = publish.instrument(tracing::debug_span!("publish", page = page.cache_key())).await;
         let unpublished = match published {
             Ok(Published::Done) if unchanged => {
                 let mut meta = Meta::of(generation);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tabletheory::Timestamp;
+use tracing::Instrument as _;
 
 use super::Engine;
 use super::memory::{Arrival, Checked, Entry};
@@ -89,6 +90,7 @@ impl Engine {
             };
             Ok::<_, Error>((view, freshness))
         };
+        let asking = asking.instrument(tracing::debug_span!("look", page = page.cache_key()));
         let asked = tokio::time::timeout(self.settings.table_timeout, asking).await.unwrap_or_else(|_| {
             let limit = self.settings.table_timeout;
             Err(Error::new(Kind::Unavailable, format!("the table did not answer within {limit:?}")))

@@ -24,6 +24,7 @@ use tabletheory::{Random, SystemRandom, Timestamp};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 pub use answer::{Answer, Bypass, Served};
 pub use observe::{Incident, Phase};
@@ -276,6 +277,7 @@ impl Engine {
     /// Lets this go on whoever waits for it, until it is done or the process has ended.
     fn spawn(&self, flight: Pin<Box<dyn Future<Output = ()> + Send>>) {
         let ended = self.ended.clone();
+        let flight = flight.in_current_span();
         self.tasks.spawn(async move {
             tokio::select! {
                 biased;

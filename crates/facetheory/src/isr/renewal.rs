@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::Engine;
 use super::look::Found;
@@ -90,6 +91,7 @@ impl Engine {
                 .regenerate_because(page, policy, reason, |context| {
                     self.render(render.take(), context, policy, kept.clone())
                 })
+                .instrument(tracing::debug_span!("renewal", page = page.cache_key(), ?reason))
                 .await;
             let took = u64::try_from(self.now().millis() - began.millis()).unwrap_or(0);
             self.observer.regenerated(page, name(&outcome), took);
@@ -133,6 +135,7 @@ impl Engine {
             let (page, served) = (context.page.clone(), context.served.clone());
             // A panic that went further would take the lease with it, and keep everyone waiting until that ends.
             let rendering = AssertUnwindSafe(async move { render(context).await }).catch_unwind();
+            let rendering = rendering.instrument(tracing::debug_span!("render", page = page.cache_key()));
             let rendered = tokio::select! {
                 biased;
                 rendered = tokio::time::timeout(deadline, rendering) => {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use tabletheory::Timestamp;
+use tracing::Instrument as _;
 
 use super::answer::{Answer, Bypass, Served};
 use super::look::Found;
@@ -69,7 +70,8 @@ impl Isr {
             }
         }
         // A hit should not carry the weight of everything else.
-        let answer = Box::pin(engine.visit(page, policy, known, render)).await;
+        let span = tracing::debug_span!("visit", page = page.cache_key(), route = page.route());
+        let answer = Box::pin(engine.visit(page, policy, known, render)).instrument(span).await;
         if let Ok(Answer::Bypass(_)) = &answer {
             engine.observer.served(page, State::Bypass);
         }
@@ -293,6 +295,7 @@ impl Engine {
     }
 
     fn serve(&self, page: &PageKey, state: State, entry: &Entry) -> Answer {
+        tracing::debug!(page = page.cache_key(), state = state.as_str(), "served");
         self.observer.served(page, state);
         Answer::Page(Served { state, page: entry.page.clone() })
     }

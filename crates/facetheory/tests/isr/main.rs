@@ -2,6 +2,7 @@
 
 mod background;
 mod fixture;
+mod observe;
 mod operation;
 mod outage;
 mod pin;

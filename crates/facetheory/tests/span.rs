@@ -1,0 +1,48 @@
+//! A visit can be followed by its spans. One test alone in its process: whether a span is wanted is asked once for all
+//! threads, so that stories without a subscriber would be in its way.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use facetheory::{Answer, Isr, PageKey, Policy, Rendered, State};
+
+/// Notes the names of spans as they are made.
+struct Names(Arc<Mutex<Vec<&'static str>>>);
+
+impl tracing::Subscriber for Names {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("facetheory")
+    }
+
+    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        let mut names = self.0.lock().expect("not poisoned");
+        names.push(span.metadata().name());
+        tracing::span::Id::from_u64(names.len() as u64)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn a_visit_can_be_followed_from_the_look_to_the_publish() {
+    let names: Arc<Mutex<Vec<&'static str>>> = Arc::default();
+    tracing::subscriber::with_default(Names(names.clone()), || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        runtime.expect("a runtime").block_on(async {
+            let isr = Isr::open("memory:", "memory:").await.expect("an engine").build();
+            let (page, policy) =
+                (PageKey::new("/").expect("a page"), Policy::every(Duration::from_secs(3600)));
+            for state in [State::Miss, State::Hit] {
+                let answer = isr.get(&page, &policy, |_| async { Ok(Rendered::html("one")) }).await;
+                let Ok(Answer::Page(served)) = answer else { panic!("{answer:?}") };
+                assert_eq!(served.state, state);
+            }
+        });
+    });
+    let names = names.lock().expect("not poisoned").clone();
+    assert_eq!(names, ["visit", "look", "renewal", "render", "publish"], "a hit is an event, and no span");
+}
