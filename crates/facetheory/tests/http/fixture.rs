@@ -11,23 +11,15 @@ use facetheory::{Bodies, Isr, IsrLayer, IsrService, PageStore, Pages, Policy, Qu
 use http::{HeaderMap, Request, Response};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, Full};
-use tabletheory::{Clock, Faults, Faulty, MemoryTable, Timestamp};
+use tabletheory::{Faults, Faulty, MemoryTable};
 use tower::util::BoxCloneService;
 use tower::{Layer as _, ServiceExt as _, service_fn};
+
+use crate::clock::RuntimeClock;
 
 pub(crate) const NOW: i64 = 1_700_000_000;
 pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
-
-/// The time of the paused runtime.
-#[derive(Debug)]
-struct RuntimeClock(tokio::time::Instant);
-
-impl Clock for RuntimeClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_seconds(NOW) + self.0.elapsed()
-    }
-}
 
 type Answer = Pin<Box<dyn Future<Output = Response<Full<Bytes>>> + Send>>;
 type Service = BoxCloneService<Request<Full<Bytes>>, Response<Full<Bytes>>, Infallible>;
@@ -38,6 +30,7 @@ type Renderer = Arc<dyn Fn(Request<Full<Bytes>>) -> Answer + Send + Sync>;
 pub(crate) struct Site {
     pub(crate) isr: Isr,
     pub(crate) table: Arc<Faulty<MemoryTable>>,
+    pub(crate) bodies: Bodies,
     service: IsrService<Service>,
     renderer: Arc<Mutex<Renderer>>,
     asked: Arc<Mutex<Vec<Request<()>>>>,
@@ -92,9 +85,10 @@ impl Site {
     }
 
     pub(crate) fn of(routes: Routes) -> Self {
-        let clock = Arc::new(RuntimeClock(tokio::time::Instant::now()));
+        let clock = Arc::new(RuntimeClock::starting_at(NOW));
         let table = Arc::new(Faulty::new(MemoryTable::with_clock(clock), 1, Faults::NONE));
-        let isr = Isr::new(Pages::new(PageStore::new(table.clone()), Bodies::memory()));
+        let bodies = Bodies::memory();
+        let isr = Isr::new(Pages::new(PageStore::new(table.clone()), bodies.clone()));
         let renderer: Arc<Mutex<Renderer>> =
             Arc::new(Mutex::new(Arc::new(|_| Box::pin(async { Response::new(Full::from("page")) }))));
         let asked: Arc<Mutex<Vec<Request<()>>>> = Arc::default();
@@ -108,7 +102,7 @@ impl Site {
             })
         };
         let layer = IsrLayer::new(isr.clone(), routes).max_page_bytes(100_000);
-        Site { isr, table, service: layer.layer(BoxCloneService::new(service)), renderer, asked }
+        Site { isr, table, bodies, service: layer.layer(BoxCloneService::new(service)), renderer, asked }
     }
 
     /// From now on the renderer answers so.

@@ -1,8 +1,8 @@
 //! What is kept and what is not, seen from outside.
 
 use bytes::Bytes;
-use facetheory::{Drafts, Policy, Route, Routes};
-use tabletheory::Timestamp;
+use facetheory::{Acquire, Content, Drafts, Generation, Keep, PageKey, Policy, Published, Route, Routes};
+use tabletheory::{SystemRandom, Timestamp};
 
 use crate::fixture::{INTERVAL, NOW, SECOND, Site};
 
@@ -65,6 +65,29 @@ async fn a_page_too_long_to_be_kept_is_passed_on_whole() {
     site.answers(200, &[], fits.clone());
     let kept = site.get("/fits").await;
     assert_eq!((kept.state(), kept.body.len()), ("miss", fits.len()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_another_language_is_served_with_what_its_object_tells() {
+    let site = Site::new();
+    let (pages, key) =
+        (site.isr.pages(), PageKey::new("default::example.com/{*path}?path=a").expect("a key"));
+    let mut content = Content::default();
+    content.status = Some(203);
+    content.content_type = Some("text/plain".into());
+    content.headers = vec![("content-security-policy".into(), "default-src 'self'".into())];
+    let stored = site.bodies.put(&key, pages.store().now(), "theirs".into(), &content, &SystemRandom).await;
+    let Acquire::Granted(lease) = pages.store().try_acquire(&key).await.expect("an answer") else {
+        panic!("free")
+    };
+    // A row with the attributes of the wire format, and nothing else.
+    let bare = Generation::new(stored.expect("stored").s3_key, NOW, 60);
+    let published = pages.store().commit_generation(&lease, &bare, None, Keep::Latest).await;
+    assert_eq!(published.expect("an answer"), Published::Done);
+    let theirs = site.get("/a").await;
+    assert_eq!((theirs.status, theirs.state(), theirs.text()), (203, "hit", "theirs"));
+    assert_eq!(theirs.header("content-type"), "text/plain");
+    assert_eq!(theirs.header("content-security-policy"), "default-src 'self'");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! The layer: what visitors get over HTTP in every state, and what the renderer sees of them.
 
+#[path = "../support/clock.rs"]
+mod clock;
 mod coding;
 mod conditional;
 mod fixture;

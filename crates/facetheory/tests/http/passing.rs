@@ -1,6 +1,8 @@
 //! What is passed on or refused, and what the renderer sees of what is not.
 
-use crate::fixture::Site;
+use facetheory::{Policy, Route, TenantFrom};
+
+use crate::fixture::{INTERVAL, Site};
 
 #[tokio::test(start_paused = true)]
 async fn what_is_no_visit_to_a_page_is_passed_on_as_it_is() {
@@ -89,4 +91,40 @@ async fn pages_are_told_apart_by_what_their_route_lists_and_by_nothing_else() {
     assert_eq!(state("/a?x=1", &[("host", "other.example")]).await, "miss");
     let vary = site.get_with("/some/a", &[("accept-language", "de")]).await;
     assert_eq!(vary.header("vary"), "accept-language, cookie");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tenants_never_share_a_page_however_they_are_told_apart() {
+    let by = |from: TenantFrom| Route::new("/{tenant}/a", Policy::every(INTERVAL)).tenant(from);
+    for (route, visits) in [
+        (
+            by(TenantFrom::Subdomain("example.com".into())),
+            [("/x/a", "acme.example.com", ""), ("/x/a", "other.example.com", "")],
+        ),
+        (
+            by(TenantFrom::Param("tenant".into())),
+            [("/acme/a", "example.com", ""), ("/other/a", "example.com", "")],
+        ),
+        (
+            by(TenantFrom::TrustedHeader("x-tenant-id".into())),
+            [("/x/a", "example.com", "acme"), ("/x/a", "example.com", "other")],
+        ),
+    ] {
+        let site = Site::with([route]);
+        for state in ["miss", "hit"] {
+            for (path, host, tenant) in visits {
+                let headers = [("host", host), ("x-tenant-id", tenant)];
+                let headers = if tenant.is_empty() { &headers[..1] } else { &headers[..] };
+                let reply = site.get_with(path, headers).await;
+                assert_eq!((reply.status, reply.state()), (200, state), "{path} of {host} {tenant}");
+            }
+        }
+        let acme = facetheory::Tenant::new("acme").expect("a tenant");
+        site.isr.invalidate_tag(&facetheory::Tag::everything(), Some(&acme)).await.expect("an answer");
+        for ((path, host, tenant), expected) in visits.into_iter().zip(["stale", "hit"]) {
+            let headers = [("host", host), ("x-tenant-id", tenant)];
+            let headers = if tenant.is_empty() { &headers[..1] } else { &headers[..] };
+            assert_eq!(site.get_with(path, headers).await.state(), expected, "{path} of {host} {tenant}");
+        }
+    }
 }

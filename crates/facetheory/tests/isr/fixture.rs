@@ -10,24 +10,15 @@ use facetheory::{
 use object_store::memory::InMemory;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use tabletheory::{
-    Clock, Commit, Consistency, Faults, Faulty, Item, Key, MemoryTable, Page, Query, Scan, Table, Timestamp,
-    Txn,
+    Clock, Commit, Consistency, Faults, Faulty, Item, Key, MemoryTable, Page, Query, Scan, Table, Txn,
 };
+
+use crate::clock::RuntimeClock;
 
 pub(crate) const NOW: i64 = 1_700_000_000;
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 /// For how long pages are fresh.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
-
-/// The time of the paused runtime.
-#[derive(Debug)]
-struct RuntimeClock(tokio::time::Instant);
-
-impl Clock for RuntimeClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_seconds(NOW) + self.0.elapsed()
-    }
-}
 
 /// A table that counts what is asked of it.
 #[derive(Debug)]
@@ -118,7 +109,7 @@ impl Site {
     }
 
     pub(crate) fn on(build: impl FnOnce(IsrBuilder) -> IsrBuilder, bodies: Bodies) -> Self {
-        let clock = Arc::new(RuntimeClock(tokio::time::Instant::now()));
+        let clock = Arc::new(RuntimeClock::starting_at(NOW));
         let table = Faulty::new(MemoryTable::with_clock(clock), 1, Faults::NONE);
         let table = Arc::new(Counted { table, reads: AtomicU32::new(0), commits: AtomicU32::new(0) });
         let pages = Pages::new(PageStore::new(table.clone()), bodies.clone());

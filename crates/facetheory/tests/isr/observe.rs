@@ -9,17 +9,17 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
 use crate::fixture::{INTERVAL, SECOND, Site, sees};
 
-/// The counters so far, by name and labels.
+/// The counters so far, and how many values histograms have, by name and labels.
 fn counters(snapshotter: &Snapshotter) -> BTreeMap<String, u64> {
     let mut counters = BTreeMap::new();
     for (key, _, _, value) in snapshotter.snapshot().into_vec() {
         let (_, key) = key.into_parts();
         let labels = key.labels().map(|label| format!("{}={}", label.key(), label.value()));
         let name = format!("{}{{{}}}", key.name(), labels.collect::<Vec<_>>().join(","));
-        if let DebugValue::Counter(count) = value
-            && count > 0
-        {
-            counters.insert(name, count);
+        match value {
+            DebugValue::Counter(count) if count > 0 => drop(counters.insert(name, count)),
+            DebugValue::Histogram(values) => drop(counters.insert(name, values.len() as u64)),
+            DebugValue::Counter(_) | DebugValue::Gauge(_) => {}
         }
     }
     counters
@@ -52,6 +52,27 @@ fn states_regenerations_and_contention_are_counted_under_the_names_of_facetheory
         assert_eq!(count(&name), 1, "{counters:?}");
     }
     assert!(count("facetheory.isr.lease_contention{route_pattern=/posts/{slug}}") >= 1, "{counters:?}");
+    let published = "facetheory.isr.regeneration_ms{outcome=published,route_pattern=/posts/{slug}}";
+    assert_eq!(count(published), 1, "{counters:?}");
+}
+
+#[test]
+fn a_body_that_is_missing_although_named_is_counted() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.expect("a runtime").block_on(async {
+            let site = Site::new();
+            site.visit("one").await;
+            let view = site.isr.pages().store().look(&site.page).await.expect("an answer");
+            let s3_key = view.meta.expect("a page").generation.s3_key;
+            site.bodies.delete(&s3_key).await.expect("the body is lost");
+            assert_eq!(site.another().visit("two").await, sees(State::Miss, "two"));
+        });
+    });
+    let counters = counters(&snapshotter);
+    assert_eq!(counters.get("facetheory.isr.incidents{phase=body}"), Some(&1), "{counters:?}");
 }
 
 #[tokio::test(start_paused = true)]

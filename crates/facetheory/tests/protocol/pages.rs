@@ -8,20 +8,11 @@ use facetheory::{
     Acquire, Bodies, Freshness, Keep, Kind, Outcome, PageKey, PageStore, Pages, Policy, Reason, Render,
     RenderContext, RenderError, Rendered, RolledBack, Strength, Tag,
 };
-use tabletheory::{Clock, MemoryTable, Timestamp};
+use tabletheory::MemoryTable;
 
+use crate::clock::RuntimeClock;
 use crate::fixture::{LEASE, NOW};
 use crate::scripted::{Fate, Scripted};
-
-/// The time of the paused runtime.
-#[derive(Debug)]
-struct RuntimeClock(tokio::time::Instant);
-
-impl Clock for RuntimeClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_seconds(NOW) + self.0.elapsed()
-    }
-}
 
 struct Site {
     pages: Pages,
@@ -36,7 +27,7 @@ impl Site {
     }
 
     fn with(bodies: Bodies) -> Self {
-        let clock = Arc::new(RuntimeClock(tokio::time::Instant::now()));
+        let clock = Arc::new(RuntimeClock::starting_at(NOW));
         let table = Arc::new(Scripted::new(Arc::new(MemoryTable::with_clock(clock))));
         Site {
             pages: Pages::new(PageStore::new(table.clone()), bodies),
