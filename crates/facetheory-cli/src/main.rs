@@ -1,7 +1,11 @@
 //! `facetheory`: incremental static regeneration from the command line.
 
 mod demo;
+mod gateway;
+mod network;
 mod origin;
+mod serve;
+mod signal;
 
 use std::process::ExitCode;
 
@@ -18,6 +22,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(demo::Arguments),
+    Serve(Box<serve::Arguments>),
 }
 
 #[tokio::main]
@@ -25,6 +30,7 @@ async fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
     let outcome = match command {
         Command::Demo(arguments) => demo::run(&arguments).await,
+        Command::Serve(arguments) => serve::run(&arguments).await,
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

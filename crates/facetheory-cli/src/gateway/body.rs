@@ -1,0 +1,225 @@
+//! The bodies that pass through the gateway, in both directions, as they come.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, Sleep};
+
+use super::client::Client;
+
+/// What a body may fail with.
+pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// How much of a body a visitor may send, and how slowly.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// The most bytes.
+    pub(crate) bytes: u64,
+    /// The longest pause between two pieces.
+    pub(crate) pause: Duration,
+}
+
+/// The body of a request to the origin.
+///
+/// By default it is empty and nobody's: that of a render, which everybody sees the result of.
+#[derive(Debug, Default)]
+pub(crate) struct RequestBody {
+    upload: Option<Upload>,
+    /// What came of it before the origin was asked.
+    first: Option<Frame<Bytes>>,
+    /// Whose request it is.
+    pub(crate) client: Option<Arc<Client>>,
+    /// Told, by being dropped, when all of it was sent.
+    sent: Option<oneshot::Sender<Infallible>>,
+}
+
+/// What a visitor sends.
+#[derive(Debug)]
+struct Upload {
+    body: Incoming,
+    /// How many bytes may still come.
+    left: u64,
+    pause: Duration,
+    silence: Pin<Box<Sleep>>,
+}
+
+impl RequestBody {
+    /// The body of a visitor's own request.
+    pub(crate) fn of(client: Arc<Client>, body: Incoming, terms: Terms) -> Self {
+        let upload = (!body.is_end_stream()).then(|| Upload {
+            body,
+            left: terms.bytes,
+            pause: terms.pause,
+            silence: Box::pin(tokio::time::sleep(terms.pause)),
+        });
+        RequestBody { upload, client: Some(client), ..RequestBody::default() }
+    }
+
+    /// No body, of a request of this visitor's, or of nobody's.
+    pub(crate) fn empty(client: Option<Arc<Client>>) -> Self {
+        RequestBody { client, ..RequestBody::default() }
+    }
+
+    /// Waits for its first piece, where its length is not known: one that is wrong from the beginning is found out.
+    pub(crate) async fn begin(&mut self) -> Result<(), BodyError> {
+        if self.upload.is_some() && self.size_hint().exact().is_none() {
+            self.first = self.frame().await.transpose()?;
+            if self.first.is_none() {
+                self.upload = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends when all of it was sent, or is not going to be.
+    pub(crate) fn sent(&mut self) -> impl Future<Output = ()> + use<> {
+        let (sender, receiver) = oneshot::channel();
+        self.sent = (!self.is_end_stream()).then_some(sender);
+        async move { drop(receiver.await) }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
+        let frame = match &mut self.upload {
+            Some(upload) => ready!(upload.poll(context)),
+            None => None,
+        };
+        if frame.is_none() {
+            self.upload = None;
+            self.sent = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.first.is_none() && self.upload.as_ref().is_none_or(|upload| upload.body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match (&self.upload, &self.first) {
+            (Some(upload), None) => upload.body.size_hint(),
+            (None, None) => SizeHint::with_exact(0),
+            (_, Some(_)) => SizeHint::new(),
+        }
+    }
+}
+
+impl Upload {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+            ready!(self.silence.as_mut().poll(context));
+            return Poll::Ready(Some(Err("the visitor fell silent in the middle of a request".into())));
+        };
+        self.silence.as_mut().reset(Instant::now() + self.pause);
+        if let Some(Ok(frame)) = &frame
+            && let Some(bytes) = frame.data_ref()
+        {
+            let Some(left) = self.left.checked_sub(bytes.len() as u64) else {
+                return Poll::Ready(Some(Err("the body of the request is too long".into())));
+            };
+            self.left = left;
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+    }
+}
+
+/// The body of an answer of the origin, or of one that is given in its place.
+#[derive(Debug)]
+pub(crate) enum OriginBody {
+    /// It comes from the origin.
+    Streamed(Streamed),
+    /// The gateway's own words.
+    Own(Option<Bytes>),
+}
+
+/// A body that comes from the origin, and must not take too long.
+#[derive(Debug)]
+pub(crate) struct Streamed {
+    body: Incoming,
+    /// How long the origin may be silent.
+    idle: Duration,
+    silence: Pin<Box<Sleep>>,
+    /// When it must have ended, if ever.
+    end: Option<Pin<Box<Sleep>>>,
+}
+
+impl OriginBody {
+    /// A body that may pause for so long, and must have come by its end.
+    pub(crate) fn streamed(body: Incoming, idle: Duration, end: Option<Instant>) -> Self {
+        OriginBody::Streamed(Streamed {
+            body,
+            idle,
+            silence: Box::pin(tokio::time::sleep(idle)),
+            end: end.map(|end| Box::pin(tokio::time::sleep_until(end))),
+        })
+    }
+}
+
+impl Body for OriginBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut *self {
+            OriginBody::Streamed(streamed) => streamed.poll(context),
+            OriginBody::Own(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            OriginBody::Streamed(streamed) => streamed.body.is_end_stream(),
+            OriginBody::Own(bytes) => bytes.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            OriginBody::Streamed(streamed) => streamed.body.size_hint(),
+            OriginBody::Own(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+        }
+    }
+}
+
+impl Streamed {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(end) = &mut self.end
+            && end.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Some(Err("the origin took too long to send its answer".into())));
+        }
+        match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Ready(frame) => {
+                self.silence.as_mut().reset(Instant::now() + self.idle);
+                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+            }
+            Poll::Pending => {
+                ready!(self.silence.as_mut().poll(context));
+                Poll::Ready(Some(Err("the origin fell silent in the middle of its answer".into())))
+            }
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Who is on the other end of a connection.
+
+use std::net::SocketAddr;
+
+use http::uri::Scheme;
+
+/// The visitor's end of a connection, as the gateway itself sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    /// The address of the peer: the visitor's, or that of a proxy in front of the gateway.
+    pub(crate) address: SocketAddr,
+    /// Whether the connection is secure.
+    pub(crate) scheme: Scheme,
+}

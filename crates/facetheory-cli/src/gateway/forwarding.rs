@@ -1,0 +1,336 @@
+//! What the origin is told of a visitor's request, and what it is not.
+
+use std::net::IpAddr;
+
+use http::header::{
+    CONNECTION, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, UPGRADE, VIA,
+};
+use http::uri::Scheme;
+
+use super::client::Client;
+
+/// Under what name the gateway stands in `Via`.
+const PSEUDONYM: &str = "facetheory";
+/// The gateways that a request may have passed already. More than one in a row makes sense; this many is a circle.
+const MOST_GATEWAYS: usize = 8;
+
+/// Headers that some origins believe in spite of who sends them: addresses, hosts and schemes of proxies in front, other
+/// targets, other methods, and what only a framework's own servers say to each other.
+const NOT_FOR_VISITORS: [&str; 34] = [
+    "client-ip",
+    "fastly-client-ip",
+    "true-client-ip",
+    "x-amz-website-redirect-location",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-facetheory-tenant",
+    "x-forwarded",
+    "x-forwarded-by",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-path",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-proto",
+    "x-forwarded-scheme",
+    "x-forwarded-server",
+    "x-forwarded-ssl",
+    "x-forwarded-uri",
+    "x-host",
+    "x-http-method",
+    "x-http-method-override",
+    "x-invoke-path",
+    "x-invoke-query",
+    "x-invoke-status",
+    "x-method-override",
+    "x-middleware-subrequest",
+    "x-now-route-matches",
+    "x-original-host",
+    "x-original-url",
+    "x-real-ip",
+    "x-rewrite-url",
+    "x-tenant-id",
+    "x-url-scheme",
+];
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// Whom the gateway believes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trust {
+    /// Proxies in front of the gateway: what they say of a visitor holds.
+    pub(crate) proxies: Vec<crate::network::Network>,
+    /// Headers that a proxy in front sets, or takes away, so that visitors cannot: those that name tenants.
+    pub(crate) headers: Vec<HeaderName>,
+}
+
+impl Trust {
+    fn believes(&self, address: IpAddr) -> bool {
+        self.proxies.iter().any(|network| network.contains(address))
+    }
+
+    /// By which scheme a visitor came, who may have come through a proxy in front.
+    pub(crate) fn scheme(&self, client: &Client, headers: &HeaderMap) -> Scheme {
+        if self.proxies.is_empty() || !self.believes(client.address.ip()) {
+            return client.scheme.clone();
+        }
+        match headers.get(X_FORWARDED_PROTO).map(HeaderValue::as_bytes) {
+            Some(b"https") => Scheme::HTTPS,
+            Some(b"http") => Scheme::HTTP,
+            _ => client.scheme.clone(),
+        }
+    }
+}
+
+/// Whether a request goes in a circle, and comes back to gateways again and again.
+pub(crate) fn is_circular(headers: &HeaderMap) -> bool {
+    let passed = headers.get_all(VIA).iter().filter_map(|line| line.to_str().ok());
+    let gateways = passed.flat_map(|line| line.split(',')).filter(|by| by.trim().ends_with(PSEUDONYM));
+    gateways.count() >= MOST_GATEWAYS
+}
+
+/// The protocol that a request asks to go on with, if any that the gateway lets through.
+///
+/// `h2c` is not let through: behind a tunnel of it an origin could be asked for anything.
+pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+    let mut asked = headers.get_all(UPGRADE).iter();
+    let (Some(protocol), None) = (asked.next(), asked.next()) else { return None };
+    let name = protocol.to_str().ok()?.trim();
+    let names_upgrade = |line: &HeaderValue| {
+        line.to_str()
+            .is_ok_and(|line| line.split(',').any(|name| name.trim().eq_ignore_ascii_case("upgrade")))
+    };
+    let is_one = !name.is_empty() && !name.contains(',') && !name.to_ascii_lowercase().starts_with("h2c");
+    (is_one && headers.get_all(CONNECTION).iter().any(names_upgrade)).then(|| protocol.clone())
+}
+
+/// Makes the headers of a request those that the origin gets.
+///
+/// Hop-by-hop headers go first, so that nothing that is written afterwards can be made one by the visitor. Of a render,
+/// which is nobody's, the origin learns by which host and scheme the page is asked for and nothing more.
+pub(crate) fn prepare(headers: &mut HeaderMap, client: Option<&Client>, scheme: &Scheme, trust: &Trust) {
+    let trailers = accepts_trailers(headers);
+    remove_hops(headers);
+    if trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    let believed = client.is_some_and(|client| trust.believes(client.address.ip()));
+    let (mut before, mut host) = (None, None);
+    if believed {
+        before = joined(headers, &X_FORWARDED_FOR);
+        host = headers.get(X_FORWARDED_HOST).cloned();
+    }
+    for name in NOT_FOR_VISITORS {
+        if !trust.headers.iter().any(|trusted| trusted == name) {
+            headers.remove(name);
+        }
+    }
+    headers.remove(FORWARDED);
+    remove_underscores(headers);
+    if let Some(host) = host.or_else(|| headers.get(HOST).cloned()) {
+        headers.insert(X_FORWARDED_HOST, host);
+    }
+    if let Ok(scheme) = HeaderValue::from_str(scheme.as_str()) {
+        headers.insert(X_FORWARDED_PROTO, scheme);
+    }
+    if let Some(client) = client {
+        let address = client.address.ip().to_canonical();
+        let line = match before {
+            Some(before) => format!("{before}, {address}"),
+            None => address.to_string(),
+        };
+        if let Ok(line) = HeaderValue::try_from(line) {
+            headers.insert(X_FORWARDED_FOR, line);
+        }
+    }
+    headers.append(VIA, HeaderValue::from_static("1.1 facetheory"));
+}
+
+/// Takes away what is about the connection to the origin only.
+pub(crate) fn remove_hops(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
+        // These say what is asked for and by whom, whatever `Connection` says.
+        .filter(|name| *name != HOST && *name != COOKIE)
+        .collect();
+    for name in named {
+        headers.remove(name);
+    }
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+const HOP_BY_HOP: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+fn accepts_trailers(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all(TE).iter().filter_map(|line| line.to_str().ok());
+    lines.any(|line| line.split(',').any(|coding| coding.trim().eq_ignore_ascii_case("trailers")))
+}
+
+/// Some origins take `_` for `-`, so that one header could pass for another that was taken away.
+fn remove_underscores(headers: &mut HeaderMap) {
+    let names: Vec<HeaderName> = headers.keys().filter(|name| name.as_str().contains('_')).cloned().collect();
+    for name in names {
+        headers.remove(name);
+    }
+}
+
+fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let lines: Vec<&str> = headers.get_all(name).iter().filter_map(|line| line.to_str().ok()).collect();
+    (!lines.is_empty()).then(|| lines.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        lines.iter().map(pair).collect()
+    }
+
+    fn client(address: &str) -> Client {
+        Client { address: address.parse().expect("an address"), scheme: Scheme::HTTP }
+    }
+
+    fn trusting(network: &str) -> Trust {
+        Trust { proxies: vec![network.parse().expect("a network")], headers: Vec::new() }
+    }
+
+    fn told(lines: &[(&'static str, &'static str)], client: Option<&Client>, trust: &Trust) -> Vec<String> {
+        let mut headers = headers(lines);
+        let scheme = client.map_or(Scheme::HTTP, |client| trust.scheme(client, &headers));
+        prepare(&mut headers, client, &scheme, trust);
+        let mut told: Vec<String> = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().expect("text")))
+            .collect();
+        told.sort();
+        told
+    }
+
+    #[test]
+    fn what_a_visitor_says_of_proxies_is_written_anew() {
+        let lines = [
+            ("host", "a"),
+            ("x-forwarded-for", "6.6.6.6"),
+            ("x-forwarded-host", "evil"),
+            ("x-forwarded-proto", "https"),
+            ("x-real-ip", "6.6.6.6"),
+            ("forwarded", "for=6.6.6.6"),
+            ("x-original-url", "/admin"),
+            ("x-http-method-override", "DELETE"),
+            ("x-middleware-subrequest", "middleware"),
+            ("x_forwarded_for", "6.6.6.6"),
+            ("x-tenant-id", "acme"),
+        ];
+        let told = told(&lines, Some(&client("1.2.3.4:5")), &Trust::default());
+        let expected = [
+            "host: a",
+            "via: 1.1 facetheory",
+            "x-forwarded-for: 1.2.3.4",
+            "x-forwarded-host: a",
+            "x-forwarded-proto: http",
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn what_a_listed_proxy_says_holds() {
+        let lines = [
+            ("host", "inner"),
+            ("x-forwarded-for", "6.6.6.6"),
+            ("x-forwarded-host", "www.example.com"),
+            ("x-forwarded-proto", "https"),
+        ];
+        let told = told(&lines, Some(&client("10.1.2.3:5")), &trusting("10.0.0.0/8"));
+        let expected = [
+            "host: inner",
+            "via: 1.1 facetheory",
+            "x-forwarded-for: 6.6.6.6, 10.1.2.3",
+            "x-forwarded-host: www.example.com",
+            "x-forwarded-proto: https",
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn connection_cannot_take_away_what_the_gateway_writes_nor_host_and_cookies() {
+        let lines = [
+            ("connection", "close, host, cookie, x-forwarded-for, x-own"),
+            ("host", "a"),
+            ("cookie", "a=b"),
+            ("x-own", "1"),
+            ("te", "trailers, deflate"),
+        ];
+        let told = told(&lines, Some(&client("1.2.3.4:5")), &Trust::default());
+        let expected = [
+            "cookie: a=b",
+            "host: a",
+            "te: trailers",
+            "via: 1.1 facetheory",
+            "x-forwarded-for: 1.2.3.4",
+            "x-forwarded-host: a",
+            "x-forwarded-proto: http",
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_render_is_nobodys() {
+        let told = told(&[("host", "a")], None, &trusting("0.0.0.0/0"));
+        assert_eq!(
+            told,
+            ["host: a", "via: 1.1 facetheory", "x-forwarded-host: a", "x-forwarded-proto: http"]
+        );
+    }
+
+    #[test]
+    fn a_header_that_is_declared_trusted_passes() {
+        let trust = Trust { headers: vec![HeaderName::from_static("x-tenant-id")], ..Trust::default() };
+        let told = told(&[("x-tenant-id", "acme")], Some(&client("1.2.3.4:5")), &trust);
+        assert!(told.contains(&"x-tenant-id: acme".to_owned()), "{told:?}");
+    }
+
+    #[test]
+    fn one_protocol_may_be_asked_for_and_never_h2c() {
+        for (lines, expected) in [
+            (&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")][..], true),
+            (&[("upgrade", "websocket")], false),
+            (&[("connection", "upgrade"), ("upgrade", "h2c")], false),
+            (&[("connection", "upgrade"), ("upgrade", "websocket, h2c")], false),
+            (&[("connection", "upgrade")], false),
+        ] {
+            assert_eq!(upgrade(&headers(lines)).is_some(), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_circle_is_noticed() {
+        let mut via = HeaderMap::new();
+        for _ in 0..MOST_GATEWAYS {
+            assert!(!is_circular(&via));
+            via.append(VIA, HeaderValue::from_static("1.1 facetheory"));
+        }
+        assert!(is_circular(&via));
+    }
+}

@@ -1,0 +1,196 @@
+//! Where visitors connect: every connection gets a place, is secured if it has to be, and is spoken to in its protocol.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use http::uri::Scheme;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Gateway;
+use super::client::Client;
+use super::place::{Place, Places};
+use super::tls::Tls;
+
+/// How long a visitor may take to agree on a secure connection.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long nobody is accepted after the machine has run out of what a connection needs.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The most requests that go on at once on one HTTP/2 connection.
+const STREAMS: u32 = 128;
+/// How many requests a visitor may take back before they were looked at, and how many mistakes an HTTP/2 connection may have:
+/// more is an attack (CVE-2023-44487, CVE-2025-8671).
+const RESETS: usize = 32;
+/// The most bytes of headers on an HTTP/2 connection.
+const HEADER_BYTES: u32 = 16 * 1024;
+
+/// What a listener needs to know of the connections that it accepts.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) places: Arc<Places>,
+}
+
+/// An address that visitors can connect to.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    tcp: TcpListener,
+    connections: TaskTracker,
+}
+
+impl Listener {
+    /// Listens on an address.
+    pub(crate) async fn bind(address: SocketAddr, option: &str) -> Result<Self> {
+        let tcp = TcpListener::bind(address).await.map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => anyhow!(
+                "{address} is in use by another program; choose another with {option}, such as 127.0.0.1:0"
+            ),
+            _ => anyhow::Error::new(error).context(format!("{address} cannot be listened on")),
+        })?;
+        Ok(Listener { tcp, connections: TaskTracker::new() })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> Result<SocketAddr> {
+        self.tcp.local_addr().context("the address cannot be told")
+    }
+
+    /// Accepts connections until it is to stop; then waits until those that are open have ended, at most for this long.
+    /// False if some had to be cut.
+    pub(crate) async fn run(self, endpoint: Endpoint, stop: CancellationToken, drain: Duration) -> bool {
+        let cut = CancellationToken::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.tcp.accept() => accepted,
+                () = stop.cancelled() => break,
+            };
+            match accepted {
+                Ok((stream, address)) => match endpoint.places.take(address.ip()) {
+                    Some(place) => {
+                        let connection =
+                            Connection { endpoint: endpoint.clone(), stop: stop.clone(), _place: place };
+                        let cut = cut.clone();
+                        self.connections.spawn(async move {
+                            tokio::select! {
+                                () = connection.run(stream, address) => {}
+                                () = cut.cancelled() => {}
+                            }
+                        });
+                    }
+                    None => tracing::debug!(%address, "there is no place for another connection"),
+                },
+                Err(error) if is_of_one(&error) => tracing::debug!(%error, "a connection was gone at once"),
+                Err(error) => {
+                    tracing::warn!(%error, "no connection can be accepted for now");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+        drop(self.tcp);
+        tracing::info!(open = endpoint.places.taken(), "no more connections are accepted");
+        self.connections.close();
+        let drained = tokio::time::timeout(drain, self.connections.wait()).await.is_ok();
+        cut.cancel();
+        self.connections.wait().await;
+        drained
+    }
+}
+
+/// Whether a failure to accept is about one connection, and says nothing of the next.
+fn is_of_one(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// One connection.
+#[derive(Debug)]
+struct Connection {
+    endpoint: Endpoint,
+    stop: CancellationToken,
+    _place: Place,
+}
+
+impl Connection {
+    async fn run(self, stream: TcpStream, address: SocketAddr) {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection is slower than it could be");
+        }
+        let Some(tls) = self.endpoint.tls.clone() else {
+            return self.speak(stream, Client { address, scheme: Scheme::HTTP }, false).await;
+        };
+        match tokio::time::timeout(HANDSHAKE, tls.acceptor().accept(stream)).await {
+            Ok(Ok(stream)) => {
+                let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                self.speak(stream, Client { address, scheme: Scheme::HTTPS }, is_http2).await;
+            }
+            Ok(Err(error)) => tracing::debug!(%error, %address, "no secure connection"),
+            Err(_) => tracing::debug!(%address, "a visitor took too long to agree on a secure connection"),
+        }
+    }
+
+    async fn speak<IO>(self, io: IO, client: Client, is_http2: bool)
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let ended = if is_http2 { self.http2(io, client).await } else { self.http1(io, client).await };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection broke off");
+        }
+    }
+
+    async fn http1<IO>(&self, io: IO, client: Client) -> hyper::Result<()>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (gateway, client) = (self.endpoint.gateway.clone(), Arc::new(client));
+        let service = service_fn(move |request| {
+            let (gateway, client) = (gateway.clone(), client.clone());
+            async move { gateway.answer(&client, request).await }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .pipeline_flush(true)
+            .serve_connection(TokioIo::new(io), service)
+            .with_upgrades();
+        let mut connection = pin!(connection);
+        tokio::select! {
+            ended = &mut connection => return ended,
+            () = self.stop.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        connection.await
+    }
+
+    async fn http2<IO>(&self, io: IO, client: Client) -> hyper::Result<()>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (gateway, client) = (self.endpoint.gateway.clone(), Arc::new(client));
+        let service = service_fn(move |request| {
+            let (gateway, client) = (gateway.clone(), client.clone());
+            async move { gateway.answer(&client, request).await }
+        });
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS)
+            .max_pending_accept_reset_streams(RESETS)
+            .max_local_error_reset_streams(RESETS)
+            .max_header_list_size(HEADER_BYTES)
+            .serve_connection(TokioIo::new(io), service);
+        let mut connection = pin!(connection);
+        tokio::select! {
+            ended = &mut connection => return ended,
+            () = self.stop.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        connection.await
+    }
+}

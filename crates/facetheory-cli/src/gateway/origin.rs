@@ -1,0 +1,343 @@
+//! The origin: a pool of connections to it, and every request that is passed on to it.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, UPGRADE};
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Request, Response, StatusCode, Uri, Version};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client as Pool, Error};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::time::Instant;
+use tower::Service;
+
+use super::body::{OriginBody, RequestBody};
+use super::forwarding::{self, Trust, is_circular};
+use super::health::Health;
+use super::tunnel::Tunnels;
+
+/// How long the origin may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    /// To accept a connection.
+    pub(crate) connect: Duration,
+    /// To begin its answer.
+    pub(crate) headers: Duration,
+    /// Between two pieces of its answer.
+    pub(crate) idle: Duration,
+    /// For all of its answer; none sets no limit.
+    pub(crate) total: Option<Duration>,
+    /// How long a connection is kept that nobody uses.
+    pub(crate) keep_alive: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts {
+            connect: Duration::from_secs(5),
+            headers: Duration::from_secs(60),
+            idle: Duration::from_secs(60),
+            total: None,
+            keep_alive: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The most connections to the origin that are kept while nobody uses them.
+const IDLE_CONNECTIONS: usize = 256;
+/// The most headers of an answer.
+const MOST_HEADERS: usize = 200;
+/// The most bytes of an answer's headers.
+const HEADER_BYTES: usize = 64 * 1024;
+
+/// The origin, as a service. A clone shares its connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    scheme: Scheme,
+    authority: Authority,
+    timeouts: Timeouts,
+    trust: Trust,
+    health: Health,
+    tunnels: Tunnels,
+    pool: Pool<HttpsConnector<HttpConnector>, RequestBody>,
+    /// For a second attempt: its connections are never used twice, so none of them is one that the origin has just closed.
+    fresh: Pool<HttpsConnector<HttpConnector>, RequestBody>,
+}
+
+/// Why there is no answer of the origin.
+#[derive(Debug)]
+enum Failure {
+    /// It was not asked, because it is down.
+    Down,
+    Unreachable(Error),
+    Broken(Error),
+    Silent,
+    /// It switched to a protocol that nobody asked for.
+    Unasked,
+    /// The visitor's own request broke off, or was wrong.
+    Request,
+}
+
+impl Origin {
+    /// The origin at this address, such as `http://127.0.0.1:3000`.
+    pub(crate) fn new(address: &Uri, timeouts: Timeouts, trust: Trust, tunnels: Tunnels) -> Result<Self> {
+        let (Some(scheme), Some(authority)) = (address.scheme(), address.authority()) else {
+            bail!("`{address}` is no address of an origin; write one as in http://127.0.0.1:3000");
+        };
+        ensure!(
+            *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS,
+            "an origin is asked by http or https, not by `{scheme}`"
+        );
+        ensure!(
+            address.path() == "/" && address.query().is_none() && !authority.as_str().contains('@'),
+            "the address of an origin is a scheme, a host and a port, as in http://127.0.0.1:3000; `{address}` has more"
+        );
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_nodelay(true);
+        http.set_connect_timeout(Some(timeouts.connect));
+        let connector = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_provider_and_native_roots(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider())
+            .context("the certificates of this machine cannot be read")?
+            .https_or_http()
+            .enable_http1()
+            .enable_http2()
+            .wrap_connector(http);
+        let pool = |idle: usize| {
+            Pool::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .timer(TokioTimer::new())
+                .pool_idle_timeout(timeouts.keep_alive)
+                .pool_max_idle_per_host(idle)
+                .http1_max_headers(MOST_HEADERS)
+                .http1_max_buf_size(HEADER_BYTES)
+                .build(connector.clone())
+        };
+        let shared = Shared {
+            scheme: scheme.clone(),
+            authority: authority.clone(),
+            timeouts,
+            trust,
+            health: Health::default(),
+            tunnels,
+            pool: pool(IDLE_CONNECTIONS),
+            fresh: pool(0),
+        };
+        Ok(Origin { shared: Arc::new(shared) })
+    }
+}
+
+impl Service<Request<RequestBody>> for Origin {
+    type Response = Response<OriginBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<OriginBody>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+        let shared = self.shared.clone();
+        Box::pin(async move { Ok(shared.answer(request).await) })
+    }
+}
+
+impl Shared {
+    async fn answer(&self, request: Request<RequestBody>) -> Response<OriginBody> {
+        if is_circular(request.headers()) {
+            let text = "the request goes in a circle: the origin of this gateway leads back to it";
+            return own(StatusCode::LOOP_DETECTED, text);
+        }
+        match self.ask(request).await {
+            Ok(response) => response,
+            Err(failure) => {
+                let (status, text) = failure.told();
+                match &failure {
+                    Failure::Unreachable(error) | Failure::Broken(error) => {
+                        tracing::warn!(error = %causes(error), "{text}");
+                    }
+                    Failure::Silent | Failure::Unasked => tracing::warn!("{text}"),
+                    Failure::Down | Failure::Request => tracing::debug!("{text}"),
+                }
+                let mut response = own(status, text);
+                if matches!(failure, Failure::Down) {
+                    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+                }
+                response
+            }
+        }
+    }
+
+    async fn ask(&self, request: Request<RequestBody>) -> Result<Response<OriginBody>, Failure> {
+        if !self.health.admits(Instant::now()) {
+            return Err(Failure::Down);
+        }
+        let (mut parts, mut body) = request.into_parts();
+        let client = body.client.clone();
+        let protocol = client.as_ref().and_then(|_| forwarding::upgrade(&parts.headers));
+        let visitor = parts.extensions.remove::<OnUpgrade>().filter(|_| protocol.is_some());
+        let scheme = parts.extensions.remove::<Scheme>().unwrap_or(Scheme::HTTP);
+        forwarding::prepare(&mut parts.headers, client.as_deref(), &scheme, &self.trust);
+        if let Some(protocol) = protocol {
+            parts.headers.insert(UPGRADE, protocol);
+            parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        }
+        parts.uri = self.address(&parts)?;
+        parts.version = Version::HTTP_11;
+        parts.extensions.clear();
+        // What breaks off at once, because it is wrong, does not reach the origin.
+        body.begin().await.map_err(|_| Failure::Request)?;
+        let end = self.timeouts.total.map(|total| Instant::now() + total);
+        let response = self.send(parts, body).await?;
+        self.received(response, visitor, end)
+    }
+
+    /// The target of a request, at the origin and nowhere else.
+    fn address(&self, parts: &Parts) -> Result<Uri, Failure> {
+        let target = parts.uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
+        let mut address = http::uri::Parts::default();
+        address.scheme = Some(self.scheme.clone());
+        address.authority = Some(self.authority.clone());
+        address.path_and_query = Some(target);
+        Uri::from_parts(address).map_err(|_| Failure::Request)
+    }
+
+    /// Sends a request, and a safe one once more if a connection that was kept turns out to be gone.
+    async fn send(&self, parts: Parts, body: RequestBody) -> Result<Response<Incoming>, Failure> {
+        let again =
+            (parts.method.is_safe() && body.is_end_stream()).then(|| (parts.clone(), body.client.clone()));
+        match (self.attempt(&self.pool, parts, body).await, again) {
+            (Err(Failure::Broken(error)), Some((parts, client))) => {
+                tracing::debug!(error = %causes(&error), "the origin is asked once more, over a new connection");
+                self.attempt(&self.fresh, parts, RequestBody::empty(client)).await
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
+    async fn attempt(
+        &self,
+        pool: &Pool<HttpsConnector<HttpConnector>, RequestBody>,
+        parts: Parts,
+        mut body: RequestBody,
+    ) -> Result<Response<Incoming>, Failure> {
+        let sent = body.sent();
+        let late = async {
+            // Its time begins when it has the whole request.
+            sent.await;
+            tokio::time::sleep(self.timeouts.headers).await;
+        };
+        let outcome = tokio::select! {
+            response = pool.request(Request::from_parts(parts, body)) => response,
+            () = late => {
+                self.health.reached();
+                return Err(Failure::Silent);
+            }
+        };
+        match outcome {
+            Ok(response) => {
+                self.health.reached();
+                Ok(response)
+            }
+            Err(error) if error.is_connect() => {
+                self.health.unreachable(Instant::now());
+                Err(Failure::Unreachable(error))
+            }
+            Err(error) if is_ours(&error) => Err(Failure::Request),
+            Err(error) => {
+                self.health.reached();
+                Err(Failure::Broken(error))
+            }
+        }
+    }
+
+    fn received(
+        &self,
+        response: Response<Incoming>,
+        visitor: Option<OnUpgrade>,
+        end: Option<Instant>,
+    ) -> Result<Response<OriginBody>, Failure> {
+        let (mut parts, body) = response.into_parts();
+        if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+            let origin = parts.extensions.remove::<OnUpgrade>();
+            let protocol = parts.headers.get(UPGRADE).cloned();
+            let (Some(visitor), Some(origin), Some(protocol)) = (visitor, origin, protocol) else {
+                return Err(Failure::Unasked);
+            };
+            self.tunnels.join(visitor, origin);
+            forwarding::remove_hops(&mut parts.headers);
+            parts.headers.insert(UPGRADE, protocol);
+            parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            return Ok(Response::from_parts(parts, OriginBody::Own(None)));
+        }
+        forwarding::remove_hops(&mut parts.headers);
+        parts.extensions.clear();
+        Ok(Response::from_parts(parts, OriginBody::streamed(body, self.timeouts.idle, end)))
+    }
+}
+
+impl Failure {
+    /// The status and the words that the visitor gets: no more than that something failed, since causes may name what is inside.
+    fn told(&self) -> (StatusCode, &'static str) {
+        match self {
+            Failure::Down => (StatusCode::SERVICE_UNAVAILABLE, "the origin is down; try again soon"),
+            Failure::Unreachable(_) => (StatusCode::BAD_GATEWAY, "the origin cannot be reached"),
+            Failure::Broken(_) => (StatusCode::BAD_GATEWAY, "the origin gave no proper answer"),
+            Failure::Unasked => {
+                (StatusCode::BAD_GATEWAY, "the origin switched to a protocol that nobody asked for")
+            }
+            Failure::Silent => (StatusCode::GATEWAY_TIMEOUT, "the origin took too long to answer"),
+            Failure::Request => (StatusCode::BAD_REQUEST, "the request is broken, or broke off"),
+        }
+    }
+}
+
+/// Whether a request failed because of its own body, which is the visitor's doing.
+fn is_ours(error: &Error) -> bool {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_user) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// An error and all that caused it, in one line.
+fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// An answer of the gateway's own.
+fn own(status: StatusCode, text: &'static str) -> Response<OriginBody> {
+    let mut response = Response::new(OriginBody::Own(Some(Bytes::from(format!("{text}\n")))));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
