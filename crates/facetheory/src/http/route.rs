@@ -1,6 +1,7 @@
 //! Routes: which pages there are, how each is renewed, and what tells it apart.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{self, HeaderName};
 
@@ -43,6 +44,8 @@ pub struct Route {
     /// The header that names the tenant, where one does.
     pub(crate) tenant_header: Option<HeaderName>,
     pub(crate) tags: Vec<Tag>,
+    /// Its paths are passed on, and nothing is kept of the answers.
+    pub(crate) bypass: bool,
     /// The names of the pattern's parameters, in the order of the path.
     pub(crate) params: Vec<String>,
     /// Their places, sorted by name.
@@ -104,10 +107,39 @@ impl Route {
             tenant: None,
             tenant_header: None,
             tags: Vec::new(),
+            bypass: false,
             params: Vec::new(),
             by_name: Vec::new(),
             faults: Vec::new(),
         }
+    }
+
+    /// Paths under this pattern that are passed on as they are, although a less specific route would keep their pages.
+    ///
+    /// It is found like any route. Its policy is never followed.
+    ///
+    /// ```
+    /// use facetheory::{Policy, Route, Routes};
+    /// use std::time::Duration;
+    ///
+    /// let policy = Policy::every(Duration::from_secs(60));
+    /// let routes = Routes::new([Route::new("/{*all}", policy), Route::bypass("/account/{*rest}")])?;
+    /// assert!(routes.find("/account/orders").unwrap().0.is_bypass());
+    /// assert!(!routes.find("/account").unwrap().0.is_bypass());
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub fn bypass(pattern: impl Into<String>) -> Self {
+        Route { bypass: true, ..Route::new(pattern, Policy::every(Duration::ZERO)) }
+    }
+
+    /// Whether its paths are passed on, and nothing is kept of the answers.
+    ///
+    /// ```
+    /// assert!(facetheory::Route::bypass("/account").is_bypass());
+    /// ```
+    #[must_use]
+    pub fn is_bypass(&self) -> bool {
+        self.bypass
     }
 
     /// Its pattern.

@@ -37,6 +37,8 @@ pub(crate) enum Visit<'a> {
 pub(crate) enum Pass {
     Method,
     NoRoute,
+    /// Its route says so, see [`Route::bypass`].
+    Bypass,
     Body,
     Upgrade,
     Authorization,
@@ -50,6 +52,7 @@ impl Pass {
         match self {
             Pass::Method => "method",
             Pass::NoRoute => "no-route",
+            Pass::Bypass => "route",
             Pass::Body => "body",
             Pass::Upgrade => "upgrade",
             Pass::Authorization => "authorization",
@@ -83,6 +86,9 @@ impl Routes {
         }
         let path = parts.uri.path();
         let Some((route, params)) = self.find(path) else { return Visit::Pass(Pass::NoRoute) };
+        if route.bypass {
+            return Visit::Pass(Pass::Bypass);
+        }
         match self.page(parts, route, params, path) {
             Ok(page) => match self.pass(parts, route, now) {
                 Some(reason) => Visit::Pass(reason),

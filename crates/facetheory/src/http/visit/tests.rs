@@ -324,3 +324,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_route_that_is_passed_by_wins_over_the_one_around_it_and_yields_to_the_ones_in_it() {
+    let routes = Routes::new([
+        route("/{*all}"),
+        Route::bypass("/account/{*rest}"),
+        route("/account/help/{page}"),
+        Route::bypass("/account/help/me"),
+    ])
+    .expect("the routes are right");
+    for (uri, expected) in [
+        ("/account", "default::example.com/{*all}?all=account"),
+        ("/account/orders", "pass: route"),
+        ("/account/orders/../x", "pass: route"),
+        ("/account/help/faq", "default::example.com/account/help/{page}?page=faq"),
+        ("/account/help/me", "pass: route"),
+    ] {
+        assert_eq!(key_of(&routes, &visitor(uri, &[("host", "example.com")])), expected, "{uri}");
+    }
+    let named = [("host", "example.com"), ("x-tenant-id", "acme")];
+    assert_eq!(key_of(&routes, &visitor("/account/orders", &named)), "pass: route", "nothing is kept of it");
+}
