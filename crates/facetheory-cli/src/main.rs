@@ -1,5 +1,7 @@
 //! `facetheory`: incremental static regeneration from the command line.
 
+mod check_config;
+mod config;
 mod demo;
 mod gateway;
 mod network;
@@ -21,6 +23,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    CheckConfig(check_config::Arguments),
     Demo(demo::Arguments),
     Serve(Box<serve::Arguments>),
 }
@@ -29,6 +32,7 @@ enum Command {
 async fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
     let outcome = match command {
+        Command::CheckConfig(arguments) => check_config::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments).await,
         Command::Serve(arguments) => serve::run(&arguments).await,
     };

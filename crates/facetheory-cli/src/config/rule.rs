@@ -1,0 +1,246 @@
+//! A rule: what it says of its pages, as written and once all that it refines is put together.
+
+use std::time::Duration;
+
+use facetheory::{Keep, LeaseTerms, Mode, Policy, Query, Route, TenantFrom};
+use serde::{Serialize, Serializer};
+
+use super::duration;
+
+/// What a table of `[routes]` says; what it leaves out is inherited.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Settings {
+    /// For how long a render is fresh.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) isr: Option<Interval>,
+    /// Whether, and for how long, a stale page is served while it is renewed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) swr: Option<Grace>,
+    /// Whether, and for how long, a stale page is served because it cannot be renewed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stale_if_error: Option<Grace>,
+    /// For how long a page is fresh that says that there is none.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
+    pub(crate) negative: Option<Duration>,
+    /// Tags that all its pages have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tags: Option<Vec<String>>,
+    /// Which parameters of the query tell its pages apart.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_query")]
+    pub(crate) query: Option<Query>,
+    /// Which headers do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) headers: Option<Vec<String>>,
+    /// Which cookies do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cookies: Option<Vec<String>>,
+    /// How many versions are kept besides the one that is served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) versions: Option<usize>,
+    /// How long a lease is held unless it is refreshed.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
+    pub(crate) lease: Option<Duration>,
+    /// How long a render may take.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
+    pub(crate) render_deadline: Option<Duration>,
+    /// How long a visitor waits for a renewal by another process.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
+    pub(crate) wait: Option<Duration>,
+    /// How eagerly a page that is often visited is renewed before it goes stale; 0 for not at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) early_refresh: Option<f64>,
+    /// How its tenants are told apart, if they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<Tenancy>,
+}
+
+/// For how long a render is fresh: `"60s"`, or `true` for as long as the rule says that it refines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interval {
+    Inherited,
+    Every(Duration),
+}
+
+/// For how long a stale page is good enough: `true`, `"1h"` or `false`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grace {
+    Unlimited,
+    For(Duration),
+    Never,
+}
+
+/// How tenants are told apart: `false`, or for example `{ header = "x-tenant-id" }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Tenancy {
+    None,
+    From(TenantFrom),
+}
+
+/// How pages are renewed and told apart, with nothing left open.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rule {
+    /// How they are renewed, and what visitors get meanwhile.
+    pub(crate) policy: Policy,
+    /// How long a lease is held unless it is refreshed.
+    pub(crate) lease: Duration,
+    /// How many versions are kept besides the one that is served.
+    pub(crate) versions: usize,
+    query: Query,
+    headers: Vec<String>,
+    cookies: Vec<String>,
+    tags: Vec<String>,
+    tenant: Option<TenantFrom>,
+}
+
+impl Settings {
+    /// This, refined by what a more specific rule says.
+    pub(crate) fn refined(self, by: Settings) -> Settings {
+        Settings {
+            isr: match (self.isr, by.isr) {
+                (own, None | Some(Interval::Inherited)) if own.is_some() => own,
+                (_, interval) => interval,
+            },
+            swr: by.swr.or(self.swr),
+            stale_if_error: by.stale_if_error.or(self.stale_if_error),
+            negative: by.negative.or(self.negative),
+            tags: by.tags.or(self.tags),
+            query: by.query.or(self.query),
+            headers: by.headers.or(self.headers),
+            cookies: by.cookies.or(self.cookies),
+            versions: by.versions.or(self.versions),
+            lease: by.lease.or(self.lease),
+            render_deadline: by.render_deadline.or(self.render_deadline),
+            wait: by.wait.or(self.wait),
+            early_refresh: by.early_refresh.or(self.early_refresh),
+            tenant: by.tenant.or(self.tenant),
+        }
+    }
+
+    /// The rule that this is, if it says how often pages are renewed.
+    pub(crate) fn resolved(self) -> Option<Rule> {
+        let Some(Interval::Every(interval)) = self.isr else { return None };
+        let mut policy = Policy::every(interval);
+        match self.swr {
+            None | Some(Grace::Unlimited) => {}
+            Some(Grace::For(limit)) => policy.stale_while_revalidate = Some(limit),
+            Some(Grace::Never) => policy.mode = Mode::Blocking,
+        }
+        policy.stale_if_error = match self.stale_if_error {
+            None | Some(Grace::Unlimited) => None,
+            Some(Grace::For(limit)) => Some(limit),
+            Some(Grace::Never) => Some(Duration::ZERO),
+        };
+        let versions = self.versions.unwrap_or(0);
+        policy.keep = if versions == 0 { Keep::Latest } else { Keep::Versions };
+        policy.wait = self.wait.unwrap_or(policy.wait);
+        policy.render_deadline = self.render_deadline.unwrap_or(policy.render_deadline);
+        policy.negative = self.negative.unwrap_or(policy.negative);
+        policy.early_refresh = self.early_refresh.filter(|eagerness| *eagerness > 0.0);
+        Some(Rule {
+            policy,
+            lease: self.lease.unwrap_or(LeaseTerms::default().duration),
+            versions,
+            query: self.query.unwrap_or_default(),
+            headers: self.headers.unwrap_or_default(),
+            cookies: self.cookies.unwrap_or_default(),
+            tags: self.tags.unwrap_or_default(),
+            tenant: self.tenant.and_then(|tenancy| match tenancy {
+                Tenancy::None => None,
+                Tenancy::From(from) => Some(from),
+            }),
+        })
+    }
+}
+
+impl Rule {
+    /// The route of these pages under one pattern.
+    pub(crate) fn route(&self, pattern: String) -> Route {
+        let route = Route::new(pattern, self.policy)
+            .query(self.query.clone())
+            .headers(&self.headers)
+            .cookies(self.cookies.iter().cloned())
+            .tags(self.tags.iter().cloned());
+        match &self.tenant {
+            Some(tenant) => route.tenant(tenant.clone()),
+            None => route,
+        }
+    }
+
+    /// The header that names the tenant, where one does.
+    pub(crate) fn tenant_header(&self) -> Option<&str> {
+        match &self.tenant {
+            Some(TenantFrom::TrustedHeader(name)) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// All that it says, as it could be written.
+    pub(crate) fn settings(&self) -> Settings {
+        let grace = |limit: Option<Duration>| match limit {
+            None => Grace::Unlimited,
+            Some(Duration::ZERO) => Grace::Never,
+            Some(limit) => Grace::For(limit),
+        };
+        Settings {
+            isr: Some(Interval::Every(self.policy.revalidate)),
+            swr: Some(match self.policy.mode {
+                Mode::Swr => grace(self.policy.stale_while_revalidate),
+                Mode::Blocking => Grace::Never,
+            }),
+            stale_if_error: Some(grace(self.policy.stale_if_error)),
+            negative: Some(self.policy.negative),
+            tags: Some(self.tags.clone()),
+            query: Some(self.query.clone()),
+            headers: Some(self.headers.clone()),
+            cookies: Some(self.cookies.clone()),
+            versions: Some(self.versions),
+            lease: Some(self.lease),
+            render_deadline: Some(self.policy.render_deadline),
+            wait: Some(self.policy.wait),
+            early_refresh: Some(self.policy.early_refresh.unwrap_or(0.0)),
+            tenant: Some(self.tenant.clone().map_or(Tenancy::None, Tenancy::From)),
+        }
+    }
+}
+
+impl Serialize for Interval {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Interval::Inherited => serializer.serialize_bool(true),
+            Interval::Every(interval) => serializer.serialize_str(&duration::print(*interval)),
+        }
+    }
+}
+
+impl Serialize for Grace {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Grace::Unlimited => serializer.serialize_bool(true),
+            Grace::For(limit) => serializer.serialize_str(&duration::print(*limit)),
+            Grace::Never => serializer.serialize_bool(false),
+        }
+    }
+}
+
+impl Serialize for Tenancy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Tenancy::From(TenantFrom::Subdomain(domain)) => serializer.collect_map([("subdomain", domain)]),
+            Tenancy::From(TenantFrom::Param(name)) => serializer.collect_map([("param", name)]),
+            Tenancy::From(TenantFrom::TrustedHeader(name)) => serializer.collect_map([("header", name)]),
+            Tenancy::None | Tenancy::From(_) => serializer.serialize_bool(false),
+        }
+    }
+}
+
+fn some_duration<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    value.map(duration::print).serialize(serializer)
+}
+
+fn some_query<S: Serializer>(value: &Option<Query>, serializer: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(Query::Only(names)) => names.serialize(serializer),
+        Some(query) => serializer.serialize_bool(*query == Query::All),
+        None => serializer.serialize_none(),
+    }
+}
