@@ -1,5 +1,6 @@
 //! Regeneration from beginning to end: one worker renders, everyone is served.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::error::{Error, Kind, Result};
 use crate::freshness::Freshness;
 use crate::generation::Generation;
 use crate::key::PageKey;
-use crate::lease::{Acquire, Lease};
+use crate::lease::{Acquire, Lease, LeaseTerms};
 use crate::lifetime::seconds;
 use crate::policy::Policy;
 use crate::reason::Reason;
@@ -250,8 +251,9 @@ impl Pages {
         T: Into<Render>,
         R: Future<Output = Result<T, RenderError>>,
     {
-        match self.store.try_acquire(page).await? {
-            Acquire::Granted(lease) => self.renew(Hold { lease, claim: None }, policy, reason, render).await,
+        let pages = self.leasing_by(policy);
+        match pages.store.try_acquire(page).await? {
+            Acquire::Granted(lease) => pages.renew(Hold { lease, claim: None }, policy, reason, render).await,
             Acquire::Held { until } => Ok(Outcome::HeldBy { until }),
         }
     }
@@ -286,7 +288,8 @@ impl Pages {
         T: Into<Render>,
         R: Future<Output = Result<T, RenderError>>,
     {
-        let (lease, claim) = match self.store.begin_request(page, idempotency_key, hash).await? {
+        let pages = self.leasing_by(policy);
+        let (lease, claim) = match pages.store.begin_request(page, idempotency_key, hash).await? {
             Begin::Started { lease, claim } => (lease, claim),
             Begin::Fresh => {
                 // It was fresh a moment ago; where it is gone by now, that was its end.
@@ -298,7 +301,14 @@ impl Pages {
             Begin::Held { until } => return Ok(Outcome::HeldBy { until }),
             Begin::OtherRequest => return Ok(Outcome::OtherRequest),
         };
-        self.renew(Hold { lease, claim: Some(claim) }, policy, &Reason::Stale, render).await
+        pages.renew(Hold { lease, claim: Some(claim) }, policy, &Reason::Stale, render).await
+    }
+
+    /// The same, with leases as long as the policy says.
+    fn leasing_by(&self, policy: &Policy) -> Cow<'_, Pages> {
+        let Some(duration) = policy.lease else { return Cow::Borrowed(self) };
+        let terms = LeaseTerms { duration, ..self.store.terms().clone() };
+        Cow::Owned(Pages { store: self.store.clone().with_terms(terms), ..self.clone() })
     }
 
     /// Renders and publishes under a lease that was just taken.

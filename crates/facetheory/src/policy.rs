@@ -41,6 +41,11 @@ pub struct Policy {
     pub negative: Duration,
     /// What becomes of a page that another deployment rendered.
     pub other_deployment: OtherDeployment,
+    /// How long a lease on these pages is held unless it is refreshed; none leaves that to the store.
+    pub lease: Option<Duration>,
+    /// How many versions besides the one that is served are left when another is published; none leaves all of them
+    /// to a collection.
+    pub retained: Option<usize>,
 }
 
 /// What a visitor of a stale page gets.
@@ -108,6 +113,8 @@ impl Policy {
             early_refresh: None,
             negative: Duration::from_secs(10),
             other_deployment: OtherDeployment::Stale,
+            lease: None,
+            retained: None,
         }
     }
 

@@ -81,10 +81,6 @@ pub(crate) enum Tenancy {
 pub(crate) struct Rule {
     /// How they are renewed, and what visitors get meanwhile.
     pub(crate) policy: Policy,
-    /// How long a lease is held unless it is refreshed.
-    pub(crate) lease: Duration,
-    /// How many versions are kept besides the one that is served.
-    pub(crate) versions: usize,
     query: Query,
     headers: Vec<String>,
     cookies: Vec<String>,
@@ -136,10 +132,10 @@ impl Settings {
         policy.render_deadline = self.render_deadline.unwrap_or(policy.render_deadline);
         policy.negative = self.negative.unwrap_or(policy.negative);
         policy.early_refresh = self.early_refresh.filter(|eagerness| *eagerness > 0.0);
+        policy.lease = self.lease;
+        policy.retained = (versions > 0).then_some(versions);
         Some(Rule {
             policy,
-            lease: self.lease.unwrap_or(LeaseTerms::default().duration),
-            versions,
             query: self.query.unwrap_or_default(),
             headers: self.headers.unwrap_or_default(),
             cookies: self.cookies.unwrap_or_default(),
@@ -193,8 +189,8 @@ impl Rule {
             query: Some(self.query.clone()),
             headers: Some(self.headers.clone()),
             cookies: Some(self.cookies.clone()),
-            versions: Some(self.versions),
-            lease: Some(self.lease),
+            versions: Some(self.policy.retained.unwrap_or(0)),
+            lease: Some(self.policy.lease.unwrap_or(LeaseTerms::default().duration)),
             render_deadline: Some(self.policy.render_deadline),
             wait: Some(self.policy.wait),
             early_refresh: Some(self.policy.early_refresh.unwrap_or(0.0)),

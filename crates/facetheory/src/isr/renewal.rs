@@ -24,6 +24,8 @@ use crate::policy::Policy;
 use crate::reason::Reason;
 use crate::render::{Render, RenderContext, RenderError, Rendered};
 use crate::row::Meta;
+use crate::store::Keep;
+use crate::sweep::Retention;
 
 /// The first pause between two looks at a page that another process renders; the next ones are longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -179,6 +181,7 @@ impl Engine {
         let now = self.now();
         match outcome {
             Ok(Outcome::Published(generation)) => {
+                self.drop_old_versions(page, policy);
                 self.published(page, Meta::of(generation), rendered, checked, took).await
             }
             Ok(Outcome::Unchanged(meta)) => self.published(page, meta, rendered, checked, took).await,
@@ -218,6 +221,19 @@ impl Engine {
         }
     }
 
+    /// Leaves as many versions as the policy says, behind the visitor's back. What is left because that fails goes with the
+    /// next publication, or with a collection.
+    fn drop_old_versions(self: &Arc<Self>, page: &PageKey, policy: &Policy) {
+        let (Keep::Versions, Some(versions)) = (policy.keep, policy.retained) else { return };
+        let (engine, page) = (self.clone(), page.clone());
+        self.spawn(Box::pin(async move {
+            let retention = Retention { versions, oldest: None };
+            if let Err(error) = engine.pages.store().collect_versions(&page, retention).await {
+                tracing::warn!(%error, page = page.cache_key(), "old versions stay for now");
+            }
+        }));
+    }
+
     async fn found(self: &Arc<Self>, page: &PageKey, meta: &Meta, checked: Checked, ours: bool) -> Landing {
         match self.find(page, meta, checked).await {
             Found::Here(entry) => Landing::Page { entry, ours },
@@ -226,6 +242,7 @@ impl Engine {
             Found::Broken | Found::Nothing => Landing::Lost,
         }
     }
+
     /// Keeps what was rendered, which is at hand even if it came out the same and the store has lost it meanwhile.
     async fn published(
         self: &Arc<Self>,

@@ -1,6 +1,6 @@
 //! Invalidation while pages are visited and rendered: nothing from before is ever fresh after it.
 
-use facetheory::{Rendered, State, Strength, Tag};
+use facetheory::{Keep, Rendered, State, Strength, Tag};
 
 use crate::fixture::{INTERVAL, SECOND, Site, seen, sees, slow_bodies};
 
@@ -99,4 +99,34 @@ async fn what_was_rendered_for_longer_than_it_is_fresh_is_given_to_all_who_waite
     let (slow, follower) = tokio::join!(slow, follower);
     assert_eq!((seen(slow), follower), (sees(State::Miss, "one"), sees(State::WaitHit, "one")));
     assert_eq!(site.renders(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_as_long_as_the_policy_says() {
+    let site = Site::new().with(|policy| policy.lease = Some(7 * SECOND));
+    let render = site.visit_slow(SECOND, Ok(Rendered::html("one")));
+    let look = async {
+        tokio::time::sleep(SECOND / 2).await;
+        site.isr.pages().store().look(&site.page).await.expect("an answer").lock.expect("it is rendered")
+    };
+    let now = site.isr.pages().store().now().seconds();
+    let (_, lock) = tokio::join!(render, look);
+    assert_eq!(lock.lease_expires_at, now + 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_versions_go_when_a_new_one_is_published() {
+    let site = Site::new().with(|policy| {
+        policy.keep = Keep::Versions;
+        policy.retained = Some(2);
+    });
+    for content in ["one", "two", "three", "four", "five"] {
+        site.visit(content).await;
+        site.settle().await;
+        tokio::time::advance(INTERVAL).await;
+        site.visit(content).await;
+        site.settle().await;
+    }
+    let versions = site.isr.pages().store().versions(&site.page, 100).await.expect("an answer");
+    assert_eq!(versions.len(), 3, "the one that is served, and two before it");
 }
