@@ -11,11 +11,12 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::BodyExt as _;
-use tabletheory::{Random, SystemRandom};
+use tabletheory::{Random, SystemRandom, Timestamp};
 use tower::{Layer, Service, ServiceExt as _};
 
 use crate::error::Error;
 use crate::http::body::{BoxError, IsrBody};
+use crate::http::newcomer::Newcomers;
 use crate::http::refusal::Refusal;
 use crate::http::render::{self, FailedRender, Wish};
 use crate::http::reply::{self, Visitor};
@@ -63,6 +64,9 @@ struct Site {
     routes: Routes,
     scheme: KeyScheme,
     max_page_bytes: u64,
+    /// Whether requests that are passed on are checked as those for pages are.
+    strict: bool,
+    newcomers: Option<Arc<Newcomers>>,
     random: Arc<dyn Random>,
 }
 
@@ -83,6 +87,8 @@ impl IsrLayer {
             routes,
             scheme: KeyScheme::Hashed,
             max_page_bytes: MAX_PAGE_BYTES,
+            strict: false,
+            newcomers: None,
             random: Arc::new(SystemRandom),
         };
         IsrLayer { site: Arc::new(site) }
@@ -98,6 +104,34 @@ impl IsrLayer {
     #[must_use]
     pub fn max_page_bytes(mut self, limit: u64) -> Self {
         Arc::make_mut(&mut self.site).max_page_bytes = limit;
+        self
+    }
+
+    /// The same, expecting of requests that are passed on what is expected of those for pages: a host that is served,
+    /// and a path without dot segments, encoded control characters and the like. For what faces the internet.
+    ///
+    /// ```no_run
+    /// # fn f(layer: facetheory::IsrLayer) {
+    /// let layer = layer.strict();
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn strict(mut self) -> Self {
+        Arc::make_mut(&mut self.site).strict = true;
+        self
+    }
+
+    /// The same, keeping at most so many pages in a second that were not kept before. More than that are rendered for
+    /// their visitors alone, so that a flood of addresses does not fill the store.
+    ///
+    /// ```no_run
+    /// # fn f(layer: facetheory::IsrLayer) {
+    /// let layer = layer.new_pages_per_second(500);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn new_pages_per_second(mut self, most: u32) -> Self {
+        Arc::make_mut(&mut self.site).newcomers = Some(Arc::new(Newcomers::new(most)));
         self
     }
 
@@ -200,6 +234,9 @@ impl Site {
             Visit::Page(page) => page,
             Visit::Refused(refusal) => return Ok(reply::refused(&refusal, "refused", &id)),
             Visit::Pass(reason) => {
+                if let Some(refusal) = self.strict.then(|| self.routes.fault(&parts)).flatten() {
+                    return Ok(reply::refused(&refusal, "refused", &id));
+                }
                 let request = Request::from_parts(parts, body);
                 let mut response = self.pass(service, request, reason.as_str(), &id).await?;
                 if reason == Pass::Draft {
@@ -211,7 +248,7 @@ impl Site {
                 return Ok(response);
             }
         };
-        let policy = page.route.policy;
+        let (policy, route) = (page.route.policy, page.number);
         let key = match self.key(page.tenant.as_ref(), page.key, page.path, page.route.name.clone()) {
             Ok(key) => key,
             Err(error) => return Ok(reply::refused(&Refusal::bad(error.to_string()), "refused", &id)),
@@ -226,12 +263,8 @@ impl Site {
         let own = shared.own.lock().unwrap_or_else(PoisonError::into_inner).take().map(reply::without_hops);
         match (answer, own) {
             (Ok(Answer::Page(served)), _) => {
-                let route = self.routes.find(shared.parts.uri.path()).map(|(route, _)| route);
-                let now = self.isr.pages().store().now();
-                match route {
-                    Some(route) => Ok(Visitor { parts: &shared.parts, route, now, id: &id }.page(&served)),
-                    None => Ok(reply::refused(&no_answer("the route is gone"), "no-route", &id)),
-                }
+                let (route, now) = (self.routes.at(route), self.isr.pages().store().now());
+                Ok(Visitor { parts: &shared.parts, route, now, id: &id }.page(&served))
             }
             // The renderer has not seen the visitor's cookies, so an answer for this visitor alone is not what it would
             // say to one who sent some: it is asked again, with all of the request.
@@ -296,11 +329,17 @@ impl Site {
             method: &shared.parts.method,
             authorized: shared.parts.headers.contains_key(AUTHORIZATION),
             max_bytes: self.max_page_bytes,
+            welcome: context.served.is_some() || self.welcomes(context.started),
         };
         let rendering =
             render::render(shared.service(), request.map(|()| B::default()), &context, wish).await;
         *shared.own.lock().unwrap_or_else(PoisonError::into_inner) = rendering.own;
         rendering.outcome
+    }
+
+    /// Whether another page may be kept that was not kept before.
+    fn welcomes(&self, now: Timestamp) -> bool {
+        self.newcomers.as_ref().is_none_or(|newcomers| newcomers.welcomes(now))
     }
 
     fn key(

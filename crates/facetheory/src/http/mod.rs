@@ -11,6 +11,7 @@ mod header;
 mod hint;
 mod host;
 mod layer;
+mod newcomer;
 mod path;
 mod pattern;
 mod range;

@@ -34,6 +34,8 @@ pub(super) struct Wish<'a> {
     pub(super) method: &'a Method,
     pub(super) authorized: bool,
     pub(super) max_bytes: u64,
+    /// Whether the page may be kept, if it was not before.
+    pub(super) welcome: bool,
 }
 
 /// What a service made of a request, besides what is kept of it.
@@ -116,6 +118,7 @@ impl Wish<'_> {
             hint: head.extensions.get::<Hint>(),
             bytes,
             complete,
+            welcome: self.welcome,
         };
         Verdict::of(&answer, &self.route.terms(self.max_bytes))
     }

@@ -162,9 +162,19 @@ impl Routes {
     /// ```
     #[must_use]
     pub fn find<'a>(&'a self, path: &'a str) -> Option<(&'a Route, Params<'a>)> {
+        let (number, params) = self.locate(path)?;
+        Some((self.at(number), params))
+    }
+
+    /// The number of a path's route, and the path's parameters.
+    pub(crate) fn locate<'a>(&'a self, path: &'a str) -> Option<(usize, Params<'a>)> {
         let (number, values) = self.tree.find(path)?;
-        let route = &self.routes[number];
-        Some((route, Params { names: &route.params, values }))
+        Some((number, Params { names: &self.routes[number].params, values }))
+    }
+
+    /// The route of this number, see [`Routes::locate`].
+    pub(crate) fn at(&self, number: usize) -> &Route {
+        &self.routes[number]
     }
 }
 

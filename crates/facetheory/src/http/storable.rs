@@ -67,6 +67,8 @@ pub(crate) struct Answer<'a> {
     pub(crate) bytes: u64,
     /// Whether the body came to its end.
     pub(crate) complete: bool,
+    /// Whether the page may be kept, if it was not before: there may be too many new ones.
+    pub(crate) welcome: bool,
 }
 
 /// Why an answer is not kept.
@@ -95,6 +97,7 @@ pub(crate) enum Reason {
     NoLocation,
     UnreadableHeader(HeaderName),
     TooManyHeaders,
+    TooManyPages,
 }
 
 /// The most tags that a renderer may give a page: the epoch of each is looked up when the page is served.
@@ -167,6 +170,7 @@ fn keep(answer: &Answer<'_>, terms: &Terms<'_>) -> Result<Kept, Reason> {
     refuse_if(status.is_redirection() && !headers.contains_key(LOCATION), Reason::NoLocation)?;
     refuse_if(status.is_success() && answer.bytes == 0, Reason::Empty)?;
     refuse_if(answer.bytes > terms.max_bytes, Reason::TooLong { limit: terms.max_bytes })?;
+    refuse_if(!answer.welcome, Reason::TooManyPages)?;
     let headers = kept(headers).map_err(|unkept| match unkept {
         Unkept::Unreadable(name) => Reason::UnreadableHeader(name),
         Unkept::TooMany => Reason::TooManyHeaders,
@@ -249,6 +253,7 @@ impl fmt::Display for Reason {
             Reason::NoLocation => f.write_str("the redirect has no Location"),
             Reason::UnreadableHeader(name) => write!(f, "the value of the header {name} is no UTF-8"),
             Reason::TooManyHeaders => f.write_str("the headers are too many or too long to be kept"),
+            Reason::TooManyPages => f.write_str("too many pages are new in this second"),
         }
     }
 }

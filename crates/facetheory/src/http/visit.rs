@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, HOST, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
-use http::uri::PathAndQuery;
+use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use sha2::{Digest, Sha256};
 use tabletheory::Timestamp;
@@ -65,6 +65,8 @@ impl Pass {
 #[derive(Debug)]
 pub(crate) struct Page<'a> {
     pub(crate) route: &'a Route,
+    /// The number of the route, for those who keep neither it nor the request.
+    pub(crate) number: usize,
     pub(crate) path: &'a str,
     pub(crate) tenant: Option<Tenant>,
     /// The cache key. By itself it tells all pages apart, also those of different tenants.
@@ -78,18 +80,19 @@ impl Routes {
     /// What becomes of a request.
     ///
     /// The key has the form of [`CacheKey`](crate::CacheKey), with the host before the pattern unless there is one
-    /// site only: `acme::acme.example.com/news/{slug}?slug=hello&page=2#auth=<24 hex>&cookies=<24 hex>`, where `auth`
+    /// site only, and `https://` before that if the request has the extension [`Scheme::HTTPS`]: `acme::acme.example.com/news/{slug}?slug=hello&page=2#auth=<24 hex>&cookies=<24 hex>`, where `auth`
     /// is over all headers that the route lists.
     pub(crate) fn visit<'a>(&'a self, parts: &'a Parts, now: Timestamp) -> Visit<'a> {
         if parts.method != Method::GET && parts.method != Method::HEAD {
             return Visit::Pass(Pass::Method);
         }
         let path = parts.uri.path();
-        let Some((route, params)) = self.find(path) else { return Visit::Pass(Pass::NoRoute) };
+        let Some((number, params)) = self.locate(path) else { return Visit::Pass(Pass::NoRoute) };
+        let route = self.at(number);
         if route.bypass {
             return Visit::Pass(Pass::Bypass);
         }
-        match self.page(parts, route, params, path) {
+        match self.page(parts, number, params, path) {
             Ok(page) => match self.pass(parts, route, now) {
                 Some(reason) => Visit::Pass(reason),
                 None => Visit::Page(page),
@@ -101,10 +104,11 @@ impl Routes {
     fn page<'a>(
         &'a self,
         parts: &'a Parts,
-        route: &'a Route,
+        number: usize,
         params: Params<'a>,
         path: &'a str,
     ) -> Result<Page<'a>, Refusal> {
+        let route = self.at(number);
         if let Some(fault) = fault(path) {
             return Err(Refusal::bad(format!("the path has {fault}")));
         }
@@ -128,12 +132,23 @@ impl Routes {
         let query = kept_query(&route.query, parts.uri.query());
         let owner = tenant.as_ref().map_or("default", Tenant::as_str);
         let shown = if keyed { host } else { "" };
-        let key = key(owner, shown, route, params, query.as_deref(), &parts.headers);
+        // Pages of a site may differ by it, in the addresses that they name.
+        let scheme = if keyed && is_secure(parts) { "https://" } else { "" };
+        let key = key(owner, [scheme, shown], route, params, query.as_deref(), &parts.headers);
         if key.len() > MAX_CACHE_KEY_BYTES {
             let text = format!("the address is longer than the {MAX_CACHE_KEY_BYTES} bytes of a cache key");
             return Err(Refusal { status: StatusCode::URI_TOO_LONG, text });
         }
-        Ok(Page { route, path, tenant, key, host, query })
+        Ok(Page { route, number, path, tenant, key, host, query })
+    }
+
+    /// What is wrong with a request that is passed on, where the same is expected of it as of one for a page.
+    pub(crate) fn fault(&self, parts: &Parts) -> Option<Refusal> {
+        if let Some(fault) = fault(parts.uri.path()) {
+            return Some(Refusal::bad(format!("the path has {fault}")));
+        }
+        // One site is served under whatever host is asked for, but that must be a host.
+        asked(parts).and_then(|_| self.site.host(parts)).err()
     }
 
     /// Why a request for a path with a route is passed on all the same.
@@ -156,9 +171,15 @@ impl Routes {
     }
 }
 
+/// Whether whoever received the request says that it came over a secure connection. The visitor's own word, in the address
+/// of the request or in a header, is not asked.
+fn is_secure(parts: &Parts) -> bool {
+    parts.extensions.get::<Scheme>() == Some(&Scheme::HTTPS)
+}
+
 fn key(
     owner: &str,
-    host: &str,
+    [scheme, host]: [&str; 2],
     route: &Route,
     params: Params<'_>,
     query: Option<&str>,
@@ -168,10 +189,12 @@ fn key(
     const ROOM: usize = 96;
     let names: usize = params.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     let query_length = query.map_or(0, str::len);
-    let mut key =
-        String::with_capacity(owner.len() + host.len() + route.pattern().len() + names + query_length + ROOM);
+    let mut key = String::with_capacity(
+        owner.len() + scheme.len() + host.len() + route.pattern().len() + names + query_length + ROOM,
+    );
     key.push_str(owner);
     key.push_str("::");
+    key.push_str(scheme);
     key.extend(host.chars().map(|c| c.to_ascii_lowercase()));
     key.push_str(route.pattern());
     let mut separator = '?';

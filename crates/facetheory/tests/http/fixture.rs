@@ -85,6 +85,10 @@ impl Site {
     }
 
     pub(crate) fn of(routes: Routes) -> Self {
+        Site::under(routes, |layer| layer)
+    }
+
+    pub(crate) fn under(routes: Routes, change: impl FnOnce(IsrLayer) -> IsrLayer) -> Self {
         let clock = Arc::new(RuntimeClock::starting_at(NOW));
         let table = Arc::new(Faulty::new(MemoryTable::with_clock(clock), 1, Faults::NONE));
         let bodies = Bodies::memory();
@@ -101,7 +105,7 @@ impl Site {
                 async move { Ok::<_, Infallible>(renderer(Request::from_parts(parts, body)).await) }
             })
         };
-        let layer = IsrLayer::new(isr.clone(), routes).max_page_bytes(100_000);
+        let layer = change(IsrLayer::new(isr.clone(), routes).max_page_bytes(100_000));
         Site { isr, table, bodies, service: layer.layer(BoxCloneService::new(service)), renderer, asked }
     }
 

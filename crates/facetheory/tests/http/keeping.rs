@@ -134,3 +134,21 @@ async fn an_answer_for_one_visitor_says_nothing_of_another_connection_and_what_c
     assert_eq!((own.header("connection"), own.header("x-hop"), own.header("keep-alive")), ("", "", ""));
     assert_eq!(own.headers.get_all("cache-status").iter().count(), 2, "ours comes after theirs");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_new_pages_is_answered_and_not_kept_while_those_that_are_kept_stay() {
+    let routes = Routes::new([Route::new("/{*path}", Policy::every(INTERVAL))]).expect("routes");
+    let site = Site::under(routes, |layer| layer.new_pages_per_second(3));
+    let mut states = Vec::new();
+    for number in 0..5 {
+        states.push(site.get(&format!("/page?{number}")).await.state().to_owned());
+    }
+    assert_eq!(states, ["miss", "miss", "miss", "bypass", "bypass"]);
+    assert_eq!(site.get("/page?0").await.state(), "hit", "it was there before");
+    assert_eq!(site.get("/page?4").await.state(), "bypass");
+    tokio::time::advance(INTERVAL).await;
+    assert_eq!(site.get("/page?1").await.state(), "stale");
+    site.settle().await;
+    assert_eq!(site.get("/page?1").await.state(), "hit", "a renewal is nothing new");
+    assert_eq!(site.get("/page?9").await.state(), "miss", "there is room again");
+}

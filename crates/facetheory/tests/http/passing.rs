@@ -1,6 +1,6 @@
 //! What is passed on or refused, and what the renderer sees of what is not.
 
-use facetheory::{Policy, Route, TenantFrom};
+use facetheory::{IsrLayer, Policy, Route, Routes, TenantFrom};
 
 use crate::fixture::{INTERVAL, Site};
 
@@ -125,6 +125,33 @@ async fn tenants_never_share_a_page_however_they_are_told_apart() {
             let headers = [("host", host), ("x-tenant-id", tenant)];
             let headers = if tenant.is_empty() { &headers[..1] } else { &headers[..] };
             assert_eq!(site.get_with(path, headers).await.state(), expected, "{path} of {host} {tenant}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strict_layer_expects_of_everyone_what_it_expects_of_visitors_of_pages() {
+    let routes = || Routes::new([]).and_then(|routes| routes.of_sites(["example.com"])).expect("routes");
+    let (strict, lenient) = (Site::under(routes(), IsrLayer::strict), Site::of(routes()));
+    let hosts = |host| vec![("host", host)];
+    for (path, headers, expected) in [
+        ("/fine", hosts("example.com"), 200),
+        ("/a/../b", hosts("example.com"), 400),
+        ("/a/%2e%2e/b", hosts("example.com"), 400),
+        ("/a%00", hosts("example.com"), 400),
+        ("/fine", hosts("elsewhere.com"), 421),
+        ("/fine", hosts("a@b"), 400),
+        ("/fine", vec![("host", "example.com"), ("host", "example.com")], 400),
+    ] {
+        for method in ["GET", "POST"] {
+            let reply = strict.visit(method, path, &headers).await;
+            assert_eq!(reply.status, expected, "{method} {path} {headers:?}");
+            assert_eq!(strict.asked().len(), usize::from(expected == 200), "{method} {path} {headers:?}");
+            assert_eq!(
+                lenient.visit(method, path, &headers).await.status,
+                200,
+                "{method} {path} {headers:?}"
+            );
         }
     }
 }

@@ -186,6 +186,7 @@ fn verdict(row: &(&str, u16, &str, &str, &str)) -> String {
             _ => 12,
         },
         complete: visit != "cut",
+        welcome: true,
     };
     let terms = Terms {
         headers: &keyed,
@@ -231,6 +232,7 @@ fn tags_come_from_headers_and_hints_each_once_and_not_too_many() {
             hint,
             bytes: 1,
             complete: true,
+            welcome: true,
         };
         let terms = Terms { headers: &[], cookies: false, negative: Duration::ZERO, max_bytes: 1 };
         let Verdict::Store(kept) = Verdict::of(&answer, &terms) else { panic!("a page") };
@@ -262,6 +264,7 @@ fn headers_that_a_row_cannot_hold_keep_a_page_out() {
         hint: None,
         bytes: 1,
         complete: true,
+        welcome: true,
     };
     let terms = Terms { headers: &[], cookies: false, negative: Duration::ZERO, max_bytes: 1 };
     assert_eq!(Verdict::of(&answer, &terms), Verdict::Decline(Reason::UnreadableHeader(http::header::LINK)));

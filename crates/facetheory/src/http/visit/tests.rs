@@ -346,3 +346,22 @@ fn a_route_that_is_passed_by_wins_over_the_one_around_it_and_yields_to_the_ones_
     let named = [("host", "example.com"), ("x-tenant-id", "acme")];
     assert_eq!(key_of(&routes, &visitor("/account/orders", &named)), "pass: route", "nothing is kept of it");
 }
+
+#[test]
+fn a_site_over_a_secure_connection_has_pages_of_its_own_by_the_word_of_the_server_only() {
+    let keyed = |uri: &str, secure: bool| {
+        let mut parts = visitor(uri, &[("host", "example.com"), ("x-forwarded-proto", "https")]);
+        if secure {
+            parts.extensions.insert(http::uri::Scheme::HTTPS);
+        }
+        parts
+    };
+    let plain = "default::example.com/{*rest}?rest=a";
+    let secure = "default::https://example.com/{*rest}?rest=a";
+    let routes = Routes::new([route("/{*rest}")]).expect("routes");
+    assert_eq!(key_of(&routes, &keyed("/a", false)), plain);
+    assert_eq!(key_of(&routes, &keyed("https://example.com/a", false)), plain, "anyone can say so");
+    assert_eq!(key_of(&routes, &keyed("/a", true)), secure);
+    let one = routes.of_one_site("example.com").expect("one site");
+    assert_eq!(key_of(&one, &keyed("/a", true)), "default::/{*rest}?rest=a");
+}
