@@ -49,6 +49,7 @@ pub(crate) struct Config {
     /// The address that visitors are served on.
     pub(crate) listen: Option<SocketAddr>,
     /// The hosts that are served; none listed serves all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) hosts: Vec<String>,
     /// The one site that is served under whatever host.
     pub(crate) site: Option<String>,
@@ -148,7 +149,7 @@ impl Config {
         }
     }
 
-    fn of<'a>(source: &'a Source<'a>, table: &'a DeTable<'a>) -> Config {
+    fn of<'a>(source: &'a Source, table: &'a DeTable<'a>) -> Config {
         let mut top = Section::new(source, "the file", Some(table));
         let config = Config {
             origin: top.read("origin", |value| text(value)?.parse()),

@@ -17,7 +17,7 @@ const MAX_EAGERNESS: f64 = 100.0;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// What a rule is: a table, or `false` for paths that are passed by.
-pub(crate) fn rule<'a>(source: &'a Source<'a>, value: &'a DeValue<'a>) -> Result<Option<Settings>, String> {
+pub(crate) fn rule<'a>(source: &'a Source, value: &'a DeValue<'a>) -> Result<Option<Settings>, String> {
     match value {
         DeValue::Boolean(false) => Ok(None),
         DeValue::Table(table) => Ok(Some(settings(Section::new(source, "a rule", Some(table))))),

@@ -62,7 +62,7 @@ pub(crate) struct Found<'r> {
 
 impl Rules {
     /// The rules of this table. What is wrong with them is noted.
-    pub(crate) fn read<'a>(source: &'a Source<'a>, table: Option<&'a DeTable<'a>>) -> Rules {
+    pub(crate) fn read<'a>(source: &'a Source, table: Option<&'a DeTable<'a>>) -> Rules {
         let mut lines: Vec<_> = table.into_iter().flat_map(DeTable::iter).collect();
         lines.sort_by_key(|(key, _)| key.span().start);
         if let Some((key, _)) = lines.get(MAX_RULES) {

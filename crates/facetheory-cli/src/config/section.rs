@@ -9,15 +9,16 @@ use super::fault::{Fault, Faults};
 use super::spelling::nearest;
 
 /// A file, and what is wrong with it as far as it has been read.
-pub(crate) struct Source<'i> {
-    text: &'i str,
+pub(crate) struct Source {
+    /// Where its lines end: a text that is all wrong has a fault in each, and none is looked for from the beginning.
+    ends: Vec<usize>,
     faults: RefCell<Vec<Fault>>,
 }
 
-impl<'i> Source<'i> {
+impl Source {
     /// The file of this text.
-    pub(crate) fn new(text: &'i str) -> Self {
-        Source { text, faults: RefCell::default() }
+    pub(crate) fn new(text: &str) -> Self {
+        Source { ends: memchr::memchr_iter(b'\n', text.as_bytes()).collect(), faults: RefCell::default() }
     }
 
     /// Notes that something is wrong here.
@@ -27,8 +28,7 @@ impl<'i> Source<'i> {
 
     /// The line of a place, from 1.
     pub(crate) fn line(&self, span: &Range<usize>) -> usize {
-        let before = self.text.as_bytes().get(..span.start).unwrap_or(self.text.as_bytes());
-        memchr::memchr_iter(b'\n', before).count() + 1
+        self.ends.partition_point(|end| *end < span.start) + 1
     }
 
     /// What was read, if nothing is wrong with it.
@@ -42,7 +42,7 @@ impl<'i> Source<'i> {
 
 /// One table of the file; one that is missing has no keys.
 pub(crate) struct Section<'a> {
-    pub(crate) source: &'a Source<'a>,
+    pub(crate) source: &'a Source,
     /// What its keys are keys of, for errors: `[limits]`, or a rule.
     name: &'static str,
     table: Option<&'a DeTable<'a>>,
@@ -54,7 +54,7 @@ pub(crate) struct Section<'a> {
 
 impl<'a> Section<'a> {
     /// The table of this name.
-    pub(crate) fn new(source: &'a Source<'a>, name: &'static str, table: Option<&'a DeTable<'a>>) -> Self {
+    pub(crate) fn new(source: &'a Source, name: &'static str, table: Option<&'a DeTable<'a>>) -> Self {
         Section { source, name, table, asked: Vec::new(), misplaced: Vec::new() }
     }
 

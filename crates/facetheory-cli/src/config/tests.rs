@@ -1,1 +1,227 @@
 //! The file as a whole.
+
+mod property;
+mod rule;
+
+use super::*;
+
+/// What is wrong with a text, one line each.
+fn faults(text: &str) -> String {
+    Config::parse(text).expect_err("it is wrong").to_string()
+}
+
+#[test]
+fn a_file_says_all_there_is_to_say() {
+    let config = Config::parse(
+        r#"
+        origin = "https://app.internal:8443"
+        listen = "0.0.0.0:80"
+        hosts = ["Example.com", "example.org:8080"]
+        tenant_headers = ["x-customer"]
+        trusted_proxies = ["10.0.0.0/8", "127.0.0.1"]
+        log = "json"
+        [admin]
+        listen = "127.0.0.1:9000"
+        token_file = "secrets/token"
+        [store]
+        table = "dynamodb:pages"
+        bodies = "s3://bucket/isr"
+        memory = "1GiB"
+        deployment = "2024-05-01"
+        believe = "250ms"
+        [tls]
+        certificate = "site.pem"
+        key = "site.key"
+        [timeouts]
+        connect = "1s"
+        total = false
+        keep_alive = "0s"
+        [limits]
+        headers = 50
+        body_bytes = 0
+        page_bytes = 1000
+        "#,
+    )
+    .expect("it is right");
+    assert_eq!(config.origin.map(|origin| origin.to_string()).as_deref(), Some("https://app.internal:8443"));
+    assert_eq!(config.listen.map(|address| address.port()), Some(80));
+    assert_eq!(config.hosts, ["example.com", "example.org:8080"]);
+    assert!(config.trusted_proxies[0].contains([10, 1, 2, 3].into()));
+    assert_eq!(config.log, Some(Log::Json));
+    assert_eq!(config.admin.token_file.as_deref(), Some(Path::new("secrets/token")));
+    assert_eq!(config.store.table.as_deref(), Some("dynamodb:pages"));
+    assert_eq!((config.store.memory, config.store.believe), (1 << 30, Duration::from_millis(250)));
+    assert_eq!(config.tls.map(|tls| tls.key), Some(PathBuf::from("site.key")));
+    let usual = Timeouts::default();
+    assert_eq!(
+        config.timeouts,
+        Timeouts { connect: Duration::from_secs(1), total: None, keep_alive: Duration::ZERO, ..usual }
+    );
+    assert_eq!(config.limits, Limits { headers: 50, body_bytes: 0, page_bytes: 1000, ..Limits::default() });
+}
+
+#[test]
+fn an_empty_file_leaves_everything_as_it_is_by_default() {
+    assert_eq!(Config::parse(""), Ok(Config::default()));
+    assert_eq!(Config::parse("[limits]\n[timeouts]\n[store]\n[routes]\n[admin]"), Ok(Config::default()));
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_once_with_its_line() {
+    let text = r#"orgin = "http://127.0.0.1:3000"
+listen = "8080"
+log = "loud"
+[limits]
+headrs = 4
+page_bytes = "1.5MB"
+uri_bytes = "1MB"
+[timeouts]
+connect = 5
+[routes]
+"/**" = { revalidate = 60, isr = "5s", swr = true, blocking = true }
+"blog/**" = { isr = 60 }
+"/x/**/y" = true
+"/y" = { headers = ["cookie"], isr = "5s" }
+"/z/**" = { isr = "500ms", tenant = { param = "q" } }
+"#;
+    let expected = r#"- line 1: `orgin` is no key of the file; did you mean `origin`? known keys: origin, listen, hosts, site, tenant_headers, trusted_proxies, log, admin, store, tls, timeouts, limits, routes
+- line 2: `listen`: `8080` is no address to listen on; write an IP address and a port, such as 127.0.0.1:8080
+- line 3: `log`: write "human", "json" or "off"
+- line 5: `headrs` is no key of [limits]; did you mean `headers`? known keys: header_bytes, uri_bytes, body_bytes, page_bytes, origin_bytes, decompressed_bytes, connections, connections_per_address, new_keys_per_second, variants_per_page, headers
+- line 6: `page_bytes`: `1.5MB` is no size; write a whole number of bytes, or one with a unit: `16KiB`, `8MB`, `1GiB`
+- line 7: `uri_bytes`: "1MB" is not allowed; write a size from 16 to 65534
+- line 9: `connect`: 5 has no unit; did you mean "5s"? Units are ms, s, m, h and d
+- line 11: `blocking` and `swr` contradict each other; say one of them: visitors of a stale page either wait for the new one, or do not
+- line 11: `revalidate` is no key of a rule; did you mean `isr`? known keys: isr, swr, blocking, stale_if_error, negative, tags, query, headers, cookies, versions, lease, render_deadline, wait, early_refresh, tenant
+- line 12: `blog/**`: a pattern begins with `/`
+- line 12: `isr`: 60 has no unit; did you mean "60s"? Units are ms, s, m, h and d
+- line 13: `/x/**/y`: nothing may follow `**`; for one segment, write `*`
+- line 13: `/x/**/y`: true is no rule; write a table such as { isr = "60s" }, or `false` to pass these paths by
+- line 14: `/y`: the header cookie cannot tell pages apart: list the cookies that matter
+- line 15: `/z/**`: its tenant is in the parameter `q`, which the pattern does not have
+- line 15: `isr`: "500ms" is not a number of whole seconds, in which pages tell their times"#;
+    assert_eq!(faults(text), expected);
+}
+
+#[test]
+fn what_is_no_toml_is_told_with_its_lines() {
+    let told = faults("listen = \norigin = \"x\"\n\norigin = \"y\"\n");
+    assert!(told.contains("- line 1: ") && told.contains("- line 4: "), "{told}");
+}
+
+#[test]
+fn a_token_in_the_file_is_refused_with_the_reason() {
+    let told = faults("[admin]\ntoken = \"secret\"");
+    assert!(
+        told.starts_with("- line 2: a token does not belong in this file") && !told.contains("secret"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_excludes_each_other_is_not_said_together() {
+    for (text, expected) in [
+        ("site = \"a.b\"\nhosts = [\"a.b\"]", "- line 1: `site` is one site whatever the host"),
+        (
+            "[store]\ndata = \"d\"\ntable = \"memory:\"",
+            "- line 3: `data` is a place for everything, so `table`",
+        ),
+        (
+            "[store]\ndata = \"d\"\nbodies = \"memory:\"",
+            "- line 3: `data` is a place for everything, so `bodies`",
+        ),
+        ("[tls]\nkey = \"k\"", "- line 1: [tls] needs both a `certificate` and a `key`"),
+        (
+            "origin = \"http://[::1]:80\"\nlisten = \"[::1]:80\"",
+            "- line 1: it is the address that `listen` says",
+        ),
+        (
+            "site = \"a.b\"\n[routes]\n\"/\" = { isr = \"1s\", tenant = { subdomain = \"a.b\" } }",
+            "- line 1: `/` tells tenants apart by the host",
+        ),
+    ] {
+        let told = faults(text);
+        assert!(told.starts_with(expected), "{text}: {told}");
+    }
+}
+
+#[test]
+fn values_of_a_wrong_kind_are_told() {
+    for text in [
+        "origin = 1",
+        "origin = \"ftp://a\"",
+        "hosts = \"a.b\"",
+        "hosts = []",
+        "hosts = [1]",
+        "hosts = [\"https://a.b\"]",
+        "site = \"a b\"",
+        "tenant_headers = [\"x y\"]",
+        "trusted_proxies = [\"10.0.0.1/8\"]",
+        "admin = 1",
+        "routes = []",
+        "tls = true",
+        "[store]\ntable = \"nowhere:x\"",
+        "[store]\nbodies = \"x\"",
+        "[store]\nmemory = \"1KiB\"",
+        "[store]\nmemory = -1",
+        "[store]\ndeployment = \"\"",
+        "[store]\ndata = \"\"",
+        "[timeouts]\nconnect = \"0s\"",
+        "[timeouts]\nshutdown = false",
+        "[limits]\nconnections = 0",
+        "[limits]\nconnections = 1.5",
+        "[limits]\nheaders = 99999999999999999999",
+    ] {
+        let told = faults(text);
+        let line = text.lines().count();
+        assert!(
+            told.starts_with(&format!("- line {line}: `")) && told.lines().count() == 1,
+            "{text}: {told}"
+        );
+    }
+}
+
+#[test]
+fn a_file_of_another_kind_is_told_in_few_lines() {
+    let many: String = (0..60).map(|n| format!("server_name_{n} = {n}\n")).collect();
+    let told = faults(&many);
+    assert_eq!(told.lines().count(), 51);
+    assert!(told.ends_with("- and 10 more"), "{told}");
+}
+
+/// The page about the configuration.
+const DOCS: &str = include_str!("../../../../docs/configuration.md");
+
+/// The example in it.
+fn example() -> &'static str {
+    let (_, rest) = DOCS.split_once("```toml\n").expect("an example");
+    rest.split_once("```").expect("its end").0
+}
+
+#[test]
+fn the_example_of_the_docs_is_right() {
+    let config = Config::parse(example()).expect("the example is right");
+    assert!(config.rules.len() > 5);
+}
+
+#[test]
+fn the_docs_name_every_key_and_its_default() {
+    let config = serde_json::to_value(Config::default()).expect("a value");
+    for table in ["timeouts", "limits"] {
+        for (key, value) in config[table].as_object().expect("a table") {
+            let value = value.as_str().map_or(value.to_string(), str::to_owned);
+            let row = format!("| `{key}` | `{value}` |");
+            assert!(DOCS.contains(&row), "docs/configuration.md lacks the row {row}");
+        }
+    }
+    let rule = Config::parse("[routes]\n\"/a\" = { isr = \"1s\" }").expect("it is right");
+    let rule = rule.rules.of_route("/a").and_then(|found| found.rule).expect("a rule").settings();
+    let settings = serde_json::to_value(rule).expect("a value");
+    let keys =
+        ["origin", "listen", "hosts", "site", "tenant_headers", "trusted_proxies", "log", "token_file"];
+    let keys = keys.into_iter().chain(["data", "table", "bodies", "memory", "deployment", "believe"]);
+    let keys = keys.chain(["certificate", "key", "blocking"]);
+    for key in settings.as_object().expect("a table").keys().map(String::as_str).chain(keys) {
+        assert!(DOCS.contains(&format!("\n| `{key}` |")), "docs/configuration.md lacks `{key}`");
+    }
+}

@@ -1,0 +1,179 @@
+//! How rules refine each other, and the routes that they come to.
+
+use super::*;
+use facetheory::{Keep, Mode};
+
+fn config(rules: &str) -> Config {
+    Config::parse(&format!("[routes]\n{rules}")).expect("the rules are right")
+}
+
+/// What the rules come to for a path: the route, and the settings on one line.
+fn at(config: &Config, path: &str) -> String {
+    let routes = config.routes().expect("the routes are right");
+    let Some((route, _)) = routes.find(path) else { return "no rule".to_owned() };
+    let found = config.rules.of_route(route.pattern()).expect("a rule");
+    assert_eq!(route.is_bypass(), found.rule.is_none());
+    let lines: Vec<usize> = found.chain.iter().map(|rule| rule.line - 1).collect();
+    match found.rule {
+        None => format!("{} {lines:?} passed by", route.pattern()),
+        Some(rule) => {
+            assert_eq!(route.policy(), &rule.policy);
+            let settings = rule.settings();
+            let said = serde_json::to_value(&settings).expect("a value");
+            format!("{} {lines:?} isr={} tags={}", route.pattern(), said["isr"], said["tags"])
+        }
+    }
+}
+
+#[test]
+fn more_specific_rules_refine_those_that_cover_them() {
+    let config = config(
+        r#""/blog/today" = { tags = ["today"] }
+        "/**" = { isr = "10m", tags = ["site"] }
+        "/blog/**" = { isr = "1m" }
+        "/blog/*" = { tags = ["post"] }"#,
+    );
+    for (path, expected) in [
+        ("/", r#"/ [2] isr="10m" tags=["site"]"#),
+        ("/about", r#"/{*rest} [2] isr="10m" tags=["site"]"#),
+        ("/blog", r#"/blog [2, 3] isr="1m" tags=["site"]"#),
+        ("/blog/", r#"/blog/ [2, 3] isr="1m" tags=["site"]"#),
+        ("/blog/a/b", r#"/blog/{*rest} [2, 3] isr="1m" tags=["site"]"#),
+        ("/blog/a", r#"/blog/{part} [2, 3, 4] isr="1m" tags=["post"]"#),
+        ("/blog/today", r#"/blog/today [2, 3, 4, 1] isr="1m" tags=["today"]"#),
+    ] {
+        assert_eq!(at(&config, path), expected, "{path}");
+    }
+}
+
+#[test]
+fn false_ends_caching_and_a_table_below_it_starts_over() {
+    let config = config(
+        r#""/**" = { isr = "10m", tags = ["site"] }
+        "/shop/**" = false
+        "/shop/help/**" = { isr = "1h" }
+        "/shop/help/me" = false"#,
+    );
+    for (path, expected) in [
+        ("/shop", "/shop [1, 2] passed by"),
+        ("/shop/cart/1", "/shop/{*rest} [1, 2] passed by"),
+        ("/shop/help/faq", r#"/shop/help/{*rest} [1, 2, 3] isr="1h" tags=[]"#),
+        ("/shop/help/me", "/shop/help/me [1, 2, 3, 4] passed by"),
+        ("/shopping", r#"/{*rest} [1] isr="10m" tags=["site"]"#),
+    ] {
+        assert_eq!(at(&config, path), expected, "{path}");
+    }
+    assert_eq!(at(&self::config("\"/a\" = false"), "/b"), "no rule");
+}
+
+#[test]
+fn of_rules_with_the_same_paths_the_later_refines_the_earlier() {
+    let config = config(
+        r#""/blog/*" = { isr = "1m", tags = ["a"] }
+        "/blog/{slug}" = { tags = ["b"] }"#,
+    );
+    assert_eq!(at(&config, "/blog/x"), r#"/blog/{slug} [1, 2] isr="1m" tags=["b"]"#);
+}
+
+#[test]
+fn rules_that_overlap_without_covering_are_not_merged() {
+    let config = config(
+        r#""/*/hello" = { isr = "1m", tags = ["hello"] }
+        "/blog/*" = { isr = "2m" }"#,
+    );
+    assert_eq!(at(&config, "/blog/hello"), r#"/blog/{part} [2] isr="2m" tags=[]"#);
+    assert_eq!(config.rules.having("/blog/hello").len(), 2);
+}
+
+#[test]
+fn a_rule_needs_an_interval_from_somewhere() {
+    let missing = "it says nowhere how often its pages are renewed";
+    for rules in ["\"/a\" = {}", "\"/a\" = { isr = true }", "\"/**\" = false\n\"/a\" = { tags = [\"x\"] }"] {
+        let told = faults(&format!("[routes]\n{rules}"));
+        assert!(told.contains(missing) && told.lines().count() == 1, "{rules}: {told}");
+    }
+    assert_eq!(
+        at(&config("\"/**\" = { isr = \"1m\" }\n\"/a\" = { isr = true }"), "/a"),
+        r#"/a [1, 2] isr="1m" tags=[]"#
+    );
+}
+
+#[test]
+fn a_rule_is_a_policy_and_more() {
+    let config = config(
+        r#""/a" = { isr = "1m", swr = "1h", stale_if_error = false, negative = "5s", versions = 3, lease = "20s", render_deadline = "250ms", wait = "2s", early_refresh = true }
+        "/b" = { isr = "1m", blocking = true }
+        "/c" = { isr = "0s", swr = false, early_refresh = 0.5, versions = 0 }"#,
+    );
+    let rule = |route| config.rules.of_route(route).and_then(|found| found.rule).expect("a rule");
+    let a = rule("/a");
+    assert_eq!((a.lease, a.versions, a.policy.keep), (Duration::from_secs(20), 3, Keep::Versions));
+    assert_eq!(a.policy.stale_while_revalidate, Some(Duration::from_secs(3600)));
+    assert_eq!(a.policy.stale_if_error, Some(Duration::ZERO));
+    assert_eq!((a.policy.negative, a.policy.wait), (Duration::from_secs(5), Duration::from_secs(2)));
+    assert_eq!((a.policy.render_deadline, a.policy.early_refresh), (Duration::from_millis(250), Some(1.0)));
+    assert_eq!(
+        (a.policy.mode, rule("/b").policy.mode, rule("/c").policy.mode),
+        (Mode::Swr, Mode::Blocking, Mode::Blocking)
+    );
+    assert_eq!(rule("/c").policy.early_refresh, Some(0.5));
+    assert_eq!(rule("/c").policy.keep, Keep::Latest);
+}
+
+#[test]
+fn a_more_specific_rule_may_take_back_what_it_inherits() {
+    let config = config(
+        r#""/**" = { isr = "1m", blocking = true, query = ["page"], tenant = { subdomain = "example.com" } }
+        "/open/**" = { swr = "1h", query = true, tenant = false }"#,
+    );
+    let rule = config.rules.of_route("/open").and_then(|found| found.rule).expect("a rule");
+    let said = serde_json::to_value(rule.settings()).expect("a value");
+    assert_eq!((&said["swr"], &said["query"], &said["tenant"]), (&"1h".into(), &true.into(), &false.into()));
+    assert_eq!(rule.policy.mode, Mode::Swr);
+}
+
+#[test]
+fn what_is_wrong_with_a_rule_is_told() {
+    for (rule, expected) in [
+        ("\"60s\"", "`/a`: a rule is a table or `false`; write { isr = \"60s\" }"),
+        ("{ isr = false }", "`isr`: to pass paths by, write `false` instead of the whole table"),
+        ("{ isr = \"1m\", lease = \"0s\" }", "`lease`: \"0s\" is too short; at least 1s is needed"),
+        ("{ isr = \"1m\", query = \"page\" }", "`query`: \"page\" is not understood"),
+        ("{ isr = \"1m\", early_refresh = -1 }", "`early_refresh`: -1 is not allowed"),
+        ("{ isr = \"1m\", early_refresh = nan }", "`early_refresh`: nan is not allowed"),
+        (
+            "{ isr = \"1m\", versions = -1 }",
+            "`versions`: -1 is not allowed; write a whole number from 0 to 10000",
+        ),
+        ("{ isr = \"1m\", tenant = \"x\" }", "`tenant`: \"x\" is not understood; write { subdomain"),
+        ("{ isr = \"1m\", tenant = {} }", "`tenant`: it must say one way to tell tenants apart"),
+        (
+            "{ isr = \"1m\", tenant = { parm = \"x\" } }",
+            "`parm` is no key of `tenant`; did you mean `param`?",
+        ),
+        ("{ isr = \"1m\", tags = \"x\" }", "`tags`: \"x\" is no list; write it in brackets"),
+        (
+            "{ isr = \"1m\", tags = [\"path=/x\"] }",
+            "`/a`: the tag `path=/x` is one that pages have by themselves",
+        ),
+        ("{ isr = \"1m\", maxAge = 5 }", "`maxAge` is no key of a rule; did you mean `isr`?"),
+    ] {
+        let told = faults(&format!("[routes]\n\"/a\" = {rule}"));
+        assert!(told.contains(&format!("- line 2: {expected}")), "{rule}: {told}");
+    }
+    let many: String = (0..2001).map(|n| format!("\"/{n}\" = false\n")).collect();
+    assert!(faults(&format!("[routes]\n{many}")).contains("there are 2001 rules; at most 2000 are allowed"));
+}
+
+#[test]
+fn a_header_that_names_tenants_in_one_rule_is_refused_where_no_rule_asks_for_it() {
+    let config = config(
+        r#""/a" = { isr = "1m", tenant = { header = "x-customer" } }
+        "/b" = { isr = "1m" }"#,
+    );
+    let known = format!("{:?}", config.routes().expect("routes"));
+    assert!(
+        known.contains("tenant_headers: [\"x-tenant-id\", \"x-facetheory-tenant\", \"x-customer\"]"),
+        "{known}"
+    );
+}
