@@ -52,15 +52,16 @@ impl FromStr for Origin {
         if authority.as_str().contains('@') {
             return refuse("has a user, who would be told to nobody");
         }
-        // A text of a URI never has a fragment once it is parsed, so the text itself is asked.
+        // A fragment and an empty query are gone once it is parsed, so the text itself is asked.
         if !matches!(uri.path(), "" | "/") || text.contains(['?', '#']) {
             return refuse("has a path or a query, and visitors' own are asked for");
         }
-        // What is no host for visitors is none for an origin. An empty port is dropped by nobody alike.
+        // An empty port and port 0 are parsed, and nobody can be asked there.
         if authority.host().is_empty() || authority.as_str().ends_with(':') || authority.port_u16() == Some(0)
         {
             return refuse("has no host or no port");
         }
+        // What is no host for visitors is none for an origin.
         let routes = facetheory::Routes::new([]).map_err(|error| error.to_string())?;
         match routes.of_sites([authority.as_str()]) {
             Ok(_) => Ok(Origin { tls, authority }),

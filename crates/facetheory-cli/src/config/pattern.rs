@@ -225,6 +225,8 @@ mod tests {
             ("/blog/**", "/blog/{*rest}", true),
             ("/blog/{*rest}", "/blog/**", false),
             ("/blog/{*rest}", "/blog/*", true),
+            ("/blog/{*rest}", "/blog//*", true),
+            ("/blog/{*rest}", "/blog//**", false),
             ("/blog/*", "/blog/{slug}", true),
             ("/{a}", "/*", true),
             ("/*/b", "/a/*", false),

@@ -72,8 +72,13 @@ mod tests {
             let fault = parse(text).expect_err(text);
             assert!(fault.starts_with(&format!("`{text}` is no size; write")), "{fault}");
         }
-        for text in ["9223372036854775808", "18446744073709551616", "8589934592GiB", "99999999999999999999GB"]
-        {
+        for text in [
+            "9223372036854775808",
+            "18446744073709551616",
+            "8589934592GiB",
+            "17179869185GiB",
+            "99999999999999999999GB",
+        ] {
             assert!(parse(text).is_err_and(|fault| fault.contains("is too large")), "{text}");
         }
     }

@@ -73,6 +73,18 @@ fn of_rules_with_the_same_paths_the_later_refines_the_earlier() {
         "/blog/{slug}" = { tags = ["b"] }"#,
     );
     assert_eq!(at(&config, "/blog/x"), r#"/blog/{slug} [1, 2] isr="1m" tags=["b"]"#);
+    let told = faults("[routes]\n\"/blog/*\" = {}\n\"/blog/{slug}\" = { isr = \"1m\" }");
+    assert!(told.starts_with("- line 2: `/blog/*`: it says nowhere") && told.lines().count() == 1, "{told}");
+}
+
+#[test]
+fn a_rest_that_is_something_refines_one_that_may_be_nothing() {
+    let config = config(
+        r#""/blog/{*post}" = { tags = ["post"] }
+        "/blog/**" = { isr = "1m", tags = ["blog"] }"#,
+    );
+    assert_eq!(at(&config, "/blog/x/y"), r#"/blog/{*post} [2, 1] isr="1m" tags=["post"]"#);
+    assert_eq!(at(&config, "/blog/"), r#"/blog/ [2] isr="1m" tags=["blog"]"#);
 }
 
 #[test]
