@@ -37,7 +37,9 @@ mod sweep;
 mod version_id;
 
 #[cfg(feature = "http")]
-pub use self::http::{Drafts, Hint, IsrBody, IsrLayer, IsrService, Params, Query, Route, Routes, TenantFrom};
+pub use self::http::{
+    Drafts, Hint, IsrBody, IsrLayer, IsrService, Params, Query, Route, Routes, TenantFrom, is_host,
+};
 pub use body::{Bodies, Body, StoredBody};
 pub use cache_key::CacheKey;
 pub use collection::{Collected, Collection};

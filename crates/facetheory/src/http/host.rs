@@ -59,8 +59,17 @@ pub(crate) fn asked(parts: &Parts) -> Result<&str, Refusal> {
 /// The longest host with its port, in bytes.
 const MAX_HOST_BYTES: usize = 261;
 
-/// A name or an address, and perhaps a port. Less than RFC 3986 allows: what no browser sends is no host.
-pub(crate) fn is_host(text: &str) -> bool {
+/// Whether a text is a name or an address, and perhaps a port. Less than RFC 3986 allows: what no browser sends is
+/// no host.
+///
+/// ```
+/// assert!(facetheory::is_host("example.com:8080"));
+/// assert!(facetheory::is_host("[::1]:80"));
+/// assert!(!facetheory::is_host("a@evil"));
+/// assert!(!facetheory::is_host("a:port"));
+/// ```
+#[must_use]
+pub fn is_host(text: &str) -> bool {
     let (name, port) = match text.rfind(':') {
         Some(colon) if !text[colon..].contains(']') => (&text[..colon], Some(&text[colon + 1..])),
         _ => (text, None),

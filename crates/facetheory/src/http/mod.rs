@@ -29,6 +29,7 @@ mod visit;
 pub use body::IsrBody;
 pub use draft::Drafts;
 pub use hint::Hint;
+pub use host::is_host;
 pub use layer::{IsrLayer, IsrService};
 pub use route::{Query, Route};
 pub use routes::{Params, Routes};

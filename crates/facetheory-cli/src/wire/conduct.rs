@@ -1,0 +1,289 @@
+//! What a connection and the service that answers it tell each other.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use bytes::Bytes;
+use http::{Method, Version};
+use tokio::sync::oneshot;
+
+use super::patience::{Overdue, Terms};
+use super::refusal::{REFUSED, Refusal};
+use super::scan::Pause;
+
+/// How many interim answers wait to be written at most; more are dropped.
+const MAX_INTERIMS: usize = 16;
+
+/// The state that a [`Wire`](super::Wire) shares with the service of its connection.
+///
+/// What is counted and timed here is only ever compared with itself or read by the ticker, which comes again: relaxed
+/// stores are enough, and they cost nothing.
+#[derive(Debug)]
+pub(crate) struct Conduct {
+    terms: Terms,
+    /// What the wire waits for, and since when: a [`Pause`] in the upper half and a tick in the lower.
+    pause: AtomicU64,
+    /// When a write was first turned away, as a tick plus one; zero if it was not.
+    blocked: AtomicU32,
+    delivered: AtomicU32,
+    answered: AtomicU32,
+    /// At which tick an answer last ended, or was last taken by the client after it had not been.
+    quiet_since: AtomicU32,
+    /// A [`Decision`].
+    decision: AtomicU8,
+    refusal: Mutex<Option<Refusal>>,
+    has_interims: AtomicBool,
+    interims: Mutex<VecDeque<Interim>>,
+    waker: Mutex<Option<Waker>>,
+}
+
+/// Whether the connection goes on with HTTP after a request that asked for another protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Decision {
+    /// Nobody has asked.
+    None,
+    /// The wire holds back what comes until it is told.
+    Asked,
+    Stay,
+    Tunnel,
+}
+
+/// An answer before the answer, and who waits until it is written.
+#[derive(Debug)]
+pub(super) struct Interim {
+    pub(super) bytes: Bytes,
+    pub(super) written: oneshot::Sender<()>,
+}
+
+/// What waits for the client, in `pause`. In a tunnel nothing does.
+const TUNNEL: u64 = 3;
+
+/// For the service.
+impl Conduct {
+    /// Says that a request is being answered, until what is returned is dropped: with the end of the response's body.
+    ///
+    /// Every request of the connection needs one, also one that is refused: a connection is idle once as many
+    /// answers have ended as requests were delivered.
+    pub(crate) fn answering(self: &Arc<Self>) -> Answering {
+        Answering { conduct: self.clone() }
+    }
+
+    /// What to answer, if this is the method of the request that stands in for one that was refused.
+    pub(crate) fn refused(&self, method: &Method) -> Option<Refusal> {
+        (method.as_str() == REFUSED).then(|| self.refusal()).flatten()
+    }
+
+    /// Why a request, or the rest of a body, was refused. A body that fails for this reason does so by the client's
+    /// fault, and this is what to answer.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        *lock(&self.refusal)
+    }
+
+    /// Sends an interim answer, such as `103 Early Hints`, whole with its empty line; returns once it is on its way.
+    ///
+    /// The final answer has to wait for that, or it would come first. Nothing is sent to clients before HTTP/1.1,
+    /// which do not know of interim answers; nor if hyper is set to `pipeline_flush`, may this be used, since it then
+    /// holds back earlier answers without the wire knowing.
+    pub(crate) async fn interim(&self, version: Version, bytes: Bytes) {
+        if version < Version::HTTP_11 {
+            return;
+        }
+        let (written, is_written) = oneshot::channel();
+        {
+            let mut interims = lock(&self.interims);
+            interims.retain(|interim| !interim.written.is_closed());
+            if interims.len() >= MAX_INTERIMS {
+                return;
+            }
+            interims.push_back(Interim { bytes, written });
+            self.has_interims.store(true, Relaxed);
+        }
+        self.wake();
+        // A connection that has ended wakes nobody, and there is nobody to be told.
+        let _ = is_written.await;
+    }
+
+    /// After the request that asked for another protocol, all bytes go through as they are, both ways. To be said
+    /// before a 101 is returned; `false` means that the client has not asked, and that no 101 may be.
+    #[must_use]
+    pub(crate) fn tunnel(&self) -> bool {
+        self.decide(Decision::Tunnel)
+    }
+
+    /// After the request that asked for another protocol, HTTP goes on. Said by itself when its answer ends.
+    pub(crate) fn stay(&self) -> bool {
+        self.decide(Decision::Stay)
+    }
+
+    fn decide(&self, decision: Decision) -> bool {
+        let asked = Decision::Asked as u8;
+        // What was held back is guarded by the wire's own state; this says only which way to go.
+        let is_decided = self.decision.compare_exchange(asked, decision as u8, Relaxed, Relaxed).is_ok();
+        if is_decided {
+            self.wake();
+        }
+        is_decided
+    }
+}
+
+/// For the wire.
+impl Conduct {
+    /// A connection that has just begun.
+    pub(super) fn new(terms: Terms) -> Self {
+        let now = terms.now();
+        Conduct {
+            terms,
+            pause: AtomicU64::new(u64::from(now)),
+            blocked: AtomicU32::new(0),
+            delivered: AtomicU32::new(0),
+            answered: AtomicU32::new(0),
+            quiet_since: AtomicU32::new(now),
+            decision: AtomicU8::new(Decision::None as u8),
+            refusal: Mutex::default(),
+            has_interims: AtomicBool::new(false),
+            interims: Mutex::default(),
+            waker: Mutex::default(),
+        }
+    }
+
+    /// So many more requests are given to hyper.
+    pub(super) fn deliver(&self, heads: u32) {
+        // Only the wire writes it.
+        self.delivered.store(self.delivered.load(Relaxed).wrapping_add(heads), Relaxed);
+    }
+
+    /// Says what the client has to send next. A head is waited for from its first byte on, a body from the last moment
+    /// at which there was something to read.
+    pub(super) fn wait_for(&self, pause: Pause) {
+        let kind = pause as u64;
+        if self.pause.load(Relaxed) >> 32 != kind {
+            self.pause.store(kind << 32 | u64::from(self.terms.now()), Relaxed);
+        }
+    }
+
+    /// The connection is no longer one of HTTP: the client may be silent.
+    pub(super) fn wait_for_nothing(&self) {
+        self.pause.store(TUNNEL << 32, Relaxed);
+    }
+
+    /// A write was turned away.
+    pub(super) fn block(&self) {
+        self.blocked.store(self.terms.now().wrapping_add(1), Relaxed);
+    }
+
+    /// A write was accepted.
+    pub(super) fn unblock(&self) {
+        self.quiet_since.store(self.terms.now(), Relaxed);
+        self.blocked.store(0, Relaxed);
+    }
+
+    /// What the client should have sent by now.
+    pub(super) fn overdue(&self) -> Option<Overdue> {
+        let pause = self.pause.load(Relaxed);
+        let since = u32::try_from(pause & u64::from(u32::MAX)).unwrap_or(0);
+        let is_past = |since, limit| self.terms.is_past(since, limit);
+        const HEAD: u64 = Pause::Head as u64;
+        const BODY: u64 = Pause::Body as u64;
+        const BETWEEN: u64 = Pause::Between as u64;
+        match pause >> 32 {
+            HEAD => is_past(since, self.terms.head).then_some(Overdue::Head),
+            BODY => is_past(since, self.terms.body).then_some(Overdue::Body),
+            BETWEEN if self.is_answered() && self.blocked.load(Relaxed) == 0 => {
+                let since = since.max(self.quiet_since.load(Relaxed));
+                is_past(since, self.terms.idle).then_some(Overdue::Request)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the client should have taken by now what is written to it.
+    pub(super) fn is_stuck(&self) -> bool {
+        let blocked = self.blocked.load(Relaxed);
+        blocked != 0 && self.terms.is_past(blocked.wrapping_sub(1), self.terms.write)
+    }
+
+    /// Nothing is being answered. What hyper has been given may still be on its way to the client.
+    fn is_answered(&self) -> bool {
+        self.delivered.load(Relaxed) == self.answered.load(Relaxed)
+    }
+
+    /// Notes why a request, or the rest of a body, is refused.
+    pub(super) fn refuse(&self, refusal: Refusal) {
+        lock(&self.refusal).get_or_insert(refusal);
+    }
+
+    /// What comes next may not be HTTP: asks the service.
+    pub(super) fn ask(&self) {
+        self.decision.store(Decision::Asked as u8, Relaxed);
+    }
+
+    /// What the service has decided. An answer is given once.
+    pub(super) fn decision(&self) -> Decision {
+        const STAY: u8 = Decision::Stay as u8;
+        const TUNNEL: u8 = Decision::Tunnel as u8;
+        let decision = match self.decision.load(Relaxed) {
+            STAY => Decision::Stay,
+            TUNNEL => Decision::Tunnel,
+            _ => return Decision::Asked,
+        };
+        self.decision.store(Decision::None as u8, Relaxed);
+        decision
+    }
+
+    /// The next interim answer that somebody still waits for.
+    pub(super) fn next_interim(&self) -> Option<Interim> {
+        if !self.has_interims.load(Relaxed) {
+            return None;
+        }
+        let mut interims = lock(&self.interims);
+        interims.retain(|interim| !interim.written.is_closed());
+        let next = interims.pop_front();
+        self.has_interims.store(!interims.is_empty(), Relaxed);
+        next
+    }
+
+    /// Remembers whom to wake.
+    pub(super) fn register(&self, waker: Waker) {
+        *lock(&self.waker) = Some(waker);
+    }
+
+    /// Wakes the connection's task.
+    pub(super) fn wake(&self) {
+        let waker = lock(&self.waker).clone();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Nobody waits any longer for what can no longer be written.
+    pub(super) fn end(&self) {
+        lock(&self.interims).clear();
+        *lock(&self.waker) = None;
+    }
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(crate) struct Answering {
+    conduct: Arc<Conduct>,
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        let conduct = &self.conduct;
+        conduct.quiet_since.store(conduct.terms.now(), Relaxed);
+        conduct.answered.fetch_add(1, Relaxed);
+        // It was the last request, so if one has asked for another protocol it was this, and it was not given.
+        if conduct.is_answered() {
+            conduct.stay();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is guarded is whole at any moment, so a poisoned lock guards nothing broken.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,39 @@
+//! Why a request is refused, and what hyper is given in its place.
+
+use http::StatusCode;
+
+/// The method of the request that stands in for a refused one. A client that sends it is refused.
+pub(crate) const REFUSED: &str = "WIRE-REFUSED";
+
+/// What hyper reads in place of a request that is refused: the service answers it, in its turn, and that was all.
+pub(super) const SUBSTITUTE: &[u8] =
+    b"WIRE-REFUSED / HTTP/1.1\r\nhost: refused.invalid\r\nconnection: close\r\n\r\n";
+
+/// What the client is answered in place of what it asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) text: &'static str,
+}
+
+impl Refusal {
+    /// The request is wrong: 400.
+    pub(super) const fn bad(text: &'static str) -> Self {
+        Refusal { status: StatusCode::BAD_REQUEST, text }
+    }
+
+    /// Anything else that can be said of a request.
+    pub(super) const fn new(status: StatusCode, text: &'static str) -> Self {
+        Refusal { status, text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_substitute_has_the_method_that_clients_may_not_use() {
+        assert!(SUBSTITUTE.starts_with(format!("{REFUSED} ").as_bytes()));
+    }
+}

@@ -1,0 +1,368 @@
+//! The connection as hyper sees it: requests that are well formed, and nothing else.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::{Buf, BytesMut};
+use http::StatusCode;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::conduct::{Conduct, Decision, Interim};
+use super::limit::Limits;
+use super::linger::Linger;
+use super::patience::Overdue;
+use super::refusal::{Refusal, SUBSTITUTE};
+use super::scan::{Pause, Scan, Scanned, Then};
+use super::watch::Seat;
+
+/// A connection whose requests are checked before they are passed on.
+///
+/// What comes is read straight into the reader's buffer and looked at there. Only what is not whole is copied and held
+/// back: a head that has not ended, or what follows a request for another protocol.
+#[derive(Debug)]
+pub(crate) struct Wire<IO> {
+    io: IO,
+    conduct: Arc<Conduct>,
+    scan: Scan,
+    mode: Mode,
+    held: BytesMut,
+    /// How many of the bytes held may be passed on.
+    ready: usize,
+    /// Who was told to the conduct as the one to be woken.
+    waker: Option<Waker>,
+    is_blocked: bool,
+    /// The interim answer that is being written.
+    interim: Option<Interim>,
+    closing: Closing,
+    _seat: Seat,
+}
+
+#[derive(Debug)]
+enum Mode {
+    /// Requests come and are checked.
+    Requests,
+    /// A request has asked for another protocol.
+    Asked,
+    /// Another protocol is spoken.
+    Tunnel,
+    /// A request was refused: nothing more is read, and nothing said, until the answer is there.
+    Refused,
+    /// The rest of a body was refused, or did not come.
+    Broken(ErrorKind, Refusal),
+}
+
+#[derive(Debug)]
+enum Closing {
+    No,
+    Lingering(Linger),
+    Done,
+}
+
+impl<IO> Wire<IO> {
+    /// A connection of which nothing has been read.
+    pub(super) fn new(io: IO, limits: Limits, conduct: Arc<Conduct>, seat: Seat) -> Self {
+        Wire {
+            io,
+            conduct,
+            scan: Scan::new(limits),
+            mode: Mode::Requests,
+            held: BytesMut::new(),
+            ready: 0,
+            waker: None,
+            is_blocked: false,
+            interim: None,
+            closing: Closing::No,
+            _seat: seat,
+        }
+    }
+
+    /// What is shared with the service.
+    pub(crate) fn conduct(&self) -> &Arc<Conduct> {
+        &self.conduct
+    }
+
+    /// Takes what came straight into the reader's buffer, from `start` on, and leaves there what may be passed on.
+    fn take(&mut self, buffer: &mut ReadBuf<'_>, start: usize) {
+        if !self.held.is_empty() {
+            self.held.extend_from_slice(&buffer.filled()[start..]);
+            buffer.set_filled(start);
+            return self.take_held();
+        }
+        let scanned = self.scan.read(&buffer.filled()[start..]);
+        let end = start + scanned.passed;
+        match scanned.then {
+            Then::More | Then::Upgrade => self.held.extend_from_slice(&buffer.filled()[end..]),
+            Then::Refused(_) | Then::Broken(_) => {}
+        }
+        buffer.set_filled(end);
+        self.follow(&scanned);
+    }
+
+    /// Finds out how much of what is held may be passed on.
+    fn take_held(&mut self) {
+        let scanned = self.scan.read(&self.held);
+        self.ready = scanned.passed;
+        if matches!(scanned.then, Then::Refused(_) | Then::Broken(_)) {
+            self.held.truncate(scanned.passed);
+        }
+        self.follow(&scanned);
+    }
+
+    fn follow(&mut self, scanned: &Scanned) {
+        if scanned.heads > 0 {
+            self.conduct.deliver(scanned.heads);
+            // A head that begins behind another has its own time.
+            self.conduct.wait_for(Pause::Between);
+        }
+        match scanned.then {
+            Then::More => self.conduct.wait_for(match self.scan.pause() {
+                // It is waited for only when there was nothing to read.
+                Pause::Body => Pause::Between,
+                pause => pause,
+            }),
+            Then::Upgrade => {
+                self.conduct.wait_for(Pause::Between);
+                self.conduct.ask();
+                self.mode = Mode::Asked;
+            }
+            Then::Refused(refusal) => self.refuse(refusal),
+            Then::Broken(refusal) => self.break_off(ErrorKind::InvalidData, refusal),
+        }
+    }
+
+    /// Puts the substitute behind what may still be passed on.
+    fn refuse(&mut self, refusal: Refusal) {
+        self.conduct.refuse(refusal);
+        self.conduct.wait_for(Pause::Between);
+        self.conduct.deliver(1);
+        self.held.truncate(self.ready);
+        self.held.extend_from_slice(SUBSTITUTE);
+        self.ready = self.held.len();
+        self.mode = Mode::Refused;
+    }
+
+    fn break_off(&mut self, kind: ErrorKind, refusal: Refusal) {
+        self.conduct.refuse(refusal);
+        self.conduct.wait_for(Pause::Between);
+        (self.held, self.ready) = (BytesMut::new(), 0);
+        self.mode = Mode::Broken(kind, refusal);
+    }
+
+    /// Passes on what is ready, as far as there is room.
+    fn hand_over(&mut self, buffer: &mut ReadBuf<'_>) {
+        let here = self.ready.min(buffer.remaining());
+        buffer.put_slice(&self.held[..here]);
+        self.held.advance(here);
+        self.ready -= here;
+        if self.held.is_empty() {
+            // A connection that waits for its next request holds no memory.
+            self.held = BytesMut::new();
+        }
+    }
+
+    /// Sees to it that the conduct can wake this task.
+    fn be_woken(&mut self, cx: &Context<'_>) {
+        if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            self.waker = Some(cx.waker().clone());
+            self.conduct.register(cx.waker().clone());
+        }
+    }
+
+    /// There is nothing to read. Says whether to wait for it, or whether that is what ends the connection.
+    fn wait(&mut self, cx: &Context<'_>) -> Waiting {
+        self.be_woken(cx);
+        if self.scan.pause() == Pause::Body {
+            self.conduct.wait_for(Pause::Body);
+        }
+        match self.conduct.overdue() {
+            None => Waiting::On,
+            Some(Overdue::Request) => Waiting::End,
+            Some(Overdue::Head) => {
+                self.refuse(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the request did not come in time"));
+                Waiting::Over
+            }
+            Some(Overdue::Body) => {
+                let text = "the rest of the request did not come in time";
+                self.break_off(ErrorKind::TimedOut, Refusal::new(StatusCode::REQUEST_TIMEOUT, text));
+                Waiting::Over
+            }
+        }
+    }
+
+    /// Whether the client may be sending something that nobody reads.
+    fn has_unread(&self) -> bool {
+        matches!(self.mode, Mode::Refused | Mode::Broken(..)) || self.scan.pause() != Pause::Between
+    }
+
+    /// Notes whether the client takes what is written, and ends it if it has not done so for too long.
+    fn watch_write<T>(&mut self, cx: &Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if outcome.is_ready() {
+            if self.is_blocked {
+                self.is_blocked = false;
+                self.conduct.unblock();
+            }
+            return outcome;
+        }
+        self.be_woken(cx);
+        if !self.is_blocked {
+            self.is_blocked = true;
+            self.conduct.block();
+        }
+        if self.conduct.is_stuck() {
+            return Poll::Ready(Err(io::Error::new(
+                ErrorKind::TimedOut,
+                "the client does not read its answer",
+            )));
+        }
+        Poll::Pending
+    }
+}
+
+/// What to do when there is nothing to read.
+enum Waiting {
+    /// Wait on.
+    On,
+    /// As if the client had closed the connection.
+    End,
+    /// Something else is to be passed on.
+    Over,
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
+    /// Writes the interim answer that has been begun, if there is one.
+    fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(mut interim) = self.interim.take() else { return Poll::Ready(Ok(())) };
+        while interim.bytes.has_remaining() {
+            let outcome = Pin::new(&mut self.io).poll_write(cx, &interim.bytes);
+            match self.watch_write(cx, outcome)? {
+                Poll::Ready(0) => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
+                Poll::Ready(written) => interim.bytes.advance(written),
+                Poll::Pending => {
+                    self.interim = Some(interim);
+                    return Poll::Pending;
+                }
+            }
+        }
+        // Whoever waited for it may have gone away.
+        let _ = interim.written.send(());
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<IO> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let wire = self.get_mut();
+        let start = buffer.filled().len();
+        loop {
+            if wire.ready > 0 {
+                wire.hand_over(buffer);
+            }
+            if buffer.filled().len() > start || buffer.remaining() == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            match wire.mode {
+                Mode::Requests => {}
+                Mode::Tunnel => return Pin::new(&mut wire.io).poll_read(cx, buffer),
+                // Not the end either: hyper would give up the answer that is under way.
+                Mode::Refused => return Poll::Pending,
+                Mode::Broken(kind, refusal) => return Poll::Ready(Err(io::Error::new(kind, refusal.text))),
+                Mode::Asked => {
+                    // Before the question, or the answer could be missed.
+                    wire.be_woken(cx);
+                    match wire.conduct.decision() {
+                        Decision::Tunnel => {
+                            wire.mode = Mode::Tunnel;
+                            wire.ready = wire.held.len();
+                            wire.conduct.wait_for_nothing();
+                        }
+                        Decision::Stay => {
+                            wire.mode = Mode::Requests;
+                            wire.take_held();
+                        }
+                        Decision::None | Decision::Asked => match wire.wait(cx) {
+                            Waiting::On => return Poll::Pending,
+                            Waiting::End => return Poll::Ready(Ok(())),
+                            Waiting::Over => {}
+                        },
+                    }
+                    continue;
+                }
+            }
+            match Pin::new(&mut wire.io).poll_read(cx, buffer)? {
+                Poll::Ready(()) if buffer.filled().len() == start => return Poll::Ready(Ok(())),
+                Poll::Ready(()) => wire.take(buffer, start),
+                Poll::Pending => match wire.wait(cx) {
+                    Waiting::On => return Poll::Pending,
+                    Waiting::End => return Poll::Ready(Ok(())),
+                    Waiting::Over => {}
+                },
+            }
+        }
+    }
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<IO> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let wire = self.get_mut();
+        ready!(wire.poll_interim(cx))?;
+        let outcome = Pin::new(&mut wire.io).poll_write(cx, bytes);
+        wire.watch_write(cx, outcome)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let wire = self.get_mut();
+        ready!(wire.poll_interim(cx))?;
+        let outcome = Pin::new(&mut wire.io).poll_write_vectored(cx, pieces);
+        wire.watch_write(cx, outcome)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    /// hyper flushes when it has written all that it had. So this is the moment between two answers, and the service
+    /// has not given its next one, since it waits for the interim answer that it wants to send.
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let wire = self.get_mut();
+        // While the service thinks, hyper may come here and not read, as it does where half-closed clients are served.
+        wire.be_woken(cx);
+        loop {
+            ready!(wire.poll_interim(cx))?;
+            wire.interim = wire.conduct.next_interim();
+            if wire.interim.is_none() {
+                break;
+            }
+        }
+        let outcome = Pin::new(&mut wire.io).poll_flush(cx);
+        wire.watch_write(cx, outcome)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let wire = self.get_mut();
+        loop {
+            match &mut wire.closing {
+                Closing::Done => return Poll::Ready(Ok(())),
+                Closing::Lingering(linger) => {
+                    ready!(linger.poll(&mut wire.io, cx));
+                    wire.closing = Closing::Done;
+                }
+                Closing::No => {
+                    let outcome = Pin::new(&mut wire.io).poll_shutdown(cx);
+                    ready!(wire.watch_write(cx, outcome))?;
+                    wire.closing =
+                        if wire.has_unread() { Closing::Lingering(Linger::new()) } else { Closing::Done };
+                }
+            }
+        }
+    }
+}

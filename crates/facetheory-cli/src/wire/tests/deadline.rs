@@ -1,0 +1,153 @@
+//! Clients that are slow, with time that passes only when everyone waits.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::{Instant, sleep};
+
+use super::super::{Limits, Patience};
+use super::serving::Server;
+
+const PATIENCE: Patience = Patience {
+    head: Duration::from_secs(10),
+    idle: Duration::from_secs(60),
+    body: Duration::from_secs(20),
+    write: Duration::from_secs(30),
+};
+
+/// A server whose time passes.
+fn server(room: usize) -> Server {
+    let server = Server::with(room, Limits::default(), &PATIENCE);
+    let watch = server.watch.clone();
+    tokio::spawn(async move { watch.run().await });
+    server
+}
+
+/// Whether a time is as long as it should be: never shorter, and two ticks longer at most.
+fn is_about(elapsed: Duration, expected: Duration) -> bool {
+    elapsed >= expected && elapsed <= expected + Duration::from_millis(500)
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_64_a_head_that_drips_is_ended_in_time_with_a_408() {
+    let mut server = server(1000);
+    let start = Instant::now();
+    let mut bytes = b"GET / HTTP/1.1\r\nHost: a\r\nX: ".iter().chain(std::iter::repeat(&b'x'));
+    let answer = loop {
+        let byte = *bytes.next().expect("endless");
+        server.client.write_u8(byte).await.expect("room");
+        tokio::select! {
+            answer = server.until("in time") => break answer,
+            () = sleep(Duration::from_secs(1)) => {}
+        }
+    };
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(is_about(start.elapsed(), PATIENCE.head), "{:?}", start.elapsed());
+    assert_eq!(server.asked.lines(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_64_a_client_that_asks_nothing_is_left_without_a_word() {
+    let mut server = server(1000);
+    let start = Instant::now();
+    assert_eq!(server.rest().await, "");
+    assert!(is_about(start.elapsed(), PATIENCE.idle), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_64_a_client_that_asks_nothing_more_is_left_after_its_last_answer() {
+    let mut server = server(1000);
+    for _ in 0..3 {
+        sleep(PATIENCE.idle - Duration::from_secs(1)).await;
+        server.client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("room");
+        server.until("GET /").await;
+    }
+    let start = Instant::now();
+    assert_eq!(server.rest().await, "");
+    assert!(is_about(start.elapsed(), PATIENCE.idle), "{:?}", start.elapsed());
+    assert_eq!(server.asked.lines().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_64_a_body_that_does_not_come_breaks() {
+    let mut server = server(1000);
+    server
+        .client
+        .write_all(b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n")
+        .await
+        .expect("room");
+    for _ in 0..5 {
+        sleep(PATIENCE.body - Duration::from_secs(1)).await;
+        server.client.write_u8(b'x').await.expect("room");
+    }
+    // What was sent has to be taken before the time begins.
+    tokio::task::yield_now().await;
+    let start = Instant::now();
+    let answer = server.until("\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(is_about(start.elapsed(), PATIENCE.body), "{:?}", start.elapsed());
+    assert_eq!(server.asked.lines(), ["POST /p with a broken body"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_64_a_client_that_does_not_read_is_left() {
+    let mut server = server(100);
+    server.client.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("room");
+    for _ in 0..5 {
+        sleep(PATIENCE.write - Duration::from_secs(1)).await;
+        server.client.read_exact(&mut [0; 10]).await.expect("more of the answer");
+    }
+    let start = Instant::now();
+    server.connection.await.expect("no panic").expect_err("the answer could not be written");
+    assert!(is_about(start.elapsed(), PATIENCE.write), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_may_take_its_time() {
+    let mut server = server(1000);
+    server
+        .client
+        .write_all(b"GET /slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .await
+        .expect("room");
+    let start = Instant::now();
+    let answer = server.rest().await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(start.elapsed() >= Duration::from_secs(1000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tunnel_may_be_silent() {
+    let mut server = server(1000);
+    let request = b"GET /tunnel HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nfirst";
+    server.client.write_all(request).await.expect("room");
+    server.until("first").await;
+    sleep(Duration::from_secs(1000)).await;
+    server.client.write_all(b"second").await.expect("room");
+    server.until("second").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_behind_another_has_its_own_time() {
+    let mut server = server(1000);
+    server.client.write_all(b"GET /a HTTP/1.1\r\n").await.expect("room");
+    sleep(PATIENCE.head - Duration::from_secs(1)).await;
+    server.client.write_all(b"Host: a\r\n\r\nGET /b HTTP/1.1\r\n").await.expect("room");
+    sleep(PATIENCE.head - Duration::from_secs(1)).await;
+    server.client.write_all(b"Host: a\r\nConnection: close\r\n\r\n").await.expect("room");
+    server.rest().await;
+    assert_eq!(server.asked.lines(), ["GET /a ", "GET /b "]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_stays_after_its_refusal_is_left_too() {
+    let mut server = server(1000);
+    server.client.write_all(b"nonsense\r\n").await.expect("room");
+    let start = Instant::now();
+    let answer = server.rest().await;
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    // The answer is there at once, the connection a little longer.
+    server.connection.await.expect("no panic").expect("a clean end");
+    assert!(start.elapsed() <= Duration::from_secs(6), "{:?}", start.elapsed());
+    assert_eq!(server.watch.connections(), 0);
+}
