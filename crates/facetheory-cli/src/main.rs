@@ -4,12 +4,9 @@ mod check_config;
 mod config;
 mod demo;
 mod gateway;
-mod network;
 mod origin;
 mod serve;
 mod signal;
-#[expect(unused_imports, reason = "the gateway, which reads through it, is not there yet")]
-#[cfg_attr(not(test), expect(dead_code, reason = "the gateway, which reads through it, is not there yet"))]
 mod wire;
 
 use std::process::ExitCode;

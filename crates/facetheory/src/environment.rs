@@ -48,6 +48,13 @@ pub struct Environment {
 }
 
 impl Environment {
+    /// The variables that name a place. If none of them is set, the environment says nothing.
+    ///
+    /// ```
+    /// assert!(facetheory::Environment::VARIABLES.contains(&"FACETHEORY_ISR_BUCKET"));
+    /// ```
+    pub const VARIABLES: [&'static str; 5] = [TABLE[0], TABLE[1], TABLE[2], TABLE[3], BUCKET];
+
     /// The environment of this process.
     ///
     /// ```no_run

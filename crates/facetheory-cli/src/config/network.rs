@@ -19,7 +19,6 @@ pub(crate) struct Network {
 impl Network {
     /// Whether an address is one of them. An IPv4 address in the clothes of IPv6 (`::ffff:10.0.0.1`), as a socket for
     /// both tells it, counts as what it is.
-    #[cfg_attr(not(test), expect(dead_code, reason = "only a listener has addresses to ask for"))]
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         address.is_ipv4() == self.first.is_ipv4()

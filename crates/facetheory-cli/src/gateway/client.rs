@@ -1,8 +1,11 @@
 //! Who is on the other end of a connection.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use http::uri::Scheme;
+
+use crate::wire::Conduct;
 
 /// The visitor's end of a connection, as the gateway itself sees it.
 #[derive(Clone, Debug)]
@@ -11,4 +14,6 @@ pub(crate) struct Client {
     pub(crate) address: SocketAddr,
     /// Whether the connection is secure.
     pub(crate) scheme: Scheme,
+    /// The way to what lies below hyper, where HTTP/1 is spoken.
+    pub(crate) conduct: Option<Arc<Conduct>>,
 }

@@ -8,6 +8,7 @@ use http::header::{
 use http::uri::Scheme;
 
 use super::client::Client;
+use crate::config::Network;
 
 /// Under what name the gateway stands in `Via`.
 const PSEUDONYM: &str = "facetheory";
@@ -61,7 +62,7 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trust {
     /// Proxies in front of the gateway: what they say of a visitor holds.
-    pub(crate) proxies: Vec<crate::network::Network>,
+    pub(crate) proxies: Vec<Network>,
     /// Headers that a proxy in front sets, or takes away, so that visitors cannot: those that name tenants.
     pub(crate) headers: Vec<HeaderName>,
 }
@@ -209,7 +210,7 @@ mod tests {
     }
 
     fn client(address: &str) -> Client {
-        Client { address: address.parse().expect("an address"), scheme: Scheme::HTTP }
+        Client { address: address.parse().expect("an address"), scheme: Scheme::HTTP, conduct: None }
     }
 
     fn trusting(network: &str) -> Trust {

@@ -1,5 +1,6 @@
 //! Where visitors connect: every connection gets a place, is secured if it has to be, and is spoken to in its protocol.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -17,9 +18,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Gateway;
+use super::activity::Activity;
+use super::answered::{Answered, Busy};
 use super::client::Client;
 use super::place::{Place, Places};
 use super::tls::Tls;
+use crate::wire::{self, Protocol, Watch};
 
 /// How long a visitor may take to agree on a secure connection.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -30,6 +34,8 @@ const STREAMS: u32 = 128;
 /// How many requests a visitor may take back before they were looked at, and how many mistakes an HTTP/2 connection may have:
 /// more is an attack (CVE-2023-44487, CVE-2025-8671).
 const RESETS: usize = 32;
+/// hyper refuses to read with less.
+const SMALLEST_BUFFER: usize = 8192;
 /// The most bytes of headers on an HTTP/2 connection.
 const HEADER_BYTES: u32 = 16 * 1024;
 
@@ -39,6 +45,7 @@ pub(crate) struct Endpoint {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) places: Arc<Places>,
+    pub(crate) watch: Arc<Watch>,
 }
 
 /// An address that visitors can connect to.
@@ -125,24 +132,36 @@ impl Connection {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection is slower than it could be");
         }
-        let Some(tls) = self.endpoint.tls.clone() else {
-            return self.speak(stream, Client { address, scheme: Scheme::HTTP }, false).await;
-        };
+        let client = Client { address, scheme: Scheme::HTTP, conduct: None };
+        let Some(tls) = self.endpoint.tls.clone() else { return self.plain(stream, client).await };
         match tokio::time::timeout(HANDSHAKE, tls.acceptor().accept(stream)).await {
             Ok(Ok(stream)) => {
-                let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                self.speak(stream, Client { address, scheme: Scheme::HTTPS }, is_http2).await;
+                let client = Client { scheme: Scheme::HTTPS, ..client };
+                match stream.get_ref().1.alpn_protocol() {
+                    Some(b"h2") => self.ended(self.http2(stream, client).await),
+                    Some(_) => self.ended(self.http1(stream, client).await),
+                    None => self.plain(stream, client).await,
+                }
             }
             Ok(Err(error)) => tracing::debug!(%error, %address, "no secure connection"),
             Err(_) => tracing::debug!(%address, "a visitor took too long to agree on a secure connection"),
         }
     }
 
-    async fn speak<IO>(self, io: IO, client: Client, is_http2: bool)
+    /// Speaks whichever protocol the visitor begins with.
+    async fn plain<IO>(&self, io: IO, client: Client)
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let ended = if is_http2 { self.http2(io, client).await } else { self.http1(io, client).await };
+        let patience = self.endpoint.gateway.rules.load().patience.head;
+        match wire::sniff(io, patience).await {
+            Ok((Protocol::Http1, io)) => self.ended(self.http1(io, client).await),
+            Ok((Protocol::Http2, io)) => self.ended(self.http2(io, client).await),
+            Err(error) => tracing::debug!(%error, "a connection said nothing"),
+        }
+    }
+
+    fn ended(&self, ended: hyper::Result<()>) {
         if let Err(error) = ended {
             tracing::debug!(%error, "a connection broke off");
         }
@@ -152,15 +171,28 @@ impl Connection {
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (gateway, client) = (self.endpoint.gateway.clone(), Arc::new(client));
+        let gateway = self.endpoint.gateway.clone();
+        let (limits, patience) = {
+            let rules = gateway.rules.load();
+            (rules.limits, rules.patience)
+        };
+        let wire = self.endpoint.watch.admit(io, limits, &patience);
+        let conduct = wire.conduct().clone();
+        let client = Arc::new(Client { conduct: Some(conduct.clone()), ..client });
         let service = service_fn(move |request| {
-            let (gateway, client) = (gateway.clone(), client.clone());
-            async move { gateway.answer(&client, request).await }
+            let (gateway, client, answering) = (gateway.clone(), client.clone(), conduct.answering());
+            async move {
+                let response = gateway.answer(&client, request).await;
+                let busy = Busy::Answering { _answering: answering };
+                Ok::<_, Infallible>(response.map(|body| Answered::new(body, busy)))
+            }
         });
         let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .pipeline_flush(true)
-            .serve_connection(TokioIo::new(io), service)
+            // The wire has deadlines of its own.
+            .header_read_timeout(None)
+            .max_headers(limits.headers)
+            .max_buf_size(limits.head_bytes.max(SMALLEST_BUFFER))
+            .serve_connection(TokioIo::new(wire), service)
             .with_upgrades();
         let mut connection = pin!(connection);
         tokio::select! {
@@ -174,23 +206,37 @@ impl Connection {
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (gateway, client) = (self.endpoint.gateway.clone(), Arc::new(client));
-        let service = service_fn(move |request| {
-            let (gateway, client) = (gateway.clone(), client.clone());
-            async move { gateway.answer(&client, request).await }
-        });
+        let (gateway, client, activity) = (self.endpoint.gateway.clone(), Arc::new(client), Activity::new());
+        let idle = gateway.rules.load().patience.idle;
+        let service = {
+            let activity = activity.clone();
+            service_fn(move |request| {
+                let (gateway, client, stream) = (gateway.clone(), client.clone(), activity.begin());
+                async move {
+                    let response = gateway.answer(&client, request).await;
+                    Ok::<_, Infallible>(response.map(|body| Answered::new(body, Busy::Stream(stream))))
+                }
+            })
+        };
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
+            .keep_alive_interval(idle)
             .max_concurrent_streams(STREAMS)
             .max_pending_accept_reset_streams(RESETS)
             .max_local_error_reset_streams(RESETS)
             .max_header_list_size(HEADER_BYTES)
             .serve_connection(TokioIo::new(io), service);
         let mut connection = pin!(connection);
-        tokio::select! {
-            ended = &mut connection => return ended,
-            () = self.stop.cancelled() => connection.as_mut().graceful_shutdown(),
+        loop {
+            tokio::select! {
+                ended = &mut connection => return ended,
+                () = self.stop.cancelled() => break,
+                () = tokio::time::sleep(idle / 2) => if activity.is_idle(idle) {
+                    return Ok(());
+                },
+            }
         }
+        connection.as_mut().graceful_shutdown();
         connection.await
     }
 }

@@ -1,31 +1,36 @@
 //! The gateway: a reverse proxy whose pages are rendered once, served to everyone, and renewed by one worker.
 
+mod activity;
+mod answered;
 mod body;
 mod client;
 mod forwarding;
 mod health;
+mod hint;
 mod listener;
 mod origin;
 mod place;
 mod tls;
 mod tunnel;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use facetheory::{IsrBody, IsrLayer, IsrService};
-use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use facetheory::{Isr, IsrBody, IsrLayer, IsrService};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::uri::Scheme;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tower::{Layer as _, Service as _};
 
-pub(crate) use body::{RequestBody, Terms};
-pub(crate) use client::Client;
-pub(crate) use forwarding::Trust;
+use crate::config::Config;
+use crate::wire;
+use body::{RequestBody, Terms};
+use client::Client;
+use forwarding::Trust;
+
 pub(crate) use listener::{Endpoint, Listener};
-pub(crate) use origin::{Origin, Timeouts};
+pub(crate) use origin::Origin;
 pub(crate) use place::Places;
 pub(crate) use tls::Tls;
 pub(crate) use tunnel::Tunnels;
@@ -42,13 +47,51 @@ pub(crate) struct Rules {
     service: IsrService<Origin>,
     trust: Trust,
     body: Terms,
+    limits: wire::Limits,
+    patience: wire::Patience,
 }
 
 impl Rules {
-    /// Pages as this layer keeps them, of this origin.
-    pub(crate) fn new(layer: &IsrLayer, origin: Origin, trust: Trust, body: Terms) -> Self {
-        Rules { service: layer.layer(origin), trust, body }
+    /// The rules of a configuration, for pages that this engine keeps.
+    pub(crate) fn new(
+        config: &Config,
+        address: &crate::config::Origin,
+        isr: Isr,
+        tunnels: Tunnels,
+    ) -> anyhow::Result<Self> {
+        let trust = Trust { proxies: config.trusted_proxies.clone(), headers: trusted_headers(config) };
+        let origin = Origin::new(address, &config.timeouts, trust.clone(), tunnels)?;
+        let (limits, timeouts) = (&config.limits, &config.timeouts);
+        let layer = IsrLayer::new(isr, config.routes()?)
+            .strict()
+            .max_page_bytes(limits.page_bytes)
+            .new_pages_per_second(u32::try_from(limits.new_keys_per_second).unwrap_or(u32::MAX));
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let body = if limits.body_bytes == 0 { u64::MAX } else { limits.body_bytes };
+        Ok(Rules {
+            service: layer.layer(origin),
+            trust,
+            body: Terms { bytes: body, pause: timeouts.client_body },
+            limits: wire::Limits {
+                head_bytes: size(limits.header_bytes),
+                headers: size(limits.headers),
+                target_bytes: size(limits.uri_bytes),
+                body_bytes: body,
+            },
+            patience: wire::Patience {
+                head: timeouts.client_headers,
+                idle: timeouts.client_idle,
+                body: timeouts.client_body,
+                write: timeouts.client_idle,
+            },
+        })
     }
+}
+
+/// The headers by which a proxy in front names tenants, as rules say.
+fn trusted_headers(config: &Config) -> Vec<HeaderName> {
+    let names = config.rules.resolved().filter_map(|rule| rule.tenant_header());
+    names.filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok()).collect()
 }
 
 impl Gateway {
@@ -62,13 +105,13 @@ impl Gateway {
     }
 
     /// Answers one request.
-    pub(crate) async fn answer(
-        &self,
-        client: &Arc<Client>,
-        request: Request<Incoming>,
-    ) -> Result<Response<IsrBody>, Infallible> {
-        if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
-            return Ok(not_allowed());
+    async fn answer(&self, client: &Arc<Client>, request: Request<Incoming>) -> Response<IsrBody> {
+        let method = request.method();
+        if let Some(refusal) = client.conduct.as_ref().and_then(|conduct| conduct.refused(method)) {
+            return own(refusal.status, refusal.text);
+        }
+        if matches!(*method, Method::CONNECT | Method::TRACE) {
+            return own(StatusCode::METHOD_NOT_ALLOWED, "this server is no tunnel, and echoes nothing");
         }
         let (mut service, request) = {
             let rules = self.rules.load();
@@ -79,15 +122,22 @@ impl Gateway {
             let body = RequestBody::of(client.clone(), body, rules.body);
             (rules.service.clone(), Request::from_parts(parts, body))
         };
-        service.call(request).await
+        match service.call(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
     }
 }
 
-fn not_allowed() -> Response<IsrBody> {
-    let mut response = Response::new(IsrBody::from("this server is no tunnel\n"));
-    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+/// An answer of the gateway's own.
+fn own(status: StatusCode, text: &str) -> Response<IsrBody> {
+    let mut response = Response::new(IsrBody::from(format!("{text}\n")));
+    *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
+    }
     response
 }

@@ -4,9 +4,8 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, UPGRADE};
 use http::request::Parts;
@@ -23,36 +22,13 @@ use tokio::time::Instant;
 use tower::Service;
 
 use super::body::{OriginBody, RequestBody};
+use super::client::Client;
 use super::forwarding::{self, Trust, is_circular};
 use super::health::Health;
+use super::hint::Hints;
 use super::tunnel::Tunnels;
-
-/// How long the origin may take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Timeouts {
-    /// To accept a connection.
-    pub(crate) connect: Duration,
-    /// To begin its answer.
-    pub(crate) headers: Duration,
-    /// Between two pieces of its answer.
-    pub(crate) idle: Duration,
-    /// For all of its answer; none sets no limit.
-    pub(crate) total: Option<Duration>,
-    /// How long a connection is kept that nobody uses.
-    pub(crate) keep_alive: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Timeouts {
-            connect: Duration::from_secs(5),
-            headers: Duration::from_secs(60),
-            idle: Duration::from_secs(60),
-            total: None,
-            keep_alive: Duration::from_secs(30),
-        }
-    }
-}
+use crate::config;
+use crate::wire::{Conduct, Refusal};
 
 /// The most connections to the origin that are kept while nobody uses them.
 const IDLE_CONNECTIONS: usize = 256;
@@ -71,7 +47,7 @@ pub(crate) struct Origin {
 struct Shared {
     scheme: Scheme,
     authority: Authority,
-    timeouts: Timeouts,
+    timeouts: config::Timeouts,
     trust: Trust,
     health: Health,
     tunnels: Tunnels,
@@ -90,24 +66,21 @@ enum Failure {
     Silent,
     /// It switched to a protocol that nobody asked for.
     Unasked,
-    /// The visitor's own request broke off, or was wrong.
-    Request,
+    /// The visitor's own request broke off, or was wrong as the wire says.
+    Request(Option<Refusal>),
 }
 
 impl Origin {
-    /// The origin at this address, such as `http://127.0.0.1:3000`.
-    pub(crate) fn new(address: &Uri, timeouts: Timeouts, trust: Trust, tunnels: Tunnels) -> Result<Self> {
-        let (Some(scheme), Some(authority)) = (address.scheme(), address.authority()) else {
-            bail!("`{address}` is no address of an origin; write one as in http://127.0.0.1:3000");
-        };
-        ensure!(
-            *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS,
-            "an origin is asked by http or https, not by `{scheme}`"
-        );
-        ensure!(
-            address.path() == "/" && address.query().is_none() && !authority.as_str().contains('@'),
-            "the address of an origin is a scheme, a host and a port, as in http://127.0.0.1:3000; `{address}` has more"
-        );
+    /// The origin at this address.
+    pub(crate) fn new(
+        address: &config::Origin,
+        timeouts: &config::Timeouts,
+        trust: Trust,
+        tunnels: Tunnels,
+    ) -> Result<Self> {
+        let scheme = if address.tls { Scheme::HTTPS } else { Scheme::HTTP };
+        let authority = Authority::try_from(format!("{}:{}", address.host(), address.port()))
+            .context("the address of the origin cannot be asked for")?;
         let mut http = HttpConnector::new();
         http.enforce_http(false);
         http.set_nodelay(true);
@@ -130,9 +103,9 @@ impl Origin {
                 .build(connector.clone())
         };
         let shared = Shared {
-            scheme: scheme.clone(),
-            authority: authority.clone(),
-            timeouts,
+            scheme,
+            authority,
+            timeouts: timeouts.clone(),
             trust,
             health: Health::default(),
             tunnels,
@@ -173,7 +146,7 @@ impl Shared {
                         tracing::warn!(error = %causes(error), "{text}");
                     }
                     Failure::Silent | Failure::Unasked => tracing::warn!("{text}"),
-                    Failure::Down | Failure::Request => tracing::debug!("{text}"),
+                    Failure::Down | Failure::Request(_) => tracing::debug!("{text}"),
                 }
                 let mut response = own(status, text);
                 if matches!(failure, Failure::Down) {
@@ -202,9 +175,10 @@ impl Shared {
         parts.version = Version::HTTP_11;
         parts.extensions.clear();
         // What breaks off at once, because it is wrong, does not reach the origin.
-        body.begin().await.map_err(|_| Failure::Request)?;
+        body.begin().await.map_err(|_| Failure::Request(refusal(client.as_deref())))?;
         let end = self.timeouts.total.map(|total| Instant::now() + total);
         let response = self.send(parts, body).await?;
+        let visitor = visitor.zip(client.and_then(|client| client.conduct.clone()));
         self.received(response, visitor, end)
     }
 
@@ -215,7 +189,7 @@ impl Shared {
         address.scheme = Some(self.scheme.clone());
         address.authority = Some(self.authority.clone());
         address.path_and_query = Some(target);
-        Uri::from_parts(address).map_err(|_| Failure::Request)
+        Uri::from_parts(address).map_err(|_| Failure::Request(None))
     }
 
     /// Sends a request, and a safe one once more if a connection that was kept turns out to be gone.
@@ -237,14 +211,16 @@ impl Shared {
         parts: Parts,
         mut body: RequestBody,
     ) -> Result<Response<Incoming>, Failure> {
-        let sent = body.sent();
+        let (sent, client) = (body.sent(), body.client.clone());
+        let mut request = Request::from_parts(parts, body);
+        let mut hints = Hints::of(&mut request);
         let late = async {
             // Its time begins when it has the whole request.
             sent.await;
             tokio::time::sleep(self.timeouts.headers).await;
         };
         let outcome = tokio::select! {
-            response = pool.request(Request::from_parts(parts, body)) => response,
+            response = hints.passed_on_until(pool.request(request)) => response,
             () = late => {
                 self.health.reached();
                 return Err(Failure::Silent);
@@ -259,7 +235,7 @@ impl Shared {
                 self.health.unreachable(Instant::now());
                 Err(Failure::Unreachable(error))
             }
-            Err(error) if is_ours(&error) => Err(Failure::Request),
+            Err(error) if is_ours(&error) => Err(Failure::Request(refusal(client.as_deref()))),
             Err(error) => {
                 self.health.reached();
                 Err(Failure::Broken(error))
@@ -270,16 +246,19 @@ impl Shared {
     fn received(
         &self,
         response: Response<Incoming>,
-        visitor: Option<OnUpgrade>,
+        visitor: Option<(OnUpgrade, Arc<Conduct>)>,
         end: Option<Instant>,
     ) -> Result<Response<OriginBody>, Failure> {
         let (mut parts, body) = response.into_parts();
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
             let origin = parts.extensions.remove::<OnUpgrade>();
             let protocol = parts.headers.get(UPGRADE).cloned();
-            let (Some(visitor), Some(origin), Some(protocol)) = (visitor, origin, protocol) else {
+            let (Some((visitor, conduct)), Some(origin), Some(protocol)) = (visitor, origin, protocol) else {
                 return Err(Failure::Unasked);
             };
+            if !conduct.tunnel() {
+                return Err(Failure::Unasked);
+            }
             self.tunnels.join(visitor, origin);
             forwarding::remove_hops(&mut parts.headers);
             parts.headers.insert(UPGRADE, protocol);
@@ -303,9 +282,15 @@ impl Failure {
                 (StatusCode::BAD_GATEWAY, "the origin switched to a protocol that nobody asked for")
             }
             Failure::Silent => (StatusCode::GATEWAY_TIMEOUT, "the origin took too long to answer"),
-            Failure::Request => (StatusCode::BAD_REQUEST, "the request is broken, or broke off"),
+            Failure::Request(Some(refusal)) => (refusal.status, refusal.text),
+            Failure::Request(None) => (StatusCode::BAD_REQUEST, "the request is broken, or broke off"),
         }
     }
+}
+
+/// What the wire found wrong with a request whose body broke off.
+fn refusal(client: Option<&Client>) -> Option<Refusal> {
+    client.and_then(|client| client.conduct.as_ref()?.refusal())
 }
 
 /// Whether a request failed because of its own body, which is the visitor's doing.

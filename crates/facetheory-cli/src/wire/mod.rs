@@ -25,6 +25,5 @@ pub(crate) use conduct::{Answering, Conduct};
 pub(crate) use limit::Limits;
 pub(crate) use patience::Patience;
 pub(crate) use refusal::Refusal;
-pub(crate) use sniff::{Prefixed, Protocol, sniff};
-pub(crate) use stream::Wire;
+pub(crate) use sniff::{Protocol, sniff};
 pub(crate) use watch::Watch;

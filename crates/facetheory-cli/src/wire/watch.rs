@@ -37,6 +37,7 @@ impl Watch {
     }
 
     /// How many connections are open.
+    #[cfg(test)]
     pub(crate) fn connections(&self) -> usize {
         self.lock().len()
     }

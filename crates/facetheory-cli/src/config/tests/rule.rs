@@ -119,7 +119,8 @@ fn a_rule_is_a_policy_and_more() {
     );
     let rule = |route| config.rules.of_route(route).and_then(|found| found.rule).expect("a rule");
     let a = rule("/a");
-    assert_eq!((a.lease, a.versions, a.policy.keep), (Duration::from_secs(20), 3, Keep::Versions));
+    let kept = (a.policy.lease, a.policy.retained, a.policy.keep);
+    assert_eq!(kept, (Some(Duration::from_secs(20)), Some(3), Keep::Versions));
     assert_eq!(a.policy.stale_while_revalidate, Some(Duration::from_secs(3600)));
     assert_eq!(a.policy.stale_if_error, Some(Duration::ZERO));
     assert_eq!((a.policy.negative, a.policy.wait), (Duration::from_secs(5), Duration::from_secs(2)));

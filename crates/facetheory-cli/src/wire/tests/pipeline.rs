@@ -3,7 +3,8 @@
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
 use super::super::refusal::SUBSTITUTE;
-use super::super::{Limits, Patience, Watch, Wire};
+use super::super::stream::Wire;
+use super::super::{Limits, Patience, Watch};
 
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 

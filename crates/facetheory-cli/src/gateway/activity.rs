@@ -1,0 +1,109 @@
+//! Whether anything goes on on an HTTP/2 connection, and whether its visitor takes what is sent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// What goes on on one connection.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    start: Instant,
+    /// How many answers are under way, and how many of those wait for the visitor to take more.
+    answers: AtomicUsize,
+    untaken: AtomicUsize,
+    /// When an answer last began, ended or went on, in milliseconds since the start.
+    last: AtomicU64,
+}
+
+/// One answer that is under way.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    activity: Arc<Activity>,
+    untaken: AtomicBool,
+}
+
+impl Activity {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Activity {
+            start: Instant::now(),
+            answers: AtomicUsize::new(0),
+            untaken: AtomicUsize::new(0),
+            last: AtomicU64::new(0),
+        })
+    }
+
+    /// An answer begins.
+    pub(crate) fn begin(self: &Arc<Self>) -> Stream {
+        self.answers.fetch_add(1, Relaxed);
+        self.touch();
+        Stream { activity: self.clone(), untaken: AtomicBool::new(false) }
+    }
+
+    /// Whether nothing has been asked for, or nothing of what was asked for has been taken, for so long.
+    pub(crate) fn is_idle(&self, limit: Duration) -> bool {
+        let waits_for_visitor = self.answers.load(Relaxed) == 0 || self.untaken.load(Relaxed) > 0;
+        let last = Duration::from_millis(self.last.load(Relaxed));
+        waits_for_visitor && self.start.elapsed().saturating_sub(last) >= limit
+    }
+
+    fn touch(&self) {
+        let passed = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(passed, Relaxed);
+    }
+}
+
+impl Stream {
+    /// More of the answer was asked for. If there was some, the visitor has yet to take it; if not, the origin is waited for.
+    pub(crate) fn polled(&self, is_there: bool) {
+        self.activity.touch();
+        match (self.untaken.swap(is_there, Relaxed), is_there) {
+            (false, true) => self.activity.untaken.fetch_add(1, Relaxed),
+            (true, false) => self.activity.untaken.fetch_sub(1, Relaxed),
+            (true, true) | (false, false) => return,
+        };
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.polled(false);
+        self.activity.answers.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_idle_without_answers_and_not_while_the_origin_is_waited_for() {
+        let activity = Activity::new();
+        tokio::time::advance(LIMIT).await;
+        assert!(activity.is_idle(LIMIT), "nothing was asked for");
+        let stream = activity.begin();
+        stream.polled(false);
+        tokio::time::advance(LIMIT * 9).await;
+        assert!(!activity.is_idle(LIMIT), "the origin is slow");
+        drop(stream);
+        assert!(!activity.is_idle(LIMIT), "something has just gone on");
+        tokio::time::advance(LIMIT).await;
+        assert!(activity.is_idle(LIMIT));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_visitor_who_takes_nothing_is_noticed() {
+        let activity = Activity::new();
+        let stream = activity.begin();
+        stream.polled(true);
+        tokio::time::advance(LIMIT / 2).await;
+        stream.polled(true);
+        tokio::time::advance(LIMIT / 2).await;
+        assert!(!activity.is_idle(LIMIT), "it takes something now and then");
+        tokio::time::advance(LIMIT / 2).await;
+        assert!(activity.is_idle(LIMIT));
+    }
+}

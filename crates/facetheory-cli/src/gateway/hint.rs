@@ -1,0 +1,70 @@
+//! Early hints (103): what the origin says before its answer reaches the visitor before the answer, too.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode, Version};
+use tokio::sync::mpsc;
+
+use super::body::RequestBody;
+use super::forwarding::remove_hops;
+use crate::wire::Conduct;
+
+/// The most hints of one answer.
+const MOST: usize = 8;
+
+/// The hints of one answer, as they come.
+#[derive(Debug)]
+pub(crate) struct Hints {
+    coming: Option<(mpsc::Receiver<Bytes>, Arc<Conduct>)>,
+}
+
+impl Hints {
+    /// Those for a request. A render has none, since they are for one visitor; nor has a visitor who speaks HTTP/2, where
+    /// hyper cannot send them.
+    pub(crate) fn of(request: &mut Request<RequestBody>) -> Self {
+        let client = request.body().client.clone();
+        let Some(conduct) = client.and_then(|client| client.conduct.clone()) else {
+            return Hints { coming: None };
+        };
+        let (sender, receiver) = mpsc::channel(MOST);
+        hyper::ext::on_informational(request, move |hint| {
+            if hint.status() == StatusCode::EARLY_HINTS {
+                // More than these are dropped: they are hints.
+                let _ = sender.try_send(written(hint.headers()));
+            }
+        });
+        Hints { coming: Some((receiver, conduct)) }
+    }
+
+    /// Waits for an answer, and passes on the hints that come before it.
+    pub(crate) async fn passed_on_until<T>(&mut self, answer: impl Future<Output = T>) -> T {
+        let Some((hints, conduct)) = &mut self.coming else { return answer.await };
+        let mut answer = std::pin::pin!(answer);
+        let answer = loop {
+            tokio::select! {
+                biased;
+                Some(hint) = hints.recv() => conduct.interim(Version::HTTP_11, hint).await,
+                answer = &mut answer => break answer,
+            }
+        };
+        while let Ok(hint) = hints.try_recv() {
+            conduct.interim(Version::HTTP_11, hint).await;
+        }
+        answer
+    }
+}
+
+/// A hint as it stands on a connection.
+fn written(headers: &HeaderMap) -> Bytes {
+    let mut headers = headers.clone();
+    remove_hops(&mut headers);
+    let mut text = b"HTTP/1.1 103 Early Hints\r\n".to_vec();
+    for (name, value) in &headers {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            text.extend_from_slice(part);
+        }
+    }
+    text.extend_from_slice(b"\r\n");
+    text.into()
+}

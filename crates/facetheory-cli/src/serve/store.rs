@@ -1,0 +1,74 @@
+//! Where pages are kept.
+
+use std::env::VarError;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use facetheory::{Environment, Isr, IsrBuilder};
+
+use super::setting::usual_data;
+use crate::config::Store;
+
+/// Opens the store that is named, else that of the environment, else the one in the usual directory.
+pub(crate) async fn open(store: &Store) -> Result<IsrBuilder> {
+    let builder = match (&store.data, &store.table, &store.bodies) {
+        (Some(data), _, _) => embedded(data).await?,
+        (None, None, None) => match environment(|name| std::env::var(name))? {
+            Some(environment) => Isr::builder(environment.open().await?),
+            None => embedded(&usual_data()).await?,
+        },
+        (None, table, bodies) => {
+            let table = table.as_deref().context("bodies are named and no table: name both, or `data`")?;
+            let bodies = bodies.as_deref().context("a table is named and no bodies: name both, or `data`")?;
+            Isr::open(table, bodies).await?
+        }
+    };
+    let builder = builder.memory(store.memory).believing(store.believe);
+    Ok(match &store.deployment {
+        Some(deployment) => builder.deployment(deployment),
+        None => builder,
+    })
+}
+
+/// The store in a directory.
+pub(crate) async fn embedded(data: &Path) -> Result<IsrBuilder> {
+    std::fs::create_dir_all(data)
+        .with_context(|| format!("the directory {} cannot be made", data.display()))?;
+    let table = format!("sqlite:{}", data.join("table.db").display());
+    let bodies = format!("file:{}", data.join("bodies").display());
+    Ok(Isr::open(&table, &bodies).await?)
+}
+
+/// The store of the environment, if it names one. Half a store is an error: somebody meant to name one.
+fn environment(look_up: impl Fn(&str) -> Result<String, VarError>) -> Result<Option<Environment>> {
+    let names = Environment::VARIABLES.iter();
+    let set = |name: &&&str| {
+        look_up(name).map_or_else(|error| error != VarError::NotPresent, |value| !value.trim().is_empty())
+    };
+    if names.filter(set).count() == 0 {
+        return Ok(None);
+    }
+    Ok(Some(Environment::from_lookup(look_up)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(variables: &'static [(&str, &str)]) -> Result<Option<Environment>> {
+        environment(|name| {
+            let found = variables.iter().find(|(other, _)| *other == name);
+            found.map(|(_, value)| (*value).to_owned()).ok_or(VarError::NotPresent)
+        })
+    }
+
+    #[test]
+    fn the_environment_names_a_store_or_none_but_not_half_of_one() {
+        assert!(with(&[]).expect("nothing is said").is_none());
+        assert!(with(&[("CACHE_TABLE", " ")]).expect("nothing is said").is_none());
+        let whole = with(&[("CACHE_TABLE", "pages"), ("FACETHEORY_ISR_BUCKET", "bucket")]);
+        assert_eq!(whole.expect("a store").expect("it is named").bodies, "s3://bucket/isr");
+        let half = with(&[("CACHE_TABLE", "pages")]).expect_err("no bodies");
+        assert!(half.to_string().contains("FACETHEORY_ISR_BUCKET"), "{half}");
+    }
+}
