@@ -132,7 +132,7 @@ impl Settings {
         policy.render_deadline = self.render_deadline.unwrap_or(policy.render_deadline);
         policy.negative = self.negative.unwrap_or(policy.negative);
         policy.early_refresh = self.early_refresh.filter(|eagerness| *eagerness > 0.0);
-        policy.lease = self.lease;
+        policy.lease = Some(self.lease.unwrap_or(LeaseTerms::default().duration));
         policy.retained = (versions > 0).then_some(versions);
         Some(Rule {
             policy,
