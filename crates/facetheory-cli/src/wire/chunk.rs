@@ -2,7 +2,7 @@
 
 use super::head::{HEAD_TOO_LARGE, TOO_MANY_FIELDS};
 use super::limit::Limits;
-use super::line::{self, Field};
+use super::line::{self, Field, Line};
 use super::refusal::Refusal;
 use http::StatusCode;
 
@@ -24,7 +24,7 @@ pub(super) struct Chunks {
     extension_bytes: usize,
     trailers: usize,
     trailer_bytes: usize,
-    /// How much of the trailer line that has begun has no line feed.
+    /// In how much of the trailer line that has begun there is no end.
     searched: usize,
 }
 
@@ -107,16 +107,18 @@ impl Chunks {
 
     /// One line of the trailers.
     fn trailer(&mut self, bytes: &[u8], limits: &Limits) -> Result<(usize, bool), Refusal> {
-        let Some((line, length)) = line::first(bytes, self.searched)? else {
-            self.searched = bytes.len();
-            let is_too_large = self.trailer_bytes + bytes.len() > limits.head_bytes;
-            return if is_too_large { Err(HEAD_TOO_LARGE) } else { Ok((0, false)) };
+        let limit = limits.head_bytes.saturating_sub(self.trailer_bytes);
+        let (line, length) = match line::first(bytes, self.searched, limit)? {
+            Line::Whole { line, next } => (line, next),
+            Line::Open { .. } if bytes.len() > limit => return Err(HEAD_TOO_LARGE),
+            Line::Open { searched } => {
+                self.searched = searched;
+                return Ok((0, false));
+            }
+            Line::TooLong => return Err(HEAD_TOO_LARGE),
         };
         self.searched = 0;
         self.trailer_bytes += length;
-        if self.trailer_bytes > limits.head_bytes {
-            return Err(HEAD_TOO_LARGE);
-        }
         if line.is_empty() {
             return Ok((length, true));
         }

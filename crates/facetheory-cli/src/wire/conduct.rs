@@ -277,7 +277,7 @@ impl Drop for Answering {
         conduct.quiet_since.store(conduct.terms.now(), Relaxed);
         conduct.answered.fetch_add(1, Relaxed);
         // It was the last request, so if one has asked for another protocol it was this, and it was not given.
-        if conduct.is_answered() {
+        if conduct.decision.load(Relaxed) == Decision::Asked as u8 && conduct.is_answered() {
             conduct.stay();
         }
     }

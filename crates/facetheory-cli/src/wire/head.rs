@@ -5,7 +5,7 @@ use std::ops::Range;
 use http::StatusCode;
 
 use super::limit::Limits;
-use super::line::{self, Field, TOKEN, all, trimmed};
+use super::line::{self, Field, Line, TOKEN, all, trimmed};
 use super::refusal::Refusal;
 use super::request_line::{RequestLine, TOO_LONG};
 
@@ -14,7 +14,7 @@ use super::request_line::{RequestLine, TOO_LONG};
 pub(super) struct Head {
     /// Where the line begins that is read next.
     next: usize,
-    /// Up to where there is no line feed in that line.
+    /// Up to where that line has no end.
     searched: usize,
     /// One empty line has been passed over: RFC 9112, section 2.2.
     blank: bool,
@@ -50,18 +50,22 @@ impl Head {
     /// Reads on. The bytes begin with the head's first, also those that were there the last time.
     pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<Whole>, Refusal> {
         loop {
-            let searched = self.searched - self.next;
-            let Some((line, length)) = line::first(&bytes[self.next..], searched)? else {
-                self.searched = bytes.len();
-                // The end of the line can only be further away, so nothing depends on how much has come.
-                return if bytes.len() > limits.head_bytes { Err(self.too_large()) } else { Ok(None) };
-            };
             let start = self.next;
-            self.next += length;
-            self.searched = self.next;
-            if self.next > limits.head_bytes {
-                return Err(self.too_large());
-            }
+            let (searched, limit) = (self.searched - start, limits.head_bytes.saturating_sub(start));
+            let line = match line::first(&bytes[start..], searched, limit)? {
+                Line::Whole { line, next } => {
+                    self.next = start + next;
+                    self.searched = self.next;
+                    line
+                }
+                // Its end can only be further away, so nothing depends on how much has come.
+                Line::Open { .. } if bytes.len() > limits.head_bytes => return Err(self.too_large()),
+                Line::Open { searched } => {
+                    self.searched = start + searched;
+                    return Ok(None);
+                }
+                Line::TooLong => return Err(self.too_large()),
+            };
             if !line.is_empty() {
                 self.line(line, start, limits)?;
             } else if self.request.is_some() {
@@ -72,9 +76,9 @@ impl Head {
         }
     }
 
-    /// Whether something has come of it.
+    /// Whether something has come of it, besides the empty line that some clients send after a body.
     pub(super) fn has_begun(&self) -> bool {
-        self.searched > 0
+        self.request.is_some() || self.searched > self.next
     }
 
     fn too_large(&self) -> Refusal {

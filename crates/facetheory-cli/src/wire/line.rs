@@ -1,7 +1,5 @@
 //! Lines: which bytes may be in them, and how a header line falls into its name and its value.
 
-use memchr::memchr;
-
 use super::refusal::Refusal;
 
 /// A header line, or a line of the trailers.
@@ -13,18 +11,14 @@ pub(super) struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Reads a line that has lost its CRLF and is not empty.
+    /// Reads a line that has lost its CRLF, is not empty, and has no control characters but tabs.
     pub(super) fn read(line: &'a [u8]) -> Result<Self, Refusal> {
         let end = line.iter().position(|&byte| !is(NAME, byte)).unwrap_or(line.len());
         match line.get(end) {
             Some(b':') if end > 0 => {}
             found => return Err(misnamed(end, found.copied())),
         }
-        let value = &line[end + 1..];
-        if has_control(value) {
-            return Err(Refusal::bad("a header value has a control character"));
-        }
-        Ok(Field { name: &line[..end], value: trimmed(value) })
+        Ok(Field { name: &line[..end], value: trimmed(&line[end + 1..]) })
     }
 
     /// Whether this is the name, which is given in lower case.
@@ -47,14 +41,62 @@ fn misnamed(end: usize, found: Option<u8>) -> Refusal {
 
 /// The first line of some bytes, without its CRLF, and where the next one begins; `None` if it has no end yet.
 ///
-/// `searched` bytes are known to have no line feed.
-pub(super) fn first(bytes: &[u8], searched: usize) -> Result<Option<(&[u8], usize)>, Refusal> {
-    let Some(feed) = memchr(b'\n', &bytes[searched..]) else { return Ok(None) };
-    let feed = searched + feed;
-    match bytes[..feed].split_last() {
-        Some((b'\r', line)) => Ok(Some((line, feed + 1))),
-        _ => Err(Refusal::bad("a line ends with a line feed alone")),
+/// `searched` bytes are known to have no control character, and no control character is looked at from `limit` on:
+/// a line that gets there is too long, whatever is in it.
+pub(super) fn first(bytes: &[u8], searched: usize, limit: usize) -> Result<Line<'_>, Refusal> {
+    let Some(end) = control(bytes, searched) else { return Ok(Line::Open { searched: bytes.len() }) };
+    if end >= limit {
+        return Ok(Line::TooLong);
     }
+    match bytes[end..] {
+        [b'\r', b'\n', ..] if end + 2 > limit => Ok(Line::TooLong),
+        [b'\r', b'\n', ..] => Ok(Line::Whole { line: &bytes[..end], next: end + 2 }),
+        [b'\r'] => Ok(Line::Open { searched: end }),
+        [b'\n', ..] => Err(Refusal::bad("a line ends with a line feed alone")),
+        _ => Err(Refusal::bad("a line has a control character")),
+    }
+}
+
+/// What the first line of some bytes is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line<'a> {
+    Whole {
+        line: &'a [u8],
+        next: usize,
+    },
+    /// It has no end yet, and there is none in so many bytes.
+    Open {
+        searched: usize,
+    },
+    TooLong,
+}
+
+/// Where the first control character is, from a place on, if it is not a tab. In a line that is right, this is its end.
+///
+/// Eight bytes are looked at together, as the digits of one number: a digit that is less than another borrows from the
+/// next one, and that shows in its highest bit. What is found beyond the first such digit means nothing.
+fn control(bytes: &[u8], from: usize) -> Option<usize> {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const HIGH: u64 = ONES << 7;
+    let mut at = from;
+    while let Some(eight) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+        let eight = u64::from_le_bytes(*eight);
+        let below_blank = eight.wrapping_sub(ONES * u64::from(b' ')) & !eight;
+        let delete = eight ^ (ONES * 0x7f);
+        let is_delete = delete.wrapping_sub(ONES) & !delete;
+        let found = (below_blank | is_delete) & HIGH;
+        if found == 0 {
+            at += 8;
+            continue;
+        }
+        at += usize::try_from(found.trailing_zeros() / 8).unwrap_or(0);
+        if bytes[at] != b'\t' {
+            return Some(at);
+        }
+        at += 1;
+    }
+    let rest = bytes.get(at..)?;
+    rest.iter().position(|&byte| byte.is_ascii_control() && byte != b'\t').map(|found| at + found)
 }
 
 /// What is left without blanks at the beginning and the end.
@@ -66,15 +108,6 @@ pub(super) fn trimmed(mut text: &[u8]) -> &[u8] {
         text = rest;
     }
     text
-}
-
-/// Whether a control character is among these bytes, other than a tab. It has no branches, so that it is compiled to
-/// instructions that look at many bytes at once.
-pub(super) fn has_control(bytes: &[u8]) -> bool {
-    let found = bytes.iter().fold(0_u8, |found, &byte| {
-        found | (u8::from(byte < b' ') & u8::from(byte != b'\t')) | u8::from(byte == 0x7f)
-    });
-    found != 0
 }
 
 /// May be in the name of a header: what a token is made of, without the underscore that some servers take for a hyphen.
@@ -156,22 +189,44 @@ mod tests {
     #[test]
     fn every_control_character_but_the_tab_is_found_wherever_it_is() {
         for byte in 0..=255_u8 {
-            for place in 0..40 {
-                let mut text = [b'a'; 40];
+            for (length, place) in (0..40).flat_map(|length| (0..length).map(move |place| (length, place))) {
+                let mut text = vec![b'a'; length];
                 text[place] = byte;
-                let expected = byte.is_ascii_control() && byte != b'\t';
-                assert_eq!(has_control(&text), expected, "{byte} at {place}");
+                let expected = (byte.is_ascii_control() && byte != b'\t').then_some(place);
+                assert_eq!(control(&text, 0), expected, "{byte} at {place} of {length}");
+                assert_eq!(control(&text, place), expected, "{byte} at {place} of {length}");
+                assert_eq!(control(&text, place + 1), None, "{byte} at {place} of {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_control_character_is_found_whatever_is_around_it() {
+        for first in 0..=255_u8 {
+            for second in 0..=255_u8 {
+                let text = [b'a', first, second, 0xff, 0x80, b'\t', b' ', b'~', b'\r'];
+                let expected = text.iter().position(|byte| byte.is_ascii_control() && *byte != b'\t');
+                assert_eq!(control(&text, 0), expected, "{first} {second}");
             }
         }
     }
 
     #[test]
     fn a_line_ends_with_a_carriage_return_and_a_line_feed() {
-        assert_eq!(first(b"ab", 0), Ok(None));
-        assert_eq!(first(b"ab\r", 0), Ok(None));
-        assert_eq!(first(b"ab\r\ncd", 0), Ok(Some((&b"ab"[..], 4))));
-        assert_eq!(first(b"ab\r\ncd", 3), Ok(Some((&b"ab"[..], 4))));
-        assert!(first(b"ab\n", 0).is_err());
-        assert!(first(b"\n", 0).is_err());
+        let line = |bytes: &'static str| first(bytes.as_bytes(), 0, 100);
+        assert_eq!(line("ab"), Ok(Line::Open { searched: 2 }));
+        assert_eq!(line("ab\r"), Ok(Line::Open { searched: 2 }));
+        assert_eq!(line("ab\r\ncd"), Ok(Line::Whole { line: b"ab", next: 4 }));
+        assert!(line("ab\n").is_err());
+        assert!(line("\n").is_err());
+        assert!(line("ab\rc").is_err());
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_not_looked_at_further() {
+        for (bytes, limit) in [("ab\r\n", 3), ("abc\n", 3), ("ab\0", 2)] {
+            assert_eq!(first(bytes.as_bytes(), 0, limit), Ok(Line::TooLong), "{bytes:?}");
+        }
+        assert_eq!(first(b"ab\r\n", 0, 4), Ok(Line::Whole { line: b"ab", next: 4 }));
     }
 }

@@ -69,6 +69,20 @@ async fn row_64_a_client_that_asks_nothing_more_is_left_after_its_last_answer() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_empty_line_after_a_request_is_not_the_beginning_of_another() {
+    let mut server = server(1000);
+    server
+        .client
+        .write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx\r\n")
+        .await
+        .expect("room");
+    server.until("POST /").await;
+    let start = Instant::now();
+    assert_eq!(server.rest().await, "");
+    assert!(is_about(start.elapsed(), PATIENCE.idle), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn row_64_a_body_that_does_not_come_breaks() {
     let mut server = server(1000);
     server
