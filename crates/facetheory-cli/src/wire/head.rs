@@ -48,7 +48,14 @@ pub(super) enum Framing {
 
 impl Head {
     /// Reads on. The bytes begin with the head's first, also those that were there the last time.
-    pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<Whole>, Refusal> {
+    ///
+    /// `known` is a host that was found to be one.
+    pub(super) fn read(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+        known: &mut Vec<u8>,
+    ) -> Result<Option<Whole>, Refusal> {
         loop {
             let start = self.next;
             let (searched, limit) = (self.searched - start, limits.head_bytes.saturating_sub(start));
@@ -67,7 +74,7 @@ impl Head {
                 Line::TooLong => return Err(self.too_large()),
             };
             if !line.is_empty() {
-                self.line(line, start, limits)?;
+                self.line(line, start, limits, known)?;
             } else if self.request.is_some() {
                 return self.judge(bytes).map(Some);
             } else if std::mem::replace(&mut self.blank, true) {
@@ -88,7 +95,13 @@ impl Head {
         }
     }
 
-    fn line(&mut self, line: &[u8], start: usize, limits: &Limits) -> Result<(), Refusal> {
+    fn line(
+        &mut self,
+        line: &[u8],
+        start: usize,
+        limits: &Limits,
+        known: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
         let Some(request) = &self.request else {
             let mut request = RequestLine::read(line, limits)?;
             if let Some(authority) = &mut request.authority {
@@ -105,7 +118,7 @@ impl Head {
         let field = Field::read(line)?;
         // Almost all names are told apart from those that matter by their length.
         match field.name.len() {
-            4 if field.is(b"host") => self.host(line, &field, start),
+            4 if field.is(b"host") => self.host(line, &field, start, known),
             14 if field.is(b"content-length") => self.content_length(field.value),
             17 if field.is(b"transfer-encoding") => self.transfer_encoding(field.value, is_http_11),
             10 if field.is(b"connection") => {
@@ -126,10 +139,20 @@ impl Head {
         }
     }
 
-    fn host(&mut self, line: &[u8], field: &Field<'_>, start: usize) -> Result<(), Refusal> {
-        let is_host = std::str::from_utf8(field.value).is_ok_and(facetheory::is_host);
-        if !is_host {
-            return Err(Refusal::bad("the Host of the request is no host"));
+    fn host(
+        &mut self,
+        line: &[u8],
+        field: &Field<'_>,
+        start: usize,
+        known: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        // Almost always a client asks for one host all the time.
+        if field.value.is_empty() || field.value != known.as_slice() {
+            if !std::str::from_utf8(field.value).is_ok_and(facetheory::is_host) {
+                return Err(Refusal::bad("the Host of the request is no host"));
+            }
+            known.clear();
+            known.extend_from_slice(field.value);
         }
         // The value is somewhere between the colon and the end, with blanks around it.
         let blanks = line[field.name.len() + 1..].iter().take_while(|&&byte| byte == b' ' || byte == b'\t');

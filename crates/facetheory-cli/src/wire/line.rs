@@ -22,6 +22,7 @@ impl<'a> Field<'a> {
     }
 
     /// Whether this is the name, which is given in lower case.
+    #[inline]
     pub(super) fn is(&self, name: &[u8]) -> bool {
         self.name.eq_ignore_ascii_case(name)
     }

@@ -9,6 +9,8 @@ use super::refusal::Refusal;
 #[derive(Debug)]
 pub(super) struct Scan {
     limits: Limits,
+    /// The host that was asked for last; empty before.
+    host: Vec<u8>,
     within: Within,
 }
 
@@ -53,7 +55,7 @@ pub(super) enum Pause {
 impl Scan {
     /// A connection of which nothing has been read.
     pub(super) fn new(limits: Limits) -> Self {
-        Scan { limits, within: Within::Head(Head::default()) }
+        Scan { limits, host: Vec::new(), within: Within::Head(Head::default()) }
     }
 
     /// Where the bytes have ended, so far.
@@ -78,7 +80,7 @@ impl Scan {
             let outcome = match &mut self.within {
                 Within::Head(head) => {
                     start = Some(scanned.passed);
-                    match head.read(rest, &self.limits) {
+                    match head.read(rest, &self.limits, &mut self.host) {
                         Ok(None) => return scanned,
                         Ok(Some(whole)) => self.body(whole.body).map(|within| {
                             scanned.heads += 1;
