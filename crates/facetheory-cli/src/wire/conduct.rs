@@ -58,7 +58,7 @@ pub(super) struct Interim {
     pub(super) written: oneshot::Sender<()>,
 }
 
-/// What waits for the client, in `pause`. In a tunnel nothing does.
+/// Stands in `pause` where a [`Pause`] does otherwise: in a tunnel nothing is waited for.
 const TUNNEL: u64 = 3;
 
 /// For the service.
@@ -85,8 +85,8 @@ impl Conduct {
     /// Sends an interim answer, such as `103 Early Hints`, whole with its empty line; returns once it is on its way.
     ///
     /// The final answer has to wait for that, or it would come first. Nothing is sent to clients before HTTP/1.1,
-    /// which do not know of interim answers; nor if hyper is set to `pipeline_flush`, may this be used, since it then
-    /// holds back earlier answers without the wire knowing.
+    /// which do not know of interim answers. hyper's `pipeline_flush` has to be off: it does not flush while further
+    /// requests are there, and this waits for it to flush.
     pub(crate) async fn interim(&self, version: Version, bytes: Bytes) {
         if version < Version::HTTP_11 {
             return;

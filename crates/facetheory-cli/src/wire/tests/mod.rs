@@ -1,6 +1,7 @@
 //! Stories of what a client sends, and of what hyper and the service get to see of it.
 
 mod deadline;
+mod framing;
 mod pipeline;
 mod random;
 mod rule;
@@ -55,4 +56,24 @@ fn status(request: impl AsRef<[u8]>) -> u16 {
         Then::More | Then::Upgrade => 0,
         Then::Broken(_) => unreachable!("told as refused"),
     }
+}
+
+/// A POST with these header lines.
+fn post(lines: &str) -> String {
+    format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}\r\n")
+}
+
+/// A GET with these header lines.
+fn get(lines: &str) -> String {
+    format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n")
+}
+
+/// A POST in chunks, with this body.
+fn chunked(body: &str) -> String {
+    post("Transfer-Encoding: chunked\r\n") + body
+}
+
+/// A GET of this target.
+fn target(target: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")
 }

@@ -1,0 +1,162 @@
+//! Every rule about where a request ends, with the row of the list of hostile inputs that it answers.
+
+use super::{Limits, Then, chunked, get, post, status, target, verdict};
+
+#[test]
+fn row_1_and_2_a_length_and_a_transfer_encoding_are_refused_in_either_order() {
+    assert_eq!(status(post("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n")), 400);
+    assert_eq!(status(post("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n")), 400);
+    assert_eq!(status(post("Transfer-Encoding: chunked\r\nContent-Length: 0\r\n")), 400);
+}
+
+#[test]
+fn row_3_and_4_two_lengths_are_refused_be_they_equal_or_not() {
+    assert_eq!(status(post("Content-Length: 5\r\nContent-Length: 6\r\n")), 400);
+    assert_eq!(status(post("Content-Length: 1\r\nContent-Length: 1\r\n")), 400);
+    assert_eq!(status(post("Content-Length: 1, 1\r\n")), 400);
+    assert_eq!(status(post("Content-Length: 1,1\r\n")), 400);
+}
+
+#[test]
+fn row_5_a_length_is_digits() {
+    for length in ["+1", "0x1", "-1", "", " ", "1 1", "1.0", "1e1", "١", "\"1\"", "1;"] {
+        assert_eq!(status(post(&format!("Content-Length: {length}\r\n"))), 400, "{length}");
+    }
+}
+
+#[test]
+fn row_6_a_length_that_wraps_is_refused() {
+    for length in ["18446744073709551616", "18446744073709551615", "9223372036854775808", &"9".repeat(400)] {
+        assert_eq!(status(post(&format!("Content-Length: {length}\r\n"))), 400, "{length}");
+    }
+    assert_eq!(status(post("Content-Length: 9223372036854775807\r\n")), 413);
+}
+
+#[test]
+fn row_7_a_transfer_encoding_is_chunked_and_nothing_else() {
+    for (coding, expected) in [
+        ("xchunked", 501),
+        ("gzip", 501),
+        ("identity", 501),
+        ("\x0bchunked", 400),
+        ("chunked, identity", 400),
+        ("gzip, chunked", 400),
+        ("chunked, chunked", 400),
+        ("chunked;q=1", 400),
+        ("\"chunked\"", 400),
+        (",chunked", 400),
+        ("", 400),
+    ] {
+        assert_eq!(status(post(&format!("Transfer-Encoding: {coding}\r\n"))), expected, "{coding:?}");
+    }
+    let twice = "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n";
+    assert_eq!(status(post(twice)), 400);
+    assert_eq!(status(post("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n")), 501);
+}
+
+#[test]
+fn row_8_http_1_0_has_no_transfer_encoding() {
+    assert_eq!(status("POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"), 400);
+}
+
+#[test]
+fn row_9_a_folded_line_is_refused() {
+    assert_eq!(status(get("X-A: b\r\n c\r\n")), 400);
+    assert_eq!(status(get("X-A: b\r\n\tc: d\r\n")), 400);
+    assert_eq!(status("GET / HTTP/1.1\r\n Host: a\r\n\r\n"), 400, "not even the first");
+    assert_eq!(status(get(" \r\n")), 400);
+}
+
+#[test]
+fn row_10_a_blank_before_the_colon_is_refused() {
+    assert_eq!(status(post("Content-Length : 5\r\n")), 400);
+    assert_eq!(status(post("Transfer-Encoding\t: chunked\r\n")), 400);
+}
+
+#[test]
+fn row_11_a_line_feed_alone_ends_no_line() {
+    assert_eq!(status("GET / HTTP/1.1\nHost: a\n\n"), 400);
+    assert_eq!(status("GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n"), 400);
+    assert_eq!(status("GET / HTTP/1.1\r\nHost: a\r\n\n"), 400);
+    assert_eq!(status("\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
+}
+
+#[test]
+fn row_12_control_characters_are_refused_wherever_they_are() {
+    for byte in (0..0x20_u8).chain([0x7f]).filter(|byte| !b"\t\n".contains(byte)) {
+        let byte = char::from(byte);
+        assert_eq!(status(get(&format!("X: a{byte}b\r\n"))), 400, "{byte:?} in a value");
+        assert_eq!(status(get(&format!("X: a{byte}\r\n"))), 400, "{byte:?} at the end of a value");
+        assert_eq!(status(get(&format!("X{byte}: a\r\n"))), 400, "{byte:?} in a name");
+        assert_eq!(status(target(&format!("/{byte}"))), 400, "{byte:?} in a target");
+        assert_eq!(status(format!("G{byte}T / HTTP/1.1\r\nHost: a\r\n\r\n")), 400, "{byte:?} in a method");
+        assert_eq!(
+            status(format!("GET / HTTP/1.1{byte}\r\nHost: a\r\n\r\n")),
+            400,
+            "{byte:?} after the version"
+        );
+    }
+}
+
+#[test]
+fn row_13_the_frame_of_a_chunk_is_exact() {
+    for (body, why) in [
+        ("5;a\n\r\nhello\r\n0\r\n\r\n", "a bare LF in an extension"),
+        ("5;a\rb\r\nhello\r\n0\r\n\r\n", "a bare CR in an extension"),
+        ("5;\0\r\nhello\r\n0\r\n\r\n", "a NUL in an extension"),
+        ("5;\u{e9}\r\nhello\r\n0\r\n\r\n", "an extension that is not ASCII"),
+        ("5\nhello\r\n0\r\n\r\n", "a bare LF after a size"),
+        ("5\rhello\r\n0\r\n\r\n", "a bare CR after a size"),
+        ("0x1\r\na\r\n0\r\n\r\n", "a prefix"),
+        ("+1\r\na\r\n0\r\n\r\n", "a sign"),
+        (" 1\r\na\r\n0\r\n\r\n", "a blank before a size"),
+        ("1 \r\na\r\n0\r\n\r\n", "a blank after a size"),
+        ("1 ;a\r\na\r\n0\r\n\r\n", "a blank before an extension"),
+        ("\r\na\r\n0\r\n\r\n", "no size"),
+        (";a\r\na\r\n0\r\n\r\n", "no size but an extension"),
+        ("1\r\nab\r\n0\r\n\r\n", "more data than the size says"),
+        ("1\r\na\n0\r\n\r\n", "a bare LF after data"),
+        ("1\r\na\rb0\r\n\r\n", "a bare CR after data"),
+        ("1\r\na0\r\n\r\n", "nothing after data"),
+        ("10000000000000001\r\na", "a size with seventeen digits"),
+        ("00000000000000001\r\na", "a size with seventeen digits, though it is small"),
+    ] {
+        assert_eq!(status(chunked(body)), 400, "{why}");
+    }
+    assert_eq!(status(chunked("FFFFFFFFFFFFFFFF\r\na")), 413, "the largest size that can be written");
+    assert_eq!(status(chunked("1\r\na\r\nFFFFFFFFFFFFFFFF\r\na")), 413, "a sum that wraps");
+    assert_eq!(status(chunked(&format!("1;{}\r\na", "b".repeat(1024)))), 0);
+    assert_eq!(status(chunked(&format!("1;{}\r\na", "b".repeat(1025)))), 400, "a long extension");
+    let extensions = format!("1;{}\r\na\r\n", "b".repeat(513));
+    assert_eq!(status(chunked(&extensions.repeat(2))), 400, "extensions that are long together");
+}
+
+#[test]
+fn row_13_trailers_are_checked_as_headers_are() {
+    for (trailer, why) in [
+        ("X : a", "a blank before the colon"),
+        (" X: a", "a folded line"),
+        ("X: a\rb", "a bare CR"),
+        ("X: a\nY: b", "a bare LF"),
+        ("X_Y: a", "an underscore"),
+        ("X", "no colon"),
+        ("Content-Length: 5", "what frames a body"),
+        ("transfer-encoding: chunked", "what frames a body"),
+        ("Host: b", "what the page was found by"),
+        ("Connection: close", "what the connection is"),
+        ("Upgrade: x", "what the connection is"),
+        ("Expect: x", "what was expected"),
+    ] {
+        assert_eq!(status(chunked(&format!("0\r\n{trailer}\r\n\r\n"))), 400, "{why}");
+    }
+    let limits = Limits { headers: 2, head_bytes: 100, ..Limits::default() };
+    let status = |trailers: &str| match verdict(chunked(&format!("0\r\n{trailers}\r\n")).as_bytes(), limits) {
+        Then::Refused(refusal) => refusal.status.as_u16(),
+        _ => 0,
+    };
+    assert_eq!(status("A: b\r\nA: b\r\n"), 0);
+    assert_eq!(status("A: b\r\nA: b\r\nA: b\r\n"), 431);
+    assert_eq!(status(&format!("A: {}\r\n", "b".repeat(93))), 0, "99 bytes and the empty line");
+    assert_eq!(status(&format!("A: {}\r\n", "b".repeat(96))), 431);
+    assert_eq!(status(&format!("A: {}", "b".repeat(200))), 431, "though it has no end");
+}
