@@ -287,3 +287,43 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is guarded is whole at any moment, so a poisoned lock guards nothing broken.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Patience;
+    use super::*;
+
+    fn conduct() -> Conduct {
+        Conduct::new(Terms::new(Arc::default(), &Patience::default()))
+    }
+
+    #[test]
+    fn an_interim_answer_that_nobody_waits_for_any_longer_is_not_sent() {
+        let conduct = conduct();
+        let waker = Waker::noop();
+        let mut cx = std::task::Context::from_waker(waker);
+        let mut first = Box::pin(conduct.interim(Version::HTTP_11, Bytes::from_static(b"first")));
+        let mut second = Box::pin(conduct.interim(Version::HTTP_11, Bytes::from_static(b"second")));
+        assert!(first.as_mut().poll(&mut cx).is_pending());
+        assert!(second.as_mut().poll(&mut cx).is_pending());
+        drop(first);
+        let next = conduct.next_interim().expect("the second");
+        assert_eq!(&next.bytes[..], b"second");
+        assert!(conduct.next_interim().is_none());
+        // The connection has ended.
+        drop(next);
+        assert!(second.as_mut().poll(&mut cx).is_ready());
+    }
+
+    #[test]
+    fn nobody_decides_what_nobody_has_asked() {
+        let conduct = conduct();
+        assert!(!conduct.tunnel());
+        conduct.ask();
+        assert_eq!(conduct.decision(), Decision::Asked);
+        assert!(conduct.tunnel());
+        assert!(!conduct.stay(), "it is decided once");
+        assert_eq!(conduct.decision(), Decision::Tunnel);
+        assert!(!conduct.tunnel());
+    }
+}

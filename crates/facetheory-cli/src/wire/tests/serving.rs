@@ -13,10 +13,11 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::super::{Answering, Conduct, Limits, Patience, Watch};
+use super::super::{Answering, Conduct, Limits, Patience, Watch, Wire};
 
 /// The body of an answer, which is under way until it is dropped.
 pub(super) struct Answer {
@@ -74,18 +75,9 @@ impl Server {
 
     pub(super) fn with(room: usize, limits: Limits, patience: &Patience) -> Self {
         let (client, server) = tokio::io::duplex(room);
-        let watch = Watch::new();
-        let wire = watch.admit(server, limits, patience);
-        let conduct = wire.conduct().clone();
-        let asked = Asked::default();
-        let service = {
-            let asked = asked.clone();
-            service_fn(move |request| answer(request, conduct.clone(), asked.clone()))
-        };
-        let connection = hyper::server::conn::http1::Builder::new()
-            .serve_connection(TokioIo::new(wire), service)
-            .with_upgrades();
-        Server { client, asked, watch, connection: tokio::spawn(connection) }
+        let (watch, asked) = (Watch::new(), Asked::default());
+        let connection = serve(watch.admit(server, limits, patience), asked.clone());
+        Server { client, asked, watch, connection }
     }
 
     /// Sends everything, in pieces, closes, and says all that was answered.
@@ -115,7 +107,7 @@ impl Server {
     /// Sends everything, in pieces, says that nothing more comes, and reads what is answered.
     pub(super) async fn converse_and_close(mut self, pieces: &[&[u8]]) -> (String, Vec<String>) {
         for piece in pieces {
-            // A connection that was refused may be closed before all is said.
+            // The server may have had enough.
             if self.client.write_all(piece).await.is_err() {
                 break;
             }
@@ -129,7 +121,8 @@ impl Server {
 
     /// Says that nothing more comes, and reads what is answered.
     async fn rest_after_close(&mut self) -> String {
-        self.client.shutdown().await.expect("open");
+        // It may be closed already.
+        let _ = self.client.shutdown().await;
         self.rest().await
     }
 
@@ -142,6 +135,17 @@ impl Server {
         }
         said
     }
+}
+
+/// Lets hyper serve a connection.
+fn serve<IO>(wire: Wire<IO>, asked: Asked) -> JoinHandle<hyper::Result<()>>
+where
+    IO: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let conduct = wire.conduct().clone();
+    let service = service_fn(move |request| answer(request, conduct.clone(), asked.clone()));
+    let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(wire), service);
+    tokio::spawn(connection.with_upgrades())
 }
 
 /// What the service does, by the path.
@@ -371,6 +375,23 @@ async fn a_client_that_sends_on_and_on_still_reads_its_refusal() {
     let answer = server.rest_after_close().await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
     assert!(answer.ends_with("too large"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_client_over_tcp_that_sends_on_and_on_is_not_reset_before_it_reads_its_refusal() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+    let mut client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("a connection");
+    let (server, _) = listener.accept().await.expect("a connection");
+    let watch = Watch::new();
+    let connection = serve(watch.admit(server, Limits::default(), &Patience::default()), Asked::default());
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n";
+    client.write_all(head).await.expect("sent");
+    client.write_all(&vec![b'x'; 8_000_000]).await.expect("it is taken, and thrown away");
+    client.shutdown().await.expect("open");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.expect("no reset");
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    connection.await.expect("no panic").expect("a clean end");
 }
 
 #[tokio::test]
