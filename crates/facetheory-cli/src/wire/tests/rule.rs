@@ -145,6 +145,10 @@ fn row_45_heads_lines_and_targets_have_a_size() {
     assert_eq!(status(&get(&format!("X: {}\r\n", &long[..168]))), 0, "200 bytes");
     assert_eq!(status(&get(&format!("X: {}\r\n", &long[..169]))), 431, "201 bytes");
     assert_eq!(status(&get(&format!("X: {long}"))), 431, "though it has no end");
+    let edge = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", &long[..171]);
+    assert_eq!(edge.len(), 199);
+    assert_eq!(status(&format!("{edge}\rx")), 400, "the last byte that is looked at");
+    assert_eq!(status(&format!("{edge}a\rx")), 431, "the first that is not");
     assert_eq!(status(&get("X: a\r\nX: a\r\n")), 0);
     assert_eq!(status(&get("X: a\r\nX: a\r\nX: a\r\n")), 431);
     assert_eq!(status(&post("Content-Length: 10\r\n")), 0);
