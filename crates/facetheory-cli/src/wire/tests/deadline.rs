@@ -117,6 +117,21 @@ async fn row_64_a_client_that_does_not_read_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_still_reads_its_answer_is_not_idle_until_it_has_it() {
+    let patience = Patience { idle: Duration::from_secs(5), ..PATIENCE };
+    let mut server = Server::with(100, Limits::default(), &patience);
+    let watch = server.watch.clone();
+    tokio::spawn(async move { watch.run().await });
+    server.client.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("room");
+    sleep(PATIENCE.write - Duration::from_secs(1)).await;
+    let answer = server.until(&"x".repeat(10_000)).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let start = Instant::now();
+    assert_eq!(server.rest().await, "");
+    assert!(is_about(start.elapsed(), patience.idle), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_may_take_its_time() {
     let mut server = server(1000);
     server
