@@ -24,6 +24,8 @@ pub(crate) const RESULT_S3_KEY: Attr<String> = Attr::new("result_s3_key");
 pub(crate) const INVALIDATED_AT: Attr<i64> = Attr::new("invalidated_at");
 
 // Ours alone: no reader may need them, and a put of META by another language drops them.
+pub(crate) const CACHE_KEY: Attr<String> = Attr::new("cache_key");
+pub(crate) const PATH: Attr<String> = Attr::new("path");
 pub(crate) const HTTP_STATUS: Attr<u16> = Attr::new("http_status");
 pub(crate) const CONTENT_TYPE: Attr<String> = Attr::new("content_type");
 pub(crate) const HEADERS: Attr<Value> = Attr::new("headers");

@@ -35,7 +35,7 @@ impl Rollback<'_> {
             Write::update(self.page.meta().sibling(self.target_sk), keep).when(name::PK.exists()),
             Write::update(
                 self.page.meta(),
-                changes_to(&self.meta()).with(next_version(self.seen.version.is_some())),
+                changes_to(self.page, &self.meta()).with(next_version(self.seen.version.is_some())),
             )
             .when(is_as_read(self.seen)),
             Write::delete(self.page.lock()),

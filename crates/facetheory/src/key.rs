@@ -5,8 +5,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest, Sha256};
-use tabletheory::{Key, limit};
+use tabletheory::{Attr, Key, limit};
 
+use crate::attribute as name;
 use crate::epoch::Tag;
 use crate::error::{Error, Result};
 
@@ -296,6 +297,17 @@ impl PageKey {
     #[must_use]
     pub fn tenant(&self) -> Option<&Tenant> {
         self.tenant.as_ref()
+    }
+
+    /// What `META` tells of it, for people to read: its cache key, and its path where that is known.
+    ///
+    /// A partition key of the hashed scheme gives neither away. No decision reads them.
+    pub(crate) fn told(&self) -> impl Iterator<Item = (Attr<String>, &str)> {
+        /// What is longer is told to nobody: a row costs by its bytes, with every write.
+        const MAX_TOLD_BYTES: usize = 2048;
+        let told = [(name::CACHE_KEY, Some(self.cache_key.as_str())), (name::PATH, self.path.as_deref())];
+        let fits = |text: &&str| !text.is_empty() && text.len() <= MAX_TOLD_BYTES;
+        told.into_iter().filter_map(move |(attr, text)| Some((attr, text.filter(fits)?)))
     }
 
     /// The partition that all its rows are in.

@@ -7,6 +7,7 @@ use tabletheory::{Change, Cond, Item, Key, Timestamp, Txn, Update, Value, Write}
 use crate::attribute as name;
 use crate::generation::Generation;
 use crate::history;
+use crate::key::PageKey;
 use crate::lease::Lease;
 use crate::request::Claim;
 use crate::row::{Meta, Version};
@@ -88,7 +89,11 @@ impl Publication<'_> {
         meta.mark = Some(self.lease.token().to_owned());
         // A page that once had versions goes on counting, so that no version is ever used twice.
         meta.version = self.seen.and_then(|seen| seen.version).map(|version| version + 1);
-        let put = Write::put(self.lease.page().meta(), meta.to_item());
+        let mut item = meta.to_item();
+        for (attr, text) in self.lease.page().told() {
+            item.set(attr.name(), text);
+        }
+        let put = Write::put(self.lease.page().meta(), item);
         let writes = [self.guarded(put), self.give_back()];
         self.finished(writes.into_iter().chain(self.supersede()), &self.page.s3_key)
     }
@@ -116,7 +121,7 @@ impl Publication<'_> {
         meta.mark = Some(self.lease.token().to_owned());
         meta.current_sk = Some(key.sk.clone());
         let counts = self.seen.is_none_or(|seen| seen.version.is_some());
-        let pointer = changes_to(&meta).with(next_version(counts));
+        let pointer = changes_to(self.lease.page(), &meta).with(next_version(counts));
         let writes = [
             Write::put(key, version.to_item()).when(name::PK.absent()),
             self.guarded(Write::update(self.lease.page().meta(), pointer)),
@@ -149,7 +154,7 @@ impl Publication<'_> {
         meta.ttl = self.ttl;
         meta.mark = Some(self.lease.token().to_owned());
         meta.current_sk = current.current_sk.clone();
-        let update = Write::update(self.lease.page().meta(), changes_to(&meta))
+        let update = Write::update(self.lease.page().meta(), changes_to(self.lease.page(), &meta))
             .when(name::S3_KEY.is(current.generation.s3_key.as_str()));
         self.finished([self.guarded(update), self.give_back()], &current.generation.s3_key)
     }
@@ -195,7 +200,7 @@ pub(crate) fn next_version(counts: bool) -> Change {
 }
 
 /// The update that makes a row so, whatever it was before: what is absent is removed.
-pub(crate) fn changes_to(meta: &Meta) -> Update {
+pub(crate) fn changes_to(page: &PageKey, meta: &Meta) -> Update {
     /// Everything that a `META` of ours may have, but for the version, which only ever rises.
     const ATTRIBUTES: [&str; 16] = [
         "s3_key",
@@ -223,7 +228,8 @@ pub(crate) fn changes_to(meta: &Meta) -> Update {
             None => attr.remove(),
         }
     };
-    Update::new(ATTRIBUTES.into_iter().map(change))
+    let told = page.told().map(|(attr, text)| attr.set(text));
+    Update::new(ATTRIBUTES.into_iter().map(change).chain(told))
 }
 
 impl Meta {
@@ -234,7 +240,7 @@ impl Meta {
     }
 }
 
-impl crate::key::PageKey {
+impl PageKey {
     /// The key of a version.
     ///
     /// ```
