@@ -63,6 +63,9 @@ pub use render::{Render, RenderContext, RenderError, Rendered};
 pub use request::{Claim, RequestTerms};
 pub use row::{Lock, Meta, Request, RequestStatus, Version};
 pub use state::State;
-pub use store::{Begin, EpochTerms, Invalidated, Keep, PageStore, Published, Refresh, RolledBack, View};
+pub use store::{
+    Begin, Entry, EpochTerms, Invalidated, Keep, Listed, Listing, PageStore, Published, Refresh, RolledBack,
+    View,
+};
 pub use sweep::Retention;
 pub use version_id::VersionId;

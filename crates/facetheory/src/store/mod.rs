@@ -3,6 +3,7 @@
 //! Decisions are pure functions in the other modules; this is the one place that carries them out.
 
 mod epoch;
+mod listing;
 mod operation;
 mod regeneration;
 mod request;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use tabletheory::{ClientToken, Commit, Query, Random, SystemRandom, Table, Txn};
 
 pub use epoch::EpochTerms;
+pub use listing::{Entry, Listed, Listing};
 pub use operation::{Invalidated, RolledBack};
 #[cfg(test)]
 pub(crate) use regeneration::judge;

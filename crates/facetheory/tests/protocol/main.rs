@@ -8,6 +8,7 @@ mod fixture;
 mod history;
 mod invalidate;
 mod lifetime;
+mod listing;
 mod pages;
 mod publish;
 mod request;

@@ -1,0 +1,198 @@
+//! Listing: which pages there are, a part of the table at a time.
+
+use tabletheory::{Cursor, Item, Scan, Value};
+
+use super::PageStore;
+use crate::attribute as name;
+use crate::error::Result;
+use crate::key::Tenant;
+use crate::row::Meta;
+
+/// The most rows that one call looks at: where few of them are wanted, it returns what it has and where to go on.
+const MOST_ROWS: usize = 2000;
+/// The most rows that are in memory at once.
+const ROWS_AT_ONCE: usize = 250;
+
+/// Which pages are listed.
+///
+/// ```
+/// use facetheory::Listing;
+///
+/// let docs = Listing::new(20).below("/docs").tagged("news");
+/// assert_ne!(docs, Listing::new(20));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "it does nothing until it is used in a call"]
+pub struct Listing {
+    most: usize,
+    tenant: Option<Tenant>,
+    below: Option<String>,
+    tag: Option<String>,
+    after: Option<Cursor>,
+}
+
+/// Some of the pages that there are, in no particular order, and where to go on.
+///
+/// ```
+/// assert!(facetheory::Listed::default().next.is_none());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Listed {
+    /// The pages; there may be none although there are more.
+    pub entries: Vec<Entry>,
+    /// Where the next ones begin; none if there are no more.
+    pub next: Option<Cursor>,
+}
+
+/// A page as its `META` tells of it.
+///
+/// ```no_run
+/// # fn f(entry: facetheory::Entry) {
+/// println!("{}: {}", entry.pk, entry.cache_key.as_deref().unwrap_or("written by another language"));
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The partition that its rows are in.
+    pub pk: String,
+    /// Whose page it is.
+    pub tenant: Option<String>,
+    /// Its cache key, where its writer told it.
+    pub cache_key: Option<String>,
+    /// Its path, where its writer told it.
+    pub path: Option<String>,
+    /// What is served; none if the row cannot be read.
+    pub meta: Option<Meta>,
+}
+
+impl Listing {
+    /// All pages, at most so many at a time.
+    ///
+    /// ```
+    /// assert_eq!(facetheory::Listing::new(20), facetheory::Listing::new(20));
+    /// ```
+    pub fn new(most: usize) -> Self {
+        Listing { most: most.max(1), tenant: None, below: None, tag: None, after: None }
+    }
+
+    /// Only those of a tenant.
+    ///
+    /// ```
+    /// use facetheory::{Listing, Tenant};
+    ///
+    /// let acme = Listing::new(20).of(Tenant::new("acme")?);
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub fn of(mut self, tenant: Tenant) -> Self {
+        self.tenant = Some(tenant);
+        self
+    }
+
+    /// Only those at a path and below it, of which their rows tell.
+    ///
+    /// ```
+    /// let docs = facetheory::Listing::new(20).below("/docs");
+    /// ```
+    pub fn below(mut self, path: impl Into<String>) -> Self {
+        self.below = Some(path.into());
+        self
+    }
+
+    /// Only those that have a tag in their rows.
+    ///
+    /// ```
+    /// let news = facetheory::Listing::new(20).tagged("news");
+    /// ```
+    pub fn tagged(mut self, tag: impl Into<String>) -> Self {
+        self.tag = Some(tag.into());
+        self
+    }
+
+    /// Only those after the ones of an earlier call.
+    ///
+    /// ```
+    /// # fn f(next: tabletheory::Cursor) {
+    /// let more = facetheory::Listing::new(20).after(next);
+    /// # }
+    /// ```
+    pub fn after(mut self, next: Cursor) -> Self {
+        self.after = Some(next);
+        self
+    }
+
+    fn wants(&self, entry: &Entry) -> bool {
+        let tenant =
+            self.tenant.as_ref().is_none_or(|tenant| entry.tenant.as_deref() == Some(tenant.as_str()));
+        let below = self
+            .below
+            .as_deref()
+            .is_none_or(|path| entry.path.as_deref().is_some_and(|own| is_below(own, path)));
+        let tags =
+            entry.meta.as_ref().map(|meta| meta.generation.content.tags.as_slice()).unwrap_or_default();
+        tenant && below && self.tag.as_ref().is_none_or(|tag| tags.contains(tag))
+    }
+}
+
+impl Entry {
+    /// The page of a row; none for rows of other kinds.
+    fn of(item: &Item) -> Option<Self> {
+        let key = item.key().ok().filter(|key| key.sk == "META")?;
+        let text = |name: &str| item.get(name).and_then(Value::as_str).map(str::to_owned);
+        let tenant = key.pk.strip_prefix("TENANT#").and_then(|rest| rest.split_once('#'));
+        Some(Entry {
+            tenant: tenant.map(|(tenant, _)| tenant.to_owned()),
+            cache_key: text(name::CACHE_KEY.name()),
+            path: text(name::PATH.name()),
+            meta: Meta::read(item).ok(),
+            pk: key.pk,
+        })
+    }
+}
+
+/// `/docs` has `/docs`, `/docs/` and `/docs/a`, but not `/docsets`: as with tags.
+fn is_below(path: &str, prefix: &str) -> bool {
+    let rest = path.strip_prefix(prefix.trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl PageStore {
+    /// Some of the pages that there are. It reads a bounded part of the table, so it may return few, or none, and where to
+    /// go on. What is published or deleted meanwhile may be missing, or there twice.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::Arc;
+    /// use facetheory::{Listed, Listing};
+    ///
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// assert_eq!(store.list(&Listing::new(20)).await?, Listed::default());
+    /// # Ok(()) }
+    /// ```
+    pub async fn list(&self, listing: &Listing) -> Result<Listed> {
+        let mut listed = Listed { entries: Vec::new(), next: listing.after.clone() };
+        let mut looked_at = 0;
+        while looked_at < MOST_ROWS {
+            let mut scan = Scan::new().limit(ROWS_AT_ONCE);
+            if let Some(after) = listed.next.take() {
+                scan = scan.after(after);
+            }
+            let page = self.table.scan(&scan).await?;
+            looked_at += ROWS_AT_ONCE;
+            for item in &page.items {
+                let Some(entry) = Entry::of(item).filter(|entry| listing.wants(entry)) else { continue };
+                listed.entries.push(entry);
+                if listed.entries.len() == listing.most {
+                    listed.next = Some(Cursor::after(item.key()?));
+                    return Ok(listed);
+                }
+            }
+            listed.next = page.next;
+            if listed.next.is_none() {
+                break;
+            }
+        }
+        Ok(listed)
+    }
+}

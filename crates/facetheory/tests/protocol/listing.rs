@@ -1,0 +1,126 @@
+//! Listing: which pages there are, as far as their rows tell.
+
+use facetheory::{Acquire, Generation, Keep, KeyScheme, Listed, Listing, PageKey, Published, Tenant};
+use tabletheory::{Item, Key, Table as _, Txn, Value, Write};
+
+use crate::fixture::{NOW, Test};
+
+async fn publish(t: &Test, page: &PageKey, tags: &[&str]) {
+    let Acquire::Granted(lease) = t.store.try_acquire(page).await.expect("an answer") else {
+        panic!("it is held")
+    };
+    let mut rendered = Generation::new("a.html", NOW, 60);
+    rendered.content.tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+    let published = t.store.commit_generation(&lease, &rendered, None, Keep::Versions).await;
+    assert_eq!(published.expect("an answer"), Published::Done);
+}
+
+fn at(path: &str) -> PageKey {
+    PageKey::new(format!("default::{path}?")).expect("a page").at_path(path)
+}
+
+fn keys(listed: &Listed) -> Vec<&str> {
+    let mut keys: Vec<&str> = listed.entries.iter().filter_map(|entry| entry.cache_key.as_deref()).collect();
+    keys.sort_unstable();
+    keys
+}
+
+#[tokio::test]
+async fn pages_are_listed_by_tenant_path_and_tag() {
+    for t in Test::on_each_table() {
+        publish(&t, &at("/docs"), &[]).await;
+        publish(&t, &at("/docs/a"), &["news", "sport"]).await;
+        publish(&t, &at("/docsets"), &["news"]).await;
+        let acme = Tenant::new("acme").expect("a tenant");
+        let own = KeyScheme::Hashed.page(Some(&acme), "acme::/docs/b?").expect("a page").at_path("/docs/b");
+        publish(&t, &own, &[]).await;
+
+        let list = async |listing: Listing| t.store.list(&listing).await.expect("an answer");
+        let all = list(Listing::new(100)).await;
+        assert_eq!(
+            keys(&all),
+            ["acme::/docs/b?", "default::/docs/a?", "default::/docs?", "default::/docsets?"]
+        );
+        assert_eq!(all.next, None);
+        let docs = list(Listing::new(100).below("/docs/")).await;
+        assert_eq!(keys(&docs), ["acme::/docs/b?", "default::/docs/a?", "default::/docs?"]);
+        let news = list(Listing::new(100).tagged("news")).await;
+        assert_eq!(keys(&news), ["default::/docs/a?", "default::/docsets?"]);
+        let of_acme = list(Listing::new(100).of(acme)).await;
+        assert_eq!(of_acme.entries.len(), 1);
+        assert_eq!(of_acme.entries[0].tenant.as_deref(), Some("acme"));
+        assert_eq!(of_acme.entries[0].path.as_deref(), Some("/docs/b"));
+    }
+}
+
+#[tokio::test]
+async fn every_page_comes_once_however_few_are_listed_at_a_time() {
+    for t in Test::on_each_table() {
+        for number in 0..30 {
+            publish(&t, &at(&format!("/{number}")), &[]).await;
+        }
+        let mut found = Vec::new();
+        let mut listing = Listing::new(7);
+        loop {
+            let listed = t.store.list(&listing).await.expect("an answer");
+            assert!(listed.entries.len() <= 7);
+            found.extend(listed.entries.into_iter().map(|entry| entry.pk));
+            let Some(next) = listed.next else { break };
+            listing = listing.after(next);
+        }
+        found.sort_unstable();
+        found.dedup();
+        assert_eq!(found.len(), 30);
+    }
+}
+
+#[tokio::test]
+async fn few_pages_among_many_rows_are_found_with_a_bounded_look_at_a_time() {
+    for t in Test::on_each_table() {
+        publish(&t, &at("/wanted"), &["rare"]).await;
+        for number in 0..3000 {
+            let row = Write::put(Key::new(format!("CACHE#{number:04}"), "VER#1"), Item::new());
+            assert!(t.table.commit(&Txn::from(row)).await.expect("a put").is_done());
+        }
+        let first = t.store.list(&Listing::new(10).tagged("rare")).await.expect("an answer");
+        let next = first.next.clone().expect("not all rows were looked at");
+        let second = t.store.list(&Listing::new(10).tagged("rare").after(next)).await.expect("an answer");
+        assert_eq!(first.entries.len() + second.entries.len(), 1);
+        assert_eq!(second.next, None);
+    }
+}
+
+#[tokio::test]
+async fn rows_of_other_languages_are_listed_with_what_they_tell() {
+    for t in Test::on_each_table() {
+        let foreign = Item::from([
+            ("s3_key", Value::from("a.html")),
+            ("generated_at", NOW.into()),
+            ("revalidate_seconds", 60.into()),
+        ]);
+        for (pk, item) in [("CACHE#1", foreign), ("CACHE#2", Item::new())] {
+            let put = Write::put(Key::new(pk, "META"), item);
+            assert!(t.table.commit(&Txn::from(put)).await.expect("a put").is_done());
+        }
+        let mut listed = t.store.list(&Listing::new(10)).await.expect("an answer").entries;
+        listed.sort_by(|one, other| one.pk.cmp(&other.pk));
+        assert_eq!(listed.len(), 2);
+        assert_eq!((listed[0].cache_key.as_deref(), listed[0].meta.is_some()), (None, true));
+        assert!(listed[1].meta.is_none(), "what cannot be read is there all the same");
+    }
+}
+
+#[tokio::test]
+async fn a_page_is_told_of_after_every_way_of_publishing() {
+    for t in Test::on_each_table() {
+        for keep in [Keep::Latest, Keep::Versions] {
+            // Twice: the second finds the body that is served already.
+            for _ in 0..2 {
+                let lease = t.acquire().await;
+                assert_eq!(t.publish(&lease, "a.html", keep).await, Published::Done);
+                let listed = t.store.list(&Listing::new(10)).await.expect("an answer");
+                assert_eq!(keys(&listed), ["/"]);
+            }
+        }
+    }
+}
