@@ -153,6 +153,21 @@ impl Pages {
         &self.store
     }
 
+    /// The bodies.
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, Pages, PageStore};
+    /// # use std::sync::Arc;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// assert!(pages.bodies().get("isr/none.html", None).await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn bodies(&self) -> &Bodies {
+        &self.bodies
+    }
+
     /// The page as it is, stale or not, with its body; none where there is none that may be served.
     ///
     /// A body that is missing or damaged although a row names it makes the page a missing one. The status, content

@@ -99,6 +99,12 @@ pub(crate) fn next(
     Next::Start(Box::new(Txn::new(writes)), claim)
 }
 
+/// Notes what an idempotency key stands for, unless it stands for something else.
+pub(crate) fn bind(key: &Key, hash: &str, terms: &RequestTerms, now: Timestamp) -> Txn {
+    let row = Request::started(hash, now.seconds().saturating_add(seconds(terms.remembered)));
+    Txn::from(Write::put(key.clone(), row.to_item()).when(name::PK.absent().or(name::REQUEST_HASH.is(hash))))
+}
+
 /// No text but the empty one sorts before this.
 const LEAST_TEXT: &str = "\0";
 

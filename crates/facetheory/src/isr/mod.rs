@@ -11,6 +11,7 @@ mod observe;
 mod operation;
 mod outage;
 mod page;
+mod regeneration;
 mod renewal;
 mod usable;
 mod visit;

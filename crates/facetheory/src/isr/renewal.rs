@@ -68,7 +68,7 @@ pub(super) enum Landing {
 
 /// What a render left behind, besides its answer to the protocol.
 #[derive(Debug, Default)]
-struct Kept {
+pub(super) struct Kept {
     rendered: Option<Rendered>,
     /// It said for the first time that a page is gone.
     vanished: bool,
@@ -119,7 +119,7 @@ impl Engine {
     }
 
     /// Renders within its deadline, and keeps what came of it for the visitor who waits.
-    fn render<T, F, R>(
+    pub(super) fn render<T, F, R>(
         self: &Arc<Self>,
         render: Option<F>,
         context: RenderContext,
@@ -165,7 +165,7 @@ impl Engine {
     }
 
     /// What the outcome of a regeneration means for those who wait for it.
-    async fn land(
+    pub(super) async fn land(
         self: &Arc<Self>,
         renewal: &Renewal,
         outcome: Result<Outcome>,
@@ -345,7 +345,8 @@ fn unpublished(rendered: Rendered) -> Option<CachedPage> {
     Some(CachedPage::new(Meta::of(page), body))
 }
 
-fn name(outcome: &Result<Outcome>) -> &'static str {
+/// How a regeneration ended, in a word.
+pub(super) fn name(outcome: &Result<Outcome>) -> &'static str {
     match outcome {
         Ok(Outcome::Published(_)) => "published",
         Ok(Outcome::Unchanged(_)) => "unchanged",

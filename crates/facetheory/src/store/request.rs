@@ -103,6 +103,27 @@ impl PageStore {
         Err(restless("requested"))
     }
 
+    /// Says whether an idempotency key has stood for this wish since it first came, whatever page that was about.
+    ///
+    /// [`begin_request`](PageStore::begin_request) looks at one page only, so it cannot tell that a key came for another page
+    /// before. Whoever takes keys from outside asks this first, and does nothing if it is false.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::Arc;
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// assert!(store.bind_request("order-7", "hash").await?);
+    /// assert!(store.bind_request("order-7", "hash").await?, "the same once more");
+    /// assert!(!store.bind_request("order-7", "other").await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn bind_request(&self, idempotency_key: &str, hash: &str) -> Result<bool> {
+        // In a partition of its own, which is no page's: keys spread evenly, and no page's rows grow by them.
+        let key = PageKey::new(format!("idempotency-key:{idempotency_key}"))?.request(idempotency_key)?;
+        let bound = request::bind(&key, hash, &self.request_terms, self.now());
+        Ok(self.persist(&self.once(bound)).await?.is_done())
+    }
+
     async fn is_fresh(&self, page: &PageKey, meta: Option<&Meta>) -> Result<bool> {
         let Some(meta) = meta else { return Ok(false) };
         Ok(self.freshness(page, meta).await? == Freshness::Fresh)

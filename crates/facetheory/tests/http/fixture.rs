@@ -31,7 +31,7 @@ pub(crate) struct Site {
     pub(crate) isr: Isr,
     pub(crate) table: Arc<Faulty<MemoryTable>>,
     pub(crate) bodies: Bodies,
-    service: IsrService<Service>,
+    pub(crate) service: IsrService<Service>,
     renderer: Arc<Mutex<Renderer>>,
     asked: Arc<Mutex<Vec<Request<()>>>>,
 }

@@ -7,5 +7,6 @@ mod conditional;
 mod fixture;
 mod keeping;
 mod passing;
+mod regeneration;
 mod router;
 mod state;

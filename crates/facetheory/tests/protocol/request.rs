@@ -200,3 +200,17 @@ async fn a_take_over_that_arrives_late_takes_nothing_from_whoever_was_quicker() 
         assert_eq!(row(&t).await.expect("a row").owner.as_deref(), Some(quicker.token()));
     }
 }
+
+#[tokio::test]
+async fn a_key_stands_for_one_wish_whatever_page_that_is_about() {
+    for t in Test::on_each_table() {
+        let bind = async |key: &str, hash: &str| t.store.bind_request(key, hash).await.expect("an answer");
+        assert!(bind(KEY, HASH).await && bind(KEY, HASH).await);
+        assert!(!bind(KEY, "other").await);
+        assert!(bind("order-8", "other").await, "another key is another request");
+        assert!(bind("../META", HASH).await, "whatever it looks like, it names no other row");
+        assert!(t.meta().await.is_none());
+        let error = t.store.bind_request(&"x".repeat(5000), HASH).await.expect_err("too long");
+        assert_eq!(error.kind(), Kind::Invalid);
+    }
+}

@@ -1,0 +1,118 @@
+//! What operators do through the layer: they name a page by its address, and have it rendered.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use facetheory::{IsrLayer, Kind, Outcome, PageKey, Policy, Query, Route, Routes};
+use http::{Request, Response};
+use http_body_util::Full;
+use tower::{Layer as _, ServiceExt as _, service_fn};
+
+use crate::fixture::{INTERVAL, SECOND, Site};
+
+fn request(path: &str, headers: &[(&str, &str)]) -> Request<()> {
+    let mut request = Request::get(path).header("host", "example.com");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(()).expect("a request")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_is_named_by_what_a_visitor_would_send() {
+    let site = Site::new();
+    let page = |path: &str, headers: &[(&str, &str)]| {
+        let page = site.service.page(&request(path, headers).into_parts().0);
+        page.map(|page| page.map(|page| page.cache_key().to_owned()))
+    };
+    let plain = page("/some/a?page=2&utm=x", &[]).expect("a page").expect("a route");
+    assert_eq!(plain, "default::example.com/some/{*path}?path=a&page=2");
+    let german = page("/some/a", &[("accept-language", "de")]).expect("a page").expect("a route");
+    assert!(german.contains("#auth="), "{german}");
+    assert_eq!(page("/", &[]).expect("no error"), None);
+    let error = page("/a/../b", &[]).expect_err("no address");
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert!(site.asked().is_empty(), "nobody was visited");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_is_rendered_without_a_visitor_and_the_first_one_finds_it() {
+    let site = Site::new();
+    site.answers(200, &[("etag", "\"1\"")], "new");
+    let outcome = site.service.regenerate(request("/a?b=c", &[("x-secret", "1")]), None).await;
+    assert!(matches!(outcome.expect("an outcome"), Outcome::Published(_)));
+    let asked = site.asked();
+    assert_eq!(asked.len(), 1);
+    assert!(!asked[0].headers().contains_key("x-secret"), "only keyed input reaches the renderer");
+    let visit = site.get("/a?b=c").await;
+    assert_eq!((visit.state(), visit.text()), ("hit", "new"));
+    let again = site.service.regenerate(request("/a?b=c", &[]), None).await.expect("an outcome");
+    assert!(matches!(again, Outcome::AlreadyFresh(_)), "{again:?}");
+
+    tokio::time::advance(INTERVAL).await;
+    site.answers(304, &[], "");
+    let unchanged = site.service.regenerate(request("/a?b=c", &[]), None).await.expect("an outcome");
+    assert!(matches!(unchanged, Outcome::Unchanged(_)), "{unchanged:?}");
+    assert_eq!(site.asked()[0].headers()["if-none-match"], "\"1\"");
+    assert_eq!(site.get("/a?b=c").await.state(), "hit");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_kept_of_visitors_is_not_kept_of_operators() {
+    let site = Site::new();
+    site.answers(200, &[("set-cookie", "session=1")], "yours");
+    let outcome = site.service.regenerate(request("/a", &[]), None).await.expect("an outcome");
+    assert_eq!(outcome, Outcome::Declined);
+    site.answers(500, &[], "no");
+    let error = site.service.regenerate(request("/b", &[]), None).await.expect_err("a failure");
+    assert_eq!(error.kind(), Kind::Render);
+    let error = site.service.regenerate(request("/", &[]), None).await.expect_err("no page");
+    assert_eq!(error.to_string(), "nothing is kept of the answer to this request (no-route)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_done_once_and_its_key_stands_for_nothing_else() {
+    let site = Site::with([Route::new("/{*path}", Policy::every(Duration::ZERO))]);
+    let regenerate = async |path: &str, hash: &str| {
+        site.service.regenerate(request(path, &[]), Some(("order-7", hash))).await.expect("an outcome")
+    };
+    assert!(matches!(regenerate("/a", "one").await, Outcome::Published(_)));
+    assert!(matches!(regenerate("/a", "one").await, Outcome::Replayed { s3_key: Some(_) }));
+    assert_eq!(regenerate("/a", "two").await, Outcome::OtherRequest);
+    assert_eq!(regenerate("/b", "two").await, Outcome::OtherRequest, "nor for another page");
+    assert_eq!(site.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_render_goes_on_when_the_operator_goes_away() {
+    let site = Site::new();
+    site.renders(|_| async {
+        tokio::time::sleep(5 * SECOND).await;
+        Response::new(Full::from("slow"))
+    });
+    let asking = site.service.regenerate(request("/a", &[]), None);
+    assert!(tokio::time::timeout(SECOND, asking).await.is_err(), "nobody waits any longer");
+    tokio::time::sleep(5 * SECOND).await;
+    let visit = site.get("/a").await;
+    assert_eq!((visit.state(), visit.text()), ("hit", "slow"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_tells_its_page_to_services_around_it_if_it_is_asked_to() {
+    let site = Site::new();
+    let routes = Routes::new([Route::new("/pages/{name}", Policy::every(INTERVAL)).query(Query::None)])
+        .expect("routes");
+    let layer = IsrLayer::new(site.isr.clone(), routes);
+    let inner = service_fn(|_: Request<Full<Bytes>>| async {
+        Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::from("page")))
+    });
+    for (layer, path, expected) in [
+        (layer.clone(), "/pages/a", None),
+        (layer.clone().telling_page(), "/pages/a", Some("default::example.com/pages/{name}?name=a")),
+        (layer.telling_page(), "/elsewhere", None),
+    ] {
+        let request = request(path, &[]).map(|()| Full::default());
+        let response = layer.layer(inner).oneshot(request).await.expect("a response");
+        assert_eq!(response.extensions().get::<PageKey>().map(PageKey::cache_key), expected);
+    }
+}
