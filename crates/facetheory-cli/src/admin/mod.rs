@@ -1,0 +1,153 @@
+//! The admin listener: health, metrics, and everything that an operator does to pages, over HTTP.
+
+mod address;
+mod console;
+mod document;
+mod entry;
+mod guard;
+mod health;
+mod input;
+mod listener;
+mod metric;
+mod operation;
+mod problem;
+mod token;
+mod version;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{MethodRouter, get, post};
+use facetheory::Isr;
+use tokio_util::sync::CancellationToken;
+
+use self::problem::Problem;
+use self::token::Token;
+use crate::gateway::{Gateway, Places};
+
+pub(crate) use health::Readiness;
+pub(crate) use listener::Listener;
+pub(crate) use metric::Metrics;
+
+/// How the admin listener is asked for on the command line.
+#[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
+pub(crate) struct Arguments {
+    /// The address of the admin listener: health, metrics and the API; or off. Other machines need a token.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
+    pub(crate) admin: Place,
+    /// The file with the token that the admin listener requires; else FACETHEORY_ADMIN_TOKEN, if it is set.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) admin_token_file: Option<PathBuf>,
+}
+
+/// Where the admin listener is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nowhere.
+    Off,
+    /// At an address.
+    At(SocketAddr),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Place::Off);
+        }
+        let wrong = |_| format!("`{text}` is no address; write one as in 127.0.0.1:8081, or off");
+        text.parse().map(Place::At).map_err(wrong)
+    }
+}
+
+/// What the listener goes by: where it is, and what it requires.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) address: SocketAddr,
+    token: Option<Token>,
+}
+
+impl Arguments {
+    /// Where the listener is and what it requires; none if there is none. What other machines can reach needs a token.
+    pub(crate) fn terms(&self) -> Result<Option<Terms>> {
+        let Place::At(address) = self.admin else { return Ok(None) };
+        let token = Token::find(self.admin_token_file.as_deref())?;
+        if token.is_none() && !address.ip().to_canonical().is_loopback() {
+            bail!(
+                "other machines can reach the admin listener at {address}, so it needs a token: write one of at least {} \
+                 characters into a file and name that with --admin-token-file, or set {}; or listen on 127.0.0.1",
+                Token::LEAST_BYTES,
+                Token::VARIABLE
+            );
+        }
+        Ok(Some(Terms { address, token }))
+    }
+}
+
+/// What the configuration has come to, whenever somebody asks.
+pub(crate) type Resolved = Arc<dyn Fn() -> serde_json::Value + Send + Sync>;
+
+/// What the listener tells of, and acts on.
+pub(crate) struct Admin {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) isr: Isr,
+    pub(crate) places: Arc<Places>,
+    pub(crate) metrics: Metrics,
+    pub(crate) configuration: Resolved,
+    /// Cancelled once the gateway is to end.
+    pub(crate) stop: CancellationToken,
+    pub(crate) terms: Terms,
+    pub(crate) readiness: Readiness,
+}
+
+impl fmt::Debug for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admin").field("terms", &self.terms).finish_non_exhaustive()
+    }
+}
+
+/// Every address of the listener, and what answers there.
+fn routes() -> [(&'static str, MethodRouter<Arc<Admin>>); 15] {
+    [
+        ("/", get(console::show)),
+        ("/healthz", get(health::lives)),
+        ("/readyz", get(health::ready)),
+        ("/metrics", get(metric::show)),
+        ("/api/v1/openapi.json", get(document::show)),
+        ("/api/v1/config", get(console::configuration)),
+        ("/api/v1/entries", get(entry::list)),
+        ("/api/v1/entry", get(entry::show)),
+        ("/api/v1/history", get(version::history)),
+        ("/api/v1/body", get(version::body)),
+        ("/api/v1/diff", get(version::diff)),
+        ("/api/v1/rollback", post(operation::roll_back)),
+        ("/api/v1/unpin", post(operation::unpin)),
+        ("/api/v1/invalidate", post(operation::invalidate)),
+        ("/api/v1/regenerate", post(operation::regenerate)),
+    ]
+}
+
+/// All of it, as a service.
+pub(crate) fn router(admin: Arc<Admin>) -> Router {
+    let mut router = Router::new();
+    for (path, answer) in routes() {
+        router = router.route(path, answer.fallback(wrong_method));
+    }
+    router.fallback(unknown).layer(from_fn_with_state(admin.clone(), guard::guard)).with_state(admin)
+}
+
+async fn unknown() -> Problem {
+    Problem::not_found("there is nothing at this address; GET / lists what there is")
+}
+
+async fn wrong_method() -> Problem {
+    Problem::wrong_method()
+}
