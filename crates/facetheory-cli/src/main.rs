@@ -1,5 +1,6 @@
 //! `facetheory`: incremental static regeneration from the command line.
 
+mod admin;
 mod check_config;
 mod config;
 mod demo;

@@ -41,6 +41,11 @@ impl Health {
         }
     }
 
+    /// Whether the origin counts as down.
+    pub(crate) fn is_down(&self) -> bool {
+        self.lock().is_some_and(|known| known.failures >= FAILURES)
+    }
+
     /// It could be reached.
     pub(crate) fn reached(&self) {
         let mut failing = self.lock();

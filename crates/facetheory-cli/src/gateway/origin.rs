@@ -114,6 +114,11 @@ impl Origin {
         };
         Ok(Origin { shared: Arc::new(shared) })
     }
+
+    /// Whether it counts as down.
+    pub(crate) fn is_down(&self) -> bool {
+        self.shared.health.is_down()
+    }
 }
 
 impl Service<Request<RequestBody>> for Origin {
