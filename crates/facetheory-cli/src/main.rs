@@ -5,6 +5,8 @@ mod check_config;
 mod config;
 mod demo;
 mod gateway;
+mod log;
+mod network;
 mod origin;
 mod serve;
 mod signal;

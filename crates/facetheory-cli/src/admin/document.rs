@@ -80,7 +80,7 @@ mod tests {
         let body = Terms { bytes: 1, pause: std::time::Duration::from_secs(1) };
         let rules = Rules::new(&layer, origin.expect("an origin"), Trust::default(), body);
         Arc::new(Admin {
-            gateway: Gateway::new(rules),
+            gateway: Gateway::new(rules, None),
             isr,
             places: Places::new(1, 1),
             metrics: Metrics::idle(),

@@ -193,7 +193,8 @@ pub(super) async fn invalidate(
             Met::Stale
         }
     };
-    tracing::info!(?wish, ?outcome, "an operator invalidated");
+    let Invalidate { url, path, tag, tenant, hard, .. } = &wish;
+    tracing::info!(url, path, tag, tenant, hard, ?outcome, "an operator invalidated");
     Ok(axum::Json(Invalidation { outcome }))
 }
 
