@@ -32,6 +32,10 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for Json<T> {
         }
         let too_long = |_| Problem::too_long(MOST_BYTES);
         let bytes = to_bytes(request.into_body(), MOST_BYTES).await.map_err(too_long)?;
+        // A list would be read as the values of an object without their names.
+        if !bytes.trim_ascii_start().starts_with(b"{") {
+            return Err(Problem::bad("the body is not as it should be: it must be a JSON object"));
+        }
         let wrong =
             |error: serde_json::Error| Problem::bad(format!("the body is not as it should be: {error}"));
         serde_json::from_slice(&bytes).map(Json).map_err(wrong)

@@ -1,0 +1,67 @@
+//! Whether the process lives, whether visitors should be sent to it, and what is counted.
+
+use std::net::TcpStream;
+
+use crate::process::{Gateway, Origin, eventually};
+
+#[test]
+fn a_gateway_that_can_serve_is_alive_and_ready() {
+    let origin = Origin::start();
+    let gateway = Gateway::start(&origin);
+    assert_eq!(gateway.get("/healthz").status, 200);
+    let ready = gateway.get("/readyz");
+    assert_eq!((ready.status, ready.json()["ready"].as_bool()), (200, Some(true)));
+}
+
+#[test]
+fn a_gateway_whose_origin_is_down_is_alive_and_not_ready() {
+    let gateway = Gateway::start(&Origin::gone());
+    for number in 0..3 {
+        assert_eq!(gateway.visit(&format!("/{number}")).status, 502);
+    }
+    let ready = gateway.get("/readyz");
+    assert_eq!(ready.status, 503);
+    assert_eq!(ready.json(), serde_json::json!({ "ready": false, "reasons": ["origin-down"] }));
+    assert_eq!(gateway.get("/healthz").status, 200);
+}
+
+#[test]
+fn a_gateway_that_is_about_to_end_says_so_until_its_last_visitor_has_gone() {
+    let origin = Origin::start();
+    let gateway = Gateway::start(&origin);
+    let site = gateway.site.clone();
+    let visitor = std::thread::spawn(move || crate::process::Ask::get("/slow/a").send(&site));
+    origin.asked.recv().expect("the origin is asked");
+    gateway.signal("TERM");
+    eventually("that it is not ready", || gateway.get("/readyz").status == 503);
+    assert_eq!(gateway.get("/readyz").json()["reasons"], serde_json::json!(["stopping"]));
+    assert_eq!(gateway.get("/healthz").status, 200);
+    origin.go_on.send(()).expect("the origin waits");
+    assert_eq!(visitor.join().expect("no panic").status, 200);
+    eventually("its end", || TcpStream::connect(&gateway.admin).is_err());
+}
+
+#[test]
+fn what_happens_is_counted_under_names_that_prometheus_reads() {
+    let gateway = Gateway::start(&Origin::start());
+    for _ in 0..3 {
+        gateway.visit("/a");
+    }
+    let metrics = gateway.get("/metrics");
+    assert_eq!(
+        (metrics.status, metrics.header("content-type")),
+        (200, "text/plain; version=0.0.4; charset=utf-8")
+    );
+    let value = |name: &str| {
+        let line = metrics.body.lines().find(|line| line.starts_with(name) && !line.starts_with('#'));
+        let line = line.unwrap_or_else(|| panic!("{name} is not in {}", metrics.body));
+        line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()).expect("a number")
+    };
+    assert!((value("facetheory_isr_cache{state=\"hit\"") - 2.0).abs() < 0.1);
+    assert!((value("facetheory_isr_cache{state=\"miss\"") - 1.0).abs() < 0.1);
+    assert!((value("facetheory_isr_regeneration_ms_count") - 1.0).abs() < 0.1);
+    assert!((value("facetheory_isr_memory_pages") - 1.0).abs() < 0.1);
+    assert!(value("facetheory_isr_memory_bytes") > 0.0);
+    assert!(value("facetheory_gateway_connections") >= 0.0);
+    assert!(value("facetheory_process_uptime_seconds") >= 0.0);
+}

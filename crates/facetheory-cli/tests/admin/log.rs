@@ -1,0 +1,79 @@
+//! The log, as whoever runs the program reads it.
+
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::process::{Gateway, Origin, facetheory, refusal};
+
+/// What a gateway says on the standard error while it serves these visits.
+fn said(arguments: &[&str], visits: &[&str]) -> String {
+    let origin = Origin::start();
+    let gateway = Gateway::with(&origin, facetheory().stderr(Stdio::piped()), arguments);
+    for path in visits {
+        gateway.visit(path);
+    }
+    gateway.end()
+}
+
+#[test]
+fn where_no_terminal_is_every_line_is_json_and_every_request_has_one() {
+    let said = said(&[], &["/a?secret=1", "/a?secret=1", "/none%00"]);
+    let lines: Vec<Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    let requests: Vec<&Value> = lines.iter().filter(|line| line["message"] == "request").collect();
+    let told: Vec<_> = requests
+        .iter()
+        .map(|line| {
+            (line["method"].as_str(), line["path"].as_str(), line["status"].as_u64(), line["state"].as_str())
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (Some("GET"), Some("/a"), Some(200), Some("miss")),
+            (Some("GET"), Some("/a"), Some(200), Some("hit")),
+            (Some("GET"), Some("/none%00"), Some(400), Some("bypass")),
+        ]
+    );
+    assert!(
+        requests[1]["key"].as_str().is_some_and(|key| key.starts_with("default::127.0.0.1:")),
+        "{}",
+        requests[1]
+    );
+    assert!(requests[2]["key"].is_null(), "a request that is refused is for no page");
+    assert!(requests[0]["bytes"].as_u64().is_some_and(|bytes| bytes > 10));
+    assert!(requests[0]["duration_ms"].as_f64().is_some_and(|time| time > 0.0));
+    assert!(lines.iter().any(|line| line["message"] == "no more connections are accepted"));
+}
+
+#[test]
+fn people_read_one_line_a_request() {
+    let said = said(&["--log", "human"], &["/a"]);
+    let line = said.lines().find(|line| line.contains(" GET ")).expect("a line");
+    assert!(line.contains(" /a 200 miss "), "{line}");
+}
+
+#[test]
+fn what_is_not_wanted_is_not_told() {
+    let quiet = said(&["--no-access-log"], &["/a"]);
+    assert!(!quiet.contains("\"request\"") && quiet.contains("no more connections"), "{quiet}");
+    assert_eq!(said(&["--log", "off"], &["/a"]), "");
+    let levels = said(&["--log-level", "error", "--no-access-log"], &["/a"]);
+    assert_eq!(levels, "");
+    let detailed = said(&["--log-level", "debug", "--log", "json"], &["/a"]);
+    assert!(detailed.contains("\"level\":\"DEBUG\""));
+}
+
+#[test]
+fn a_level_that_is_none_is_explained() {
+    let mut command = facetheory();
+    command.args(["serve", "--origin", "http://127.0.0.1:1", "--log-level", "facetheory=loud"]);
+    let said = refusal(&mut command);
+    assert!(said.contains("`facetheory=loud` is no level of the log"), "{said}");
+    let mut command = facetheory();
+    command.args(["serve", "--origin", "http://127.0.0.1:1"]).env("FACETHEORY_LOG", "a=b=c");
+    assert!(refusal(&mut command).contains("is no level of the log"));
+}
