@@ -1,28 +1,30 @@
 //! `facetheory demo`: a slow site behind the cache, to see how a page is rendered once and renewed behind its visitors.
 
-use std::io::{ErrorKind, Write as _};
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use anyhow::{Context as _, Result};
-use axum::Router;
-use axum::extract::Path as Param;
-use axum::http::StatusCode;
-use axum::routing::post;
-use facetheory::{Isr, IsrLayer, Policy, Query, Route, Routes, Tag};
+use anyhow::{Context as _, Result, anyhow};
 
-use crate::origin;
+use crate::config::Config;
+use crate::serve::{Server, Settings, embedded};
+use crate::{admin, log, origin};
 
-/// For how long a page of the demo is fresh.
-const INTERVAL: Duration = Duration::from_secs(10);
-/// How long renders may go on once the demo is to end.
-const LAST_RENDERS: Duration = Duration::from_secs(5);
+/// The configuration of the demo: the same pages whatever the port, fresh for ten seconds.
+const CONFIGURATION: &str = r#"
+site = "localhost"
+
+[routes]
+"/" = { isr = "10s", query = false }
+"/posts/*" = { isr = "10s", query = false, versions = 5 }
+"#;
+/// For how long a page of the demo is fresh, in seconds.
+const INTERVAL: u64 = 10;
 
 /// Serve a built-in site whose pages take 300 ms to render, from the cache.
 ///
-/// Nothing has to be configured. Without --data the pages are kept in a temporary directory, which is deleted in the
-/// end.
+/// It is the gateway of `facetheory serve` in front of an origin of its own. Nothing has to be configured. Without --data
+/// the pages are kept in a temporary directory, which is deleted in the end.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   facetheory demo
@@ -35,81 +37,55 @@ pub(crate) struct Arguments {
     /// The directory in which the pages are kept.
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<PathBuf>,
+    #[command(flatten)]
+    admin: admin::Arguments,
+    #[command(flatten)]
+    log: log::Arguments,
 }
 
 /// Serves until Ctrl-C.
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
+    let log = log::start(&arguments.log, None)?;
     let temporary = tempfile::tempdir().context("no temporary directory can be made")?;
     let data = arguments.data.as_deref().unwrap_or(temporary.path());
-    let isr = open(data).await?;
-    let listener = listen(arguments.listen).await?;
-    introduce(listener.local_addr().context("the address cannot be told")?, data)?;
-    let stop = async { drop(tokio::signal::ctrl_c().await) };
-    axum::serve(listener, site(isr.clone())?).with_graceful_shutdown(stop).await.context("serving ended")?;
-    isr.shut_down(LAST_RENDERS).await;
-    Ok(())
-}
-
-async fn open(data: &Path) -> Result<Isr> {
-    std::fs::create_dir_all(data)
-        .with_context(|| format!("the directory {} cannot be made", data.display()))?;
-    let table = format!("sqlite:{}", data.join("table.db").display());
-    let bodies = format!("file:{}", data.join("bodies").display());
-    Ok(Isr::open(&table, &bodies).await?.build())
-}
-
-async fn listen(address: SocketAddr) -> Result<tokio::net::TcpListener> {
-    tokio::net::TcpListener::bind(address).await.map_err(|error| match error.kind() {
-        ErrorKind::AddrInUse => anyhow::anyhow!(
-            "{address} is in use by another program; choose another with --listen, such as 127.0.0.1:0"
-        ),
-        _ => anyhow::Error::new(error).context(format!("{address} cannot be listened on")),
-    })
-}
-
-/// The built-in origin behind the cache, and the way to make its pages stale.
-fn site(isr: Isr) -> Result<Router> {
-    let policy = Policy::every(INTERVAL);
-    let routes = Routes::new([
-        Route::new("/", policy).query(Query::None),
-        Route::new("/posts/{name}", policy).query(Query::None),
-    ])?
-    // The same pages whatever the port.
-    .of_one_site("localhost")?;
-    let invalidate = {
-        let isr = isr.clone();
-        move |Param(path): Param<String>| invalidate(isr, path)
+    let config = Config::parse(CONFIGURATION).map_err(|faults| anyhow!("the demo is wrong: {faults:?}"))?;
+    let admin = match arguments.admin.terms(&config.admin)? {
+        Some(terms) => admin::Listener::bind(terms).await?,
+        None => None,
     };
-    let app = origin::router().layer(IsrLayer::new(isr, routes));
-    Ok(app.route("/invalidate/{*path}", post(invalidate)))
-}
-
-/// Makes everything at a path and below it stale.
-async fn invalidate(isr: Isr, path: String) -> Result<String, (StatusCode, String)> {
-    let wrong = |error: facetheory::Error| (StatusCode::BAD_REQUEST, format!("{error}\n"));
-    let tag = Tag::path(&format!("/{path}")).map_err(wrong)?;
-    let unavailable = |error: facetheory::Error| (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"));
-    isr.invalidate_tag(&tag, None).await.map_err(unavailable)?;
-    Ok(format!("everything at /{path} and below is stale\n"))
+    let console = admin.as_ref().map(admin::Listener::address).transpose()?;
+    let site = origin::start(console).await?;
+    let settings = Settings::of(config, site, Some(arguments.listen))?;
+    let isr = embedded(data).await?.build();
+    let server = Server::start(settings.clone(), isr, admin, log.access()).await?;
+    introduce(&server.address(), console, data)?;
+    server.run(|| Ok(settings.clone())).await
 }
 
 /// Says what to try next, as commands to be copied.
-fn introduce(site: SocketAddr, data: &Path) -> Result<()> {
-    let seconds = INTERVAL.as_secs();
+fn introduce(site: &str, console: Option<SocketAddr>, data: &Path) -> Result<()> {
     let data = data.display();
-    let text = format!(
-        "The demo listens on http://{site}/ and keeps its pages in {data}.
-Its pages take 300 ms to render and are fresh for {seconds} s. Open it, reload, and watch; or in another terminal:
+    let mut text = format!(
+        "The demo listens on {site}/ and keeps its pages in {data}.
+Its pages take 300 ms to render and are fresh for {INTERVAL} s. Open it, reload, and watch; or in another terminal:
 
-  curl -i http://{site}/posts/hello                    # x-facetheory-isr: miss, after 300 ms
-  curl -i http://{site}/posts/hello                    # hit, at once
-  sleep {seconds}; curl -i http://{site}/posts/hello          # stale, at once; renewed behind you
-  curl -i http://{site}/posts/hello                    # hit, with a new time
-  curl -X POST http://{site}/invalidate/posts          # everything below /posts is stale, with one write
-
-Ctrl-C ends it.
+  curl -i {site}/posts/hello                    # x-facetheory-isr: miss, after 300 ms
+  curl -i {site}/posts/hello                    # hit, at once
+  sleep {INTERVAL}; curl -i {site}/posts/hello          # stale, at once; renewed behind you
+  curl -i {site}/posts/hello                    # hit, with a new time
 "
     );
+    if let Some(console) = console {
+        text.push_str(&format!(
+            "
+The console is at http://{console}/. Everything below /posts becomes stale with one write:
+
+  curl -X POST http://{console}/api/v1/invalidate -H 'content-type: application/json' -d '{{\"path\":\"/posts\"}}'
+  curl 'http://{console}/api/v1/history?url=http://localhost/posts/hello'
+"
+        ));
+    }
+    text.push_str("\nCtrl-C ends it.\n");
     let mut output = std::io::stdout().lock();
     output.write_all(text.as_bytes()).and_then(|()| output.flush()).context("the output is closed")
 }

@@ -10,11 +10,12 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use self::queue::{Queue, Writer};
+use crate::config;
 
 pub(crate) use access::{AccessLog, Arrival};
 
 /// How the log is asked for on the command line.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 #[group(skip)]
 pub(crate) struct Arguments {
     /// How the log is written, to the standard error. By default for people on a terminal, and as JSON elsewhere.
@@ -54,14 +55,20 @@ pub(crate) struct Log {
 }
 
 /// Tells from now on what happens.
-pub(crate) fn start(arguments: &Arguments) -> Result<Log> {
+pub(crate) fn start(arguments: &Arguments, configured: Option<config::Log>) -> Result<Log> {
     let told = arguments.log_level.clone().or_else(|| std::env::var(VARIABLE).ok());
     let told = told.filter(|told| !told.is_empty()).unwrap_or_else(|| USUAL.to_owned());
     let filter = EnvFilter::builder().parse(&told).map_err(|error| {
         anyhow!("`{told}` is no level of the log: {error}; write error, warn, info, debug or trace, or one by module as in warn,facetheory=debug")
     })?;
     let is_terminal = std::io::stderr().is_terminal();
-    let form = arguments.log.unwrap_or(if is_terminal { Form::Human } else { Form::Json });
+    let configured = configured.map(|log| match log {
+        config::Log::Human => Form::Human,
+        config::Log::Json => Form::Json,
+        config::Log::Off => Form::Off,
+    });
+    let usual = if is_terminal { Form::Human } else { Form::Json };
+    let form = arguments.log.or(configured).unwrap_or(usual);
     let colours = is_terminal && std::env::var_os("NO_COLOR").is_none();
     let queue = match form {
         Form::Off => return Ok(Log { queue: None, access: false }),

@@ -6,7 +6,6 @@ mod config;
 mod demo;
 mod gateway;
 mod log;
-mod network;
 mod origin;
 mod serve;
 mod signal;

@@ -1,24 +1,20 @@
 //! `facetheory serve`: the gateway in front of an origin.
 
+mod server;
 mod setting;
 mod store;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::pin;
-use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use facetheory::Isr;
-use tokio_util::sync::CancellationToken;
 
-use crate::config;
-use crate::gateway::{Endpoint, Gateway, Listener, Places, Rules, Tls, Tunnels};
-use crate::signal::{Signal, Signals};
-use crate::wire::Watch;
+use crate::{admin, config, log};
 
+pub(crate) use server::Server;
 pub(crate) use setting::Settings;
+pub(crate) use store::embedded;
 
 /// Keep the pages of a slow origin, and serve them to everyone.
 ///
@@ -60,111 +56,31 @@ pub(crate) struct Arguments {
     /// The private key of the certificate, as a PEM file.
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
+    #[command(flatten)]
+    admin: admin::Arguments,
+    #[command(flatten)]
+    log: log::Arguments,
 }
 
 /// Serves until Ctrl-C.
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let settings = Settings::read(arguments)?;
+    let log = log::start(&arguments.log, settings.config.log)?;
+    let admin = match arguments.admin.terms(&settings.config.admin)? {
+        Some(terms) => admin::Listener::bind(terms).await?,
+        None => None,
+    };
     let isr = store::open(&settings.config.store).await?.build();
-    let server = Server::start(settings, isr).await?;
-    introduce(&server.address())?;
+    let server = Server::start(settings, isr, admin, log.access()).await?;
+    introduce("listening on", &server.address())?;
+    if let Some(admin) = server.admin_address() {
+        introduce("the admin listener is at", &admin)?;
+    }
     server.run(|| Settings::read(arguments)).await
 }
 
-/// A gateway that listens.
-#[derive(Debug)]
-pub(crate) struct Server {
-    settings: Settings,
-    isr: Isr,
-    gateway: Arc<Gateway>,
-    listener: Listener,
-    address: SocketAddr,
-    tls: Option<Arc<Tls>>,
-    tunnels: Tunnels,
-}
-
-impl Server {
-    /// Listens as the settings say, for pages of this engine.
-    pub(crate) async fn start(settings: Settings, isr: Isr) -> Result<Self> {
-        let tunnels = Tunnels::default();
-        let rules = Rules::new(&settings.config, &settings.origin, isr.clone(), tunnels.clone())?;
-        let tls =
-            settings.config.tls.as_ref().map(|tls| Tls::open(&tls.certificate, &tls.key)).transpose()?;
-        let listener = Listener::bind(settings.listen, "--listen").await?;
-        let address = listener.address()?;
-        Ok(Server {
-            gateway: Gateway::new(rules),
-            listener,
-            address,
-            tls: tls.map(Arc::new),
-            tunnels,
-            isr,
-            settings,
-        })
-    }
-
-    /// Where it listens, as an address to be opened.
-    pub(crate) fn address(&self) -> String {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
-        format!("{scheme}://{}", self.address)
-    }
-
-    /// Serves until it is asked to end. Asked to read its settings again, it goes by those from then on, unless they are
-    /// wrong.
-    pub(crate) async fn run(self, read_again: impl Fn() -> Result<Settings>) -> Result<()> {
-        let Server { settings, isr, gateway, listener, tls, tunnels, .. } = self;
-        let limits = &settings.config.limits;
-        let count = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
-        let endpoint = Endpoint {
-            gateway: gateway.clone(),
-            tls: tls.clone(),
-            places: Places::new(count(limits.connections), count(limits.connections_per_address)),
-            watch: Watch::new(),
-        };
-        let (drain, stop) = (settings.config.timeouts.shutdown, CancellationToken::new());
-        let ticking = endpoint.watch.clone();
-        let ticker = tokio::spawn(async move { ticking.run().await });
-        let mut serving = pin!(listener.run(endpoint, stop.clone(), drain));
-        let mut signals = Signals::new()?;
-        loop {
-            tokio::select! {
-                drained = &mut serving => {
-                    if !drained {
-                        tracing::warn!("some connections had to be cut");
-                    }
-                    break;
-                }
-                signal = signals.next() => match signal {
-                    Signal::Stop => stop.cancel(),
-                    Signal::Reload => {
-                        let rules = read_again().and_then(|settings| {
-                            Rules::new(&settings.config, &settings.origin, isr.clone(), tunnels.clone())
-                        });
-                        match rules {
-                            Ok(rules) => {
-                                gateway.replace(rules);
-                                tracing::info!("the configuration was read again");
-                            }
-                            Err(error) => {
-                                tracing::error!(error = format!("{error:#}"), "the configuration stays as it was");
-                            }
-                        }
-                        if let Some(Err(error)) = tls.as_ref().map(|tls| tls.reload()) {
-                            tracing::error!(error = format!("{error:#}"), "the certificate stays as it was");
-                        }
-                    }
-                },
-            }
-        }
-        tunnels.end().await;
-        isr.shut_down(drain).await;
-        ticker.abort();
-        Ok(())
-    }
-}
-
-/// Says where it listens.
-fn introduce(address: &str) -> Result<()> {
+/// Says where something is.
+fn introduce(what: &str, address: &str) -> Result<()> {
     let mut output = std::io::stdout().lock();
-    writeln!(output, "listening on {address}/").and_then(|()| output.flush()).context("the output is closed")
+    writeln!(output, "{what} {address}/").and_then(|()| output.flush()).context("the output is closed")
 }

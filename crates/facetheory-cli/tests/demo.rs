@@ -16,6 +16,7 @@ fn text(bytes: &[u8]) -> String {
 struct Demo {
     child: Child,
     site: String,
+    console: String,
     /// Kept open to the end: a program whose words nobody hears may die of it.
     _output: BufReader<ChildStdout>,
 }
@@ -23,32 +24,45 @@ struct Demo {
 impl Demo {
     fn start(arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_facetheory"))
-            .args(["demo", "--listen", "127.0.0.1:0"])
+            .args(["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "off"])
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
             .expect("the binary runs");
         let mut output = BufReader::new(child.stdout.take().expect("an output"));
         let mut said = String::new();
-        output.read_line(&mut said).expect("it says where it listens");
-        let site = said.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address");
-        Demo { child, site: site.to_owned(), _output: output }
+        while !said.contains("Ctrl-C ends it") {
+            assert!(output.read_line(&mut said).expect("it says what to try") > 0, "{said}");
+        }
+        let address = |before: &str| {
+            let rest = said.split(before).nth(1).and_then(|rest| rest.split("http://").nth(1));
+            rest.and_then(|rest| rest.split('/').next()).expect("an address").to_owned()
+        };
+        let (site, console) = (address("The demo listens on"), address("The console is at"));
+        Demo { child, site, console, _output: output }
     }
 
     /// The state and the body that a visitor gets.
-    fn visit(&self, method: &str, path: &str) -> (String, String) {
-        let site = &self.site;
-        let mut stream = TcpStream::connect(site).expect("the demo listens");
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {site}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes()).expect("it is sent");
-        let mut response = String::new();
-        stream.read_to_string(&mut response).expect("a response");
-        let (head, body) = response.split_once("\r\n\r\n").expect("a head and a body");
+    fn visit(&self, path: &str) -> (String, String) {
+        let (head, body) = ask(&self.site, "GET", path, "");
         let state = head.lines().find_map(|line| line.strip_prefix("x-facetheory-isr: ")).unwrap_or_default();
-        (state.to_owned(), body.to_owned())
+        (state.to_owned(), body)
     }
+}
+
+/// The head and the body of an answer.
+fn ask(address: &str, method: &str, path: &str, body: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).expect("somebody listens");
+    let content = match body.len() {
+        0 => String::new(),
+        length => format!("content-type: application/json\r\ncontent-length: {length}\r\n"),
+    };
+    let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{content}\r\n");
+    stream.write_all(format!("{head}{body}").as_bytes()).expect("it is sent");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("a response");
+    let (head, body) = response.split_once("\r\n\r\n").expect("a head and a body");
+    (head.to_owned(), body.to_owned())
 }
 
 impl Drop for Demo {
@@ -62,22 +76,29 @@ impl Drop for Demo {
 #[test]
 fn the_demo_shows_a_page_rendered_once_and_renewed_behind_its_visitor() {
     let demo = Demo::start(&[]);
-    let (state, first) = demo.visit("GET", "/posts/hello");
+    let (state, first) = demo.visit("/posts/hello");
     assert_eq!(state, "miss", "{first}");
     assert!(first.contains("<h1>hello</h1>") && first.contains("render number 1 of"), "{first}");
-    assert_eq!(demo.visit("GET", "/posts/hello"), ("hit".to_owned(), first.clone()));
-    assert_eq!(demo.visit("POST", "/invalidate/posts").1, "everything at /posts and below is stale\n");
-    assert_eq!(demo.visit("GET", "/posts/hello"), ("stale".to_owned(), first.clone()));
-    assert!(demo.visit("GET", "/").1.contains("href=\"/posts/hello\""));
-    assert!(demo.visit("GET", "/posts/%3Cb%3E").1.contains("<h1>&lt;b&gt;</h1>"), "names are escaped");
+    assert_eq!(demo.visit("/posts/hello"), ("hit".to_owned(), first.clone()));
+    let (answer, said) = ask(&demo.console, "POST", "/api/v1/invalidate", r#"{"path":"/posts"}"#);
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer} {said}");
+    assert_eq!(demo.visit("/posts/hello"), ("stale".to_owned(), first.clone()));
+    let front = demo.visit("/").1;
+    assert!(front.contains("href=\"/posts/hello\""), "{front}");
+    assert!(
+        front.contains(&format!("href=\"http://{}/\"", demo.console)),
+        "it links to the console: {front}"
+    );
+    assert!(ask(&demo.console, "GET", "/", "").1.contains("/metrics"), "which links to what there is");
+    assert!(demo.visit("/posts/%3Cb%3E").1.contains("<h1>&lt;b&gt;</h1>"), "names are escaped");
 }
 
 #[test]
 fn the_demo_finds_the_pages_again_that_it_was_told_to_keep() {
     let directory = tempfile::tempdir().expect("a directory");
     let data = directory.path().join("new").display().to_string();
-    let first = Demo::start(&["--data", &data]).visit("GET", "/posts/hello").1;
-    let (state, again) = Demo::start(&["--data", &data]).visit("GET", "/posts/hello");
+    let first = Demo::start(&["--data", &data]).visit("/posts/hello").1;
+    let (state, again) = Demo::start(&["--data", &data]).visit("/posts/hello");
     assert_eq!(again, first);
     assert!(state == "hit" || state == "stale", "{state}");
 }

@@ -62,7 +62,7 @@ mod tests {
     use std::sync::Arc;
 
     use axum::body::Body;
-    use facetheory::{Isr, IsrLayer, Routes};
+    use facetheory::Isr;
     use http::{Request, StatusCode};
     use serde_json::Value;
     use tokio_util::sync::CancellationToken;
@@ -70,23 +70,25 @@ mod tests {
 
     use super::*;
     use crate::admin::{self, Admin, Metrics, Readiness};
-    use crate::gateway::{Gateway, Origin, Places, Rules, Terms, Timeouts, Trust, Tunnels};
+    use crate::config::Config;
+    use crate::gateway::{Gateway, Places, Rules, Tunnels};
 
     async fn idle() -> Arc<Admin> {
         let isr = Isr::open("memory:", "memory:").await.expect("stores").build();
-        let layer = IsrLayer::new(isr.clone(), Routes::new([]).expect("no routes"));
         let nowhere = "http://127.0.0.1:1".parse().expect("an address");
-        let origin = Origin::new(&nowhere, Timeouts::default(), Trust::default(), Tunnels::default());
-        let body = Terms { bytes: 1, pause: std::time::Duration::from_secs(1) };
-        let rules = Rules::new(&layer, origin.expect("an origin"), Trust::default(), body);
+        let rules = Rules::new(&Config::default(), &nowhere, isr.clone(), Tunnels::default(), false);
         Arc::new(Admin {
-            gateway: Gateway::new(rules, None),
+            gateway: Gateway::new(rules.expect("rules"), None),
             isr,
             places: Places::new(1, 1),
             metrics: Metrics::idle(),
             configuration: Arc::new(|| Value::Null),
             stop: CancellationToken::new(),
-            terms: admin::Terms { address: "127.0.0.1:1".parse().expect("an address"), token: None },
+            terms: admin::Terms {
+                address: "127.0.0.1:1".parse().expect("an address"),
+                is_usual: true,
+                token: None,
+            },
             readiness: Readiness::default(),
         })
     }

@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Admin, router};
+use super::{Admin, Terms, router};
 
 /// The most connections at once; more wait.
 const MOST_CONNECTIONS: usize = 128;
@@ -32,18 +32,27 @@ const LAST_REQUESTS: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Listener {
     tcp: TcpListener,
+    terms: Terms,
 }
 
 impl Listener {
-    /// Listens on an address.
-    pub(crate) async fn bind(address: SocketAddr) -> Result<Self> {
-        let tcp = TcpListener::bind(address).await.map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => anyhow!(
+    /// Listens as the terms say. Where nobody has asked for the address and another program has it, there is no listener:
+    /// two gateways on one machine are no mistake.
+    pub(crate) async fn bind(terms: Terms) -> Result<Option<Self>> {
+        let address = terms.address;
+        match TcpListener::bind(address).await {
+            Ok(tcp) => Ok(Some(Listener { tcp, terms })),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && terms.is_usual => {
+                tracing::warn!(
+                    "there is no admin listener: {address} is in use; choose another with --admin"
+                );
+                Ok(None)
+            }
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(anyhow!(
                 "{address} is in use by another program; choose another with --admin, such as 127.0.0.1:0, or --admin off"
-            ),
-            _ => anyhow::Error::new(error).context(format!("{address} cannot be listened on")),
-        })?;
-        Ok(Listener { tcp })
+            )),
+            Err(error) => Err(anyhow::Error::new(error).context(format!("{address} cannot be listened on"))),
+        }
     }
 
     /// Where it listens.
@@ -52,7 +61,8 @@ impl Listener {
     }
 
     /// Answers until it is to end, and lets the last requests come to theirs.
-    pub(crate) async fn run(self, admin: Arc<Admin>, end: CancellationToken) {
+    pub(crate) async fn run(self, admin: impl FnOnce(Terms) -> Admin, end: CancellationToken) {
+        let admin = Arc::new(admin(self.terms));
         let service = TowerToHyperService::new(router(admin));
         let (places, connections) = (Arc::new(Semaphore::new(MOST_CONNECTIONS)), TaskTracker::new());
         let cut = CancellationToken::new();

@@ -15,7 +15,7 @@ mod token;
 mod version;
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::problem::Problem;
 use self::token::Token;
+use crate::config;
 use crate::gateway::{Gateway, Places};
 
 pub(crate) use health::Readiness;
@@ -36,12 +37,13 @@ pub(crate) use listener::Listener;
 pub(crate) use metric::Metrics;
 
 /// How the admin listener is asked for on the command line.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 #[group(skip)]
 pub(crate) struct Arguments {
-    /// The address of the admin listener: health, metrics and the API; or off. Other machines need a token.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
-    pub(crate) admin: Place,
+    /// The address of the admin listener: health, metrics and the API; or off. 127.0.0.1:8081 if neither this nor the
+    /// configuration says another; one that other machines can reach needs a token.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) admin: Option<Place>,
     /// The file with the token that the admin listener requires; else FACETHEORY_ADMIN_TOKEN, if it is set.
     #[arg(long, value_name = "FILE")]
     pub(crate) admin_token_file: Option<PathBuf>,
@@ -55,6 +57,9 @@ pub(crate) enum Place {
     /// At an address.
     At(SocketAddr),
 }
+
+/// Where it is if nobody says otherwise.
+const USUAL: Place = Place::At(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081));
 
 impl FromStr for Place {
     type Err = String;
@@ -72,14 +77,19 @@ impl FromStr for Place {
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) address: SocketAddr,
+    /// Nobody has asked for this address, so that the gateway can do without.
+    pub(crate) is_usual: bool,
     token: Option<Token>,
 }
 
 impl Arguments {
     /// Where the listener is and what it requires; none if there is none. What other machines can reach needs a token.
-    pub(crate) fn terms(&self) -> Result<Option<Terms>> {
-        let Place::At(address) = self.admin else { return Ok(None) };
-        let token = Token::find(self.admin_token_file.as_deref())?;
+    /// The command line has the last word.
+    pub(crate) fn terms(&self, configured: &config::Admin) -> Result<Option<Terms>> {
+        let said = self.admin.or(configured.listen.map(Place::At));
+        let Place::At(address) = said.unwrap_or(USUAL) else { return Ok(None) };
+        let file = self.admin_token_file.as_ref().or(configured.token_file.as_ref());
+        let token = Token::find(file.map(PathBuf::as_path))?;
         if token.is_none() && !address.ip().to_canonical().is_loopback() {
             bail!(
                 "other machines can reach the admin listener at {address}, so it needs a token: write one of at least {} \
@@ -88,7 +98,7 @@ impl Arguments {
                 Token::VARIABLE
             );
         }
-        Ok(Some(Terms { address, token }))
+        Ok(Some(Terms { address, is_usual: said.is_none(), token }))
     }
 }
 

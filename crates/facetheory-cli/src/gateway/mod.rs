@@ -24,6 +24,7 @@ use hyper::body::Incoming;
 use tower::{Layer as _, Service as _};
 
 use crate::config::Config;
+use crate::log::{AccessLog, Arrival};
 use crate::wire;
 use body::{RequestBody, Terms};
 use client::Client;
@@ -39,12 +40,15 @@ pub(crate) use tunnel::Tunnels;
 #[derive(Debug)]
 pub(crate) struct Gateway {
     rules: ArcSwap<Rules>,
+    /// Where requests are told of, if anywhere.
+    access: Option<AccessLog>,
 }
 
 /// What a gateway goes by.
 #[derive(Debug)]
 pub(crate) struct Rules {
     service: IsrService<Origin>,
+    origin: Origin,
     trust: Trust,
     body: Terms,
     limits: wire::Limits,
@@ -58,6 +62,7 @@ impl Rules {
         address: &crate::config::Origin,
         isr: Isr,
         tunnels: Tunnels,
+        is_logged: bool,
     ) -> anyhow::Result<Self> {
         let trust = Trust { proxies: config.trusted_proxies.clone(), headers: trusted_headers(config) };
         let origin = Origin::new(address, &config.timeouts, trust.clone(), tunnels)?;
@@ -69,7 +74,8 @@ impl Rules {
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let body = if limits.body_bytes == 0 { u64::MAX } else { limits.body_bytes };
         Ok(Rules {
-            service: layer.layer(origin),
+            service: if is_logged { layer.telling_page() } else { layer }.layer(origin.clone()),
+            origin,
             trust,
             body: Terms { bytes: body, pause: timeouts.client_body },
             limits: wire::Limits {
@@ -95,8 +101,9 @@ fn trusted_headers(config: &Config) -> Vec<HeaderName> {
 }
 
 impl Gateway {
-    pub(crate) fn new(rules: Rules) -> Arc<Self> {
-        Arc::new(Gateway { rules: ArcSwap::from_pointee(rules) })
+    /// A gateway by these rules, which tells of requests there.
+    pub(crate) fn new(rules: Rules, access: Option<AccessLog>) -> Arc<Self> {
+        Arc::new(Gateway { rules: ArcSwap::from_pointee(rules), access })
     }
 
     /// Goes by these rules from now on. What has begun by others ends by them.
@@ -104,8 +111,26 @@ impl Gateway {
         self.rules.store(Arc::new(rules));
     }
 
-    /// Answers one request.
+    /// The pages that it goes by now, for whoever looks at them from outside.
+    pub(crate) fn service(&self) -> IsrService<Origin> {
+        self.rules.load().service.clone()
+    }
+
+    /// Whether the origin counts as down.
+    pub(crate) fn origin_is_down(&self) -> bool {
+        self.rules.load().origin.is_down()
+    }
+
+    /// Answers one request, and tells of it.
     async fn answer(&self, client: &Arc<Client>, request: Request<Incoming>) -> Response<IsrBody> {
+        let Some(access) = &self.access else { return self.serve(client, request).await };
+        let arrival = Arrival::of(&request, client.address.ip());
+        let mut response = self.serve(client, request).await;
+        access.note(arrival, &mut response);
+        response
+    }
+
+    async fn serve(&self, client: &Arc<Client>, request: Request<Incoming>) -> Response<IsrBody> {
         let method = request.method();
         if let Some(refusal) = client.conduct.as_ref().and_then(|conduct| conduct.refused(method)) {
             return own(refusal.status, refusal.text);

@@ -54,6 +54,14 @@ impl Settings {
         );
         Ok(Settings { config, origin, listen })
     }
+
+    /// What it has come to, for operators to read.
+    pub(crate) fn shown(&self) -> serde_json::Value {
+        let mut shown = serde_json::to_value(&self.config).unwrap_or_default();
+        shown["origin"] = serde_json::to_value(&self.origin).unwrap_or_default();
+        shown["listen"] = self.listen.to_string().into();
+        shown
+    }
 }
 
 const NO_ORIGIN: &str = "nothing says where the pages come from; name the server that renders them, as in \

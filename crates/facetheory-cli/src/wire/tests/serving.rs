@@ -17,7 +17,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Du
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::super::{Answering, Conduct, Limits, Patience, Watch, Wire};
+use super::super::stream::Wire;
+use super::super::{Answering, Conduct, Limits, Patience, Watch};
 
 /// The body of an answer, which is under way until it is dropped.
 pub(super) struct Answer {

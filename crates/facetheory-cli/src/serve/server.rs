@@ -1,0 +1,151 @@
+//! A gateway that listens, and the admin listener beside it.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use arc_swap::ArcSwap;
+use facetheory::Isr;
+use tokio_util::sync::CancellationToken;
+
+use super::setting::Settings;
+use crate::admin::{self, Admin, Metrics, Readiness};
+use crate::gateway::{Endpoint, Gateway, Listener, Places, Rules, Tls, Tunnels};
+use crate::log::AccessLog;
+use crate::signal::{Signal, Signals};
+use crate::wire::Watch;
+
+/// A gateway that listens.
+pub(crate) struct Server {
+    settings: Settings,
+    isr: Isr,
+    gateway: Arc<Gateway>,
+    listener: Listener,
+    address: SocketAddr,
+    admin: Option<admin::Listener>,
+    is_logged: bool,
+    metrics: Metrics,
+    tls: Option<Arc<Tls>>,
+    tunnels: Tunnels,
+}
+
+impl Server {
+    /// Listens as the settings say, for pages of this engine.
+    pub(crate) async fn start(
+        settings: Settings,
+        isr: Isr,
+        admin: Option<admin::Listener>,
+        access: Option<AccessLog>,
+    ) -> Result<Self> {
+        let metrics = Metrics::install()?;
+        let (tunnels, is_logged) = (Tunnels::default(), access.is_some());
+        let rules = Rules::new(&settings.config, &settings.origin, isr.clone(), tunnels.clone(), is_logged)?;
+        let tls =
+            settings.config.tls.as_ref().map(|tls| Tls::open(&tls.certificate, &tls.key)).transpose()?;
+        let listener = Listener::bind(settings.listen, "--listen").await?;
+        let address = listener.address()?;
+        Ok(Server {
+            gateway: Gateway::new(rules, access),
+            listener,
+            address,
+            admin,
+            is_logged,
+            metrics,
+            tls: tls.map(Arc::new),
+            tunnels,
+            isr,
+            settings,
+        })
+    }
+
+    /// Where it listens, as an address to be opened.
+    pub(crate) fn address(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// Where the admin listener is, as an address to be opened, if there is one.
+    pub(crate) fn admin_address(&self) -> Option<String> {
+        let address = self.admin.as_ref()?.address().ok()?;
+        Some(format!("http://{address}"))
+    }
+
+    /// Serves until it is asked to end. Asked to read its settings again, it goes by those from then on, unless they are
+    /// wrong.
+    pub(crate) async fn run(self, read_again: impl Fn() -> Result<Settings>) -> Result<()> {
+        let Server { settings, isr, gateway, listener, admin, is_logged, metrics, tls, tunnels, .. } = self;
+        let limits = &settings.config.limits;
+        let count = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
+        let endpoint = Endpoint {
+            gateway: gateway.clone(),
+            tls: tls.clone(),
+            places: Places::new(count(limits.connections), count(limits.connections_per_address)),
+            watch: Watch::new(),
+        };
+        let (drain, stop, end) =
+            (settings.config.timeouts.shutdown, CancellationToken::new(), CancellationToken::new());
+        let shown = Arc::new(ArcSwap::from_pointee(settings.shown()));
+        let admin = admin.map(|listener| {
+            let (gateway, isr, places) = (gateway.clone(), isr.clone(), endpoint.places.clone());
+            let (shown, stop) = (shown.clone(), stop.clone());
+            let admin = |terms| Admin {
+                gateway,
+                isr,
+                places,
+                metrics,
+                configuration: Arc::new(move || serde_json::Value::clone(&shown.load())),
+                stop,
+                terms,
+                readiness: Readiness::default(),
+            };
+            tokio::spawn(listener.run(admin, end.clone()))
+        });
+        let ticking = endpoint.watch.clone();
+        let ticker = tokio::spawn(async move { ticking.run().await });
+        let mut serving = pin!(listener.run(endpoint, stop.clone(), drain));
+        let mut signals = Signals::new()?;
+        loop {
+            tokio::select! {
+                drained = &mut serving => {
+                    if !drained {
+                        tracing::warn!("some connections had to be cut");
+                    }
+                    break;
+                }
+                signal = signals.next() => match signal {
+                    Signal::Stop => stop.cancel(),
+                    Signal::Reload => {
+                        let rules = read_again().and_then(|new| {
+                            let (config, tunnels) = (&new.config, tunnels.clone());
+                            let rules = Rules::new(config, &new.origin, isr.clone(), tunnels, is_logged)?;
+                            Ok((rules, new.shown()))
+                        });
+                        match rules {
+                            Ok((rules, new)) => {
+                                gateway.replace(rules);
+                                shown.store(Arc::new(new));
+                                tracing::info!("the configuration was read again");
+                            }
+                            Err(error) => {
+                                tracing::error!(error = format!("{error:#}"), "the configuration stays as it was");
+                            }
+                        }
+                        if let Some(Err(error)) = tls.as_ref().map(|tls| tls.reload()) {
+                            tracing::error!(error = format!("{error:#}"), "the certificate stays as it was");
+                        }
+                    }
+                },
+            }
+        }
+        tunnels.end().await;
+        isr.shut_down(drain).await;
+        ticker.abort();
+        // To the last it tells that nobody should be sent here.
+        end.cancel();
+        if let Some(admin) = admin {
+            admin.await.context("the admin listener came to grief")?;
+        }
+        Ok(())
+    }
+}
