@@ -59,39 +59,14 @@ pub(super) async fn show() -> Json<utoipa::openapi::OpenApi> {
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
-    use std::sync::Arc;
 
     use axum::body::Body;
-    use facetheory::Isr;
     use http::{Request, StatusCode};
     use serde_json::Value;
-    use tokio_util::sync::CancellationToken;
     use tower::ServiceExt as _;
 
     use super::*;
-    use crate::admin::{self, Admin, Metrics, Readiness};
-    use crate::config::Config;
-    use crate::gateway::{Gateway, Places, Rules, Tunnels};
-
-    async fn idle() -> Arc<Admin> {
-        let isr = Isr::open("memory:", "memory:").await.expect("stores").build();
-        let nowhere = "http://127.0.0.1:1".parse().expect("an address");
-        let rules = Rules::new(&Config::default(), &nowhere, isr.clone(), Tunnels::default(), false);
-        Arc::new(Admin {
-            gateway: Gateway::new(rules.expect("rules"), None),
-            isr,
-            places: Places::new(1, 1),
-            metrics: Metrics::idle(),
-            configuration: Arc::new(|| Value::Null),
-            stop: CancellationToken::new(),
-            terms: admin::Terms {
-                address: "127.0.0.1:1".parse().expect("an address"),
-                is_usual: true,
-                token: None,
-            },
-            readiness: Readiness::default(),
-        })
-    }
+    use crate::admin;
 
     /// What the document says: the methods of each address.
     fn told() -> BTreeMap<String, BTreeSet<String>> {
@@ -105,7 +80,7 @@ mod tests {
 
     /// What the router answers: a method that it does not have makes it name those that it has.
     async fn answered() -> BTreeMap<String, BTreeSet<String>> {
-        let router = admin::router(idle().await);
+        let router = admin::tests::site().await;
         let mut answered = BTreeMap::new();
         for (path, _) in admin::routes() {
             let request =

@@ -11,6 +11,8 @@ mod listener;
 mod metric;
 mod operation;
 mod problem;
+#[cfg(test)]
+mod tests;
 mod token;
 mod version;
 

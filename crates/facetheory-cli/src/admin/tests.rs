@@ -1,0 +1,135 @@
+//! Versions through the API: a site that keeps them, whose origin is a real server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::routing::get;
+use facetheory::{Isr, IsrLayer, Keep, Policy, Query, Route, Routes};
+use http::{Request, StatusCode};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use super::{Admin, Metrics, Readiness, Terms, router};
+use crate::gateway::{self, Gateway, Origin, Places, Rules, Timeouts, Trust, Tunnels};
+
+/// An admin listener's router, over pages that are stale at once and of which all versions are kept.
+pub(super) async fn site() -> Router {
+    let renders = Arc::new(AtomicUsize::new(0));
+    let render = move || {
+        let number = renders.fetch_add(1, Ordering::SeqCst) + 1;
+        async move { ([("content-type", "text/html")], format!("<h1>Hello</h1>\n<p>render {number}</p>\n")) }
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let origin = format!("http://{}", listener.local_addr().expect("an address"));
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(get(render))).await });
+
+    let isr = Isr::open("memory:", "memory:").await.expect("stores").build();
+    let policy = Policy::every(Duration::ZERO).keeping(Keep::Versions);
+    let route = Route::new("/posts/{name}", policy)
+        .query(Query::None)
+        .headers(["accept-language"])
+        .cookies(["theme"]);
+    let layer = IsrLayer::new(isr.clone(), Routes::new([route]).expect("routes"));
+    let origin = origin.parse().expect("an address");
+    let origin = Origin::new(&origin, Timeouts::default(), Trust::default(), Tunnels::default());
+    let body = gateway::Terms { bytes: 1, pause: Duration::from_secs(1) };
+    let rules = Rules::new(&layer, origin.expect("an origin"), Trust::default(), body);
+    router(Arc::new(Admin {
+        gateway: Gateway::new(rules, None),
+        isr,
+        places: Places::new(1, 1),
+        metrics: Metrics::idle(),
+        configuration: Arc::new(|| Value::Null),
+        stop: CancellationToken::new(),
+        terms: Terms { address: "127.0.0.1:1".parse().expect("an address"), token: None },
+        readiness: Readiness::default(),
+    }))
+}
+
+const URL: &str = "http://example.com/posts/a";
+
+async fn ask(router: &Router, request: Request<Body>) -> (StatusCode, String) {
+    let response = router.clone().oneshot(request).await.expect("a response");
+    let status = response.status();
+    let bytes = to_bytes(response.into_body(), 1 << 20).await.expect("a body");
+    (status, String::from_utf8(bytes.to_vec()).expect("a text"))
+}
+
+async fn get_text(router: &Router, target: &str) -> String {
+    let request = Request::get(target).header("host", "localhost").body(Body::empty()).expect("a request");
+    let (status, text) = ask(router, request).await;
+    assert_eq!(status, StatusCode::OK, "{target}: {text}");
+    text
+}
+
+async fn get_json(router: &Router, target: &str) -> Value {
+    serde_json::from_str(&get_text(router, target).await).expect("JSON")
+}
+
+async fn post(router: &Router, target: &str, key: &str, body: &Value) -> Value {
+    let request =
+        Request::post(target).header("host", "localhost").header("content-type", "application/json");
+    let request =
+        request.header("idempotency-key", key).body(Body::from(body.to_string())).expect("a request");
+    let (status, text) = ask(router, request).await;
+    assert_eq!(status, StatusCode::OK, "{target}: {text}");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// The versions that there are after so many renders, newest first.
+async fn versions(router: &Router, renders: usize) -> Vec<String> {
+    for number in 0..renders {
+        post(router, "/api/v1/regenerate", &format!("render-{number}"), &json!({ "url": URL })).await;
+    }
+    let history = get_json(router, &format!("/api/v1/history?url={URL}")).await;
+    let versions = history["versions"].as_array().expect("a list");
+    let currents: Vec<bool> = versions.iter().map(|version| version["current"] == true).collect();
+    assert!(currents[0] && !currents[1..].contains(&true), "the newest is served: {history}");
+    versions.iter().map(|version| version["version"].as_str().expect("a name").replace('#', "%23")).collect()
+}
+
+#[tokio::test]
+async fn earlier_versions_are_shown_compared_and_brought_back() {
+    let router = site().await;
+    let versions = versions(&router, 3).await;
+    assert_eq!(versions.len(), 3);
+    let first = &versions[2];
+    let body = get_text(&router, &format!("/api/v1/body?url={URL}&version={first}")).await;
+    assert_eq!(body, "<h1>Hello</h1>\n<p>render 1</p>\n");
+
+    let diff = get_json(&router, &format!("/api/v1/diff?url={URL}&from={first}&to={}", versions[0])).await;
+    assert_eq!(diff["same"], false);
+    assert_eq!(diff["body"], "@@ -1,2 +1,2 @@\n <h1>Hello</h1>\n-<p>render 1</p>\n+<p>render 3</p>\n");
+
+    let version = first.replace("%23", "#");
+    let done = post(&router, "/api/v1/rollback", "-", &json!({ "url": URL, "version": version })).await;
+    assert_eq!(done["done"], true);
+    assert_eq!(get_text(&router, &format!("/api/v1/body?url={URL}")).await, body);
+    let shown = get_json(&router, &format!("/api/v1/entry?url={URL}")).await;
+    assert_eq!((shown["pinned"].as_bool(), shown["state"].as_str()), (Some(true), Some("fresh")));
+    let soft = post(&router, "/api/v1/invalidate", "-", &json!({ "url": URL })).await;
+    assert_eq!(soft["outcome"], "pinned");
+
+    let done = post(&router, "/api/v1/unpin", "-", &json!({ "url": URL })).await;
+    assert_eq!(done["done"], true);
+    assert_eq!(get_json(&router, &format!("/api/v1/entry?url={URL}")).await["state"], "stale");
+    assert_eq!(post(&router, "/api/v1/unpin", "-", &json!({ "url": URL })).await["done"], false);
+}
+
+#[tokio::test]
+async fn pages_that_differ_by_headers_and_cookies_are_named_by_them() {
+    let router = site().await;
+    let german =
+        json!({ "url": URL, "headers": { "accept-language": "de" }, "cookies": { "theme": "dark" } });
+    let made = post(&router, "/api/v1/regenerate", "one", &german).await;
+    let named = format!("/api/v1/entry?url={URL}&header=accept-language:de&cookie=theme=dark");
+    let shown = get_json(&router, &named).await;
+    assert_eq!((&shown["cache_key"], shown["meta"].is_object()), (&made["cache_key"], true));
+    assert_eq!(get_json(&router, &format!("/api/v1/entry?url={URL}")).await["state"], "absent");
+    let listed = get_json(&router, "/api/v1/entries").await;
+    assert_eq!(listed["entries"][0]["cache_key"], made["cache_key"]);
+}
