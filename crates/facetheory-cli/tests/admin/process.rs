@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,6 +12,8 @@ use serde_json::Value;
 
 /// How long a condition is waited for that must come true.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long it is let be between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A server that counts what it is asked, and answers with the count.
 pub(crate) struct Origin {
@@ -100,9 +102,21 @@ pub(crate) fn facetheory() -> Command {
 
 /// What it says about a command line that it does not go by.
 pub(crate) fn refusal(command: &mut Command) -> String {
-    let Output { status, stderr, .. } = command.output().expect("the binary runs");
-    assert!(!status.success());
-    String::from_utf8(stderr).expect("a text")
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let mut status = None;
+    for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
+        status = child.try_wait().expect("its state");
+        if status.is_some() {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    // One that goes by it would never end.
+    let _ = child.kill();
+    let said = child.wait_with_output().expect("its words").stderr;
+    let said = String::from_utf8(said).expect("a text");
+    assert!(status.is_some_and(|status| !status.success()), "it was not refused: {said}");
+    said
 }
 
 impl Gateway {
@@ -305,7 +319,6 @@ impl Reply {
 
 /// Waits until this is so.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    const PAUSE: Duration = Duration::from_millis(20);
     for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
         if is_so() {
             return;
