@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::routing::get;
-use facetheory::{Isr, IsrLayer, Keep, Policy, Query, Route, Routes};
+use facetheory::Isr;
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::{Admin, Metrics, Readiness, Terms, router};
-use crate::gateway::{self, Gateway, Origin, Places, Rules, Timeouts, Trust, Tunnels};
+use crate::config::Config;
+use crate::gateway::{Gateway, Places, Rules, Tunnels};
 
 /// An admin listener's router, over pages that are stale at once and of which all versions are kept.
 pub(super) async fn site() -> Router {
@@ -28,16 +28,13 @@ pub(super) async fn site() -> Router {
     tokio::spawn(async move { axum::serve(listener, Router::new().fallback(get(render))).await });
 
     let isr = Isr::open("memory:", "memory:").await.expect("stores").build();
-    let policy = Policy::every(Duration::ZERO).keeping(Keep::Versions);
-    let route = Route::new("/posts/{name}", policy)
-        .query(Query::None)
-        .headers(["accept-language"])
-        .cookies(["theme"]);
-    let layer = IsrLayer::new(isr.clone(), Routes::new([route]).expect("routes"));
+    let config = r#"
+        [routes]
+        "/posts/{name}" = { isr = "0s", versions = 1000, query = false, headers = ["accept-language"], cookies = ["theme"] }
+    "#;
+    let config = Config::parse(config).expect("a configuration");
     let origin = origin.parse().expect("an address");
-    let origin = Origin::new(&origin, Timeouts::default(), Trust::default(), Tunnels::default());
-    let body = gateway::Terms { bytes: 1, pause: Duration::from_secs(1) };
-    let rules = Rules::new(&layer, origin.expect("an origin"), Trust::default(), body);
+    let rules = Rules::new(&config, &origin, isr.clone(), Tunnels::default(), false).expect("rules");
     router(Arc::new(Admin {
         gateway: Gateway::new(rules, None),
         isr,
@@ -45,7 +42,7 @@ pub(super) async fn site() -> Router {
         metrics: Metrics::idle(),
         configuration: Arc::new(|| Value::Null),
         stop: CancellationToken::new(),
-        terms: Terms { address: "127.0.0.1:1".parse().expect("an address"), token: None },
+        terms: Terms { address: "127.0.0.1:1".parse().expect("an address"), is_usual: true, token: None },
         readiness: Readiness::default(),
     }))
 }

@@ -222,5 +222,5 @@ fn the_configuration_is_shown_as_it_was_understood() {
     let origin = Origin::start();
     let gateway = Gateway::start(&origin);
     let shown = gateway.get("/api/v1/config").json();
-    assert_eq!(shown["origin"], format!("http://{}/", origin.address));
+    assert_eq!(shown["origin"], format!("http://{}", origin.address));
 }

@@ -126,11 +126,15 @@ impl Gateway {
 
     pub(crate) fn with(origin: &Origin, command: &mut Command, arguments: &[&str]) -> Self {
         let data = tempfile::tempdir().expect("a directory");
+        let rules = data.path().join("facetheory.toml");
+        std::fs::write(&rules, "[routes]\n\"/**\" = { isr = \"10s\" }\n").expect("a configuration");
         let mut child = command
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
             .args(["--origin", &format!("http://{}", origin.address)])
             .arg("--data")
             .arg(data.path())
+            .arg("--config")
+            .arg(&rules)
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
