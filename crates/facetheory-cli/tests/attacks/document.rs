@@ -1,0 +1,53 @@
+//! `docs/attacks.md` has one line for each row, and names the tests that are here.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// How many rows there are.
+const ROWS: usize = 70;
+
+/// The sources of these tests, which the names are looked up in.
+const SOURCES: [&str; 7] = [
+    include_str!("framing.rs"),
+    include_str!("stream.rs"),
+    include_str!("host.rs"),
+    include_str!("key.rs"),
+    include_str!("size.rs"),
+    include_str!("keeping.rs"),
+    include_str!("peer.rs"),
+];
+
+/// The names of all tests of rows.
+fn tests() -> BTreeSet<String> {
+    let lines = SOURCES.iter().flat_map(|source| source.lines());
+    let functions = lines.filter_map(|line| line.strip_prefix("fn row_"));
+    functions.map(|rest| format!("row_{}", rest.split('(').next().unwrap_or_default())).collect()
+}
+
+#[test]
+fn the_document_has_a_line_for_every_row_and_names_every_test_of_it() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/attacks.md");
+    let document = std::fs::read_to_string(path).expect("the document");
+    let rows: Vec<Vec<&str>> = document
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| row |"))
+        .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
+        .collect();
+    let tests = tests();
+    let mut named = BTreeSet::new();
+    for (index, cells) in rows.iter().enumerate() {
+        let [number, input, outcome, shown_by] = cells.as_slice() else {
+            panic!("not four cells: {cells:?}")
+        };
+        assert_eq!(number.parse(), Ok(index + 1), "rows are numbered without a gap");
+        assert!(!input.is_empty() && !outcome.is_empty(), "row {number} says nothing");
+        for test in shown_by.split(", ").map(|name| name.trim_matches('`')) {
+            assert!(tests.contains(test), "row {number} names `{test}`, which is no test");
+            assert!(test.starts_with(&format!("row_{:02}_", index + 1)), "`{test}` is of another row");
+            named.insert(test.to_owned());
+        }
+    }
+    assert_eq!(rows.len(), ROWS);
+    let unnamed: Vec<&String> = tests.difference(&named).collect();
+    assert!(unnamed.is_empty(), "the document does not name {unnamed:?}");
+}

@@ -1,0 +1,284 @@
+//! Framing: where a request ends, and what is smuggled behind it.
+
+use crate::support::client::Connection;
+use crate::support::origin::{Answer, Gate};
+use crate::support::site::{Site, get, request};
+use crate::support::until;
+use crate::trial::{PAGES, assert_refused_and_closed, kept};
+
+/// What an attacker wants the origin to see as a request of its own.
+const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: www.example.com\r\n\r\n";
+
+/// A POST with these header lines and this body.
+fn post(path: &str, lines: &str, body: &str) -> String {
+    request("POST", path, lines) + body
+}
+
+/// Fails unless each of these header lines makes a POST with something smuggled in its body refused.
+fn assert_all_refused(row: &str, statuses: &[u16], lines: &[&str]) {
+    let site = Site::start(PAGES);
+    for (index, lines) in lines.iter().enumerate() {
+        let path = format!("/{row}-{index}");
+        let body = format!("0\r\n\r\n{SMUGGLED}");
+        assert_refused_and_closed(&site, &path, post(&path, lines, &body), statuses);
+    }
+    assert!(!site.origin.was_told("/smuggled"));
+}
+
+#[test]
+fn row_01_content_length_before_transfer_encoding_is_refused() {
+    assert_all_refused("row-01", &[400], &["Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"]);
+}
+
+#[test]
+fn row_02_transfer_encoding_before_content_length_is_refused() {
+    assert_all_refused("row-02", &[400], &["Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"]);
+}
+
+#[test]
+fn row_03_two_different_content_lengths_are_refused() {
+    assert_all_refused(
+        "row-03",
+        &[400],
+        &["Content-Length: 5\r\nContent-Length: 0\r\n", "Content-Length: 0\r\nContent-Length: 5\r\n"],
+    );
+}
+
+#[test]
+fn row_04_two_equal_content_lengths_are_refused() {
+    assert_all_refused(
+        "row-04",
+        &[400],
+        &[
+            "Content-Length: 5\r\nContent-Length: 5\r\n",
+            "Content-Length: 5, 5\r\n",
+            "Content-Length: 1, 1\r\n",
+        ],
+    );
+}
+
+#[test]
+fn row_05_a_content_length_that_is_no_number_is_refused() {
+    let lines = ["+1", "0x1", "-1", "", "1_0", "1 0", "5;a", "1e1", "five", "\u{661}"]
+        .map(|length| format!("Content-Length: {length}\r\n"));
+    assert_all_refused("row-05", &[400], &lines.each_ref().map(String::as_str));
+}
+
+#[test]
+fn row_06_a_content_length_does_not_wrap() {
+    let lines = ["18446744073709551616", "18446744073709551621", "99999999999999999999999999"]
+        .map(|length| format!("Content-Length: {length}\r\n"));
+    assert_all_refused("row-06", &[400], &lines.each_ref().map(String::as_str));
+}
+
+#[test]
+fn row_07_a_transfer_encoding_other_than_chunked_is_refused() {
+    assert_all_refused(
+        "row-07",
+        &[400, 501],
+        &[
+            "Transfer-Encoding: xchunked\r\n",
+            "Transfer-Encoding: \x0bchunked\r\n",
+            "Transfer-Encoding: chunked, identity\r\n",
+            "Transfer-Encoding: identity, chunked\r\n",
+            "Transfer-Encoding: identity\r\n",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: chunked, chunked\r\n",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+            "Transfer-Encoding: chunked;q=1\r\n",
+            "Transfer-Encoding: \"chunked\"\r\n",
+            "Transfer-Encoding: gzip\r\n",
+            "Transfer-Encoding:\r\n",
+        ],
+    );
+}
+
+#[test]
+fn row_08_transfer_encoding_on_http_1_0_is_refused() {
+    let site = Site::start(PAGES);
+    let head = post("/row-08", "Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n");
+    let old = head.replace("HTTP/1.1", "HTTP/1.0");
+    assert_refused_and_closed(&site, "/row-08", old + SMUGGLED, &[400]);
+    assert!(!site.origin.was_told("/smuggled"));
+}
+
+/// Fails unless a GET with each of these parts behind its first line is refused.
+fn assert_heads_refused(row: &str, heads: &[&str]) {
+    let site = Site::start(PAGES);
+    for (index, head) in heads.iter().enumerate() {
+        let path = format!("/{row}-{index}");
+        assert_refused_and_closed(&site, &path, head.replace("{path}", &path), &[400]);
+    }
+}
+
+#[test]
+fn row_09_a_folded_header_line_is_refused() {
+    assert_heads_refused(
+        "row-09",
+        &[
+            "GET {path} HTTP/1.1\r\nHost: www.example.com\r\nX-A: b\r\n c\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nHost: www.example.com\r\nX-A: b\r\n\tContent-Length: 5\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nHost:\r\n www.example.com\r\n\r\n",
+            "GET {path} HTTP/1.1\r\n Host: www.example.com\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nHost: www.example.com\r\n \r\n\r\n",
+        ],
+    );
+}
+
+#[test]
+fn row_10_a_space_before_the_colon_is_refused() {
+    assert_heads_refused(
+        "row-10",
+        &[
+            "GET {path} HTTP/1.1\r\nHost: www.example.com\r\nX-A : b\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nHost : www.example.com\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nHost: www.example.com\r\nTransfer-Encoding\t: chunked\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nHost: www.example.com\r\nX A: b\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nHost: www.example.com\r\n: b\r\n\r\n",
+        ],
+    );
+}
+
+#[test]
+fn row_11_bare_line_feeds_are_refused() {
+    assert_heads_refused(
+        "row-11",
+        &[
+            "GET {path} HTTP/1.1\nHost: www.example.com\n\n",
+            "GET {path} HTTP/1.1\nHost: www.example.com\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nHost: www.example.com\nX-A: b\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nHost: www.example.com\r\n\n",
+            "GET {path} HTTP/1.1\r\nHost: www.example.com\n\r\n",
+        ],
+    );
+}
+
+#[test]
+fn row_12_bare_carriage_returns_and_nul_are_refused() {
+    assert_heads_refused(
+        "row-12",
+        &[
+            "GET {path} HTTP/1.1\r\nHost: www.example.com\r\nX-A: b\rc\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nHost: www.example.com\r\nX-A: b\rX-B: c\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nHost: www.example.com\r\nX-A: b\0c\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nHost: www.example.com\r\nX-A: \0\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nHost: www.example.com\r\nX\0A: b\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nHost: www.example.com\r\nX-A: b\x01\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nHost: www.example.com\r\nX-A: b\x7f\r\n\r\n",
+            "GET {path}\r HTTP/1.1\r\nHost: www.example.com\r\n\r\n",
+        ],
+    );
+}
+
+#[test]
+fn row_13_chunks_that_break_the_rules_are_refused_and_nothing_of_them_is_forwarded() {
+    let site = Site::start(PAGES);
+    for (index, body) in [
+        "1;a\nb\r\nx\r\n0\r\n\r\n",
+        "1;a=\"\n\"\r\nx\r\n0\r\n\r\n",
+        "1;a\rb\r\nx\r\n0\r\n\r\n",
+        "0x1\r\nx\r\n0\r\n\r\n",
+        "+1\r\nx\r\n0\r\n\r\n",
+        "-1\r\nx\r\n0\r\n\r\n",
+        "\r\nx\r\n0\r\n\r\n",
+        " 1\r\nx\r\n0\r\n\r\n",
+        "1 \r\nx\r\n0\r\n\r\n",
+        "1\r\nxy0\r\n\r\n",
+        "1\r\nx\n0\r\n\r\n",
+        "1\r\nx0\r\n\r\n",
+        "1\nx\r\n0\r\n\r\n",
+        "10000000000000001\r\nx\r\n0\r\n\r\n",
+        "ffffffffffffffffff\r\nx\r\n0\r\n\r\n",
+        "g\r\nx\r\n0\r\n\r\n",
+        "0\r\nX-A : b\r\n\r\n",
+        "0\r\nX-A: b\n\r\n",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let path = format!("/row-13-{index}");
+        let bytes = post(&path, "Transfer-Encoding: chunked\r\n", body) + SMUGGLED;
+        assert_refused_and_closed(&site, &path, bytes, &[400]);
+    }
+    assert!(!site.origin.was_told("/smuggled"));
+}
+
+/// All answers that come until the connection closes or the last of them is there.
+fn answers(connection: &mut Connection, last: &str) -> Vec<(u16, String)> {
+    let mut answers = Vec::new();
+    while let Some(response) = connection.next_answer("GET") {
+        answers.push((response.status, response.text()));
+        if response.text().contains(last) {
+            break;
+        }
+    }
+    answers
+}
+
+#[test]
+fn row_14_the_unread_body_of_a_request_for_a_page_that_is_kept_is_no_request() {
+    let site = Site::start(PAGES);
+    kept(&site, "/row-14");
+    for lines in
+        [format!("Content-Length: {}\r\n", SMUGGLED.len()), "Transfer-Encoding: chunked\r\n".to_owned()]
+    {
+        let body = match lines.contains("chunked") {
+            true => format!("{:x}\r\n{SMUGGLED}\r\n0\r\n\r\n", SMUGGLED.len()),
+            false => SMUGGLED.to_owned(),
+        };
+        let mut connection = site.gateway.connect();
+        connection.send(get("/row-14", &lines) + &body + &get("/second", ""));
+        let answers = answers(&mut connection, "/second");
+        assert!(answers.iter().all(|(_, text)| !text.contains("/smuggled")), "{answers:?}");
+        assert!(answers.len() <= 2, "{answers:?}");
+        assert!(site.origin.requests_for("/smuggled").is_empty());
+    }
+}
+
+#[test]
+fn row_14_the_unread_body_of_a_request_that_the_origin_answers_early_is_no_request() {
+    let site = Site::start(PAGES);
+    site.origin.answer("/early", Answer::with("403 Forbidden", &[], "no").early().then_close());
+    // More than the gateway takes before it asks the origin.
+    let body = SMUGGLED.repeat(4_000);
+    let mut connection = site.gateway.connect();
+    connection.send(post("/early", &format!("Content-Length: {}\r\n", body.len()), &body));
+    connection.send(get("/second", ""));
+    let answers = answers(&mut connection, "/second");
+    assert!(answers.iter().all(|(_, text)| !text.contains("/smuggled")), "{answers:?}");
+    assert!(answers.len() <= 2, "{answers:?}");
+    assert!(site.origin.requests_for("/smuggled").is_empty());
+}
+
+const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+
+#[test]
+fn row_15_an_upgrade_that_the_origin_does_not_answer_with_101_is_no_tunnel() {
+    let site = Site::start(PAGES);
+    site.origin.answer("/pass/socket", Answer::page(&[], "no socket"));
+    let mut connection = site.gateway.connect();
+    // In a tunnel, this header would reach the origin.
+    connection.send(get("/pass/socket", UPGRADE) + &get("/pass/behind", "X-Original-URL: /admin\r\n"));
+    assert_eq!(connection.answer().text(), "no socket");
+    if let Some(behind) = connection.next_answer("GET") {
+        assert!(behind.text().contains("/pass/behind"), "{}", behind.text());
+    }
+    assert!(!site.origin.was_told("/admin"));
+}
+
+#[test]
+fn row_15_a_tunnel_begins_with_101_and_not_before() {
+    let site = Site::start(PAGES);
+    let gate = Gate::default();
+    let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    site.origin.answer("/pass/socket", Answer::raw(switch).after(&gate).then_echo());
+    let mut connection = site.gateway.connect();
+    connection.send(get("/pass/socket", UPGRADE) + "too early");
+    until("the origin is asked", || site.origin.requests_for("/pass/socket").pop());
+    assert!(!site.origin.was_told("too early"));
+    gate.open();
+    assert_eq!(connection.answer().status, 101);
+    connection.send(", and in time");
+    assert_eq!(connection.bytes(22), b"too early, and in time");
+}

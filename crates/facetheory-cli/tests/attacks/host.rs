@@ -1,0 +1,284 @@
+//! Who is being asked: host, target, and headers that make an origin believe something else.
+
+use crate::support::origin::{Answer, Origin, Request};
+use crate::support::site::{Site, get};
+use crate::support::until;
+use crate::trial::{PAGES, assert_not_kept, assert_refused, assert_refused_and_closed, kept};
+
+#[test]
+fn row_18_a_request_without_a_host_is_refused() {
+    let site = Site::start(PAGES);
+    assert_refused_and_closed(&site, "/row-18", "GET /row-18 HTTP/1.1\r\n\r\n", &[400]);
+    assert_refused_and_closed(&site, "/row-18-a", "GET /row-18-a HTTP/1.1\r\nHosts: a\r\n\r\n", &[400]);
+    assert_refused_and_closed(&site, "/row-18-b", "POST /row-18-b HTTP/1.1\r\n\r\n", &[400]);
+}
+
+#[test]
+fn row_19_two_hosts_are_refused() {
+    let site = Site::start(PAGES);
+    for (index, hosts) in [
+        "Host: www.example.com\r\nHost: evil.example\r\n",
+        "Host: evil.example\r\nHost: www.example.com\r\n",
+        "Host: www.example.com\r\nHost: www.example.com\r\n",
+        "Host: www.example.com\r\nX-A: b\r\nhOST: www.example.com\r\n",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let path = format!("/row-19-{index}");
+        assert_refused_and_closed(&site, &path, format!("GET {path} HTTP/1.1\r\n{hosts}\r\n"), &[400]);
+    }
+}
+
+#[test]
+fn row_20_a_host_that_is_none_is_refused() {
+    let site = Site::start(PAGES);
+    let hosts = [
+        "a@evil", "a/b", "a b", "a:x", "a:", "a:80:80", "a:-1", "a:99999", "a?b", "a#b", "a\\b", "a,b",
+        "[::1", "",
+    ];
+    for (index, host) in hosts.iter().enumerate() {
+        for path in [format!("/row-20-{index}"), format!("/pass/row-20-{index}")] {
+            let before = site.origin.byte_count();
+            let answer = site.gateway.exchange(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            assert_eq!(answer.status, 400, "{host}");
+            assert_eq!(site.origin.byte_count(), before, "the origin heard of {host}");
+        }
+    }
+}
+
+#[test]
+fn row_21_an_address_in_the_target_that_differs_from_the_host_is_refused_and_never_dialled() {
+    let site = Site::start(PAGES);
+    let bystander = Origin::start();
+    let elsewhere = bystander.address;
+    for (index, (target, host)) in [
+        (format!("http://{elsewhere}"), "www.example.com".to_owned()),
+        ("http://www.example.com".to_owned(), elsewhere.to_string()),
+        ("http://www.example.com:81".to_owned(), "www.example.com".to_owned()),
+        (format!("http://www.example.com@{elsewhere}"), "www.example.com".to_owned()),
+        (format!("http://www.example.com@{elsewhere}"), elsewhere.to_string()),
+        (format!("ftp://{elsewhere}"), elsewhere.to_string()),
+        ("http://".to_owned(), "www.example.com".to_owned()),
+        ("www.example.com".to_owned(), "www.example.com".to_owned()),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let path = format!("/row-21-{index}");
+        let bytes = format!("GET {target}{path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_refused_and_closed(&site, &path, bytes, &[400]);
+    }
+    let same = format!("GET http://{elsewhere}/row-21 HTTP/1.1\r\nHost: {elsewhere}\r\n\r\n");
+    assert_eq!(site.gateway.exchange(same).status, 200, "it is one more host of this site");
+    assert_eq!(site.origin.requests_for("/row-21").len(), 1, "and this origin is the one that is asked");
+    assert_eq!(bystander.byte_count(), 0, "nobody else is");
+}
+
+#[test]
+fn row_22_connect_is_not_allowed() {
+    let site = Site::start(PAGES);
+    let bystander = Origin::start();
+    let elsewhere = bystander.address;
+    for bytes in [
+        format!("CONNECT {elsewhere} HTTP/1.1\r\nHost: {elsewhere}\r\n\r\n"),
+        "CONNECT www.example.com:443 HTTP/1.1\r\nHost: www.example.com:443\r\n\r\n".to_owned(),
+    ] {
+        assert_refused(&site, &format!("/row-22-{}", bytes.len()), bytes, &[405]);
+    }
+    assert_eq!(bystander.byte_count(), 0);
+}
+
+#[test]
+fn row_23_a_host_that_is_not_configured_is_misdirected() {
+    let site = Site::start(&format!("hosts = [\"www.example.com\"]\n{PAGES}"));
+    let bystander = Origin::start();
+    let elsewhere = bystander.address;
+    for (index, host) in
+        ["evil.example".to_owned(), "www.example.com:81".to_owned(), elsewhere.to_string()].iter().enumerate()
+    {
+        for (method, path, target) in [
+            ("GET", format!("/row-23-{index}"), String::new()),
+            ("GET", format!("/row-23-absolute-{index}"), format!("http://{host}")),
+            ("GET", format!("/pass/row-23-{index}"), String::new()),
+            ("POST", format!("/row-23-post-{index}"), String::new()),
+        ] {
+            let before = site.origin.byte_count();
+            let answer = site.gateway.exchange(format!(
+                "{method} {target}{path} HTTP/1.1\r\nHost: {host}\r\nX-Forwarded-Host: www.example.com\r\n\r\n"
+            ));
+            assert_eq!(answer.status, 421, "{method} {path} of {host}");
+            assert_eq!(site.origin.byte_count(), before, "the origin heard of {host}");
+        }
+    }
+    assert_eq!(site.get("/row-23").status, 200);
+    assert_eq!(bystander.byte_count(), 0);
+}
+
+/// What the origin is told, as a page and as a request that is passed on, of a visitor who sends these lines.
+fn told(site: &Site, row: &str, lines: &str) -> [Request; 2] {
+    [format!("/{row}"), format!("/pass/{row}")].map(|path| {
+        let answer = site.get_with(&path, lines);
+        assert_eq!(answer.status, 200, "{path} with {lines}");
+        site.origin.requests_for(&path).pop().expect("the origin is asked")
+    })
+}
+
+#[test]
+fn row_24_what_a_visitor_says_of_proxies_is_written_anew() {
+    let site = Site::start(PAGES);
+    let lines = "X-Forwarded-Host: evil.example\r\nX-Forwarded-Scheme: evil\r\nX-Forwarded-Proto: evil\r\n\
+                 X-Forwarded-Port: 666\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Prefix: /evil\r\n\
+                 X-Forwarded-Server: evil\r\nX-Host: evil\r\nX-Real-IP: 6.6.6.6\r\nTrue-Client-IP: 6.6.6.6\r\n\
+                 Forwarded: for=6.6.6.6;host=evil\r\nForwarded: proto=evil\r\nX-Forwarded: evil\r\n";
+    let [page, passed] = told(&site, "row-24", lines);
+    for request in [&page, &passed] {
+        assert_eq!(request.header("x-forwarded-host"), Some("www.example.com"));
+        assert_eq!(request.header("x-forwarded-proto"), Some("http"));
+    }
+    assert_eq!(passed.header("x-forwarded-for"), Some("127.0.0.1"));
+    assert!(!page.has("x-forwarded-for"), "a page is nobody's");
+    for word in ["evil", "6.6.6.6", "666"] {
+        assert!(!site.origin.was_told(word), "{word}");
+    }
+    assert_eq!(site.get("/row-24").state(), "hit", "it is the page of everyone");
+}
+
+/// Fails unless a page and a request that is passed on lose these headers on the way to the origin.
+fn assert_stripped(row: &str, names: &[&str]) {
+    let site = Site::start(PAGES);
+    let lines: String = names.iter().map(|name| format!("{name}: /evil\r\n")).collect();
+    for request in told(&site, row, &lines) {
+        for name in names {
+            assert!(
+                !request.has(&name.to_ascii_lowercase()),
+                "{name} reached the origin at {}",
+                request.target
+            );
+        }
+    }
+    assert!(!site.origin.was_told("/evil"));
+    assert_eq!(site.get(&format!("/{row}")).state(), "hit", "it is the page of everyone");
+}
+
+#[test]
+fn row_25_headers_with_another_target_are_stripped() {
+    assert_stripped("row-25", &["X-Original-URL", "X-Rewrite-URL", "X-Original-URI", "X-Forwarded-Uri"]);
+}
+
+#[test]
+fn row_26_headers_with_another_method_are_stripped() {
+    assert_stripped("row-26", &["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"]);
+}
+
+#[test]
+fn row_27_the_header_that_skips_middleware_is_stripped() {
+    assert_stripped("row-27", &["x-middleware-subrequest"]);
+}
+
+#[test]
+fn row_28_the_header_that_makes_private_pages_shared_is_stripped() {
+    assert_stripped("row-28", &["x-now-route-matches"]);
+}
+
+#[test]
+fn row_28_the_parameter_that_makes_data_of_pages_is_a_part_of_the_key() {
+    let site = Site::start(PAGES);
+    let data = site.get("/row-28?__nextDataReq=1");
+    assert_eq!(data.state(), "miss");
+    let page = site.get("/row-28");
+    assert_eq!(page.state(), "miss", "they share no page");
+    assert_ne!(page.body, data.body);
+    site.get("/listed/row-28?__nextDataReq=1");
+    assert_eq!(site.origin.requests_for("/listed/row-28").len(), 1, "it is stripped where it is not listed");
+    site.origin.answer("/row-28-private", Answer::page(&["cache-control: private, no-store"], "mine"));
+    site.get("/row-28-private?__nextDataReq=1");
+    assert_not_kept(&site, "/row-28-private?__nextDataReq=1");
+}
+
+#[test]
+fn row_29_data_requests_cannot_put_a_redirect_without_location_in_place_of_a_page() {
+    let site = Site::start(PAGES);
+    site.origin.script("/row-29", |request| match request.has("x-nextjs-data") {
+        true => Answer::with("307 Temporary Redirect", &["x-nextjs-redirect: /login"], ""),
+        false => Answer::page(&[], "the page"),
+    });
+    let attack = site.get_with("/row-29", "x-nextjs-data: 1\r\n");
+    assert_eq!((attack.status, attack.text().as_str()), (200, "the page"));
+    assert_eq!(site.get("/row-29").text(), "the page");
+    assert_eq!(site.origin.requests_for("/row-29").len(), 1);
+    site.origin
+        .answer("/row-29-bare", Answer::with("307 Temporary Redirect", &["x-nextjs-redirect: /login"], ""));
+    assert_eq!(site.get("/row-29-bare").status, 307);
+    assert_not_kept(&site, "/row-29-bare");
+}
+
+#[test]
+fn row_30_components_are_no_pages() {
+    let site = Site::start(PAGES);
+    let script = |request: &Request| match request.has("rsc") {
+        true => Answer::page(&["vary: RSC"], "0:{}"),
+        false => Answer::page(&["vary: RSC"], "<html>"),
+    };
+    for path in ["/row-30", "/listed/row-30"] {
+        site.origin.script(path, script);
+    }
+    site.origin.answer("/row-30-silent", Answer::page(&[], "<html>"));
+    assert_eq!(site.get_with("/row-30-silent", "RSC: 1\r\n").text(), "<html>");
+    assert!(
+        !site.origin.requests_for("/row-30-silent")[0].has("rsc"),
+        "it is stripped where it is not listed"
+    );
+    site.get_with("/row-30", "RSC: 1\r\n");
+    assert_eq!(site.get("/row-30").text(), "<html>");
+    assert_eq!(site.get_with("/listed/row-30", "RSC: 1\r\n").text(), "0:{}");
+    let page = site.get("/listed/row-30");
+    assert_eq!((page.state(), page.text().as_str()), ("miss", "<html>"));
+    assert_eq!(site.get("/listed/row-30").text(), "<html>");
+    let again = site.get_with("/listed/row-30", "RSC: 1\r\n");
+    assert_eq!((again.state(), again.text().as_str()), ("hit", "0:{}"));
+}
+
+#[test]
+fn row_31_an_answer_without_a_page_does_not_replace_one() {
+    let site = Site::start(PAGES);
+    for (path, answer) in [
+        ("/brief/row-31-204", Answer::with("204 No Content", &[], "")),
+        ("/brief/row-31-empty", Answer::page(&[], "")),
+    ] {
+        let page = site.get(path);
+        assert_eq!(page.state(), "miss");
+        site.origin.answer(path, answer.clone());
+        until("the page is renewed in vain", || {
+            assert_eq!(site.get(path).body, page.body, "the page is kept");
+            (site.origin.requests_for(path).len() > 1).then_some(())
+        });
+        let after = site.get(path);
+        assert_eq!((after.status, after.body), (200, page.body), "the page is still kept");
+        let cold = path.replace("brief", "cold");
+        site.origin.answer(&cold, answer);
+        site.get(&cold);
+        assert_not_kept(&site, &cold);
+    }
+}
+
+#[test]
+fn row_32_a_page_that_varies_by_visitor_is_not_shared() {
+    let site = Site::start(PAGES);
+    for (path, vary, header) in [
+        ("/row-32-cookie", "Cookie", "cookie"),
+        ("/row-32-authorization", "Authorization", "authorization"),
+        ("/row-32-both", "Accept-Encoding, authorization,COOKIE", "cookie"),
+    ] {
+        site.origin.script(path, move |request| {
+            let name = request.header(header).unwrap_or("nobody").to_owned();
+            Answer::page(&[&format!("vary: {vary}")], &format!("for {name}"))
+        });
+        assert_eq!(site.get_with(path, &format!("{header}: alice\r\n")).text(), "for alice");
+        assert_eq!(site.get_with(path, &format!("{header}: bob\r\n")).text(), "for bob");
+        assert_eq!(site.get(path).text(), "for nobody");
+        assert_not_kept(&site, path);
+    }
+    assert_eq!(kept(&site, "/row-32").status, 200);
+    assert!(site.gateway.exchange(get("/row-32", "cookie: alice\r\n")).text().contains("/row-32"));
+}

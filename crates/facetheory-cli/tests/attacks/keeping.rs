@@ -1,0 +1,327 @@
+//! What may be kept, who may change it, and under which name.
+
+use std::net::SocketAddr;
+
+use crate::key::rows;
+use crate::support::client::{Connection, Response};
+use crate::support::origin::{Answer, Request};
+use crate::support::site::Site;
+use crate::support::until;
+use crate::trial::{PAGES, assert_not_kept, kept};
+
+#[test]
+fn row_53_a_page_that_sets_a_cookie_is_not_kept() {
+    let site = Site::start(PAGES);
+    let lines = ["Set-Cookie: session=1", "Cache-Control: public, s-maxage=60"];
+    site.origin.answer("/row-53", Answer::page(&lines, "welcome"));
+    let first = site.get("/row-53");
+    assert_eq!((first.text().as_str(), first.header("set-cookie")), ("welcome", Some("session=1")));
+    assert_not_kept(&site, "/row-53");
+}
+
+#[test]
+fn row_54_a_cookie_in_a_304_does_not_get_into_the_page() {
+    let site = Site::start(PAGES);
+    let path = "/brief/row-54";
+    site.origin.script(path, |request| match request.header("if-none-match") {
+        Some("\"v1\"") => Answer::with("304 Not Modified", &["etag: \"v1\"", "set-cookie: session=1"], ""),
+        _ => Answer::page(&["etag: \"v1\""], "the page"),
+    });
+    assert_eq!(site.get(path).state(), "miss");
+    until("the page is renewed", || {
+        let answer = site.get(path);
+        assert_eq!((answer.header("set-cookie"), answer.text().as_str()), (None, "the page"));
+        site.origin.requests_for(path).iter().any(|request| request.has("if-none-match")).then_some(())
+    });
+    until("the page is fresh again", || {
+        let answer = site.get(path);
+        assert_eq!((answer.header("set-cookie"), answer.text().as_str()), (None, "the page"));
+        (answer.state() == "hit").then_some(())
+    });
+}
+
+/// A page that greets whom it is asked by.
+fn greeting(request: &Request) -> Answer {
+    Answer::page(&[], &format!("hello {}", request.header("authorization").unwrap_or("stranger")))
+}
+
+#[test]
+fn row_55_an_answer_to_a_visitor_with_authorization_is_not_shared() {
+    let site = Site::start(PAGES);
+    site.origin.script("/row-55", greeting);
+    let alice = site.get_with("/row-55", "Authorization: alice\r\n");
+    assert_eq!((alice.state(), alice.text().as_str()), ("bypass", "hello alice"));
+    assert_eq!(site.get_with("/row-55", "Authorization: bob\r\n").text(), "hello bob");
+    let stranger = site.get("/row-55");
+    assert_eq!((stranger.state(), stranger.text().as_str()), ("miss", "hello stranger"));
+    assert_eq!(site.get_with("/row-55", "Authorization: alice\r\n").text(), "hello alice");
+}
+
+#[test]
+fn row_55_a_route_may_tell_visitors_with_authorization_apart() {
+    let site = Site::start(PAGES);
+    site.origin.script("/own/row-55", greeting);
+    for state in ["miss", "hit"] {
+        for name in ["alice", "bob"] {
+            let answer = site.get_with("/own/row-55", &format!("Authorization: {name}\r\n"));
+            assert_eq!((answer.state(), answer.text()), (state, format!("hello {name}")));
+            let told = answer.header("cache-control").unwrap_or_default();
+            assert!(told.contains("private"), "a cache in front cannot check who asks: {told}");
+        }
+    }
+    assert_eq!(site.get("/own/row-55").text(), "hello stranger");
+}
+
+#[test]
+fn row_56_the_strictest_of_what_an_origin_says_holds() {
+    let site = Site::start(PAGES);
+    for (index, lines) in [
+        &["Cache-Control: no-store"][..],
+        &["cache-control: NO-STORE"],
+        &["Cache-Control: public, No-Store"],
+        &["Cache-Control: PrIvAtE"],
+        &["Cache-Control: private, public"],
+        &["Cache-Control: public, private"],
+        &["Cache-Control: public", "Cache-Control: private"],
+        &["Cache-Control: private", "Cache-Control: public, s-maxage=60"],
+        &["Cache-Control: s-maxage=60,no-store,max-age=60"],
+        &["Cache-Control:  ,, no-store ,,"],
+        &["Cache-Control: public;no-store"],
+        &["Cache-Control: private=\"set-cookie\""],
+        &["Cache-Control: no-store=\"x\""],
+        &["Cache-Control: max-age=\"60, no-store"],
+        &["Cache-Control: s-maxage=60, s-maxage=0"],
+        &["Cache-Control: no-cache"],
+    ]
+    .iter()
+    .enumerate()
+    {
+        let path = format!("/row-56-{index}");
+        site.origin.answer(&path, Answer::page(lines, "the page"));
+        assert_eq!(site.get(&path).text(), "the page");
+        assert_not_kept(&site, &path);
+    }
+}
+
+#[test]
+fn row_57_a_page_that_varies_with_anything_is_not_kept() {
+    let site = Site::start(PAGES);
+    for (index, vary) in ["*", "accept-encoding, *", "*, cookie", "user-agent", "x y"].iter().enumerate() {
+        let path = format!("/row-57-{index}");
+        site.origin.answer(&path, Answer::page(&[&format!("vary: {vary}")], "the page"));
+        site.get(&path);
+        assert_not_kept(&site, &path);
+    }
+}
+
+#[test]
+fn row_57_the_variants_of_a_page_are_capped() {
+    const VARIANTS: usize = 40;
+    const MOST: usize = 5;
+    let site = Site::start(&format!("{PAGES}\n[limits]\nvariants_per_page = {MOST}\n"));
+    let visit = |path: &str, number: usize| {
+        let answer = site.get_with(path, &format!("Accept-Language: x-{number}\r\n"));
+        assert_eq!(answer.status, 200);
+        answer.state().to_owned()
+    };
+    site.origin.answer("/listed/row-57", Answer::page(&["vary: accept-language"], "the page"));
+    for number in 0..VARIANTS {
+        visit("/listed/row-57", number);
+    }
+    let hits = (0..VARIANTS).filter(|number| visit("/listed/row-57", *number) == "hit").count();
+    assert!((1..=MOST).contains(&hits), "{hits} variants are kept");
+    assert_eq!(visit("/listed/row-57-other", 0), "miss");
+    assert_eq!(visit("/listed/row-57-other", 0), "hit", "other pages are kept as ever");
+}
+
+#[test]
+fn row_58_a_tenant_that_a_visitor_names_is_not_believed() {
+    let site = Site::start(&format!("tenant_headers = [\"x-shop\"]\n{PAGES}"));
+    for name in ["X-Tenant-Id", "X-FaceTheory-Tenant", "x-shop"] {
+        let line = format!("{name}: acme\r\n");
+        let path = format!("/row-58-{name}");
+        let answer = site.get_with(&path, &line);
+        assert!([200, 400].contains(&answer.status), "{}", answer.status);
+        assert!(!site.origin.was_told("acme"), "{name} is believed");
+        let passed = site.get_with(&format!("/pass/row-58-{name}"), &line);
+        assert!([200, 400].contains(&passed.status), "{}", passed.status);
+        assert!(!site.origin.was_told("acme"), "{name} is passed on");
+        let posted =
+            site.ask("POST", &format!("/row-58-post-{name}"), &format!("{line}Content-Length: 0\r\n"));
+        assert!([200, 400].contains(&posted.status), "{}", posted.status);
+        assert!(!site.origin.was_told("acme"), "{name} is passed on with a POST");
+    }
+    assert_eq!(site.get("/t/acme/row-58").state(), "miss");
+    let twice = "X-Tenant-Id: a\r\nX-Tenant-Id: b\r\n";
+    assert_eq!(site.get_with("/org/row-58", twice).status, 400, "whose page would that be?");
+}
+
+#[test]
+fn row_59_operators_are_not_heard_on_the_public_listener() {
+    let site = Site::start(PAGES);
+    let page = kept(&site, "/row-59");
+    for path in [
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/api/v1/entries",
+        "/api/v1/openapi.json",
+        "/api/v1/config",
+        "/%61pi/v1/entries",
+        "/api%2fv1%2fentries",
+        "//api/v1/entries",
+        "/API/v1/entries",
+        "/api/v1/entries/",
+        "/healthz%20",
+        "/%68ealthz",
+    ] {
+        site.origin
+            .answer(path, Answer::with("404 Not Found", &["cache-control: no-store"], "there is none"));
+        let answer = site.get(path);
+        assert_eq!((answer.status, answer.text().as_str()), (404, "there is none"), "{path}");
+    }
+    for path in ["/api/v1/invalidate", "/api/v1/regenerate", "/%61pi/v1/invalidate"] {
+        site.origin.answer(path, Answer::with("404 Not Found", &[], "there is none"));
+        let body = "{\"everything\":true,\"hard\":true}";
+        let lines = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+        let bytes = crate::support::site::request("POST", path, &lines) + body;
+        assert_eq!(site.gateway.exchange(bytes).status, 404, "{path}");
+    }
+    let after = site.get("/row-59");
+    assert_eq!((after.state(), &after.body), ("hit", &page.body), "nothing was invalidated");
+}
+
+/// An operator's request.
+fn operate(admin: SocketAddr, method: &str, path: &str, lines: &str, body: &str) -> Response {
+    let mut connection = Connection::open(admin);
+    connection.send(format!(
+        "{method} {path} HTTP/1.1\r\nHost: {admin}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{lines}\r\n{body}",
+        body.len()
+    ));
+    connection.answer()
+}
+
+#[test]
+fn row_60_only_the_whole_token_is_the_token() {
+    const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("token");
+    std::fs::write(&file, TOKEN).expect("a token");
+    let site = Site::start_with(PAGES, &["--admin-token-file", &file.display().to_string()]);
+    let admin = site.gateway.admin();
+    let with = |line: &str| operate(admin, "GET", "/api/v1/entries", line, "").status;
+    assert_eq!(with(&format!("Authorization: Bearer {TOKEN}\r\n")), 200);
+    assert_eq!(with(""), 401);
+    for length in 0..TOKEN.len() {
+        assert_eq!(
+            with(&format!("Authorization: Bearer {}\r\n", &TOKEN[..length])),
+            401,
+            "{length} bytes of it"
+        );
+        let mut other = TOKEN.to_owned().into_bytes();
+        other[length] ^= 1;
+        let other = String::from_utf8(other).expect("text");
+        assert_eq!(with(&format!("Authorization: Bearer {other}\r\n")), 401, "all but byte {length}");
+    }
+    for wrong in [
+        format!("Bearer {TOKEN}{TOKEN}"),
+        format!("Bearer {TOKEN}0"),
+        format!("Bearer {}", TOKEN.to_ascii_uppercase()),
+        format!("Basic {TOKEN}"),
+        TOKEN.to_owned(),
+        format!("Bearer \"{TOKEN}\""),
+        format!("Bearer wrong, Bearer {TOKEN}"),
+    ] {
+        assert_eq!(with(&format!("Authorization: {wrong}\r\n")), 401, "{wrong}");
+    }
+    assert_eq!(operate(admin, "GET", "/healthz", "", "").status, 200, "that it lives is no secret");
+    assert!(!site.gateway.log().contains(TOKEN), "the token is not logged");
+}
+
+#[test]
+fn row_61_line_ends_split_no_response() {
+    let site = Site::start(PAGES);
+    let redirect = "HTTP/1.1 302 Found\r\nLocation: /a\rSet-Cookie: evil=1\r\nContent-Length: 0\r\n\r\n";
+    let folded = "HTTP/1.1 302 Found\r\nLocation: /a\n Set-Cookie: evil=1\r\nContent-Length: 0\r\n\r\n";
+    let tags = "HTTP/1.1 200 OK\r\nSurrogate-Key: a\rSet-Cookie: evil=1\r\nContent-Length: 1\r\n\r\nx";
+    for (path, answer) in [("/row-61-a", redirect), ("/row-61-b", folded), ("/row-61-c", tags)] {
+        site.origin.answer(path, Answer::raw(answer).then_close());
+        let got = site.get(path);
+        assert!(got.header("set-cookie").is_none() && !got.text().contains("evil"), "{got:?}");
+        assert!(
+            got.headers.iter().all(|(_, value)| !value.contains('\n') && !value.contains('\r')),
+            "{got:?}"
+        );
+    }
+    let encoded = "/a%0d%0aSet-Cookie:%20evil=1";
+    site.origin.answer("/row-61", Answer::with("302 Found", &[&format!("location: {encoded}")], ""));
+    for _ in 0..2 {
+        let got = site.get("/row-61");
+        assert_eq!((got.header("location"), got.header("set-cookie")), (Some(encoded), None), "as it came");
+    }
+    assert_eq!(site.get("/row-61%0d%0aSet-Cookie:%20evil=1").status, 400);
+}
+
+#[test]
+fn row_61_line_ends_in_what_operators_name_are_refused() {
+    let site = Site::start(PAGES);
+    let admin = site.gateway.admin();
+    for body in [
+        r#"{"tag":"a\r\nb"}"#,
+        r#"{"tenant":"a\r\nb"}"#,
+        r#"{"url":"http://www.example.com/a\r\nb"}"#,
+        r#"{"url":"http://www.example.com/a%0d%0ab"}"#,
+        r#"{"path":"/a\r\nb"}"#,
+    ] {
+        let answer = operate(admin, "POST", "/api/v1/invalidate", "", body);
+        assert!([400, 422].contains(&answer.status), "{body}: {}", answer.status);
+        assert!(answer.headers.iter().all(|(_, value)| !value.contains(['\r', '\n'])), "{answer:?}");
+    }
+    let url = "/api/v1/entry?url=http://www.example.com/a%0d%0aSet-Cookie:%20evil=1";
+    let answer = operate(admin, "GET", url, "", "");
+    assert!((400..500).contains(&answer.status), "{}", answer.status);
+    assert!(answer.header("set-cookie").is_none());
+}
+
+/// What comes of an order to render a page.
+fn regenerate(site: &Site, key: &str, path: &str) -> Response {
+    let body = format!("{{\"url\":\"http://www.example.com{path}\"}}");
+    operate(site.gateway.admin(), "POST", "/api/v1/regenerate", &format!("Idempotency-Key: {key}\r\n"), &body)
+}
+
+#[test]
+fn row_62_an_idempotency_key_with_another_payload_is_refused_without_a_write() {
+    let site = Site::start(PAGES);
+    let first = regenerate(&site, "order-1", "/row-62");
+    assert!((200..300).contains(&first.status), "{}: {}", first.status, first.text());
+    let before = (site.origin.byte_count(), rows(&site));
+    let other = regenerate(&site, "order-1", "/row-62-other");
+    assert_eq!(other.status, 422, "{}", other.text());
+    assert_eq!((site.origin.byte_count(), rows(&site)), before, "nothing was rendered or written");
+    assert_eq!(site.get("/row-62-other").state(), "miss");
+    let again = regenerate(&site, "order-1", "/row-62");
+    assert!((200..300).contains(&again.status), "{}", again.status);
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!(site.origin.requests_for("/row-62").len(), 1);
+}
+
+#[test]
+fn row_63_an_idempotency_key_cannot_name_another_row() {
+    let site = Site::start(PAGES);
+    kept(&site, "/row-63");
+    for key in ["../META", "META", "REQ#x", "LOCK", "VER#1", "a#b", "\u{1f512}"] {
+        let answer = regenerate(&site, key, "/row-63");
+        assert!((200..500).contains(&answer.status), "{key}: {}", answer.text());
+    }
+    for (pk, sk) in rows(&site) {
+        let named = ["META", "LOCK", "TAG"].contains(&sk.as_str());
+        let request = sk.strip_prefix("REQ#").is_some_and(|key| !key.contains(['#', '/']) && key.is_ascii());
+        assert!(named || request || sk.starts_with("VER#"), "{pk} {sk}");
+    }
+    assert!(site.get("/row-63").text().contains("<p>/row-63,"), "the page is still one");
+    let before = site.origin.byte_count();
+    let long = regenerate(&site, &"k".repeat(1_000_000), "/row-63-long");
+    assert!([400, 413, 431].contains(&long.status), "{}", long.status);
+    assert_eq!(site.origin.byte_count(), before, "nothing was rendered");
+    assert_eq!(site.get("/row-63-long").state(), "miss");
+}

@@ -1,0 +1,396 @@
+//! Paths, queries and keys: what is one page, and what is another.
+
+use std::hash::Hasher as _;
+
+use crate::support::gateway::{Gateway, data};
+use crate::support::origin::Answer;
+use crate::support::site::{HOST, Site, get, request};
+use crate::trial::{PAGES, assert_refused, kept};
+
+#[test]
+fn row_33_an_extension_makes_no_private_page_a_public_one() {
+    let rules = "[routes]\n\"/static/**\" = { isr = \"60s\" }\n\"/shop/**\" = { isr = \"60s\" }\n\"/shop/account/**\" = false\n";
+    let site = Site::start(rules);
+    for path in [
+        "/account",
+        "/account/x.css",
+        "/account.css",
+        "/shop/account/x.css",
+        "/shop/account/logo.png",
+        "/shop/account",
+    ] {
+        for _ in 0..2 {
+            let answer = site.get(path);
+            assert_eq!((answer.status, answer.state()), (200, "bypass"), "{path}");
+        }
+        assert_eq!(site.origin.requests_for(path).len(), 2, "{path} was kept");
+    }
+    assert_eq!(kept(&site, "/static/x.css").status, 200);
+}
+
+#[test]
+fn row_34_the_key_is_the_exact_path_that_is_forwarded() {
+    let site = Site::start(PAGES);
+    let paths = [
+        "/account",
+        "/account;x.css",
+        "/account%23x.css",
+        "/account%3fx.css",
+        "/account%3Fx.css",
+        "/account/x.css",
+        "/account%2fx.css",
+        "/account%2Fx.css",
+        "/Account",
+        "/%61ccount",
+        "/account/",
+    ];
+    for path in paths {
+        let answer = site.get(path);
+        assert_eq!(answer.state(), "miss", "{path} has a page of its own");
+        assert!(answer.text().contains(&format!("<p>{path},")), "{path}: {}", answer.text());
+        assert_eq!(site.origin.requests_for(path).len(), 1, "{path} is forwarded as it came");
+    }
+    for path in paths {
+        assert!(site.get(path).text().contains(&format!("<p>{path},")), "{path}");
+    }
+}
+
+#[test]
+fn row_34_encoded_nul_and_line_ends_are_refused() {
+    let site = Site::start(PAGES);
+    for (index, code) in ["%00", "%0a", "%0A", "%0d", "%0D", "%0d%0a"].iter().enumerate() {
+        for place in ["", "pass/"] {
+            let path = format!("/{place}row-34-{index}{code}x.css");
+            let before = site.origin.byte_count();
+            assert_eq!(site.get(&path).status, 400, "{path}");
+            assert_eq!(site.origin.byte_count(), before, "the origin heard of {path}");
+        }
+    }
+}
+
+#[test]
+fn row_35_dot_segments_lead_nowhere() {
+    let site = Site::start(PAGES);
+    for (index, dots) in ["..", "%2e%2e", "%2E%2e", ".%2e", ".", "%2e", "..;x"].iter().enumerate() {
+        for slash in ["/", "%2f", "%5c"] {
+            for place in ["static", "pass"] {
+                let path = format!("/{place}/{index}/{dots}{slash}account");
+                let before = site.origin.byte_count();
+                assert_eq!(site.get(&path).status, 400, "{path}");
+                assert_eq!(site.origin.byte_count(), before, "the origin heard of {path}");
+            }
+        }
+    }
+    assert_eq!(site.get("/account").state(), "miss", "nothing was kept under its name");
+}
+
+#[test]
+fn row_36_strange_targets_are_refused_or_forwarded_byte_for_byte() {
+    let site = Site::start(PAGES);
+    for (plain, strange) in [
+        ("/row-36-a/b", "/row-36-a\\b"),
+        ("/row-36-c/d", "/row-36-c//d"),
+        ("/row-36-e", "//row-36-e"),
+        ("/row-36-f%C3%A9", "/row-36-f\u{e9}"),
+        ("/row-36-g", "/row-36-g#h"),
+        ("/row-36-i", "/row-36-i?#h"),
+        ("/row-36-j", "\\row-36-j"),
+        ("/row-36-k", "row-36-k"),
+        ("/row-36-l", "*"),
+        ("/row-36-m", "/row-36-m \u{a0}"),
+    ] {
+        let before = site.origin.byte_count();
+        let answer = site.get(strange);
+        match answer.status {
+            400 => assert_eq!(site.origin.byte_count(), before, "the origin heard of {strange}"),
+            _ => {
+                assert_eq!((answer.status, answer.state()), (200, "miss"), "{strange}");
+                assert_eq!(site.origin.requests_for(strange).len(), 1, "{strange} is forwarded as it came");
+            }
+        }
+        assert_eq!(site.get(plain).state(), "miss", "{plain} has a page of its own");
+    }
+}
+
+#[test]
+fn row_36_a_target_that_is_refused_stays_cold() {
+    let site = Site::start(PAGES);
+    assert_refused(
+        &site,
+        "/row-36-cold",
+        "GET /row-36-cold\\ HTTP/1.1\r\nHost: www.example.com\r\n\r\n",
+        &[400],
+    );
+}
+
+#[test]
+fn row_37_parameters_are_split_at_ampersands_only() {
+    let site = Site::start(PAGES);
+    site.get("/listed/row-37?utm_content=a;callback=evil");
+    assert_eq!(site.origin.requests_for("/listed/row-37").len(), 1, "there is no callback in it");
+    assert!(!site.origin.was_told("evil"));
+    let good = site.get("/listed/row-37?callback=good");
+    assert_eq!(good.state(), "miss");
+    assert_eq!(site.get("/listed/row-37?callback=good&utm_content=a;callback=evil").body, good.body);
+    assert!(!site.origin.was_told("evil"));
+    site.get("/row-37?utm_content=a;callback=evil");
+    assert_eq!(
+        site.get("/row-37?utm_content=a&callback=evil").state(),
+        "miss",
+        "another query, another page"
+    );
+    assert_eq!(site.origin.requests_for("/row-37?utm_content=a;callback=evil").len(), 1);
+}
+
+#[test]
+fn row_38_queries_that_differ_are_different_pages() {
+    let site = Site::start(PAGES);
+    let queries = [
+        "?a=1&a=2", "?a=2&a=1", "?a=1", "?a=2", "?a=1&b=2", "?b=2&a=1", "?a", "?a=", "?A=1", "?a=%31",
+        "?a=1&", "?&a=1", "?a=1?",
+    ];
+    for query in queries {
+        let target = format!("/row-38{query}");
+        let answer = site.get(&target);
+        assert_eq!(answer.state(), "miss", "{target} has a page of its own");
+        assert_eq!(site.origin.requests_for(&target).len(), 1, "{target} is forwarded as it came");
+    }
+    let none = site.get("/row-38");
+    assert_eq!(none.state(), "miss");
+    let empty = site.get("/row-38?");
+    match empty.state() {
+        "hit" => assert_eq!(empty.body, none.body, "an empty query is none, for the key and for the origin"),
+        _ => assert_eq!(site.origin.requests_for("/row-38?").len(), 1, "it is forwarded as it came"),
+    }
+}
+
+#[test]
+fn row_38_the_origin_sees_the_parameters_that_the_key_has() {
+    let site = Site::start(PAGES);
+    assert_eq!(site.get("/listed/row-38?x=1&page=2&page=1").state(), "miss");
+    assert_eq!(site.origin.requests_for("/listed/row-38?page=2&page=1").len(), 1);
+    assert_eq!(site.get("/listed/row-38?page=2&page=1&y=2").state(), "hit");
+    assert_eq!(
+        site.get("/listed/row-38?page=1&page=2").state(),
+        "miss",
+        "the first of two may be the one that counts"
+    );
+    assert_eq!(site.get("/listed/row-38?page=2").state(), "miss");
+}
+
+#[test]
+fn row_39_a_flood_of_queries_fills_neither_the_store_nor_the_memory() {
+    const FLOOD: usize = 300;
+    let site = Site::start(&format!("{PAGES}\n[limits]\nnew_keys_per_second = 1\n"));
+    kept(&site, "/row-39");
+    let mut connection = site.gateway.connect();
+    let kept = (0..FLOOD).filter(|number| {
+        connection.send(get(&format!("/row-39?cache-buster={number}"), ""));
+        let answer = connection.answer();
+        assert!([200, 429, 503].contains(&answer.status), "{}", answer.status);
+        answer.state() == "miss"
+    });
+    let kept = kept.count();
+    assert!(kept < FLOOD / 2, "{kept} of {FLOOD} were kept");
+    assert_eq!(site.get("/row-39").state(), "hit", "a page that is asked for stays");
+}
+
+#[test]
+fn row_40_the_body_of_a_get_is_never_forwarded() {
+    let site = Site::start(PAGES);
+    for (index, (method, path)) in
+        [("GET", "/row-40"), ("HEAD", "/row-40-head"), ("GET", "/pass/row-40")].iter().enumerate()
+    {
+        for (framing, body) in [
+            ("Content-Length: 8\r\n", "the body"),
+            ("Transfer-Encoding: chunked\r\n", "8\r\nthe body\r\n0\r\n\r\n"),
+        ] {
+            let path = format!("{path}-{index}-{}", framing.len());
+            let mut connection = site.gateway.connect();
+            connection.send(request(method, &path, framing) + body);
+            let answer = connection.next_answer(method).expect("an answer");
+            assert!(answer.status == 400 || answer.state() == "bypass", "{path}: {}", answer.status);
+            assert!(!site.origin.was_told("the body"), "{path}");
+            assert_ne!(site.get(&path).state(), "hit", "{path} was kept");
+        }
+    }
+}
+
+#[test]
+fn row_41_delimiters_cannot_name_another_row() {
+    let site = Site::start(PAGES);
+    for tenant in ["a#CACHE#b", "a#", "#", "TENANT#a", "a\u{e9}#", ""] {
+        let path = "/org/row-41";
+        let before = site.origin.byte_count();
+        assert_eq!(site.get_with(path, &format!("X-Tenant-Id: {tenant}\r\n")).status, 400, "{tenant}");
+        assert_eq!(site.origin.byte_count(), before, "the origin heard of {tenant}");
+    }
+    let tags = ["Surrogate-Key: a#TAG TAG#b TENANT#c#TAG#d", "Cache-Tag: META, LOCK, #"];
+    site.origin.answer("/row-41-tags", Answer::page(&tags, "tagged"));
+    for (target, lines) in [
+        ("/t/a%23CACHE%23b/x", ""),
+        ("/t/a/CACHE%23b/x", ""),
+        ("/t/a/x", ""),
+        ("/row-41%23CACHE%23b", ""),
+        ("/row-41::b?x=1%23auth=2", ""),
+        ("/row-41-tags", ""),
+        ("/org/row-41", "X-Tenant-Id: a\r\n"),
+        ("/org/row-41", "X-Tenant-Id: b\r\n"),
+        ("/listed/row-41", "Accept-Language: a\r\n"),
+        ("/listed/row-41", "Accept-Language: a#CACHE#b&cookies=1\r\n"),
+        ("/listed/row-41", "Cookie: theme=a\r\n"),
+        ("/listed/row-41", "Cookie: theme=a#auth=1\r\n"),
+    ] {
+        assert_eq!(site.get_with(target, lines).state(), "miss", "{target} {lines} has a page of its own");
+        assert_eq!(site.get_with(target, lines).state(), "hit", "{target} {lines}");
+    }
+    for (pk, sk) in rows(&site) {
+        assert!(is_name(&pk), "{pk} {sk}");
+        assert!(["META", "LOCK", "TAG"].contains(&sk.as_str()) || sk.starts_with("VER#"), "{pk} {sk}");
+    }
+}
+
+/// Whether a partition has one of the forms that there are, and nothing of a visitor's but a tenant.
+fn is_name(pk: &str) -> bool {
+    let of_tenant = |name: &str| !name.is_empty() && !name.contains('#');
+    let rest = match pk.strip_prefix("TENANT#").map(|rest| rest.split_once('#')) {
+        Some(Some((tenant, rest))) if of_tenant(tenant) => rest,
+        Some(_) => return false,
+        None => pk,
+    };
+    let is_hash = |hash: &str| hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    rest.strip_prefix("CACHE#").is_some_and(is_hash) || rest.starts_with("TAG#")
+}
+
+/// The keys of all rows that a gateway has written.
+pub(crate) fn rows(site: &Site) -> Vec<(String, String)> {
+    let table = format!("sqlite:{}", data(site.directory.path()).join("table.db").display());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let table = tabletheory::open(&table).await.expect("the table");
+        let page = table.scan(&tabletheory::Scan::new()).await.expect("rows");
+        assert!(!page.items.is_empty(), "something is there");
+        let text = |item: &tabletheory::Item, name: &str| {
+            item.get(name).and_then(|value| value.as_str().map(str::to_owned)).expect("a key")
+        };
+        page.items.iter().map(|item| (text(item, "pk"), text(item, "sk"))).collect()
+    })
+}
+
+#[test]
+fn row_42_another_host_scheme_or_port_is_another_page() {
+    let site = Site::start(&format!("trusted_proxies = [\"127.0.0.1\"]\n{PAGES}"));
+    let from = |host: &str, scheme: &str| {
+        let lines = format!("GET /row-42 HTTP/1.1\r\nHost: {host}\r\nX-Forwarded-Proto: {scheme}\r\n\r\n");
+        site.gateway.exchange(lines)
+    };
+    let mut bodies = Vec::new();
+    for (host, scheme) in
+        [("a.example", "http"), ("b.example", "http"), ("a.example:8080", "http"), ("a.example", "https")]
+    {
+        let page = from(host, scheme);
+        assert_eq!((page.status, page.state()), (200, "miss"), "{scheme}://{host}");
+        assert_eq!(from(host, scheme).body, page.body, "{scheme}://{host}");
+        assert!(!bodies.contains(&page.body), "{scheme}://{host} has a page of its own");
+        bodies.push(page.body);
+    }
+    assert_eq!(from("A.EXAMPLE", "http").state(), "hit", "a host has no case");
+}
+
+#[test]
+fn row_43_headers_with_underscores_do_not_pass_for_others() {
+    let site = Site::start(PAGES);
+    for (index, line) in [
+        "Transfer_Encoding: chunked",
+        "X_Tenant_Id: evil",
+        "Content_Length: 5",
+        "X_Forwarded_For: evil",
+        "_: evil",
+    ]
+    .iter()
+    .enumerate()
+    {
+        for path in [format!("/row-43-{index}"), format!("/pass/row-43-{index}")] {
+            let answer = site.get_with(&path, &format!("{line}\r\n"));
+            assert!([200, 400].contains(&answer.status), "{line}: {}", answer.status);
+        }
+    }
+    for name in ["transfer_encoding", "x_tenant_id", "content_length", "x_forwarded_for", "evil"] {
+        assert!(!site.origin.was_told(name), "{name} reached the origin");
+    }
+}
+
+/// How much dearer crafted input may be than any other: far less than a table that has become a list.
+const FLAT: u64 = 5;
+/// A measurement shorter than this many ticks says nothing.
+const LEAST_TICKS: u64 = 5;
+
+/// The ticks that a gateway needs for these requests, each sent so many times.
+fn cost(gateway: &Gateway, requests: &[String], times: usize) -> u64 {
+    let before = gateway.ticks();
+    let mut connection = gateway.connect();
+    for request in std::iter::repeat_n(requests, times).flatten() {
+        connection.send(request);
+        let answer = connection.answer();
+        assert!([200, 429, 503].contains(&answer.status), "{}", answer.status);
+    }
+    gateway.ticks() - before
+}
+
+/// Texts whose hashes agree in their last bits.
+fn colliding(count: usize, bits: u32, hash: impl Fn(&str) -> u64) -> Vec<String> {
+    let mask = (1 << bits) - 1;
+    let texts = (0_u64..).map(|number| format!("x-{number}"));
+    let wanted = hash("x-0") & mask;
+    texts.filter(|text| hash(text) & mask == wanted).take(count).collect()
+}
+
+/// FNV-1a, which small keys are often hashed with.
+fn fnv(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// The standard library's hash without a secret.
+fn sip(text: &str) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(text.as_bytes());
+    hasher.write_u8(0xff);
+    hasher.finish()
+}
+
+/// Fails if crafted input costs much more than other input of the same shape.
+fn assert_flat(crafted: impl Fn(&Gateway) -> u64, other: impl Fn(&Gateway) -> u64) {
+    let site = Site::start(PAGES);
+    site.get("/row-44");
+    let (crafted, other) = (crafted(&site.gateway), other(&site.gateway).max(LEAST_TICKS));
+    assert!(crafted < FLAT * other, "{crafted} ticks instead of {other}");
+}
+
+#[test]
+fn row_44_headers_that_collide_cost_no_more_than_others() {
+    const HEADERS: usize = 90;
+    const TIMES: usize = 300;
+    let request = |names: &[String]| {
+        let lines: String = names.iter().map(|name| format!("{name}: 1\r\n")).collect();
+        vec![get("/row-44", &lines)]
+    };
+    let crafted = request(&colliding(HEADERS, 15, fnv));
+    let other =
+        request(&(0..HEADERS).map(|number| format!("x-{}", number * 7_919 + 13)).collect::<Vec<String>>());
+    assert_flat(|gateway| cost(gateway, &crafted, TIMES), |gateway| cost(gateway, &other, TIMES));
+}
+
+#[test]
+fn row_44_keys_that_collide_cost_no_more_than_others() {
+    const KEYS: usize = 300;
+    let requests = |names: &[String]| {
+        names.iter().map(|name| get(&format!("/row-44?{name}"), "")).collect::<Vec<String>>()
+    };
+    for hash in [fnv, sip] {
+        let key = |text: &str| hash(&format!("default::{HOST}/{{*rest}}?rest=row-44&{text}"));
+        let crafted = requests(&colliding(KEYS, 10, key));
+        let other = requests(&(0..KEYS).map(|number| format!("y-{number}")).collect::<Vec<String>>());
+        assert_flat(|gateway| cost(gateway, &crafted, 2), |gateway| cost(gateway, &other, 2));
+    }
+}

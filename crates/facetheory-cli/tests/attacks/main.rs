@@ -1,0 +1,16 @@
+//! Hostile inputs against the real gateway, over raw sockets: every row of `docs/attacks.md`, with its number in the name
+//! of its tests.
+//!
+//! A row that has several inputs has all of them tried, each at a path that nobody has asked for before.
+
+mod document;
+mod framing;
+mod host;
+mod keeping;
+mod key;
+mod peer;
+mod size;
+mod stream;
+#[path = "../support/mod.rs"]
+mod support;
+mod trial;

@@ -1,0 +1,394 @@
+//! Slow, huge and broken peers, and files that have gone bad.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use crate::support::client::Connection;
+use crate::support::gateway::{Gateway, Refused, data};
+use crate::support::origin::{Answer, Origin};
+use crate::support::site::{Site, get, request};
+use crate::support::until;
+use crate::trial::{PAGES, assert_not_kept, kept};
+
+/// Deadlines that a test need not wait long for.
+const HURRIED: &str =
+    "\n[timeouts]\nclient_headers = \"300ms\"\nclient_body = \"300ms\"\nclient_idle = \"300ms\"\n";
+
+/// Reads what a gateway says to a visitor who is too slow, until it closes: nothing, or that it took too long.
+fn assert_given_up(connection: &mut Connection) {
+    if let Some(answer) = connection.next_answer("GET") {
+        assert!([400, 408].contains(&answer.status), "{}", answer.status);
+    }
+    connection.assert_closed();
+}
+
+#[test]
+fn row_64_headers_that_do_not_come_are_not_waited_for() {
+    let site = Site::start(&format!("{PAGES}{HURRIED}"));
+    for beginning in [
+        "",
+        "G",
+        "GET /row-64 HTTP/1.1\r\n",
+        "GET /row-64 HTTP/1.1\r\nHost: a\r\nX-A: b",
+        "\r\n",
+        "PRI * HTTP/2.0\r\n\r\n",
+    ] {
+        let mut connection = site.gateway.connect();
+        connection.send(beginning);
+        assert_given_up(&mut connection);
+    }
+    assert_eq!(site.origin.byte_count(), 0);
+}
+
+#[test]
+fn row_64_headers_that_come_drop_by_drop_are_not_waited_for() {
+    let site = Site::start(&format!("{PAGES}{HURRIED}"));
+    let mut connection = site.gateway.connect();
+    connection.send("GET /row-64 HTTP/1.1\r\nHost: a\r\nX-A: ");
+    until("the gateway has had enough", || (!connection.send("b")).then_some(()));
+    assert_eq!(site.origin.byte_count(), 0);
+}
+
+#[test]
+fn row_64_a_body_that_does_not_come_is_not_waited_for() {
+    let site = Site::start(&format!("{PAGES}{HURRIED}"));
+    for (path, framing, beginning) in [
+        ("/row-64-length", "Content-Length: 100\r\n", "only this"),
+        ("/row-64-chunk", "Transfer-Encoding: chunked\r\n", "64\r\nonly this"),
+        ("/row-64-none", "Content-Length: 100\r\n", ""),
+    ] {
+        let mut connection = site.gateway.connect();
+        connection.send(request("POST", path, framing) + beginning);
+        if let Some(answer) = connection.next_answer("POST") {
+            assert!((400..600).contains(&answer.status), "{}", answer.status);
+        }
+        connection.assert_closed();
+        assert!(site.origin.requests_for(path).is_empty(), "{path} reached the origin as a whole");
+    }
+}
+
+#[test]
+fn row_64_connections_without_requests_are_closed() {
+    let site = Site::start(&format!("{PAGES}{HURRIED}"));
+    let mut connection = site.gateway.connect();
+    for _ in 0..2 {
+        connection.send(get("/row-64", ""));
+        assert_eq!(connection.answer().status, 200);
+    }
+    connection.assert_closed();
+}
+
+/// Whether a visitor is served over a connection of its own.
+fn is_served(site: &Site) -> bool {
+    let mut connection = site.gateway.connect();
+    connection.send(get("/row-64", ""));
+    connection.next_answer("GET").is_some_and(|answer| answer.status == 200)
+}
+
+#[test]
+fn row_64_a_visitor_who_takes_nothing_of_an_answer_is_cut() {
+    let site = Site::start(&format!("{PAGES}{HURRIED}[limits]\nconnections = 1\n"));
+    let endless = Answer::raw("HTTP/1.1 200 OK\r\n\r\n").then_endlessly(vec![b'x'; 64 * 1024]);
+    site.origin.answer("/pass/endless", endless);
+    let mut slow = site.gateway.connect();
+    slow.send(get("/pass/endless", ""));
+    until("the origin is asked", || site.origin.requests_for("/pass/endless").pop());
+    until("the only place is free again", || is_served(&site).then_some(()));
+}
+
+#[test]
+fn row_64_one_address_has_so_many_connections_and_no_more() {
+    const MOST: usize = 4;
+    let site = Site::start(&format!("{PAGES}\n[limits]\nconnections_per_address = {MOST}\n"));
+    let open = || {
+        let mut connection = site.gateway.connect();
+        connection.send(get("/row-64", ""));
+        assert_eq!(connection.answer().status, 200);
+        connection
+    };
+    let mut connections: Vec<Connection> = (0..MOST).map(|_| open()).collect();
+    assert!(!is_served(&site), "it has had its share");
+    connections.pop();
+    until("there is a place again", || is_served(&site).then_some(()));
+    connections[0].send(get("/row-64", ""));
+    assert_eq!(connections[0].answer().status, 200, "those that were there are served as ever");
+}
+
+#[test]
+fn row_65_a_compressed_bomb_is_not_decoded() {
+    const EXPANDED: usize = 64 << 20;
+    let site = Site::start(&format!("{PAGES}\n[limits]\ndecompressed_bytes = \"1MiB\"\n"));
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    for _ in 0..EXPANDED >> 20 {
+        encoder.write_all(&vec![0; 1 << 20]).expect("memory");
+    }
+    let bomb = encoder.finish().expect("memory");
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n", bomb.len());
+    for path in ["/row-65", "/pass/row-65"] {
+        site.origin.answer(path, Answer::raw([head.as_bytes(), &bomb].concat()));
+        site.get("/warm");
+        let before = site.gateway.peak_memory();
+        for lines in ["", "Accept-Encoding: gzip\r\n"] {
+            let answer = site.get_with(path, lines);
+            assert!(
+                answer.status == 502 || answer.body == bomb,
+                "{} with {} bytes",
+                answer.status,
+                answer.body.len()
+            );
+            assert_not_kept(&site, path);
+        }
+        let grown = (site.gateway.peak_memory() - before) * 1024;
+        assert!(grown < EXPANDED as u64 / 2, "the gateway has grown by {grown} bytes");
+    }
+}
+
+/// Answers that never come to a proper end.
+fn broken_bodies() -> [(&'static str, Answer); 5] {
+    let piece = vec![b'x'; 1024];
+    let chunk = [b"400\r\n".as_slice(), &piece, b"\r\n"].concat();
+    let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    [
+        ("endless", Answer::raw("HTTP/1.1 200 OK\r\n\r\n").then_endlessly(piece)),
+        ("endless-chunks", Answer::raw(chunked).then_endlessly(chunk)),
+        ("truncated", Answer::raw("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nshort").then_close()),
+        ("truncated-chunk", Answer::raw(format!("{chunked}64\r\nshort")).then_close()),
+        ("no-last-chunk", Answer::raw(format!("{chunked}5\r\nshort\r\n")).then_close()),
+    ]
+}
+
+/// What a page may have in row 66.
+const SMALL: &str = "\n[limits]\npage_bytes = \"64KiB\"\norigin_bytes = \"256KiB\"\n";
+
+#[test]
+fn row_66_a_body_without_a_proper_end_is_limited_and_not_kept() {
+    /// Far more than the limits and all buffers on the way.
+    const FAR_TOO_MUCH: usize = 64 << 20;
+    let mut site = Site::start(&format!("{PAGES}{SMALL}"));
+    for (name, answer) in broken_bodies() {
+        let path = format!("/row-66-{name}");
+        site.origin.answer(&path, answer);
+        for asked in 1..=2 {
+            let mut connection = site.gateway.connect();
+            connection.send(get(&path, "Connection: close\r\n"));
+            assert!(connection.bytes(FAR_TOO_MUCH).len() < FAR_TOO_MUCH, "{name} has no end");
+            assert!(site.origin.requests_for(&path).len() >= asked, "{name} was kept");
+        }
+        site.origin.answer(&path, Answer::page(&[], "whole again"));
+        until("the page is rendered again", || (site.get(&path).text() == "whole again").then_some(()));
+    }
+    assert!(site.gateway.is_alive());
+}
+
+#[test]
+fn row_66_a_body_without_a_proper_end_does_not_replace_a_page() {
+    let site = Site::start(&format!("{PAGES}{SMALL}"));
+    for (name, answer) in broken_bodies() {
+        let path = format!("/brief/row-66-{name}");
+        let page = site.get(&path);
+        assert_eq!(page.state(), "miss");
+        site.origin.answer(&path, answer);
+        until("the page is renewed in vain", || {
+            assert_eq!(site.get(&path).body, page.body, "{name}");
+            (site.origin.requests_for(&path).len() > 1).then_some(())
+        });
+        until("the failure is noticed", || {
+            let answer = site.get(&path);
+            assert_eq!(answer.body, page.body, "{name}");
+            answer.state().starts_with("stale").then_some(())
+        });
+    }
+}
+
+#[test]
+fn row_67_a_redirect_is_passed_on_and_never_followed() {
+    let site = Site::start(PAGES);
+    let bystander = Origin::start();
+    for (index, place) in [
+        format!("http://{}/latest/meta-data", bystander.address),
+        "http://169.254.169.254/latest/meta-data".to_owned(),
+        "http://[fe80::1]/".to_owned(),
+        "//169.254.169.254/".to_owned(),
+    ]
+    .iter()
+    .enumerate()
+    {
+        for status in ["301 Moved Permanently", "302 Found", "307 Temporary Redirect"] {
+            for path in [
+                format!("/row-67-{index}-{}", &status[..3]),
+                format!("/pass/row-67-{index}-{}", &status[..3]),
+            ] {
+                site.origin.answer(&path, Answer::with(status, &[&format!("location: {place}")], ""));
+                let answer = site.get(&path);
+                assert_eq!(answer.status.to_string(), status[..3]);
+                assert_eq!(answer.header("location"), Some(place.as_str()), "as it came");
+            }
+        }
+    }
+    assert_eq!(bystander.byte_count(), 0, "nobody else is asked");
+}
+
+#[test]
+fn row_68_response_headers_that_are_too_long_or_malformed_are_a_bad_gateway() {
+    let mut site = Site::start(PAGES);
+    let long = format!("HTTP/1.1 200 OK\r\nX-A: {}\r\nContent-Length: 1\r\n\r\nx", "b".repeat(1 << 20));
+    let many: String = (0..10_000).map(|number| format!("X-{number}: a\r\n")).collect();
+    let many = format!("HTTP/1.1 200 OK\r\n{many}Content-Length: 1\r\n\r\nx");
+    for (index, answer) in [
+        long.as_str(),
+        &many,
+        "",
+        "\r\n\r\n",
+        "garbage\r\n\r\n",
+        "HTTP/1.1\r\n\r\n",
+        "HTTP/1.1 abc OK\r\nContent-Length: 1\r\n\r\nx",
+        "HTTP/1.1 99 Low\r\nContent-Length: 1\r\n\r\nx",
+        "HTTP/1.1 20000 High\r\nContent-Length: 1\r\n\r\nx",
+        "HTTP/9.9 200 OK\r\nContent-Length: 1\r\n\r\nx",
+        "HTTP/1.1 200 OK\r\nno colon\r\nContent-Length: 1\r\n\r\nx",
+        "HTTP/1.1 200 OK\r\nX A: b\r\nContent-Length: 1\r\n\r\nx",
+        "HTTP/1.1 200 OK\r\nX-A: b\0c\r\nContent-Length: 1\r\n\r\nx",
+        "HTTP/1.1 200 OK\r\nX-A: b\rc\r\nContent-Length: 1\r\n\r\nx",
+        "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nx",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxy",
+        "HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551616\r\n\r\nx",
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: evil\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nX-A: b",
+    ]
+    .iter()
+    .enumerate()
+    {
+        for path in [format!("/row-68-{index}"), format!("/pass/row-68-{index}")] {
+            site.origin.answer(&path, Answer::raw(*answer).then_close());
+            let got = site.get(&path);
+            assert_eq!(got.status, 502, "{index}: {}", crate::trial::shown(answer.as_bytes()));
+            site.origin.answer(&path, Answer::page(&[], "whole again"));
+            assert_eq!(site.get(&path).text(), "whole again", "{index}");
+        }
+    }
+    assert!(site.gateway.is_alive());
+    assert!(!site.gateway.log().contains("panicked"));
+}
+
+/// All files below a directory.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries =
+        std::fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn row_69_files_are_named_by_hashes_whatever_the_key() {
+    let site = Site::start(PAGES);
+    for target in [
+        "/..%252f..%252fetc%252fpasswd",
+        "/.../x",
+        "/....//....//x",
+        "/row-69?../../../evil",
+        "/row-69/%252e%252e/evil",
+        "/C:%5c%5cevil",
+        "/row-69~",
+        "/t/.../evil",
+        "/t/..evil/evil",
+        "/row-69.html",
+    ] {
+        assert!([200, 400].contains(&site.get(target).status), "{target}");
+    }
+    for tenant in ["..", "../evil", "...", "evil/evil"] {
+        let answer = site.get_with("/org/row-69", &format!("X-Tenant-Id: {tenant}\r\n"));
+        assert!([200, 400].contains(&answer.status), "{tenant}");
+    }
+    let host = site.gateway.exchange("GET /row-69 HTTP/1.1\r\nHost: ..\r\n\r\n");
+    assert!([200, 400].contains(&host.status), "{}", host.status);
+    let bodies = data(site.directory.path()).join("bodies");
+    let stored = files(&bodies);
+    assert!(stored.len() > 5, "bodies are there: {stored:?}");
+    for file in &stored {
+        let name = file.strip_prefix(&bodies).expect("below").display().to_string();
+        let is_plain =
+            |byte: u8| byte.is_ascii_hexdigit() || b"/-.html".contains(&byte) || b"binisr".contains(&byte);
+        assert!(name.bytes().all(is_plain) && !name.contains(".."), "{name}");
+    }
+    let outside = files(site.directory.path()).into_iter().filter(|file| !file.starts_with(&bodies));
+    for file in outside {
+        let name = file.file_name().expect("a name").to_string_lossy().into_owned();
+        assert!(name.starts_with("table.db") || name == "facetheory.toml", "{name}");
+    }
+}
+
+/// The same site after its gateway was killed and its files were damaged.
+fn damaged(site: Site, damage: impl FnOnce(&Path)) -> Result<Site, Refused> {
+    let Site { gateway, origin, directory } = site;
+    drop(gateway);
+    damage(&data(directory.path()));
+    let gateway = Gateway::try_start(directory.path(), origin.address, PAGES, &[])?;
+    Ok(Site { gateway, origin, directory })
+}
+
+/// Changes the bytes of a file.
+fn change(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = std::fs::read(file).expect("a file");
+    change(&mut bytes);
+    std::fs::write(file, bytes).expect("a file");
+}
+
+#[test]
+fn row_70_a_body_that_has_gone_bad_is_a_miss() {
+    let halve = |bytes: &mut Vec<u8>| bytes.truncate(bytes.len() / 2);
+    let flip = |bytes: &mut Vec<u8>| bytes[3] ^= 1;
+    let empty = |bytes: &mut Vec<u8>| bytes.clear();
+    let lengthen = |bytes: &mut Vec<u8>| bytes.push(b'x');
+    let damages: [fn(&mut Vec<u8>); 4] = [halve, flip, empty, lengthen];
+    for (index, damage) in damages.into_iter().enumerate() {
+        let site = Site::start(PAGES);
+        let page = kept(&site, "/row-70");
+        let bad = |data: &Path| files(&data.join("bodies")).iter().for_each(|file| change(file, damage));
+        let mut site = damaged(site, bad).expect("it starts");
+        let again = site.get("/row-70");
+        assert_eq!((again.status, again.state()), (200, "miss"), "damage {index}");
+        assert!(again.text().contains("<p>/row-70, render 2"), "{}", again.text());
+        assert_ne!(again.body, page.body);
+        assert_eq!(site.get("/row-70").state(), "hit", "it is whole again");
+        until("it is logged", || site.gateway.log().contains("body").then_some(()));
+        assert!(site.gateway.is_alive() && !site.gateway.log().contains("panicked"));
+    }
+}
+
+#[test]
+fn row_70_a_table_that_has_gone_bad_is_never_believed() {
+    let flips: fn(&mut Vec<u8>) = |bytes| bytes.iter_mut().skip(150).step_by(97).for_each(|byte| *byte ^= 4);
+    let halve: fn(&mut Vec<u8>) = |bytes| bytes.truncate(bytes.len() / 2);
+    let behead: fn(&mut Vec<u8>) = |bytes| bytes.iter_mut().take(100).for_each(|byte| *byte = 0);
+    let text: fn(&mut Vec<u8>) = |bytes| {
+        let places: Vec<usize> =
+            (0..bytes.len().saturating_sub(6)).filter(|at| bytes[*at..].starts_with(b"s3_key")).collect();
+        places.into_iter().for_each(|at| bytes[at] ^= 1);
+    };
+    for (index, damage) in [flips, halve, behead, text].into_iter().enumerate() {
+        let site = Site::start(PAGES);
+        let page = kept(&site, "/row-70");
+        let bad = |data: &Path| {
+            let of_table = |file: &&PathBuf| {
+                file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("table.db"))
+                    && !file.to_string_lossy().ends_with("-shm")
+            };
+            files(data).iter().filter(of_table).for_each(|file| change(file, damage));
+        };
+        match damaged(site, bad) {
+            Ok(mut site) => {
+                let again = site.get("/row-70");
+                assert!([200, 503].contains(&again.status), "damage {index}: {}", again.status);
+                let is_right = again.body == page.body || again.text().contains("<p>/row-70, render 2");
+                assert!(again.status != 200 || is_right, "damage {index}: {}", again.text());
+                assert!(
+                    site.gateway.is_alive() && !site.gateway.log().contains("panicked"),
+                    "damage {index}"
+                );
+            }
+            Err(refused) => {
+                assert_ne!(refused.status.code(), Some(101), "damage {index}: {}", refused.errors);
+                assert!(!refused.errors.contains("panicked"), "damage {index}: {}", refused.errors);
+            }
+        }
+    }
+}

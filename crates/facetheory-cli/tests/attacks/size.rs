@@ -1,0 +1,253 @@
+//! Sizes, ranges, conditions, and headers that are about one connection only.
+
+use crate::support::http2::{self, END_HEADERS, END_STREAM, Frame, HEADERS, Http2, Outcome};
+use crate::support::origin::Answer;
+use crate::support::site::{HOST, Site};
+use crate::trial::{PAGES, assert_not_kept, assert_refused_and_closed, kept};
+
+const KIB_64: usize = 64 * 1024;
+
+/// A GET with these header lines.
+fn get(path: &str, lines: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: {HOST}\r\n{lines}\r\n")
+}
+
+#[test]
+fn row_45_headers_that_are_too_long_are_refused() {
+    let site = Site::start(PAGES);
+    let long = "b".repeat(KIB_64);
+    for (path, lines) in [
+        ("/row-45-value", format!("X-A: {long}\r\n")),
+        ("/row-45-name", format!("{long}: a\r\n")),
+        ("/row-45-sum", format!("X-A: {}\r\n", "b".repeat(1_000)).repeat(64)),
+        ("/row-45-endless", format!("X-A: {}", long.repeat(16))),
+    ] {
+        assert_refused_and_closed(&site, path, get(path, &lines), &[431]);
+    }
+}
+
+#[test]
+fn row_45_too_many_headers_are_refused() {
+    let site = Site::start(PAGES);
+    let lines = |count: usize| (0..count).map(|number| format!("X-{number}: a\r\n")).collect::<String>();
+    assert_eq!(site.gateway.exchange(get("/row-45", &lines(99))).status, 200, "one hundred with Host");
+    for count in [101, 1_000] {
+        let path = format!("/row-45-{count}");
+        assert_refused_and_closed(&site, &path, get(&path, &lines(count)), &[431]);
+    }
+}
+
+#[test]
+fn row_45_a_target_that_is_too_long_is_refused() {
+    let site = Site::start(PAGES);
+    let long = "b".repeat(KIB_64);
+    assert_refused_and_closed(&site, "/row-45-path", get(&format!("/row-45-path/{long}"), ""), &[414]);
+    assert_refused_and_closed(&site, "/row-45-query", get(&format!("/row-45-query?{long}"), ""), &[414]);
+    assert_refused_and_closed(&site, "/row-45-endless", format!("GET /{}", long.repeat(16)), &[414]);
+}
+
+#[test]
+fn row_45_http_2_headers_that_are_too_long_are_refused() {
+    let site = Site::start(PAGES);
+    let long = "b".repeat(KIB_64);
+    let many: Vec<String> = (0..101).map(|number| format!("x-{number}")).collect();
+    let long_target = format!("/row-45?{long}");
+    for (fields, status) in [
+        ([&http2::get(HOST, "/row-45")[..], &[("x-a", long.as_str())]].concat(), 431),
+        (
+            [
+                &http2::get(HOST, "/row-45")[..],
+                &many.iter().map(|name| (name.as_str(), "a")).collect::<Vec<_>>(),
+            ]
+            .concat(),
+            431,
+        ),
+        (http2::get(HOST, &long_target).to_vec(), 414),
+    ] {
+        let mut visitor = Http2::open(site.gateway.address);
+        let block = http2::block(&fields);
+        let pieces: Vec<&[u8]> = block.chunks(16 * 1024).collect();
+        for (index, piece) in pieces.iter().enumerate() {
+            let end = if index + 1 == pieces.len() { END_HEADERS } else { 0 };
+            visitor.send(&match index {
+                0 => Frame { kind: HEADERS, flags: END_STREAM | end, stream: 1, payload: piece.to_vec() },
+                _ => Frame::continuation(1, piece.to_vec(), end),
+            });
+        }
+        match visitor.outcome(1) {
+            Outcome::Answered { status: given } => assert!([431, status].contains(&given), "{given}"),
+            Outcome::Reset { .. } | Outcome::Closed { .. } => {}
+        }
+        assert_eq!(site.origin.byte_count(), 0);
+    }
+    assert_eq!(site.get("/row-45").state(), "miss");
+}
+
+#[test]
+fn row_46_a_header_that_breaks_the_origin_breaks_no_page() {
+    let site = Site::start(PAGES);
+    site.origin.script("/row-46", |request| match request.has("x-meta") {
+        true => Answer::with("400 Bad Request", &[], "broken"),
+        false => Answer::page(&[], "the page"),
+    });
+    let answer = site
+        .gateway
+        .exchange([b"GET /row-46 HTTP/1.1\r\nHost: a\r\nX-Meta: \xff\"\\\r\n\r\n".as_slice()].concat());
+    assert!(answer.status == 400 || answer.text() == "the page", "{}", answer.status);
+    assert_eq!(site.gateway.exchange("GET /row-46 HTTP/1.1\r\nHost: a\r\n\r\n").text(), "the page");
+    for status in [
+        "400 Bad Request",
+        "431 Request Header Fields Too Large",
+        "413 Content Too Large",
+        "405 Method Not Allowed",
+        "501 Not Implemented",
+    ] {
+        let path = format!("/row-46-{}", &status[..3]);
+        site.origin.answer(&path, Answer::with(status, &["cache-control: public, s-maxage=60"], "broken"));
+        site.get(&path);
+        assert_not_kept(&site, &path);
+    }
+}
+
+#[test]
+fn row_47_head_on_a_cold_page_keeps_no_page_without_a_body() {
+    let site = Site::start(PAGES);
+    let head = site.ask("HEAD", "/row-47", "");
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    let page = site.get("/row-47");
+    assert!(page.text().contains("/row-47"), "the page has its body");
+    assert_eq!(site.origin.requests_for("/row-47")[0].method, "GET", "the origin is asked for all of it");
+    assert_eq!(head.header("content-length"), page.header("content-length"));
+}
+
+#[test]
+fn row_48_a_part_is_not_kept_as_the_whole() {
+    let site = Site::start(PAGES);
+    let part = Answer::with("206 Partial Content", &["content-range: bytes 0-2/8"], "the");
+    let of_range = part.clone();
+    site.origin.script("/row-48", move |request| match request.has("range") {
+        true => of_range.clone(),
+        false => Answer::page(&[], "the page"),
+    });
+    let answer = site.get_with("/row-48", "Range: bytes=0-2\r\n");
+    assert!(
+        matches!((answer.status, answer.text().as_str()), (206, "the") | (200, "the page")),
+        "{answer:?}"
+    );
+    let whole = site.get("/row-48");
+    assert_eq!((whole.status, whole.text().as_str()), (200, "the page"));
+    site.origin.answer("/row-48-stubborn", part);
+    site.get_with("/row-48-stubborn", "Range: bytes=0-2\r\n");
+    assert_not_kept(&site, "/row-48-stubborn");
+}
+
+#[test]
+fn row_49_ranges_without_sense_get_the_whole_page_or_416() {
+    let site = Site::start(PAGES);
+    let page = kept(&site, "/row-49");
+    let many = format!("bytes={}", vec!["0-0"; 1_000].join(","));
+    for range in [
+        many.as_str(),
+        "bytes=",
+        "bytes=-",
+        "bytes=,",
+        "bytes=0-3,2-5",
+        "bytes=5-2",
+        "bytes=9223372036854775808-",
+        "bytes=0-9223372036854775808,1-2",
+        "bytes=18446744073709551616-",
+        "bytes=-0",
+        "bytes=a-b",
+        "bytes=0x0-1",
+        "bytes=+0-1",
+        "lines=0-1",
+        "bytes 0-1",
+        "bytes=0-1;",
+        "=",
+    ] {
+        let answer = site.get_with("/row-49", &format!("Range: {range}\r\n"));
+        match answer.status {
+            416 => assert_ne!(answer.body, page.body),
+            status => assert_eq!((status, &answer.body), (200, &page.body), "{range}"),
+        }
+    }
+    assert_eq!(site.get("/row-49").body, page.body);
+}
+
+#[test]
+fn row_50_conditions_without_sense_never_make_a_304() {
+    let site = Site::start(PAGES);
+    site.origin.answer(
+        "/row-50",
+        Answer::page(&["etag: \"right\"", "last-modified: Wed, 01 Jan 2025 00:00:00 GMT"], "the page"),
+    );
+    kept(&site, "/row-50");
+    assert_eq!(site.get_with("/row-50", "If-None-Match: \"right\"\r\n").status, 304, "this one has sense");
+    for line in [
+        "If-None-Match: right",
+        "If-None-Match: \"right",
+        "If-None-Match: right\"",
+        "If-None-Match: W/right",
+        "If-None-Match: w/\"right\"",
+        "If-None-Match: \"\"",
+        "If-None-Match: ,,,",
+        "If-None-Match:",
+        "If-None-Match: \"wrong\" \"right\"",
+        "If-None-Match: 'right'",
+        "If-None-Match: **",
+        "If-Modified-Since: yesterday",
+        "If-Modified-Since: 0",
+        "If-Modified-Since: -1",
+        "If-Modified-Since:",
+        "If-Modified-Since: Wed, 01 Jan 9999 00:00:00 GMT",
+        "If-Modified-Since: Wed, 99 Jan 2025 00:00:00 GMT",
+        "If-Modified-Since: Wed, 01 Jan 2025 00:00:00 GMT\r\nIf-Modified-Since: Wed, 01 Jan 2025 00:00:00 GMT",
+        "If-None-Match: \"wrong\"\r\nIf-Modified-Since: Wed, 01 Jan 2025 00:00:00 GMT",
+        "Range: bytes=0-2\r\nIf-Range: right",
+        "Range: bytes=0-2\r\nIf-Range: W/\"right\"",
+        "Range: bytes=0-2\r\nIf-Range: yesterday",
+        "Range: bytes=0-2\r\nIf-Range: \"right",
+    ] {
+        let answer = site.get_with("/row-50", &format!("{line}\r\n"));
+        assert_eq!((answer.status, answer.text().as_str()), (200, "the page"), "{line}");
+    }
+    assert_eq!(site.origin.requests_for("/row-50").len(), 1);
+}
+
+#[test]
+fn row_51_connection_cannot_take_away_what_the_gateway_adds() {
+    let site = Site::start(PAGES);
+    let lines = "Connection: X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto, Via, X-Tenant-Id\r\n";
+    assert_eq!(site.get_with("/pass/row-51", lines).status, 200);
+    let told = site.origin.requests_for("/pass/row-51").remove(0);
+    for name in ["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "via"] {
+        assert!(told.has(name), "{name} is gone");
+    }
+    let answer = site.get_with("/org/row-51", &format!("{lines}X-Tenant-Id: acme\r\n"));
+    assert!([200, 400].contains(&answer.status), "{}", answer.status);
+    for request in site.origin.requests_for("/org/row-51") {
+        assert_eq!(request.header("x-tenant-id"), Some("acme"), "the page of a tenant is asked for as such");
+    }
+}
+
+#[test]
+fn row_52_connection_cannot_take_away_host_or_cookie() {
+    let site = Site::start(PAGES);
+    let lines = "Connection: close, Host, Cookie, Content-Length, Authorization\r\nCookie: theme=dark\r\n";
+    assert_eq!(site.get_with("/pass/row-52", lines).status, 200);
+    let told = site.origin.requests_for("/pass/row-52").remove(0);
+    assert_eq!(told.header("host"), Some(HOST));
+    assert_eq!(told.header("cookie"), Some("theme=dark"));
+    assert_eq!(site.get_with("/listed/row-52", lines).status, 200);
+    let told = site.origin.requests_for("/listed/row-52").remove(0);
+    assert_eq!((told.header("host"), told.header("cookie")), (Some(HOST), Some("theme=dark")));
+    let light = site.get_with("/listed/row-52", "Cookie: theme=light\r\n");
+    assert_eq!(light.state(), "miss", "the cookie was a part of the key");
+    let posted = site.gateway.exchange(format!(
+        "POST /pass/row-52-post HTTP/1.1\r\nHost: {HOST}\r\nConnection: Content-Length\r\nContent-Length: 4\r\n\r\nbody"
+    ));
+    assert!([200, 400].contains(&posted.status), "{}", posted.status);
+    for request in site.origin.requests_for("/pass/row-52-post") {
+        assert_eq!(request.body, b"body", "the length is known");
+    }
+}

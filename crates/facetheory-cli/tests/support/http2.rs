@@ -1,0 +1,238 @@
+//! A visitor who speaks HTTP/2 frame by frame, so that any of them can be wrong.
+
+use std::net::SocketAddr;
+
+use super::client::Connection;
+
+/// A connection on which frames are sent.
+pub(crate) struct Http2 {
+    connection: Connection,
+}
+
+/// One frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    /// What it is: one of the constants below.
+    pub(crate) kind: u8,
+    /// Its flags.
+    pub(crate) flags: u8,
+    /// The stream that it belongs to; 0 for the connection.
+    pub(crate) stream: u32,
+    /// What it carries.
+    pub(crate) payload: Vec<u8>,
+}
+
+/// What became of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It was answered.
+    Answered { status: u16 },
+    /// It was taken back, for this reason.
+    Reset { code: u32 },
+    /// The whole connection ended, with the reason that it gave if any.
+    Closed { code: Option<u32> },
+}
+
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
+pub(crate) const CONTINUATION: u8 = 9;
+
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
+
+/// The code of a frame that breaks the protocol.
+pub(crate) const PROTOCOL_ERROR: u32 = 1;
+/// The code of a stream that nobody waits for.
+pub(crate) const CANCEL: u32 = 8;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const ACK: u8 = 1;
+/// The setting for the size of the table of headers, which is kept empty: every block is understood by itself then.
+const HEADER_TABLE_SIZE: [u8; 6] = [0, 1, 0, 0, 0, 0];
+
+impl Http2 {
+    /// Connects, and says what is to be said first.
+    pub(crate) fn open(address: SocketAddr) -> Http2 {
+        let mut connection = Connection::open(address);
+        connection.send(PREFACE);
+        let mut http2 = Http2 { connection };
+        http2.send(&Frame { kind: SETTINGS, flags: 0, stream: 0, payload: HEADER_TABLE_SIZE.to_vec() });
+        http2
+    }
+
+    /// Sends a frame; false once the server has had enough.
+    pub(crate) fn send(&mut self, frame: &Frame) -> bool {
+        self.connection.send(frame.bytes())
+    }
+
+    /// Sends many frames at once; false once the server has had enough.
+    pub(crate) fn send_all(&mut self, frames: &[Frame]) -> bool {
+        self.connection.send(frames.iter().flat_map(Frame::bytes).collect::<Vec<u8>>())
+    }
+
+    /// The next frame; none once the connection has closed. Settings are agreed to.
+    pub(crate) fn next(&mut self) -> Option<Frame> {
+        let head = self.connection.bytes(9);
+        let [a, b, c, kind, flags, stream @ ..] = head.as_slice() else { return None };
+        let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+        let stream = u32::from_be_bytes(stream.try_into().ok()?);
+        let payload = self.connection.bytes(length);
+        let frame = Frame { kind: *kind, flags: *flags, stream, payload };
+        if frame.kind == SETTINGS && frame.flags & ACK == 0 {
+            self.send(&Frame { kind: SETTINGS, flags: ACK, stream: 0, payload: Vec::new() });
+        }
+        (frame.payload.len() == length).then_some(frame)
+    }
+
+    /// Waits until a stream has come to its end, one way or another.
+    pub(crate) fn outcome(&mut self, stream: u32) -> Outcome {
+        let mut status = None;
+        let mut said = None;
+        while let Some(frame) = self.next() {
+            match frame.kind {
+                GOAWAY => said = frame.number_at(4),
+                RST_STREAM if frame.stream == stream => {
+                    return Outcome::Reset { code: frame.number_at(0).expect("a code") };
+                }
+                HEADERS if frame.stream == stream => status = status.or(Some(status_in(&frame.payload))),
+                _ => {}
+            }
+            let ends = matches!(frame.kind, HEADERS | DATA) && frame.flags & END_STREAM != 0;
+            if let (Some(status), true) = (status, ends && frame.stream == stream) {
+                return Outcome::Answered { status };
+            }
+        }
+        Outcome::Closed { code: said }
+    }
+
+    /// Waits until the connection closes; the reason that it gave, if any.
+    pub(crate) fn closed(&mut self) -> Option<u32> {
+        let mut said = None;
+        while let Some(frame) = self.next() {
+            if frame.kind == GOAWAY {
+                said = frame.number_at(4);
+            }
+        }
+        said
+    }
+}
+
+impl Frame {
+    /// The headers of a request, complete in one frame, with or without a body to follow.
+    pub(crate) fn headers(stream: u32, fields: &[(&str, &str)], flags: u8) -> Frame {
+        Frame { kind: HEADERS, flags: flags | END_HEADERS, stream, payload: block(fields) }
+    }
+
+    /// A GET, complete.
+    pub(crate) fn get(stream: u32, authority: &str, path: &str) -> Frame {
+        Frame::headers(stream, &get(authority, path), END_STREAM)
+    }
+
+    /// A piece of a body.
+    pub(crate) fn data(stream: u32, bytes: &[u8], flags: u8) -> Frame {
+        Frame { kind: DATA, flags, stream, payload: bytes.to_vec() }
+    }
+
+    /// A stream taken back.
+    pub(crate) fn reset(stream: u32) -> Frame {
+        Frame { kind: RST_STREAM, flags: 0, stream, payload: CANCEL.to_be_bytes().to_vec() }
+    }
+
+    /// More room for what the server sends.
+    pub(crate) fn window(stream: u32, bytes: u32) -> Frame {
+        Frame { kind: WINDOW_UPDATE, flags: 0, stream, payload: bytes.to_be_bytes().to_vec() }
+    }
+
+    /// More headers.
+    pub(crate) fn continuation(stream: u32, payload: Vec<u8>, flags: u8) -> Frame {
+        Frame { kind: CONTINUATION, flags, stream, payload }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let length = u32::try_from(self.payload.len()).expect("a length").to_be_bytes();
+        let mut bytes = vec![length[1], length[2], length[3], self.kind, self.flags];
+        bytes.extend_from_slice(&self.stream.to_be_bytes());
+        bytes.extend_from_slice(&self.payload);
+        bytes
+    }
+
+    fn number_at(&self, at: usize) -> Option<u32> {
+        Some(u32::from_be_bytes(self.payload.get(at..at + 4)?.try_into().ok()?))
+    }
+}
+
+/// The fields of a GET.
+pub(crate) fn get<'a>(authority: &'a str, path: &'a str) -> [(&'a str, &'a str); 4] {
+    [(":method", "GET"), (":scheme", "http"), (":authority", authority), (":path", path)]
+}
+
+/// A block of headers, each written out in full and never to be remembered.
+pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in fields {
+        block.push(0);
+        for text in [name, value] {
+            push_length(&mut block, text.len());
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+    block
+}
+
+/// A whole number of HPACK, with a prefix of seven bits.
+fn push_length(block: &mut Vec<u8>, length: usize) {
+    const PREFIX: usize = 127;
+    let low = |number: usize| u8::try_from(number).expect("less than a byte");
+    let Some(mut rest) = length.checked_sub(PREFIX) else { return block.push(low(length)) };
+    block.push(low(PREFIX));
+    while rest >= 128 {
+        block.push(low(rest % 128) | 128);
+        rest /= 128;
+    }
+    block.push(low(rest));
+}
+
+/// The status at the beginning of a block of headers, where every server has it.
+fn status_in(block: &[u8]) -> u16 {
+    let mut rest = block;
+    // Changes of the size of the table, which is empty and stays so.
+    while let [first, after @ ..] = rest
+        && first & 0xe0 == 0x20
+    {
+        rest = after;
+    }
+    match rest {
+        [indexed @ 0x88..=0x8e, ..] => [200, 204, 206, 304, 400, 404, 500][usize::from(indexed - 0x88)],
+        [0x08 | 0x18 | 0x48, length, text @ ..] => {
+            let text = &text[..usize::from(length & 127)];
+            let digits = if length & 128 == 0 { text.to_vec() } else { decoded_digits(text) };
+            String::from_utf8_lossy(&digits).parse().expect("a status")
+        }
+        _ => panic!("no status at the beginning: {block:02x?}"),
+    }
+}
+
+/// Digits in the Huffman code of HPACK: `0`, `1` and `2` have five bits, the others six.
+fn decoded_digits(coded: &[u8]) -> Vec<u8> {
+    let bits: Vec<u8> = coded.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1)).collect();
+    let number = |bits: &[u8]| bits.iter().fold(0, |number, bit| number * 2 + bit);
+    let mut digits = Vec::new();
+    let mut rest = bits.as_slice();
+    while rest.len() >= 5 {
+        let (digit, length) = match number(&rest[..5]) {
+            short @ 0..=2 => (short, 5),
+            _ if rest.len() < 6 => break,
+            _ => match number(&rest[..6]) {
+                long @ 25..=31 => (long - 25 + 3, 6),
+                _ => break,
+            },
+        };
+        digits.push(b'0' + digit);
+        rest = &rest[length..];
+    }
+    digits
+}

@@ -1,0 +1,62 @@
+//! A gateway in front of an origin of its own.
+
+use tempfile::TempDir;
+
+use super::client::Response;
+use super::gateway::Gateway;
+use super::origin::Origin;
+
+/// The host that visitors ask for unless a test says otherwise.
+pub(crate) const HOST: &str = "www.example.com";
+
+/// A gateway in front of an origin of its own, with a directory of its own.
+pub(crate) struct Site {
+    /// The gateway. It ends before its directory does.
+    pub(crate) gateway: Gateway,
+    /// The origin behind it.
+    pub(crate) origin: Origin,
+    /// Where it keeps its pages and its configuration.
+    pub(crate) directory: TempDir,
+}
+
+impl Site {
+    /// Starts a gateway with this configuration.
+    pub(crate) fn start(config: &str) -> Site {
+        Site::start_with(config, &[])
+    }
+
+    /// Starts a gateway with this configuration and these options.
+    pub(crate) fn start_with(config: &str, arguments: &[&str]) -> Site {
+        let directory = tempfile::tempdir().expect("a directory");
+        let origin = Origin::start();
+        let gateway = Gateway::start(directory.path(), origin.address, config, arguments);
+        Site { gateway, origin, directory }
+    }
+
+    /// What a visitor gets for a target.
+    pub(crate) fn get(&self, target: &str) -> Response {
+        self.get_with(target, "")
+    }
+
+    /// What a visitor gets who sends these header lines as well, each with its end.
+    pub(crate) fn get_with(&self, target: &str, lines: &str) -> Response {
+        self.gateway.exchange(get(target, lines))
+    }
+
+    /// What a visitor gets for a request of this method.
+    pub(crate) fn ask(&self, method: &str, target: &str, lines: &str) -> Response {
+        let mut connection = self.gateway.connect();
+        connection.send(request(method, target, lines));
+        connection.next_answer(method).expect("an answer before the connection closes")
+    }
+}
+
+/// A request without faults, with these header lines as well, each with its end.
+pub(crate) fn get(target: &str, lines: &str) -> String {
+    request("GET", target, lines)
+}
+
+/// A request of this method without faults, with these header lines as well, each with its end.
+pub(crate) fn request(method: &str, target: &str, lines: &str) -> String {
+    format!("{method} {target} HTTP/1.1\r\nHost: {HOST}\r\n{lines}\r\n")
+}
