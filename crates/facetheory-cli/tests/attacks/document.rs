@@ -7,7 +7,7 @@ use std::path::Path;
 const ROWS: usize = 70;
 
 /// The sources of these tests, which the names are looked up in.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     include_str!("framing.rs"),
     include_str!("stream.rs"),
     include_str!("host.rs"),
@@ -15,6 +15,7 @@ const SOURCES: [&str; 7] = [
     include_str!("size.rs"),
     include_str!("keeping.rs"),
     include_str!("peer.rs"),
+    include_str!("file.rs"),
 ];
 
 /// The names of all tests of rows.

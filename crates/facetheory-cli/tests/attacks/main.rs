@@ -4,6 +4,7 @@
 //! A row that has several inputs has all of them tried, each at a path that nobody has asked for before.
 
 mod document;
+mod file;
 mod framing;
 mod host;
 mod keeping;

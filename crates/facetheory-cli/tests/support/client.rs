@@ -50,6 +50,20 @@ impl Connection {
         }
     }
 
+    /// Sends these bytes one after the other with a rest after each, while the connection goes on being read, until the
+    /// server has had enough or none are left.
+    pub(crate) fn trickle(&self, bytes: Vec<u8>) {
+        let mut stream = self.stream.try_clone().expect("a socket");
+        std::thread::spawn(move || {
+            for byte in bytes {
+                if stream.write_all(&[byte]).is_err() {
+                    return;
+                }
+                std::thread::sleep(super::REST);
+            }
+        });
+    }
+
     /// Says that nothing more will be sent.
     pub(crate) fn finish(&mut self) {
         // A server that is gone has nothing to be told.

@@ -45,7 +45,7 @@ impl Gateway {
         }
     }
 
-    /// Starts a gateway that may not want to.
+    /// Starts a gateway that may not want to. It keeps its pages in the directory unless it is told another `--table`.
     pub(crate) fn try_start(
         directory: &Path,
         origin: SocketAddr,
@@ -57,7 +57,12 @@ impl Gateway {
         let mut child = Command::new(env!("CARGO_BIN_EXE_facetheory"))
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
             .args(["--origin", &format!("http://{origin}")])
-            .args([Path::new("--data"), &data(directory), Path::new("--config"), &file])
+            .args([Path::new("--config"), &file])
+            .args(if arguments.contains(&"--table") {
+                Vec::new()
+            } else {
+                vec!["--data".into(), data(directory)]
+            })
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -6,6 +6,7 @@ pub(crate) mod gateway;
 pub(crate) mod http2;
 pub(crate) mod origin;
 pub(crate) mod site;
+pub(crate) mod table;
 
 use std::time::Duration;
 

@@ -9,6 +9,9 @@ use super::origin::Origin;
 /// The host that visitors ask for unless a test says otherwise.
 pub(crate) const HOST: &str = "www.example.com";
 
+/// The options of a gateway that keeps its pages in memory, where no disk decides how long a flood of them takes.
+pub(crate) const IN_MEMORY: [&str; 4] = ["--table", "memory:", "--bodies", "memory:"];
+
 /// A gateway in front of an origin of its own, with a directory of its own.
 pub(crate) struct Site {
     /// The gateway. It ends before its directory does.

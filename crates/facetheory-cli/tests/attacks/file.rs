@@ -1,0 +1,166 @@
+//! Files: how they are named, and what comes of those that have gone bad.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::gateway::{Gateway, Refused, data};
+use crate::support::site::Site;
+use crate::support::table::rows;
+use crate::support::until;
+use crate::trial::{PAGES, kept};
+
+/// All files below a directory.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries =
+        std::fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn row_69_files_are_named_by_hashes_whatever_the_key() {
+    let site = Site::start(PAGES);
+    for target in [
+        "/..%252f..%252fetc%252fpasswd",
+        "/.../x",
+        "/....//....//x",
+        "/row-69?../../../evil",
+        "/row-69/%252e%252e/evil",
+        "/C:%5c%5cevil",
+        "/row-69~",
+        "/t/.../evil",
+        "/t/..evil/evil",
+        "/row-69.html",
+    ] {
+        assert!([200, 400].contains(&site.get(target).status), "{target}");
+    }
+    for tenant in ["..", "../evil", "...", "evil/evil"] {
+        let answer = site.get_with("/org/row-69", &format!("X-Tenant-Id: {tenant}\r\n"));
+        assert!([200, 400].contains(&answer.status), "{tenant}");
+    }
+    let host = site.gateway.exchange("GET /row-69 HTTP/1.1\r\nHost: ..\r\n\r\n");
+    assert!([200, 400].contains(&host.status), "{}", host.status);
+    let bodies = data(site.directory.path()).join("bodies");
+    let stored = files(&bodies);
+    assert!(stored.len() > 5, "bodies are there: {stored:?}");
+    for file in &stored {
+        let name = file.strip_prefix(&bodies).expect("below").display().to_string();
+        let is_plain =
+            |byte: u8| byte.is_ascii_hexdigit() || b"/-.html".contains(&byte) || b"binisr".contains(&byte);
+        assert!(name.bytes().all(is_plain) && !name.contains(".."), "{name}");
+    }
+    let outside = files(site.directory.path()).into_iter().filter(|file| !file.starts_with(&bodies));
+    for file in outside {
+        let name = file.file_name().expect("a name").to_string_lossy().into_owned();
+        assert!(name.starts_with("table.db") || name == "facetheory.toml", "{name}");
+    }
+}
+
+/// The same site after its gateway was killed and its files were damaged.
+fn damaged(site: Site, damage: impl FnOnce(&Path)) -> Result<Site, Refused> {
+    let Site { gateway, origin, directory } = site;
+    drop(gateway);
+    damage(&data(directory.path()));
+    let gateway = Gateway::try_start(directory.path(), origin.address, IMPATIENT, &[])?;
+    Ok(Site { gateway, origin, directory })
+}
+
+/// Changes the bytes of a file.
+fn change(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = std::fs::read(file).expect("a file");
+    change(&mut bytes);
+    std::fs::write(file, bytes).expect("a file");
+}
+
+#[test]
+fn row_70_a_body_that_has_gone_bad_is_a_miss() {
+    let halve = |bytes: &mut Vec<u8>| bytes.truncate(bytes.len() / 2);
+    let flip = |bytes: &mut Vec<u8>| bytes[3] ^= 1;
+    let empty = |bytes: &mut Vec<u8>| bytes.clear();
+    let lengthen = |bytes: &mut Vec<u8>| bytes.push(b'x');
+    let damages: [fn(&mut Vec<u8>); 4] = [halve, flip, empty, lengthen];
+    for (index, damage) in damages.into_iter().enumerate() {
+        let site = Site::start(PAGES);
+        let page = kept(&site, "/row-70");
+        let bad = |data: &Path| files(&data.join("bodies")).iter().for_each(|file| change(file, damage));
+        let mut site = damaged(site, bad).expect("it starts");
+        let again = site.get("/row-70");
+        eprintln!("{again:?} {}", site.gateway.log());
+        assert_eq!((again.status, again.state()), (200, "miss"), "damage {index}");
+        assert!(again.text().contains("<p>/row-70, render 2"), "{}", again.text());
+        assert_ne!(again.body, page.body);
+        assert_eq!(site.get("/row-70").state(), "hit", "it is whole again");
+        until("it is logged", || site.gateway.log().contains("body").then_some(()));
+        assert!(site.gateway.is_alive() && !site.gateway.log().contains("panicked"));
+    }
+}
+
+/// Ways to spoil a file.
+fn flip_bits(bytes: &mut [u8]) {
+    bytes.iter_mut().skip(150).step_by(97).for_each(|byte| *byte ^= 4);
+}
+
+fn behead(bytes: &mut [u8]) {
+    bytes.iter_mut().take(100).for_each(|byte| *byte = 0);
+}
+
+/// Changes a letter of every row that tells of a page.
+fn misspell(bytes: &mut [u8]) {
+    const LETTERS: &[u8] = b"s3_key";
+    let ends = bytes.len().saturating_sub(LETTERS.len());
+    let places: Vec<usize> = (0..ends).filter(|at| bytes[*at..].starts_with(LETTERS)).collect();
+    places.into_iter().for_each(|at| bytes[at] ^= 1);
+}
+
+/// Fails if a gateway believes a table that was damaged, or panics. It need not start.
+fn assert_not_believed(settled: bool, damage: fn(&mut Vec<u8>)) {
+    let site = Site::start(IMPATIENT);
+    let page = kept(&site, "/row-70");
+    let bad = |data: &Path| {
+        if settled {
+            // Whoever opens the table last, and closes it, moves everything into one file.
+            rows(data.parent().expect("its directory"));
+        }
+        let is_of_table = |file: &&PathBuf| {
+            let name = file.file_name().expect("a name").to_string_lossy();
+            name.starts_with("table.db") && !name.ends_with("-shm")
+        };
+        files(data).iter().filter(is_of_table).for_each(|file| change(file, damage));
+    };
+    match damaged(site, bad) {
+        Ok(mut site) => {
+            for _ in 0..2 {
+                let again = site.get("/row-70");
+                assert_eq!(again.status, 200, "{}", again.text());
+                let rendered = again.text().contains("<p>/row-70, render ");
+                assert!(rendered && again.body.len() == page.body.len(), "{}", again.text());
+            }
+            assert!(site.gateway.is_alive() && !site.gateway.log().contains("panicked"));
+        }
+        Err(refused) => {
+            assert_eq!(refused.status.code(), Some(1), "{}", refused.errors);
+            assert!(
+                refused.errors.contains("damaged") && !refused.errors.contains("panicked"),
+                "{}",
+                refused.errors
+            );
+        }
+    }
+}
+
+/// A lease whose end was lost with the rest of a table is not waited for here.
+const IMPATIENT: &str = "[routes]\n\"/**\" = { isr = \"60s\", wait = \"200ms\" }\n";
+
+#[test]
+fn row_70_a_table_that_has_gone_bad_after_a_crash_is_never_believed() {
+    assert_not_believed(false, |bytes| flip_bits(bytes));
+    assert_not_believed(false, |bytes| behead(bytes));
+    assert_not_believed(false, |bytes| misspell(bytes));
+    assert_not_believed(false, |bytes| bytes.truncate(bytes.len() / 2));
+}
+
+#[test]
+fn row_70_a_table_that_has_gone_bad_at_rest_is_never_believed() {
+    assert_not_believed(true, |bytes| flip_bits(bytes));
+    assert_not_believed(true, |bytes| behead(bytes));
+    assert_not_believed(true, |bytes| misspell(bytes));
+    assert_not_believed(true, |bytes| bytes.truncate(bytes.len() / 2));
+}
