@@ -7,10 +7,11 @@ use std::path::Path;
 const ROWS: usize = 70;
 
 /// The sources of these tests, which the names are looked up in.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     include_str!("framing.rs"),
     include_str!("stream.rs"),
     include_str!("host.rs"),
+    include_str!("http2.rs"),
     include_str!("key.rs"),
     include_str!("size.rs"),
     include_str!("keeping.rs"),

@@ -7,6 +7,7 @@ mod document;
 mod file;
 mod framing;
 mod host;
+mod http2;
 mod keeping;
 mod key;
 mod peer;

@@ -1,0 +1,128 @@
+//! What HTTP/1 requests are refused for, asked over HTTP/2, where other code reads them.
+
+use crate::support::http2::{self, END_STREAM, Frame, Http2, Outcome};
+use crate::support::site::{HOST, Site};
+use crate::trial::{PAGES, kept};
+
+/// What becomes of a request with these fields, and with this body if it is one.
+fn ask(site: &Site, fields: &[(&str, &str)], body: &[u8]) -> Outcome {
+    let mut visitor = Http2::open(site.gateway.address);
+    let flags = if body.is_empty() { END_STREAM } else { 0 };
+    visitor.send(&Frame::headers(1, fields, flags));
+    if !body.is_empty() {
+        visitor.send(&Frame::data(1, body, END_STREAM));
+    }
+    visitor.outcome(1)
+}
+
+/// Fails unless a request is answered with this status, or taken for no request at all, and the origin hears nothing.
+fn assert_refused(site: &Site, status: u16, fields: &[(&str, &str)], body: &[u8]) {
+    let before = site.origin.byte_count();
+    let outcome = ask(site, fields, body);
+    let refused = match outcome {
+        Outcome::Answered { status: given } => given == status,
+        Outcome::Reset { .. } | Outcome::Closed { code: Some(_) } => true,
+        Outcome::Closed { code: None } => false,
+    };
+    assert!(refused, "{outcome:?} instead of {status} for {fields:?}");
+    assert_eq!(site.origin.byte_count(), before, "the origin heard of {fields:?}");
+}
+
+#[test]
+fn row_18_a_request_without_an_authority_is_refused_over_http_2() {
+    let site = Site::start(PAGES);
+    for path in ["/row-18", "/pass/row-18"] {
+        assert_refused(&site, 400, &[(":method", "GET"), (":scheme", "http"), (":path", path)], b"");
+    }
+}
+
+#[test]
+fn row_20_a_host_that_is_none_is_refused_over_http_2() {
+    let site = Site::start(PAGES);
+    for host in ["a@evil", "a/b", "a b", "a:x", "a:99999", "a,b", ""] {
+        assert_refused(&site, 400, &http2::get(host, "/row-20"), b"");
+        assert_refused(&site, 400, &http2::get(host, "/pass/row-20"), b"");
+    }
+}
+
+#[test]
+fn row_22_connect_is_not_allowed_over_http_2() {
+    let site = Site::start(PAGES);
+    assert_refused(&site, 405, &[(":method", "CONNECT"), (":authority", "www.example.com:443")], b"");
+    let mut websocket = http2::get(HOST, "/pass/row-22").to_vec();
+    websocket[0].1 = "CONNECT";
+    websocket.push((":protocol", "websocket"));
+    assert_refused(&site, 405, &websocket, b"");
+}
+
+#[test]
+fn row_23_a_host_that_is_not_configured_is_misdirected_over_http_2() {
+    let site = Site::start(&format!("hosts = [\"{HOST}\"]\n{PAGES}"));
+    assert_eq!(ask(&site, &http2::get(HOST, "/row-23"), b""), Outcome::Answered { status: 200 });
+    for path in ["/row-23-a", "/pass/row-23-a"] {
+        assert_refused(&site, 421, &http2::get("evil.example", path), b"");
+    }
+}
+
+#[test]
+fn row_34_encoded_nul_and_line_ends_are_refused_over_http_2() {
+    let site = Site::start(PAGES);
+    for code in ["%00", "%0a", "%0D"] {
+        for place in ["", "pass/"] {
+            assert_refused(&site, 400, &http2::get(HOST, &format!("/{place}row-34{code}x.css")), b"");
+        }
+    }
+}
+
+#[test]
+fn row_35_dot_segments_lead_nowhere_over_http_2() {
+    let site = Site::start(PAGES);
+    for dots in ["..", "%2e%2e", ".%2e"] {
+        for place in ["static", "pass"] {
+            assert_refused(&site, 400, &http2::get(HOST, &format!("/{place}/{dots}/account")), b"");
+        }
+    }
+}
+
+#[test]
+fn row_36_strange_targets_are_refused_or_keyed_as_forwarded_over_http_2() {
+    let site = Site::start(PAGES);
+    for path in ["/row-36-a\\x", "/row-36-b x", "row-36-c", "*", "", "http://evil.example/row-36-d"] {
+        assert_refused(&site, 400, &http2::get(HOST, path), b"");
+    }
+    for path in ["/row-36-e#x", "/row-36-f\u{e9}", "//row-36-g"] {
+        let before = site.origin.requests().len();
+        let outcome = ask(&site, &http2::get(HOST, path), b"");
+        if let Some(forwarded) = site.origin.requests().get(before) {
+            assert_eq!(outcome, Outcome::Answered { status: 200 });
+            let is_exact = forwarded.target == path;
+            assert!(is_exact || site.get(&forwarded.target).state() == "hit", "{path}: {}", forwarded.target);
+        }
+    }
+}
+
+#[test]
+fn row_40_the_body_of_a_get_is_never_forwarded_over_http_2() {
+    let site = Site::start(PAGES);
+    for path in ["/row-40", "/pass/row-40"] {
+        for method in ["GET", "HEAD"] {
+            let mut fields = http2::get(HOST, path);
+            fields[0].1 = method;
+            ask(&site, &fields, b"the body");
+            assert!(!site.origin.was_told("the body"), "{method} {path}");
+        }
+    }
+    kept(&site, "/row-40-after");
+}
+
+#[test]
+fn row_43_headers_with_underscores_do_not_pass_for_others_over_http_2() {
+    let site = Site::start(PAGES);
+    for name in ["transfer_encoding", "x_tenant_id", "x_forwarded_for"] {
+        for path in ["/row-43", "/pass/row-43"] {
+            let fields = [&http2::get(HOST, path)[..], &[(name, "evil")]].concat();
+            ask(&site, &fields, b"");
+            assert!(!site.origin.was_told(name), "{name} reached the origin");
+        }
+    }
+}
