@@ -65,6 +65,24 @@ fn row_23_a_host_that_is_not_configured_is_misdirected_over_http_2() {
 }
 
 #[test]
+fn row_24_what_a_visitor_says_of_proxies_is_written_anew_over_http_2() {
+    let site = Site::start(PAGES);
+    for path in ["/row-24", "/pass/row-24"] {
+        let lies = [
+            ("x-forwarded-host", "evil.example"),
+            ("x-forwarded-for", "6.6.6.6"),
+            ("forwarded", "host=evil"),
+        ];
+        let fields = [&http2::get(HOST, path)[..], &lies].concat();
+        assert_eq!(ask(&site, &fields, b""), Outcome::Answered { status: 200 });
+        let told = site.origin.requests_for(path).pop().expect("the origin is asked");
+        assert_eq!(told.header("host"), Some(HOST), "{path}");
+        assert_eq!(told.header("x-forwarded-host"), Some(HOST), "{path}");
+    }
+    assert!(!site.origin.was_told("evil") && !site.origin.was_told("6.6.6.6"));
+}
+
+#[test]
 fn row_34_encoded_nul_and_line_ends_are_refused_over_http_2() {
     let site = Site::start(PAGES);
     for code in ["%00", "%0a", "%0D"] {
