@@ -1,6 +1,6 @@
 //! What HTTP/1 requests are refused for, asked over HTTP/2, where other code reads them.
 
-use crate::support::http2::{self, END_STREAM, Frame, Http2, Outcome};
+use crate::support::http2::{self, END_STREAM, Frame, HEADERS, Http2, Outcome};
 use crate::support::site::{HOST, Site};
 use crate::trial::{PAGES, kept};
 
@@ -143,4 +143,38 @@ fn row_43_headers_with_underscores_do_not_pass_for_others_over_http_2() {
             assert!(!site.origin.was_told(name), "{name} reached the origin");
         }
     }
+}
+
+/// Deadlines that a test need not wait long for.
+const HURRIED: &str =
+    "\n[timeouts]\nclient_headers = \"300ms\"\nclient_body = \"300ms\"\nclient_idle = \"300ms\"\n";
+
+#[test]
+fn row_64_connections_that_rest_are_closed_over_http_2() {
+    let site = Site::start(&format!("{PAGES}{HURRIED}"));
+    let mut silent = Http2::open(site.gateway.address);
+    let mut halting = Http2::open(site.gateway.address);
+    let block = http2::block(&http2::get(HOST, "/row-64"));
+    halting.send(&Frame { kind: HEADERS, flags: END_STREAM, stream: 1, payload: block });
+    let mut done = Http2::open(site.gateway.address);
+    done.send(&Frame::get(1, HOST, "/row-64-done"));
+    assert_eq!(done.outcome(1), Outcome::Answered { status: 200 });
+    for visitor in [&mut silent, &mut halting, &mut done] {
+        visitor.closed();
+    }
+    assert!(site.origin.requests_for("/row-64").is_empty());
+}
+
+#[test]
+fn row_64_a_body_that_does_not_come_is_not_waited_for_over_http_2() {
+    let site = Site::start(&format!("{PAGES}{HURRIED}"));
+    let mut visitor = Http2::open(site.gateway.address);
+    let mut fields = http2::get(HOST, "/row-64").to_vec();
+    fields[0].1 = "POST";
+    visitor.send_all(&[Frame::headers(1, &fields, 0), Frame::data(1, b"only this", 0)]);
+    match visitor.outcome(1) {
+        Outcome::Answered { status } => assert!((400..600).contains(&status), "{status}"),
+        Outcome::Reset { .. } | Outcome::Closed { .. } => {}
+    }
+    assert!(site.origin.requests_for("/row-64").is_empty(), "it reached the origin as a whole");
 }
