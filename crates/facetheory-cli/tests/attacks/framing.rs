@@ -203,6 +203,26 @@ fn row_13_chunks_that_break_the_rules_are_refused_and_nothing_of_them_is_forward
     assert!(!site.origin.was_told("/smuggled"));
 }
 
+#[test]
+fn row_13_a_chunk_that_breaks_the_rules_in_the_middle_of_a_body_ends_the_request() {
+    let site = Site::start(PAGES);
+    for (index, bad) in
+        ["0x1\r\nx\r\n", "1;a\nb\r\nx\r\n", "1\r\nxy\r\n", "fffffffffffffffff\r\nx\r\n"].iter().enumerate()
+    {
+        let (path, word) = (format!("/row-13-later-{index}"), format!("hello-{index}"));
+        let mut connection = site.gateway.connect();
+        connection.send(post(&path, "Transfer-Encoding: chunked\r\n", &format!("7\r\n{word}\r\n")));
+        until("the origin hears the beginning", || site.origin.was_told(&word).then_some(()));
+        connection.send(format!("{bad}0\r\n\r\n{SMUGGLED}"));
+        if let Some(answer) = connection.next_answer("POST") {
+            assert!((400..600).contains(&answer.status), "{}", answer.status);
+        }
+        connection.assert_closed();
+        assert!(site.origin.requests_for(&path).is_empty(), "{path} reached the origin as a whole");
+    }
+    assert!(!site.origin.was_told("/smuggled"));
+}
+
 /// All answers that come until the connection closes or the last of them is there.
 fn answers(connection: &mut Connection, last: &str) -> Vec<(u16, String)> {
     let mut answers = Vec::new();

@@ -284,3 +284,24 @@ fn row_68_response_headers_that_are_too_long_or_malformed_are_a_bad_gateway() {
     assert!(site.gateway.is_alive());
     assert!(!site.gateway.log().contains("panicked"));
 }
+
+#[test]
+fn row_68_an_answer_that_nobody_asked_for_is_nobodys() {
+    let site = Site::start(PAGES);
+    let answer = |body: &str| format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    for (index, extra) in [answer("evil"), answer("evil").repeat(10), "evil".to_owned()].iter().enumerate() {
+        for place in ["", "/pass"] {
+            let path = format!("{place}/row-68-more-{index}");
+            site.origin.answer(&path, Answer::raw(answer("fine") + extra));
+            assert_eq!(site.get(&path).text(), "fine");
+            for number in 0..5 {
+                let next = site.get(&format!("{path}-{number}"));
+                assert!(
+                    next.status == 200 && next.text().contains(&format!("<p>{path}-{number},")),
+                    "{}",
+                    next.text()
+                );
+            }
+        }
+    }
+}
