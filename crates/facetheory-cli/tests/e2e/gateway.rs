@@ -1,0 +1,86 @@
+//! The real binary, between an application and its visitors.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::visitor::Visitor;
+use crate::witness::Witness;
+
+/// A gateway that does not outlive its test.
+pub(crate) struct Gateway {
+    child: Child,
+    address: String,
+    witness: Option<Witness>,
+    /// Its configuration and its pages.
+    _directory: TempDir,
+    /// Kept open to the end: a program whose words nobody hears may die of it.
+    _output: BufReader<ChildStdout>,
+}
+
+impl Gateway {
+    /// In front of the application at this address, with these `[routes]`. A witness stands between the two.
+    pub(crate) async fn before(application: &str, routes: &str) -> Self {
+        let witness = Witness::before(application).await;
+        Gateway::start(&witness.address.clone(), routes, Some(witness))
+    }
+
+    /// The same without a witness, who understands HTTP only.
+    pub(crate) fn directly_before(application: &str, routes: &str) -> Self {
+        Gateway::start(application, routes, None)
+    }
+
+    fn start(origin: &str, routes: &str, witness: Option<Witness>) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let config = directory.path().join("facetheory.toml");
+        std::fs::write(&config, format!("[routes]\n{routes}\n")).expect("a configuration");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_facetheory"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--origin", &format!("http://{origin}")])
+            .arg("--config")
+            .arg(&config)
+            .arg("--data")
+            .arg(directory.path().join("data"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary runs");
+        let mut output = BufReader::new(child.stdout.take().expect("an output"));
+        let address = address_in(&mut output);
+        Gateway { child, address, witness, _directory: directory, _output: output }
+    }
+
+    /// Who has seen what reached the application.
+    pub(crate) fn witness(&self) -> &Witness {
+        self.witness.as_ref().expect("there is a witness")
+    }
+
+    /// Somebody who has never been there.
+    pub(crate) fn visitor(&self) -> Visitor {
+        Visitor::of(&self.address)
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+}
+
+/// The address that it says it listens on.
+fn address_in(output: &mut impl BufRead) -> String {
+    let mut said = String::new();
+    while output.read_line(&mut said).expect("words") > 0 {
+        if let Some((_, rest)) = said.split_once("listening on http://") {
+            return rest.split('/').next().expect("an address").trim().to_owned();
+        }
+    }
+    panic!("the gateway has ended; it said: {said}");
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // One that has ended already cannot be killed, which is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

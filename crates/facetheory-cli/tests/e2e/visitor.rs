@@ -1,0 +1,158 @@
+//! Somebody with a browser: sends the cookies that a site has set, and follows no redirect by itself.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, COOKIE, HOST, HeaderName, ORIGIN, REFERER, SET_COOKIE};
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+
+use crate::in_time;
+
+#[derive(Clone)]
+pub(crate) struct Visitor {
+    host: String,
+    client: Client<HttpConnector, Full<Bytes>>,
+    pub(crate) cookies: BTreeMap<String, String>,
+}
+
+/// What a visitor gets.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// An answer that is still coming.
+pub(crate) struct Coming {
+    pub(crate) status: StatusCode,
+    body: Incoming,
+    so_far: String,
+}
+
+impl Visitor {
+    /// Of the site at this address.
+    pub(crate) fn of(address: &str) -> Self {
+        let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
+        Visitor { host: address.to_owned(), client, cookies: BTreeMap::new() }
+    }
+
+    pub(crate) async fn get(&mut self, target: &str) -> Answer {
+        self.get_with(target, &[]).await
+    }
+
+    pub(crate) async fn get_with(&mut self, target: &str, headers: &[(HeaderName, &str)]) -> Answer {
+        self.ask(Method::GET, target, headers, Bytes::new()).await
+    }
+
+    pub(crate) async fn head(&mut self, target: &str) -> Answer {
+        self.ask(Method::HEAD, target, &[], Bytes::new()).await
+    }
+
+    /// Sends a form as browsers do.
+    pub(crate) async fn post(&mut self, target: &str, kind: &str, body: impl Into<Bytes>) -> Answer {
+        let origin = format!("http://{}", self.host);
+        self.post_from(&origin, target, kind, body).await
+    }
+
+    /// Sends a form that stands in a page of this site.
+    pub(crate) async fn post_from(
+        &mut self,
+        site: &str,
+        target: &str,
+        kind: &str,
+        body: impl Into<Bytes>,
+    ) -> Answer {
+        let referer = format!("{site}{target}");
+        let headers = [(CONTENT_TYPE, kind), (ORIGIN, site), (REFERER, &*referer)];
+        self.ask(Method::POST, target, &headers, body.into()).await
+    }
+
+    async fn ask(
+        &mut self,
+        method: Method,
+        target: &str,
+        headers: &[(HeaderName, &str)],
+        body: Bytes,
+    ) -> Answer {
+        let what = format!("{method} {target}");
+        let response = self.send(method, target, headers, body).await;
+        let (parts, body) = response.into_parts();
+        let body = in_time(&what, body.collect()).await.expect("a whole body").to_bytes();
+        self.remember(&parts.headers);
+        Answer { status: parts.status, headers: parts.headers, body }
+    }
+
+    /// Gets what is sent piece by piece.
+    pub(crate) async fn stream(&mut self, target: &str) -> Coming {
+        let response = self.send(Method::GET, target, &[], Bytes::new()).await;
+        Coming { status: response.status(), body: response.into_body(), so_far: String::new() }
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        target: &str,
+        headers: &[(HeaderName, &str)],
+        body: Bytes,
+    ) -> http::Response<Incoming> {
+        let what = format!("{method} {target}");
+        let uri = format!("http://{}{target}", self.host);
+        let mut request = Request::builder().method(method).uri(uri).header(HOST, &self.host);
+        if !self.cookies.is_empty() {
+            let cookies: Vec<_> =
+                self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            request = request.header(COOKIE, cookies.join("; "));
+        }
+        for (name, value) in headers {
+            request = request.header(name, *value);
+        }
+        let request = request.body(Full::new(body)).expect("a request");
+        in_time(&what, self.client.request(request)).await.expect("an answer")
+    }
+
+    fn remember(&mut self, headers: &HeaderMap) {
+        for line in headers.get_all(SET_COOKIE) {
+            let line = line.to_str().expect("text");
+            let (name, value) =
+                line.split(';').next().and_then(|pair| pair.split_once('=')).expect("a cookie");
+            self.cookies.insert(name.to_owned(), value.to_owned());
+        }
+    }
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// A header as text; empty where there is none.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().expect("text"))
+    }
+
+    /// What the gateway has done for it.
+    pub(crate) fn state(&self) -> &str {
+        self.header("x-facetheory-isr")
+    }
+}
+
+impl Coming {
+    /// All that has come, as soon as it has these words in it.
+    pub(crate) async fn reads(&mut self, words: &str) -> &str {
+        while !self.so_far.contains(words) {
+            let frame = in_time(words, self.body.frame()).await;
+            let frame =
+                frame.unwrap_or_else(|| panic!("no {words:?} in {:?}", self.so_far)).expect("a piece");
+            if let Some(piece) = frame.data_ref() {
+                self.so_far.push_str(&String::from_utf8_lossy(piece));
+            }
+        }
+        &self.so_far
+    }
+}

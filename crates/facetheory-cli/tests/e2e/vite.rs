@@ -1,0 +1,85 @@
+//! The development server of Vite, with the site that create-vite makes: it tells browsers over a WebSocket what has
+//! changed.
+
+use std::path::Path;
+
+use http::StatusCode;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::gateway::Gateway;
+use crate::{application, in_time};
+
+const ROUTES: &str = r#""/**" = { isr = "60s" }"#;
+
+/// The longest message that is read; those of Vite have a few hundred bytes.
+const LONGEST: usize = 1 << 16;
+
+/// The browser's end of a WebSocket, as far as it listens.
+struct Socket {
+    stream: TcpStream,
+}
+
+impl Socket {
+    /// Opens it as the script of Vite does.
+    async fn open(address: &str, token: &str) -> Socket {
+        let mut stream = TcpStream::connect(address).await.expect("the gateway listens");
+        let request = format!(
+            "GET /?token={token} HTTP/1.1\r\nhost: {address}\r\norigin: http://{address}\r\nconnection: Upgrade\r\n\
+             upgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+             sec-websocket-protocol: vite-hmr\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.expect("it is sent");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(in_time("the handshake", stream.read_u8()).await.expect("a byte"));
+        }
+        let head = String::from_utf8_lossy(&head).to_lowercase();
+        assert!(head.starts_with("http/1.1 101 "), "{head}");
+        // What RFC 6455 answers to the key of its own example.
+        assert!(head.contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo="), "{head}");
+        Socket { stream }
+    }
+
+    /// The next message. A server sends it in one frame, unmasked.
+    async fn hear(&mut self) -> String {
+        let stream = &mut self.stream;
+        let message = async {
+            let _kind = stream.read_u8().await?;
+            let length = match stream.read_u8().await? {
+                126 => usize::from(stream.read_u16().await?),
+                short => usize::from(short),
+            };
+            let mut message = vec![0; length.min(LONGEST)];
+            stream.read_exact(&mut message).await?;
+            std::io::Result::Ok(message)
+        };
+        String::from_utf8(in_time("a message", message).await.expect("a message")).expect("text")
+    }
+}
+
+#[tokio::test]
+async fn a_browser_hears_of_a_change_over_a_websocket_through_the_gateway() {
+    let Some(vite) = application("VITE") else { return };
+    let directory =
+        std::env::var("FACETHEORY_E2E_VITE_DIRECTORY").expect("scripts/test-e2e says where the site is");
+    let gateway = Gateway::directly_before(&vite, ROUTES);
+    let mut visitor = gateway.visitor();
+    let page = visitor.get("/").await;
+    assert!(page.status == StatusCode::OK && page.text().contains("/@vite/client"), "{}", page.text());
+    let client = visitor.get("/@vite/client").await.text();
+    let (_, rest) = client.split_once("wsToken = \"").expect("a token");
+    let token = rest.split('"').next().expect("a token");
+
+    let mut socket = Socket::open(gateway.address(), token).await;
+    assert_eq!(socket.hear().await, r#"{"type":"connected"}"#);
+    let style = Path::new(&directory).join("src/style.css");
+    assert_eq!(visitor.get("/src/main.js").await.status, StatusCode::OK);
+    assert_eq!(visitor.get("/src/style.css").await.status, StatusCode::OK);
+    let text = std::fs::read_to_string(&style).expect("a style sheet");
+    std::fs::write(&style, text + "\n.of-the-test { color: red }\n").expect("it is written");
+    let news = socket.hear().await;
+    assert!(news.contains("\"type\":\"update\"") && news.contains("/src/style.css"), "{news}");
+    let style = visitor.get("/src/style.css").await;
+    assert!(style.text().contains("of-the-test"), "{}: {}", style.state(), style.text());
+}
