@@ -4,6 +4,8 @@
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Form {
     fields: Vec<(String, String)>,
+    /// The field, the name and the content of each file.
+    files: Vec<[String; 3]>,
 }
 
 /// What stands between the parts of a form. No value of a test has it.
@@ -30,13 +32,19 @@ impl Form {
                 fields.push((name, unescaped(text.trim())));
             }
         }
-        Form { fields }
+        Form { fields, files: Vec::new() }
     }
 
     /// With this value, instead of what was there.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Form {
         self.fields.retain(|(other, _)| other != name);
         self.fields.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With this file of text.
+    pub(crate) fn with_file(mut self, field: &str, name: &str, content: &str) -> Form {
+        self.files.push([field, name, content].map(str::to_owned));
         self
     }
 
@@ -52,6 +60,12 @@ impl Form {
         for (name, value) in &self.fields {
             body += &format!(
                 "--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n"
+            );
+        }
+        for [field, name, content] in &self.files {
+            body += &format!(
+                "--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"{field}\"; filename=\"{name}\"\r\n\
+                 content-type: text/plain\r\n\r\n{content}\r\n"
             );
         }
         (format!("multipart/form-data; boundary={BOUNDARY}"), body + &format!("--{BOUNDARY}--\r\n"))

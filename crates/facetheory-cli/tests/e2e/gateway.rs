@@ -55,6 +55,11 @@ impl Gateway {
         self.witness.as_ref().expect("there is a witness")
     }
 
+    /// The application is not there any more, as far as the gateway can tell.
+    pub(crate) fn loses_its_application(&mut self) {
+        self.witness = None;
+    }
+
     /// Somebody who has never been there.
     pub(crate) fn visitor(&self) -> Visitor {
         Visitor::of(&self.address)

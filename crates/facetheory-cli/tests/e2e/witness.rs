@@ -9,7 +9,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// One request that reached the application.
 #[derive(Clone, Debug)]
@@ -37,8 +37,10 @@ impl Witness {
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
         let asked = Asked { application: application.to_owned(), client, notes: notes.clone() };
         let task = tokio::spawn(async move {
+            // Its connections end with it.
+            let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(asked.clone().serve(stream));
+                connections.spawn(asked.clone().serve(stream));
             }
         });
         Witness { address, notes, task }

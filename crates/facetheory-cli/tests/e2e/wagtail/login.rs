@@ -1,0 +1,89 @@
+//! What is for those who have logged in, and for nobody else.
+
+use http::StatusCode;
+use http::header::SET_COOKIE;
+
+use super::{CARELESS, CARELESS_BY_SESSION, FORM, NAME, PASSWORD, ROUTES};
+use super::{before_wagtail, from_the_application, log_in};
+use crate::form::Form;
+use crate::visitor::{Answer, Visitor};
+
+/// What one visitor must never get of another.
+struct Secrets {
+    words: Vec<String>,
+}
+
+impl Secrets {
+    /// Of somebody who is logged in.
+    fn of(editor: &Visitor) -> Self {
+        let mut words: Vec<String> = editor.cookies.values().cloned().collect();
+        words.push("editor@example.com".to_owned());
+        words.push("/admin/logout/".to_owned());
+        words.push("wagtail-userbar".to_owned());
+        Secrets { words }
+    }
+
+    fn are_not_in(&self, target: &str, answer: &Answer) {
+        let all = format!("{:?}\n{}", answer.headers, answer.text());
+        for word in &self.words {
+            assert!(!all.contains(word.as_str()), "{target} gives a stranger {word:?}: {all}");
+        }
+        let kept = matches!(answer.state(), "hit" | "stale" | "wait-hit" | "miss");
+        assert!(!(kept && answer.headers.contains_key(SET_COOKIE)), "{target} is kept with a cookie: {all}");
+    }
+}
+
+#[tokio::test]
+async fn an_editor_logs_in_and_no_stranger_sees_anything_of_it_whatever_the_rules() {
+    let targets = [
+        "/",
+        "/search/",
+        "/admin/",
+        "/admin/account/",
+        "/admin/pages/3/edit/",
+        "/admin/login/",
+        "/django-admin/",
+    ];
+    for routes in [ROUTES, CARELESS_BY_SESSION, CARELESS] {
+        let Some(gateway) = before_wagtail(routes).await else { return };
+        let mut editor = gateway.visitor();
+        log_in(&mut editor).await;
+        let secrets = Secrets::of(&editor);
+        for _ in 0..2 {
+            for target in targets {
+                let own = editor.get(target).await;
+                assert!(!own.status.is_server_error(), "{target}: {}", own.status);
+                secrets.are_not_in(target, &gateway.visitor().get(target).await);
+            }
+        }
+        let dashboard = editor.get("/admin/").await;
+        assert_eq!(dashboard.status, StatusCode::OK, "{routes}");
+        assert!(dashboard.text().contains("/admin/logout/"), "{routes}: {}", dashboard.text());
+        let front = editor.get("/").await.text();
+        assert!(
+            front.contains("wagtail-userbar"),
+            "{routes}: an editor's page has tools to edit it: {front}"
+        );
+        let turned_away = gateway.visitor().get("/admin/").await;
+        assert_eq!(turned_away.header("location"), "/admin/login/?next=/admin/", "{routes}");
+        assert_eq!(gateway.visitor().get("/").await.body, from_the_application("/").await.body);
+    }
+}
+
+#[tokio::test]
+async fn a_form_without_its_token_or_with_a_wrong_password_fails_as_it_does_without_a_gateway() {
+    let Some(gateway) = before_wagtail(CARELESS).await else { return };
+    let mut visitor = gateway.visitor();
+    let forged = visitor.post("/admin/login/", FORM, format!("username={NAME}&password={PASSWORD}")).await;
+    assert_eq!(forged.status, StatusCode::FORBIDDEN);
+    let page = visitor.get("/admin/login/").await.text();
+    let form =
+        Form::in_page(&page, "action=\"/admin/login/\"").with("username", NAME).with("password", "a guess");
+    let refused = visitor.post("/admin/login/", FORM, form.encoded()).await;
+    assert!(
+        refused.text().contains("didn't match") || refused.text().contains("didn&#x27;t match"),
+        "{}",
+        refused.text()
+    );
+    assert!(!visitor.cookies.contains_key("sessionid"));
+}
