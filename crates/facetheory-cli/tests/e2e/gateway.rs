@@ -34,7 +34,9 @@ impl Gateway {
     fn start(origin: &str, routes: &str, witness: Option<Witness>) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let config = directory.path().join("facetheory.toml");
-        std::fs::write(&config, format!("[routes]\n{routes}\n")).expect("a configuration");
+        // Gateways of other tests run beside it, so none has the usual address for its operators.
+        let text = format!("[admin]\nlisten = \"127.0.0.1:0\"\n\n[routes]\n{routes}\n");
+        std::fs::write(&config, text).expect("a configuration");
         let mut child = Command::new(env!("CARGO_BIN_EXE_facetheory"))
             .args(["serve", "--listen", "127.0.0.1:0", "--origin", &format!("http://{origin}")])
             .arg("--config")
