@@ -5,8 +5,11 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::visitor::Visitor;
+use crate::visitor::{Answer, Visitor};
 use crate::witness::Witness;
+
+/// How many come at once.
+const CROWD: usize = 50;
 
 /// A gateway that does not outlive its test.
 pub(crate) struct Gateway {
@@ -65,6 +68,15 @@ impl Gateway {
     /// Somebody who has never been there.
     pub(crate) fn visitor(&self) -> Visitor {
         Visitor::of(&self.address)
+    }
+
+    /// What many visitors get who come at once.
+    pub(crate) async fn crowd(&self, target: &str) -> Vec<Answer> {
+        let visits = (0..CROWD).map(|_| {
+            let mut visitor = self.visitor();
+            async move { visitor.get(target).await }
+        });
+        futures_util::future::join_all(visits).await
     }
 
     /// Where it listens.

@@ -52,11 +52,7 @@ async fn navigate(visitor: &mut Visitor, target: &str) -> Answer {
 #[tokio::test]
 async fn fifty_visitors_at_once_get_the_very_page_of_one_render() {
     let Some(gateway) = before_next(ROUTES).await else { return };
-    let visits = (0..50).map(|_| {
-        let mut visitor = gateway.visitor();
-        async move { visitor.get("/").await }
-    });
-    let answers = futures_util::future::join_all(visits).await;
+    let answers = gateway.crowd("/").await;
     let original = from_the_application("/").await;
     assert!(is_html(&original));
     for answer in &answers {
@@ -67,6 +63,17 @@ async fn fifty_visitors_at_once_get_the_very_page_of_one_render() {
     assert!(states.contains("miss") && !states.contains("bypass"), "{states:?}");
     assert_eq!(gateway.witness().saw("/").len(), 1);
     assert_eq!(gateway.visitor().get("/").await.state(), "hit");
+}
+
+#[tokio::test]
+async fn fifty_visitors_at_once_see_one_moment_of_a_page_that_is_rendered_for_every_request() {
+    let Some(gateway) = before_next(ROUTES).await else { return };
+    let answers = gateway.crowd("/dated/crowd").await;
+    let pages: BTreeSet<String> = answers.iter().map(Answer::text).collect();
+    assert_eq!(pages.len(), 1, "{pages:?}");
+    assert!(pages.iter().all(|page| page.contains("crowd was rendered at")), "{pages:?}");
+    let [one, two] = [from_the_application("/dated/crowd").await, from_the_application("/dated/crowd").await];
+    assert_ne!(one.body, two.body, "the application itself renders every time");
 }
 
 #[tokio::test]

@@ -12,11 +12,7 @@ use crate::visitor::Answer;
 #[tokio::test]
 async fn fifty_visitors_at_once_get_the_very_page_of_one_render() {
     let Some(gateway) = before_wagtail(ROUTES).await else { return };
-    let visits = (0..50).map(|_| {
-        let mut visitor = gateway.visitor();
-        async move { visitor.get("/").await }
-    });
-    let answers = futures_util::future::join_all(visits).await;
+    let answers = gateway.crowd("/").await;
     let original = from_the_application("/").await;
     for answer in &answers {
         assert_eq!(answer.status, StatusCode::OK);
