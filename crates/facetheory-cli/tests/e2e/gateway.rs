@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use http::StatusCode;
 use tempfile::TempDir;
 
 use crate::visitor::{Answer, Visitor};
@@ -15,6 +16,8 @@ const CROWD: usize = 50;
 pub(crate) struct Gateway {
     child: Child,
     address: String,
+    /// Where its operators ask.
+    admin: String,
     witness: Option<Witness>,
     /// Its configuration and its pages.
     _directory: TempDir,
@@ -51,8 +54,9 @@ impl Gateway {
             .spawn()
             .expect("the binary runs");
         let mut output = BufReader::new(child.stdout.take().expect("an output"));
-        let address = address_in(&mut output);
-        Gateway { child, address, witness, _directory: directory, _output: output }
+        let address = address_after("listening on", &mut output);
+        let admin = address_after("the admin listener is at", &mut output);
+        Gateway { child, address, admin, witness, _directory: directory, _output: output }
     }
 
     /// Who has seen what reached the application.
@@ -79,21 +83,26 @@ impl Gateway {
         futures_util::future::join_all(visits).await
     }
 
+    /// Has a page rendered before anybody sees it again, as an operator does.
+    pub(crate) async fn invalidate(&self, target: &str) {
+        let wish = format!(r#"{{ "url": "http://{}{target}", "hard": true }}"#, self.address);
+        let answer = Visitor::of(&self.admin).post("/api/v1/invalidate", "application/json", wish).await;
+        assert_eq!((answer.status, &*answer.text()), (StatusCode::OK, r#"{"outcome":"stale"}"#));
+    }
+
     /// Where it listens.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 }
 
-/// The address that it says it listens on.
-fn address_in(output: &mut impl BufRead) -> String {
+/// The address that it says after these words, which are the next that it says.
+fn address_after(words: &str, output: &mut impl BufRead) -> String {
     let mut said = String::new();
-    while output.read_line(&mut said).expect("words") > 0 {
-        if let Some((_, rest)) = said.split_once("listening on http://") {
-            return rest.split('/').next().expect("an address").trim().to_owned();
-        }
-    }
-    panic!("the gateway has ended; it said: {said}");
+    output.read_line(&mut said).expect("words");
+    let address = said.strip_prefix(words).and_then(|rest| rest.trim().strip_prefix("http://"));
+    let address = address.unwrap_or_else(|| panic!("no {words:?} in {said:?}"));
+    address.trim_end_matches('/').to_owned()
 }
 
 impl Drop for Gateway {

@@ -50,6 +50,22 @@ async fn what_an_editor_publishes_is_seen_by_everyone_once_its_interval_is_over(
 }
 
 #[tokio::test]
+async fn what_an_editor_changes_is_seen_by_everyone_at_once_where_an_operator_says_so() {
+    let Some(gateway) = before_wagtail(ROUTES).await else { return };
+    let mut editor = gateway.visitor();
+    log_in(&mut editor).await;
+    publish(&mut editor, ADD, "Open on Monday", "notice").await;
+    assert!(gateway.visitor().get("/notice/").await.text().contains("Open on Monday"));
+    let form = edit(&mut editor, "Open on Monday").await;
+    publish(&mut editor, &form, "Closed on Monday", "notice").await;
+    let before = gateway.visitor().get("/notice/").await;
+    assert!(before.state() == "hit" && before.text().contains("Open on Monday"), "{}", before.text());
+    gateway.invalidate("/notice/").await;
+    let after = gateway.visitor().get("/notice/").await;
+    assert!(after.state() == "miss" && after.text().contains("Closed on Monday"), "{}", after.text());
+}
+
+#[tokio::test]
 async fn a_file_that_an_editor_uploads_arrives_whole_both_ways() {
     let Some(gateway) = before_wagtail(ROUTES).await else { return };
     let mut editor = gateway.visitor();
