@@ -1,6 +1,5 @@
 //! Where visitors connect: every connection gets a place, is secured if it has to be, and is spoken to in its protocol.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -10,7 +9,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use http::uri::Scheme;
 use hyper::server::conn::{http1, http2};
-use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -19,8 +17,9 @@ use tokio_util::task::TaskTracker;
 
 use super::Gateway;
 use super::activity::Activity;
-use super::answered::{Answered, Busy};
+use super::bell::Bell;
 use super::client::Client;
+use super::conversation::Conversation;
 use super::place::{Place, Places};
 use super::tls::Tls;
 use crate::wire::{self, Protocol, Watch};
@@ -34,6 +33,8 @@ const STREAMS: u32 = 128;
 /// How many requests a visitor may take back before they were looked at, and how many mistakes an HTTP/2 connection may have:
 /// more is an attack (CVE-2023-44487, CVE-2025-8671).
 const RESETS: usize = 32;
+/// As many headers as hyper reads without being told.
+const USUAL_HEADERS: usize = 100;
 /// hyper refuses to read with less.
 const SMALLEST_BUFFER: usize = 8192;
 /// The most bytes of headers on an HTTP/2 connection.
@@ -75,7 +76,7 @@ impl Listener {
     /// Accepts connections until it is to stop; then waits until those that are open have ended, at most for this long.
     /// False if some had to be cut.
     pub(crate) async fn run(self, endpoint: Endpoint, stop: CancellationToken, drain: Duration) -> bool {
-        let cut = CancellationToken::new();
+        let (last_call, cut) = (Bell::default(), Bell::default());
         loop {
             let accepted = tokio::select! {
                 accepted = self.tcp.accept() => accepted,
@@ -84,14 +85,14 @@ impl Listener {
             match accepted {
                 Ok((stream, address)) => match endpoint.places.take(address.ip()) {
                     Some(place) => {
-                        let connection =
-                            Connection { endpoint: endpoint.clone(), stop: stop.clone(), _place: place };
+                        let connection = Connection {
+                            endpoint: endpoint.clone(),
+                            last_call: last_call.clone(),
+                            _place: place,
+                        };
                         let cut = cut.clone();
                         self.connections.spawn(async move {
-                            tokio::select! {
-                                () = connection.run(stream, address) => {}
-                                () = cut.cancelled() => {}
-                            }
+                            cut.unless_rung(pin!(connection.run(stream, address))).await;
                         });
                     }
                     None => tracing::debug!(%address, "there is no place for another connection"),
@@ -104,10 +105,11 @@ impl Listener {
             }
         }
         drop(self.tcp);
+        last_call.ring();
         tracing::info!(open = endpoint.places.taken(), "no more connections are accepted");
         self.connections.close();
         let drained = tokio::time::timeout(drain, self.connections.wait()).await.is_ok();
-        cut.cancel();
+        cut.ring();
         self.connections.wait().await;
         drained
     }
@@ -123,7 +125,8 @@ fn is_of_one(error: &io::Error) -> bool {
 #[derive(Debug)]
 struct Connection {
     endpoint: Endpoint,
-    stop: CancellationToken,
+    /// Rung when the connection is to end, once what is under way has ended.
+    last_call: Bell,
     _place: Place,
 }
 
@@ -178,27 +181,23 @@ impl Connection {
         };
         let wire = self.endpoint.watch.admit(io, limits, &patience);
         let conduct = wire.conduct().clone();
-        let client = Arc::new(Client { conduct: Some(conduct.clone()), ..client });
-        let service = service_fn(move |request| {
-            let (gateway, client, answering) = (gateway.clone(), client.clone(), conduct.answering());
-            async move {
-                let response = gateway.answer(&client, request).await;
-                let busy = Busy::Answering { _answering: answering };
-                Ok::<_, Infallible>(response.map(|body| Answered::new(body, busy)))
-            }
-        });
-        let connection = http1::Builder::new()
+        let client = Arc::new(Client { conduct: Some(conduct), ..client });
+        let mut builder = http1::Builder::new();
+        builder
             // The wire has deadlines of its own.
             .header_read_timeout(None)
-            .max_headers(limits.headers)
-            .max_buf_size(limits.head_bytes.max(SMALLEST_BUFFER))
-            .serve_connection(TokioIo::new(wire), service)
-            .with_upgrades();
-        let mut connection = pin!(connection);
-        tokio::select! {
-            ended = &mut connection => return ended,
-            () = self.stop.cancelled() => connection.as_mut().graceful_shutdown(),
+            .max_buf_size(limits.head_bytes.max(SMALLEST_BUFFER));
+        if limits.headers > USUAL_HEADERS {
+            // Where it is told, hyper makes room for so many anew for each request.
+            builder.max_headers(limits.headers);
         }
+        let conversation = Conversation::new(gateway, client, Activity::new());
+        let connection = builder.serve_connection(TokioIo::new(wire), conversation).with_upgrades();
+        let mut connection = pin!(connection);
+        if let Some(ended) = self.last_call.unless_rung(connection.as_mut()).await {
+            return ended;
+        }
+        connection.as_mut().graceful_shutdown();
         connection.await
     }
 
@@ -208,16 +207,7 @@ impl Connection {
     {
         let (gateway, client, activity) = (self.endpoint.gateway.clone(), Arc::new(client), Activity::new());
         let idle = gateway.rules.load().patience.idle;
-        let service = {
-            let activity = activity.clone();
-            service_fn(move |request| {
-                let (gateway, client, stream) = (gateway.clone(), client.clone(), activity.begin());
-                async move {
-                    let response = gateway.answer(&client, request).await;
-                    Ok::<_, Infallible>(response.map(|body| Answered::new(body, Busy::Stream(stream))))
-                }
-            })
-        };
+        let conversation = Conversation::new(gateway, client, activity.clone());
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(idle)
@@ -225,12 +215,12 @@ impl Connection {
             .max_pending_accept_reset_streams(RESETS)
             .max_local_error_reset_streams(RESETS)
             .max_header_list_size(HEADER_BYTES)
-            .serve_connection(TokioIo::new(io), service);
+            .serve_connection(TokioIo::new(io), conversation);
         let mut connection = pin!(connection);
         loop {
             tokio::select! {
                 ended = &mut connection => return ended,
-                () = self.stop.cancelled() => break,
+                () = self.last_call.rung() => break,
                 () = tokio::time::sleep(idle / 2) => if activity.is_idle(idle) {
                     return Ok(());
                 },

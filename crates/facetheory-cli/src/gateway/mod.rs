@@ -2,8 +2,10 @@
 
 mod activity;
 mod answered;
+mod bell;
 mod body;
 mod client;
+mod conversation;
 mod forwarding;
 mod health;
 mod hint;
@@ -18,13 +20,14 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use facetheory::{Isr, IsrBody, IsrLayer, IsrService};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::request::Parts;
 use http::uri::Scheme;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tower::{Layer as _, Service as _};
 
 use crate::config::Config;
-use crate::log::{AccessLog, Arrival};
+use crate::log::AccessLog;
 use crate::wire;
 use body::{RequestBody, Terms};
 use client::Client;
@@ -121,16 +124,18 @@ impl Gateway {
         self.rules.load().origin.is_down()
     }
 
-    /// Answers one request, and tells of it.
-    async fn answer(&self, client: &Arc<Client>, request: Request<Incoming>) -> Response<IsrBody> {
-        let Some(access) = &self.access else { return self.serve(client, request).await };
-        let arrival = Arrival::of(&request, client.address.ip());
-        let mut response = self.serve(client, request).await;
-        access.note(arrival, &mut response);
-        response
+    /// The answer to a request, if it is at hand: most requests, without the weight of a future.
+    fn at_hand(&self, client: &Client, request: &Parts) -> Option<Response<IsrBody>> {
+        let rules = self.rules.load();
+        if rules.trust.scheme(client, &request.headers) == Scheme::HTTPS {
+            // It is told by an extension of the request, which is not ours to change here.
+            return None;
+        }
+        rules.service.at_hand(request)
     }
 
-    async fn serve(&self, client: &Arc<Client>, request: Request<Incoming>) -> Response<IsrBody> {
+    /// Answers one request.
+    async fn answer(&self, client: &Arc<Client>, request: Request<Incoming>) -> Response<IsrBody> {
         let method = request.method();
         if let Some(refusal) = client.conduct.as_ref().and_then(|conduct| conduct.refused(method)) {
             return own(refusal.status, refusal.text);

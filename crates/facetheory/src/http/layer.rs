@@ -13,17 +13,18 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::BodyExt as _;
-use tabletheory::{Random, SystemRandom, Timestamp};
+use tabletheory::{SystemRandom, Timestamp};
 use tower::{Layer, Service, ServiceExt as _};
 
 use crate::error::Error;
 use crate::http::body::{BoxError, IsrBody};
 use crate::http::newcomer::Newcomers;
+use crate::http::prepared::{Replies, is_plain};
 use crate::http::refusal::Refusal;
 use crate::http::render::{self, FailedRender, Wish};
 use crate::http::reply::{self, Visitor};
 use crate::http::routes::Routes;
-use crate::http::status::request_id;
+use crate::http::status::{RequestIds, request_id};
 use crate::http::visit::{Page, Pass, Visit};
 use crate::isr::{Answer, Isr};
 use crate::key::{KeyScheme, PageKey};
@@ -70,7 +71,8 @@ struct Site {
     strict: bool,
     newcomers: Option<Arc<Newcomers>>,
     tells_page: bool,
-    random: Arc<dyn Random>,
+    ids: Arc<RequestIds>,
+    replies: Arc<Replies>,
 }
 
 impl IsrLayer {
@@ -93,7 +95,8 @@ impl IsrLayer {
             strict: false,
             newcomers: None,
             tells_page: false,
-            random: Arc::new(SystemRandom),
+            ids: Arc::new(RequestIds::new(&SystemRandom)),
+            replies: Arc::default(),
         };
         IsrLayer { site: Arc::new(site) }
     }
@@ -212,8 +215,53 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (parts, body) = request.into_parts();
+        if let Some(response) = self.at_hand(&parts) {
+            return Box::pin(async move { Ok(response) });
+        }
+        let request = Request::from_parts(parts, body);
         let (site, service) = (self.site.clone(), self.inner.clone());
         Box::pin(async move { site.serve(service, request).await })
+    }
+}
+
+impl<S> IsrService<S> {
+    /// The answer, if the page is in memory and fresh and nothing else has to be found out: most visits, without the weight
+    /// of a future. None says nothing about the request; calling the service does.
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, Isr, IsrLayer, Pages, PageStore, Policy, Route, Routes};
+    /// # use http::{Request, Response};
+    /// # use std::{convert::Infallible, sync::Arc, time::Duration};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// let routes = Routes::new([Route::new("/", Policy::every(Duration::from_secs(60)))])?;
+    /// let service = IsrLayer::new(Isr::new(pages), routes)
+    ///     .layer(service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new("home".to_owned())) }));
+    /// let request = || Request::get("/").header("host", "example.com").body(String::new()).unwrap();
+    /// assert!(service.at_hand(&request().into_parts().0).is_none());
+    /// assert_eq!(service.clone().oneshot(request()).await.unwrap().headers()["x-facetheory-isr"], "miss");
+    /// assert_eq!(service.at_hand(&request().into_parts().0).unwrap().headers()["x-facetheory-isr"], "hit");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn at_hand(&self, request: &Parts) -> Option<Response<IsrBody>> {
+        let site = &*self.site;
+        if !is_plain(request) {
+            return None;
+        }
+        let now = site.isr.pages().store().now();
+        let Visit::Page(page) = site.routes.visit(request, now) else { return None };
+        let route = page.route;
+        let key = site.key_of(page).ok()?;
+        let served = site.isr.at_hand_at(&key, &route.policy, now)?;
+        let id = site.request_id(request);
+        let mut response = site.replies.reply(&Visitor { parts: request, route, now, id: &id }, &served);
+        if site.tells_page {
+            response.extensions_mut().insert(key);
+        }
+        Some(response)
     }
 }
 
@@ -372,10 +420,7 @@ impl Site {
     /// The id of a request: the visitor's, or a new one.
     fn request_id(&self, parts: &Parts) -> HeaderValue {
         let given = request_id(&parts.headers).and_then(|id| HeaderValue::from_str(id).ok());
-        given.unwrap_or_else(|| {
-            let id = format!("{:016x}", self.random.next_u64());
-            HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("0"))
-        })
+        given.unwrap_or_else(|| self.ids.next())
     }
 }
 

@@ -14,6 +14,7 @@ mod layer;
 mod newcomer;
 mod path;
 mod pattern;
+mod prepared;
 mod range;
 mod refusal;
 mod render;

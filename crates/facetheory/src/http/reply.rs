@@ -175,7 +175,7 @@ fn tell(headers: &mut HeaderMap, status: &CacheStatus, id: &HeaderValue) {
 }
 
 /// The coding that a visitor gets a page in, and its bytes.
-fn coded(page: &CachedPage, asked: &HeaderMap) -> (Coding, Bytes) {
+pub(super) fn coded(page: &CachedPage, asked: &HeaderMap) -> (Coding, Bytes) {
     let available = page.codings();
     if available.is_empty() {
         return (Coding::Identity, page.bytes().clone());

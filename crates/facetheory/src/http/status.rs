@@ -1,8 +1,10 @@
 //! What responses tell of how they came to be: `Cache-Status` (RFC 9211) and `x-request-id`.
 
 use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderMap, HeaderValue, StatusCode};
+use tabletheory::Random;
 
 use crate::http::header::REQUEST_ID;
 use crate::state::State;
@@ -70,10 +72,52 @@ pub(crate) fn request_id(headers: &HeaderMap) -> Option<&str> {
     ((1..=MAX_REQUEST_ID_BYTES).contains(&id.len()) && id.bytes().all(plain)).then_some(id)
 }
 
+/// Ids for requests that come without one: no two of a process are the same, and hardly two of all processes. A number
+/// from the system for each would cost more than all else that is done for a hit.
+#[derive(Debug)]
+pub(crate) struct RequestIds {
+    seed: u64,
+    count: AtomicU64,
+}
+
+impl RequestIds {
+    pub(crate) fn new(random: &dyn Random) -> Self {
+        RequestIds { seed: random.next_u64(), count: AtomicU64::new(0) }
+    }
+
+    /// The next one.
+    pub(crate) fn next(&self) -> HeaderValue {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut id = mixed(self.seed.wrapping_add(self.count.fetch_add(1, Ordering::Relaxed)));
+        let mut text = [0; 16];
+        for digit in text.iter_mut().rev() {
+            *digit = DIGITS[(id & 15) as usize];
+            id >>= 4;
+        }
+        HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("0"))
+    }
+}
+
+/// Another number for each number, of which no bit tells much about the other bits (the finalizer of SplitMix64).
+fn mixed(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn ids_are_sixteen_digits_and_no_two_are_the_same() {
+        let ids = RequestIds::new(&tabletheory::SeededRandom::new(1));
+        let made: std::collections::BTreeSet<String> =
+            (0..10_000).map(|_| ids.next().to_str().expect("digits").to_owned()).collect();
+        assert_eq!(made.len(), 10_000);
+        assert!(made.iter().all(|id| id.len() == 16 && id.bytes().all(|digit| digit.is_ascii_hexdigit())));
+    }
 
     #[test]
     fn every_state_is_told_in_the_words_of_the_standard() {

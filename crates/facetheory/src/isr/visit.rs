@@ -77,6 +77,36 @@ impl Isr {
         }
         answer
     }
+
+    /// The page, if it is in memory and fresh, and nothing has to be asked or renewed because of this visitor: most visits,
+    /// without the weight of a future. None says nothing about the page; [`get`](Isr::get) does.
+    ///
+    /// ```
+    /// # use facetheory::{Answer, Bodies, Isr, PageKey, Pages, PageStore, Policy, Rendered, State};
+    /// # use std::{sync::Arc, time::Duration};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// let isr = Isr::new(pages);
+    /// let (page, policy) = (PageKey::new("/")?, Policy::every(Duration::from_secs(60)));
+    /// assert!(isr.at_hand(&page, &policy).is_none());
+    /// let Answer::Page(_) = isr.get(&page, &policy, |_| async { Ok(Rendered::html("hello")) }).await? else { panic!() };
+    /// assert_eq!(isr.at_hand(&page, &policy).unwrap().state, State::Hit);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn at_hand(&self, page: &PageKey, policy: &Policy) -> Option<Served> {
+        self.at_hand_at(page, policy, self.engine.now())
+    }
+
+    /// The same at a time that is known already.
+    pub(crate) fn at_hand_at(&self, page: &PageKey, policy: &Policy, now: Timestamp) -> Option<Served> {
+        let engine = &self.engine;
+        let entry = engine.memory.get(page)?;
+        let fresh = engine.memory.believes(page, &entry, now, engine.settings.believed)
+            && matches!(engine.usable(&entry, policy, now), Usable::Fresh)
+            && !engine.is_early(&entry, policy, now);
+        fresh.then(|| engine.served(page, State::Hit, &entry))
+    }
 }
 
 impl Engine {
@@ -295,9 +325,13 @@ impl Engine {
     }
 
     fn serve(&self, page: &PageKey, state: State, entry: &Entry) -> Answer {
+        Answer::Page(self.served(page, state, entry))
+    }
+
+    fn served(&self, page: &PageKey, state: State, entry: &Entry) -> Served {
         tracing::debug!(page = page.cache_key(), state = state.as_str(), "served");
         self.observer.served(page, state);
-        Answer::Page(Served { state, page: entry.page.clone() })
+        Served { state, page: entry.page.clone() }
     }
 
     fn deployment(&self) -> Option<&str> {

@@ -1,0 +1,93 @@
+//! A connection as hyper's service: each request gets its answer, at once where it is at hand.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use facetheory::IsrBody;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::Service;
+
+use super::Gateway;
+use super::activity::Activity;
+use super::answered::{Answered, Busy};
+use super::client::Client;
+use crate::log::Arrival;
+
+/// What is asked and answered on one connection.
+#[derive(Debug)]
+pub(crate) struct Conversation {
+    gateway: Arc<Gateway>,
+    client: Arc<Client>,
+    activity: Arc<Activity>,
+}
+
+/// An answer: most are there at once.
+pub(crate) enum Answer {
+    There(Option<Response<Answered>>),
+    Coming(Pin<Box<dyn Future<Output = Response<Answered>> + Send>>),
+}
+
+impl Conversation {
+    pub(crate) fn new(gateway: Arc<Gateway>, client: Arc<Client>, activity: Arc<Activity>) -> Self {
+        Conversation { gateway, client, activity }
+    }
+
+    /// Says that the connection is busy, until the answer has ended.
+    fn busy(&self) -> Busy {
+        match &self.client.conduct {
+            Some(conduct) => Busy::Answering { _answering: conduct.answering() },
+            None => Busy::Stream(self.activity.begin()),
+        }
+    }
+}
+
+impl Service<Request<Incoming>> for Conversation {
+    type Response = Response<Answered>;
+    type Error = Infallible;
+    type Future = Answer;
+
+    fn call(&self, request: Request<Incoming>) -> Answer {
+        let busy = self.busy();
+        let access = self.gateway.access.as_ref();
+        let arrival = access.map(|_| Arrival::of(&request, self.client.address.ip()));
+        let (parts, body) = request.into_parts();
+        if let Some(response) = self.gateway.at_hand(&self.client, &parts) {
+            return Answer::There(Some(told(&self.gateway, arrival, response, busy)));
+        }
+        let (gateway, client) = (self.gateway.clone(), self.client.clone());
+        Answer::Coming(Box::pin(async move {
+            let response = gateway.answer(&client, Request::from_parts(parts, body)).await;
+            told(&gateway, arrival, response, busy)
+        }))
+    }
+}
+
+/// An answer that is about to be sent, once it was told of in the log.
+fn told(
+    gateway: &Gateway,
+    arrival: Option<Arrival>,
+    mut response: Response<IsrBody>,
+    busy: Busy,
+) -> Response<Answered> {
+    if let (Some(access), Some(arrival)) = (&gateway.access, arrival) {
+        access.note(arrival, &mut response);
+    }
+    response.map(|body| Answered::new(body, busy))
+}
+
+impl Future for Answer {
+    type Output = Result<Response<Answered>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            // hyper does not ask again after that.
+            Answer::There(response) => {
+                response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)))
+            }
+            Answer::Coming(answer) => answer.as_mut().poll(context).map(Ok),
+        }
+    }
+}
