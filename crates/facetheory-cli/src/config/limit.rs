@@ -26,17 +26,14 @@ pub(crate) struct Limits {
     pub(crate) connections_per_address: u64,
     /// Pages that were never asked for before, in a second; above it requests are passed on, and nothing is kept.
     pub(crate) new_keys_per_second: u64,
-    /// Pages of one path that differ by query, headers or cookies; above it nothing more is kept.
+    /// Pages of one address that differ by listed headers or cookies alone; above it nothing more is kept.
     pub(crate) variants_per_page: u64,
     /// The body of a page that is kept, in bytes; a longer one is sent to its visitor.
     #[serde(serialize_with = "print_size")]
     pub(crate) page_bytes: u64,
-    /// What is taken from the origin for one page, in bytes; then the render has failed.
+    /// The body of any answer of the origin, in bytes; a longer one breaks off there; 0 sets no limit.
     #[serde(serialize_with = "print_size")]
     pub(crate) origin_bytes: u64,
-    /// What a compressed answer of the origin may become, in bytes; then the render has failed.
-    #[serde(serialize_with = "print_size")]
-    pub(crate) decompressed_bytes: u64,
 }
 
 impl Default for Limits {
@@ -47,12 +44,11 @@ impl Default for Limits {
             uri_bytes: 8 << 10,
             body_bytes: 10 << 20,
             connections: 10_000,
-            connections_per_address: 256,
+            connections_per_address: 1024,
             new_keys_per_second: 500,
             variants_per_page: 100,
             page_bytes: 16 << 20,
-            origin_bytes: 32 << 20,
-            decompressed_bytes: 64 << 20,
+            origin_bytes: 0,
         }
     }
 }
@@ -75,8 +71,7 @@ impl Limits {
             uri_bytes: size("uri_bytes", 16, MOST_URI_BYTES, usual.uri_bytes),
             body_bytes: size("body_bytes", 0, MOST_BYTES, usual.body_bytes),
             page_bytes: size("page_bytes", 1, MOST_BYTES, usual.page_bytes),
-            origin_bytes: size("origin_bytes", 1, MOST_BYTES, usual.origin_bytes),
-            decompressed_bytes: size("decompressed_bytes", 1, MOST_BYTES, usual.decompressed_bytes),
+            origin_bytes: size("origin_bytes", 0, MOST_BYTES, usual.origin_bytes),
             ..usual
         };
         let mut count = |key, usual| section.read(key, number(1, MOST)).unwrap_or(usual);

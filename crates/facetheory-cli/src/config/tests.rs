@@ -87,7 +87,7 @@ connect = 5
     let expected = r#"- line 1: `orgin` is no key of the file; did you mean `origin`? known keys: origin, listen, hosts, site, tenant_headers, trusted_proxies, log, admin, store, tls, timeouts, limits, routes
 - line 2: `listen`: `8080` is no address to listen on; write an IP address and a port, such as 127.0.0.1:8080
 - line 3: `log`: write "human", "json" or "off"
-- line 5: `headrs` is no key of [limits]; did you mean `headers`? known keys: header_bytes, uri_bytes, body_bytes, page_bytes, origin_bytes, decompressed_bytes, connections, connections_per_address, new_keys_per_second, variants_per_page, headers
+- line 5: `headrs` is no key of [limits]; did you mean `headers`? known keys: header_bytes, uri_bytes, body_bytes, page_bytes, origin_bytes, connections, connections_per_address, new_keys_per_second, variants_per_page, headers
 - line 6: `page_bytes`: `1.5MB` is no size; write a whole number of bytes, or one with a unit: `16KiB`, `8MB`, `1GiB`
 - line 7: `uri_bytes`: "1MB" is not allowed; write a size from 16 to 65534
 - line 9: `connect`: 5 has no unit; did you mean "5s"? Units are ms, s, m, h and d

@@ -129,16 +129,19 @@ impl Upload {
             return Poll::Ready(Some(Err("the visitor fell silent in the middle of a request".into())));
         };
         self.silence.as_mut().reset(Instant::now() + self.pause);
-        if let Some(Ok(frame)) = &frame
-            && let Some(bytes) = frame.data_ref()
-        {
-            let Some(left) = self.left.checked_sub(bytes.len() as u64) else {
-                return Poll::Ready(Some(Err("the body of the request is too long".into())));
-            };
-            self.left = left;
+        if !is_within(&mut self.left, frame.as_ref()) {
+            return Poll::Ready(Some(Err("the body of the request is too long".into())));
         }
         Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
     }
+}
+
+/// Counts a piece of a body. False if that is more than may still come.
+fn is_within(left: &mut u64, frame: Option<&Result<Frame<Bytes>, hyper::Error>>) -> bool {
+    let bytes = frame.and_then(|frame| frame.as_ref().ok()?.data_ref()).map_or(0, |bytes| bytes.len() as u64);
+    let rest = left.checked_sub(bytes);
+    *left = rest.unwrap_or(0);
+    rest.is_some()
 }
 
 /// The body of an answer of the origin, or of one that is given in its place.
@@ -157,15 +160,18 @@ pub(crate) struct Streamed {
     /// How long the origin may be silent.
     idle: Duration,
     silence: Pin<Box<Sleep>>,
+    /// How many bytes may still come.
+    left: u64,
     /// When it must have ended, if ever.
     end: Option<Pin<Box<Sleep>>>,
 }
 
 impl OriginBody {
-    /// A body that may pause for so long, and must have come by its end.
-    pub(crate) fn streamed(body: Incoming, idle: Duration, end: Option<Instant>) -> Self {
+    /// A body that may pause for so long, must have come by its end, and may have so many bytes.
+    pub(crate) fn streamed(body: Incoming, idle: Duration, end: Option<Instant>, most: u64) -> Self {
         OriginBody::Streamed(Streamed {
             body,
+            left: most,
             idle,
             silence: Box::pin(tokio::time::sleep(idle)),
             end: end.map(|end| Box::pin(tokio::time::sleep_until(end))),
@@ -214,6 +220,9 @@ impl Streamed {
         match Pin::new(&mut self.body).poll_frame(context) {
             Poll::Ready(frame) => {
                 self.silence.as_mut().reset(Instant::now() + self.idle);
+                if !is_within(&mut self.left, frame.as_ref()) {
+                    return Poll::Ready(Some(Err("the answer of the origin is too long".into())));
+                }
                 Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
             }
             Poll::Pending => {

@@ -17,7 +17,7 @@ const MOST_GATEWAYS: usize = 8;
 
 /// Headers that some origins believe in spite of who sends them: addresses, hosts and schemes of proxies in front, other
 /// targets, other methods, and what only a framework's own servers say to each other.
-const NOT_FOR_VISITORS: [&str; 34] = [
+const NOT_FOR_VISITORS: [&str; 36] = [
     "client-ip",
     "fastly-client-ip",
     "true-client-ip",
@@ -47,8 +47,10 @@ const NOT_FOR_VISITORS: [&str; 34] = [
     "x-middleware-subrequest",
     "x-now-route-matches",
     "x-original-host",
+    "x-original-uri",
     "x-original-url",
     "x-real-ip",
+    "x-rewrite-uri",
     "x-rewrite-url",
     "x-tenant-id",
     "x-url-scheme",
@@ -63,8 +65,10 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 pub(crate) struct Trust {
     /// Proxies in front of the gateway: what they say of a visitor holds.
     pub(crate) proxies: Vec<Network>,
-    /// Headers that a proxy in front sets, or takes away, so that visitors cannot: those that name tenants.
+    /// Headers that a proxy in front sets, or takes away, so that visitors cannot: those by which rules tell tenants apart.
     pub(crate) headers: Vec<HeaderName>,
+    /// Other headers that name a tenant.
+    pub(crate) doubtful: Vec<HeaderName>,
 }
 
 impl Trust {
@@ -125,6 +129,11 @@ pub(crate) fn prepare(headers: &mut HeaderMap, client: Option<&Client>, scheme: 
     }
     for name in NOT_FOR_VISITORS {
         if !trust.headers.iter().any(|trusted| trusted == name) {
+            headers.remove(name);
+        }
+    }
+    for name in &trust.doubtful {
+        if !trust.headers.contains(name) {
             headers.remove(name);
         }
     }
@@ -214,7 +223,7 @@ mod tests {
     }
 
     fn trusting(network: &str) -> Trust {
-        Trust { proxies: vec![network.parse().expect("a network")], headers: Vec::new() }
+        Trust { proxies: vec![network.parse().expect("a network")], ..Trust::default() }
     }
 
     fn told(lines: &[(&'static str, &'static str)], client: Option<&Client>, trust: &Trust) -> Vec<String> {
@@ -310,6 +319,16 @@ mod tests {
         let trust = Trust { headers: vec![HeaderName::from_static("x-tenant-id")], ..Trust::default() };
         let told = told(&[("x-tenant-id", "acme")], Some(&client("1.2.3.4:5")), &trust);
         assert!(told.contains(&"x-tenant-id: acme".to_owned()), "{told:?}");
+    }
+
+    #[test]
+    fn a_header_that_names_a_tenant_and_is_not_declared_trusted_does_not_pass() {
+        let doubtful = vec![HeaderName::from_static("x-shop")];
+        let trust = Trust { doubtful: doubtful.clone(), ..Trust::default() };
+        let lines = [("x-shop", "acme")];
+        assert!(!told(&lines, Some(&client("1.2.3.4:5")), &trust).contains(&"x-shop: acme".to_owned()));
+        let trust = Trust { headers: doubtful.clone(), doubtful, ..Trust::default() };
+        assert!(told(&lines, Some(&client("1.2.3.4:5")), &trust).contains(&"x-shop: acme".to_owned()));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use arc_swap::ArcSwap;
 use facetheory::{Isr, IsrBody, IsrLayer, IsrService};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::request::Parts;
-use http::uri::Scheme;
+use http::uri::{PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tower::{Layer as _, Service as _};
@@ -67,14 +67,19 @@ impl Rules {
         tunnels: Tunnels,
         is_logged: bool,
     ) -> anyhow::Result<Self> {
-        let trust = Trust { proxies: config.trusted_proxies.clone(), headers: trusted_headers(config) };
-        let origin = Origin::new(address, &config.timeouts, trust.clone(), tunnels)?;
         let (limits, timeouts) = (&config.limits, &config.timeouts);
+        let trust = Trust {
+            proxies: config.trusted_proxies.clone(),
+            headers: names(config.rules.resolved().filter_map(|rule| rule.tenant_header())),
+            doubtful: names(config.tenant_headers.iter().map(String::as_str)),
+        };
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let origin = Origin::new(address, (timeouts, limits), trust.clone(), tunnels)?;
         let layer = IsrLayer::new(isr, config.routes()?)
             .strict()
             .max_page_bytes(limits.page_bytes)
-            .new_pages_per_second(u32::try_from(limits.new_keys_per_second).unwrap_or(u32::MAX));
-        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+            .new_pages_per_second(u32::try_from(limits.new_keys_per_second).unwrap_or(u32::MAX))
+            .variants_per_page(size(limits.variants_per_page));
         let body = if limits.body_bytes == 0 { u64::MAX } else { limits.body_bytes };
         Ok(Rules {
             service: if is_logged { layer.telling_page() } else { layer }.layer(origin.clone()),
@@ -97,10 +102,30 @@ impl Rules {
     }
 }
 
-/// The headers by which a proxy in front names tenants, as rules say.
-fn trusted_headers(config: &Config) -> Vec<HeaderName> {
-    let names = config.rules.resolved().filter_map(|rule| rule.tenant_header());
-    names.filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok()).collect()
+impl Rules {
+    /// What is wrong with a request that came over HTTP/2. One that came over HTTP/1 was checked by the wire.
+    fn fault<B: http_body::Body>(&self, request: &Request<B>) -> Option<(StatusCode, &'static str)> {
+        let (uri, limits) = (request.uri(), &self.limits);
+        let target = uri.path_and_query().map_or("", PathAndQuery::as_str);
+        let asks_for_all = request.method() == Method::OPTIONS && target == "*";
+        if !target.starts_with('/') && !asks_for_all {
+            Some((StatusCode::BAD_REQUEST, "the path of the request is none"))
+        } else if target.len() > limits.target_bytes {
+            Some((StatusCode::URI_TOO_LONG, "the address of the request is too long"))
+        } else if request.headers().len() > limits.headers {
+            Some((StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the request has too many headers"))
+        } else if matches!(*request.method(), Method::GET | Method::HEAD) && !request.body().is_end_stream() {
+            Some((StatusCode::BAD_REQUEST, "a request for a page has no body"))
+        } else if request.body().size_hint().lower() > limits.body_bytes {
+            Some((StatusCode::PAYLOAD_TOO_LARGE, "the body of the request is too long"))
+        } else {
+            None
+        }
+    }
+}
+
+fn names<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<HeaderName> {
+    texts.filter_map(|text| HeaderName::from_bytes(text.as_bytes()).ok()).collect()
 }
 
 impl Gateway {
@@ -145,6 +170,9 @@ impl Gateway {
         }
         let (mut service, request) = {
             let rules = self.rules.load();
+            if let (None, Some((status, text))) = (&client.conduct, rules.fault(&request)) {
+                return own(status, text);
+            }
             let (mut parts, body) = request.into_parts();
             if rules.trust.scheme(client, &parts.headers) == Scheme::HTTPS {
                 parts.extensions.insert(Scheme::HTTPS);

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, UPGRADE};
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, UPGRADE};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Request, Response, StatusCode, Uri, Version};
@@ -48,6 +48,8 @@ struct Shared {
     scheme: Scheme,
     authority: Authority,
     timeouts: config::Timeouts,
+    /// The most bytes of an answer.
+    most_bytes: u64,
     trust: Trust,
     health: Health,
     tunnels: Tunnels,
@@ -74,7 +76,7 @@ impl Origin {
     /// The origin at this address.
     pub(crate) fn new(
         address: &config::Origin,
-        timeouts: &config::Timeouts,
+        (timeouts, limits): (&config::Timeouts, &config::Limits),
         trust: Trust,
         tunnels: Tunnels,
     ) -> Result<Self> {
@@ -106,6 +108,7 @@ impl Origin {
             scheme,
             authority,
             timeouts: timeouts.clone(),
+            most_bytes: if limits.origin_bytes == 0 { u64::MAX } else { limits.origin_bytes },
             trust,
             health: Health::default(),
             tunnels,
@@ -171,6 +174,11 @@ impl Shared {
         let protocol = client.as_ref().and_then(|_| forwarding::upgrade(&parts.headers));
         let visitor = parts.extensions.remove::<OnUpgrade>().filter(|_| protocol.is_some());
         let scheme = parts.extensions.remove::<Scheme>().unwrap_or(Scheme::HTTP);
+        // HTTP/2 has the host in the address.
+        if let (false, Some(host)) = (parts.headers.contains_key(HOST), parts.uri.authority()) {
+            let host = HeaderValue::from_str(host.as_str()).map_err(|_| Failure::Request(None))?;
+            parts.headers.insert(HOST, host);
+        }
         forwarding::prepare(&mut parts.headers, client.as_deref(), &scheme, &self.trust);
         if let Some(protocol) = protocol {
             parts.headers.insert(UPGRADE, protocol);
@@ -272,7 +280,7 @@ impl Shared {
         }
         forwarding::remove_hops(&mut parts.headers);
         parts.extensions.clear();
-        Ok(Response::from_parts(parts, OriginBody::streamed(body, self.timeouts.idle, end)))
+        Ok(Response::from_parts(parts, OriginBody::streamed(body, self.timeouts.idle, end, self.most_bytes)))
     }
 }
 

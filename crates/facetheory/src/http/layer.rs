@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::BodyExt as _;
-use tabletheory::{SystemRandom, Timestamp};
+use tabletheory::SystemRandom;
 use tower::{Layer, Service, ServiceExt as _};
 
 use crate::error::Error;
@@ -69,7 +69,7 @@ struct Site {
     max_page_bytes: u64,
     /// Whether requests that are passed on are checked as those for pages are.
     strict: bool,
-    newcomers: Option<Arc<Newcomers>>,
+    newcomers: Arc<Newcomers>,
     tells_page: bool,
     ids: Arc<RequestIds>,
     replies: Arc<Replies>,
@@ -93,7 +93,7 @@ impl IsrLayer {
             scheme: KeyScheme::Hashed,
             max_page_bytes: MAX_PAGE_BYTES,
             strict: false,
-            newcomers: None,
+            newcomers: Arc::default(),
             tells_page: false,
             ids: Arc::new(RequestIds::new(&SystemRandom)),
             replies: Arc::default(),
@@ -138,7 +138,23 @@ impl IsrLayer {
     /// ```
     #[must_use]
     pub fn new_pages_per_second(mut self, most: u32) -> Self {
-        Arc::make_mut(&mut self.site).newcomers = Some(Arc::new(Newcomers::new(most)));
+        let site = Arc::make_mut(&mut self.site);
+        site.newcomers = site.newcomers.per_second(most);
+        self
+    }
+
+    /// The same, keeping at most so many pages that differ by listed headers or cookies alone. More than that are rendered
+    /// for their visitors alone. Each process counts what it has let in itself.
+    ///
+    /// ```no_run
+    /// # fn f(layer: facetheory::IsrLayer) {
+    /// let layer = layer.variants_per_page(100);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn variants_per_page(mut self, most: usize) -> Self {
+        let site = Arc::make_mut(&mut self.site);
+        site.newcomers = site.newcomers.variants(most);
         self
     }
 
@@ -399,17 +415,13 @@ impl Site {
             method: &shared.parts.method,
             authorized: shared.parts.headers.contains_key(AUTHORIZATION),
             max_bytes: self.max_page_bytes,
-            welcome: context.served.is_some() || self.welcomes(context.started),
+            welcome: context.served.is_some()
+                || self.newcomers.welcomes(context.page.cache_key(), context.started),
         };
         let rendering =
             render::render(shared.service(), request.map(|()| B::default()), &context, wish).await;
         *shared.own.lock().unwrap_or_else(PoisonError::into_inner) = rendering.own;
         rendering.outcome
-    }
-
-    /// Whether another page may be kept that was not kept before.
-    fn welcomes(&self, now: Timestamp) -> bool {
-        self.newcomers.as_ref().is_none_or(|newcomers| newcomers.welcomes(now))
     }
 
     fn key_of(&self, page: Page<'_>) -> Result<PageKey, Error> {

@@ -195,7 +195,9 @@ fn key(
     key.push_str(owner);
     key.push_str("::");
     key.push_str(scheme);
-    key.extend(host.chars().map(|c| c.to_ascii_lowercase()));
+    let start = key.len();
+    key.push_str(host);
+    key[start..].make_ascii_lowercase();
     key.push_str(route.pattern());
     let mut separator = '?';
     let mut begin = |key: &mut String| key.push(std::mem::replace(&mut separator, '&'));
