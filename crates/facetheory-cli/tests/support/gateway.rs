@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
 use super::client::{Connection, Response};
+use super::store::Store;
 use super::until;
 
 /// A gateway that does not outlive its test.
@@ -45,12 +46,34 @@ impl Gateway {
         }
     }
 
+    /// Starts a gateway that keeps its pages where others may keep theirs, and does not tell of every request.
+    ///
+    /// # Panics
+    /// When it does not want to start.
+    pub(crate) fn start_on(store: &Store, directory: &Path, origin: SocketAddr, config: &str) -> Gateway {
+        let arguments = ["--table", &store.table, "--bodies", &store.bodies, "--no-access-log"];
+        match Gateway::spawn(directory, origin, config, &arguments, &store.environment) {
+            Ok(gateway) => gateway,
+            Err(refused) => panic!("the gateway does not start ({}): {}", refused.status, refused.errors),
+        }
+    }
+
     /// Starts a gateway that may not want to. It keeps its pages in the directory unless it is told another `--table`.
     pub(crate) fn try_start(
         directory: &Path,
         origin: SocketAddr,
         config: &str,
         arguments: &[&str],
+    ) -> Result<Gateway, Refused> {
+        Gateway::spawn(directory, origin, config, arguments, &[])
+    }
+
+    fn spawn(
+        directory: &Path,
+        origin: SocketAddr,
+        config: &str,
+        arguments: &[&str],
+        environment: &[(&str, String)],
     ) -> Result<Gateway, Refused> {
         let file = directory.join("facetheory.toml");
         std::fs::write(&file, config).expect("the configuration is written");
@@ -64,6 +87,7 @@ impl Gateway {
                 vec!["--data".into(), data(directory)]
             })
             .args(arguments)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -137,6 +161,64 @@ impl Gateway {
         let status = self.proc_file("status");
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
         line.trim().trim_end_matches("kB").trim().parse().expect("a number")
+    }
+
+    /// The memory that it has now, in KiB.
+    pub(crate) fn memory(&self) -> u64 {
+        let status = self.proc_file("status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+        line.trim().trim_end_matches("kB").trim().parse().expect("a number")
+    }
+
+    /// How many files and connections it has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("a process that runs").count()
+    }
+
+    /// How many bytes it has read so far, of files or of anything else.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        let io = self.proc_file("io");
+        let line = io.lines().find_map(|line| line.strip_prefix("rchar:")).expect("a line");
+        line.trim().parse().expect("a number")
+    }
+
+    /// What it tells operators of a metric without labels; none before anything was counted.
+    pub(crate) fn metric(&self, name: &str) -> Option<f64> {
+        let mut connection = Connection::open(self.admin());
+        connection
+            .send(format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.admin()));
+        let text = connection.answer().text();
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        Some(value.parse().expect("a number"))
+    }
+
+    /// What an operator is answered who has a wish, written as JSON.
+    pub(crate) fn wish(&self, path: &str, wish: &str) -> Response {
+        let (admin, length) = (self.admin(), wish.len());
+        let mut connection = Connection::open(admin);
+        connection.send(format!(
+            "POST {path} HTTP/1.1\r\nHost: {admin}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
+             Connection: close\r\n\r\n{wish}"
+        ));
+        connection.answer()
+    }
+
+    /// Ends it as nobody would, in the middle of whatever it does.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("a process that runs");
+        self.child.wait().expect("a process");
+    }
+
+    /// Asks it to end, and returns once it has.
+    ///
+    /// # Panics
+    /// When it does not, or not well.
+    pub(crate) fn end(mut self) {
+        let pid = self.child.id().to_string();
+        let asked = Command::new("kill").args(["-s", "TERM", &pid]).status().expect("kill runs");
+        assert!(asked.success(), "the gateway has ended before it was asked to");
+        let status = until("the gateway ends", || self.child.try_wait().expect("a process"));
+        assert!(status.success(), "the gateway ended with {status}: {}", self.log());
     }
 
     fn proc_file(&self, name: &str) -> String {

@@ -6,6 +6,7 @@ pub(crate) mod gateway;
 pub(crate) mod http2;
 pub(crate) mod origin;
 pub(crate) mod site;
+pub(crate) mod store;
 pub(crate) mod table;
 
 use std::time::Duration;
@@ -28,4 +29,10 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         std::thread::sleep(REST);
     }
     panic!("this did not happen: {what}");
+}
+
+/// Says what was counted or measured, to whoever asks for the output of tests.
+#[expect(clippy::print_stdout, reason = "what was seen is the point of some runs")]
+pub(crate) fn tell(what: &str) {
+    println!("{what}");
 }

@@ -1,0 +1,146 @@
+//! Everyone comes at once, to two gateways.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::pair::Pair;
+use crate::support::gateway::Gateway;
+use crate::support::origin::{Answer, Gate};
+use crate::support::site::get;
+use crate::support::{HANG, tell, until};
+
+/// So many visitors each gateway has at the same time.
+const VISITORS: usize = 1_000;
+/// The files that the test and its visitors have open besides.
+const OTHER_FILES: usize = 200;
+
+/// Visitors who have come, and wait.
+pub(crate) struct Crowd {
+    runtime: tokio::runtime::Runtime,
+    visitors: Vec<JoinHandle<Seen>>,
+    asked: Arc<AtomicUsize>,
+}
+
+/// What a visitor was given.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Seen {
+    /// The status of the answer, or 0 if there was none.
+    pub(crate) status: u16,
+    /// How the visit ended: `miss`, `hit` and so on.
+    pub(crate) state: String,
+    /// The page, or what went wrong.
+    pub(crate) body: String,
+}
+
+impl Crowd {
+    /// Nobody yet.
+    pub(crate) fn new() -> Crowd {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        Crowd { runtime: runtime.expect("a runtime"), visitors: Vec::new(), asked: Arc::default() }
+    }
+
+    /// So many more visitors come to a gateway, each on a connection of its own. Returns once all of them have asked.
+    pub(crate) fn come(&mut self, gateway: &Gateway, target: &str, visitors: usize) {
+        let before = self.visitors.len();
+        for _ in 0..visitors {
+            let (address, target, asked) = (gateway.address, target.to_owned(), self.asked.clone());
+            self.visitors.push(self.runtime.spawn(visit(address, target, asked)));
+        }
+        let all = before + visitors;
+        until("all visitors have asked", || (self.asked.load(Ordering::SeqCst) >= all).then_some(()));
+        // What a gateway has accepted it will look at; what waits before that could come long after the render.
+        until("the gateway has accepted all of them", || {
+            let connections = gateway.metric("facetheory_gateway_connections")?;
+            (connections >= f64::from(u32::try_from(visitors).expect("a number"))).then_some(())
+        });
+    }
+
+    /// How many were given what, once all of them were given something.
+    pub(crate) fn seen(self) -> BTreeMap<Seen, usize> {
+        let mut all = JoinSet::new();
+        let _entered = self.runtime.enter();
+        for visitor in self.visitors {
+            all.spawn(visitor);
+        }
+        let mut tally = BTreeMap::new();
+        for seen in self.runtime.block_on(all.join_all()) {
+            *tally.entry(seen.expect("a visitor")).or_default() += 1;
+        }
+        tally
+    }
+}
+
+async fn visit(address: SocketAddr, target: String, asked: Arc<AtomicUsize>) -> Seen {
+    let exchange = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(get(&target, "Connection: close\r\n").as_bytes()).await?;
+        asked.fetch_add(1, Ordering::SeqCst);
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        std::io::Result::Ok(answer)
+    };
+    // It is twice as long as a render may wait, so that a gateway that gives up is told from one that hangs.
+    match tokio::time::timeout(2 * HANG, exchange).await {
+        Ok(Ok(answer)) => Seen::of(&answer),
+        Ok(Err(error)) => Seen { status: 0, state: String::new(), body: error.to_string() },
+        Err(_) => Seen { status: 0, state: String::new(), body: "no answer".to_owned() },
+    }
+}
+
+impl Seen {
+    fn of(answer: &str) -> Seen {
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
+        let state = head.lines().find_map(|line| line.strip_prefix("x-facetheory-isr: "));
+        Seen {
+            status: head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0),
+            state: state.unwrap_or_default().to_owned(),
+            body: body.to_owned(),
+        }
+    }
+}
+
+/// Fails unless all of them were given this page; how many in which state, for people to read.
+pub(crate) fn assert_all_given(tally: &BTreeMap<Seen, usize>, page: &str, visitors: usize) -> String {
+    let given = tally.iter().filter(|(seen, _)| seen.status == 200 && seen.body == page);
+    assert_eq!(given.clone().map(|(_, count)| count).sum::<usize>(), visitors, "{tally:?}");
+    given.map(|(seen, count)| format!("{count} {}", seen.state)).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn two_thousand_visitors_of_two_gateways_cost_the_origin_one_request() {
+    assert_enough_files(2 * VISITORS + OTHER_FILES);
+    let pair = Pair::start(&format!(
+        "[limits]\nconnections_per_address = {}\n[routes]\n\"/**\" = {{ isr = \"1h\", wait = \"60s\" }}\n",
+        2 * VISITORS
+    ));
+    let gate = Gate::default();
+    pair.origin.answer("/cold", Answer::page(&[], "<p>one render</p>").after(&gate));
+    let mut crowd = Crowd::new();
+    crowd.come(&pair.one, "/cold", VISITORS);
+    crowd.come(&pair.other, "/cold", VISITORS);
+    gate.open();
+    let tally = crowd.seen();
+    let states = assert_all_given(&tally, "<p>one render</p>", 2 * VISITORS);
+    let misses: usize = tally.iter().filter(|(seen, _)| seen.state == "miss").map(|(_, count)| count).sum();
+    assert_eq!(misses, 1, "one visitor had it rendered: {states}");
+    assert_eq!(pair.origin.requests().len(), 1, "the origin was asked once");
+    assert!(pair.store.locks().is_empty(), "the lease was given back");
+    tell(&format!(
+        "one cold page, two gateways with {VISITORS} visitors each: 1 request at the origin; {states}"
+    ));
+}
+
+/// The limit of the shell is left as it is, so a test says what it needs.
+fn assert_enough_files(needed: usize) {
+    let limits = std::fs::read_to_string("/proc/self/limits").expect("limits");
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("a line");
+    let limit = line.split_whitespace().next().expect("a limit");
+    let is_enough = limit.parse::<usize>().map_or(limit == "unlimited", |limit| limit >= needed);
+    assert!(is_enough, "only {limit} files may be open; run `ulimit -n {needed}` first");
+}

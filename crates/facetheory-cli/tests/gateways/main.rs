@@ -1,0 +1,8 @@
+//! Several gateways on one DynamoDB and one S3: what they do together, whatever becomes of one of them.
+
+mod crowd;
+mod invalidation;
+mod pair;
+#[path = "../support/mod.rs"]
+mod support;
+mod takeover;
