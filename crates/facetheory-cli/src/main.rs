@@ -17,7 +17,16 @@ use clap::{Parser, Subcommand};
 
 /// Pages rendered once, served to everyone, and renewed by exactly one worker.
 #[derive(Debug, Parser)]
-#[command(name = "facetheory", version, about)]
+#[command(
+    name = "facetheory",
+    version,
+    about,
+    after_help = "Examples:
+  facetheory demo                                                      see it work, with nothing to configure
+  facetheory serve --origin http://127.0.0.1:3000                      put it in front of a site
+  facetheory check-config --url /blog/hello                            what facetheory.toml says of a page
+  facetheory serve --help                                              all options of a command"
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
