@@ -66,6 +66,8 @@ pub(super) async fn show(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
         gauge!("facetheory.isr.memory_pages").set(pages as f64);
         gauge!("facetheory.isr.memory_bytes").set(bytes as f64);
         gauge!("facetheory.gateway.connections").set(admin.places.taken() as f64);
+        let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        gauge!("facetheory.process.tasks").set(tasks as f64);
     }
     gauge!("facetheory.process.uptime_seconds").set(admin.metrics.began.elapsed().as_secs_f64());
     let handle = admin.metrics.handle.clone();
