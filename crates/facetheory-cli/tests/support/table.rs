@@ -1,10 +1,15 @@
 //! The table of a gateway, read beside it or after its end.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use tabletheory::{Item, Scan};
+use facetheory::{Content, Generation, Meta, PageKey};
+use tabletheory::{Item, Scan, SqliteSettings, SqliteTable, SystemClock, Table as _, Txn, Write};
 
 use super::gateway::data;
+
+/// The most writes of one transaction.
+const AT_ONCE: usize = 100;
 
 /// The keys of all rows, `pk` and `sk`, of the gateway whose directory this is.
 pub(crate) fn rows(directory: &Path) -> Vec<(String, String)> {
@@ -19,4 +24,28 @@ pub(crate) fn rows(directory: &Path) -> Vec<(String, String)> {
         };
         page.items.iter().map(|item| (text(item, "pk"), text(item, "sk"))).collect()
     })
+}
+
+/// Puts so many pages that nobody will ask for into the table of a file, and says again and again how many are there.
+pub(crate) fn fill(file: &Path, pages: u64, filled: impl Fn(u64)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let settings = SqliteSettings { sweep: None, ..SqliteSettings::default() };
+    let table = SqliteTable::open_with(file, &settings, Arc::new(SystemClock)).expect("a table");
+    let put = |number| {
+        let page = PageKey::new(format!("/posts/{number}")).expect("a page");
+        let body = format!("isr/{}/1700000000000-{number:032x}.html", &page.pk()["CACHE#".len()..][..24]);
+        let mut generation = Generation::new(body, 1_700_000_000, 60);
+        let mut content = Content::default();
+        content.status = Some(200);
+        content.content_type = Some("text/html; charset=utf-8".into());
+        content.digest = Some(format!("sha256:{number:064x}"));
+        generation.content = content;
+        Write::put(page.meta(), Meta::of(generation).to_item())
+    };
+    let numbers: Vec<u64> = (0..pages).collect();
+    for some in numbers.chunks(AT_ONCE) {
+        let txn = Txn::new(some.iter().copied().map(put));
+        assert!(runtime.block_on(table.commit(&txn)).expect("an answer").is_done());
+        filled(some[some.len() - 1] + 1);
+    }
 }

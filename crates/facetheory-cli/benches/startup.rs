@@ -1,0 +1,109 @@
+//! How long a gateway takes from its start to its first answer, on an embedded store of a million pages.
+//!
+//! `cargo bench -p facetheory-cli --bench startup -- --pages 1000000`; without a size it is done in a moment. The answer is
+//! a page from the store. The file may be in the memory of the system, as after a restart of the process; the binary is.
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use support::client::Connection;
+use support::gateway::{Gateway, data};
+use support::origin::Origin;
+use support::site::get;
+use support::table::fill;
+use support::tell;
+
+/// A start takes at most so long.
+const TARGET: Duration = Duration::from_millis(100);
+const RULES: &str = "[routes]\n\"/**\" = { isr = \"24h\" }\n";
+
+#[derive(Debug, Parser)]
+struct Sizes {
+    /// How many pages the store has.
+    #[arg(long, default_value_t = 2000)]
+    pages: u64,
+    /// How often the gateway is started.
+    #[arg(long, default_value_t = 20)]
+    rounds: usize,
+    /// Where the store goes; a temporary directory beside the build by default.
+    #[arg(long)]
+    directory: Option<PathBuf>,
+    /// What `cargo bench` says to every benchmark.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() {
+    let sizes = Sizes::parse();
+    let build = std::env::current_exe().expect("a program knows where it is");
+    let parent = sizes.directory.clone().or(build.parent().map(PathBuf::from)).expect("a directory");
+    let place = tempfile::tempdir_in(parent).expect("a directory that can be written to");
+    let origin = Origin::start();
+    make_store(place.path(), &origin, sizes.pages);
+
+    let mut took: Vec<Duration> = (0..sizes.rounds.max(1)).map(|_| start(place.path(), &origin)).collect();
+    took.sort();
+    assert_eq!(origin.requests().len(), 1, "every answer came from the store");
+    let (least, median, most) = (took[0], took[took.len() / 2], took[took.len() - 1]);
+    let table = std::fs::metadata(data(place.path()).join("table.db")).expect("a table").len() >> 20;
+    let verdict = if median <= TARGET { "" } else { "  MISSED" };
+    tell(&format!(
+        "{} pages in a table of {table} MiB, {} starts: first answer after {least:.1?} to {most:.1?}, median {median:.1?} \
+         (target {TARGET:?}){verdict}",
+        sizes.pages + 1,
+        took.len(),
+    ));
+}
+
+/// A store with one page that the gateway itself has kept, among many.
+fn make_store(directory: &Path, origin: &Origin, pages: u64) {
+    let gateway = Gateway::start(directory, origin.address, RULES, &[]);
+    assert_eq!(gateway.exchange(get("/kept", "")).state(), "miss");
+    gateway.end();
+    let style = ProgressStyle::with_template("{msg:<10} {wide_bar} {pos}/{len} {per_sec} {eta}");
+    let bar = ProgressBar::new(pages).with_style(style.expect("a template")).with_message("pages");
+    fill(&data(directory).join("table.db"), pages, |filled| bar.set_position(filled));
+    bar.finish_and_clear();
+}
+
+/// The time from the start of the process to the end of its first answer.
+fn start(directory: &Path, origin: &Origin) -> Duration {
+    let began = instant();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_facetheory"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+        .args(["--origin", &format!("http://{}", origin.address)])
+        .arg("--config")
+        .arg(directory.join("facetheory.toml"))
+        .arg("--data")
+        .arg(data(directory))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary runs");
+    let mut said = String::new();
+    let mut output = BufReader::new(child.stdout.take().expect("an output"));
+    output.read_line(&mut said).expect("it says where it listens");
+    let address = said.trim().rsplit_once("://").map(|(_, address)| address.trim_end_matches('/'));
+    let mut connection =
+        Connection::open(address.and_then(|address| address.parse().ok()).expect("an address"));
+    connection.send(get("/kept", ""));
+    let answer = connection.answer();
+    let took = began.elapsed();
+    assert_eq!((answer.status, answer.state()), (200, "hit"));
+    child.kill().expect("a process that runs");
+    child.wait().expect("a process");
+    took
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures the wall clock")]
+fn instant() -> std::time::Instant {
+    std::time::Instant::now()
+}
