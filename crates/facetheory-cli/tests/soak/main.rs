@@ -1,0 +1,171 @@
+//! Everything at once, for a minute or for as long as one likes: three gateways at full load, an origin that fails, a table
+//! that is restarted.
+//!
+//! `scripts/soak --minutes 10`, or `FACETHEORY_SOAK_SECONDS=600 cargo test -p facetheory-cli --test soak -- --nocapture`.
+
+mod check;
+mod dynamodb;
+mod line;
+mod memory;
+mod origin;
+#[path = "../support/mod.rs"]
+mod support;
+mod tally;
+mod traffic;
+mod visitor;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tabletheory::{Clock as _, SystemClock, Timestamp};
+use tempfile::TempDir;
+
+use check::Vitals;
+use dynamodb::Dynamodb;
+use line::Line;
+use memory::Memory;
+use origin::Origin;
+use support::gateway::Gateway;
+use support::store::{Store, s3_endpoint};
+use support::tell;
+use tally::Tally;
+
+/// How long it takes, unless `FACETHEORY_SOAK_SECONDS` says otherwise.
+const SECONDS: u64 = 60;
+/// How long the table is away when it is restarted, besides the time that its start takes.
+const AWAY: Duration = Duration::from_secs(2);
+/// How often memory is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// How many looks go by between two lines of progress.
+const LOOKS_A_LINE: usize = 10;
+/// The names of the gateways, for people to read.
+const NAMES: [&str; 3] = ["dynamodb 1", "dynamodb 2", "sqlite"];
+
+/// What the gateways go by. The memory for pages is so small that it is full soon, and memory can only grow by a leak then.
+const RULES: &str = r#"
+[store]
+memory = "4MB"
+
+[limits]
+new_keys_per_second = 100000
+
+[timeouts]
+keep_alive = "1s"
+
+[routes]
+"/hot/**" = { isr = "2s", tags = ["hot"], lease = "10s" }
+"/cold/**" = { isr = "1h", lease = "10s" }
+"/hard/**" = { isr = "1h", lease = "10s" }
+"#;
+
+/// Three gateways, two of which keep the same pages, and all that they need.
+struct Installation {
+    gateways: Vec<Gateway>,
+    stores: [Store; 2],
+    lines: [Line; 2],
+    dynamodb: Dynamodb,
+    origin: Origin,
+    runtime: tokio::runtime::Runtime,
+    _directories: [TempDir; 3],
+}
+
+#[test]
+fn a_long_day_of_everything_leaves_visitors_served_and_nothing_behind() {
+    let seconds = std::env::var("FACETHEORY_SOAK_SECONDS").map_or(Ok(SECONDS), |text| text.parse());
+    let time = Duration::from_secs(seconds.expect("FACETHEORY_SOAK_SECONDS is a number of seconds"));
+    let mut installation = Installation::start();
+    let tally = Arc::new(Tally::default());
+    traffic::warm_up(&installation.runtime, &installation.gateways);
+    let before = Vitals::at_rest(&installation.gateways, &installation.lines);
+
+    let memory = installation.go_through(time, &tally);
+    let after = Vitals::come_down(&installation.gateways, &installation.lines, &before);
+    traffic::warm_up(&installation.runtime, &installation.gateways);
+    let (failed, answered) = installation.origin.counts();
+    let locks = installation.end();
+
+    tell(&format!("\n{tally}"));
+    tell(&format!("the origin failed {failed} of {answered} requests; the table was restarted twice"));
+    tell(&memory.to_string());
+    for ((name, before), after) in NAMES.iter().zip(&before).zip(&after) {
+        tell(&format!("{name:<12} before {before}; after {after}"));
+    }
+    tell(&format!("leases held after the end: {}; rows of leases that ran out: {}", locks.0, locks.1));
+    tally.check();
+    memory.check();
+    check::nothing_is_left(&NAMES, &before, &after);
+    assert_eq!(locks.0, 0, "leases are held by gateways that have ended");
+}
+
+impl Installation {
+    fn start() -> Installation {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let dynamodb = Dynamodb::start();
+        let lines =
+            [dynamodb.address().to_string(), s3_endpoint()].map(|server| Line::start(&runtime, &server));
+        let origin = Origin::start(&runtime);
+        let directories = [(); 3].map(|()| tempfile::tempdir().expect("a directory"));
+        let shared = Store::at(&lines[0].endpoint(), &lines[1].endpoint());
+        shared.make_table();
+        let stores = [shared, Store::in_directory(directories[2].path())];
+        let of = [&stores[0], &stores[0], &stores[1]];
+        let gateways = of.into_iter().zip(&directories);
+        let start = |(store, directory): (&Store, &TempDir)| {
+            Gateway::start_on(store, directory.path(), origin.address, RULES)
+        };
+        let gateways = gateways.map(start).collect();
+        Installation { gateways, stores, lines, dynamodb, origin, runtime, _directories: directories }
+    }
+
+    /// Lets everybody come for so long, while the table is restarted twice, and looks at the memory.
+    fn go_through(&mut self, time: Duration, tally: &Arc<Tally>) -> Memory {
+        let (began, mut memory) = (SystemClock.now(), Memory::new(time));
+        let traffic = traffic::Traffic::start(&self.runtime, &self.gateways, tally);
+        let dynamodb = &mut self.dynamodb;
+        std::thread::scope(|scope| {
+            let restarts = scope.spawn(move || {
+                for at in [time / 3, time * 2 / 3] {
+                    std::thread::sleep(at.saturating_sub(since(began)));
+                    dynamodb.restart(AWAY);
+                    tell(&format!("{:>4} s: the table is back", since(began).as_secs()));
+                }
+            });
+            for look in 1.. {
+                std::thread::sleep(LOOK);
+                let elapsed = since(began);
+                memory.look(elapsed, &self.gateways);
+                if look % LOOKS_A_LINE == 0 {
+                    tell(&format!(
+                        "{:>4} s: {} requests; {}",
+                        elapsed.as_secs(),
+                        tally.total(),
+                        memory.last()
+                    ));
+                }
+                // A busy machine may take long to start a table.
+                if elapsed >= time && restarts.is_finished() {
+                    break;
+                }
+            }
+        });
+        traffic.end();
+        memory
+    }
+
+    /// Ends all gateways; how many leases are held after that, and how many rows of leases have run out.
+    fn end(self) -> (usize, usize) {
+        for gateway in self.gateways {
+            gateway.end();
+        }
+        let locks: Vec<_> = self.stores.iter().flat_map(Store::locks).collect();
+        let now = SystemClock.now().seconds();
+        let held = locks.iter().filter(|lock| lock.lease_expires_at > now).count();
+        (held, locks.len() - held)
+    }
+}
+
+fn since(began: Timestamp) -> Duration {
+    let millis = SystemClock.now().millis() - began.millis();
+    Duration::from_millis(u64::try_from(millis).unwrap_or_default())
+}

@@ -1,0 +1,127 @@
+//! An origin that fails now and then: pages, forms that are echoed, and sockets that echo.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tabletheory::{Random as _, SystemRandom};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+
+/// One of so many requests fails, half of them with an error, half with a connection that ends.
+const FAILS_ONE_OF: u64 = 20;
+/// How long a page takes.
+const RENDER: Duration = Duration::from_millis(20);
+/// How long a page is, besides its address and its number.
+const PAGE_BYTES: usize = 4096;
+
+/// The origin.
+pub(crate) struct Origin {
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    counts: Arc<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    answered: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// The connection is to end without an answer.
+#[derive(Debug)]
+struct Gone;
+
+impl std::fmt::Display for Gone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the origin hangs up")
+    }
+}
+
+impl std::error::Error for Gone {}
+
+impl Origin {
+    /// Starts it.
+    pub(crate) fn start(runtime: &Runtime) -> Origin {
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
+        let (address, counts) = (listener.local_addr().expect("an address"), Arc::<Counts>::default());
+        let counted = counts.clone();
+        runtime.spawn(async move {
+            loop {
+                let Ok((stream, _)) = listener.accept().await else { continue };
+                tokio::spawn(serve(stream, counted.clone()));
+            }
+        });
+        Origin { address, counts }
+    }
+
+    /// How many requests have failed so far, and how many there were.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let failed = self.counts.failed.load(Ordering::Relaxed);
+        (failed, self.counts.answered.load(Ordering::Relaxed) + failed)
+    }
+}
+
+async fn serve(stream: TcpStream, counts: Arc<Counts>) {
+    let service = service_fn(move |request| {
+        let counts = counts.clone();
+        async move {
+            let chance = SystemRandom.next_u64() % (2 * FAILS_ONE_OF);
+            if chance < 2 {
+                counts.failed.fetch_add(1, Ordering::Relaxed);
+                return if chance == 0 { Err(Gone) } else { Ok(failure()) };
+            }
+            let number = counts.answered.fetch_add(1, Ordering::Relaxed);
+            let Ok(response) = answer(request, number).await;
+            Ok(response)
+        }
+    });
+    // A gateway that hangs up has its reasons.
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).with_upgrades().await;
+}
+
+async fn answer(request: Request<Incoming>, number: u64) -> Result<Response<Full<Bytes>>, Infallible> {
+    if request.headers().contains_key(UPGRADE) {
+        return Ok(switch(request));
+    }
+    if request.method() == Method::POST {
+        let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        return Ok(Response::new(Full::new(body)));
+    }
+    tokio::time::sleep(RENDER).await;
+    let text = format!("<p>{}, render {number}</p>{}", request.uri().path(), ".".repeat(PAGE_BYTES));
+    let mut response = Response::new(Full::new(text.into()));
+    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("text/html"));
+    Ok(response)
+}
+
+/// Whatever is sent over the connection from now on is sent back.
+fn switch(request: Request<Incoming>) -> Response<Full<Bytes>> {
+    tokio::spawn(async move {
+        let Ok(socket) = hyper::upgrade::on(request).await else { return };
+        let (mut reader, mut writer) = tokio::io::split(TokioIo::new(socket));
+        // It ends when the visitor does.
+        let _ = tokio::io::copy(&mut reader, &mut writer).await;
+    });
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    response.headers_mut().insert(CONNECTION, http::HeaderValue::from_static("upgrade"));
+    response.headers_mut().insert(UPGRADE, http::HeaderValue::from_static("echo"));
+    response
+}
+
+fn failure() -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from_static(b"something went wrong")));
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    response
+}

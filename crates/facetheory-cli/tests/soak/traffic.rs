@@ -1,0 +1,290 @@
+//! Everybody who comes: each asks again and again until it is over.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::support::gateway::Gateway;
+use crate::support::site::HOST;
+use crate::tally::{Kind, Tally};
+use crate::visitor::{Fault, Visitor, echo};
+
+/// The pages that everybody asks for.
+const HOT_PAGES: u64 = 50;
+/// How many of each kind come to one gateway.
+const HOT: usize = 8;
+const HTTP2: usize = 2;
+const COLD: usize = 4;
+const POSTS: usize = 4;
+const SOCKETS: usize = 2;
+/// How many ask at once over one HTTP/2 connection.
+const STREAMS: usize = 8;
+/// How often is asked over one connection before it is closed.
+const ASKED_OF_ONE: usize = 200;
+/// How often an operator wants something.
+const WISHES: Duration = Duration::from_millis(200);
+/// How often a page is asked for before the gateway should have it: the origin fails now and then.
+const ATTEMPTS: usize = 100;
+
+/// The number of the next request; no two are alike.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Everybody, until it is over.
+pub(crate) struct Traffic {
+    over: CancellationToken,
+    tasks: TaskTracker,
+    runtime: tokio::runtime::Handle,
+}
+
+/// What a visitor needs to know.
+#[derive(Clone)]
+struct Way {
+    site: SocketAddr,
+    admin: SocketAddr,
+    tally: Arc<Tally>,
+    over: CancellationToken,
+}
+
+impl Traffic {
+    /// Lets everybody come to these gateways.
+    pub(crate) fn start(runtime: &Runtime, gateways: &[Gateway], tally: &Arc<Tally>) -> Traffic {
+        let (over, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let _entered = runtime.enter();
+        for gateway in gateways {
+            let (site, admin) = (gateway.address, gateway.admin());
+            let way = || Way { site, admin, tally: tally.clone(), over: over.clone() };
+            for _ in 0..HOT {
+                tasks.spawn(way().ask_for_hot_pages());
+            }
+            for _ in 0..HTTP2 {
+                tasks.spawn(way().ask_over_http2());
+            }
+            for _ in 0..COLD {
+                tasks.spawn(way().ask_for_cold_pages());
+            }
+            for _ in 0..POSTS {
+                tasks.spawn(way().send_forms());
+            }
+            for _ in 0..SOCKETS {
+                tasks.spawn(way().open_sockets());
+            }
+            tasks.spawn(way().invalidate());
+        }
+        tasks.close();
+        Traffic { over, tasks, runtime: runtime.handle().clone() }
+    }
+
+    /// Returns once everybody has had an answer, and has gone.
+    pub(crate) fn end(self) {
+        self.over.cancel();
+        self.runtime.block_on(self.tasks.wait());
+    }
+}
+
+/// Has every gateway keep all hot pages.
+pub(crate) fn warm_up(runtime: &Runtime, gateways: &[Gateway]) {
+    for gateway in gateways {
+        for number in 0..HOT_PAGES {
+            let target = format!("/hot/{number}");
+            let is_kept = (0..ATTEMPTS).any(|_| {
+                runtime.block_on(async {
+                    let mut visitor = Visitor::connect(gateway.address).await.expect("a gateway");
+                    visitor.get(&target).await.is_ok_and(|answer| answer.status() == 200)
+                })
+            });
+            assert!(is_kept, "{target} cannot be had");
+        }
+    }
+}
+
+impl Way {
+    async fn ask_for_hot_pages(self) {
+        while !self.over.is_cancelled() {
+            let Some(mut visitor) = self.connected(Kind::Hot, Visitor::connect(self.site).await) else {
+                continue;
+            };
+            self.hot(Kind::Hot, &mut visitor).await;
+        }
+    }
+
+    async fn ask_over_http2(self) {
+        while !self.over.is_cancelled() {
+            let connected = Visitor::connect_http2(self.site).await;
+            let Some(visitor) = self.connected(Kind::Http2, connected) else { continue };
+            let companions = (0..STREAMS).filter_map(|_| visitor.companion());
+            let visits = companions.map(|mut companion| {
+                let way = self.clone();
+                async move { way.hot(Kind::Http2, &mut companion).await }
+            });
+            futures_util::future::join_all(visits).await;
+        }
+    }
+
+    /// Hot pages are always there, whatever becomes of the origin and of the table.
+    async fn hot(&self, kind: Kind, visitor: &mut Visitor) {
+        for _ in 0..ASKED_OF_ONE {
+            if self.over.is_cancelled() {
+                return;
+            }
+            let target = format!("/hot/{}", next() % HOT_PAGES);
+            match visitor.get(&target).await {
+                Ok(answer) if answer.status() == 200 && is_of(&answer, &target) => {
+                    self.tally.count(kind, state(&answer));
+                }
+                Ok(answer) => {
+                    self.tally.count(kind, answer.status().as_str());
+                    self.tally.fault(format!("{target}: {}", told(&answer)));
+                }
+                Err(error) => {
+                    self.tally.count(kind, "no answer");
+                    self.tally.fault(format!("{target}: {error}"));
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn ask_for_cold_pages(self) {
+        while !self.over.is_cancelled() {
+            let Some(mut visitor) = self.connected(Kind::Cold, Visitor::connect(self.site).await) else {
+                continue;
+            };
+            for _ in 0..ASKED_OF_ONE {
+                if self.over.is_cancelled() {
+                    break;
+                }
+                let target = format!("/cold/{}", next());
+                self.uncertain(Kind::Cold, &target, visitor.get(&target).await, |answer| {
+                    is_of(answer, &target)
+                });
+            }
+        }
+    }
+
+    async fn send_forms(self) {
+        /// The longest form.
+        const LONGEST: usize = 64 * 1024;
+        let form = Bytes::from(vec![b'x'; LONGEST]);
+        while !self.over.is_cancelled() {
+            let Some(mut visitor) = self.connected(Kind::Post, Visitor::connect(self.site).await) else {
+                continue;
+            };
+            for _ in 0..ASKED_OF_ONE {
+                if self.over.is_cancelled() {
+                    break;
+                }
+                let body = form.slice(..usize::try_from(next()).unwrap_or_default() * 1_021 % LONGEST);
+                let answer = visitor.post("/pass/form", HOST, "text/plain", body.clone()).await;
+                if answer.as_ref().is_ok_and(|answer| answer.status() != 200) {
+                    // A gateway that could not pass a form on need not read it to its end.
+                    self.uncertain(Kind::Post, "/pass/form", answer, |_| false);
+                    break;
+                }
+                self.uncertain(Kind::Post, "/pass/form", answer, |answer| *answer.body() == body);
+            }
+        }
+    }
+
+    async fn open_sockets(self) {
+        const MESSAGES: [&[u8]; 4] = [b"one", b"and another", &[0; 5_000], b"the last"];
+        while !self.over.is_cancelled() {
+            match echo(self.site, "/pass/socket", &MESSAGES).await {
+                Ok(status) => self.tally.count(Kind::Socket, &status.to_string()),
+                Err(error) => {
+                    self.tally.count(Kind::Socket, "no answer");
+                    self.tally.fault(format!("a socket: {error}"));
+                }
+            }
+        }
+    }
+
+    /// An operator makes pages stale, one by one and all together, and forbids others.
+    async fn invalidate(self) {
+        let mut turn: u64 = 0;
+        while !self.over.is_cancelled() {
+            turn += 1;
+            let hard = format!("/hard/{}", turn % HOT_PAGES);
+            let wish = match turn % 50 {
+                0 => r#"{ "path": "/hot" }"#.to_owned(),
+                25 => r#"{ "tag": "hot" }"#.to_owned(),
+                other if other % 10 == 5 => format!(r#"{{ "url": "http://{HOST}{hard}", "hard": true }}"#),
+                other => format!(r#"{{ "url": "http://{HOST}/hot/{}" }}"#, other % HOT_PAGES),
+            };
+            if let Some(mut operator) = self.connected(Kind::Invalidate, Visitor::connect(self.admin).await) {
+                let host = self.admin.to_string();
+                let answer =
+                    operator.post("/api/v1/invalidate", &host, "application/json", wish.into()).await;
+                self.uncertain(Kind::Invalidate, "an invalidation", answer, |_| true);
+            }
+            if let Some(mut visitor) = self.connected(Kind::Hard, Visitor::connect(self.site).await) {
+                self.uncertain(Kind::Hard, &hard, visitor.get(&hard).await, |answer| is_of(answer, &hard));
+            }
+            tokio::time::sleep(WISHES).await;
+        }
+    }
+
+    /// Counts an answer that may be an error of the origin or of the table, but nothing else.
+    fn uncertain(
+        &self,
+        kind: Kind,
+        target: &str,
+        answer: Result<Response<Bytes>, Fault>,
+        is_right: impl Fn(&Response<Bytes>) -> bool,
+    ) {
+        match answer {
+            Ok(answer) if answer.status().is_server_error() => {
+                self.tally.count(kind, answer.status().as_str())
+            }
+            Ok(answer) if answer.status() == 200 && is_right(&answer) => {
+                self.tally.count(kind, state(&answer))
+            }
+            Ok(answer) => {
+                self.tally.count(kind, "wrong");
+                self.tally.fault(format!("{target}: {}", told(&answer)));
+            }
+            Err(error) => {
+                self.tally.count(kind, "no answer");
+                self.tally.fault(format!("{target}: {error}"));
+            }
+        }
+    }
+
+    /// A connection, which nobody is refused.
+    fn connected(&self, kind: Kind, connected: Result<Visitor, Fault>) -> Option<Visitor> {
+        connected
+            .inspect_err(|error| {
+                self.tally.count(kind, "no connection");
+                self.tally.fault(format!("{kind:?}: {error}"));
+            })
+            .ok()
+    }
+}
+
+fn next() -> u64 {
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// How the visit ended, as far as the cache had a part in it.
+fn state(answer: &Response<Bytes>) -> &str {
+    let state = answer.headers().get("x-facetheory-isr").and_then(|state| state.to_str().ok());
+    state.unwrap_or("no part of the cache")
+}
+
+/// Whether an answer is the page that was asked for.
+fn is_of(answer: &Response<Bytes>, target: &str) -> bool {
+    answer.body().starts_with(format!("<p>{target}, ").as_bytes())
+}
+
+fn told(answer: &Response<Bytes>) -> String {
+    /// As much as says what it is about.
+    const ENOUGH: usize = 100;
+    let text = String::from_utf8_lossy(&answer.body()[..answer.body().len().min(ENOUGH)]).into_owned();
+    format!("{} ({}): {text}", answer.status(), state(answer))
+}

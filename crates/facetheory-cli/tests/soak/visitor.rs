@@ -1,0 +1,122 @@
+//! One visitor, with a connection of its own.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::support::site::HOST;
+
+/// How long an answer may take before it counts as none. An operator may have to wait for a table that is away.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What went wrong, for people to read.
+pub(crate) type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+/// A connection over which one thing after the other is asked, or several at once over HTTP/2.
+pub(crate) enum Visitor {
+    /// Over HTTP/1.1.
+    Http1(http1::SendRequest<Full<Bytes>>),
+    /// Over HTTP/2.
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
+impl Visitor {
+    /// Connects.
+    pub(crate) async fn connect(address: SocketAddr) -> Result<Visitor, Fault> {
+        let (sender, connection) = http1::handshake(TokioIo::new(TcpStream::connect(address).await?)).await?;
+        // How it ends is told to whoever asks something.
+        tokio::spawn(async move { connection.await.ok() });
+        Ok(Visitor::Http1(sender))
+    }
+
+    /// Connects, and speaks HTTP/2.
+    pub(crate) async fn connect_http2(address: SocketAddr) -> Result<Visitor, Fault> {
+        let io = TokioIo::new(TcpStream::connect(address).await?);
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+        tokio::spawn(async move { connection.await.ok() });
+        Ok(Visitor::Http2(sender))
+    }
+
+    /// Another who asks over the same connection, if it is one of HTTP/2.
+    pub(crate) fn companion(&self) -> Option<Visitor> {
+        match self {
+            Visitor::Http1(_) => None,
+            Visitor::Http2(sender) => Some(Visitor::Http2(sender.clone())),
+        }
+    }
+
+    /// What comes back for a GET.
+    pub(crate) async fn get(&mut self, target: &str) -> Result<Response<Bytes>, Fault> {
+        let address = match self {
+            Visitor::Http1(_) => target.to_owned(),
+            Visitor::Http2(_) => format!("http://{HOST}{target}"),
+        };
+        let request = Request::get(address);
+        // Over HTTP/2 the address has the host.
+        let request = if let Visitor::Http1(_) = self { request.header("host", HOST) } else { request };
+        self.ask(request.body(Full::default())?).await
+    }
+
+    /// What comes back for a POST.
+    pub(crate) async fn post(
+        &mut self,
+        target: &str,
+        host: &str,
+        kind: &str,
+        body: Bytes,
+    ) -> Result<Response<Bytes>, Fault> {
+        let request = Request::post(target).header("host", host).header("content-type", kind);
+        self.ask(request.body(Full::new(body))?).await
+    }
+
+    async fn ask(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, Fault> {
+        let exchange = async {
+            let response = match self {
+                Visitor::Http1(sender) => {
+                    sender.ready().await?;
+                    sender.send_request(request).await?
+                }
+                Visitor::Http2(sender) => {
+                    sender.ready().await?;
+                    sender.send_request(request).await?
+                }
+            };
+            let (parts, body) = response.into_parts();
+            Ok::<_, Fault>(Response::from_parts(parts, body.collect().await?.to_bytes()))
+        };
+        tokio::time::timeout(PATIENCE, exchange).await.map_err(|_| "it hangs")?
+    }
+}
+
+/// Asks to switch protocols and sends messages that have to come back; the status of the answer.
+pub(crate) async fn echo(address: SocketAddr, target: &str, messages: &[&[u8]]) -> Result<u16, Fault> {
+    let exchange = async {
+        let mut stream = TcpStream::connect(address).await?;
+        let head =
+            format!("GET {target} HTTP/1.1\r\nHost: {HOST}\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
+        stream.write_all(head.as_bytes()).await?;
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            answer.push(stream.read_u8().await?);
+        }
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or("no status")?;
+        for message in messages.iter().filter(|_| status == 101) {
+            stream.write_all(message).await?;
+            let mut back = vec![0; message.len()];
+            stream.read_exact(&mut back).await?;
+            if back != *message {
+                return Err("another message came back".into());
+            }
+        }
+        Ok::<u16, Fault>(status)
+    };
+    tokio::time::timeout(PATIENCE, exchange).await.map_err(|_| "it hangs")?
+}
