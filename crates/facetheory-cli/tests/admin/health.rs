@@ -64,4 +64,5 @@ fn what_happens_is_counted_under_names_that_prometheus_reads() {
     assert!(value("facetheory_isr_memory_bytes") > 0.0);
     assert!(value("facetheory_gateway_connections") >= 0.0);
     assert!(value("facetheory_process_uptime_seconds") >= 0.0);
+    assert!(value("facetheory_process_tasks") >= 1.0, "whoever answers is one");
 }

@@ -3,7 +3,6 @@
 //!
 //! `scripts/soak --minutes 10`, or `FACETHEORY_SOAK_SECONDS=600 cargo test -p facetheory-cli --test soak -- --nocapture`.
 
-mod check;
 mod dynamodb;
 mod line;
 mod memory;
@@ -13,6 +12,7 @@ mod support;
 mod tally;
 mod traffic;
 mod visitor;
+mod vital;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,6 @@ use std::time::Duration;
 use tabletheory::{Clock as _, SystemClock, Timestamp};
 use tempfile::TempDir;
 
-use check::Vitals;
 use dynamodb::Dynamodb;
 use line::Line;
 use memory::Memory;
@@ -29,6 +28,7 @@ use support::gateway::Gateway;
 use support::store::{Store, s3_endpoint};
 use support::tell;
 use tally::Tally;
+use vital::Vitals;
 
 /// How long it takes, unless `FACETHEORY_SOAK_SECONDS` says otherwise.
 const SECONDS: u64 = 60;
@@ -69,6 +69,14 @@ struct Installation {
     _directories: [TempDir; 3],
 }
 
+/// The leases that a table has.
+struct Leases {
+    /// Those that still keep others from a page.
+    held: usize,
+    /// Those that keep nobody from anything. They could not be given back while the table was away.
+    run_out: usize,
+}
+
 #[test]
 fn a_long_day_of_everything_leaves_visitors_served_and_nothing_behind() {
     let seconds = std::env::var("FACETHEORY_SOAK_SECONDS").map_or(Ok(SECONDS), |text| text.parse());
@@ -82,7 +90,7 @@ fn a_long_day_of_everything_leaves_visitors_served_and_nothing_behind() {
     let after = Vitals::come_down(&installation.gateways, &installation.lines, &before);
     traffic::warm_up(&installation.runtime, &installation.gateways);
     let (failed, answered) = installation.origin.counts();
-    let locks = installation.end();
+    let leases = installation.end();
 
     tell(&format!("\n{tally}"));
     tell(&format!("the origin failed {failed} of {answered} requests; the table was restarted twice"));
@@ -90,11 +98,14 @@ fn a_long_day_of_everything_leaves_visitors_served_and_nothing_behind() {
     for ((name, before), after) in NAMES.iter().zip(&before).zip(&after) {
         tell(&format!("{name:<12} before {before}; after {after}"));
     }
-    tell(&format!("leases held after the end: {}; rows of leases that ran out: {}", locks.0, locks.1));
+    tell(&format!(
+        "leases held after the end: {}; rows of leases that ran out: {}",
+        leases.held, leases.run_out
+    ));
     tally.check();
     memory.check();
-    check::nothing_is_left(&NAMES, &before, &after);
-    assert_eq!(locks.0, 0, "leases are held by gateways that have ended");
+    vital::nothing_is_left(&NAMES, &before, &after);
+    assert_eq!(leases.held, 0, "leases are held by gateways that have ended");
 }
 
 impl Installation {
@@ -153,15 +164,15 @@ impl Installation {
         memory
     }
 
-    /// Ends all gateways; how many leases are held after that, and how many rows of leases have run out.
-    fn end(self) -> (usize, usize) {
+    /// Ends all gateways, and looks what their tables have of leases after that.
+    fn end(self) -> Leases {
         for gateway in self.gateways {
             gateway.end();
         }
         let locks: Vec<_> = self.stores.iter().flat_map(Store::locks).collect();
         let now = SystemClock.now().seconds();
         let held = locks.iter().filter(|lock| lock.lease_expires_at > now).count();
-        (held, locks.len() - held)
+        Leases { held, run_out: locks.len() - held }
     }
 }
 

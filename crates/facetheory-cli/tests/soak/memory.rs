@@ -67,7 +67,7 @@ impl Memory {
 
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "memory in MiB, by quarters from the {}th second on:", self.from.as_secs())?;
+        write!(f, "memory in MiB, by quarters after the first {} s:", self.from.as_secs())?;
         for (at, name) in NAMES.iter().enumerate() {
             let quarters = self.quarters(at).map(|mib| format!("{mib:6.1}"));
             write!(f, "\n{name:<12} {}", quarters.join(" "))?;
