@@ -158,8 +158,22 @@ impl Gateway {
 
     /// The most memory that it ever had, in KiB.
     pub(crate) fn peak_memory(&self) -> u64 {
+        self.kibibytes("VmHWM:")
+    }
+
+    /// The memory that it has now, in KiB.
+    pub(crate) fn memory(&self) -> u64 {
+        self.kibibytes("VmRSS:")
+    }
+
+    /// How many files and connections it has open.
+    pub(crate) fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("a process that runs").count()
+    }
+
+    fn kibibytes(&self, name: &str) -> u64 {
         let status = self.proc_file("status");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
         line.trim().trim_end_matches("kB").trim().parse().expect("a number")
     }
 

@@ -49,7 +49,8 @@ pub(crate) const PROTOCOL_ERROR: u32 = 1;
 /// The code of a stream that nobody waits for.
 pub(crate) const CANCEL: u32 = 8;
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// What a connection begins with.
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const ACK: u8 = 1;
 /// The setting for the size of the table of headers, which is kept empty: every block is understood by itself then.
 const HEADER_TABLE_SIZE: [u8; 6] = [0, 1, 0, 0, 0, 0];
@@ -152,7 +153,8 @@ impl Frame {
         Frame { kind: CONTINUATION, flags, stream, payload }
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    /// The frame as it stands on a connection.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let length = u32::try_from(self.payload.len()).expect("a length").to_be_bytes();
         let mut bytes = vec![length[1], length[2], length[3], self.kind, self.flags];
         bytes.extend_from_slice(&self.stream.to_be_bytes());

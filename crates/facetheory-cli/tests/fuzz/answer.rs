@@ -1,0 +1,91 @@
+//! The answers that have come on a connection of HTTP/1.
+
+use crate::ledger::Asked;
+
+/// The most headers of an answer.
+const MOST_HEADERS: usize = 128;
+
+/// One answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+}
+
+/// The answers to these requests, without interim ones, as far as they have come whole.
+pub(crate) fn read(came: &[u8], asked: &[Asked]) -> Result<Vec<Answer>, String> {
+    let mut answers = Vec::new();
+    let mut rest = came;
+    loop {
+        let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+        let mut head = httparse::Response::new(&mut headers);
+        let after = match head.parse(rest) {
+            Ok(httparse::Status::Complete(after)) => &rest[after..],
+            Ok(httparse::Status::Partial) => return Ok(answers),
+            Err(error) => return Err(error.to_string()),
+        };
+        let status = head.code.ok_or("no status")?;
+        let value = |name: &str| {
+            head.headers
+                .iter()
+                .find(|header| header.name.eq_ignore_ascii_case(name))
+                .map(|header| header.value)
+        };
+        let is_head = asked.get(answers.len()).is_some_and(|asked| asked.request.method == "HEAD");
+        match status {
+            101 => {
+                answers.push(Answer { status, body: Vec::new() });
+                // What follows is not HTTP.
+                return Ok(answers);
+            }
+            100..200 => {
+                rest = after;
+                continue;
+            }
+            _ => {}
+        }
+        // What is refused is answered in full, whatever it was, since nothing comes after it.
+        let is_last = status >= 400 && value("connection") == Some(b"close");
+        let is_bodiless = (is_head && !is_last) || matches!(status, 204 | 304);
+        let (body, end) = if is_bodiless {
+            (Vec::new(), after)
+        } else if value("transfer-encoding") == Some(b"chunked") {
+            let Some(read) = chunks(after)? else { return Ok(answers) };
+            read
+        } else {
+            let length = value("content-length").and_then(|length| str::from_utf8(length).ok()?.parse().ok());
+            // Without a length the body ends with the connection, and is the last.
+            let length = length.unwrap_or(after.len());
+            let Some((body, end)) = after.split_at_checked(length) else { return Ok(answers) };
+            (body.to_vec(), end)
+        };
+        answers.push(Answer { status, body });
+        rest = end;
+    }
+}
+
+/// A body and what comes after it.
+type Split<'a> = (Vec<u8>, &'a [u8]);
+
+/// A body in chunks and what comes after it; nothing if it has not come whole.
+fn chunks(mut rest: &[u8]) -> Result<Option<Split<'_>>, String> {
+    let mut body = Vec::new();
+    loop {
+        let (at, size) = match httparse::parse_chunk_size(rest) {
+            Ok(httparse::Status::Complete(size)) => size,
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(_) => return Err("the size of a chunk".to_owned()),
+        };
+        let size = usize::try_from(size).map_err(|error| error.to_string())?;
+        let Some((piece, after)) = rest[at..].split_at_checked(size) else { return Ok(None) };
+        let Some((end, after)) = after.split_at_checked(2) else { return Ok(None) };
+        if end != b"\r\n" {
+            return Err("the end of a chunk".to_owned());
+        }
+        if size == 0 {
+            return Ok(Some((body, after)));
+        }
+        body.extend_from_slice(piece);
+        rest = after;
+    }
+}

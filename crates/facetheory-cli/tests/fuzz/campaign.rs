@@ -1,0 +1,196 @@
+//! Many cases at once against one gateway, and what must hold meanwhile and afterwards.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+use crate::case::Case;
+use crate::ledger::{Asked, Ledger};
+use crate::strict::{self, Reading};
+use crate::support::client::Connection;
+use crate::support::gateway::Gateway;
+use crate::support::{site, until};
+use crate::visit::visit;
+use crate::witness::{ASKED, Witness};
+
+/// What the gateway goes by: deadlines that nobody has to wait long for, and room for those who come and go.
+const CONFIG: &str = r#"
+[routes]
+"/page/**" = { isr = "1h" }
+"/pass/**" = false
+
+[timeouts]
+client_headers = "500ms"
+client_body = "500ms"
+client_idle = "500ms"
+keep_alive = "1s"
+
+[limits]
+body_bytes = "256KiB"
+connections_per_address = 2000
+"#;
+/// How many connections there are at once.
+const VISITORS: u64 = 24;
+/// After so many cases a visitor makes sure that the gateway answers a request without faults.
+const CASES_A_PROBE: u64 = 8;
+/// How often somebody looks at the gateway.
+const LOOK: Duration = Duration::from_secs(1);
+/// So many looks are a round of the ledger, and a line of progress.
+const LOOKS_A_ROUND: u64 = 10;
+/// How much more memory the gateway may have than after the first round, in KiB.
+const MORE_MEMORY: u64 = 96 * 1024;
+/// How many more files it may have open than at the beginning, once all visitors are gone.
+const MORE_FILES: usize = 8;
+
+/// A gateway, its origin, and who comes.
+pub(crate) struct Campaign {
+    seed: u64,
+    gateway: Gateway,
+    /// It ends after the gateway.
+    _witness: Witness,
+    _directory: TempDir,
+    ledger: Arc<Ledger>,
+}
+
+/// What was wrong, and the cases that were under way.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) violations: Vec<String>,
+    pub(crate) cases: Vec<u64>,
+}
+
+/// What all visitors share.
+struct Course {
+    next: AtomicU64,
+    is_over: AtomicBool,
+    under_way: Mutex<BTreeSet<u64>>,
+}
+
+impl Campaign {
+    /// Starts a gateway for cases of this seed.
+    pub(crate) fn start(seed: u64) -> Campaign {
+        let (directory, ledger) = (tempfile::tempdir().expect("a directory"), Arc::new(Ledger::default()));
+        let witness = Witness::start(&ledger);
+        let options = ["--no-access-log", "--log-level", "error"];
+        let gateway = Gateway::start(directory.path(), witness.address, CONFIG, &options);
+        Campaign { seed, gateway, _witness: witness, _directory: directory, ledger }
+    }
+
+    /// Lets visitors come for so long, and tells how it goes on.
+    pub(crate) fn run(&mut self, time: Duration) -> Result<(), Failed> {
+        let course =
+            Course { next: AtomicU64::new(0), is_over: AtomicBool::new(false), under_way: Mutex::default() };
+        let files = self.gateway.open_files();
+        let (seed, address, ledger) = (self.seed, self.gateway.address, self.ledger.clone());
+        let gateway = &mut self.gateway;
+        let cases = std::thread::scope(|scope| {
+            for _ in 0..VISITORS {
+                scope.spawn(|| come(seed, address, &ledger, &course));
+            }
+            watch(gateway, &ledger, &course, time);
+            course.is_over.store(true, Relaxed);
+            course.under_way.lock().expect("cases").iter().copied().collect()
+        });
+        if self.ledger.violations().is_empty() {
+            until("connections and files are closed when all visitors are gone", || {
+                (self.gateway.open_files() <= files + MORE_FILES).then_some(())
+            });
+        }
+        let violations = self.violations();
+        if violations.is_empty() { Ok(()) } else { Err(Failed { violations, cases }) }
+    }
+
+    /// What comes of one case alone.
+    pub(crate) fn try_alone(&mut self, case: &Case) -> Vec<String> {
+        visit(case, self.gateway.address, &self.ledger);
+        // What it has caused at the origin has been heard by then, or is heard before the answer.
+        probe(self.gateway.address, &self.ledger, u64::MAX);
+        self.violations()
+    }
+
+    fn violations(&mut self) -> Vec<String> {
+        let mut violations = self.ledger.violations();
+        violations.extend(health(&mut self.gateway));
+        violations
+    }
+}
+
+/// What visitors do until it is over.
+fn come(seed: u64, address: std::net::SocketAddr, ledger: &Ledger, course: &Course) {
+    while !course.is_over.load(Relaxed) {
+        let number = course.next.fetch_add(1, Relaxed);
+        course.under_way.lock().expect("cases").insert(number);
+        visit(&Case::of(seed, number), address, ledger);
+        if number.is_multiple_of(CASES_A_PROBE) {
+            probe(address, ledger, number);
+        }
+        if !ledger.violations().is_empty() {
+            return;
+        }
+        course.under_way.lock().expect("cases").remove(&number);
+    }
+}
+
+/// Fails unless a request without faults is answered.
+fn probe(address: std::net::SocketAddr, ledger: &Ledger, number: u64) {
+    let target = format!("/pass/probe-{number}");
+    let bytes = site::get(&target, "");
+    let Reading::Whole(request, _) = strict::read(bytes.as_bytes()) else {
+        panic!("a request without faults")
+    };
+    ledger.ask(&[Asked { request, is_whole: true }]);
+    let mut connection = Connection::open(address);
+    connection.send(bytes);
+    let answer = connection.next_answer("GET");
+    let is_right =
+        answer.is_some_and(|answer| answer.status == 200 && answer.text() == format!("{ASKED}{target}\n"));
+    if !is_right {
+        ledger.violate(format!("a request without faults is not answered: {target}"));
+    }
+}
+
+/// Looks at the gateway now and then, until time is over or something is wrong.
+#[expect(clippy::print_stderr, reason = "a campaign of minutes tells how it goes on")]
+fn watch(gateway: &mut Gateway, ledger: &Ledger, course: &Course, time: Duration) {
+    let start = Instant::now();
+    let mut first_memory = None;
+    for look in 1.. {
+        std::thread::sleep(LOOK.min(time.saturating_sub(start.elapsed())));
+        if let Some(what) = health(gateway) {
+            ledger.violate(what);
+        }
+        if !ledger.violations().is_empty() || start.elapsed() >= time {
+            return;
+        }
+        if look % LOOKS_A_ROUND == 0 {
+            ledger.turn();
+            let memory = gateway.memory();
+            let most = *first_memory.get_or_insert(memory) + MORE_MEMORY;
+            if memory > most {
+                ledger.violate(format!("the gateway has {memory} KiB of memory, more than {most}"));
+            }
+            eprintln!(
+                "fuzz: {:4} s of {}, {} connections, {} requests heard by the origin, {} MiB, {} files open",
+                start.elapsed().as_secs(),
+                time.as_secs(),
+                course.next.load(Relaxed),
+                ledger.heard(),
+                memory / 1024,
+                gateway.open_files(),
+            );
+        }
+    }
+}
+
+/// What is wrong with the process, if anything is.
+fn health(gateway: &mut Gateway) -> Option<String> {
+    let log = gateway.log();
+    if log.contains("panicked") {
+        return Some(format!("the gateway has panicked: {log}"));
+    }
+    (!gateway.is_alive()).then(|| format!("the gateway has ended: {log}"))
+}

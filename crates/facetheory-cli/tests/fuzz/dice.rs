@@ -1,0 +1,56 @@
+//! Chance that a number decides, so that whatever it leads to can be had again.
+
+/// A generator of numbers: SplitMix64, which needs no more than a seed and an addition.
+#[derive(Clone, Debug)]
+pub(crate) struct Dice {
+    state: u64,
+}
+
+impl Dice {
+    /// The chance of one case of a campaign.
+    pub(crate) fn of(seed: u64, case: u64) -> Dice {
+        let mut dice = Dice { state: seed };
+        // Neighbouring seeds and cases have nothing in common then.
+        dice.state = dice.next() ^ case.wrapping_mul(0xd134_2543_de82_ef95);
+        dice
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below this one, which is not zero.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        let bound = u64::try_from(bound.max(1)).expect("a number");
+        usize::try_from(self.next() % bound).expect("less than the bound")
+    }
+
+    /// Whether something happens that does so in so many of a hundred times.
+    pub(crate) fn percent(&mut self, chance: usize) -> bool {
+        self.below(100) < chance
+    }
+
+    /// Any byte.
+    pub(crate) fn byte(&mut self) -> u8 {
+        self.next().to_le_bytes()[0]
+    }
+
+    /// One of these.
+    pub(crate) fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+}
+
+#[test]
+fn a_case_can_be_had_again_and_differs_from_its_neighbours() {
+    let numbers = |seed, case| {
+        let mut dice = Dice::of(seed, case);
+        [dice.next(), dice.next()]
+    };
+    assert_eq!(numbers(1, 2), numbers(1, 2));
+    assert_ne!(numbers(1, 2), numbers(1, 3));
+    assert_ne!(numbers(1, 2), numbers(2, 1));
+}

@@ -1,0 +1,282 @@
+//! A reader of HTTP/1 requests that takes the strictest view of every rule. It shares no code with the gateway.
+
+/// A request as it stands on a connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) method: String,
+    /// The path and the query, also where the target has a host before them.
+    pub(crate) target: String,
+    pub(crate) host: String,
+    /// Names in lower case, values without blanks around them.
+    pub(crate) fields: Vec<(String, Vec<u8>)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) trailers: Vec<(String, Vec<u8>)>,
+    /// It asks for another protocol.
+    pub(crate) is_upgrade: bool,
+}
+
+/// What some bytes begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// A request, which ends after so many bytes.
+    Whole(Request, usize),
+    /// A request with as much of its body as there is. What is wrong with the rest, if it is not only missing.
+    Part(Request, Option<&'static str>),
+    /// No request, but there may be one if more comes.
+    Open,
+    Wrong(&'static str),
+}
+
+/// How a body is delimited.
+enum Framing {
+    Sized(usize),
+    Chunked,
+}
+
+/// What may be wrong, or missing.
+enum Fault {
+    Missing,
+    Wrong(&'static str),
+}
+
+type Read<T> = Result<T, Fault>;
+
+impl Request {
+    /// All values of a header, whose name is in lower case.
+    pub(crate) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+        self.fields.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_slice())
+    }
+}
+
+/// Reads the request at the beginning of these bytes.
+pub(crate) fn read(bytes: &[u8]) -> Reading {
+    let mut rest = bytes;
+    let (mut request, framing) = match head(&mut rest) {
+        Ok(head) => head,
+        Err(Fault::Missing) => return Reading::Open,
+        Err(Fault::Wrong(why)) => return Reading::Wrong(why),
+    };
+    let outcome = match framing {
+        Framing::Sized(length) => sized(&mut rest, length, &mut request.body),
+        Framing::Chunked => chunked(&mut rest, &mut request),
+    };
+    match outcome {
+        Ok(()) => Reading::Whole(request, bytes.len() - rest.len()),
+        Err(Fault::Missing) => Reading::Part(request, None),
+        Err(Fault::Wrong(why)) => Reading::Part(request, Some(why)),
+    }
+}
+
+fn wrong<T>(why: &'static str) -> Read<T> {
+    Err(Fault::Wrong(why))
+}
+
+/// The next line without its end.
+fn line<'a>(rest: &mut &'a [u8]) -> Read<&'a [u8]> {
+    let is_control = |byte: &u8| byte.is_ascii_control() && *byte != b'\t';
+    let Some(end) = rest.iter().position(is_control) else { return Err(Fault::Missing) };
+    match &rest[end..] {
+        [b'\r', b'\n', after @ ..] => {
+            let line = &rest[..end];
+            *rest = after;
+            Ok(line)
+        }
+        [b'\r'] => Err(Fault::Missing),
+        _ => wrong("a control character in a line"),
+    }
+}
+
+fn head(rest: &mut &[u8]) -> Read<(Request, Framing)> {
+    let first = line(rest)?;
+    let mut words = first.split(|byte| *byte == b' ');
+    let (Some(method), Some(target), Some(version), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return wrong("a request line that is not three words");
+    };
+    if method.is_empty() || !method.iter().all(is_token) {
+        return wrong("a method that is no token");
+    }
+    if target.is_empty() || !target.iter().all(u8::is_ascii_graphic) {
+        return wrong("a target with what has to be encoded");
+    }
+    let is_http_11 = match version {
+        b"HTTP/1.1" => true,
+        b"HTTP/1.0" => false,
+        _ => return wrong("another version"),
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut request = Request { method: text(method), fields: fields(rest)?, ..Request::default() };
+    if ["CONNECT", "TRACE"].contains(&request.method.as_str()) {
+        return wrong("a method that no gateway forwards");
+    }
+    request.host = host(&request)?;
+    request.target = path(&text(target), &request)?;
+    let framing = framing(&request, is_http_11)?;
+    let names = |name: &str, option: &[u8]| {
+        let options = request.values(name).flat_map(|value| value.split(|byte| *byte == b','));
+        options.into_iter().any(|given| given.trim_ascii().eq_ignore_ascii_case(option))
+    };
+    request.is_upgrade =
+        is_http_11 && names("connection", b"upgrade") && request.values("upgrade").next().is_some();
+    let is_bodiless = matches!(framing, Framing::Sized(0));
+    if !is_bodiless && (request.is_upgrade || ["GET", "HEAD"].contains(&request.method.as_str())) {
+        return wrong("a body where there is none");
+    }
+    Ok((request, framing))
+}
+
+/// Header lines up to the empty line after them.
+fn fields(rest: &mut &[u8]) -> Read<Vec<(String, Vec<u8>)>> {
+    let mut fields = Vec::new();
+    loop {
+        let line = line(rest)?;
+        if line.is_empty() {
+            return Ok(fields);
+        }
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+            return wrong("a header line without a colon");
+        };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if name.is_empty() || !name.iter().all(is_token) {
+            return wrong("a header name that is no token");
+        }
+        fields.push((String::from_utf8_lossy(name).to_ascii_lowercase(), value.to_vec()));
+    }
+}
+
+fn host(request: &Request) -> Read<String> {
+    let mut hosts = request.values("host");
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return wrong("not one Host") };
+    match str::from_utf8(host) {
+        Ok(host) if is_host(host) => Ok(host.to_owned()),
+        _ => wrong("a Host that is none"),
+    }
+}
+
+/// Whether this is a name or an address, with or without a port.
+pub(crate) fn is_host(text: &str) -> bool {
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, port),
+        _ => (text, "0"),
+    };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let is_address = |name: &str| {
+        let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+        address.is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok())
+    };
+    let is_name = !name.is_empty() && name.bytes().all(is_plain);
+    (is_name || is_address(name)) && port.bytes().all(|byte| byte.is_ascii_digit()) && !port.is_empty()
+}
+
+fn path(target: &str, request: &Request) -> Read<String> {
+    if target.starts_with('/') || (target == "*" && request.method == "OPTIONS") {
+        return Ok(target.to_owned());
+    }
+    let Some((scheme, rest)) = target.split_once("://") else { return wrong("a target that is none") };
+    if !["http", "https"].contains(&scheme.to_ascii_lowercase().as_str()) {
+        return wrong("a target of another scheme");
+    }
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    if !authority.eq_ignore_ascii_case(&request.host) {
+        return wrong("a target for another host");
+    }
+    Ok(if path.starts_with('/') { path.to_owned() } else { format!("/{path}") })
+}
+
+fn framing(request: &Request, is_http_11: bool) -> Read<Framing> {
+    let lengths: Vec<&[u8]> = request.values("content-length").collect();
+    let codings: Vec<&[u8]> = request.values("transfer-encoding").collect();
+    match (lengths.as_slice(), codings.as_slice()) {
+        ([], []) => Ok(Framing::Sized(0)),
+        ([], [coding]) if is_http_11 && coding.eq_ignore_ascii_case(b"chunked") => Ok(Framing::Chunked),
+        ([length], []) if !length.is_empty() && length.iter().all(u8::is_ascii_digit) => {
+            let length = str::from_utf8(length).ok().and_then(|length| length.parse().ok());
+            length.map_or(wrong("a length beyond all bounds"), |length| Ok(Framing::Sized(length)))
+        }
+        _ => wrong("a body without one clear end"),
+    }
+}
+
+fn sized(rest: &mut &[u8], length: usize, body: &mut Vec<u8>) -> Read<()> {
+    let (here, after) = rest.split_at(length.min(rest.len()));
+    body.extend_from_slice(here);
+    *rest = after;
+    if here.len() < length { Err(Fault::Missing) } else { Ok(()) }
+}
+
+fn chunked(rest: &mut &[u8], request: &mut Request) -> Read<()> {
+    const DIGITS: usize = 16;
+    const NOT_TRAILERS: [&str; 6] =
+        ["content-length", "transfer-encoding", "host", "connection", "upgrade", "expect"];
+    loop {
+        let line = line(rest)?;
+        let size = line.split(|byte| *byte == b';').next().unwrap_or_default();
+        if size.is_empty() || size.len() > DIGITS || !size.iter().all(u8::is_ascii_hexdigit) {
+            return wrong("the size of a chunk that is none");
+        }
+        if !line.is_ascii() {
+            return wrong("a chunk extension that is no text");
+        }
+        let size = usize::from_str_radix(&String::from_utf8_lossy(size), 16);
+        let Ok(size) = size else { return wrong("a chunk beyond all bounds") };
+        if size == 0 {
+            request.trailers = fields(rest)?;
+            let is_late = request.trailers.iter().any(|(name, _)| NOT_TRAILERS.contains(&name.as_str()));
+            return if is_late { wrong("a trailer that comes too late") } else { Ok(()) };
+        }
+        sized(rest, size, &mut request.body)?;
+        match rest {
+            [b'\r', b'\n', after @ ..] => *rest = after,
+            [] | [b'\r'] => return Err(Fault::Missing),
+            _ => return wrong("a chunk that is longer than its size"),
+        }
+    }
+}
+
+pub(crate) fn is_token(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(bytes: &str) -> Option<&'static str> {
+        match read(bytes.as_bytes()) {
+            Reading::Wrong(why) | Reading::Part(_, Some(why)) => Some(why),
+            Reading::Whole(..) | Reading::Part(_, None) | Reading::Open => None,
+        }
+    }
+
+    #[test]
+    fn a_request_ends_where_its_framing_says() {
+        let bytes = "POST /a HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n0\r\nt: u\r\n\r\nGET";
+        let Reading::Whole(request, end) = read(bytes.as_bytes()) else { panic!("a request") };
+        assert_eq!((request.body.as_slice(), &bytes[end..]), (&b"abc"[..], "GET"));
+        assert_eq!(request.trailers, [("t".to_owned(), b"u".to_vec())]);
+        let cut = "POST /a HTTP/1.1\r\nHost: b\r\nContent-Length: 3\r\n\r\nab";
+        assert!(matches!(read(cut.as_bytes()), Reading::Part(request, None) if request.body == b"ab"));
+        assert_eq!(read(b"GET / HTTP/1.1\r\nHost: b\r\n"), Reading::Open);
+    }
+
+    #[test]
+    fn what_others_could_read_differently_is_wrong() {
+        for bytes in [
+            "GET / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost : a\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\n b: c\r\n\r\n",
+            "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\n",
+            "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\nx",
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxy",
+        ] {
+            assert!(why(bytes).is_some(), "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What a visitor does with a case, and what is to be seen from its end of the connection.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+
+use crate::answer::{self, Answer};
+use crate::case::{Case, Ending};
+use crate::ledger::{Asked, Ledger};
+use crate::reference::{self, End};
+use crate::stream;
+use crate::support::http2::{DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM};
+use crate::support::{HANG, until};
+use crate::witness::ASKED;
+
+/// A connection on which a case is sent.
+struct Visit<'a> {
+    stream: TcpStream,
+    came: Vec<u8>,
+    has_ended: bool,
+    ledger: &'a Ledger,
+}
+
+/// Sends a case and judges what comes back. The ledger hears of what is wrong.
+pub(crate) fn visit(case: &Case, address: SocketAddr, ledger: &Ledger) {
+    if case.is_http2() {
+        let asked = stream::asked(&case.bytes).unwrap_or_default();
+        ledger.ask(&asked.values().cloned().collect::<Vec<_>>());
+        let Some(mut visit) = Visit::begin(case, address, ledger) else { return };
+        visit.read_until(case, |came| is_done(came, &asked));
+        judge_streams(&visit.came, &asked, ledger);
+    } else {
+        let (asked, end) = reference::asked(&case.bytes);
+        ledger.ask(&asked);
+        let Some(mut visit) = Visit::begin(case, address, ledger) else { return };
+        let whole = asked.iter().filter(|asked| asked.is_whole).count();
+        // What is wrong is answered too, and then the connection is closed.
+        visit.read_until(case, |came| {
+            end != End::Wrong && answer::read(came, &asked).is_ok_and(|answers| answers.len() >= whole)
+        });
+        judge_answers(&visit.came, &asked, ledger);
+    }
+}
+
+impl<'a> Visit<'a> {
+    /// Sends all pieces; none if the visitor is gone after that.
+    fn begin(case: &Case, address: SocketAddr, ledger: &'a Ledger) -> Option<Visit<'a>> {
+        // A machine can run out of ports for a moment.
+        let stream = until("the gateway accepts a connection", || TcpStream::connect(address).ok());
+        stream.set_nodelay(true).expect("a socket");
+        stream.set_write_timeout(Some(HANG)).expect("a socket");
+        let mut visit = Visit { stream, came: Vec::new(), has_ended: false, ledger };
+        for piece in case.pieces() {
+            match visit.stream.write_all(piece) {
+                Ok(()) => {}
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    ledger.violate("the gateway takes nothing more, and does not close".to_owned());
+                    return None;
+                }
+                // It has had enough, and may have said why.
+                Err(_) => break,
+            }
+            std::thread::sleep(case.rest);
+        }
+        match case.ending {
+            Ending::Gone => None,
+            Ending::HalfClosed => {
+                // A gateway that is gone need not be told.
+                let _ = visit.stream.shutdown(Shutdown::Write);
+                Some(visit)
+            }
+            Ending::Answered | Ending::Patient => Some(visit),
+        }
+    }
+
+    /// Reads until the connection ends, or until enough has come if that is all that the visitor waits for.
+    fn read_until(&mut self, case: &Case, is_enough: impl Fn(&[u8]) -> bool) {
+        let waits_for_end = case.ending != Ending::Answered;
+        while !self.has_ended && !is_tunnel(&self.came) && (waits_for_end || !is_enough(&self.came)) {
+            self.look(case);
+        }
+    }
+
+    fn look(&mut self, case: &Case) {
+        let mut piece = [0; 16 * 1024];
+        self.stream.set_read_timeout(Some(HANG)).expect("a socket");
+        match self.stream.read(&mut piece) {
+            Ok(0) => self.has_ended = true,
+            Ok(count) => self.came.extend_from_slice(&piece[..count]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                self.has_ended = true;
+                let (sent, came) = (case.bytes.escape_ascii(), self.came.escape_ascii());
+                self.ledger
+                    .violate(format!("nothing comes, and the connection stays: {sent}\nthis came: {came}"));
+            }
+            Err(_) => self.has_ended = true,
+        }
+    }
+}
+
+/// Whether another protocol is spoken, in which anybody may be silent for as long as they like.
+fn is_tunnel(came: &[u8]) -> bool {
+    let switch = b"HTTP/1.1 101 ";
+    came.windows(switch.len()).any(|window| window == switch)
+}
+
+/// Looks whether each answer is to the request in whose place it stands.
+fn judge_answers(came: &[u8], asked: &[Asked], ledger: &Ledger) {
+    let answers = match answer::read(came, asked) {
+        Ok(answers) => answers,
+        Err(why) => return ledger.violate(format!("a malformed answer, {why}: {}", came.escape_ascii())),
+    };
+    if answers.len() > asked.len() + 1 {
+        ledger.violate(format!("more answers than requests: {}", came.escape_ascii()));
+    }
+    for (Answer { body, .. }, asked) in answers.iter().zip(asked) {
+        judge_page(body, &asked.request.target, ledger);
+    }
+    if let Some(Answer { status, body }) = answers.get(asked.len())
+        && (*status < 400 || body.starts_with(ASKED.as_bytes()))
+    {
+        ledger.violate(format!("an answer to what is no request: {}", came.escape_ascii()));
+    }
+}
+
+/// Fails if a page is another's.
+fn judge_page(body: &[u8], target: &str, ledger: &Ledger) {
+    let page = format!("{ASKED}{target}\n");
+    if body.starts_with(ASKED.as_bytes()) && !page.as_bytes().starts_with(body) {
+        ledger.violate(format!("for {target:?} another page came: {}", body.escape_ascii()));
+    }
+}
+
+/// Whether every stream has come to its end, or the connection has.
+fn is_done(mut came: &[u8], asked: &BTreeMap<u32, Asked>) -> bool {
+    let mut left: Vec<u32> =
+        asked.iter().filter(|(_, asked)| asked.is_whole).map(|(stream, _)| *stream).collect();
+    while let Some(frame) = stream::next(&mut came) {
+        let ends = matches!(frame.kind, DATA | HEADERS) && frame.flags & END_STREAM != 0;
+        if ends || frame.kind == RST_STREAM {
+            left.retain(|stream| *stream != frame.stream);
+        }
+        if frame.kind == GOAWAY {
+            return true;
+        }
+    }
+    left.is_empty()
+}
+
+/// Looks whether each stream has the page that was asked for on it.
+fn judge_streams(mut came: &[u8], asked: &BTreeMap<u32, Asked>, ledger: &Ledger) {
+    let mut pages: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
+    while let Some(frame) = stream::next(&mut came) {
+        if frame.kind == DATA {
+            pages.entry(frame.stream).or_default().extend_from_slice(&frame.payload);
+        }
+    }
+    for (stream, page) in &pages {
+        match asked.get(stream) {
+            Some(asked) => judge_page(page, &asked.request.target, ledger),
+            None => judge_page(page, "nothing", ledger),
+        }
+    }
+}
