@@ -4,6 +4,7 @@ mod admin;
 mod check_config;
 mod config;
 mod demo;
+mod descriptor;
 mod gateway;
 mod log;
 mod origin;

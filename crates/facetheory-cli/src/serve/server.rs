@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::setting::Settings;
 use crate::admin::{self, Admin, Metrics, Readiness};
+use crate::descriptor;
 use crate::gateway::{Endpoint, Gateway, Listener, Places, Rules, Tls, Tunnels};
 use crate::log::AccessLog;
 use crate::signal::{Signal, Signals};
@@ -76,6 +77,7 @@ impl Server {
     pub(crate) async fn run(self, read_again: impl Fn() -> Result<Settings>) -> Result<()> {
         let Server { settings, isr, gateway, listener, admin, is_logged, metrics, tls, tunnels, .. } = self;
         let limits = &settings.config.limits;
+        descriptor::allow_for(limits.connections);
         let count = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
         let endpoint = Endpoint {
             gateway: gateway.clone(),
