@@ -6,7 +6,7 @@ use tabletheory::{Item, Key};
 
 use crate::attribute as name;
 use crate::error::{Error, Result};
-use crate::key::Tenant;
+use crate::key::{Tenant, sha256_hex};
 use crate::row::Reader;
 
 /// A tag by which pages are invalidated together.
@@ -27,6 +27,8 @@ impl Tag {
     pub const MAX_BYTES: usize = 1024;
     /// The deepest path that can be invalidated with all below it, in segments.
     pub const MAX_DEPTH: usize = 32;
+    /// The digits by which addresses are told apart.
+    const TARGET_DIGITS: usize = 24;
 
     /// The tag of this name: 1 to 1,024 bytes, without control characters.
     ///
@@ -96,6 +98,11 @@ impl Tag {
         Tag("tenant=".into())
     }
 
+    /// Everything that is stored of one address, of which this is the cache key without what selects a variant.
+    pub(crate) fn target(primary: &str) -> Self {
+        Tag(format!("target={}", &sha256_hex(primary.as_bytes())[..Self::TARGET_DIGITS]).into())
+    }
+
     /// The tags of all paths at which this one is found: of itself and of everything above it.
     ///
     /// A path that is too deep or too long has those of the upper part, since no others can be invalidated.
@@ -150,7 +157,7 @@ impl Tag {
 }
 
 /// What the tags begin with that a page has by itself: of its path, its route and its tenant.
-const IMPLICIT: [&str; 3] = ["path=", "route=", "tenant="];
+const IMPLICIT: [&str; 4] = ["path=", "route=", "target=", "tenant="];
 
 /// The row of a tag: everything that was generated until then is stale.
 ///

@@ -49,6 +49,11 @@ pub struct Content {
     pub tags: Vec<String>,
     /// The deployment that rendered it.
     pub deployment: Option<String>,
+    /// How old it was when it was asked for, in seconds, if its origin says by its own headers how it is kept; none for a
+    /// page that is kept by a rule.
+    pub initial_age: Option<i64>,
+    /// What of a request selects it, where its origin says that this matters (`Vary`).
+    pub variant: Option<String>,
 }
 
 impl Generation {
@@ -101,6 +106,8 @@ impl Content {
                 _ => Vec::new(),
             },
             deployment: row.optional_text(&name::DEPLOYMENT),
+            initial_age: row.optional_seconds(&name::INITIAL_AGE).map(|age| age.max(0)),
+            variant: row.optional_text(&name::VARIANT),
         }
     }
 
@@ -119,6 +126,8 @@ impl Content {
             item.set(name::TAGS.name(), tags);
         }
         set_optional(item, &name::DEPLOYMENT, self.deployment.as_deref());
+        set_optional(item, &name::INITIAL_AGE, self.initial_age);
+        set_optional(item, &name::VARIANT, self.variant.as_deref());
     }
 }
 

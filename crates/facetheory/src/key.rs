@@ -143,6 +143,7 @@ impl KeyScheme {
             scheme: self.clone(),
             path: None,
             route: None,
+            target: None,
             pk: OnceLock::new(),
             tags: OnceLock::new(),
         };
@@ -182,6 +183,8 @@ pub struct PageKey {
     scheme: KeyScheme,
     path: Option<String>,
     route: Option<Arc<str>>,
+    /// The cache key of the page whose variant it is, or its own, if others are to be invalidated with it.
+    target: Option<Arc<str>>,
     // Made when they are asked for: a page that is found in memory needs neither.
     pk: OnceLock<String>,
     tags: OnceLock<Vec<Tag>>,
@@ -242,6 +245,37 @@ impl PageKey {
         Ok(self.of_known_route(pattern.into()))
     }
 
+    /// The same, which is invalidated with all its variants.
+    #[cfg(feature = "http")]
+    pub(crate) fn with_variants(mut self) -> Self {
+        self.target = Some(self.cache_key.as_str().into());
+        self
+    }
+
+    /// The cache key of the page whose variant it is, or its own.
+    #[cfg(feature = "http")]
+    pub(crate) fn address(&self) -> &str {
+        self.target.as_deref().unwrap_or(&self.cache_key)
+    }
+
+    /// The page whose variant it is, or itself.
+    #[cfg(feature = "http")]
+    pub(crate) fn primary(&self) -> Result<Self> {
+        self.variant(self.address().to_owned())
+    }
+
+    /// A variant of it, which has this cache key.
+    #[cfg(feature = "http")]
+    pub(crate) fn variant(&self, cache_key: String) -> Result<Self> {
+        let page = self.scheme.page(self.tenant.as_ref(), cache_key)?;
+        Ok(PageKey {
+            path: self.path.clone(),
+            route: self.route.clone(),
+            target: self.target.clone(),
+            ..page
+        })
+    }
+
     /// The same for a route that was checked before.
     pub(crate) fn of_known_route(mut self, pattern: Arc<str>) -> Self {
         self.route = Some(pattern);
@@ -273,7 +307,8 @@ impl PageKey {
         self.tags.get_or_init(|| {
             let paths = self.path.as_deref().map(Tag::paths_above).unwrap_or_default();
             let route = self.route.as_deref().and_then(|pattern| Tag::route(pattern).ok());
-            [Tag::everything()].into_iter().chain(paths).chain(route).collect()
+            let target = self.target.as_deref().map(Tag::target);
+            [Tag::everything()].into_iter().chain(paths).chain(route).chain(target).collect()
         })
     }
 

@@ -360,7 +360,7 @@ impl Pages {
                 Error::new(Kind::Render, context).caused_by(cause)
             })?;
             match rendered.into() {
-                Render::Declined => Ok(None),
+                Render::Declined | Render::Personal => Ok(None),
                 Render::Page(rendered) => {
                     self.store_body(page, policy, *rendered, whole.as_ref(), started).await.map(Some)
                 }

@@ -202,7 +202,7 @@ pub(crate) fn next_version(counts: bool) -> Change {
 /// The update that makes a row so, whatever it was before: what is absent is removed.
 pub(crate) fn changes_to(page: &PageKey, meta: &Meta) -> Update {
     /// Everything that a `META` of ours may have, but for the version, which only ever rises.
-    const ATTRIBUTES: [&str; 16] = [
+    const ATTRIBUTES: [&str; 18] = [
         "s3_key",
         "generated_at",
         "revalidate_seconds",
@@ -215,6 +215,8 @@ pub(crate) fn changes_to(page: &PageKey, meta: &Meta) -> Update {
         "digest",
         "tags",
         "deployment",
+        "initial_age",
+        "variant",
         "stale_since",
         "must_not_serve",
         "pinned_until",

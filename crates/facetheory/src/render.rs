@@ -66,6 +66,8 @@ pub enum Render {
     Page(Box<Rendered>),
     /// An answer that is nobody else's: what is served stays as it is.
     Declined,
+    /// The same, because of what this one visitor asked for: the next one may be given a page.
+    Personal,
 }
 
 /// What a render may fail with.

@@ -75,7 +75,7 @@ impl Rules {
         };
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let origin = Origin::new(address, (timeouts, limits), trust.clone(), tunnels)?;
-        let layer = IsrLayer::new(isr, config.routes()?)
+        let layer = IsrLayer::new(isr, config.routes()?.otherwise_by_origin())
             .strict()
             .max_page_bytes(limits.page_bytes)
             .new_pages_per_second(u32::try_from(limits.new_keys_per_second).unwrap_or(u32::MAX))

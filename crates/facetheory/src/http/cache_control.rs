@@ -73,7 +73,8 @@ impl CacheControl {
         }
     }
 
-    fn note(&mut self, name: &str, value: Option<&str>) {
+    /// Takes note of one directive.
+    pub(crate) fn note(&mut self, name: &str, value: Option<&str>) {
         let least = |known: &mut Option<Duration>| {
             let said = seconds(value).unwrap_or_default();
             *known = Some(known.map_or(said, |known| known.min(said)));

@@ -26,6 +26,22 @@ pub(crate) struct Validators<'a> {
     pub(crate) etag: Option<EntityTag<'a>>,
     /// When its renderer said that it was modified last.
     pub(crate) last_modified: Option<Timestamp>,
+    /// Whether the tag is that of one coding alone, because its origin chose both.
+    pub(crate) exact: bool,
+}
+
+impl Validators<'_> {
+    fn strongly_are(&self, client: EntityTag<'_>) -> bool {
+        self.etag.is_some_and(|own| !own.weak && !client.weak && self.tag_is(own, client))
+    }
+
+    fn weakly_are(&self, client: EntityTag<'_>) -> bool {
+        self.etag.is_some_and(|own| self.tag_is(own, client))
+    }
+
+    fn tag_is(&self, own: EntityTag<'_>, client: EntityTag<'_>) -> bool {
+        if self.exact { own.opaque == client.opaque } else { own.is_of_page(client) }
+    }
 }
 
 /// Weighs the conditions of a request in the order of RFC 9110 §13.2.2.
@@ -41,14 +57,14 @@ pub(crate) fn evaluate(headers: &HeaderMap, status: u16, page: &Validators<'_>, 
         Some(page.last_modified?.seconds() <= date.seconds())
     };
     if headers.contains_key(IF_MATCH) {
-        if !any_tag(headers, &IF_MATCH, |tag| page.etag.is_some_and(|own| own.strongly_is_of_page(tag))) {
+        if !any_tag(headers, &IF_MATCH, |tag| page.strongly_are(tag)) {
             return Condition::Failed;
         }
     } else if unmodified_since(IF_UNMODIFIED_SINCE) == Some(false) {
         return Condition::Failed;
     }
     let not_modified = if headers.contains_key(IF_NONE_MATCH) {
-        any_tag(headers, &IF_NONE_MATCH, |tag| page.etag.is_some_and(|own| own.weakly_is_of_page(tag)))
+        any_tag(headers, &IF_NONE_MATCH, |tag| page.weakly_are(tag))
     } else {
         // A date that has not come yet is a mistake, and would hide every change until then.
         date_of(headers, &IF_MODIFIED_SINCE).is_some_and(|date| date.seconds() <= now.seconds())
@@ -100,12 +116,8 @@ impl<'a> EntityTag<'a> {
         !self.weak && !client.weak && same
     }
 
-    fn strongly_is_of_page(self, client: EntityTag<'_>) -> bool {
-        !self.weak && !client.weak && self.weakly_is_of_page(client)
-    }
-
     /// Whether a client's tag is that of this page in any coding: whoever has one has the page.
-    fn weakly_is_of_page(self, client: EntityTag<'_>) -> bool {
+    fn is_of_page(self, client: EntityTag<'_>) -> bool {
         Coding::ALL.iter().any(|coding| client.opaque.strip_suffix(coding.etag_suffix()) == Some(self.opaque))
     }
 }
@@ -186,7 +198,11 @@ mod tests {
 
     /// The page `"x"`, modified a second ago.
     fn ask(lines: &[(HeaderName, &str)]) -> Condition {
-        let page = Validators { etag: EntityTag::of_page("\"x\""), last_modified: parse_date(EARLIER) };
+        let page = Validators {
+            etag: EntityTag::of_page("\"x\""),
+            last_modified: parse_date(EARLIER),
+            exact: false,
+        };
         evaluate(&request(lines), 200, &page, NOW)
     }
 
@@ -276,7 +292,7 @@ mod tests {
 
     #[test]
     fn conditions_are_for_successful_answers() {
-        let page = Validators { etag: EntityTag::of_page("x"), last_modified: None };
+        let page = Validators { etag: EntityTag::of_page("x"), last_modified: None, exact: false };
         let headers = request(&[(IF_NONE_MATCH, "\"x\"")]);
         assert_eq!(evaluate(&headers, 200, &page, NOW), Condition::NotModified);
         for status in [301, 404, 410] {
@@ -308,14 +324,14 @@ mod tests {
             let mut list = noise;
             list.push(tag.in_coding(coding));
             let headers = request(&[(IF_NONE_MATCH, &list.join(", "))]);
-            let page = Validators { etag: Some(tag), last_modified: None };
+            let page = Validators { etag: Some(tag), last_modified: None, exact: false };
             prop_assert_eq!(evaluate(&headers, 200, &page, NOW), Condition::NotModified);
         }
 
         #[test]
         fn nothing_but_the_tag_itself_makes_a_304(line in "[x\"W/,* a-]{0,12}") {
             let headers = request(&[(IF_NONE_MATCH, &line)]);
-            let page = Validators { etag: EntityTag::of_page("\"x\""), last_modified: None };
+            let page = Validators { etag: EntityTag::of_page("\"x\""), last_modified: None, exact: false };
             let sent = evaluate(&headers, 200, &page, NOW) == Condition::Send;
             prop_assert!(sent || line.contains("\"x\"") || line.trim() == "*", "{}", line);
         }

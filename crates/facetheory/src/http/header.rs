@@ -31,6 +31,18 @@ pub(crate) enum Unkept {
 
 /// The end-to-end headers of a response, in order, without those that each answer gets anew.
 pub(crate) fn kept(headers: &HeaderMap) -> Result<Vec<(String, String)>, Unkept> {
+    kept_if(headers, is_kept)
+}
+
+/// The same of a response whose origin says how it is kept: its dates and tags stay as they are.
+pub(crate) fn kept_by_origin(headers: &HeaderMap) -> Result<Vec<(String, String)>, Unkept> {
+    kept_if(headers, is_kept_by_origin)
+}
+
+fn kept_if(
+    headers: &HeaderMap,
+    is_kept: impl Fn(&HeaderName) -> bool,
+) -> Result<Vec<(String, String)>, Unkept> {
     let hops = named_by_connection(headers);
     let mut kept: Vec<(String, String)> = Vec::new();
     let mut bytes = 0;
@@ -49,6 +61,15 @@ pub(crate) fn kept(headers: &HeaderMap) -> Result<Vec<(String, String)>, Unkept>
 
 /// The headers that were kept with a page. What another service wrote and no answer may have is left out.
 pub(crate) fn restored(kept: &[(String, String)]) -> HeaderMap {
+    restored_if(kept, is_kept)
+}
+
+/// The same of a response whose origin says how it is kept.
+pub(crate) fn restored_by_origin(kept: &[(String, String)]) -> HeaderMap {
+    restored_if(kept, is_kept_by_origin)
+}
+
+fn restored_if(kept: &[(String, String)], is_kept: impl Fn(&HeaderName) -> bool) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(kept.len());
     for (name, value) in kept.iter().take(MAX_KEPT) {
         let (Ok(name), Ok(value)) =
@@ -80,6 +101,11 @@ pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
 /// Whether a header may be kept, as far as its name tells.
 fn is_kept(name: &HeaderName) -> bool {
     !is_hop_by_hop(name) && !OF_ONE_ANSWER.contains(name)
+}
+
+/// The same, of a response whose origin says how it is kept.
+fn is_kept_by_origin(name: &HeaderName) -> bool {
+    !is_hop_by_hop(name) && !OF_ONE_ANSWER_BY_ORIGIN.contains(name)
 }
 
 /// The headers that `Connection` makes hop-by-hop.
@@ -128,6 +154,10 @@ const OF_ONE_ANSWER: [HeaderName; 18] = [
     header::CONTENT_TYPE,
     header::ETAG,
 ];
+
+/// The same, of a response whose origin says how it is kept: its age is counted on, and its body has a length of its own.
+const OF_ONE_ANSWER_BY_ORIGIN: [HeaderName; 7] =
+    [header::SET_COOKIE, header::CONTENT_LENGTH, header::AGE, STATE, REQUEST_ID, SURROGATE_KEY, CACHE_TAG];
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! The tower layer: any service becomes one whose pages are rendered once and served to everyone.
 
 mod operation;
+mod shared;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +14,7 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::BodyExt as _;
-use tabletheory::SystemRandom;
+use tabletheory::{SystemRandom, Timestamp};
 use tower::{Layer, Service, ServiceExt as _};
 
 use crate::error::Error;
@@ -24,11 +25,13 @@ use crate::http::refusal::Refusal;
 use crate::http::render::{self, FailedRender, Wish};
 use crate::http::reply::{self, Visitor};
 use crate::http::routes::Routes;
+use crate::http::shared::crowd::{Crowd, VARIANTS_A_PAGE};
 use crate::http::status::{RequestIds, request_id};
 use crate::http::visit::{Page, Pass, Visit};
 use crate::isr::{Answer, Isr};
 use crate::key::{KeyScheme, PageKey};
 use crate::render::RenderContext;
+use shared::Forward;
 
 /// The longest page that is kept, unless another limit is chosen.
 const MAX_PAGE_BYTES: u64 = 16 * 1024 * 1024;
@@ -69,7 +72,8 @@ struct Site {
     max_page_bytes: u64,
     /// Whether requests that are passed on are checked as those for pages are.
     strict: bool,
-    newcomers: Arc<Newcomers>,
+    newcomers: Option<Arc<Newcomers>>,
+    variants: Arc<Crowd>,
     tells_page: bool,
     ids: Arc<RequestIds>,
     replies: Arc<Replies>,
@@ -93,7 +97,8 @@ impl IsrLayer {
             scheme: KeyScheme::Hashed,
             max_page_bytes: MAX_PAGE_BYTES,
             strict: false,
-            newcomers: Arc::default(),
+            newcomers: None,
+            variants: Arc::new(Crowd::new(VARIANTS_A_PAGE)),
             tells_page: false,
             ids: Arc::new(RequestIds::new(&SystemRandom)),
             replies: Arc::default(),
@@ -138,23 +143,21 @@ impl IsrLayer {
     /// ```
     #[must_use]
     pub fn new_pages_per_second(mut self, most: u32) -> Self {
-        let site = Arc::make_mut(&mut self.site);
-        site.newcomers = site.newcomers.per_second(most);
+        Arc::make_mut(&mut self.site).newcomers = Some(Arc::new(Newcomers::new(most)));
         self
     }
 
-    /// The same, keeping at most so many pages that differ by listed headers or cookies alone. More than that are rendered
-    /// for their visitors alone. Each process counts what it has let in itself.
+    /// The same, keeping at most so many variants of a page that follows its origin, besides those that it has kept for an
+    /// hour; 64 by default. More than that are for their visitors alone.
     ///
     /// ```no_run
     /// # fn f(layer: facetheory::IsrLayer) {
-    /// let layer = layer.variants_per_page(100);
+    /// let layer = layer.variants_per_page(16);
     /// # }
     /// ```
     #[must_use]
     pub fn variants_per_page(mut self, most: usize) -> Self {
-        let site = Arc::make_mut(&mut self.site);
-        site.newcomers = site.newcomers.variants(most);
+        Arc::make_mut(&mut self.site).variants = Arc::new(Crowd::new(most));
         self
     }
 
@@ -270,6 +273,10 @@ impl<S> IsrService<S> {
         let now = site.isr.pages().store().now();
         let Visit::Page(page) = site.routes.visit(request, now) else { return None };
         let route = page.route;
+        if route.by_origin {
+            // What is right for a visitor there depends on more than whether the page is fresh.
+            return None;
+        }
         let key = site.key_of(page).ok()?;
         let served = site.isr.at_hand_at(&key, &route.policy, now)?;
         let id = site.request_id(request);
@@ -319,6 +326,7 @@ impl Site {
                 if let Some(refusal) = self.strict.then(|| self.routes.fault(&parts)).flatten() {
                     return Ok(reply::refused(&refusal, "refused", &id));
                 }
+                let changed = self.may_change(&parts, reason).then(|| parts.clone());
                 let request = Request::from_parts(parts, body);
                 let mut response = self.pass(service, request, reason.as_str(), &id).await?;
                 if reason == Pass::Draft {
@@ -327,14 +335,23 @@ impl Site {
                         .headers_mut()
                         .insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
                 }
+                if let Some(parts) = changed {
+                    let (status, headers) = (response.status(), response.headers().clone());
+                    self.invalidate_after(&parts, status, headers).await;
+                }
                 return Ok(response);
             }
         };
+        let by_origin = page.route.by_origin;
         let (policy, route) = (page.route.policy, page.number);
         let key = match self.key_of(page) {
             Ok(key) => key,
             Err(error) => return Ok(reply::refused(&Refusal::bad(error.to_string()), "refused", &id)),
         };
+        if by_origin {
+            let forward = Forward::new(parts, service, Some(body));
+            return self.follow(forward, &key, &policy, &id).await;
+        }
         let shared = Arc::new(Shared { parts, service: Mutex::new(service), own: Mutex::default() });
         let render = {
             let (site, shared) = (self.clone(), shared.clone());
@@ -416,7 +433,7 @@ impl Site {
             authorized: shared.parts.headers.contains_key(AUTHORIZATION),
             max_bytes: self.max_page_bytes,
             welcome: context.served.is_some()
-                || self.newcomers.welcomes(context.page.cache_key(), context.started),
+                || (self.variants.welcomes(&context.page, context.started) && self.welcomes(context.started)),
         };
         let rendering =
             render::render(shared.service(), request.map(|()| B::default()), &context, wish).await;
@@ -424,9 +441,20 @@ impl Site {
         rendering.outcome
     }
 
+    /// Whether a request that is passed on may change what follows its origin.
+    fn may_change(&self, parts: &Parts, reason: Pass) -> bool {
+        reason == Pass::Method && !parts.method.is_safe() && self.routes.any_by_origin()
+    }
+
+    /// Whether another page may be kept that was not kept before.
+    fn welcomes(&self, now: Timestamp) -> bool {
+        self.newcomers.as_ref().is_none_or(|newcomers| newcomers.welcomes(now))
+    }
+
     fn key_of(&self, page: Page<'_>) -> Result<PageKey, Error> {
         let key = self.scheme.page(page.tenant.as_ref(), page.key)?;
-        Ok(key.at_path(page.path).of_known_route(page.route.name.clone()))
+        let key = key.at_path(page.path).of_known_route(page.route.name.clone());
+        Ok(if page.route.by_origin { key.with_variants() } else { key })
     }
 
     /// The id of a request: the visitor's, or a new one.

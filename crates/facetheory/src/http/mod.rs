@@ -21,6 +21,7 @@ mod render;
 mod reply;
 mod route;
 mod routes;
+mod shared;
 mod status;
 mod storable;
 mod tenant;
@@ -38,4 +39,5 @@ pub use tenant::TenantFrom;
 
 pub(crate) use cache_control::CacheControl;
 pub(crate) use encoding::{Coding, is_worth_coding};
-pub(crate) use header::restored;
+pub(crate) use header::{restored, restored_by_origin};
+pub(crate) use shared::Stored;

@@ -122,7 +122,11 @@ mod tests {
         if let Some(text) = if_range {
             headers.insert(IF_RANGE, value(text));
         }
-        let page = Validators { etag: EntityTag::of_page("\"x\""), last_modified: parse_date(MODIFIED) };
+        let page = Validators {
+            etag: EntityTag::of_page("\"x\""),
+            last_modified: parse_date(MODIFIED),
+            exact: false,
+        };
         Part::of(&headers, &page, coding, length)
     }
 

@@ -25,7 +25,7 @@ use crate::render::{Render, RenderContext, RenderError, Rendered};
 use crate::row::Meta;
 
 /// The longest body of a failure that is shown to all who waited for the render.
-const MAX_FAILURE_BYTES: u64 = 64 * 1024;
+pub(super) const MAX_FAILURE_BYTES: u64 = 64 * 1024;
 
 /// What a visitor asked for, as far as keeping the answer is concerned.
 #[derive(Clone, Copy, Debug)]
@@ -182,12 +182,12 @@ fn page(wish: Wish<'_>, head: &response::Parts, kept: Kept, bytes: Bytes) -> Ren
     rendered
 }
 
-fn declined(reason: &Reason, own: Response<IsrBody>) -> Rendering {
+pub(super) fn declined(reason: &Reason, own: Response<IsrBody>) -> Rendering {
     tracing::debug!(%reason, "an answer is not kept");
     Rendering { outcome: Ok(Render::Declined), own: Some(own) }
 }
 
-fn failed(reason: Reason, head: response::Parts, bytes: Bytes) -> Rendering {
+pub(super) fn failed(reason: Reason, head: response::Parts, bytes: Bytes) -> Rendering {
     // What was set for one visitor is not for the others who waited.
     if head.headers.contains_key(SET_COOKIE) {
         let failure = FailedRender { reason, answer: None };
@@ -206,6 +206,11 @@ pub(super) struct FailedRender {
 }
 
 impl FailedRender {
+    /// A failure that the renderer said nothing to.
+    pub(super) fn new(reason: Reason) -> Self {
+        FailedRender { reason, answer: None }
+    }
+
     /// What the renderer said, if an error comes of that.
     pub(super) fn answer_in(error: &crate::Error) -> Option<Response<IsrBody>> {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);

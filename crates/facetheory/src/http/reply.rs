@@ -45,6 +45,7 @@ impl Visitor<'_> {
         let validators = Validators {
             etag: page.generation().etag.as_deref().and_then(EntityTag::of_page),
             last_modified: date_of(&headers, &LAST_MODIFIED),
+            exact: false,
         };
         match evaluate(asked, page.status(), &validators, self.now) {
             Condition::Send => {}
@@ -167,7 +168,7 @@ pub(super) fn refused(refusal: &Refusal, detail: &'static str, id: &HeaderValue)
     response
 }
 
-fn tell(headers: &mut HeaderMap, status: &CacheStatus, id: &HeaderValue) {
+pub(super) fn tell(headers: &mut HeaderMap, status: &CacheStatus, id: &HeaderValue) {
     headers.insert(STATE, HeaderValue::from_static(status.state.as_str()));
     // Caches behind us have told their part already (RFC 9211 §2).
     headers.append(CACHE_STATUS, status.value());
@@ -184,7 +185,7 @@ pub(super) fn coded(page: &CachedPage, asked: &HeaderMap) -> (Coding, Bytes) {
     (coding, page.in_coding(coding).unwrap_or_else(|| page.bytes()).clone())
 }
 
-fn slice(bytes: &Bytes, first: u64, last: u64) -> Bytes {
+pub(super) fn slice(bytes: &Bytes, first: u64, last: u64) -> Bytes {
     let index = |place: u64| usize::try_from(place).unwrap_or(usize::MAX).min(bytes.len());
     let (first, end) = (index(first), index(last.saturating_add(1)));
     bytes.slice(first.min(end)..end)
@@ -192,7 +193,7 @@ fn slice(bytes: &Bytes, first: u64, last: u64) -> Bytes {
 
 /// What a visitor asked for cannot be had of this page. That is for this visitor alone: a cache in front of us that kept it
 /// would refuse the page to everyone.
-fn refusing(status: StatusCode, mut headers: HeaderMap) -> Response<IsrBody> {
+pub(super) fn refusing(status: StatusCode, mut headers: HeaderMap) -> Response<IsrBody> {
     for name in [CONTENT_TYPE, CONTENT_ENCODING, ETAG, LAST_MODIFIED, AGE] {
         headers.remove(name);
     }
@@ -201,7 +202,7 @@ fn refusing(status: StatusCode, mut headers: HeaderMap) -> Response<IsrBody> {
     reply(status, headers, IsrBody::from(Bytes::new()))
 }
 
-fn reply(status: StatusCode, headers: HeaderMap, body: IsrBody) -> Response<IsrBody> {
+pub(super) fn reply(status: StatusCode, headers: HeaderMap, body: IsrBody) -> Response<IsrBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;

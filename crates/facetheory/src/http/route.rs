@@ -46,6 +46,8 @@ pub struct Route {
     pub(crate) tags: Vec<Tag>,
     /// Its paths are passed on, and nothing is kept of the answers.
     pub(crate) bypass: bool,
+    /// Whether the origin says by its own headers how these pages are kept.
+    pub(crate) by_origin: bool,
     /// The names of the pattern's parameters, in the order of the path.
     pub(crate) params: Vec<String>,
     /// Their places, sorted by name.
@@ -108,6 +110,7 @@ impl Route {
             tenant_header: None,
             tags: Vec::new(),
             bypass: false,
+            by_origin: false,
             params: Vec::new(),
             by_name: Vec::new(),
             faults: Vec::new(),
@@ -130,6 +133,35 @@ impl Route {
     /// ```
     pub fn bypass(pattern: impl Into<String>) -> Self {
         Route { bypass: true, ..Route::new(pattern, Policy::every(Duration::ZERO)) }
+    }
+
+    /// Pages with this pattern of paths are kept as their origin says by its own headers, as a shared HTTP cache does
+    /// (RFC 9111). Unlike other routes, the origin sees all of the visitor's request.
+    ///
+    /// ```
+    /// use facetheory::{Route, Routes};
+    ///
+    /// let routes = Routes::new([Route::by_origin("/assets/{*file}")])?;
+    /// assert!(routes.find("/assets/site.css").unwrap().0.is_by_origin());
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub fn by_origin(pattern: impl Into<String>) -> Self {
+        /// Longer than others: what is fetched may be large, and nobody waits for it in vain.
+        const FETCH_DEADLINE: Duration = Duration::from_secs(120);
+        let mut policy = Policy::every(Duration::ZERO);
+        policy.render_deadline = FETCH_DEADLINE;
+        Route { by_origin: true, ..Route::new(pattern, policy) }
+    }
+
+    /// Whether its pages are kept as their origin says.
+    ///
+    /// ```
+    /// assert!(facetheory::Route::by_origin("/a").is_by_origin());
+    /// assert!(!facetheory::Route::bypass("/a").is_by_origin());
+    /// ```
+    #[must_use]
+    pub fn is_by_origin(&self) -> bool {
+        self.by_origin
     }
 
     /// Whether its paths are passed on, and nothing is kept of the answers.
@@ -275,6 +307,14 @@ impl Route {
     }
 
     /// Who may have its pages.
+    /// The route of all paths that have no other: no pattern has its name.
+    pub(crate) fn otherwise() -> Self {
+        let mut route = Route::by_origin("*");
+        route.params = vec!["path".to_owned()];
+        route.by_name = vec![0];
+        route
+    }
+
     pub(crate) fn audience(&self) -> Audience {
         if self.headers.contains(&header::AUTHORIZATION) { Audience::OneVisitor } else { Audience::Everyone }
     }

@@ -35,6 +35,8 @@ pub struct Routes {
     pub(crate) site: Site,
     pub(crate) tenant_headers: Vec<HeaderName>,
     pub(crate) drafts: Option<Drafts>,
+    /// The number of the route of paths that have no other, if there is one.
+    otherwise: Option<usize>,
 }
 
 /// The most routes: each is looked at when they are made, and kept in memory.
@@ -77,7 +79,14 @@ impl Routes {
             faults.extend(own.iter().map(|fault| format!("\n- `{}`: {fault}", routes[number].pattern())));
         }
         if faults.is_empty() {
-            Ok(Routes { routes, tree, site: Site::Any, tenant_headers: KNOWN_HEADERS.to_vec(), drafts: None })
+            Ok(Routes {
+                routes,
+                tree,
+                site: Site::Any,
+                tenant_headers: KNOWN_HEADERS.to_vec(),
+                drafts: None,
+                otherwise: None,
+            })
         } else {
             Err(Error::invalid(format!("the routes are wrong:{}", faults.concat())))
         }
@@ -154,6 +163,25 @@ impl Routes {
         self
     }
 
+    /// The same, where pages without a route are kept as their origin says by its own headers: see
+    /// [`Route::by_origin`].
+    ///
+    /// ```
+    /// use facetheory::Routes;
+    ///
+    /// let routes = Routes::new([])?.otherwise_by_origin();
+    /// assert!(routes.find("/anything").unwrap().0.is_by_origin());
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn otherwise_by_origin(mut self) -> Self {
+        if self.otherwise.is_none() {
+            self.otherwise = Some(self.routes.len());
+            self.routes.push(Route::otherwise());
+        }
+        self
+    }
+
     /// The route of a path, and the path's parameters.
     ///
     /// ```
@@ -168,11 +196,28 @@ impl Routes {
 
     /// The number of a path's route, and the path's parameters.
     pub(crate) fn locate<'a>(&'a self, path: &'a str) -> Option<(usize, Params<'a>)> {
-        let (number, values) = self.tree.find(path)?;
+        let (number, values) = self.tree.find(path).or_else(|| self.otherwise(path))?;
         Some((number, Params { names: &self.routes[number].params, values }))
     }
 
     /// The route of this number, see [`Routes::locate`].
+    fn otherwise<'a>(&self, path: &'a str) -> Option<(usize, Values<'a>)> {
+        let number = self.otherwise.filter(|_| path.starts_with('/'))?;
+        let mut values = Values::default();
+        values[0] = path;
+        Some((number, values))
+    }
+
+    /// Whether any pages follow their origin.
+    pub(crate) fn any_by_origin(&self) -> bool {
+        self.routes.iter().any(|route| route.by_origin)
+    }
+
+    /// Whether a route is the one of paths that have no other.
+    pub(crate) fn is_otherwise(&self, number: usize) -> bool {
+        self.otherwise == Some(number)
+    }
+
     pub(crate) fn at(&self, number: usize) -> &Route {
         &self.routes[number]
     }

@@ -13,6 +13,8 @@ use crate::state::State;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheStatus {
     pub(crate) state: State,
+    /// Why the origin was asked, in a word of the standard, where there is a better one than that it had to be.
+    pub(crate) forward: Option<&'static str>,
     /// For how many more seconds the page is fresh; less than zero for how long it has been stale.
     pub(crate) ttl: Option<i64>,
     /// What the renderer answered, where it was asked.
@@ -25,7 +27,7 @@ pub(crate) struct CacheStatus {
 
 impl CacheStatus {
     pub(crate) fn of(state: State) -> Self {
-        CacheStatus { state, ttl: None, rendered: None, stored: false, detail: None }
+        CacheStatus { state, forward: None, ttl: None, rendered: None, stored: false, detail: None }
     }
 
     /// The value of the header.
@@ -39,7 +41,11 @@ impl CacheStatus {
             State::Bypass if self.detail == Some("method") => ("fwd=method", None),
             State::Bypass => ("fwd=bypass", None),
         };
-        let mut text = format!("FaceTheory; {how}");
+        let mut text = match self.forward.filter(|_| how != "hit") {
+            Some(why) if self.state == State::WaitHit => format!("FaceTheory; fwd={why}; collapsed"),
+            Some(why) => format!("FaceTheory; fwd={why}"),
+            None => format!("FaceTheory; {how}"),
+        };
         // A hit went nowhere, as far as the standard is concerned.
         if let Some(status) = self.rendered.filter(|_| how != "hit") {
             let _ = write!(text, "; fwd-status={}", status.as_u16());

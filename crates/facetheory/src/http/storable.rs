@@ -178,7 +178,7 @@ fn keep(answer: &Answer<'_>, terms: &Terms<'_>) -> Result<Kept, Reason> {
 
     let negative = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE).then_some(terms.negative);
     let hinted = answer.hint.and_then(|hint| hint.fresh_for);
-    let (tags, tags_left_out) = tags(answer);
+    let (tags, tags_left_out) = tags_of(answer.hint, answer.headers);
     Ok(Kept { revalidate: hinted.or(said.s_maxage).or(negative), tags, tags_left_out, headers })
 }
 
@@ -196,7 +196,7 @@ const STORED: [StatusCode; 9] = [
 ];
 
 /// The tags of a hint, of `Surrogate-Key` and of `Cache-Tag`, and how many others were left out.
-fn tags(answer: &Answer<'_>) -> (Vec<Tag>, usize) {
+pub(crate) fn tags_of(hint: Option<&Hint>, headers: &HeaderMap) -> (Vec<Tag>, usize) {
     let mut tags: Vec<Tag> = Vec::new();
     let mut left_out = 0;
     let mut add = |tag: Option<Tag>| match tag {
@@ -204,9 +204,9 @@ fn tags(answer: &Answer<'_>) -> (Vec<Tag>, usize) {
         Some(tag) if tags.len() < MAX_TAGS => tags.push(tag),
         _ => left_out += 1,
     };
-    answer.hint.into_iter().flat_map(|hint| &hint.tags).for_each(|tag| add(Some(tag.clone())));
+    hint.into_iter().flat_map(|hint| &hint.tags).for_each(|tag| add(Some(tag.clone())));
     for (name, separator) in [(SURROGATE_KEY, ' '), (CACHE_TAG, ',')] {
-        for line in answer.headers.get_all(name) {
+        for line in headers.get_all(name) {
             let Ok(line) = std::str::from_utf8(line.as_bytes()) else {
                 add(None);
                 continue;

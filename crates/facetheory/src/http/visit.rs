@@ -9,6 +9,7 @@ use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use sha2::{Digest, Sha256};
 use tabletheory::Timestamp;
 
+use crate::epoch::Tag;
 use crate::http::cookie;
 use crate::http::host::asked;
 use crate::http::path::{fault, push_hex, push_part};
@@ -42,6 +43,8 @@ pub(crate) enum Pass {
     Body,
     Upgrade,
     Authorization,
+    /// It names a tenant, and nothing says how tenants are told apart.
+    Tenant,
     /// An editor's, see [`Drafts`](crate::Drafts).
     Draft,
 }
@@ -56,6 +59,7 @@ impl Pass {
             Pass::Body => "body",
             Pass::Upgrade => "upgrade",
             Pass::Authorization => "authorization",
+            Pass::Tenant => "tenant",
             Pass::Draft => "draft",
         }
     }
@@ -91,6 +95,12 @@ impl Routes {
         let route = self.at(number);
         if route.bypass {
             return Visit::Pass(Pass::Bypass);
+        }
+        // Where no rule says that there are no tenants, what names one is nobody else's, and is not refused.
+        if self.is_otherwise(number)
+            && tenant::refuse_uninvited(&parts.headers, &self.tenant_headers).is_err()
+        {
+            return Visit::Pass(Pass::Tenant);
         }
         match self.page(parts, number, params, path) {
             Ok(page) => match self.pass(parts, route, now) {
@@ -142,6 +152,23 @@ impl Routes {
         Ok(Page { route, number, path, tenant, key, host, query })
     }
 
+    /// The host that a request asks for; none for one that has none.
+    pub(crate) fn host(&self, parts: &Parts) -> Option<String> {
+        asked(parts).ok().map(str::to_owned)
+    }
+
+    /// What is invalidated with an address of the host that a request is for, if that follows its origin.
+    pub(crate) fn target(&self, parts: &Parts, address: &PathAndQuery) -> Option<(Tag, Option<Tenant>)> {
+        let mut parts = parts.clone();
+        let mut uri = std::mem::take(&mut parts.uri).into_parts();
+        uri.path_and_query = Some(address.clone());
+        parts.uri = Uri::from_parts(uri).ok()?;
+        let path = parts.uri.path();
+        let (number, params) = self.locate(path)?;
+        let page = self.page(&parts, number, params, path).ok().filter(|page| page.route.by_origin)?;
+        Some((Tag::target(&page.key), page.tenant))
+    }
+
     /// What is wrong with a request that is passed on, where the same is expected of it as of one for a page.
     pub(crate) fn fault(&self, parts: &Parts) -> Option<Refusal> {
         if let Some(fault) = fault(parts.uri.path()) {
@@ -163,7 +190,8 @@ impl Routes {
         if headers.get_all(UPGRADE).iter().any(is_socket) {
             return Some(Pass::Upgrade);
         }
-        if headers.contains_key(AUTHORIZATION) && !route.headers.contains(&AUTHORIZATION) {
+        let authorized = headers.contains_key(AUTHORIZATION) && !route.headers.contains(&AUTHORIZATION);
+        if authorized && !route.by_origin {
             return Some(Pass::Authorization);
         }
         let draft = self.drafts.as_ref().is_some_and(|drafts| drafts.let_in(headers, parts.uri.path(), now));

@@ -58,6 +58,8 @@ pub enum Bypass {
     Unreachable,
     /// The page was invalidated while it was rendered, again and again.
     Restless,
+    /// The page that is kept is for requests with other headers.
+    Other,
 }
 
 impl Bypass {
@@ -73,6 +75,7 @@ impl Bypass {
             Bypass::WaitedTooLong => "somebody else has rendered the page for too long",
             Bypass::Unreachable => "the store cannot be reached",
             Bypass::Restless => "the page was invalidated while it was rendered",
+            Bypass::Other => "the page is for requests with other headers",
         }
     }
 
@@ -84,6 +87,7 @@ impl Bypass {
             Bypass::WaitedTooLong => "waited-too-long",
             Bypass::Unreachable => "unreachable",
             Bypass::Restless => "invalidated",
+            Bypass::Other => "other-headers",
         }
     }
 }

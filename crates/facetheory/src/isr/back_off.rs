@@ -82,6 +82,14 @@ impl BackOff {
         self.declined.insert(Slot::of(page), now.millis() + millis(DECLINED));
     }
 
+    /// Others should wait for the next render of a page, since it may be kept after all.
+    #[cfg(feature = "http")]
+    pub(super) fn reconsider(&self, page: &PageKey) {
+        if !self.declined.is_empty() {
+            self.declined.remove(&Slot::of(page));
+        }
+    }
+
     /// A page that was there seems to be gone. False if that was said before, and is believed now.
     pub(super) fn vanished_at_first_sight(&self, page: &PageKey) -> bool {
         let slot = Slot::of(page);

@@ -46,6 +46,16 @@ pub(super) enum Found {
     Unreachable,
 }
 
+impl Found {
+    /// The page, if its body was found.
+    pub(super) fn page(&self) -> Option<&CachedPage> {
+        match self {
+            Found::Here(entry) => Some(&entry.page),
+            Found::Nothing | Found::Broken | Found::Unreachable => None,
+        }
+    }
+}
+
 /// What came of a look.
 pub(super) type Look = Result<Arc<Seen>, Arc<Error>>;
 
@@ -88,14 +98,21 @@ impl Engine {
                 Some(meta) => store.freshness(page, meta).await?,
                 None => Freshness::Forbidden,
             };
-            Ok::<_, Error>((view, freshness))
+            // What follows its origin is used by nobody once it was invalidated, also if it was stale before.
+            let invalidated = match &view.meta {
+                Some(meta) if meta.generation.content.initial_age.is_some() && !meta.is_pinned(at) => {
+                    store.is_outdated(page, meta).await?
+                }
+                _ => false,
+            };
+            Ok::<_, Error>((view, freshness, invalidated))
         };
         let asking = asking.instrument(tracing::debug_span!("look", page = page.cache_key()));
         let asked = tokio::time::timeout(self.settings.table_timeout, asking).await.unwrap_or_else(|_| {
             let limit = self.settings.table_timeout;
             Err(Error::new(Kind::Unavailable, format!("the table did not answer within {limit:?}")))
         });
-        let (view, freshness) = match asked {
+        let (view, freshness, invalidated) = match asked {
             Ok(asked) => asked,
             Err(error) => {
                 self.outage.failed(self.now(), &*self.random);
@@ -108,6 +125,7 @@ impl Engine {
             at,
             sequence,
             outdated: freshness == Freshness::Stale,
+            invalidated,
             held_until: view.lock.map_or(0, |lock| lock.lease_expires_at),
         };
         let body = match &view.meta {

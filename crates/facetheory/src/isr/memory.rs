@@ -118,6 +118,8 @@ pub(super) struct Checked {
     pub(super) sequence: u64,
     /// Whether it said that the page is stale, by its times or its tags.
     pub(super) outdated: bool,
+    /// Whether it said that the page was invalidated; asked only of pages that follow their origin.
+    pub(super) invalidated: bool,
     pub(super) held_until: i64,
 }
 

@@ -11,6 +11,8 @@ mod observe;
 mod operation;
 mod outage;
 mod page;
+#[cfg(feature = "http")]
+mod peek;
 mod regeneration;
 mod renewal;
 mod usable;
@@ -30,6 +32,8 @@ use tracing::Instrument as _;
 pub use answer::{Answer, Bypass, Served};
 pub use observe::{Incident, Phase};
 pub use page::CachedPage;
+#[cfg(feature = "http")]
+pub(crate) use usable::{Judge, Sight, Usable};
 
 use self::back_off::BackOff;
 use self::flight::Flights;

@@ -11,7 +11,7 @@ use super::coding::Codings;
 use crate::body::Body;
 use crate::generation::Generation;
 #[cfg(feature = "http")]
-use crate::http::{CacheControl, Coding, is_worth_coding};
+use crate::http::{CacheControl, Coding, Stored, is_worth_coding, restored, restored_by_origin};
 use crate::row::Meta;
 
 /// A page as visitors get it.
@@ -36,6 +36,9 @@ pub struct CachedPage {
     /// The headers that are kept with it, read once.
     #[cfg(feature = "http")]
     headers: OnceLock<http::HeaderMap>,
+    /// What these say of how it is used, if it follows its origin.
+    #[cfg(feature = "http")]
+    stored: OnceLock<Box<Stored>>,
 }
 
 /// A body, with its compressed forms once there are some.
@@ -57,7 +60,7 @@ impl From<Body> for CachedBody {
 }
 
 impl CachedPage {
-    pub(super) fn new(meta: Meta, body: Body) -> Self {
+    pub(crate) fn new(meta: Meta, body: Body) -> Self {
         CachedPage::with(meta, Arc::new(body.into()))
     }
 
@@ -68,6 +71,8 @@ impl CachedPage {
             body,
             #[cfg(feature = "http")]
             headers: OnceLock::new(),
+            #[cfg(feature = "http")]
+            stored: OnceLock::new(),
         }
     }
 
@@ -160,7 +165,20 @@ impl CachedPage {
 impl CachedPage {
     /// The headers that are kept with it.
     pub(crate) fn headers(&self) -> &http::HeaderMap {
-        self.headers.get_or_init(|| crate::http::restored(&self.generation().content.headers))
+        let kept = &self.generation().content.headers;
+        self.headers
+            .get_or_init(|| if self.follows_origin() { restored_by_origin(kept) } else { restored(kept) })
+    }
+
+    /// Whether its origin says by its own headers how it is kept.
+    pub(crate) fn follows_origin(&self) -> bool {
+        self.generation().content.initial_age.is_some()
+    }
+
+    /// What its origin says of how it is used.
+    pub(crate) fn stored(&self) -> &Stored {
+        let read = || Box::new(Stored::of(self.status(), self.headers(), self.generation()));
+        self.stored.get_or_init(read)
     }
 
     /// The content security policy that only the object tells, for a row that another language wrote.
@@ -185,7 +203,9 @@ impl CachedPage {
 
     /// Whether it is worth making compressed forms of it.
     pub(super) fn is_worth_coding(&self) -> bool {
-        is_worth_coding(self.content_type(), self.bytes().len(), false)
+        // An origin that says how its pages are kept also says in which coding they are.
+        !self.follows_origin()
+            && is_worth_coding(self.content_type(), self.bytes().len(), false)
             && !CacheControl::of(self.headers()).no_transform
     }
 

@@ -92,7 +92,8 @@ impl Engine {
         match &outcome {
             // Visitors of this process see it at once, and what was learnt of the renderer is remembered.
             Ok(done @ (Outcome::Published(_) | Outcome::Unchanged(_) | Outcome::Declined)) => {
-                let checked = Checked { at: began, sequence, outdated: false, held_until: 0 };
+                let checked =
+                    Checked { at: began, sequence, outdated: false, invalidated: false, held_until: 0 };
                 self.land(renewal, Ok(done.clone()), &kept, checked, took).await;
             }
             Ok(_) => {}

@@ -72,6 +72,8 @@ pub(super) struct Kept {
     rendered: Option<Rendered>,
     /// It said for the first time that a page is gone.
     vanished: bool,
+    /// It is an answer to what one visitor asked for, and says nothing of the page.
+    personal: bool,
 }
 
 impl Engine {
@@ -101,7 +103,8 @@ impl Engine {
                 Ok(Outcome::HeldBy { until }) => until,
                 outcome => {
                     // Of its tags no more is known than what was read before the render.
-                    let checked = Checked { at: began, sequence, outdated: false, held_until: 0 };
+                    let checked =
+                        Checked { at: began, sequence, outdated: false, invalidated: false, held_until: 0 };
                     return self.land(&renewal, outcome, &kept, checked, took).await;
                 }
             };
@@ -146,9 +149,12 @@ impl Engine {
                 }
                 () = engine.abandon.cancelled() => return Err("the process is shutting down".into()),
             };
-            let Render::Page(mut rendered) = rendered.into() else { return Ok(Render::Declined) };
+            let rendered = rendered.into();
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            if is_gone(rendered.content.status) {
+            kept.personal = rendered == Render::Personal;
+            let Render::Page(mut rendered) = rendered else { return Ok(Render::Declined) };
+            // Where the origin says how its answers are kept, that one is gone is such an answer.
+            if is_gone(rendered.content.status) && rendered.content.initial_age.is_none() {
                 let was_there = served.is_some_and(|meta| !is_gone(meta.generation.content.status));
                 if was_there && engine.back_off.vanished_at_first_sight(&page) {
                     kept.vanished = true;
@@ -174,9 +180,9 @@ impl Engine {
         took: u64,
     ) -> Landing {
         let Renewal { page, policy, .. } = renewal;
-        let (rendered, vanished) = {
+        let (rendered, vanished, personal) = {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            (kept.rendered.take(), kept.vanished)
+            (kept.rendered.take(), kept.vanished, kept.personal)
         };
         let now = self.now();
         match outcome {
@@ -186,6 +192,7 @@ impl Engine {
             }
             Ok(Outcome::Unchanged(meta)) => self.published(page, meta, rendered, checked, took).await,
             Ok(Outcome::AlreadyFresh(meta)) => self.found(page, &meta, checked, false).await,
+            Ok(Outcome::Declined) if personal => Landing::Declined,
             Ok(Outcome::Declined) => {
                 if !vanished {
                     self.back_off.declined(page, now);

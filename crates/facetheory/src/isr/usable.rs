@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tabletheory::Timestamp;
 
+use super::page::CachedPage;
 use crate::freshness::Freshness;
 use crate::policy::{Mode, OtherDeployment, Policy};
 use crate::reason::Reason;
@@ -11,7 +12,7 @@ use crate::row::Meta;
 
 /// What a page can be used for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Usable {
+pub(crate) enum Usable {
     /// It is served as it is.
     Fresh,
     /// It should be renewed.
@@ -24,13 +25,46 @@ pub(super) enum Usable {
     },
     /// It may not be served.
     No(Reason),
+    /// It is for others, whose page is another.
+    Other,
+}
+
+/// A page as somebody sees it who is to say what it can be used for.
+#[derive(Debug)]
+pub(crate) struct Sight<'a> {
+    pub(crate) meta: &'a Meta,
+    /// The page itself, if its body is there.
+    pub(crate) page: Option<&'a CachedPage>,
+    /// By its times and tags.
+    pub(crate) freshness: Freshness,
+    /// Whether it was invalidated, as far as is known; that is found out only for pages that follow their origin.
+    pub(crate) invalidated: bool,
+    pub(crate) deployment: Option<&'a str>,
+    pub(crate) now: Timestamp,
+}
+
+/// Who says what a page can be used for: a policy; or the page itself, and its visitor.
+pub(crate) trait Judge: Sync {
+    /// What a page can be used for.
+    fn usable(&self, sight: &Sight<'_>) -> Usable;
+
+    /// Whether a page that was just rendered, perhaps for somebody else, is the one that is asked for.
+    fn is_for(&self, _page: &CachedPage) -> bool {
+        true
+    }
+}
+
+impl Judge for Policy {
+    fn usable(&self, sight: &Sight<'_>) -> Usable {
+        usable(sight.meta, sight.freshness, self, sight.deployment, sight.now)
+    }
 }
 
 impl Usable {
     /// Why it is renewed, if it is.
     pub(super) fn reason(self) -> Reason {
         match self {
-            Usable::Fresh => Reason::Stale,
+            Usable::Fresh | Usable::Other => Reason::Stale,
             Usable::Stale { reason, .. } | Usable::No(reason) => reason,
         }
     }
@@ -40,7 +74,7 @@ impl Usable {
         match self {
             Usable::Fresh => true,
             Usable::Stale { while_renewed, if_error, .. } => *while_renewed || *if_error,
-            Usable::No(_) => false,
+            Usable::No(_) | Usable::Other => false,
         }
     }
 }

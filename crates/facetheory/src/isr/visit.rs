@@ -10,7 +10,7 @@ use super::answer::{Answer, Bypass, Served};
 use super::look::Found;
 use super::memory::{Arrival, Entry};
 use super::renewal::{Landing, Patience, Renewal};
-use super::usable::{Usable, usable};
+use super::usable::{Judge, Sight, Usable};
 use super::{Engine, Isr};
 use crate::error::{Error, Kind, Result};
 use crate::freshness::Freshness;
@@ -48,13 +48,29 @@ impl Isr {
         F: FnOnce(RenderContext) -> R + Send + 'static,
         R: Future<Output = Result<T, RenderError>> + Send + 'static,
     {
+        self.get_by(page, policy, policy, render).await
+    }
+
+    /// The same, where somebody else than the policy says what the page can be used for.
+    pub(crate) async fn get_by<T, F, R>(
+        &self,
+        page: &PageKey,
+        policy: &Policy,
+        judge: &dyn Judge,
+        render: F,
+    ) -> Result<Answer>
+    where
+        T: Into<Render> + Send + 'static,
+        F: FnOnce(RenderContext) -> R + Send + 'static,
+        R: Future<Output = Result<T, RenderError>> + Send + 'static,
+    {
         let engine = &self.engine;
         let now = engine.now();
         let known = engine.memory.get(page);
         let believed =
             known.as_ref().filter(|entry| engine.memory.believes(page, entry, now, engine.settings.believed));
         if let Some(entry) = believed {
-            match engine.usable(entry, policy, now) {
+            match engine.usable(entry, judge, now) {
                 Usable::Fresh => {
                     if engine.is_early(entry, policy, now) {
                         let reason = Reason::Early(entry.page.generation().generated_at);
@@ -66,13 +82,16 @@ impl Isr {
                     engine.renew_in_background(page, policy, reason, entry, render);
                     return Ok(engine.serve(page, State::Stale, entry));
                 }
+                Usable::Other => return Ok(Answer::Bypass(Bypass::Other)),
                 Usable::Stale { .. } | Usable::No(_) => {}
             }
         }
         // A hit should not carry the weight of everything else.
         let span = tracing::debug_span!("visit", page = page.cache_key(), route = page.route());
-        let answer = Box::pin(engine.visit(page, policy, known, render)).instrument(span).await;
-        if let Ok(Answer::Bypass(_)) = &answer {
+        let answer = Box::pin(engine.visit(page, policy, judge, known, render)).instrument(span).await;
+        if let Ok(Answer::Bypass(reason)) = &answer
+            && *reason != Bypass::Other
+        {
             engine.observer.served(page, State::Bypass);
         }
         answer
@@ -115,6 +134,7 @@ impl Engine {
         self: &Arc<Self>,
         page: &PageKey,
         policy: &Policy,
+        judge: &dyn Judge,
         known: Option<Arc<Entry>>,
         render: F,
     ) -> Result<Answer>
@@ -128,12 +148,19 @@ impl Engine {
         for _ in 0..ROUNDS {
             let seen = match self.look(page, arrival).await {
                 Ok(seen) => seen,
-                Err(_) => return Ok(self.without_store(page, policy, known.as_ref())),
+                Err(_) => return Ok(self.without_store(page, judge, known.as_ref())),
             };
             let now = self.now();
             let mut usable = match &seen.meta {
                 None => Usable::No(Reason::Stale),
-                Some(meta) => usable(meta, seen.freshness_at(now), policy, self.deployment(), now),
+                Some(meta) => judge.usable(&Sight {
+                    meta,
+                    page: seen.body.page(),
+                    freshness: seen.freshness_at(now),
+                    invalidated: seen.checked.invalidated,
+                    deployment: self.deployment(),
+                    now,
+                }),
             };
             let held = seen.checked.held_until > now.seconds();
             match (&seen.body, &seen.meta) {
@@ -144,6 +171,7 @@ impl Engine {
                         Usable::Stale { .. } if held && policy.contention == Contention::ServeStale => {
                             usable.in_need().then_some(State::Stale)
                         }
+                        Usable::Other => return Ok(Answer::Bypass(Bypass::Other)),
                         Usable::Stale { .. } | Usable::No(_) => None,
                     };
                     if let Some(state) = at_once {
@@ -157,13 +185,13 @@ impl Engine {
                     usable = Usable::No(Reason::Broken(meta.generation.s3_key.clone()));
                 }
                 (Found::Unreachable, Some(_)) => {
-                    return Ok(self.without_store(page, policy, known.as_ref()));
+                    return Ok(self.without_store(page, judge, known.as_ref()));
                 }
                 (Found::Nothing | Found::Broken | Found::Unreachable, _) => {}
             }
             if render.is_none() {
                 let until = seen.checked.held_until;
-                return Ok(self.wait_for_other(page, policy, usable.reason(), until).await);
+                return Ok(self.wait_for_other(page, policy, judge, usable.reason(), until).await);
             }
             if self.back_off.is_declined(page, now) {
                 return Ok(Answer::Bypass(Bypass::Declined));
@@ -192,6 +220,9 @@ impl Engine {
                 landing = Landing::Lost;
             }
             match landing {
+                Landing::Page { entry, .. } if !judge.is_for(&entry.page) => {
+                    return Ok(Answer::Bypass(Bypass::Other));
+                }
                 Landing::Page { entry, ours } => {
                     let state = if first && ours { State::Miss } else { State::WaitHit };
                     return Ok(self.serve(page, state, &entry));
@@ -264,6 +295,7 @@ impl Engine {
         self: &Arc<Self>,
         page: &PageKey,
         policy: &Policy,
+        judge: &dyn Judge,
         reason: Reason,
         until: i64,
     ) -> Answer {
@@ -271,7 +303,9 @@ impl Engine {
             .wait(page, &reason, until, &mut Patience::new(tokio::time::Instant::now(), policy.wait))
             .await
         {
-            Some(Landing::Page { entry, .. }) => self.serve(page, State::WaitHit, &entry),
+            Some(Landing::Page { entry, .. }) if judge.is_for(&entry.page) => {
+                self.serve(page, State::WaitHit, &entry)
+            }
             Some(_) => Answer::Bypass(Bypass::WaitedTooLong),
             None => Answer::Bypass(Bypass::Restless),
         }
@@ -317,8 +351,8 @@ impl Engine {
     }
 
     /// What memory has, while the table or the bodies cannot be reached.
-    fn without_store(&self, page: &PageKey, policy: &Policy, known: Option<&Arc<Entry>>) -> Answer {
-        match known.filter(|entry| self.usable(entry, policy, self.now()).in_need()) {
+    fn without_store(&self, page: &PageKey, judge: &dyn Judge, known: Option<&Arc<Entry>>) -> Answer {
+        match known.filter(|entry| self.usable(entry, judge, self.now()).in_need()) {
             Some(entry) => self.serve(page, State::StaleMetadataError, entry),
             None => Answer::Bypass(Bypass::Unreachable),
         }
@@ -338,13 +372,14 @@ impl Engine {
         self.settings.deployment.as_deref()
     }
 
-    fn usable(&self, entry: &Entry, policy: &Policy, now: Timestamp) -> Usable {
+    pub(super) fn usable(&self, entry: &Entry, judge: &dyn Judge, now: Timestamp) -> Usable {
         let meta = entry.page.meta();
         let freshness = match meta.freshness(now) {
             Freshness::Fresh if entry.is_outdated() => Freshness::Stale,
             other => other,
         };
-        usable(meta, freshness, policy, self.deployment(), now)
+        let (page, invalidated) = (Some(&*entry.page), entry.checked().invalidated);
+        judge.usable(&Sight { meta, page, freshness, invalidated, deployment: self.deployment(), now })
     }
 
     /// Whether a page that is still fresh is renewed now, so that it never goes stale: the likelier, the nearer its end

@@ -8,6 +8,7 @@ use http::{Request, Response};
 use http_body::Body;
 use tower::Service;
 
+use super::shared::Forward;
 use super::{IsrService, Shared};
 use crate::error::Error;
 use crate::http::body::BoxError;
@@ -89,11 +90,18 @@ impl<S> IsrService<S> {
                 return Err(Error::invalid(format!("nothing is kept of the answer to this request ({why})")));
             }
         };
+        let by_origin = page.route.by_origin;
         let (policy, key) = (page.route.policy, site.key_of(page)?);
         if let Some((idempotency_key, hash)) = once
             && !site.isr.pages().store().bind_request(idempotency_key, hash).await?
         {
             return Ok(Outcome::OtherRequest);
+        }
+        if by_origin {
+            let forward = Arc::new(Forward::new(parts, self.inner.clone(), None));
+            let site = site.clone();
+            let render = move |context| site.clone().fetch(forward, context, false);
+            return self.site.isr.regenerate(&key, &policy, once, render).await;
         }
         let service = Mutex::new(self.inner.clone());
         let shared = Arc::new(Shared { parts, service, own: Mutex::default() });

@@ -1,0 +1,354 @@
+//! Pages that follow their origin's own headers: the decisions of `http::shared`, carried out.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::header::{HeaderValue, IF_MATCH, IF_UNMODIFIED_SINCE};
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::Body;
+use http_body_util::BodyExt as _;
+use tower::{Service, ServiceExt as _};
+
+use super::{Site, no_answer, told};
+use crate::error::Error;
+use crate::http::body::{BoxError, IsrBody};
+use crate::http::refusal::Refusal;
+use crate::http::render::FailedRender;
+use crate::http::reply::{refused, tell, without_hops};
+use crate::http::shared::choice::Asked;
+use crate::http::shared::fetch::Fetch;
+use crate::http::shared::reply::{self, Way};
+use crate::http::shared::storing::{Limits, Received};
+use crate::http::shared::{invalidation, update, variant};
+use crate::http::status::CacheStatus;
+use crate::invalidate::Strength;
+use crate::isr::{Answer, Bypass, CachedPage, Served, Usable};
+use crate::key::PageKey;
+use crate::policy::Policy;
+use crate::reason::Reason;
+use crate::render::{Render, RenderContext, RenderError};
+use crate::state::State;
+
+/// How often a visitor looks for its variant, while what selects variants changes.
+const ROUNDS: usize = 3;
+
+/// What a visit and the request that it makes of the origin share.
+pub(super) struct Forward<S, B> {
+    parts: Parts,
+    service: Mutex<S>,
+    /// The body of the visitor's request, which is empty and yet its own: a service may know by it who asks.
+    body: Mutex<Option<B>>,
+    /// What the origin answered, where that is for this visitor alone.
+    own: Mutex<Option<Response<IsrBody>>>,
+    /// With what status it answered.
+    answered: Mutex<Option<StatusCode>>,
+}
+
+impl<S: Clone, B: Default> Forward<S, B> {
+    pub(super) fn new(parts: Parts, service: S, body: Option<B>) -> Self {
+        let (own, answered) = (Mutex::default(), Mutex::default());
+        Forward { parts, service: Mutex::new(service), body: Mutex::new(body), own, answered }
+    }
+
+    fn service(&self) -> S {
+        self.service.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn body(&self) -> B {
+        self.body.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+    }
+
+    fn answered(&self) -> Option<StatusCode> {
+        *self.answered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Which stored response a visitor is for, and what is known of it.
+struct Selected {
+    key: PageKey,
+    peeked: Option<(Arc<CachedPage>, Usable)>,
+    /// Why the origin is asked, if it is.
+    why: &'static str,
+    /// The page by whose headers a variant was selected.
+    primary: Option<Arc<CachedPage>>,
+}
+
+impl Selected {
+    /// Whether it is served without anyone waiting for the origin.
+    fn at_once(&self) -> bool {
+        let usable = self.peeked.as_ref().map(|(_, usable)| usable);
+        matches!(usable, Some(Usable::Fresh | Usable::Stale { while_renewed: true, .. }))
+    }
+}
+
+impl Site {
+    /// Answers a visitor of a page that follows its origin.
+    pub(super) async fn follow<S, B, R>(
+        self: &Arc<Self>,
+        forward: Forward<S, B>,
+        primary: &PageKey,
+        policy: &Policy,
+        id: &HeaderValue,
+    ) -> Result<Response<IsrBody>, S::Error>
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+        S::Future: Send,
+        S::Error: Into<BoxError>,
+        B: Default + Send + 'static,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let forward = Arc::new(forward);
+        let (parts, asked) = (&forward.parts, Asked::of(&forward.parts.headers));
+        // These are about what the origin has now, which only it can tell (RFC 9110 §13.1).
+        let for_origin = [IF_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| parts.headers.contains_key(name));
+        if asked.no_store() || for_origin {
+            return self.pass_forward(&forward, primary, ("request", "not-asked-for"), id).await;
+        }
+        for _ in 0..ROUNDS {
+            let (judge, selected) = match self.select(primary, &asked, parts).await {
+                Ok(selected) => selected,
+                Err(error) => return Ok(refused(&Refusal::bad(error.to_string()), "refused", id)),
+            };
+            if !selected.at_once() {
+                if asked.only_if_cached() {
+                    let text = "the response is not stored, and only a stored one was asked for".to_owned();
+                    let refusal = Refusal { status: StatusCode::GATEWAY_TIMEOUT, text };
+                    return Ok(refused(&refusal, "only-if-cached", id));
+                }
+                if parts.method == Method::HEAD {
+                    return self.head(&forward, &selected, policy, id).await;
+                }
+            }
+            let render = {
+                let (site, forward) = (self.clone(), forward.clone());
+                let is_variant = selected.primary.is_some();
+                move |context| site.fetch(forward, context, is_variant)
+            };
+            let answer = self.isr.get_by(&selected.key, policy, &judge, render).await;
+            let own = forward.own.lock().unwrap_or_else(PoisonError::into_inner).take();
+            return match (answer, own) {
+                (Ok(Answer::Page(served)), _) => Ok(self.page(&forward, &selected, &served, id).await),
+                (Ok(Answer::Bypass(Bypass::Other)), None) => continue,
+                (Ok(Answer::Bypass(reason)), Some(own)) => {
+                    Ok(self.passed(&forward, without_hops(own), (selected.why, reason.word()), id))
+                }
+                (Ok(Answer::Bypass(reason)), None) => {
+                    self.pass_forward(&forward, &selected.key, (selected.why, reason.word()), id).await
+                }
+                (Err(_), Some(own)) => {
+                    Ok(self.passed(&forward, without_hops(own), (selected.why, "render-failed"), id))
+                }
+                (Err(error), None) => Ok(match FailedRender::answer_in(&error) {
+                    Some(own) => {
+                        self.passed(&forward, without_hops(own), (selected.why, "render-failed"), id)
+                    }
+                    None => refused(&no_answer(&told(&error)), "render-failed", id),
+                }),
+            };
+        }
+        self.pass_forward(&forward, primary, ("vary-miss", "restless"), id).await
+    }
+
+    /// Which stored response a request selects (RFC 9111 §4.1): the page itself, or the variant that its `Vary` leads to.
+    async fn select<'a>(
+        &self,
+        primary: &PageKey,
+        asked: &Asked<'a>,
+        parts: &Parts,
+    ) -> Result<(Asked<'a>, Selected), Error> {
+        let peeked = self.isr.peek(primary, asked).await;
+        let Some((page, Usable::Other)) = peeked else {
+            let why = why(peeked.as_ref(), "uri-miss");
+            return Ok((asked.clone(), Selected { key: primary.clone(), peeked, why, primary: None }));
+        };
+        let digest = variant::digest(&page.stored().names, &parts.headers).unwrap_or_default();
+        let key = primary.variant(variant::key(primary.cache_key(), &digest))?;
+        let judge = asked.of_variant();
+        let peeked = self.isr.peek(&key, &judge).await;
+        let why = why(peeked.as_ref(), "vary-miss");
+        Ok((judge, Selected { key, peeked, why, primary: Some(page) }))
+    }
+
+    /// Asks the origin, and decides what is kept of its answer.
+    pub(super) async fn fetch<S, B, R>(
+        self: Arc<Self>,
+        forward: Arc<Forward<S, B>>,
+        context: RenderContext,
+        is_variant: bool,
+    ) -> Result<Render, RenderError>
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+        S::Future: Send,
+        S::Error: Into<BoxError>,
+        B: Default + Send + 'static,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let stored = context.served.as_ref().filter(|meta| meta.generation.content.initial_age.is_some());
+        let welcome = context.served.is_some()
+            || (self.welcomes(context.started)
+                && (!is_variant || self.variants.welcomes(&context.page, context.started)));
+        let limits = Limits { max_bytes: self.max_page_bytes, welcome };
+        let fetch = Fetch { visitor: &forward.parts, stored, limits, requested: context.started };
+        let request = fetch.request().map(|()| forward.body());
+        let now = || self.isr.pages().store().now();
+        let (rendering, status) = fetch.ask(forward.service(), request, now).await;
+        *forward.answered.lock().unwrap_or_else(PoisonError::into_inner) = status;
+        *forward.own.lock().unwrap_or_else(PoisonError::into_inner) = rendering.own;
+        rendering.outcome
+    }
+
+    async fn page<S: Clone, B: Default>(
+        &self,
+        forward: &Forward<S, B>,
+        selected: &Selected,
+        served: &Served,
+        id: &HeaderValue,
+    ) -> Response<IsrBody> {
+        let asked_here = served.state == State::Miss;
+        if let Some(primary) = selected.primary.as_ref().filter(|_| asked_here) {
+            self.widen(selected, primary, served).await;
+        }
+        let answered = forward.answered().filter(|_| asked_here);
+        let way = Way { forward: Some(selected.why), answered };
+        let mut response = reply::page(&forward.parts, served, way, self.isr.pages().store().now(), id);
+        if self.tells_page {
+            response.extensions_mut().insert(selected.key.clone());
+        }
+        response
+    }
+
+    /// A variant that depends on more than the page by which it was selected makes that one useless: the next visitor's
+    /// response takes its place, and tells what to select by.
+    async fn widen(&self, selected: &Selected, primary: &CachedPage, served: &Served) {
+        let known = &primary.stored().names;
+        if served.page.stored().names.iter().all(|name| known.contains(name)) {
+            return;
+        }
+        let Ok(page) = selected.key.primary() else { return };
+        if let Err(error) = self.isr.invalidate(&page, Strength::Hard).await {
+            tracing::warn!(%error, page = page.cache_key(), "a page is still selected by too few headers");
+        }
+    }
+
+    /// Passes a HEAD on, and takes its answer for one about what is stored, if it is (RFC 9111 §4.3.5).
+    async fn head<S, B, R>(
+        self: &Arc<Self>,
+        forward: &Arc<Forward<S, B>>,
+        selected: &Selected,
+        policy: &Policy,
+        id: &HeaderValue,
+    ) -> Result<Response<IsrBody>, S::Error>
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+        S::Future: Send,
+        S::Error: Into<BoxError>,
+        B: Default + Send + 'static,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let requested = self.isr.pages().store().now();
+        let response = self.pass_forward(forward, &selected.key, (selected.why, "head"), id).await?;
+        let stored = selected.peeked.as_ref().map(|(page, _)| page).filter(|page| page.follows_origin());
+        let Some(stored) = stored.filter(|page| page.status() == response.status().as_u16()) else {
+            return Ok(response);
+        };
+        let outcome = if update::is_about(stored.headers(), stored.bytes().len() as u64, response.headers()) {
+            let (forward, answer) = (forward.clone(), response.headers().clone());
+            let (limits, received) =
+                (Limits { max_bytes: self.max_page_bytes, welcome: true }, self.isr.pages().store().now());
+            let freshen = move |context: RenderContext| async move {
+                let Some(stored) = &context.served else { return Ok(Render::Personal) };
+                let fetch = Fetch { visitor: &forward.parts, stored: Some(stored), limits, requested };
+                Ok::<_, RenderError>(fetch.freshened(stored, &answer, received))
+            };
+            self.isr.regenerate(&selected.key, policy, None, freshen).await.map(drop)
+        } else {
+            self.isr.invalidate(&selected.key, Strength::Soft).await.map(drop)
+        };
+        if let Err(error) = outcome {
+            tracing::warn!(%error, page = selected.key.cache_key(), "what a HEAD told of a page is not kept");
+        }
+        Ok(response)
+    }
+
+    /// Passes a request on as it came, and keeps nothing of the answer.
+    async fn pass_forward<S, B, R>(
+        &self,
+        forward: &Arc<Forward<S, B>>,
+        key: &PageKey,
+        (why, detail): (&'static str, &'static str),
+        id: &HeaderValue,
+    ) -> Result<Response<IsrBody>, S::Error>
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone,
+        B: Default,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let parts = &forward.parts;
+        let requested = self.isr.pages().store().now();
+        let response = forward.service().oneshot(Request::from_parts(parts.clone(), forward.body())).await?;
+        let received = Received {
+            method: &parts.method,
+            request: &parts.headers,
+            status: response.status(),
+            headers: response.headers(),
+            hint: None,
+            bytes: 0,
+            requested,
+            received: self.isr.pages().store().now(),
+        };
+        if received.storing(Limits { max_bytes: u64::MAX, welcome: true }).is_ok() {
+            self.isr.reconsider(key);
+        }
+        let response = response.map(|body| IsrBody::passed(body.map_err(Into::into).boxed_unsync()));
+        let mut response = self.passed(forward, response, (why, detail), id);
+        if self.tells_page {
+            response.extensions_mut().insert(key.clone());
+        }
+        Ok(response)
+    }
+
+    fn passed<S, B>(
+        &self,
+        forward: &Forward<S, B>,
+        mut response: Response<IsrBody>,
+        (why, detail): (&'static str, &'static str),
+        id: &HeaderValue,
+    ) -> Response<IsrBody> {
+        let mut status = CacheStatus::of(State::Bypass);
+        status.forward = Some(why);
+        status.rendered = Some(response.status());
+        status.detail = Some(detail);
+        tell(response.headers_mut(), &status, id);
+        if forward.parts.method == Method::HEAD {
+            let length = response.body().size_hint();
+            *response.body_mut() = IsrBody::unsent(length);
+        }
+        response
+    }
+
+    /// Makes stale what an unsafe request has changed (RFC 9111 §4.4), before its visitor hears that it has.
+    pub(super) async fn invalidate_after(&self, parts: &Parts, status: StatusCode, headers: HeaderMap) {
+        let Some(host) = self.routes.host(parts) else { return };
+        let targets = invalidation::targets(&parts.method, &parts.uri, &host, status, &headers);
+        for target in targets {
+            let Some((tag, tenant)) = self.routes.target(parts, &target) else { continue };
+            if let Err(error) = self.isr.invalidate_tag(&tag, tenant.as_ref()).await {
+                tracing::warn!(%error, %target, "what a request has changed could not be invalidated");
+            }
+        }
+    }
+}
+
+/// Why the origin is asked, in the words of RFC 9211.
+fn why(peeked: Option<&(Arc<CachedPage>, Usable)>, missing: &'static str) -> &'static str {
+    match peeked {
+        None | Some((_, Usable::Other)) => missing,
+        Some((_, Usable::Stale { reason: Reason::Early(_), .. })) => "request",
+        Some(_) => "stale",
+    }
+}

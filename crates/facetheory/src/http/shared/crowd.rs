@@ -1,0 +1,84 @@
+//! Variants that were not kept before: how many of them a page may have.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use quick_cache::sync::Cache;
+use tabletheory::Timestamp;
+
+use crate::key::PageKey;
+
+/// The most variants of one page that are kept anew in the time below, unless another limit is chosen.
+pub(crate) const VARIANTS_A_PAGE: usize = 64;
+/// For so long a variant counts.
+const COUNTED: Duration = Duration::from_secs(3600);
+/// The most pages whose variants are counted.
+const MOST_PAGES: usize = 10_000;
+
+/// Counts new variants, page by page.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    most: usize,
+    pages: Cache<String, Arc<Mutex<Counted>>>,
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    since: i64,
+    variants: HashSet<String>,
+}
+
+impl Crowd {
+    /// At most so many variants of a page.
+    pub(crate) fn new(most: usize) -> Self {
+        Crowd { most, pages: Cache::new(MOST_PAGES) }
+    }
+
+    /// Whether one more variant may be kept.
+    pub(crate) fn welcomes(&self, variant: &PageKey, now: Timestamp) -> bool {
+        // What tells variants apart, of a page that follows its origin and of any other, stands behind the only `#`.
+        let name = variant.cache_key();
+        let Some((page, _)) = name.split_once('#') else { return true };
+        let page = page.to_owned();
+        let Ok(counted) =
+            self.pages.get_or_insert_with::<_, std::convert::Infallible>(&page, || Ok(Arc::default()));
+        let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let age = now.seconds().saturating_sub(counted.since);
+        // A clock that was set back does not stop the count for as long.
+        if !(0..i64::try_from(COUNTED.as_secs()).unwrap_or(i64::MAX)).contains(&age) {
+            *counted = Counted { since: now.seconds(), variants: HashSet::new() };
+        }
+        if counted.variants.contains(name) {
+            return true;
+        }
+        let welcome = counted.variants.len() < self.most;
+        if welcome {
+            counted.variants.insert(name.to_owned());
+        }
+        welcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_so_many_variants_in_an_hour_and_each_counts_once() {
+        let crowd = Crowd::new(2);
+        let page = |name: &str| PageKey::new(name).expect("a page").with_variants();
+        let at = |second: i64| Timestamp::from_seconds(1_700_000_000 + second);
+        let variant = |primary: &PageKey, name: &str| {
+            primary.variant(format!("{}#vary={name}", primary.cache_key())).expect("a variant")
+        };
+        let (one, other) = (page("/a"), page("/b"));
+        assert!(crowd.welcomes(&variant(&one, "1"), at(0)));
+        assert!(crowd.welcomes(&variant(&one, "2"), at(0)));
+        assert!(!crowd.welcomes(&variant(&one, "3"), at(0)));
+        assert!(crowd.welcomes(&variant(&one, "1"), at(0)), "it was kept before");
+        assert!(crowd.welcomes(&variant(&other, "3"), at(0)), "another page has its own");
+        assert!(crowd.welcomes(&variant(&one, "3"), at(3600)), "an hour later");
+        assert!(crowd.welcomes(&variant(&one, "4"), at(0)), "a clock that was set back");
+    }
+}

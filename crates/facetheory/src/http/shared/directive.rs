@@ -1,0 +1,107 @@
+//! Which directives count for a shared cache: those of a field that is meant for it, else those for everyone.
+
+use http::HeaderMap;
+use http::header::{CACHE_CONTROL, PRAGMA};
+
+use crate::http::cache_control::{CacheControl, Scope};
+use crate::http::shared::targeted;
+
+/// What an origin says to us of how its response is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) control: CacheControl,
+    /// Whether it is said in a field that is meant for caches like us, so that `Expires` says nothing (RFC 9213 §2.1).
+    pub(crate) targeted: bool,
+}
+
+impl Said {
+    /// What the headers of a response say.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        match targeted::said(headers) {
+            Some(control) => Said { control, targeted: true },
+            None => Said { control: CacheControl::of(headers), targeted: false },
+        }
+    }
+
+    /// Whether the response may never be used once it is stale without asking the origin (RFC 9111 §4.2.4).
+    pub(crate) fn never_stale(&self) -> bool {
+        let said = &self.control;
+        said.must_revalidate || said.proxy_revalidate || said.s_maxage.is_some() || said.no_cache.is_some()
+    }
+
+    /// Whether a response to a request with `Authorization` may be shared (RFC 9111 §3.5).
+    pub(crate) fn shares_authorized(&self) -> bool {
+        let said = &self.control;
+        said.public || said.must_revalidate || said.s_maxage.is_some()
+    }
+}
+
+/// What a visitor says of what it accepts.
+pub(crate) fn asked(headers: &HeaderMap) -> CacheControl {
+    let mut asked = CacheControl::of(headers);
+    // An old word for the same, which counts where the new one is silent (RFC 9111 §5.4).
+    if !headers.contains_key(CACHE_CONTROL) {
+        let mut lines = headers.get_all(PRAGMA).iter().filter_map(|line| line.to_str().ok());
+        let says_so = |line: &str| line.split(',').any(|word| word.trim().eq_ignore_ascii_case("no-cache"));
+        if lines.any(says_so) {
+            asked.no_cache = Some(Scope::All);
+        }
+    }
+    asked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::header::{HeaderName, HeaderValue};
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        lines.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn rfc9213_2_1_a_targeted_field_outweighs_cache_control() {
+        let said = Said::of(&headers(&[("cache-control", "no-store"), ("cdn-cache-control", "max-age=60")]));
+        assert!(said.targeted && !said.control.no_store);
+        let said =
+            Said::of(&headers(&[("cache-control", "no-store"), ("cdn-cache-control", "max-age = 60")]));
+        assert!(!said.targeted && said.control.no_store, "what cannot be read is not there");
+    }
+
+    #[test]
+    fn rfc9111_4_2_4_four_directives_forbid_stale_answers() {
+        for (line, never) in [
+            ("max-age=1", false),
+            ("max-age=1, must-revalidate", true),
+            ("max-age=1, proxy-revalidate", true),
+            ("s-maxage=1", true),
+            ("no-cache", true),
+            ("no-cache=\"a\"", true),
+        ] {
+            assert_eq!(Said::of(&headers(&[("cache-control", line)])).never_stale(), never, "{line}");
+        }
+    }
+
+    #[test]
+    fn rfc9111_3_5_three_directives_share_what_was_authorized() {
+        for (line, shared) in [
+            ("max-age=1", false),
+            ("public", true),
+            ("must-revalidate", true),
+            ("s-maxage=1", true),
+            ("proxy-revalidate", false),
+        ] {
+            assert_eq!(Said::of(&headers(&[("cache-control", line)])).shares_authorized(), shared, "{line}");
+        }
+    }
+
+    #[test]
+    fn rfc9111_5_4_pragma_counts_where_cache_control_is_silent() {
+        assert!(asked(&headers(&[("pragma", "x, No-Cache")])).no_cache.is_some());
+        assert!(asked(&headers(&[("pragma", "x")])).no_cache.is_none());
+        assert!(asked(&headers(&[("pragma", "no-cache"), ("cache-control", "x")])).no_cache.is_none());
+    }
+}

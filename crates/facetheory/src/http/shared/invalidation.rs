@@ -1,0 +1,103 @@
+//! What a request that changes something makes stale (RFC 9111 §4.4).
+
+use http::header::{CONTENT_LOCATION, HeaderValue, LOCATION};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method, StatusCode, Uri};
+
+/// The addresses of this host that are stale after such a request was answered so: its own, and those that the answer names.
+pub(crate) fn targets(
+    method: &Method,
+    target: &Uri,
+    host: &str,
+    status: StatusCode,
+    headers: &HeaderMap,
+) -> Vec<PathAndQuery> {
+    if method.is_safe() || !(status.is_success() || status.is_redirection()) {
+        return Vec::new();
+    }
+    let own = target.path_and_query().cloned();
+    let named = [LOCATION, CONTENT_LOCATION].into_iter().filter_map(|name| headers.get(name));
+    let mut targets: Vec<PathAndQuery> = Vec::new();
+    for found in own.into_iter().chain(named.filter_map(|value| of_this_host(value, target.path(), host))) {
+        if !targets.contains(&found) {
+            targets.push(found);
+        }
+    }
+    targets
+}
+
+/// The address that a header names, if it is one of this host: nobody may speak for another.
+fn of_this_host(value: &HeaderValue, base: &str, host: &str) -> Option<PathAndQuery> {
+    let text = value.to_str().ok()?.split('#').next()?.trim();
+    if let Some(rest) = text.strip_prefix("//") {
+        return of_this_host(&HeaderValue::try_from(format!("http://{rest}")).ok()?, base, host);
+    }
+    if text.starts_with('/') {
+        return text.parse().ok();
+    }
+    if text.contains("://") {
+        let address: Uri = text.parse().ok()?;
+        let same = address.authority().is_some_and(|authority| authority.as_str().eq_ignore_ascii_case(host));
+        return same.then(|| address.path_and_query().cloned()).flatten();
+    }
+    if text.is_empty() || text.split('/').any(|segment| segment == "..") {
+        return None;
+    }
+    // Relative to the directory of the target.
+    let directory = base.rsplit_once('/').map_or("", |(directory, _)| directory);
+    let text = text.strip_prefix("./").unwrap_or(text);
+    format!("{directory}/{text}").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(method: &str, status: u16, lines: &[(http::HeaderName, &'static str)]) -> Vec<String> {
+        let headers =
+            lines.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
+        let method = Method::from_bytes(method.as_bytes()).expect("a method");
+        let status = StatusCode::from_u16(status).expect("a status");
+        let target = Uri::from_static("/a/b?c=1");
+        let found = targets(&method, &target, "example.com:81", status, &headers);
+        found.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn rfc9111_4_4_an_unsafe_method_that_succeeds_makes_its_target_stale() {
+        for method in ["POST", "PUT", "DELETE", "PATCH", "M-SEARCH"] {
+            assert_eq!(after(method, 200, &[]), ["/a/b?c=1"]);
+            assert_eq!(after(method, 303, &[]), ["/a/b?c=1"]);
+            for status in [400, 404, 500, 503] {
+                assert!(after(method, status, &[]).is_empty(), "{method} {status}");
+            }
+        }
+        for method in ["GET", "HEAD", "OPTIONS", "TRACE"] {
+            assert!(after(method, 200, &[]).is_empty(), "{method}");
+        }
+    }
+
+    #[test]
+    fn rfc9111_4_4_locations_of_the_same_origin_are_stale_too_and_others_are_not() {
+        for (value, expected) in [
+            ("/x?y", Some("/x?y")),
+            ("http://example.com:81/x", Some("/x")),
+            ("https://EXAMPLE.com:81/x#f", Some("/x")),
+            ("//example.com:81/x", Some("/x")),
+            ("x", Some("/a/x")),
+            ("./x", Some("/a/x")),
+            ("http://example.com/x", None),
+            ("http://evil/x", None),
+            ("//evil/x", None),
+            ("../x", None),
+            ("", None),
+        ] {
+            for name in [LOCATION, CONTENT_LOCATION] {
+                let found = after("POST", 201, &[(name, value)]);
+                assert_eq!(found.get(1).map(String::as_str), expected, "{value}");
+            }
+        }
+        let both = after("POST", 201, &[(LOCATION, "/x"), (CONTENT_LOCATION, "/y")]);
+        assert_eq!(both, ["/a/b?c=1", "/x", "/y"]);
+    }
+}

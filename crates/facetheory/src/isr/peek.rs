@@ -1,0 +1,45 @@
+//! A peek: what is kept of a page, without rendering anything.
+
+use std::sync::Arc;
+
+use super::Isr;
+use super::look::Found;
+use super::memory::Arrival;
+use super::page::CachedPage;
+use super::usable::{Judge, Sight, Usable};
+use crate::key::PageKey;
+
+impl Isr {
+    /// What is kept of a page and may be looked at, and what it can be used for. While the table cannot be reached, what
+    /// memory has.
+    pub(crate) async fn peek(&self, page: &PageKey, judge: &dyn Judge) -> Option<(Arc<CachedPage>, Usable)> {
+        let engine = &self.engine;
+        let now = engine.now();
+        let known = engine.memory.get(page);
+        if let Some(entry) = &known
+            && engine.memory.believes(page, entry, now, engine.settings.believed)
+        {
+            return Some((entry.page.clone(), engine.usable(entry, judge, now)));
+        }
+        let arrival = Arrival { at: now, sequence: engine.memory.sequence(page) };
+        let Ok(seen) = engine.look(page, arrival).await else {
+            return known.map(|entry| (entry.page.clone(), engine.usable(&entry, judge, now)));
+        };
+        let (Found::Here(entry), Some(meta)) = (&seen.body, &seen.meta) else { return None };
+        let now = engine.now();
+        let sight = Sight {
+            meta,
+            page: Some(&entry.page),
+            freshness: seen.freshness_at(now),
+            invalidated: seen.checked.invalidated,
+            deployment: engine.settings.deployment.as_deref(),
+            now,
+        };
+        Some((entry.page.clone(), judge.usable(&sight)))
+    }
+
+    /// The next answer for a page may be kept after all: others wait for it again, instead of asking for themselves.
+    pub(crate) fn reconsider(&self, page: &PageKey) {
+        self.engine.back_off.reconsider(page);
+    }
+}
