@@ -18,9 +18,9 @@ use tokio_util::task::TaskTracker;
 use super::{Admin, Terms, router};
 
 /// The most connections at once; more wait.
-const MOST_CONNECTIONS: usize = 128;
+const MOST_CONNECTIONS: usize = 1024;
 /// How long the headers of a request may take, and how long a connection may be idle.
-const HEADERS: Duration = Duration::from_secs(30);
+const HEADERS: Duration = Duration::from_secs(5);
 /// The most bytes of headers.
 const HEADER_BYTES: usize = 32 * 1024;
 /// How long nobody is accepted after the machine has run out of what a connection needs.

@@ -1,9 +1,13 @@
 //! Whether anything goes on on an HTTP/2 connection, and whether its visitor takes what is sent.
 
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 /// What goes on on one connection.
@@ -70,6 +74,67 @@ impl Drop for Stream {
     fn drop(&mut self) {
         self.polled(false);
         self.activity.answers.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A connection whose writes are activity: hyper takes a whole page at once and forgets it, and is still sending.
+#[derive(Debug)]
+pub(crate) struct Observed<IO> {
+    io: IO,
+    activity: Arc<Activity>,
+}
+
+impl<IO> Observed<IO> {
+    pub(crate) fn new(io: IO, activity: Arc<Activity>) -> Self {
+        Observed { io, activity }
+    }
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for Observed<IO> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(context, buffer)
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for Observed<IO> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(context, bytes);
+        if written.is_ready() {
+            self.activity.touch();
+        }
+        written
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write_vectored(context, pieces);
+        if written.is_ready() {
+            self.activity.touch();
+        }
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep};
 
 use super::client::Client;
+use super::forwarding;
 
 /// What a body may fail with.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -39,6 +41,30 @@ pub(crate) struct RequestBody {
     pub(crate) client: Option<Arc<Client>>,
     /// Told, by being dropped, when all of it was sent.
     sent: Option<oneshot::Sender<Infallible>>,
+    /// How many pieces the origin has taken.
+    taken: Arc<AtomicU64>,
+}
+
+/// A body on its way to the origin.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    sent: oneshot::Receiver<Infallible>,
+    taken: Arc<AtomicU64>,
+}
+
+impl Sending {
+    /// Waits until all of it was sent, or is not going to be. False if the origin takes nothing of it for so long.
+    pub(crate) async fn ends_unless_it_stops_for(mut self, limit: Duration) -> bool {
+        loop {
+            let before = self.taken.load(Relaxed);
+            if tokio::time::timeout(limit, &mut self.sent).await.is_ok() {
+                return true;
+            }
+            if self.taken.load(Relaxed) == before {
+                return false;
+            }
+        }
+    }
 }
 
 /// What a visitor sends.
@@ -79,11 +105,11 @@ impl RequestBody {
         Ok(())
     }
 
-    /// Ends when all of it was sent, or is not going to be.
-    pub(crate) fn sent(&mut self) -> impl Future<Output = ()> + use<> {
-        let (sender, receiver) = oneshot::channel();
+    /// How it comes along.
+    pub(crate) fn sending(&mut self) -> Sending {
+        let (sender, sent) = oneshot::channel();
         self.sent = (!self.is_end_stream()).then_some(sender);
-        async move { drop(receiver.await) }
+        Sending { sent, taken: self.taken.clone() }
     }
 }
 
@@ -95,6 +121,7 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.taken.fetch_add(1, Relaxed);
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(first)));
         }
@@ -132,7 +159,13 @@ impl Upload {
         if !is_within(&mut self.left, frame.as_ref()) {
             return Poll::Ready(Some(Err("the body of the request is too long".into())));
         }
-        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+        // What may not stand before a body may not stand behind it.
+        let frame = frame.map(|frame| match frame.map(Frame::into_trailers) {
+            Ok(Ok(trailers)) => Ok(Frame::trailers(forwarding::trailers(trailers))),
+            Ok(Err(frame)) => Ok(frame),
+            Err(error) => Err(error.into()),
+        });
+        Poll::Ready(frame)
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::uri::Scheme;
 
+use super::place::Place;
 use crate::wire::Conduct;
 
 /// The visitor's end of a connection, as the gateway itself sees it.
@@ -16,4 +17,6 @@ pub(crate) struct Client {
     pub(crate) scheme: Scheme,
     /// The way to what lies below hyper, where HTTP/1 is spoken.
     pub(crate) conduct: Option<Arc<Conduct>>,
+    /// The place that the connection takes, for as long as anybody speaks on it.
+    pub(crate) place: Option<Arc<Place>>,
 }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use facetheory::is_host;
 use http::header::{
     CONNECTION, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, UPGRADE, VIA,
 };
@@ -155,7 +156,31 @@ pub(crate) fn prepare(headers: &mut HeaderMap, client: Option<&Client>, scheme: 
             headers.insert(X_FORWARDED_FOR, line);
         }
     }
+    if let Some(element) = forwarded(headers, client, scheme) {
+        headers.insert(FORWARDED, element);
+    }
     headers.append(VIA, HeaderValue::from_static("1.1 facetheory"));
+}
+
+/// The same in the words of RFC 7239: by whom, by which host and by which scheme it is asked for.
+fn forwarded(headers: &HeaderMap, client: Option<&Client>, scheme: &Scheme) -> Option<HeaderValue> {
+    let host = headers.get(X_FORWARDED_HOST)?.to_str().ok().filter(|host| is_host(host))?;
+    let address = client.map(|client| match client.address.ip().to_canonical() {
+        IpAddr::V4(address) => format!("for={address};"),
+        IpAddr::V6(address) => format!("for=\"[{address}]\";"),
+    });
+    let element = format!("{}host=\"{host}\";proto={scheme}", address.unwrap_or_default());
+    HeaderValue::try_from(element).ok()
+}
+
+/// The trailers of a request that the origin gets.
+pub(crate) fn trailers(mut trailers: HeaderMap) -> HeaderMap {
+    remove_hops(&mut trailers);
+    for name in NOT_FOR_VISITORS.map(HeaderName::from_static).iter().chain(&[FORWARDED, HOST, COOKIE, VIA]) {
+        trailers.remove(name);
+    }
+    remove_underscores(&mut trailers);
+    trailers
 }
 
 /// Takes away what is about the connection to the origin only.
@@ -219,7 +244,12 @@ mod tests {
     }
 
     fn client(address: &str) -> Client {
-        Client { address: address.parse().expect("an address"), scheme: Scheme::HTTP, conduct: None }
+        Client {
+            address: address.parse().expect("an address"),
+            scheme: Scheme::HTTP,
+            conduct: None,
+            place: None,
+        }
     }
 
     fn trusting(network: &str) -> Trust {
@@ -255,6 +285,7 @@ mod tests {
         ];
         let told = told(&lines, Some(&client("1.2.3.4:5")), &Trust::default());
         let expected = [
+            "forwarded: for=1.2.3.4;host=\"a\";proto=http",
             "host: a",
             "via: 1.1 facetheory",
             "x-forwarded-for: 1.2.3.4",
@@ -274,6 +305,7 @@ mod tests {
         ];
         let told = told(&lines, Some(&client("10.1.2.3:5")), &trusting("10.0.0.0/8"));
         let expected = [
+            "forwarded: for=10.1.2.3;host=\"www.example.com\";proto=https",
             "host: inner",
             "via: 1.1 facetheory",
             "x-forwarded-for: 6.6.6.6, 10.1.2.3",
@@ -295,6 +327,7 @@ mod tests {
         let told = told(&lines, Some(&client("1.2.3.4:5")), &Trust::default());
         let expected = [
             "cookie: a=b",
+            "forwarded: for=1.2.3.4;host=\"a\";proto=http",
             "host: a",
             "te: trailers",
             "via: 1.1 facetheory",
@@ -342,6 +375,14 @@ mod tests {
         ] {
             assert_eq!(upgrade(&headers(lines)).is_some(), expected, "{lines:?}");
         }
+    }
+
+    #[test]
+    fn trailers_say_nothing_that_headers_may_not_say() {
+        let lines =
+            [("x-forwarded-for", "6.6.6.6"), ("x_own", "1"), ("host", "evil"), ("digest", "sha-256=x")];
+        let left = trailers(headers(&lines));
+        assert_eq!(left.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["digest"]);
     }
 
     #[test]

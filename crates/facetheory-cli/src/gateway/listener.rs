@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Gateway;
-use super::activity::Activity;
+use super::activity::{Activity, Observed};
 use super::bell::Bell;
 use super::client::Client;
 use super::conversation::Conversation;
@@ -88,7 +88,7 @@ impl Listener {
                         let connection = Connection {
                             endpoint: endpoint.clone(),
                             last_call: last_call.clone(),
-                            _place: place,
+                            place: Arc::new(place),
                         };
                         let cut = cut.clone();
                         self.connections.spawn(async move {
@@ -127,7 +127,7 @@ struct Connection {
     endpoint: Endpoint,
     /// Rung when the connection is to end, once what is under way has ended.
     last_call: Bell,
-    _place: Place,
+    place: Arc<Place>,
 }
 
 impl Connection {
@@ -135,9 +135,13 @@ impl Connection {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection is slower than it could be");
         }
-        let client = Client { address, scheme: Scheme::HTTP, conduct: None };
+        let place = Some(self.place.clone());
+        let client = Client { address, scheme: Scheme::HTTP, conduct: None, place };
         let Some(tls) = self.endpoint.tls.clone() else { return self.plain(stream, client).await };
-        match tokio::time::timeout(HANDSHAKE, tls.acceptor().accept(stream)).await {
+        let handshake = pin!(tokio::time::timeout(HANDSHAKE, tls.acceptor().accept(stream)));
+        // Whoever has asked for nothing yet is not waited for in the end.
+        let Some(agreed) = self.last_call.unless_rung(handshake).await else { return };
+        match agreed {
             Ok(Ok(stream)) => {
                 let client = Client { scheme: Scheme::HTTPS, ..client };
                 match stream.get_ref().1.alpn_protocol() {
@@ -157,7 +161,9 @@ impl Connection {
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let patience = self.endpoint.gateway.rules.load().patience.head;
-        match wire::sniff(io, patience).await {
+        let sniffed = pin!(wire::sniff(io, patience));
+        let Some(sniffed) = self.last_call.unless_rung(sniffed).await else { return };
+        match sniffed {
             Ok((Protocol::Http1, io)) => self.ended(self.http1(io, client).await),
             Ok((Protocol::Http2, io)) => self.ended(self.http2(io, client).await),
             Err(error) => tracing::debug!(%error, "a connection said nothing"),
@@ -210,12 +216,11 @@ impl Connection {
         let conversation = Conversation::new(gateway, client, activity.clone());
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
-            .keep_alive_interval(idle)
             .max_concurrent_streams(STREAMS)
             .max_pending_accept_reset_streams(RESETS)
             .max_local_error_reset_streams(RESETS)
             .max_header_list_size(HEADER_BYTES)
-            .serve_connection(TokioIo::new(io), conversation);
+            .serve_connection(TokioIo::new(Observed::new(io, activity.clone())), conversation);
         let mut connection = pin!(connection);
         loop {
             tokio::select! {

@@ -6,6 +6,7 @@ mod bell;
 mod body;
 mod client;
 mod conversation;
+mod dial;
 mod forwarding;
 mod health;
 mod hint;

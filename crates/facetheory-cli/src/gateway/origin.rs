@@ -14,7 +14,6 @@ use http::{Request, Response, StatusCode, Uri, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client as Pool, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -23,12 +22,13 @@ use tower::Service;
 
 use super::body::{OriginBody, RequestBody};
 use super::client::Client;
+use super::dial::Dial;
 use super::forwarding::{self, Trust, is_circular};
 use super::health::Health;
 use super::hint::Hints;
 use super::tunnel::Tunnels;
 use crate::config;
-use crate::wire::{Conduct, Refusal};
+use crate::wire::Refusal;
 
 /// The most connections to the origin that are kept while nobody uses them.
 const IDLE_CONNECTIONS: usize = 256;
@@ -53,9 +53,9 @@ struct Shared {
     trust: Trust,
     health: Health,
     tunnels: Tunnels,
-    pool: Pool<HttpsConnector<HttpConnector>, RequestBody>,
+    pool: Pool<Dial, RequestBody>,
     /// For a second attempt: its connections are never used twice, so none of them is one that the origin has just closed.
-    fresh: Pool<HttpsConnector<HttpConnector>, RequestBody>,
+    fresh: Pool<Dial, RequestBody>,
 }
 
 /// Why there is no answer of the origin.
@@ -91,9 +91,10 @@ impl Origin {
             .with_provider_and_native_roots(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider())
             .context("the certificates of this machine cannot be read")?
             .https_or_http()
+            // Over HTTP/2 the host would have to be that of the connection, and no protocol could be switched.
             .enable_http1()
-            .enable_http2()
             .wrap_connector(http);
+        let connector = Dial::new(connector, timeouts.connect);
         let pool = |idle: usize| {
             Pool::builder(TokioExecutor::new())
                 .pool_timer(TokioTimer::new())
@@ -166,12 +167,11 @@ impl Shared {
     }
 
     async fn ask(&self, request: Request<RequestBody>) -> Result<Response<OriginBody>, Failure> {
-        if !self.health.admits(Instant::now()) {
-            return Err(Failure::Down);
-        }
         let (mut parts, mut body) = request.into_parts();
         let client = body.client.clone();
-        let protocol = client.as_ref().and_then(|_| forwarding::upgrade(&parts.headers));
+        // Before HTTP/1.1 there is nothing to switch.
+        let may_switch = client.is_some() && parts.version == Version::HTTP_11;
+        let protocol = may_switch.then(|| forwarding::upgrade(&parts.headers)).flatten();
         let visitor = parts.extensions.remove::<OnUpgrade>().filter(|_| protocol.is_some());
         let scheme = parts.extensions.remove::<Scheme>().unwrap_or(Scheme::HTTP);
         // HTTP/2 has the host in the address.
@@ -189,9 +189,16 @@ impl Shared {
         parts.extensions.clear();
         // What breaks off at once, because it is wrong, does not reach the origin.
         body.begin().await.map_err(|_| Failure::Request(refusal(client.as_deref())))?;
+        if !self.health.admits(Instant::now()) {
+            return Err(Failure::Down);
+        }
         let end = self.timeouts.total.map(|total| Instant::now() + total);
-        let response = self.send(parts, body).await?;
-        let visitor = visitor.zip(client.and_then(|client| client.conduct.clone()));
+        let asked = self.send(parts, body);
+        let response = match end {
+            Some(end) => tokio::time::timeout_at(end, asked).await.map_err(|_| Failure::Silent)??,
+            None => asked.await?,
+        };
+        let visitor = visitor.zip(client);
         self.received(response, visitor, end)
     }
 
@@ -220,17 +227,18 @@ impl Shared {
 
     async fn attempt(
         &self,
-        pool: &Pool<HttpsConnector<HttpConnector>, RequestBody>,
+        pool: &Pool<Dial, RequestBody>,
         parts: Parts,
         mut body: RequestBody,
     ) -> Result<Response<Incoming>, Failure> {
-        let (sent, client) = (body.sent(), body.client.clone());
+        let (sending, client) = (body.sending(), body.client.clone());
         let mut request = Request::from_parts(parts, body);
         let mut hints = Hints::of(&mut request);
         let late = async {
-            // Its time begins when it has the whole request.
-            sent.await;
-            tokio::time::sleep(self.timeouts.headers).await;
+            // Its time begins when it has the whole request, which it must not stop to take.
+            if sending.ends_unless_it_stops_for(self.timeouts.idle).await {
+                tokio::time::sleep(self.timeouts.headers).await;
+            }
         };
         let outcome = tokio::select! {
             response = hints.passed_on_until(pool.request(request)) => response,
@@ -259,20 +267,20 @@ impl Shared {
     fn received(
         &self,
         response: Response<Incoming>,
-        visitor: Option<(OnUpgrade, Arc<Conduct>)>,
+        visitor: Option<(OnUpgrade, Arc<Client>)>,
         end: Option<Instant>,
     ) -> Result<Response<OriginBody>, Failure> {
         let (mut parts, body) = response.into_parts();
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
             let origin = parts.extensions.remove::<OnUpgrade>();
             let protocol = parts.headers.get(UPGRADE).cloned();
-            let (Some((visitor, conduct)), Some(origin), Some(protocol)) = (visitor, origin, protocol) else {
+            let (Some((visitor, client)), Some(origin), Some(protocol)) = (visitor, origin, protocol) else {
                 return Err(Failure::Unasked);
             };
-            if !conduct.tunnel() {
+            if !client.conduct.as_ref().is_some_and(|conduct| conduct.tunnel()) {
                 return Err(Failure::Unasked);
             }
-            self.tunnels.join(visitor, origin);
+            self.tunnels.join((visitor, client), origin);
             forwarding::remove_hops(&mut parts.headers);
             parts.headers.insert(UPGRADE, protocol);
             parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));

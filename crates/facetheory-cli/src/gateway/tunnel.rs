@@ -1,9 +1,13 @@
 //! Connections that have switched to another protocol, such as WebSocket: bytes in both directions, until either end closes.
 
+use std::sync::Arc;
+
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use super::client::Client;
 
 /// All of them, to be ended with the gateway.
 #[derive(Clone, Debug, Default)]
@@ -13,10 +17,11 @@ pub(crate) struct Tunnels {
 }
 
 impl Tunnels {
-    /// Joins a visitor and the origin, once both have switched.
-    pub(crate) fn join(&self, visitor: OnUpgrade, origin: OnUpgrade) {
+    /// Joins a visitor and the origin, once both have switched. The visitor's connection keeps its place.
+    pub(crate) fn join(&self, (visitor, client): (OnUpgrade, Arc<Client>), origin: OnUpgrade) {
         let stop = self.stop.clone();
         self.open.spawn(async move {
+            let _place = client.place.clone();
             tokio::select! {
                 () = copy(visitor, origin) => {}
                 () = stop.cancelled() => {}

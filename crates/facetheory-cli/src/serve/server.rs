@@ -116,6 +116,8 @@ impl Server {
                     break;
                 }
                 signal = signals.next() => match signal {
+                    // Whoever asks twice does not want to wait.
+                    Signal::Stop if stop.is_cancelled() => break,
                     Signal::Stop => stop.cancel(),
                     Signal::Reload => {
                         let rules = read_again().and_then(|new| {

@@ -61,7 +61,7 @@ impl Vitals {
             reason = "nobody has so many tasks"
         )]
         let tasks = gateway.metric("facetheory_process_tasks").expect("a metric") as usize;
-        Vitals { descriptors: gateway.descriptors(), tasks }
+        Vitals { descriptors: gateway.open_files(), tasks }
     }
 
     fn exceeds(&self, before: &Vitals) -> bool {

@@ -177,18 +177,6 @@ impl Gateway {
         line.trim().trim_end_matches("kB").trim().parse().expect("a number")
     }
 
-    /// The memory that it has now, in KiB.
-    pub(crate) fn memory(&self) -> u64 {
-        let status = self.proc_file("status");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
-        line.trim().trim_end_matches("kB").trim().parse().expect("a number")
-    }
-
-    /// How many files and connections it has open.
-    pub(crate) fn descriptors(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("a process that runs").count()
-    }
-
     /// How many bytes it has read so far, of files or of anything else.
     pub(crate) fn bytes_read(&self) -> u64 {
         let io = self.proc_file("io");

@@ -1,0 +1,45 @@
+//! Connections to the origin are there in time, secure ones too, or not at all.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tower::Service;
+
+use super::body::BodyError;
+
+/// What connects to the origin, within a time that includes agreeing on a secure connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Dial {
+    connector: HttpsConnector<HttpConnector>,
+    limit: Duration,
+}
+
+impl Dial {
+    pub(crate) fn new(connector: HttpsConnector<HttpConnector>, limit: Duration) -> Self {
+        Dial { connector, limit }
+    }
+}
+
+impl Service<Uri> for Dial {
+    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Error = BodyError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BodyError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        self.connector.poll_ready(context)
+    }
+
+    fn call(&mut self, address: Uri) -> Self::Future {
+        let (connecting, limit) = (self.connector.call(address), self.limit);
+        Box::pin(async move {
+            let connected = tokio::time::timeout(limit, connecting).await;
+            connected.map_err(|_| format!("it took longer than {limit:?} to connect"))?
+        })
+    }
+}
