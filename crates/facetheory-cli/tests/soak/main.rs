@@ -38,6 +38,8 @@ const AWAY: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_secs(1);
 /// How many looks go by between two lines of progress.
 const LOOKS_A_LINE: usize = 10;
+/// How much of a log is told where something went wrong.
+const LINES_OF_LOG: usize = 200;
 /// The names of the gateways, for people to read.
 const NAMES: [&str; 3] = ["dynamodb 1", "dynamodb 2", "sqlite"];
 
@@ -90,6 +92,9 @@ fn a_long_day_of_everything_leaves_visitors_served_and_nothing_behind() {
     let after = Vitals::come_down(&installation.gateways, &installation.lines, &before);
     traffic::warm_up(&installation.runtime, &installation.gateways);
     let (failed, answered) = installation.origin.counts();
+    if tally.has_faults() {
+        installation.tell_logs();
+    }
     let leases = installation.end();
 
     tell(&format!("\n{tally}"));
@@ -162,6 +167,16 @@ impl Installation {
         });
         traffic.end();
         memory
+    }
+
+    /// What the gateways have logged last, which may explain a fault.
+    fn tell_logs(&self) {
+        for (name, gateway) in NAMES.iter().zip(&self.gateways) {
+            let log = gateway.log();
+            let lines: Vec<_> = log.lines().collect();
+            let last = &lines[lines.len().saturating_sub(LINES_OF_LOG)..];
+            tell(&format!("\nthe log of {name} ends so:\n{}", last.join("\n")));
+        }
     }
 
     /// Ends all gateways, and looks what their tables have of leases after that.

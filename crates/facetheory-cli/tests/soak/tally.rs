@@ -66,6 +66,11 @@ impl Tally {
         self.lock().outcomes.values().flat_map(BTreeMap::values).sum()
     }
 
+    /// Whether anybody was given what nobody should be.
+    pub(crate) fn has_faults(&self) -> bool {
+        self.lock().all_faults > 0
+    }
+
     /// Fails if anybody was given what nobody should be, if something was never asked, or if more has failed than the origin
     /// explains.
     pub(crate) fn check(&self) {

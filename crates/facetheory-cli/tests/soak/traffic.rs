@@ -161,9 +161,10 @@ impl Way {
                     break;
                 }
                 let target = format!("/cold/{}", next());
-                self.uncertain(Kind::Cold, &target, visitor.get(&target).await, |answer| {
-                    is_of(answer, &target)
-                });
+                let answer = visitor.get(&target).await;
+                if !self.uncertain(Kind::Cold, &target, answer, |answer| is_of(answer, &target)) {
+                    break;
+                }
             }
         }
     }
@@ -182,12 +183,10 @@ impl Way {
                 }
                 let body = form.slice(..usize::try_from(next()).unwrap_or_default() * 1_021 % LONGEST);
                 let answer = visitor.post("/pass/form", HOST, "text/plain", body.clone()).await;
-                if answer.as_ref().is_ok_and(|answer| answer.status() != 200) {
-                    // A gateway that could not pass a form on need not read it to its end.
-                    self.uncertain(Kind::Post, "/pass/form", answer, |_| false);
+                // A gateway that could not pass a form on need not read it to its end, and hangs up.
+                if !self.uncertain(Kind::Post, "/pass/form", answer, |answer| *answer.body() == body) {
                     break;
                 }
-                self.uncertain(Kind::Post, "/pass/form", answer, |answer| *answer.body() == body);
             }
         }
     }
@@ -230,14 +229,15 @@ impl Way {
         }
     }
 
-    /// Counts an answer that may be an error of the origin or of the table, but nothing else.
+    /// Counts an answer that may be an error of the origin or of the table, but nothing else. Whether it is what was asked
+    /// for; if not, the connection may have ended with it.
     fn uncertain(
         &self,
         kind: Kind,
         target: &str,
         answer: Result<Response<Bytes>, Fault>,
         is_right: impl Fn(&Response<Bytes>) -> bool,
-    ) {
+    ) -> bool {
         match answer {
             Ok(answer) if answer.status().is_server_error() => {
                 self.tally.count(kind, answer.status().as_str())
@@ -251,9 +251,10 @@ impl Way {
             }
             Err(error) => {
                 self.tally.count(kind, "no answer");
-                self.tally.fault(format!("{target}: {error}"));
+                self.tally.fault(format!("{target} of {}: {error}", self.site));
             }
         }
+        false
     }
 
     /// A connection, which nobody is refused.
