@@ -175,7 +175,8 @@ impl Installation {
             let log = gateway.log();
             let lines: Vec<_> = log.lines().collect();
             let last = &lines[lines.len().saturating_sub(LINES_OF_LOG)..];
-            tell(&format!("\nthe log of {name} ends so:\n{}", last.join("\n")));
+            let address = gateway.address;
+            tell(&format!("\nthe log of {name} at {address} ends so:\n{}", last.join("\n")));
         }
     }
 

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// So many faults are told of; the others are like them.
 const TOLD: usize = 10;
@@ -35,14 +38,17 @@ pub(crate) struct Tally(Mutex<Counts>);
 #[derive(Default)]
 struct Counts {
     outcomes: BTreeMap<Kind, BTreeMap<String, u64>>,
+    slowest: BTreeMap<Kind, Duration>,
     faults: Vec<String>,
     all_faults: u64,
 }
 
 impl Tally {
-    /// Somebody was given this.
-    pub(crate) fn count(&self, kind: Kind, outcome: &str) {
+    /// Somebody who began then was given this.
+    pub(crate) fn count(&self, kind: Kind, outcome: &str, began: Instant) {
         let mut counts = self.lock();
+        let slowest = counts.slowest.entry(kind).or_default();
+        *slowest = began.elapsed().max(*slowest);
         let outcomes = counts.outcomes.entry(kind).or_default();
         match outcomes.get_mut(outcome) {
             Some(count) => *count += 1,
@@ -99,12 +105,13 @@ impl Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = self.lock();
-        write!(f, "{:<11} {:>9}  what they were given", "asked for", "requests")?;
+        write!(f, "{:<11} {:>9} {:>11}  what they were given", "asked for", "requests", "slowest")?;
         for (kind, outcomes) in &counts.outcomes {
             let given: Vec<_> =
                 outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
-            let kind = format!("{kind:?}");
-            write!(f, "\n{kind:<11} {:>9}  {}", outcomes.values().sum::<u64>(), given.join(", "))?;
+            let (name, all) = (format!("{kind:?}"), outcomes.values().sum::<u64>());
+            let slowest = format!("{} ms", counts.slowest[kind].as_millis());
+            write!(f, "\n{name:<11} {all:>9} {slowest:>11}  {}", given.join(", "))?;
         }
         write!(f, "\nfaults      {:>9}", counts.all_faults)
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Response;
 use tokio::runtime::Runtime;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -133,17 +134,17 @@ impl Way {
             if self.over.is_cancelled() {
                 return;
             }
-            let target = format!("/hot/{}", next() % HOT_PAGES);
+            let (target, began) = (format!("/hot/{}", next() % HOT_PAGES), Instant::now());
             match visitor.get(&target).await {
                 Ok(answer) if answer.status() == 200 && is_of(&answer, &target) => {
-                    self.tally.count(kind, state(&answer));
+                    self.tally.count(kind, state(&answer), began);
                 }
                 Ok(answer) => {
-                    self.tally.count(kind, answer.status().as_str());
+                    self.tally.count(kind, answer.status().as_str(), began);
                     self.tally.fault(format!("{target}: {}", told(&answer)));
                 }
                 Err(error) => {
-                    self.tally.count(kind, "no answer");
+                    self.tally.count(kind, "no answer", began);
                     self.tally.fault(format!("{target}: {error}"));
                     return;
                 }
@@ -161,8 +162,8 @@ impl Way {
                     break;
                 }
                 let target = format!("/cold/{}", next());
-                let answer = visitor.get(&target).await;
-                if !self.uncertain(Kind::Cold, &target, answer, |answer| is_of(answer, &target)) {
+                let asking = visitor.get(&target);
+                if !self.uncertain(Kind::Cold, &target, asking, |answer| is_of(answer, &target)).await {
                     break;
                 }
             }
@@ -182,9 +183,9 @@ impl Way {
                     break;
                 }
                 let body = form.slice(..usize::try_from(next()).unwrap_or_default() * 1_021 % LONGEST);
-                let answer = visitor.post("/pass/form", HOST, "text/plain", body.clone()).await;
+                let asking = visitor.post("/pass/form", HOST, "text/plain", body.clone());
                 // A gateway that could not pass a form on need not read it to its end, and hangs up.
-                if !self.uncertain(Kind::Post, "/pass/form", answer, |answer| *answer.body() == body) {
+                if !self.uncertain(Kind::Post, "/pass/form", asking, |answer| *answer.body() == body).await {
                     break;
                 }
             }
@@ -194,10 +195,11 @@ impl Way {
     async fn open_sockets(self) {
         const MESSAGES: [&[u8]; 4] = [b"one", b"and another", &[0; 5_000], b"the last"];
         while !self.over.is_cancelled() {
+            let began = Instant::now();
             match echo(self.site, "/pass/socket", &MESSAGES).await {
-                Ok(status) => self.tally.count(Kind::Socket, &status.to_string()),
+                Ok(status) => self.tally.count(Kind::Socket, &status.to_string(), began),
                 Err(error) => {
-                    self.tally.count(Kind::Socket, "no answer");
+                    self.tally.count(Kind::Socket, "no answer", began);
                     self.tally.fault(format!("a socket: {error}"));
                 }
             }
@@ -218,12 +220,11 @@ impl Way {
             };
             if let Some(mut operator) = self.connected(Kind::Invalidate, Visitor::connect(self.admin).await) {
                 let host = self.admin.to_string();
-                let answer =
-                    operator.post("/api/v1/invalidate", &host, "application/json", wish.into()).await;
-                self.uncertain(Kind::Invalidate, "an invalidation", answer, |_| true);
+                let asking = operator.post("/api/v1/invalidate", &host, "application/json", wish.into());
+                self.uncertain(Kind::Invalidate, "an invalidation", asking, |_| true).await;
             }
             if let Some(mut visitor) = self.connected(Kind::Hard, Visitor::connect(self.site).await) {
-                self.uncertain(Kind::Hard, &hard, visitor.get(&hard).await, |answer| is_of(answer, &hard));
+                self.uncertain(Kind::Hard, &hard, visitor.get(&hard), |answer| is_of(answer, &hard)).await;
             }
             tokio::time::sleep(WISHES).await;
         }
@@ -231,26 +232,28 @@ impl Way {
 
     /// Counts an answer that may be an error of the origin or of the table, but nothing else. Whether it is what was asked
     /// for; if not, the connection may have ended with it.
-    fn uncertain(
+    async fn uncertain(
         &self,
         kind: Kind,
         target: &str,
-        answer: Result<Response<Bytes>, Fault>,
+        asking: impl Future<Output = Result<Response<Bytes>, Fault>>,
         is_right: impl Fn(&Response<Bytes>) -> bool,
     ) -> bool {
-        match answer {
+        let began = Instant::now();
+        match asking.await {
             Ok(answer) if answer.status().is_server_error() => {
-                self.tally.count(kind, answer.status().as_str())
+                self.tally.count(kind, answer.status().as_str(), began);
             }
             Ok(answer) if answer.status() == 200 && is_right(&answer) => {
-                self.tally.count(kind, state(&answer))
+                self.tally.count(kind, state(&answer), began);
+                return true;
             }
             Ok(answer) => {
-                self.tally.count(kind, "wrong");
+                self.tally.count(kind, "wrong", began);
                 self.tally.fault(format!("{target}: {}", told(&answer)));
             }
             Err(error) => {
-                self.tally.count(kind, "no answer");
+                self.tally.count(kind, "no answer", began);
                 self.tally.fault(format!("{target} of {}: {error}", self.site));
             }
         }
@@ -261,7 +264,7 @@ impl Way {
     fn connected(&self, kind: Kind, connected: Result<Visitor, Fault>) -> Option<Visitor> {
         connected
             .inspect_err(|error| {
-                self.tally.count(kind, "no connection");
+                self.tally.count(kind, "no connection", Instant::now());
                 self.tally.fault(format!("{kind:?}: {error}"));
             })
             .ok()

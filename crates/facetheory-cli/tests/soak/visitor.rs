@@ -13,8 +13,9 @@ use tokio::net::TcpStream;
 
 use crate::support::site::HOST;
 
-/// How long an answer may take before it counts as none. An operator may have to wait for a table that is away.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long an answer may take before it counts as none. Whoever has a page rendered waits until it is written, and a disk
+/// that everybody uses at once may take a minute for that.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What went wrong, for people to read.
 pub(crate) type Fault = Box<dyn std::error::Error + Send + Sync>;
