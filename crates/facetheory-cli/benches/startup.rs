@@ -35,6 +35,9 @@ struct Sizes {
     /// Where the store goes; a temporary directory beside the build by default.
     #[arg(long)]
     directory: Option<PathBuf>,
+    /// The gateway that is started; the one that was built with this by default.
+    #[arg(long, default_value = env!("CARGO_BIN_EXE_facetheory"))]
+    binary: PathBuf,
     /// What `cargo bench` says to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
@@ -48,7 +51,8 @@ fn main() {
     let origin = Origin::start();
     make_store(place.path(), &origin, sizes.pages);
 
-    let mut took: Vec<Duration> = (0..sizes.rounds.max(1)).map(|_| start(place.path(), &origin)).collect();
+    let mut took: Vec<Duration> =
+        (0..sizes.rounds.max(1)).map(|_| start(&sizes.binary, place.path(), &origin)).collect();
     took.sort();
     assert_eq!(origin.requests().len(), 1, "every answer came from the store");
     let (least, median, most) = (took[0], took[took.len() / 2], took[took.len() - 1]);
@@ -74,9 +78,9 @@ fn make_store(directory: &Path, origin: &Origin, pages: u64) {
 }
 
 /// The time from the start of the process to the end of its first answer.
-fn start(directory: &Path, origin: &Origin) -> Duration {
+fn start(binary: &Path, directory: &Path, origin: &Origin) -> Duration {
     let began = instant();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_facetheory"))
+    let mut child = Command::new(binary)
         .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
         .args(["--origin", &format!("http://{}", origin.address)])
         .arg("--config")
