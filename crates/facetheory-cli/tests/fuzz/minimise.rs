@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use crate::Case;
 use crate::campaign::Campaign;
+use crate::stream;
 
 /// For how long smaller cases are tried.
 const TIME: Duration = Duration::from_secs(30);
@@ -15,8 +16,11 @@ pub(crate) fn report(seed: u64, number: u64) -> Option<String> {
     let case = Case::of(seed, number);
     let violations = alone(&mut None, &case)?;
     let mut campaign = None;
-    let smallest =
-        smallest(case.bytes.clone(), |bytes| alone(&mut campaign, &Case::plain(bytes.to_vec())).is_some());
+    let smallest = smallest(case.bytes.clone(), |bytes| {
+        let case = Case::plain(bytes.to_vec());
+        let is_clear = !case.is_http2() || stream::asked(bytes).is_some();
+        is_clear && alone(&mut campaign, &case).is_some()
+    });
     Some(format!(
         "case {number} of seed {seed} ({}; again: scripts/fuzz --seed {seed} --case {number})\n{}\nall bytes: \
          {}\nenough of them: {}",

@@ -80,8 +80,9 @@ fn head(streams: &mut BTreeMap<u32, Stream>, frame: &Frame, block: &[u8]) -> Opt
         Block::Broken => return Some(false),
         Block::Unclear => return None,
     };
+    // Only servers begin streams of even numbers, so nothing was asked for.
     if frame.stream.is_multiple_of(2) {
-        return Some(false);
+        return Some(true);
     }
     let ends = frame.flags & END_STREAM != 0;
     match streams.get_mut(&frame.stream) {

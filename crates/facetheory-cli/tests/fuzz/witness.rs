@@ -13,7 +13,7 @@ pub(crate) const ASKED: &str = "asked ";
 /// The most headers of a request that is looked at.
 const MOST_HEADERS: usize = 256;
 /// What visitors may not say to an origin, in whatever spelling.
-const NOT_FOR_VISITORS: [&str; 11] = [
+const NOT_FOR_VISITORS: [&str; 10] = [
     "forwarded",
     "x-original-url",
     "x-rewrite-url",
@@ -24,7 +24,6 @@ const NOT_FOR_VISITORS: [&str; 11] = [
     "keep-alive",
     "proxy-connection",
     "proxy-authorization",
-    "http2-settings",
 ];
 
 /// An origin on a port of its own.
