@@ -11,26 +11,6 @@ use crate::support::http2::{
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
 
-/// The fields of a request, and as much of its body as there is.
-#[derive(Default)]
-struct Stream {
-    fields: Vec<(Vec<u8>, Vec<u8>)>,
-    trailers: Vec<(Vec<u8>, Vec<u8>)>,
-    body: Vec<u8>,
-    /// Its head came in several frames.
-    is_continued: bool,
-    has_ended: bool,
-    is_reset: bool,
-}
-
-/// What comes of a block of headers.
-enum Block {
-    Fields(Vec<(Vec<u8>, Vec<u8>)>),
-    Broken,
-    /// It has what this reader does not decode.
-    Unclear,
-}
-
 /// The requests that these bytes may be, by the number of their stream; none if this reader cannot tell.
 ///
 /// Where a connection goes on after a mistake is up to a server, so this does: no request is missing here that a server
@@ -71,6 +51,26 @@ pub(crate) fn asked(bytes: &[u8]) -> Option<BTreeMap<u32, Asked>> {
         }
     }
     Some(streams.into_iter().filter_map(|(number, stream)| Some((number, stream.asked()?))).collect())
+}
+
+/// The fields of a request, and as much of its body as there is.
+#[derive(Default)]
+struct Stream {
+    fields: Vec<(Vec<u8>, Vec<u8>)>,
+    trailers: Vec<(Vec<u8>, Vec<u8>)>,
+    body: Vec<u8>,
+    /// Its head came in several frames.
+    is_continued: bool,
+    has_ended: bool,
+    is_reset: bool,
+}
+
+/// What comes of a block of headers.
+enum Block {
+    Fields(Vec<(Vec<u8>, Vec<u8>)>),
+    Broken,
+    /// It has what this reader does not decode.
+    Unclear,
 }
 
 /// Takes a block of headers. False if no server goes on after it; none if it is unclear.
@@ -122,12 +122,10 @@ impl Stream {
                 b":path" => &mut target,
                 b":authority" => &mut authority,
                 b":scheme" => &mut scheme,
+                [b':', ..] if self.is_continued && !request.fields.is_empty() => continue,
                 name => {
                     let is_name = !name.is_empty() && name.iter().all(is_token);
-                    if !is_name || name.iter().any(u8::is_ascii_uppercase) {
-                        return None;
-                    }
-                    if is_hop(name, value) {
+                    if !is_name || name.iter().any(u8::is_ascii_uppercase) || is_hop(name, value) {
                         if self.is_continued {
                             continue;
                         }
