@@ -52,7 +52,7 @@ impl Gateway {
     /// When it does not want to start.
     pub(crate) fn start_on(store: &Store, directory: &Path, origin: SocketAddr, config: &str) -> Gateway {
         let arguments = ["--table", &store.table, "--bodies", &store.bodies, "--no-access-log"];
-        match Gateway::spawn(directory, origin, config, &arguments, &store.environment) {
+        match Gateway::try_start_in(&store.environment, directory, origin, config, &arguments) {
             Ok(gateway) => gateway,
             Err(refused) => panic!("the gateway does not start ({}): {}", refused.status, refused.errors),
         }
@@ -65,15 +65,16 @@ impl Gateway {
         config: &str,
         arguments: &[&str],
     ) -> Result<Gateway, Refused> {
-        Gateway::spawn(directory, origin, config, arguments, &[])
+        Gateway::try_start_in(&[], directory, origin, config, arguments)
     }
 
-    fn spawn(
+    /// The same, with these variables in its environment.
+    pub(crate) fn try_start_in(
+        environment: &[(&str, String)],
         directory: &Path,
         origin: SocketAddr,
         config: &str,
         arguments: &[&str],
-        environment: &[(&str, String)],
     ) -> Result<Gateway, Refused> {
         let file = directory.join("facetheory.toml");
         std::fs::write(&file, config).expect("the configuration is written");

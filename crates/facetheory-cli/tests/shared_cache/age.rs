@@ -1,0 +1,136 @@
+//! How old an answer is: RFC 9111, sections 4.2.3 and 5.1.
+
+use crate::date::date;
+use crate::support::site::Site;
+use crate::support::until;
+use crate::trial::{age, assert_all_kept, assert_none_served_again, numbered};
+
+stories![
+    rfc9111_5_1_what_is_served_from_the_cache_tells_its_age,
+    rfc9111_4_2_3_the_age_that_an_answer_comes_with_counts,
+    rfc9111_4_2_3_the_date_of_an_answer_counts,
+    rfc9111_4_2_3_the_greater_of_age_and_date_counts,
+    rfc9111_4_2_3_a_date_of_the_future_makes_no_answer_younger,
+    rfc9111_4_2_3_age_grows_while_an_answer_is_kept,
+    rfc9111_5_1_an_age_that_is_no_number_is_ignored,
+    rfc9111_5_1_of_several_ages_the_first_counts,
+    rfc9110_6_6_1_an_answer_without_a_date_gets_that_of_its_arrival,
+    rfc9110_6_6_1_the_date_of_an_answer_stays_what_the_origin_said,
+];
+
+fn rfc9111_5_1_what_is_served_from_the_cache_tells_its_age(site: &Site) {
+    numbered(site, "/age", &["Cache-Control: max-age=3600"]);
+    let first = site.get("/age");
+    assert!(
+        first.header("age").is_none_or(|age| age == "0"),
+        "it was made for this visitor: {:?}",
+        first.headers
+    );
+    let second = site.get("/age");
+    assert_eq!(second.text(), "answer 1");
+    assert!(age(&second) < 30);
+}
+
+fn rfc9111_4_2_3_the_age_that_an_answer_comes_with_counts(site: &Site) {
+    numbered(site, "/age", &["Cache-Control: max-age=3600", "Age: 3000"]);
+    site.get("/age");
+    let second = site.get("/age");
+    assert_eq!(second.text(), "answer 1");
+    assert!((3000..3600).contains(&age(&second)), "{}", age(&second));
+    assert_none_served_again(site, "old", &[&["Cache-Control: max-age=3600", "Age: 4000"]]);
+}
+
+fn rfc9111_4_2_3_the_date_of_an_answer_counts(site: &Site) {
+    let (young, old) = (format!("Date: {}", date(-3000)), format!("Date: {}", date(-4000)));
+    numbered(site, "/date", &["Cache-Control: max-age=3600", &young]);
+    site.get("/date");
+    let second = site.get("/date");
+    assert_eq!(second.text(), "answer 1");
+    assert!((3000..3600).contains(&age(&second)), "{}", age(&second));
+    assert_none_served_again(site, "old", &[&["Cache-Control: max-age=3600", &old]]);
+}
+
+fn rfc9111_4_2_3_the_greater_of_age_and_date_counts(site: &Site) {
+    let (young, old) = (format!("Date: {}", date(-1000)), format!("Date: {}", date(-4000)));
+    numbered(site, "/age", &["Cache-Control: max-age=3600", &young, "Age: 2000"]);
+    site.get("/age");
+    assert!((2000..3600).contains(&age(&site.get("/age"))));
+    assert_none_served_again(
+        site,
+        "old",
+        &[
+            &["Cache-Control: max-age=3600", &young, "Age: 4000"],
+            &["Cache-Control: max-age=3600", &old, "Age: 10"],
+        ],
+    );
+}
+
+fn rfc9111_4_2_3_a_date_of_the_future_makes_no_answer_younger(site: &Site) {
+    let future = format!("Date: {}", date(7200));
+    numbered(site, "/future", &["Cache-Control: max-age=3600", &future, "Age: 100"]);
+    site.get("/future");
+    assert!((100..3600).contains(&age(&site.get("/future"))));
+    assert_none_served_again(site, "old", &[&["Cache-Control: max-age=3600", &future, "Age: 4000"]]);
+}
+
+fn rfc9111_4_2_3_age_grows_while_an_answer_is_kept(site: &Site) {
+    numbered(site, "/age", &["Cache-Control: max-age=3600", "Age: 100"]);
+    site.get("/age");
+    let first = age(&site.get("/age"));
+    until("the answer gets older", || (age(&site.get("/age")) > first).then_some(()));
+    assert_eq!(site.get("/age").text(), "answer 1");
+}
+
+fn rfc9111_5_1_an_age_that_is_no_number_is_ignored(site: &Site) {
+    assert_all_kept(
+        site,
+        "no-number",
+        &[
+            &["Cache-Control: max-age=3600", "Age: -7200"],
+            &["Cache-Control: max-age=3600", "Age: abc"],
+            &["Cache-Control: max-age=3600", "Age: 7200.5"],
+            &["Cache-Control: max-age=3600", "Age:"],
+            &["Cache-Control: max-age=3600", "Age: \"7200\""],
+        ],
+    );
+}
+
+fn rfc9111_5_1_of_several_ages_the_first_counts(site: &Site) {
+    assert_all_kept(
+        site,
+        "young",
+        &[
+            &["Cache-Control: max-age=3600", "Age: 0, 7200"],
+            &["Cache-Control: max-age=3600", "Age: 0", "Age: 7200"],
+        ],
+    );
+    assert_none_served_again(
+        site,
+        "old",
+        &[
+            &["Cache-Control: max-age=3600", "Age: 7200, 0"],
+            &["Cache-Control: max-age=3600", "Age: 7200", "Age: 0"],
+        ],
+    );
+}
+
+fn rfc9110_6_6_1_an_answer_without_a_date_gets_that_of_its_arrival(site: &Site) {
+    numbered(site, "/dateless", &["Cache-Control: max-age=3600"]);
+    let (first, second) = (site.get("/dateless"), site.get("/dateless"));
+    for response in [&first, &second] {
+        let told = response.header("date").expect("a date");
+        assert!(httpdate::parse_http_date(told).is_ok(), "{told}");
+    }
+    assert_eq!(second.text(), "answer 1");
+}
+
+fn rfc9110_6_6_1_the_date_of_an_answer_stays_what_the_origin_said(site: &Site) {
+    let said = date(-600);
+    numbered(site, "/dated", &["Cache-Control: max-age=3600", &format!("Date: {said}")]);
+    for _ in 0..2 {
+        let response = site.get("/dated");
+        let dates: Vec<_> = response.headers.iter().filter(|(name, _)| name == "date").collect();
+        assert_eq!(dates.len(), 1, "{dates:?}");
+        assert_eq!((response.text().as_str(), dates[0].1.as_str()), ("answer 1", said.as_str()));
+    }
+}

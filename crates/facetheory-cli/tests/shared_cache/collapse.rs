@@ -1,0 +1,121 @@
+//! Many visitors at once: RFC 9111, section 4, lets their requests be collapsed into one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::support::client::{Connection, Response};
+use crate::support::origin::{Answer, Gate};
+use crate::support::site::{Site, get};
+use crate::support::until;
+use crate::trial::{asked, numbered, scripted, told};
+
+stories![
+    rfc9111_4_visitors_of_a_page_that_may_be_kept_share_one_request,
+    rfc9211_2_6_collapsed_requests_are_told,
+    rfc9111_4_an_answer_for_one_visitor_is_not_shared_with_those_who_waited,
+    rfc9111_4_pages_that_may_not_be_kept_are_not_asked_for_one_after_the_other,
+    rfc9111_4_a_page_that_may_be_kept_again_is,
+    rfc9111_4_1_those_who_waited_get_their_own_variant,
+];
+
+/// How many visitors come at once.
+const VISITORS: usize = 12;
+
+/// Visitors who have asked, each with the line of its number, and whose answers are open.
+fn visitors(site: &Site, path: &str, line: impl Fn(usize) -> String) -> Vec<Connection> {
+    let ask = |number| {
+        let mut connection = site.gateway.connect();
+        connection.send(get(path, &line(number)));
+        connection
+    };
+    (0..VISITORS).map(ask).collect()
+}
+
+fn answers(visitors: Vec<Connection>) -> Vec<Response> {
+    visitors.into_iter().map(|mut connection| connection.answer()).collect()
+}
+
+/// Answers that begin to come when the gate opens, and how many requests wait for them.
+fn gated(site: &Site, path: &str, lines: &'static [&'static str]) -> (Gate, Arc<AtomicUsize>) {
+    let (gate, waiting) = (Gate::default(), Arc::new(AtomicUsize::new(0)));
+    let (opened, counted) = (gate.clone(), waiting.clone());
+    scripted(site, path, move |request, number| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let language = request.header("x-language").unwrap_or("none").to_owned();
+        Answer::page(lines, &format!("answer {number} for {language}")).after(&opened)
+    });
+    (gate, waiting)
+}
+
+fn rfc9111_4_visitors_of_a_page_that_may_be_kept_share_one_request(site: &Site) {
+    let (gate, waiting) = gated(site, "/shared", &["Cache-Control: max-age=3600"]);
+    let all = visitors(site, "/shared", |_| String::new());
+    until("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
+    gate.open();
+    for response in answers(all) {
+        assert_eq!(response.text(), "answer 1 for none");
+    }
+    assert_eq!(asked(site, "/shared"), 1);
+}
+
+fn rfc9211_2_6_collapsed_requests_are_told(site: &Site) {
+    let (gate, waiting) = gated(site, "/told", &["Cache-Control: max-age=3600"]);
+    let all = visitors(site, "/told", |_| String::new());
+    until("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
+    gate.open();
+    let answers = answers(all);
+    assert_eq!(answers.iter().filter(|response| told(response, "stored").is_some()).count(), 1);
+    // Whoever came after the answer was kept has a hit; all others have waited for it.
+    for response in answers.iter().filter(|response| told(response, "stored").is_none()) {
+        assert!(
+            told(response, "hit").is_some() || told(response, "collapsed").is_some(),
+            "{:?}",
+            response.headers
+        );
+    }
+}
+
+fn rfc9111_4_an_answer_for_one_visitor_is_not_shared_with_those_who_waited(site: &Site) {
+    let (gate, waiting) = gated(site, "/private", &["Cache-Control: private"]);
+    let all = visitors(site, "/private", |_| String::new());
+    until("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
+    gate.open();
+    let mut texts: Vec<String> = answers(all).iter().map(Response::text).collect();
+    texts.sort();
+    texts.dedup();
+    assert_eq!(texts.len(), VISITORS, "somebody got another's answer");
+}
+
+fn rfc9111_4_pages_that_may_not_be_kept_are_not_asked_for_one_after_the_other(site: &Site) {
+    numbered(site, "/open", &["Cache-Control: no-store"]);
+    site.get("/open");
+    let (gate, waiting) = gated(site, "/open", &["Cache-Control: no-store"]);
+    let all = visitors(site, "/open", |_| String::new());
+    // The gate is shut: they are all at the origin at once only if none waits for another.
+    until("all are at the origin at once", || (waiting.load(Ordering::Relaxed) == VISITORS).then_some(()));
+    gate.open();
+    assert_eq!(answers(all).len(), VISITORS);
+}
+
+fn rfc9111_4_a_page_that_may_be_kept_again_is(site: &Site) {
+    numbered(site, "/again", &["Cache-Control: no-store"]);
+    for _ in 0..3 {
+        site.get("/again");
+    }
+    numbered(site, "/again", &["Cache-Control: max-age=3600"]);
+    until("it is kept", || {
+        let before = asked(site, "/again");
+        site.get("/again");
+        (asked(site, "/again") == before).then_some(())
+    });
+}
+
+fn rfc9111_4_1_those_who_waited_get_their_own_variant(site: &Site) {
+    let (gate, waiting) = gated(site, "/variants", &["Cache-Control: max-age=3600", "Vary: X-Language"]);
+    let all = visitors(site, "/variants", |number| format!("X-Language: l{}\r\n", number % 3));
+    until("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
+    gate.open();
+    for (number, response) in answers(all).iter().enumerate() {
+        assert!(response.text().ends_with(&format!(" for l{}", number % 3)), "{number}: {}", response.text());
+    }
+}

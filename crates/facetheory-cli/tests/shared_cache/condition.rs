@@ -1,0 +1,129 @@
+//! Conditions of visitors, answered from what is kept: RFC 9111, section 4.3.2, and RFC 9110, section 13.
+
+use crate::date::date;
+use crate::support::origin::Answer;
+use crate::support::site::Site;
+use crate::trial::{asked, first_then, numbered, validated};
+
+stories![
+    rfc9111_4_3_2_if_none_match_is_answered_from_what_is_fresh,
+    rfc9110_13_1_2_if_none_match_compares_weakly,
+    rfc9110_13_1_2_a_star_matches_whatever_is_kept,
+    rfc9110_13_1_2_another_tag_gets_the_whole_answer,
+    rfc9111_4_3_2_if_modified_since_is_answered_from_what_is_fresh,
+    rfc9110_13_2_2_if_none_match_wins_over_if_modified_since,
+    rfc9110_13_1_3_a_date_that_is_none_counts_for_nothing,
+    rfc9110_15_4_5_a_304_tells_what_the_whole_answer_would,
+    rfc9111_4_3_2_a_condition_is_answered_from_what_was_just_validated,
+    rfc9111_4_3_3_a_condition_that_comes_first_leaves_no_page_without_a_body,
+    rfc9111_4_3_2_conditions_of_a_stale_page_do_not_reach_others,
+];
+
+const FRESH: &str = "Cache-Control: max-age=3600";
+
+fn rfc9111_4_3_2_if_none_match_is_answered_from_what_is_fresh(site: &Site) {
+    numbered(site, "/tag", &[FRESH, "ETag: \"a\""]);
+    site.get("/tag");
+    for tags in ["\"a\"", "\"x\", \"a\"", "\"x\",\"y\" , W/\"a\""] {
+        let response = site.get_with("/tag", &format!("If-None-Match: {tags}\r\n"));
+        assert_eq!((response.status, response.text().as_str()), (304, ""), "{tags}");
+    }
+    assert_eq!(asked(site, "/tag"), 1);
+}
+
+fn rfc9110_13_1_2_if_none_match_compares_weakly(site: &Site) {
+    numbered(site, "/weak", &[FRESH, "ETag: W/\"a\""]);
+    site.get("/weak");
+    for tag in ["\"a\"", "W/\"a\""] {
+        assert_eq!(site.get_with("/weak", &format!("If-None-Match: {tag}\r\n")).status, 304, "{tag}");
+    }
+    assert_eq!(asked(site, "/weak"), 1);
+}
+
+fn rfc9110_13_1_2_a_star_matches_whatever_is_kept(site: &Site) {
+    numbered(site, "/star", &[FRESH, "ETag: \"a\""]);
+    site.get("/star");
+    assert_eq!(site.get_with("/star", "If-None-Match: *\r\n").status, 304);
+    assert_eq!(asked(site, "/star"), 1);
+}
+
+fn rfc9110_13_1_2_another_tag_gets_the_whole_answer(site: &Site) {
+    numbered(site, "/other", &[FRESH, "ETag: \"a\""]);
+    site.get("/other");
+    for tag in ["\"b\"", "\"A\"", "a", "\"\""] {
+        let response = site.get_with("/other", &format!("If-None-Match: {tag}\r\n"));
+        assert_eq!((response.status, response.text().as_str()), (200, "answer 1"), "{tag}");
+    }
+    assert_eq!(asked(site, "/other"), 1);
+}
+
+fn rfc9111_4_3_2_if_modified_since_is_answered_from_what_is_fresh(site: &Site) {
+    let changed = date(-10_000);
+    numbered(site, "/date", &[FRESH, &format!("Last-Modified: {changed}")]);
+    site.get("/date");
+    for (since, status) in [(changed, 304), (date(-5_000), 304), (date(-20_000), 200)] {
+        let response = site.get_with("/date", &format!("If-Modified-Since: {since}\r\n"));
+        assert_eq!(response.status, status, "{since}");
+    }
+    assert_eq!(asked(site, "/date"), 1);
+}
+
+fn rfc9110_13_2_2_if_none_match_wins_over_if_modified_since(site: &Site) {
+    let changed = date(-10_000);
+    numbered(site, "/both", &[FRESH, "ETag: \"a\"", &format!("Last-Modified: {changed}")]);
+    site.get("/both");
+    let both = |tag: &str, since: i64| {
+        site.get_with("/both", &format!("If-None-Match: {tag}\r\nIf-Modified-Since: {}\r\n", date(since)))
+            .status
+    };
+    assert_eq!((both("\"b\"", -100), both("\"a\"", -100_000)), (200, 304));
+}
+
+fn rfc9110_13_1_3_a_date_that_is_none_counts_for_nothing(site: &Site) {
+    numbered(site, "/none", &[FRESH, &format!("Last-Modified: {}", date(-10_000))]);
+    site.get("/none");
+    for since in ["yesterday", "0", "9999999999"] {
+        let response = site.get_with("/none", &format!("If-Modified-Since: {since}\r\n"));
+        assert_eq!((response.status, response.text().as_str()), (200, "answer 1"), "{since}");
+    }
+}
+
+fn rfc9110_15_4_5_a_304_tells_what_the_whole_answer_would(site: &Site) {
+    let said = date(-60);
+    let lines = [FRESH, "ETag: \"a\"", "Vary: X-Kind", "Content-Location: /here", &format!("Date: {said}")];
+    numbered(site, "/told", &lines);
+    site.get("/told");
+    let response = site.get_with("/told", "If-None-Match: \"a\"\r\n");
+    assert_eq!(response.status, 304);
+    let told = ["cache-control", "etag", "content-location", "date"].map(|name| response.header(name));
+    assert_eq!(told, [Some("max-age=3600"), Some("\"a\""), Some("/here"), Some(said.as_str())]);
+    assert!(response.header("vary").is_some_and(|vary| vary.to_ascii_lowercase().contains("x-kind")));
+    assert!(response.header("age").is_some());
+}
+
+fn rfc9111_4_3_2_a_condition_is_answered_from_what_was_just_validated(site: &Site) {
+    validated(site, "/stale", &["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""]);
+    assert_eq!(site.get("/stale").text(), "answer 1");
+    assert_eq!(site.get_with("/stale", "If-None-Match: \"a\"\r\n").status, 304);
+    let other = site.get_with("/stale", "If-None-Match: \"b\"\r\n");
+    assert_eq!((other.status, other.text().as_str()), (200, "answer 1"));
+}
+
+fn rfc9111_4_3_3_a_condition_that_comes_first_leaves_no_page_without_a_body(site: &Site) {
+    validated(site, "/first", &[FRESH, "ETag: \"a\""]);
+    assert_eq!(site.get_with("/first", "If-None-Match: \"a\"\r\n").status, 304);
+    for _ in 0..2 {
+        let response = site.get("/first");
+        assert_eq!(response.status, 200);
+        assert!(response.text().starts_with("answer"), "{}", response.text());
+    }
+}
+
+fn rfc9111_4_3_2_conditions_of_a_stale_page_do_not_reach_others(site: &Site) {
+    let stale = Answer::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "old");
+    first_then(site, "/stale", stale, Answer::page(&[FRESH, "ETag: \"b\""], "new"));
+    assert_eq!(site.get("/stale").text(), "old");
+    let told = site.get_with("/stale", "If-None-Match: \"b\"\r\n");
+    assert!(told.status == 304 || told.text() == "new", "{} {}", told.status, told.text());
+    assert_eq!((site.get("/stale").status, site.get("/stale").text()), (200, "new".to_owned()));
+}

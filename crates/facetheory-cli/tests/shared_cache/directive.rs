@@ -1,0 +1,179 @@
+//! What the directives of an answer forbid and allow: RFC 9111, sections 3 and 5.2.2.
+
+use crate::support::origin::Answer;
+use crate::support::site::Site;
+use crate::trial::{asked, assert_none_served_again, first_then, numbered, scripted, silence, validated};
+
+stories![
+    rfc9111_5_2_2_5_no_store_is_not_kept,
+    rfc9111_5_2_2_7_private_is_not_kept,
+    rfc9111_5_2_2_7_private_with_fields_keeps_at_least_these_from_others,
+    rfc9111_5_2_2_4_no_cache_is_validated_at_every_visit,
+    rfc9111_5_2_2_4_no_cache_is_not_served_while_the_origin_cannot_be_asked,
+    rfc9111_5_2_2_4_no_cache_with_fields_keeps_at_least_these_from_others,
+    rfc9111_5_2_2_2_must_revalidate_is_never_served_stale,
+    rfc9111_5_2_2_8_proxy_revalidate_is_never_served_stale,
+    rfc9111_5_2_2_10_s_maxage_is_never_served_stale,
+    rfc9111_5_2_2_2_must_revalidate_is_served_while_it_is_fresh,
+    rfc9111_5_2_2_3_must_understand_outweighs_no_store_for_a_status_that_is_understood,
+    rfc9111_5_2_2_3_must_understand_forbids_a_status_that_is_not_understood,
+    rfc9111_5_2_2_6_no_transform_leaves_the_content_as_it_is,
+    rfc9111_5_4_pragma_of_an_answer_says_nothing,
+];
+
+fn rfc9111_5_2_2_5_no_store_is_not_kept(site: &Site) {
+    assert_none_served_again(
+        site,
+        "no-store",
+        &[
+            &["Cache-Control: no-store"],
+            &["Cache-Control: no-store, max-age=3600"],
+            &["Cache-Control: max-age=3600, s-maxage=3600, no-store", "ETag: \"a\""],
+            &["Cache-Control: no-store=\"x\", max-age=3600"],
+        ],
+    );
+    validated(site, "/validator", &["Cache-Control: no-store, max-age=3600", "ETag: \"a\""]);
+    for answer in ["answer 1", "answer 2"] {
+        assert_eq!(site.get("/validator").text(), answer);
+    }
+    let told = site.origin.requests_for("/validator");
+    assert!(
+        told.iter().all(|request| !request.has("if-none-match")),
+        "nothing was kept that could be validated"
+    );
+}
+
+fn rfc9111_5_2_2_7_private_is_not_kept(site: &Site) {
+    assert_none_served_again(
+        site,
+        "private",
+        &[
+            &["Cache-Control: private"],
+            &["Cache-Control: private, max-age=3600"],
+            &["Cache-Control: s-maxage=3600, private"],
+        ],
+    );
+}
+
+fn rfc9111_5_2_2_7_private_with_fields_keeps_at_least_these_from_others(site: &Site) {
+    numbered(
+        site,
+        "/fields",
+        &["Cache-Control: private=\"x-secret\", max-age=3600", "X-Secret: of the first"],
+    );
+    assert_eq!(site.get("/fields").header("x-secret"), Some("of the first"));
+    let second = site.get("/fields");
+    assert!(second.text() == "answer 2" || second.header("x-secret").is_none(), "{second:?}");
+}
+
+fn rfc9111_5_2_2_4_no_cache_is_validated_at_every_visit(site: &Site) {
+    validated(site, "/no-cache", &["Cache-Control: no-cache, max-age=3600", "ETag: \"a\""]);
+    for visit in 1..=3 {
+        let response = site.get("/no-cache");
+        assert_eq!((response.status, response.text().as_str()), (200, "answer 1"));
+        assert_eq!(asked(site, "/no-cache"), visit);
+    }
+    let last = site.origin.requests_for("/no-cache").pop().expect("a request");
+    assert_eq!(last.header("if-none-match"), Some("\"a\""));
+    assert_none_served_again(site, "no-validator", &[&["Cache-Control: no-cache, max-age=3600"]]);
+}
+
+/// Fails if a page with these headers is served while the origin cannot be asked.
+fn assert_not_served_in_an_outage(site: &Site, path: &str, lines: &[&str]) {
+    first_then(site, path, Answer::page(lines, "kept"), silence());
+    assert_eq!(site.get(path).text(), "kept");
+    let response = site.get(path);
+    assert!([502, 503, 504].contains(&response.status), "{lines:?}: {} {}", response.status, response.text());
+    assert_ne!(response.text(), "kept");
+}
+
+fn rfc9111_5_2_2_4_no_cache_is_not_served_while_the_origin_cannot_be_asked(site: &Site) {
+    let lines = ["Cache-Control: no-cache, max-age=3600, stale-if-error=3600", "ETag: \"a\""];
+    assert_not_served_in_an_outage(site, "/no-cache", &lines);
+}
+
+fn rfc9111_5_2_2_4_no_cache_with_fields_keeps_at_least_these_from_others(site: &Site) {
+    numbered(
+        site,
+        "/fields",
+        &["Cache-Control: no-cache=\"x-secret\", max-age=3600", "X-Secret: of the first"],
+    );
+    assert_eq!(site.get("/fields").header("x-secret"), Some("of the first"));
+    let second = site.get("/fields");
+    assert!(second.text() == "answer 2" || second.header("x-secret").is_none(), "{second:?}");
+}
+
+fn rfc9111_5_2_2_2_must_revalidate_is_never_served_stale(site: &Site) {
+    let lines =
+        ["Cache-Control: max-age=60, must-revalidate, stale-if-error=3600", "Age: 100", "ETag: \"a\""];
+    assert_not_served_in_an_outage(site, "/must", &lines);
+    numbered(
+        site,
+        "/behind",
+        &["Cache-Control: max-age=60, must-revalidate, stale-while-revalidate=3600", "Age: 100"],
+    );
+    assert_eq!(
+        (site.get("/behind").text(), site.get("/behind").text()),
+        ("answer 1".into(), "answer 2".into())
+    );
+}
+
+fn rfc9111_5_2_2_8_proxy_revalidate_is_never_served_stale(site: &Site) {
+    let lines =
+        ["Cache-Control: max-age=60, proxy-revalidate, stale-if-error=3600", "Age: 100", "ETag: \"a\""];
+    assert_not_served_in_an_outage(site, "/proxy", &lines);
+}
+
+fn rfc9111_5_2_2_10_s_maxage_is_never_served_stale(site: &Site) {
+    let lines = ["Cache-Control: s-maxage=60", "Age: 100", "ETag: \"a\""];
+    assert_not_served_in_an_outage(site, "/shared", &lines);
+}
+
+fn rfc9111_5_2_2_2_must_revalidate_is_served_while_it_is_fresh(site: &Site) {
+    first_then(
+        site,
+        "/must",
+        Answer::page(&["Cache-Control: max-age=3600, must-revalidate"], "kept"),
+        silence(),
+    );
+    for _ in 0..2 {
+        assert_eq!(site.get("/must").text(), "kept");
+    }
+}
+
+fn rfc9111_5_2_2_3_must_understand_outweighs_no_store_for_a_status_that_is_understood(site: &Site) {
+    numbered(site, "/understood", &["Cache-Control: must-understand, no-store, max-age=3600"]);
+    for _ in 0..2 {
+        assert_eq!(site.get("/understood").text(), "answer 1");
+    }
+}
+
+fn rfc9111_5_2_2_3_must_understand_forbids_a_status_that_is_not_understood(site: &Site) {
+    for (index, control) in
+        ["must-understand, max-age=3600", "must-understand, no-store, max-age=3600"].iter().enumerate()
+    {
+        let path = format!("/strange/{index}");
+        let control = format!("Cache-Control: {control}");
+        scripted(site, &path, move |_, number| {
+            Answer::with("299 Strange", &[&control], &format!("answer {number}"))
+        });
+        assert_eq!((site.get(&path).text(), site.get(&path).text()), ("answer 1".into(), "answer 2".into()));
+    }
+}
+
+fn rfc9111_5_2_2_6_no_transform_leaves_the_content_as_it_is(site: &Site) {
+    let long = "text that could be made shorter ".repeat(200);
+    site.origin.answer("/plain", Answer::page(&["Cache-Control: max-age=3600, no-transform"], &long));
+    for _ in 0..2 {
+        let response = site.get_with("/plain", "Accept-Encoding: gzip, br, zstd\r\n");
+        assert_eq!((response.header("content-encoding"), response.text()), (None, long.clone()));
+    }
+    assert_eq!(asked(site, "/plain"), 1);
+}
+
+fn rfc9111_5_4_pragma_of_an_answer_says_nothing(site: &Site) {
+    numbered(site, "/pragma", &["Cache-Control: max-age=3600", "Pragma: no-cache"]);
+    for _ in 0..2 {
+        assert_eq!(site.get("/pragma").text(), "answer 1");
+    }
+}

@@ -1,0 +1,170 @@
+//! How long an answer is fresh: RFC 9111, section 4.2.
+
+use crate::date::{asctime_date, date, rfc850_date};
+use crate::support::origin::Answer;
+use crate::support::site::Site;
+use crate::trial::{assert_all_kept, assert_none_served_again, numbered};
+
+stories![
+    rfc9111_4_2_1_s_maxage_max_age_and_expires_each_make_an_answer_fresh,
+    rfc9111_4_2_1_max_age_wins_over_expires,
+    rfc9111_4_2_an_answer_as_old_as_its_lifetime_is_stale,
+    rfc9111_5_2_2_10_s_maxage_overrides_max_age,
+    rfc9111_5_2_2_10_s_maxage_overrides_expires,
+    rfc9111_5_3_expires_counts_from_date,
+    rfc9111_5_3_an_expires_that_is_no_date_is_in_the_past,
+    rfc9110_5_6_7_dates_have_three_forms,
+    rfc9111_4_2_2_a_tenth_of_the_age_of_its_content_is_the_lifetime_of_an_answer_that_tells_none,
+    rfc9111_4_2_2_no_lifetime_is_guessed_where_one_is_told,
+    rfc9111_4_2_2_no_lifetime_is_guessed_for_statuses_without_one_by_default,
+    rfc9111_4_2_2_public_lets_a_lifetime_be_guessed_for_any_status,
+    rfc9111_3_an_answer_without_lifetime_and_validator_is_not_served_again,
+];
+
+fn rfc9111_4_2_1_s_maxage_max_age_and_expires_each_make_an_answer_fresh(site: &Site) {
+    let (now, later) = (format!("Date: {}", date(0)), format!("Expires: {}", date(3600)));
+    let cases: [&[&str]; 4] =
+        [&["Cache-Control: s-maxage=3600"], &["Cache-Control: max-age=3600"], &[&now, &later], &[&later]];
+    assert_all_kept(site, "each", &cases);
+}
+
+fn rfc9111_4_2_1_max_age_wins_over_expires(site: &Site) {
+    let (now, past, later) =
+        (format!("Date: {}", date(0)), format!("Expires: {}", date(-60)), format!("Expires: {}", date(3600)));
+    assert_all_kept(
+        site,
+        "max-age",
+        &[&["Cache-Control: max-age=3600", &now, &past], &["Cache-Control: max-age=3600", "Expires: 0"]],
+    );
+    assert_none_served_again(site, "max-age-0", &[&["Cache-Control: max-age=0", &now, &later]]);
+}
+
+fn rfc9111_4_2_an_answer_as_old_as_its_lifetime_is_stale(site: &Site) {
+    assert_all_kept(site, "young", &[&["Cache-Control: max-age=3600", "Age: 3000"]]);
+    let cases: [&[&str]; 3] = [
+        &["Cache-Control: max-age=3600", "Age: 3600"],
+        &["Cache-Control: max-age=3600", "Age: 3601"],
+        &["Cache-Control: max-age=0"],
+    ];
+    assert_none_served_again(site, "old", &cases);
+}
+
+fn rfc9111_5_2_2_10_s_maxage_overrides_max_age(site: &Site) {
+    assert_all_kept(
+        site,
+        "s-maxage",
+        &[
+            &["Cache-Control: max-age=0, s-maxage=3600"],
+            &["Cache-Control: s-maxage=3600, max-age=0"],
+            &["Cache-Control: max-age=60, s-maxage=3600", "Age: 600"],
+        ],
+    );
+    assert_none_served_again(
+        site,
+        "s-maxage-0",
+        &[
+            &["Cache-Control: max-age=3600, s-maxage=0"],
+            &["Cache-Control: max-age=3600, s-maxage=60", "Age: 600"],
+        ],
+    );
+}
+
+fn rfc9111_5_2_2_10_s_maxage_overrides_expires(site: &Site) {
+    let (past, later) = (format!("Expires: {}", date(-60)), format!("Expires: {}", date(3600)));
+    assert_all_kept(site, "s-maxage", &[&["Cache-Control: s-maxage=3600", &past]]);
+    assert_none_served_again(site, "s-maxage-0", &[&["Cache-Control: s-maxage=0", &later]]);
+}
+
+fn rfc9111_5_3_expires_counts_from_date(site: &Site) {
+    let from_to = |from, to| (format!("Date: {}", date(from)), format!("Expires: {}", date(to)));
+    let (made, ends) = from_to(-3600, 1800);
+    assert_all_kept(site, "expires", &[&[&made, &ends]]);
+    for (index, (from, to)) in
+        [(-3600, -1800), (-3600, -3600), (0, 0), (0, -3600), (7200, 3600)].iter().enumerate()
+    {
+        let (made, ends) = from_to(*from, *to);
+        assert_none_served_again(site, &format!("past/{index}"), &[&[&made, &ends]]);
+    }
+}
+
+fn rfc9111_5_3_an_expires_that_is_no_date_is_in_the_past(site: &Site) {
+    let cases: [&[&str]; 6] = [
+        &["Expires: 0"],
+        &["Expires: -1"],
+        &["Expires: tomorrow"],
+        &["Expires:"],
+        &["Expires: Thu, 32 Foo 2099 25:61:61 GMT"],
+        &["Expires: 2099-01-01T00:00:00Z"],
+    ];
+    assert_none_served_again(site, "no-date", &cases);
+}
+
+fn rfc9110_5_6_7_dates_have_three_forms(site: &Site) {
+    for (index, form) in [date, rfc850_date, asctime_date].into_iter().enumerate() {
+        let lines = |seconds| [format!("Date: {}", form(0)), format!("Expires: {}", form(seconds))];
+        let [now, later] = lines(3600);
+        assert_all_kept(site, &format!("later/{index}"), &[&[&now, &later], &[&later]]);
+        let [now, past] = lines(-3600);
+        assert_none_served_again(site, &format!("past/{index}"), &[&[&now, &past], &[&past]]);
+    }
+}
+
+fn rfc9111_4_2_2_a_tenth_of_the_age_of_its_content_is_the_lifetime_of_an_answer_that_tells_none(site: &Site) {
+    const DAY: i64 = 24 * 60 * 60;
+    let (now, old) = (format!("Date: {}", date(0)), format!("Last-Modified: {}", date(-10 * DAY)));
+    assert_all_kept(site, "old", &[&[&now, &old], &[&now, &old, "Age: 40000"]]);
+    let new = format!("Last-Modified: {}", date(0));
+    let future = format!("Last-Modified: {}", date(DAY));
+    let cases: [&[&str]; 4] =
+        [&[&now, &old, "Age: 90000"], &[&now, &new], &[&now, &future], &[&now, "Last-Modified: long ago"]];
+    assert_none_served_again(site, "new", &cases);
+}
+
+fn rfc9111_4_2_2_no_lifetime_is_guessed_where_one_is_told(site: &Site) {
+    let old = format!("Last-Modified: {}", date(-1_000_000));
+    let past = format!("Expires: {}", date(-60));
+    let cases: [&[&str]; 5] = [
+        &[&old, "Cache-Control: max-age=0"],
+        &[&old, "Cache-Control: s-maxage=0"],
+        &[&old, &past],
+        &[&old, "Expires: 0"],
+        &[&old, "Cache-Control: max-age=60", "Age: 61"],
+    ];
+    assert_none_served_again(site, "told", &cases);
+}
+
+/// Two answers of this status whose content is old, and whether the second was asked for.
+fn guessed(site: &Site, status: &str, lines: &[&str]) -> bool {
+    let path = format!("/status/{}", &status[..3]);
+    let old = format!("Last-Modified: {}", date(-1_000_000));
+    let lines: Vec<&str> = lines.iter().copied().chain([old.as_str(), "Location: /elsewhere"]).collect();
+    site.origin.answer(&path, Answer::with(status, &lines, "the answer"));
+    for _ in 0..2 {
+        assert_eq!(site.get(&path).text(), "the answer", "{status}");
+    }
+    site.origin.requests_for(&path).len() == 1
+}
+
+fn rfc9111_4_2_2_no_lifetime_is_guessed_for_statuses_without_one_by_default(site: &Site) {
+    for status in ["200 OK", "203 Non-Authoritative", "301 Moved", "308 Moved", "404 Not Found", "410 Gone"] {
+        assert!(guessed(site, status, &[]), "{status} may be kept by default");
+    }
+    for status in ["201 Created", "202 Accepted", "302 Found", "307 Moved", "403 Forbidden", "500 Error"] {
+        assert!(!guessed(site, status, &[]), "{status} may be kept only where its lifetime is told");
+    }
+}
+
+fn rfc9111_4_2_2_public_lets_a_lifetime_be_guessed_for_any_status(site: &Site) {
+    for status in ["200 OK", "302 Found", "307 Moved"] {
+        assert!(guessed(site, status, &["Cache-Control: public"]), "{status}");
+    }
+}
+
+fn rfc9111_3_an_answer_without_lifetime_and_validator_is_not_served_again(site: &Site) {
+    assert_none_served_again(site, "nothing", &[&[], &["Cache-Control: public"], &["Cache-Control:"]]);
+    numbered(site, "/query", &[]);
+    assert_eq!(
+        (site.get("/query?a").text(), site.get("/query?a").text()),
+        ("answer 1".into(), "answer 2".into())
+    );
+}

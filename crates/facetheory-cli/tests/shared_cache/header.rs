@@ -1,0 +1,108 @@
+//! Which headers are kept and sent on: RFC 9111, section 3.1, and RFC 9110, section 7.6.
+
+use crate::date::date;
+use crate::support::origin::Answer;
+use crate::support::site::Site;
+use crate::trial::{asked, assert_none_served_again, numbered, scripted};
+
+stories![
+    rfc9111_3_1_all_headers_are_kept_known_or_not,
+    rfc9111_5_2_what_the_origin_says_of_caching_is_sent_on_as_it_is,
+    rfc9110_7_6_1_headers_of_a_connection_are_neither_kept_nor_sent_on,
+    rfc9111_3_1_headers_of_proxies_are_not_kept,
+    rfc9111_7_3_an_answer_that_sets_a_cookie_is_not_kept,
+    rfc9111_4_the_origin_sees_all_of_a_visitor_s_request,
+    rfc9110_7_6_1_headers_of_a_visitor_s_connection_do_not_reach_the_origin,
+];
+
+fn rfc9111_3_1_all_headers_are_kept_known_or_not(site: &Site) {
+    let lines =
+        ["Cache-Control: max-age=3600", "X-Own: a", "X-Own: b", "Server: test", "Content-Language: de"];
+    let known =
+        ["Content-Security-Policy: default-src 'self'", "Link: </a>; rel=next", "Warning: 199 - \"old\""];
+    let lines: Vec<&str> = lines.into_iter().chain(known).chain(["Strange-Header: {\"x\"}"]).collect();
+    numbered(site, "/headers", &lines);
+    let (first, second) = (site.get("/headers"), site.get("/headers"));
+    for name in ["x-own", "server", "content-language", "content-security-policy", "link", "strange-header"] {
+        let values = |response: &crate::support::client::Response| {
+            let values = response.headers.iter().filter(|(known, _)| known == name);
+            values.map(|(_, value)| value.clone()).collect::<Vec<_>>()
+        };
+        assert!(!values(&first).is_empty(), "{name}");
+        assert_eq!(values(&first), values(&second), "{name}");
+    }
+    assert_eq!(asked(site, "/headers"), 1);
+}
+
+fn rfc9111_5_2_what_the_origin_says_of_caching_is_sent_on_as_it_is(site: &Site) {
+    let (expires, changed) = (date(3600), date(-10_000));
+    let lines = [
+        "Cache-Control: public, max-age=60, s-maxage=3600, extension=1",
+        &format!("Expires: {expires}"),
+        &format!("Last-Modified: {changed}"),
+        "ETag: W/\"a\"",
+    ];
+    numbered(site, "/told", &lines);
+    for _ in 0..2 {
+        let response = site.get("/told");
+        let told = ["cache-control", "expires", "last-modified", "etag"].map(|name| response.header(name));
+        let control = "public, max-age=60, s-maxage=3600, extension=1";
+        assert_eq!(told, [Some(control), Some(&expires), Some(&changed), Some("W/\"a\"")]);
+        assert_eq!(response.text(), "answer 1");
+    }
+}
+
+fn rfc9110_7_6_1_headers_of_a_connection_are_neither_kept_nor_sent_on(site: &Site) {
+    let lines = [
+        "Cache-Control: max-age=3600",
+        "Connection: keep-alive, X-Hop",
+        "X-Hop: 1",
+        "Keep-Alive: timeout=99",
+    ];
+    numbered(site, "/hop", &lines);
+    for _ in 0..2 {
+        let response = site.get("/hop");
+        assert_eq!((response.header("x-hop"), response.header("keep-alive")), (None, None));
+        assert_eq!(response.text(), "answer 1");
+    }
+}
+
+fn rfc9111_3_1_headers_of_proxies_are_not_kept(site: &Site) {
+    let lines = ["Proxy-Authenticate: Basic", "Proxy-Authentication-Info: x=1", "Proxy-Authorization: x"];
+    let lines: Vec<&str> = ["Cache-Control: max-age=3600"].into_iter().chain(lines).collect();
+    numbered(site, "/proxy", &lines);
+    site.get("/proxy");
+    let second = site.get("/proxy");
+    assert_eq!(second.text(), "answer 1");
+    for name in ["proxy-authenticate", "proxy-authentication-info", "proxy-authorization"] {
+        assert_eq!(second.header(name), None, "{name}");
+    }
+}
+
+fn rfc9111_7_3_an_answer_that_sets_a_cookie_is_not_kept(site: &Site) {
+    assert_none_served_again(
+        site,
+        "cookie",
+        &[
+            &["Cache-Control: max-age=3600", "Set-Cookie: session=1"],
+            &["Cache-Control: public, s-maxage=3600", "Set-Cookie: session=1", "ETag: \"a\""],
+        ],
+    );
+    assert_eq!(site.get("/cookie/0").header("set-cookie"), Some("session=1"));
+}
+
+fn rfc9111_4_the_origin_sees_all_of_a_visitor_s_request(site: &Site) {
+    scripted(site, "/seen", |_, _| Answer::page(&["Cache-Control: max-age=3600"], "seen"));
+    site.get_with("/seen?a=1", "Cookie: a=1; b=2\r\nAccept-Language: de\r\nX-Own: 1\r\nUser-Agent: test\r\n");
+    let request = site.origin.requests_for("/seen?a=1").pop().expect("a request");
+    let seen = ["cookie", "accept-language", "x-own", "user-agent"].map(|name| request.header(name));
+    assert_eq!(seen, [Some("a=1; b=2"), Some("de"), Some("1"), Some("test")]);
+}
+
+fn rfc9110_7_6_1_headers_of_a_visitor_s_connection_do_not_reach_the_origin(site: &Site) {
+    scripted(site, "/hop", |_, _| Answer::page(&["Cache-Control: max-age=3600"], "seen"));
+    site.get_with("/hop", "Connection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=9\r\nX-Own: 1\r\n");
+    let request = site.origin.requests_for("/hop").pop().expect("a request");
+    let seen = ["x-hop", "keep-alive", "x-own"].map(|name| request.header(name));
+    assert_eq!(seen, [None, None, Some("1")]);
+}

@@ -1,0 +1,159 @@
+//! Unsafe methods end what is kept: RFC 9111, section 4.4.
+
+use crate::support::origin::Answer;
+use crate::support::site::{HOST, Site};
+use crate::support::until;
+use crate::trial::{asked, numbered, owned, page, scripted};
+
+stories![
+    rfc9111_4_unsafe_methods_reach_the_origin,
+    rfc9111_4_4_an_unsafe_method_that_succeeds_ends_what_is_kept,
+    rfc9111_4_4_a_method_that_nobody_knows_is_unsafe,
+    rfc9111_4_4_an_unsafe_method_that_fails_ends_nothing,
+    rfc9111_4_4_safe_methods_end_nothing,
+    rfc9111_4_4_location_and_content_location_are_ended_as_well,
+    rfc9111_4_4_other_origins_are_not_ended,
+    rfc9111_4_4_all_variants_are_ended,
+    rfc9111_4_4_other_pages_are_not_ended,
+    rfc9111_3_answers_to_post_are_not_kept,
+];
+
+/// What makes a page one that is kept.
+const FRESH: &str = "Cache-Control: max-age=3600";
+
+/// A page that is kept, whose answers to other methods have this status and these headers.
+fn changeable(site: &Site, path: &str, status: &'static str, lines: &[&str]) {
+    let lines = owned(lines);
+    scripted(site, path, move |request, number| match request.method.as_str() {
+        "GET" => Answer::page(&[FRESH], &format!("answer {number}")),
+        _ => {
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            Answer::with(status, &lines, if status.starts_with("204") { "" } else { "done" })
+        }
+    });
+    site.get(path);
+    let asked_before = asked(site, path);
+    site.get(path);
+    assert_eq!(asked(site, path), asked_before, "it is kept");
+}
+
+/// Whether somebody who comes now is served what was kept.
+fn is_kept(site: &Site, path: &str) -> bool {
+    let before = asked(site, path);
+    site.get(path);
+    asked(site, path) == before
+}
+
+fn rfc9111_4_unsafe_methods_reach_the_origin(site: &Site) {
+    changeable(site, "/through", "200 OK", &[FRESH]);
+    for method in ["POST", "PUT", "DELETE", "PATCH"] {
+        assert_eq!(site.ask(method, "/through", "Content-Length: 0\r\n").text(), "done");
+        let last = site.origin.requests_for("/through").pop().expect("a request");
+        assert_eq!(last.method, method);
+    }
+}
+
+fn rfc9111_4_4_an_unsafe_method_that_succeeds_ends_what_is_kept(site: &Site) {
+    for (method, status) in [
+        ("POST", "200 OK"),
+        ("PUT", "201 Created"),
+        ("DELETE", "204 No Content"),
+        ("PATCH", "202 Accepted"),
+        ("POST", "303 See Other"),
+    ] {
+        let path = format!("/{method}/{}", &status[..3]);
+        changeable(site, &path, status, &["Location: /elsewhere"]);
+        site.ask(method, &path, "Content-Length: 0\r\n");
+        assert!(!is_kept(site, &path), "{method} {status}");
+    }
+}
+
+fn rfc9111_4_4_a_method_that_nobody_knows_is_unsafe(site: &Site) {
+    changeable(site, "/strange", "200 OK", &[]);
+    site.ask("STRANGE", "/strange", "Content-Length: 0\r\n");
+    assert!(!is_kept(site, "/strange"));
+}
+
+fn rfc9111_4_4_an_unsafe_method_that_fails_ends_nothing(site: &Site) {
+    for status in ["400 Bad Request", "404 Not Found", "409 Conflict", "500 Error", "503 Unavailable"] {
+        let path = format!("/fails/{}", &status[..3]);
+        changeable(site, &path, status, &[]);
+        site.ask("POST", &path, "Content-Length: 0\r\n");
+        assert!(is_kept(site, &path), "{status}");
+    }
+}
+
+fn rfc9111_4_4_safe_methods_end_nothing(site: &Site) {
+    changeable(site, "/safe", "200 OK", &[]);
+    for method in ["HEAD", "OPTIONS"] {
+        site.ask(method, "/safe", "");
+        assert!(is_kept(site, "/safe"), "{method}");
+    }
+}
+
+fn rfc9111_4_4_location_and_content_location_are_ended_as_well(site: &Site) {
+    for (index, (name, value)) in [
+        ("Location", "/named/0".to_owned()),
+        ("Content-Location", "/named/1".to_owned()),
+        ("Location", format!("http://{HOST}/named/2")),
+        ("Content-Location", "../named/3".to_owned()),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (form, named) = (format!("/form/{index}"), format!("/named/{index}"));
+        changeable(site, &named, "200 OK", &[]);
+        changeable(site, &form, "200 OK", &[&format!("{name}: {value}")]);
+        site.ask("POST", &form, "Content-Length: 0\r\n");
+        assert!(!is_kept(site, &named), "{name}: {value}");
+    }
+}
+
+fn rfc9111_4_4_other_origins_are_not_ended(site: &Site) {
+    for (index, name) in ["Location", "Content-Location"].into_iter().enumerate() {
+        let (form, named) = (format!("/form/{index}"), format!("/named/{index}"));
+        changeable(site, &named, "200 OK", &[]);
+        changeable(site, &form, "200 OK", &[&format!("{name}: http://other.example.org{named}")]);
+        site.ask("POST", &form, "Content-Length: 0\r\n");
+        assert!(is_kept(site, &named), "{name}");
+    }
+}
+
+fn rfc9111_4_4_all_variants_are_ended(site: &Site) {
+    let lines = owned(&[FRESH, "Vary: X-Language"]);
+    scripted(site, "/variants", move |request, number| match request.method.as_str() {
+        "GET" => page(&lines, &format!("answer {number}")),
+        _ => Answer::with("200 OK", &[], "done"),
+    });
+    let visit = |language: &str| site.get_with("/variants", &format!("X-Language: {language}\r\n")).text();
+    assert_eq!((visit("de"), visit("fr")), ("answer 1".into(), "answer 2".into()));
+    assert_eq!((visit("de"), visit("fr")), ("answer 1".into(), "answer 2".into()));
+    site.ask("DELETE", "/variants", "");
+    let (german, french) = (visit("de"), visit("fr"));
+    assert!(german != "answer 1" && french != "answer 2", "{german}, {french}");
+    until("they are kept again", || {
+        let before = asked(site, "/variants");
+        visit("de");
+        visit("fr");
+        (asked(site, "/variants") == before).then_some(())
+    });
+}
+
+fn rfc9111_4_4_other_pages_are_not_ended(site: &Site) {
+    changeable(site, "/page", "200 OK", &[]);
+    for other in ["/page/below", "/pag", "/page?query"] {
+        numbered(site, other, &[FRESH]);
+        site.get(other);
+        site.ask("POST", "/page", "Content-Length: 0\r\n");
+        assert!(is_kept(site, other), "{other}");
+    }
+}
+
+fn rfc9111_3_answers_to_post_are_not_kept(site: &Site) {
+    scripted(site, "/post", |_, number| {
+        Answer::page(&[FRESH, "Content-Location: /post"], &format!("answer {number}"))
+    });
+    let post = || site.ask("POST", "/post", "Content-Length: 0\r\n").text();
+    assert_eq!((post(), post()), ("answer 1".into(), "answer 2".into()));
+    assert_eq!(site.get("/post").text(), "answer 3");
+}

@@ -1,0 +1,54 @@
+//! The gateway without a configuration, as the shared cache that the HTTP RFCs describe: one story for each MUST and
+//! SHOULD that concerns one, told over the wire, with the section in its name.
+//!
+//! Time is told by the origin: `Age` and `Date` make an answer as old as a story needs it, so that none has to wait.
+
+/// Each of these stories is a test of a gateway on SQLite and files, and one of a gateway on DynamoDB and S3.
+macro_rules! stories {
+    ($($story:ident),* $(,)?) => {
+        mod embedded {
+            $(
+                #[test]
+                fn $story() {
+                    super::$story(&crate::place::embedded(""));
+                }
+            )*
+        }
+
+        mod servers {
+            $(
+                #[test]
+                fn $story() {
+                    super::$story(&crate::place::on_servers(""));
+                }
+            )*
+        }
+    };
+}
+
+mod age;
+mod authorization;
+mod collapse;
+mod condition;
+mod date;
+mod directive;
+mod document;
+mod freshness;
+mod head;
+mod header;
+mod invalidation;
+mod pair;
+mod parsing;
+mod place;
+mod range;
+mod request;
+mod rule;
+mod stale;
+mod status;
+#[path = "../support/mod.rs"]
+mod support;
+mod targeted;
+mod told;
+mod trial;
+mod validation;
+mod vary;

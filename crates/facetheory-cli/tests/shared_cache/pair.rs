@@ -1,0 +1,149 @@
+//! Two gateways on one table agree.
+
+use crate::place::Servers;
+use crate::support::client::Response;
+use crate::support::gateway::{Gateway, data};
+use crate::support::origin::{Answer, Origin};
+use crate::support::site::{get, request};
+use crate::support::until;
+
+/// Two gateways that keep their pages in one place, in front of one origin.
+struct Pair {
+    one: Gateway,
+    other: Gateway,
+    origin: Origin,
+    _directories: [tempfile::TempDir; 2],
+}
+
+impl Pair {
+    fn embedded() -> Pair {
+        Pair::start(|shared, own, origin| {
+            let table = format!("sqlite:{}", data(shared).join("table.db").display());
+            let bodies = format!("file:{}", data(shared).join("bodies").display());
+            std::fs::create_dir_all(data(shared)).expect("a directory");
+            Gateway::start(own, origin.address, "", &["--table", &table, "--bodies", &bodies])
+        })
+    }
+
+    fn on_servers() -> Pair {
+        let servers = Servers::new();
+        Pair::start(|_, own, origin| servers.gateway(own, origin, ""))
+    }
+
+    /// Each has a directory of its own; that of the first may hold what they share.
+    fn start(gateway: impl Fn(&std::path::Path, &std::path::Path, &Origin) -> Gateway) -> Pair {
+        let directories = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+        let origin = Origin::start();
+        let [one, other] =
+            [0, 1].map(|number: usize| gateway(directories[0].path(), directories[number].path(), &origin));
+        Pair { one, other, origin, _directories: directories }
+    }
+
+    fn asked(&self, path: &str) -> usize {
+        self.origin.requests_for(path).iter().filter(|request| request.method == "GET").count()
+    }
+}
+
+fn visit(gateway: &Gateway, path: &str, language: &str) -> Response {
+    gateway.exchange(get(path, &format!("X-Language: {language}\r\n")))
+}
+
+/// A page in several languages, which any other method changes.
+fn greeting(origin: &Origin, path: &str) {
+    let changes = std::sync::atomic::AtomicUsize::new(0);
+    origin.script(path, move |request| {
+        use std::sync::atomic::Ordering::Relaxed;
+        if request.method != "GET" {
+            changes.fetch_add(1, Relaxed);
+            return Answer::with("204 No Content", &[], "");
+        }
+        let language = request.header("x-language").unwrap_or("none").to_owned();
+        let tag = format!("ETag: \"{language}-{}\"", changes.load(Relaxed));
+        let lines = ["Cache-Control: max-age=3600", "Vary: X-Language", "Age: 600", "X-Own: 1", &tag];
+        Answer::page(&lines, &format!("{language}, change {}", changes.load(Relaxed)))
+    });
+}
+
+fn what_one_keeps_the_other_serves(pair: &Pair) {
+    greeting(&pair.origin, "/page");
+    for language in ["de", "fr", "it"] {
+        let (kept, served) = (visit(&pair.one, "/page", language), visit(&pair.other, "/page", language));
+        assert_eq!(served.text(), format!("{language}, change 0"));
+        assert_eq!(kept.body, served.body);
+        for name in ["etag", "cache-control", "x-own", "content-type"] {
+            assert_eq!(kept.header(name), served.header(name), "{name}");
+        }
+        let age: u64 = served.header("age").expect("an age").parse().expect("a number");
+        assert!((600..700).contains(&age), "the age that it came with counts in every process: {age}");
+    }
+    assert_eq!(pair.asked("/page"), 3, "each variant was asked for once");
+    let other = pair.other.exchange(get("/page", "X-Language: de\r\nIf-None-Match: \"de-0\"\r\n"));
+    assert_eq!(other.status, 304);
+}
+
+fn an_unsafe_method_through_one_ends_it_for_both(pair: &Pair) {
+    greeting(&pair.origin, "/page");
+    let languages = ["de", "fr"];
+    for gateway in [&pair.one, &pair.other, &pair.one, &pair.other] {
+        for language in languages {
+            assert_eq!(visit(gateway, "/page", language).text(), format!("{language}, change 0"));
+        }
+    }
+    assert_eq!(pair.asked("/page"), 2);
+    assert_eq!(pair.one.exchange(request("DELETE", "/page", "")).status, 204);
+    for language in languages {
+        assert_eq!(visit(&pair.one, "/page", language).text(), format!("{language}, change 1"), "at once");
+        until("the other obeys", || {
+            let text = visit(&pair.other, "/page", language).text();
+            (text == format!("{language}, change 1")).then_some(())
+        });
+    }
+}
+
+fn a_validation_through_one_is_seen_by_the_other(pair: &Pair) {
+    pair.origin.script("/stale", |request| match request.has("if-none-match") {
+        true => {
+            Answer::with("304 Not Modified", &["Cache-Control: max-age=3600", "ETag: \"a\"", "X-Own: 2"], "")
+        }
+        false => Answer::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\"", "X-Own: 1"], "kept"),
+    });
+    assert_eq!(visit(&pair.one, "/stale", "de").text(), "kept");
+    let validated = visit(&pair.other, "/stale", "de");
+    assert_eq!((validated.text().as_str(), validated.header("x-own")), ("kept", Some("2")));
+    assert_eq!(pair.asked("/stale"), 2);
+    until("the first sees it", || {
+        let response = visit(&pair.one, "/stale", "de");
+        assert_eq!(response.text(), "kept");
+        (response.header("x-own") == Some("2")).then_some(())
+    });
+    assert_eq!(pair.asked("/stale"), 2);
+}
+
+/// Each of these is told of a pair on SQLite and files, and of one on DynamoDB and S3.
+macro_rules! of_pairs {
+    ($($story:ident),* $(,)?) => {
+        mod embedded {
+            $(
+                #[test]
+                fn $story() {
+                    super::$story(&super::Pair::embedded());
+                }
+            )*
+        }
+
+        mod servers {
+            $(
+                #[test]
+                fn $story() {
+                    super::$story(&super::Pair::on_servers());
+                }
+            )*
+        }
+    };
+}
+
+of_pairs![
+    what_one_keeps_the_other_serves,
+    an_unsafe_method_through_one_ends_it_for_both,
+    a_validation_through_one_is_seen_by_the_other,
+];

@@ -1,0 +1,93 @@
+//! Where a gateway keeps its pages: in a directory, or on servers.
+
+use std::path::Path;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Credentials, Region};
+use tabletheory::{DynamoSettings, DynamoTable, Random as _, SystemRandom};
+
+use crate::support::gateway::Gateway;
+use crate::support::origin::Origin;
+use crate::support::site::Site;
+
+/// Where servers are asked for, which any name does for those of tests.
+const REGION: &str = "us-east-1";
+
+/// A gateway on SQLite and files, with this configuration.
+pub(crate) fn embedded(config: &str) -> Site {
+    Site::start(config)
+}
+
+/// A gateway on DynamoDB and S3, with this configuration and a table of its own.
+pub(crate) fn on_servers(config: &str) -> Site {
+    Servers::new().site(config)
+}
+
+/// A table and a place for bodies on servers, which several gateways may share.
+pub(crate) struct Servers {
+    table: String,
+    bodies: String,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl Servers {
+    /// Makes the table.
+    pub(crate) fn new() -> Servers {
+        let name = format!("facetheory-shared-{:x}", SystemRandom.next_u64());
+        let environment = vec![
+            ("AWS_ENDPOINT_URL_DYNAMODB", setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT")),
+            ("AWS_ENDPOINT_URL_S3", setting("FACETHEORY_TEST_S3_ENDPOINT")),
+            ("AWS_ACCESS_KEY_ID", setting("AWS_ACCESS_KEY_ID")),
+            ("AWS_SECRET_ACCESS_KEY", setting("AWS_SECRET_ACCESS_KEY")),
+            ("AWS_REGION", REGION.to_owned()),
+        ];
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(make_table(&name));
+        let bodies = format!("s3://{}/{name}", setting("FACETHEORY_TEST_S3_BUCKET"));
+        Servers { table: format!("dynamodb:{name}"), bodies, environment }
+    }
+
+    /// A gateway with this configuration in front of an origin of its own.
+    pub(crate) fn site(&self, config: &str) -> Site {
+        let directory = tempfile::tempdir().expect("a directory");
+        let origin = Origin::start();
+        let gateway = self.gateway(directory.path(), &origin, config);
+        Site { gateway, origin, directory }
+    }
+
+    /// A gateway with this configuration in front of an origin, which others may have, too.
+    pub(crate) fn gateway(&self, directory: &Path, origin: &Origin, config: &str) -> Gateway {
+        let place = ["--table", &self.table, "--bodies", &self.bodies];
+        let started = Gateway::try_start_in(&self.environment, directory, origin.address, config, &place);
+        started.unwrap_or_else(|refused| panic!("the gateway does not start: {}", refused.errors))
+    }
+}
+
+async fn make_table(name: &str) {
+    // DynamoDB Local keeps the tables of one access key from another's.
+    let (key, secret) = (setting("AWS_ACCESS_KEY_ID"), setting("AWS_SECRET_ACCESS_KEY"));
+    let config = Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new(REGION))
+        .credentials_provider(Credentials::new(key, secret, None, None, "tests"));
+    let settings = DynamoSettings::default().endpoint(setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
+    let table = DynamoTable::new(&Client::from_conf(config.build()), name, settings).expect("a table");
+    table.create_table_if_missing().await.expect("the server makes a table");
+}
+
+/// A setting of the servers: from the environment, or from `scripts/local-aws start`.
+///
+/// # Panics
+/// When there is none: a test that cannot run must not look as if it had passed.
+fn setting(name: &str) -> String {
+    if let Ok(value) = std::env::var(name) {
+        return value;
+    }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.local-aws/env");
+    let lines = std::fs::read_to_string(file).unwrap_or_default();
+    let set = lines.lines().filter_map(|line| line.split_once('=')).find(|(key, _)| *key == name);
+    match set {
+        Some((_, value)) => value.to_owned(),
+        None => panic!("{name} is not set; run `scripts/local-aws start` or `./scripts/test`"),
+    }
+}

@@ -1,0 +1,131 @@
+//! Parts of an answer: RFC 9111, sections 3.3 and 3.4, and RFC 9110, section 14.
+
+use crate::support::origin::Answer;
+use crate::support::site::Site;
+use crate::trial::{asked, first_then, scripted};
+
+stories![
+    rfc9110_14_2_a_part_is_served_from_a_whole_answer_that_is_kept,
+    rfc9110_14_2_what_is_no_range_gets_the_whole_answer,
+    rfc9110_15_5_17_a_range_beyond_the_end_gets_a_416,
+    rfc9110_13_1_5_if_range_of_the_same_answer_gets_the_part,
+    rfc9110_13_1_5_if_range_of_another_answer_gets_all_of_it,
+    rfc9111_3_3_a_part_is_never_served_as_the_whole,
+    rfc9111_3_3_an_answer_that_broke_off_is_never_served_as_the_whole,
+    rfc9111_4_a_part_of_a_stale_answer_is_validated_first,
+];
+
+const FRESH: [&str; 2] = ["Cache-Control: max-age=3600", "ETag: \"a\""];
+
+fn kept(site: &Site, path: &str, lines: &[&str]) {
+    site.origin.answer(path, Answer::page(lines, "0123456789"));
+    assert_eq!(site.get(path).text(), "0123456789");
+}
+
+fn rfc9110_14_2_a_part_is_served_from_a_whole_answer_that_is_kept(site: &Site) {
+    kept(site, "/part", &FRESH);
+    for (range, told, body) in [
+        ("bytes=0-0", "bytes 0-0/10", "0"),
+        ("bytes=2-4", "bytes 2-4/10", "234"),
+        ("bytes=7-", "bytes 7-9/10", "789"),
+        ("bytes=-3", "bytes 7-9/10", "789"),
+        ("bytes=5-100", "bytes 5-9/10", "56789"),
+    ] {
+        let response = site.get_with("/part", &format!("Range: {range}\r\n"));
+        assert_eq!((response.status, response.text().as_str()), (206, body), "{range}");
+        assert_eq!(response.header("content-range"), Some(told));
+        assert_eq!(response.header("etag"), Some("\"a\""));
+    }
+    assert_eq!(asked(site, "/part"), 1);
+}
+
+fn rfc9110_14_2_what_is_no_range_gets_the_whole_answer(site: &Site) {
+    kept(site, "/none", &FRESH);
+    for range in ["bytes=4-2", "lines=1-2", "bytes=a-b", "bytes", ""] {
+        let response = site.get_with("/none", &format!("Range: {range}\r\n"));
+        assert_eq!((response.status, response.text().as_str()), (200, "0123456789"), "{range}");
+    }
+}
+
+fn rfc9110_15_5_17_a_range_beyond_the_end_gets_a_416(site: &Site) {
+    kept(site, "/beyond", &FRESH);
+    let response = site.get_with("/beyond", "Range: bytes=10-\r\n");
+    assert_eq!((response.status, response.header("content-range")), (416, Some("bytes */10")));
+    assert_eq!(site.get("/beyond").text(), "0123456789");
+}
+
+fn rfc9110_13_1_5_if_range_of_the_same_answer_gets_the_part(site: &Site) {
+    kept(site, "/same", &FRESH);
+    let response = site.get_with("/same", "Range: bytes=0-1\r\nIf-Range: \"a\"\r\n");
+    assert_eq!((response.status, response.text().as_str()), (206, "01"));
+}
+
+fn rfc9110_13_1_5_if_range_of_another_answer_gets_all_of_it(site: &Site) {
+    kept(site, "/other", &FRESH);
+    for other in ["\"b\"", "W/\"a\"", "Thu, 01 Jan 1970 00:00:00 GMT"] {
+        let response = site.get_with("/other", &format!("Range: bytes=0-1\r\nIf-Range: {other}\r\n"));
+        assert_eq!((response.status, response.text().as_str()), (200, "0123456789"), "{other}");
+    }
+}
+
+fn rfc9111_3_3_a_part_is_never_served_as_the_whole(site: &Site) {
+    scripted(site, "/first", |request, _| match request.has("range") {
+        true => {
+            let part = ["Cache-Control: max-age=3600", "ETag: \"a\"", "Content-Range: bytes 0-1/10"];
+            Answer::with("206 Partial Content", &part, "01")
+        }
+        false => Answer::page(&["Cache-Control: max-age=3600", "ETag: \"a\""], "0123456789"),
+    });
+    let part = site.get_with("/first", "Range: bytes=0-1\r\n");
+    assert_eq!((part.status, part.text().as_str()), (206, "01"));
+    let whole = site.get("/first");
+    assert_eq!((whole.status, whole.text().as_str()), (200, "0123456789"));
+    // An origin that sends a part that nobody asked for does not get it kept, either.
+    let part = Answer::with(
+        "206 Partial Content",
+        &["Cache-Control: max-age=3600", "Content-Range: bytes 0-1/10"],
+        "01",
+    );
+    first_then(site, "/wrong", part, Answer::page(&["Cache-Control: max-age=3600"], "0123456789"));
+    site.get("/wrong");
+    assert_eq!(site.get("/wrong").text(), "0123456789");
+}
+
+fn rfc9111_3_3_an_answer_that_broke_off_is_never_served_as_the_whole(site: &Site) {
+    let head = "HTTP/1.1 200 OK\r\ncache-control: max-age=3600\r\n";
+    for (index, broken) in [
+        format!("{head}content-length: 10\r\n\r\n01234"),
+        format!("{head}transfer-encoding: chunked\r\n\r\n5\r\n01234\r\n"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = format!("/broken/{index}");
+        let whole = Answer::page(&["Cache-Control: max-age=3600"], "0123456789");
+        first_then(site, &path, Answer::raw(broken).then_close(), whole);
+        let first = site.get(&path);
+        assert!(first.status >= 500 || !first.complete || first.text() == "0123456789", "{first:?}");
+        let second = site.get(&path);
+        assert_eq!((second.status, second.text().as_str()), (200, "0123456789"));
+    }
+}
+
+fn rfc9111_4_a_part_of_a_stale_answer_is_validated_first(site: &Site) {
+    let stale = Answer::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "0123456789");
+    first_then(
+        site,
+        "/stale",
+        stale,
+        Answer::page(&["Cache-Control: max-age=3600", "ETag: \"b\""], "abcdefghij"),
+    );
+    assert_eq!(site.get("/stale").text(), "0123456789");
+    let part = site.get_with("/stale", "Range: bytes=0-1\r\n");
+    assert!(
+        (part.status, part.text().as_str()) == (206, "ab")
+            || (part.status, part.text().as_str()) == (200, "abcdefghij"),
+        "{} {}",
+        part.status,
+        part.text()
+    );
+    assert_eq!(site.get("/stale").text(), "abcdefghij");
+}

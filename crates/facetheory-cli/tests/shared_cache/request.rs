@@ -1,0 +1,98 @@
+//! What a visitor says of the cache: RFC 9111, sections 5.2.1 and 5.4.
+
+use crate::support::site::Site;
+use crate::trial::{asked, numbered, validated};
+
+stories![
+    rfc9111_5_2_1_1_max_age_refuses_what_is_older,
+    rfc9111_5_2_1_2_max_stale_accepts_what_is_stale,
+    rfc9111_5_2_1_3_min_fresh_refuses_what_is_soon_stale,
+    rfc9111_5_2_1_4_no_cache_asks_the_origin,
+    rfc9111_5_2_1_4_what_no_cache_brought_is_kept_for_others,
+    rfc9111_5_2_1_5_no_store_keeps_nothing_of_the_answer,
+    rfc9111_5_2_1_7_only_if_cached_does_not_ask_the_origin,
+    rfc9111_5_4_pragma_counts_without_cache_control_only,
+];
+
+fn rfc9111_5_2_1_1_max_age_refuses_what_is_older(site: &Site) {
+    numbered(site, "/old", &["Cache-Control: max-age=3600", "Age: 1800"]);
+    assert_eq!(site.get("/old").text(), "answer 1");
+    assert_eq!(site.get_with("/old", "Cache-Control: max-age=3000\r\n").text(), "answer 1");
+    assert_eq!(site.get_with("/old", "Cache-Control: max-age=600\r\n").text(), "answer 2");
+    validated(site, "/zero", &["Cache-Control: max-age=3600", "ETag: \"a\""]);
+    assert_eq!(site.get("/zero").text(), "answer 1");
+    assert_eq!(site.get_with("/zero", "Cache-Control: max-age=0\r\n").text(), "answer 1");
+    assert_eq!(asked(site, "/zero"), 2, "it was validated");
+}
+
+fn rfc9111_5_2_1_2_max_stale_accepts_what_is_stale(site: &Site) {
+    numbered(site, "/stale", &["Cache-Control: max-age=1500, stale-if-error=1", "Age: 1800", "ETag: \"a\""]);
+    assert_eq!(site.get("/stale").text(), "answer 1");
+    for stale in ["max-stale=1000", "max-stale"] {
+        let response = site.get_with("/stale", &format!("Cache-Control: {stale}\r\n"));
+        assert_eq!(response.text(), "answer 1", "{stale}");
+    }
+    assert_eq!(site.get_with("/stale", "Cache-Control: max-stale=100\r\n").text(), "answer 2");
+    numbered(site, "/must", &["Cache-Control: max-age=1500, must-revalidate", "Age: 1800"]);
+    assert_eq!(site.get("/must").text(), "answer 1");
+    assert_eq!(
+        site.get_with("/must", "Cache-Control: max-stale\r\n").text(),
+        "answer 2",
+        "the origin forbids it"
+    );
+}
+
+fn rfc9111_5_2_1_3_min_fresh_refuses_what_is_soon_stale(site: &Site) {
+    numbered(site, "/soon", &["Cache-Control: max-age=3600", "Age: 3000"]);
+    assert_eq!(site.get("/soon").text(), "answer 1");
+    assert_eq!(site.get_with("/soon", "Cache-Control: min-fresh=100\r\n").text(), "answer 1");
+    assert_eq!(site.get_with("/soon", "Cache-Control: min-fresh=1000\r\n").text(), "answer 2");
+}
+
+fn rfc9111_5_2_1_4_no_cache_asks_the_origin(site: &Site) {
+    validated(site, "/validated", &["Cache-Control: max-age=3600", "ETag: \"a\""]);
+    assert_eq!(site.get("/validated").text(), "answer 1");
+    let again = site.get_with("/validated", "Cache-Control: no-cache\r\n");
+    assert_eq!((again.status, again.text().as_str()), (200, "answer 1"));
+    assert_eq!(asked(site, "/validated"), 2);
+    numbered(site, "/new", &["Cache-Control: max-age=3600"]);
+    assert_eq!(site.get("/new").text(), "answer 1");
+    assert_eq!(site.get_with("/new", "Cache-Control: No-Cache\r\n").text(), "answer 2");
+}
+
+fn rfc9111_5_2_1_4_what_no_cache_brought_is_kept_for_others(site: &Site) {
+    numbered(site, "/new", &["Cache-Control: max-age=3600"]);
+    assert_eq!(site.get("/new").text(), "answer 1");
+    assert_eq!(site.get_with("/new", "Cache-Control: no-cache\r\n").text(), "answer 2");
+    assert_eq!(site.get("/new").text(), "answer 2");
+    assert_eq!(asked(site, "/new"), 2);
+}
+
+fn rfc9111_5_2_1_5_no_store_keeps_nothing_of_the_answer(site: &Site) {
+    numbered(site, "/secret", &["Cache-Control: max-age=3600"]);
+    assert_eq!(site.get_with("/secret", "Cache-Control: no-store\r\n").text(), "answer 1");
+    assert_eq!(site.get("/secret").text(), "answer 2");
+}
+
+fn rfc9111_5_2_1_7_only_if_cached_does_not_ask_the_origin(site: &Site) {
+    numbered(site, "/only", &["Cache-Control: max-age=3600"]);
+    assert_eq!(site.get_with("/only", "Cache-Control: only-if-cached\r\n").status, 504);
+    assert_eq!(asked(site, "/only"), 0);
+    assert_eq!(site.get("/only").text(), "answer 1");
+    assert_eq!(site.get_with("/only", "Cache-Control: only-if-cached\r\n").text(), "answer 1");
+    numbered(site, "/stale", &["Cache-Control: max-age=60, must-revalidate", "Age: 100"]);
+    site.get("/stale");
+    assert_eq!(site.get_with("/stale", "Cache-Control: only-if-cached\r\n").status, 504);
+    assert_eq!(asked(site, "/stale"), 1);
+}
+
+fn rfc9111_5_4_pragma_counts_without_cache_control_only(site: &Site) {
+    numbered(site, "/pragma", &["Cache-Control: max-age=3600"]);
+    assert_eq!(site.get("/pragma").text(), "answer 1");
+    assert_eq!(
+        site.get_with("/pragma", "Pragma: no-cache\r\nCache-Control: max-age=3000\r\n").text(),
+        "answer 1"
+    );
+    assert_eq!(site.get_with("/pragma", "Pragma: something\r\n").text(), "answer 1");
+    assert_eq!(site.get_with("/pragma", "Pragma: no-cache\r\n").text(), "answer 2");
+}

@@ -1,0 +1,142 @@
+//! What `facetheory.toml` says of following the origin.
+
+use crate::place::embedded;
+use crate::support::client::Connection;
+use crate::support::origin::Answer;
+use crate::support::site::Site;
+use crate::support::until;
+use crate::trial::{asked, numbered};
+
+/// What visitors of a path get, one after the other.
+fn visits<const COUNT: usize>(site: &Site, path: &str) -> [String; COUNT] {
+    [(); COUNT].map(|()| site.get(path).text())
+}
+
+#[test]
+fn a_path_without_a_rule_follows_the_origin() {
+    let site = embedded("[routes]\n\"/blog/**\" = { isr = \"60s\" }\n");
+    numbered(&site, "/kept", &["Cache-Control: max-age=3600"]);
+    numbered(&site, "/not", &[]);
+    assert_eq!(visits(&site, "/kept"), ["answer 1", "answer 1"]);
+    assert_eq!(visits(&site, "/not"), ["answer 1", "answer 2"]);
+}
+
+#[test]
+fn a_rule_may_say_that_the_origin_is_followed() {
+    let site = embedded(
+        "[routes]\n\"/**\" = { isr = \"60s\" }\n\"/own/**\" = { cache = \"origin\" }\n\"/own/not/**\" = { isr = \"60s\" }\n",
+    );
+    for path in ["/page", "/own/page", "/own/not/page"] {
+        numbered(&site, path, &[]);
+    }
+    assert_eq!(visits(&site, "/page"), ["answer 1", "answer 1"], "the rule's interval holds");
+    assert_eq!(visits(&site, "/own/page"), ["answer 1", "answer 2"], "the origin tells no lifetime");
+    assert_eq!(visits(&site, "/own/not/page"), ["answer 1", "answer 1"]);
+    numbered(&site, "/own/told", &["Cache-Control: max-age=3600"]);
+    assert_eq!(visits(&site, "/own/told"), ["answer 1", "answer 1"]);
+    assert_eq!(site.get("/own/told").header("cache-control"), Some("max-age=3600"));
+}
+
+#[test]
+fn false_passes_a_path_on_whatever_the_origin_says() {
+    let site = embedded("[routes]\n\"/pass/**\" = false\n");
+    numbered(&site, "/pass/page", &["Cache-Control: max-age=3600"]);
+    assert_eq!(visits(&site, "/pass/page"), ["answer 1", "answer 2"]);
+}
+
+#[test]
+fn paths_without_a_rule_are_passed_on_where_the_file_says_so() {
+    let site = embedded("default = \"pass\"\n[routes]\n\"/own/**\" = { cache = \"origin\" }\n");
+    for path in ["/page", "/own/page"] {
+        numbered(&site, path, &["Cache-Control: max-age=3600"]);
+    }
+    assert_eq!(visits(&site, "/page"), ["answer 1", "answer 2"]);
+    assert_eq!(visits(&site, "/own/page"), ["answer 1", "answer 1"]);
+}
+
+#[test]
+fn headers_that_forbid_win_over_a_rule_unless_it_overrides_them() {
+    let site = embedded(
+        "[routes]\n\"/rule/**\" = { isr = \"60s\" }\n\"/over/**\" = { isr = \"60s\", override = true }\n",
+    );
+    for (index, control) in ["no-store", "private", "private, max-age=0", "no-cache"].iter().enumerate() {
+        let control = format!("Cache-Control: {control}");
+        let (rule, over) = (format!("/rule/{index}"), format!("/over/{index}"));
+        numbered(&site, &rule, &[&control]);
+        numbered(&site, &over, &[&control]);
+        assert_eq!(visits(&site, &rule), ["answer 1", "answer 2"], "{control}");
+        assert_eq!(visits(&site, &over), ["answer 1", "answer 1"], "{control}");
+    }
+    numbered(&site, "/over/cookie", &["Set-Cookie: session=1"]);
+    assert_eq!(
+        visits(&site, "/over/cookie"),
+        ["answer 1", "answer 2"],
+        "a cookie is for one visitor, whatever a rule says"
+    );
+}
+
+#[test]
+fn tags_of_the_origin_are_sent_on_unless_the_file_strips_them() {
+    let lines = ["Cache-Control: max-age=3600", "Surrogate-Key: news front", "Cache-Tag: sport, today"];
+    for (config, expected) in [("", true), ("strip_tags = true\n", false)] {
+        let site = embedded(config);
+        numbered(&site, "/tagged", &lines);
+        numbered(&site, "/not", &["Cache-Control: no-store", "Surrogate-Key: news"]);
+        for _ in 0..2 {
+            let response = site.get("/tagged");
+            assert_eq!(response.text(), "answer 1");
+            let sent = ["surrogate-key", "cache-tag"].map(|name| response.header(name).is_some());
+            assert_eq!(sent, [expected; 2], "{config}");
+        }
+        assert_eq!(site.get("/not").header("surrogate-key").is_some(), expected, "{config}");
+    }
+}
+
+#[test]
+fn what_the_origin_has_tagged_is_invalidated_by_its_tags() {
+    let site = embedded("");
+    for (path, lines) in [
+        ("/surrogate", ["Cache-Control: max-age=3600", "Surrogate-Key: news front"]),
+        ("/tag", ["Cache-Control: max-age=3600", "Cache-Tag: news, today"]),
+        ("/other", ["Cache-Control: max-age=3600", "Cache-Tag: sport"]),
+    ] {
+        numbered(&site, path, &lines);
+        assert_eq!(visits(&site, path), ["answer 1", "answer 1"]);
+    }
+    invalidate(&site, "{\"tag\":\"news\"}");
+    for path in ["/surrogate", "/tag"] {
+        until("it is asked for again", || (site.get(path).text() == "answer 2").then_some(()));
+    }
+    assert_eq!(site.get("/other").text(), "answer 1");
+}
+
+#[test]
+fn the_variants_of_a_page_are_capped() {
+    const MOST: usize = 5;
+    const VARIANTS: usize = 20;
+    let site = embedded(&format!("[limits]\nvariants_per_page = {MOST}\n"));
+    site.origin
+        .answer("/many", Answer::page(&["Cache-Control: max-age=3600", "Vary: X-Language"], "the page"));
+    let visit = |number: usize| site.get_with("/many", &format!("X-Language: l{number}\r\n"));
+    for number in 0..VARIANTS {
+        assert_eq!(visit(number).text(), "the page");
+    }
+    let before = asked(&site, "/many");
+    for number in 0..VARIANTS {
+        assert_eq!(visit(number).text(), "the page");
+    }
+    let hits = VARIANTS - (asked(&site, "/many") - before);
+    assert!((1..=MOST).contains(&hits), "{hits} variants are kept");
+}
+
+/// Lets an operator say what is to be invalidated.
+fn invalidate(site: &Site, wish: &str) {
+    let admin = site.gateway.admin();
+    let mut connection = Connection::open(admin);
+    connection.send(format!(
+        "POST /api/v1/invalidate HTTP/1.1\r\nHost: {admin}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{wish}",
+        wish.len()
+    ));
+    let answer = connection.answer();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}

@@ -1,0 +1,123 @@
+//! When what is stale may be served: RFC 9111, section 4.2.4, and RFC 5861.
+
+use crate::support::origin::{Answer, Gate};
+use crate::support::site::Site;
+use crate::support::until;
+use crate::trial::{age, asked, first_then, numbered, scripted, silence};
+
+stories![
+    rfc9111_4_2_4_what_is_stale_is_not_served_while_the_origin_answers,
+    rfc5861_3_within_stale_while_revalidate_nobody_waits_for_the_origin,
+    rfc5861_3_past_stale_while_revalidate_visitors_wait,
+    rfc5861_3_what_was_revalidated_behind_is_served_then,
+    rfc5861_4_within_stale_if_error_an_error_is_not_shown,
+    rfc5861_4_within_stale_if_error_an_outage_is_not_shown,
+    rfc5861_4_past_stale_if_error_the_error_is_shown,
+    rfc5861_4_an_error_without_stale_if_error_is_shown,
+    rfc5861_4_answers_that_are_no_errors_of_the_server_are_not_hidden,
+    rfc5861_4_stale_if_error_of_a_request_counts_as_well,
+    rfc9111_5_1_what_is_stale_tells_its_true_age,
+];
+
+fn rfc9111_4_2_4_what_is_stale_is_not_served_while_the_origin_answers(site: &Site) {
+    numbered(site, "/stale", &["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""]);
+    for number in 1..=3 {
+        assert_eq!(site.get("/stale").text(), format!("answer {number}"));
+    }
+}
+
+fn rfc5861_3_within_stale_while_revalidate_nobody_waits_for_the_origin(site: &Site) {
+    let gate = Gate::default();
+    let stale = Answer::page(&["Cache-Control: max-age=60, stale-while-revalidate=3600", "Age: 100"], "old");
+    let new = Answer::page(&["Cache-Control: max-age=3600"], "new");
+    first_then(site, "/behind", stale, new.after(&gate));
+    assert_eq!(site.get("/behind").text(), "old");
+    // The origin answers nobody before the gate opens, so whoever is answered did not wait for it.
+    for _ in 0..3 {
+        assert_eq!(site.get("/behind").text(), "old");
+    }
+    gate.open();
+    until("the new page is served", || (site.get("/behind").text() == "new").then_some(()));
+    assert_eq!(asked(site, "/behind"), 2, "the origin was asked once behind the visitors");
+}
+
+fn rfc5861_3_past_stale_while_revalidate_visitors_wait(site: &Site) {
+    numbered(site, "/past", &["Cache-Control: max-age=60, stale-while-revalidate=30", "Age: 100"]);
+    assert_eq!((site.get("/past").text(), site.get("/past").text()), ("answer 1".into(), "answer 2".into()));
+}
+
+fn rfc5861_3_what_was_revalidated_behind_is_served_then(site: &Site) {
+    let stale =
+        ["Cache-Control: max-age=60, stale-while-revalidate=3600", "Age: 100", "ETag: \"a\"", "X-Own: 1"];
+    let fresh = ["Cache-Control: max-age=3600", "ETag: \"a\"", "X-Own: 2"];
+    first_then(site, "/behind", Answer::page(&stale, "kept"), Answer::with("304 Not Modified", &fresh, ""));
+    assert_eq!(site.get("/behind").text(), "kept");
+    until("the validation is seen", || {
+        let response = site.get("/behind");
+        assert_eq!((response.status, response.text().as_str()), (200, "kept"));
+        (response.header("x-own") == Some("2")).then_some(())
+    });
+    assert_eq!(asked(site, "/behind"), 2);
+}
+
+/// A page that went stale 40 seconds ago, with this directive, whose origin fails from then on.
+fn failing(site: &Site, path: &str, directive: &str, failure: Answer) {
+    let control = format!("Cache-Control: max-age=60, {directive}");
+    first_then(site, path, Answer::page(&[&control, "Age: 100", "ETag: \"a\""], "kept"), failure);
+    assert_eq!(site.get(path).text(), "kept");
+}
+
+fn rfc5861_4_within_stale_if_error_an_error_is_not_shown(site: &Site) {
+    for status in ["500 Error", "502 Bad Gateway", "503 Unavailable", "504 Timeout"] {
+        let path = format!("/hidden/{}", &status[..3]);
+        failing(site, &path, "stale-if-error=3600", Answer::with(status, &[], "broken"));
+        let response = site.get(&path);
+        assert_eq!((response.status, response.text().as_str()), (200, "kept"), "{status}");
+    }
+}
+
+fn rfc5861_4_within_stale_if_error_an_outage_is_not_shown(site: &Site) {
+    failing(site, "/outage", "stale-if-error=3600", silence());
+    let response = site.get("/outage");
+    assert_eq!((response.status, response.text().as_str()), (200, "kept"));
+}
+
+fn rfc5861_4_past_stale_if_error_the_error_is_shown(site: &Site) {
+    failing(site, "/past", "stale-if-error=30", Answer::with("503 Unavailable", &[], "broken"));
+    let response = site.get("/past");
+    assert_eq!((response.status, response.text().as_str()), (503, "broken"));
+}
+
+fn rfc5861_4_an_error_without_stale_if_error_is_shown(site: &Site) {
+    failing(site, "/shown", "public", Answer::with("500 Error", &[], "broken"));
+    let response = site.get("/shown");
+    assert_eq!((response.status, response.text().as_str()), (500, "broken"));
+}
+
+fn rfc5861_4_answers_that_are_no_errors_of_the_server_are_not_hidden(site: &Site) {
+    for status in ["404 Not Found", "410 Gone", "403 Forbidden", "302 Found"] {
+        let path = format!("/told/{}", &status[..3]);
+        let answer = Answer::with(status, &["Cache-Control: no-store", "Location: /elsewhere"], "told");
+        failing(site, &path, "stale-if-error=3600", answer);
+        assert_eq!(site.get(&path).text(), "told", "{status}");
+    }
+}
+
+fn rfc5861_4_stale_if_error_of_a_request_counts_as_well(site: &Site) {
+    failing(site, "/asked", "public", Answer::with("503 Unavailable", &[], "broken"));
+    let response = site.get_with("/asked", "Cache-Control: stale-if-error=3600\r\n");
+    assert_eq!((response.status, response.text().as_str()), (200, "kept"));
+    let response = site.get_with("/asked", "Cache-Control: stale-if-error=10\r\n");
+    assert_eq!((response.status, response.text().as_str()), (503, "broken"));
+}
+
+fn rfc9111_5_1_what_is_stale_tells_its_true_age(site: &Site) {
+    scripted(site, "/age", |_, number| match number {
+        1 => Answer::page(&["Cache-Control: max-age=60, stale-if-error=3600", "Age: 100"], "kept"),
+        _ => Answer::with("500 Error", &[], "broken"),
+    });
+    site.get("/age");
+    let stale = site.get("/age");
+    assert_eq!(stale.text(), "kept");
+    assert!((100..200).contains(&age(&stale)));
+}

@@ -1,0 +1,114 @@
+//! Directives for some caches only: RFC 9213.
+
+use crate::date::date;
+use crate::support::site::Site;
+use crate::trial::{assert_all_kept, assert_none_served_again, numbered};
+
+stories![
+    rfc9213_2_1_a_targeted_field_wins_over_cache_control_and_expires,
+    rfc9213_2_1_our_own_field_wins_over_that_of_all_cdns,
+    rfc9213_2_1_a_field_for_others_says_nothing,
+    rfc9213_2_1_a_field_that_is_no_dictionary_is_ignored,
+    rfc9213_2_1_an_empty_field_is_ignored,
+    rfc9213_2_1_values_have_their_types,
+    rfc9213_2_1_unknown_directives_and_parameters_are_ignored,
+    rfc9213_3_1_the_field_is_sent_on,
+];
+
+fn rfc9213_2_1_a_targeted_field_wins_over_cache_control_and_expires(site: &Site) {
+    let (past, later) = (format!("Expires: {}", date(-60)), format!("Expires: {}", date(3600)));
+    assert_all_kept(
+        site,
+        "allowed",
+        &[
+            &["CDN-Cache-Control: max-age=3600", "Cache-Control: no-store"],
+            &["CDN-Cache-Control: max-age=3600", "Cache-Control: private, max-age=0"],
+            &["CDN-Cache-Control: max-age=3600", "Cache-Control: max-age=60", "Age: 100"],
+            &["CDN-Cache-Control: max-age=3600", &past],
+            &["CDN-Cache-Control: s-maxage=3600", "Cache-Control: s-maxage=0"],
+            &["FaceTheory-Cache-Control: max-age=3600", "Cache-Control: no-store"],
+        ],
+    );
+    assert_none_served_again(
+        site,
+        "forbidden",
+        &[
+            &["CDN-Cache-Control: no-store", "Cache-Control: max-age=3600"],
+            &["CDN-Cache-Control: private", "Cache-Control: public, s-maxage=3600"],
+            &["CDN-Cache-Control: no-cache", "Cache-Control: max-age=3600"],
+            &["CDN-Cache-Control: max-age=0", "Cache-Control: max-age=3600"],
+            &["CDN-Cache-Control: max-age=60", "Cache-Control: max-age=3600", "Age: 100"],
+            &["CDN-Cache-Control: max-age=0", &later],
+            &["FaceTheory-Cache-Control: no-store", "Cache-Control: max-age=3600"],
+        ],
+    );
+}
+
+fn rfc9213_2_1_our_own_field_wins_over_that_of_all_cdns(site: &Site) {
+    assert_all_kept(
+        site,
+        "own",
+        &[&["CDN-Cache-Control: no-store", "FaceTheory-Cache-Control: max-age=3600"]],
+    );
+    assert_none_served_again(
+        site,
+        "own-not",
+        &[&["FaceTheory-Cache-Control: no-store", "CDN-Cache-Control: max-age=3600"]],
+    );
+}
+
+fn rfc9213_2_1_a_field_for_others_says_nothing(site: &Site) {
+    assert_all_kept(site, "others", &[&["Other-Cache-Control: no-store", "Cache-Control: max-age=3600"]]);
+    assert_none_served_again(site, "others-not", &[&["Other-Cache-Control: max-age=3600"]]);
+}
+
+fn rfc9213_2_1_a_field_that_is_no_dictionary_is_ignored(site: &Site) {
+    for (index, wrong) in
+        ["max-age=3600, &&", "max-age=, no-store", "\"max-age=3600\"", "Max Age=3600", "max-age=3600;;"]
+            .iter()
+            .enumerate()
+    {
+        let field = format!("CDN-Cache-Control: {wrong}");
+        assert_none_served_again(site, &format!("not/{index}"), &[&[&field, "Cache-Control: no-store"]]);
+        assert_all_kept(site, &format!("kept/{index}"), &[&[&field, "Cache-Control: max-age=3600"]]);
+    }
+}
+
+fn rfc9213_2_1_an_empty_field_is_ignored(site: &Site) {
+    assert_all_kept(site, "empty", &[&["CDN-Cache-Control:", "Cache-Control: max-age=3600"]]);
+    assert_none_served_again(site, "empty-not", &[&["CDN-Cache-Control:", "Cache-Control: no-store"]]);
+}
+
+fn rfc9213_2_1_values_have_their_types(site: &Site) {
+    assert_none_served_again(
+        site,
+        "types",
+        &[
+            &["CDN-Cache-Control: max-age=\"3600\""],
+            &["CDN-Cache-Control: max-age=3600.0"],
+            &["CDN-Cache-Control: max-age=-1"],
+            &["CDN-Cache-Control: max-age"],
+        ],
+    );
+}
+
+fn rfc9213_2_1_unknown_directives_and_parameters_are_ignored(site: &Site) {
+    assert_all_kept(
+        site,
+        "unknown",
+        &[
+            &["CDN-Cache-Control: max-age=3600, extension", "Cache-Control: no-store"],
+            &["CDN-Cache-Control: max-age=3600;extension=1, other=(1 2)", "Cache-Control: no-store"],
+            &["CDN-Cache-Control: public", "CDN-Cache-Control: max-age=3600", "Cache-Control: no-store"],
+        ],
+    );
+}
+
+fn rfc9213_3_1_the_field_is_sent_on(site: &Site) {
+    numbered(site, "/sent", &["CDN-Cache-Control: max-age=3600", "Cache-Control: no-store"]);
+    for _ in 0..2 {
+        let response = site.get("/sent");
+        let told = ["cdn-cache-control", "cache-control"].map(|name| response.header(name));
+        assert_eq!((response.text().as_str(), told), ("answer 1", [Some("max-age=3600"), Some("no-store")]));
+    }
+}

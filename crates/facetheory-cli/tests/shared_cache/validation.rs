@@ -1,0 +1,202 @@
+//! Asking the origin whether what is kept still holds: RFC 9111, sections 3.2 and 4.3.
+
+use crate::date::date;
+use crate::support::origin::Answer;
+use crate::support::site::Site;
+use crate::trial::{asked, first_then, scripted, validated};
+
+stories![
+    rfc9111_4_3_1_what_is_stale_is_validated_by_its_entity_tag,
+    rfc9111_4_3_1_what_is_stale_is_validated_by_its_date_of_change,
+    rfc9111_4_3_1_both_validators_are_sent_as_they_came,
+    rfc9111_4_3_1_what_has_no_validator_is_asked_for_without_a_condition,
+    rfc9111_4_3_3_a_304_lets_the_kept_answer_be_served,
+    rfc9111_4_3_4_a_304_makes_the_kept_answer_fresh_again,
+    rfc9111_3_2_a_304_updates_the_headers_that_are_kept,
+    rfc9111_3_2_a_304_does_not_change_what_describes_the_kept_content,
+    rfc9111_3_2_a_304_brings_no_cookie_and_nothing_of_its_connection,
+    rfc9111_4_3_3_a_whole_answer_replaces_what_is_kept,
+    rfc9111_4_3_3_an_error_is_passed_on_and_what_is_kept_stays,
+    rfc9111_4_3_3_a_304_that_forbids_keeping_ends_it,
+    rfc9111_4_3_4_a_304_with_another_strong_validator_makes_nothing_fresh,
+];
+
+fn rfc9111_4_3_1_what_is_stale_is_validated_by_its_entity_tag(site: &Site) {
+    for (index, tag) in ["\"a\"", "W/\"weak\"", "\"\"", "\"with, comma\""].iter().enumerate() {
+        let path = format!("/tag/{index}");
+        validated(site, &path, &["Cache-Control: max-age=60", "Age: 100", &format!("ETag: {tag}")]);
+        assert_eq!(site.get(&path).text(), "answer 1");
+        assert_eq!(site.get(&path).text(), "answer 1");
+        assert_eq!(site.origin.requests_for(&path)[1].header("if-none-match"), Some(*tag));
+    }
+}
+
+fn rfc9111_4_3_1_what_is_stale_is_validated_by_its_date_of_change(site: &Site) {
+    let changed = date(-10_000);
+    validated(
+        site,
+        "/date",
+        &["Cache-Control: max-age=60", "Age: 100", &format!("Last-Modified: {changed}")],
+    );
+    assert_eq!(site.get("/date").text(), "answer 1");
+    assert_eq!(site.get("/date").text(), "answer 1");
+    assert_eq!(site.origin.requests_for("/date")[1].header("if-modified-since"), Some(changed.as_str()));
+}
+
+fn rfc9111_4_3_1_both_validators_are_sent_as_they_came(site: &Site) {
+    let changed = date(-10_000);
+    let lines =
+        ["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\"", &format!("Last-Modified: {changed}")];
+    validated(site, "/both", &lines);
+    site.get("/both");
+    site.get("/both");
+    let second = &site.origin.requests_for("/both")[1];
+    assert_eq!(second.header("if-none-match"), Some("\"a\""));
+    assert!(second.header("if-modified-since").is_none_or(|date| date == changed), "{second:?}");
+}
+
+fn rfc9111_4_3_1_what_has_no_validator_is_asked_for_without_a_condition(site: &Site) {
+    validated(site, "/none", &["Cache-Control: max-age=60", "Age: 100"]);
+    assert_eq!((site.get("/none").text(), site.get("/none").text()), ("answer 1".into(), "answer 2".into()));
+    let second = &site.origin.requests_for("/none")[1];
+    assert!(!second.has("if-none-match") && !second.has("if-modified-since"), "{second:?}");
+}
+
+fn rfc9111_4_3_3_a_304_lets_the_kept_answer_be_served(site: &Site) {
+    validated(site, "/kept", &["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\"", "X-Own: 1"]);
+    let (first, second) = (site.get("/kept"), site.get("/kept"));
+    assert_eq!((second.status, &second.body, second.header("x-own")), (200, &first.body, Some("1")));
+    assert_eq!(asked(site, "/kept"), 2);
+}
+
+fn rfc9111_4_3_4_a_304_makes_the_kept_answer_fresh_again(site: &Site) {
+    let stale = ["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""];
+    let fresh = ["Cache-Control: max-age=3600", "ETag: \"a\""];
+    first_then(site, "/again", Answer::page(&stale, "kept"), Answer::with("304 Not Modified", &fresh, ""));
+    for expected in [1, 2, 2, 2] {
+        assert_eq!(site.get("/again").text(), "kept");
+        assert_eq!(asked(site, "/again"), expected);
+    }
+}
+
+fn rfc9111_3_2_a_304_updates_the_headers_that_are_kept(site: &Site) {
+    let first =
+        ["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\"", "X-Changed: 1", "X-Stays: 1", "X-Two: 1"];
+    let second =
+        ["Cache-Control: max-age=3600", "ETag: \"a\"", "X-Changed: 2", "X-New: 2", "X-Two: 2", "X-Two: 3"];
+    first_then(site, "/update", Answer::page(&first, "kept"), Answer::with("304 Not Modified", &second, ""));
+    site.get("/update");
+    // Whoever made the validation and whoever comes later are told the same.
+    for _ in 0..2 {
+        let response = site.get("/update");
+        let told = ["x-changed", "x-stays", "x-new", "cache-control"].map(|name| response.header(name));
+        assert_eq!(told, [Some("2"), Some("1"), Some("2"), Some("max-age=3600")]);
+        let two: Vec<&str> = response
+            .headers
+            .iter()
+            .filter(|(name, _)| name == "x-two")
+            .map(|(_, value)| value.as_str())
+            .collect();
+        assert_eq!(two.join(", "), "2, 3");
+    }
+    assert_eq!(asked(site, "/update"), 2);
+}
+
+fn rfc9111_3_2_a_304_does_not_change_what_describes_the_kept_content(site: &Site) {
+    let first = ["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""];
+    let raw = "HTTP/1.1 304 Not Modified\r\ncache-control: max-age=3600\r\netag: \"a\"\r\ncontent-length: 99\r\n\
+               content-encoding: gzip\r\ncontent-type: text/wrong\r\ncontent-range: bytes 0-1/9\r\n\r\n";
+    first_then(site, "/content", Answer::page(&first, "the kept page"), Answer::raw(raw));
+    for _ in 0..3 {
+        let response = site.get("/content");
+        assert_eq!((response.status, response.text().as_str()), (200, "the kept page"));
+        let told = ["content-encoding", "content-range", "content-type"].map(|name| response.header(name));
+        assert_eq!(told, [None, None, Some("text/html")]);
+        assert!(response.complete && response.header("content-length").is_none_or(|length| length == "13"));
+    }
+}
+
+fn rfc9111_3_2_a_304_brings_no_cookie_and_nothing_of_its_connection(site: &Site) {
+    let first = ["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""];
+    let second = [
+        "Cache-Control: max-age=3600",
+        "ETag: \"a\"",
+        "Set-Cookie: session=1",
+        "Connection: keep-alive, x-hop",
+        "X-Hop: 1",
+        "Keep-Alive: timeout=99",
+        "Proxy-Authenticate: Basic",
+    ];
+    first_then(site, "/cookie", Answer::page(&first, "kept"), Answer::with("304 Not Modified", &second, ""));
+    site.get("/cookie");
+    site.get("/cookie");
+    let third = site.get("/cookie");
+    assert_eq!(third.text(), "kept");
+    for name in ["set-cookie", "x-hop", "keep-alive", "proxy-authenticate"] {
+        assert_eq!(third.header(name), None, "{name}");
+    }
+}
+
+fn rfc9111_4_3_3_a_whole_answer_replaces_what_is_kept(site: &Site) {
+    let stale = ["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\"", "X-Old: 1"];
+    let fresh = ["Cache-Control: max-age=3600", "ETag: \"b\"", "X-New: 1"];
+    first_then(site, "/replace", Answer::page(&stale, "old"), Answer::page(&fresh, "new"));
+    assert_eq!(site.get("/replace").text(), "old");
+    for _ in 0..2 {
+        let response = site.get("/replace");
+        let told = ["etag", "x-old", "x-new"].map(|name| response.header(name));
+        assert_eq!((response.text().as_str(), told), ("new", [Some("\"b\""), None, Some("1")]));
+    }
+    assert_eq!(asked(site, "/replace"), 2);
+}
+
+fn rfc9111_4_3_3_an_error_is_passed_on_and_what_is_kept_stays(site: &Site) {
+    let page = Answer::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept");
+    let renewed = Answer::with("304 Not Modified", &["Cache-Control: max-age=3600", "ETag: \"a\""], "");
+    scripted(site, "/error", move |_, number| match number {
+        1 => page.clone(),
+        2 => Answer::with("503 Overloaded", &["Retry-After: 1"], "later"),
+        _ => renewed.clone(),
+    });
+    assert_eq!(site.get("/error").text(), "kept");
+    let error = site.get("/error");
+    assert_eq!((error.status, error.text().as_str()), (503, "later"));
+    let after = site.get("/error");
+    assert_eq!((after.status, after.text().as_str()), (200, "kept"));
+    assert_eq!(site.origin.requests_for("/error")[2].header("if-none-match"), Some("\"a\""));
+}
+
+fn rfc9111_4_3_3_a_304_that_forbids_keeping_ends_it(site: &Site) {
+    let page = Answer::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept");
+    let forbidden =
+        Answer::with("304 Not Modified", &["Cache-Control: no-store, max-age=3600", "ETag: \"a\""], "");
+    let new = Answer::page(&["Cache-Control: no-store"], "new");
+    scripted(site, "/ends", move |request, number| match number {
+        1 => page.clone(),
+        _ if request.has("if-none-match") => forbidden.clone(),
+        _ => new.clone(),
+    });
+    assert_eq!(site.get("/ends").text(), "kept");
+    site.get("/ends");
+    let before = asked(site, "/ends");
+    site.get("/ends");
+    assert!(asked(site, "/ends") > before, "what may not be kept was served again without asking");
+}
+
+fn rfc9111_4_3_4_a_304_with_another_strong_validator_makes_nothing_fresh(site: &Site) {
+    let page = Answer::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept");
+    let other = Answer::with("304 Not Modified", &["Cache-Control: max-age=3600", "ETag: \"b\""], "");
+    let new = Answer::page(&["Cache-Control: max-age=3600", "ETag: \"b\""], "new");
+    scripted(site, "/other", move |request, number| match (number, request.has("if-none-match")) {
+        (1, _) => page.clone(),
+        (_, true) => other.clone(),
+        (_, false) => new.clone(),
+    });
+    assert_eq!(site.get("/other").text(), "kept");
+    let second = site.get("/other");
+    assert_ne!(
+        (second.text().as_str(), second.header("etag")),
+        ("kept", Some("\"b\"")),
+        "two answers in one"
+    );
+}

@@ -1,0 +1,197 @@
+//! Answers that depend on headers of the request: RFC 9111, section 4.1.
+
+use crate::support::client::Response;
+use crate::support::origin::Answer;
+use crate::support::site::Site;
+use crate::trial::{asked, assert_none_served_again, numbered, scripted};
+
+stories![
+    rfc9111_4_1_a_variant_is_for_requests_with_the_same_headers_only,
+    rfc9111_4_1_a_header_that_is_missing_matches_where_it_is_missing_only,
+    rfc9111_4_1_all_headers_that_are_named_must_match,
+    rfc9111_4_1_names_may_stand_in_several_lines_and_have_no_case,
+    rfc9111_4_1_headers_that_mean_the_same_match,
+    rfc9111_4_1_a_star_matches_nothing,
+    rfc9111_4_1_headers_that_are_not_named_do_not_matter,
+    rfc9111_4_1_what_an_answer_depends_on_may_change,
+    rfc9111_4_1_a_name_that_is_none_is_not_kept,
+    rfc9111_4_1_each_variant_is_validated_by_its_own_validator,
+    rfc9110_12_5_5_codings_of_the_origin_are_told_apart,
+    rfc9111_4_1_a_validation_leaves_other_variants_as_they_are,
+    rfc9111_4_1_an_answer_without_vary_ends_variants,
+];
+
+/// An answer that tells the headers that it depends on.
+fn greeting(site: &Site, path: &str, vary: &'static [&'static str]) {
+    scripted(site, path, move |request, number| {
+        let of = |name: &str| request.header(name).unwrap_or("none").to_owned();
+        let body = format!("{number}: {} {}", of("x-language"), of("x-kind"));
+        let lines: Vec<&str> = vary.iter().copied().chain(["Cache-Control: max-age=3600"]).collect();
+        Answer::page(&lines, &body)
+    });
+}
+
+/// What a visitor with this language gets.
+fn spoken(site: &Site, path: &str, language: &str) -> Response {
+    site.get_with(path, &format!("X-Language: {language}\r\n"))
+}
+
+fn rfc9111_4_1_a_variant_is_for_requests_with_the_same_headers_only(site: &Site) {
+    greeting(site, "/vary", &["Vary: X-Language"]);
+    for _ in 0..3 {
+        assert_eq!(spoken(site, "/vary", "de").text(), "1: de none");
+        if asked(site, "/vary") == 1 {
+            assert_eq!(spoken(site, "/vary", "fr").text(), "2: fr none");
+        }
+        assert_eq!(spoken(site, "/vary", "fr").text(), "2: fr none");
+    }
+    assert_eq!(asked(site, "/vary"), 2, "both variants are kept");
+}
+
+fn rfc9111_4_1_a_header_that_is_missing_matches_where_it_is_missing_only(site: &Site) {
+    greeting(site, "/missing", &["Vary: X-Language"]);
+    assert_eq!(site.get("/missing").text(), "1: none none");
+    assert_eq!(spoken(site, "/missing", "de").text(), "2: de none");
+    assert_eq!(site.get_with("/missing", "X-Language:\r\n").text(), "3:  none", "an empty header is one");
+    assert_eq!(site.get("/missing").text(), "1: none none");
+}
+
+fn rfc9111_4_1_all_headers_that_are_named_must_match(site: &Site) {
+    greeting(site, "/two", &["Vary: X-Language, X-Kind"]);
+    let visit = |language: &str, kind: &str| {
+        site.get_with("/two", &format!("X-Language: {language}\r\nX-Kind: {kind}\r\n")).text()
+    };
+    assert_eq!(visit("de", "a"), "1: de a");
+    assert_eq!(visit("de", "b"), "2: de b");
+    assert_eq!(visit("fr", "a"), "3: fr a");
+    for (language, kind, expected) in [("de", "a", "1: de a"), ("de", "b", "2: de b"), ("fr", "a", "3: fr a")]
+    {
+        assert_eq!(visit(language, kind), expected);
+    }
+    assert_eq!(asked(site, "/two"), 3);
+}
+
+fn rfc9111_4_1_names_may_stand_in_several_lines_and_have_no_case(site: &Site) {
+    greeting(site, "/lines", &["Vary: X-KIND", "vary: , x-language ,"]);
+    assert_eq!(spoken(site, "/lines", "de").text(), "1: de none");
+    assert_eq!(spoken(site, "/lines", "fr").text(), "2: fr none");
+    assert_eq!(site.get_with("/lines", "x-kind: a\r\nx-language: de\r\n").text(), "3: de a");
+    assert_eq!(spoken(site, "/lines", "de").text(), "1: de none");
+}
+
+fn rfc9111_4_1_headers_that_mean_the_same_match(site: &Site) {
+    greeting(site, "/same", &["Vary: X-Language"]);
+    assert_eq!(spoken(site, "/same", "de, fr").text(), "1: de, fr none");
+    for lines in
+        ["X-Language: de,fr\r\n", "X-Language:   de ,  fr  \r\n", "X-Language: de\r\nX-Language: fr\r\n"]
+    {
+        assert_eq!(site.get_with("/same", lines).text(), "1: de, fr none", "{lines}");
+    }
+    assert_ne!(spoken(site, "/same", "fr, de").text(), "1: de, fr none", "order may mean something");
+}
+
+fn rfc9111_4_1_a_star_matches_nothing(site: &Site) {
+    assert_none_served_again(
+        site,
+        "star",
+        &[
+            &["Cache-Control: max-age=3600", "Vary: *"],
+            &["Cache-Control: max-age=3600", "Vary: *, X-Language"],
+            &["Cache-Control: max-age=3600", "Vary: X-Language", "Vary: *"],
+            &["Cache-Control: max-age=3600", "Vary: X-Language , *"],
+        ],
+    );
+}
+
+fn rfc9111_4_1_headers_that_are_not_named_do_not_matter(site: &Site) {
+    greeting(site, "/other", &["Vary: X-Language"]);
+    assert_eq!(site.get_with("/other", "X-Language: de\r\nX-Kind: a\r\nCookie: a=1\r\n").text(), "1: de a");
+    assert_eq!(site.get_with("/other", "X-Language: de\r\nX-Kind: b\r\nCookie: a=2\r\n").text(), "1: de a");
+}
+
+fn rfc9111_4_1_what_an_answer_depends_on_may_change(site: &Site) {
+    scripted(site, "/change", |request, number| {
+        let vary = if number == 1 { "Vary: X-Language" } else { "Vary: X-Kind" };
+        let of = |name: &str| request.header(name).unwrap_or("none").to_owned();
+        let body = format!("{number}: {} {}", of("x-language"), of("x-kind"));
+        Answer::page(&["Cache-Control: max-age=3600", vary], &body)
+    });
+    let visit = |lines: &str| site.get_with("/change", lines).text();
+    assert_eq!(visit("X-Language: de\r\nX-Kind: a\r\n"), "1: de a");
+    assert_eq!(visit("X-Language: fr\r\nX-Kind: a\r\n"), "2: fr a");
+    // From now on the kind matters: whoever asks for another kind must not get what was made for this one.
+    assert_eq!(visit("X-Language: fr\r\nX-Kind: b\r\n"), "3: fr b");
+    assert_eq!(visit("X-Language: it\r\nX-Kind: b\r\n"), "3: fr b");
+}
+
+fn rfc9111_4_1_a_name_that_is_none_is_not_kept(site: &Site) {
+    assert_none_served_again(
+        site,
+        "none",
+        &[&["Cache-Control: max-age=3600", "Vary: x y"], &["Cache-Control: max-age=3600", "Vary: (x)"]],
+    );
+}
+
+fn rfc9111_4_1_each_variant_is_validated_by_its_own_validator(site: &Site) {
+    scripted(site, "/tags", |request, _| {
+        let language = request.header("x-language").unwrap_or("none").to_owned();
+        let tag = format!("ETag: \"{language}\"");
+        let lines = ["Cache-Control: max-age=60", "Age: 100", "Vary: X-Language", &tag];
+        match request.header("if-none-match") {
+            Some(known) if known.contains(&format!("\"{language}\"")) => {
+                Answer::with("304 Not Modified", &lines, "")
+            }
+            _ => Answer::page(&lines, &language),
+        }
+    });
+    for language in ["de", "fr", "de", "fr"] {
+        let response = spoken(site, "/tags", language);
+        assert_eq!((response.status, response.text().as_str()), (200, language));
+    }
+    let requests = site.origin.requests_for("/tags");
+    assert!(
+        requests[2].header("if-none-match").is_some_and(|tags| tags.contains("\"de\"")),
+        "{:?}",
+        requests[2]
+    );
+    assert!(
+        requests[3].header("if-none-match").is_some_and(|tags| tags.contains("\"fr\"")),
+        "{:?}",
+        requests[3]
+    );
+}
+
+fn rfc9110_12_5_5_codings_of_the_origin_are_told_apart(site: &Site) {
+    scripted(site, "/coded", |request, _| {
+        let lines = ["Cache-Control: max-age=3600", "Vary: Accept-Encoding"];
+        if request.header("accept-encoding").is_some_and(|accepted| accepted.contains("x-own")) {
+            let lines: Vec<&str> = lines.into_iter().chain(["Content-Encoding: x-own"]).collect();
+            Answer::page(&lines, "coded")
+        } else {
+            Answer::page(&lines, "plain")
+        }
+    });
+    for _ in 0..2 {
+        let coded = site.get_with("/coded", "Accept-Encoding: x-own\r\n");
+        assert_eq!((coded.text().as_str(), coded.header("content-encoding")), ("coded", Some("x-own")));
+        let plain = site.get("/coded");
+        assert_eq!((plain.text().as_str(), plain.header("content-encoding")), ("plain", None));
+    }
+}
+
+fn rfc9111_4_1_a_validation_leaves_other_variants_as_they_are(site: &Site) {
+    greeting(site, "/one", &["Vary: X-Language"]);
+    assert_eq!(spoken(site, "/one", "de").text(), "1: de none");
+    assert_eq!(spoken(site, "/one", "fr").text(), "2: fr none");
+    assert_eq!(site.get_with("/one", "X-Language: de\r\nCache-Control: no-cache\r\n").text(), "3: de none");
+    assert_eq!(spoken(site, "/one", "fr").text(), "2: fr none");
+    assert_eq!(spoken(site, "/one", "de").text(), "3: de none");
+}
+
+fn rfc9111_4_1_an_answer_without_vary_ends_variants(site: &Site) {
+    greeting(site, "/ends", &["Vary: X-Language"]);
+    assert_eq!(spoken(site, "/ends", "de").text(), "1: de none");
+    numbered(site, "/ends", &["Cache-Control: max-age=3600"]);
+    assert_eq!(spoken(site, "/ends", "fr").text(), "answer 1");
+    assert_eq!(spoken(site, "/ends", "it").text(), "answer 1", "it is for everyone");
+}
