@@ -2,9 +2,11 @@
 
 use crate::support::origin::Answer;
 use crate::support::site::Site;
-use crate::trial::{asked, assert_none_served_again, first_then, numbered, scripted, silence, validated};
+use crate::trial::{asked, assert_all_kept, assert_none_served_again, first_then, numbered, scripted, silence, validated};
 
 stories![
+    rfc9111_5_2_2_1_max_age_counts_from_when_the_origin_answered,
+    rfc9111_5_2_2_9_public_alone_makes_nothing_fresh,
     rfc9111_5_2_2_5_no_store_is_not_kept,
     rfc9111_5_2_2_7_private_is_not_kept,
     rfc9111_5_2_2_7_private_with_fields_keeps_at_least_these_from_others,
@@ -20,6 +22,18 @@ stories![
     rfc9111_5_2_2_6_no_transform_leaves_the_content_as_it_is,
     rfc9111_5_4_pragma_of_an_answer_says_nothing,
 ];
+
+fn rfc9111_5_2_2_1_max_age_counts_from_when_the_origin_answered(site: &Site) {
+    assert_all_kept(site, "young", &[&["Cache-Control: max-age=600", "Age: 500"]]);
+    assert_none_served_again(site, "old", &[&["Cache-Control: max-age=600", "Age: 700"]]);
+}
+
+fn rfc9111_5_2_2_9_public_alone_makes_nothing_fresh(site: &Site) {
+    assert_none_served_again(site, "public", &[
+        &["Cache-Control: public"],
+        &["Cache-Control: public, max-age=60", "Age: 100"],
+    ]);
+}
 
 fn rfc9111_5_2_2_5_no_store_is_not_kept(site: &Site) {
     assert_none_served_again(

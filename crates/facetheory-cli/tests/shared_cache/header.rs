@@ -6,6 +6,7 @@ use crate::support::site::Site;
 use crate::trial::{asked, assert_none_served_again, numbered, scripted};
 
 stories![
+    rfc9111_2_pages_are_told_apart_by_their_whole_address,
     rfc9111_3_1_all_headers_are_kept_known_or_not,
     rfc9111_5_2_what_the_origin_says_of_caching_is_sent_on_as_it_is,
     rfc9110_7_6_1_headers_of_a_connection_are_neither_kept_nor_sent_on,
@@ -14,6 +15,28 @@ stories![
     rfc9111_4_the_origin_sees_all_of_a_visitor_s_request,
     rfc9110_7_6_1_headers_of_a_visitor_s_connection_do_not_reach_the_origin,
 ];
+
+fn rfc9111_2_pages_are_told_apart_by_their_whole_address(site: &Site) {
+    numbered(site, "/address", &["Cache-Control: max-age=3600"]);
+    numbered(site, "/Address", &["Cache-Control: max-age=3600"]);
+    let visit = |host: &str, target: &str| {
+        site.gateway.exchange(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n")).text()
+    };
+    let addresses = [
+        ("a.example", "/address", "answer 1"),
+        ("b.example", "/address", "answer 2"),
+        ("a.example", "/address?x", "answer 3"),
+        ("a.example", "/address?x=1", "answer 4"),
+        ("a.example:81", "/address", "answer 5"),
+        ("a.example", "/Address", "answer 1"),
+    ];
+    for _ in 0..2 {
+        for (host, target, expected) in addresses {
+            assert_eq!(visit(host, target), expected, "{host}{target}");
+        }
+    }
+    assert_eq!(visit("A.EXAMPLE", "/address"), "answer 1", "hosts have no case");
+}
 
 fn rfc9111_3_1_all_headers_are_kept_known_or_not(site: &Site) {
     let lines =

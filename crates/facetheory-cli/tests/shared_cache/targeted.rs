@@ -5,17 +5,17 @@ use crate::support::site::Site;
 use crate::trial::{assert_all_kept, assert_none_served_again, numbered};
 
 stories![
-    rfc9213_2_1_a_targeted_field_wins_over_cache_control_and_expires,
-    rfc9213_2_1_our_own_field_wins_over_that_of_all_cdns,
-    rfc9213_2_1_a_field_for_others_says_nothing,
+    rfc9213_2_2_a_targeted_field_wins_over_cache_control_and_expires,
+    rfc9213_2_2_our_own_field_wins_over_that_of_all_cdns,
+    rfc9213_2_2_a_field_for_others_says_nothing,
     rfc9213_2_1_a_field_that_is_no_dictionary_is_ignored,
     rfc9213_2_1_an_empty_field_is_ignored,
     rfc9213_2_1_values_have_their_types,
     rfc9213_2_1_unknown_directives_and_parameters_are_ignored,
-    rfc9213_3_1_the_field_is_sent_on,
+    rfc9213_3_the_field_is_sent_on,
 ];
 
-fn rfc9213_2_1_a_targeted_field_wins_over_cache_control_and_expires(site: &Site) {
+fn rfc9213_2_2_a_targeted_field_wins_over_cache_control_and_expires(site: &Site) {
     let (past, later) = (format!("Expires: {}", date(-60)), format!("Expires: {}", date(3600)));
     assert_all_kept(
         site,
@@ -44,7 +44,7 @@ fn rfc9213_2_1_a_targeted_field_wins_over_cache_control_and_expires(site: &Site)
     );
 }
 
-fn rfc9213_2_1_our_own_field_wins_over_that_of_all_cdns(site: &Site) {
+fn rfc9213_2_2_our_own_field_wins_over_that_of_all_cdns(site: &Site) {
     assert_all_kept(
         site,
         "own",
@@ -57,7 +57,7 @@ fn rfc9213_2_1_our_own_field_wins_over_that_of_all_cdns(site: &Site) {
     );
 }
 
-fn rfc9213_2_1_a_field_for_others_says_nothing(site: &Site) {
+fn rfc9213_2_2_a_field_for_others_says_nothing(site: &Site) {
     assert_all_kept(site, "others", &[&["Other-Cache-Control: no-store", "Cache-Control: max-age=3600"]]);
     assert_none_served_again(site, "others-not", &[&["Other-Cache-Control: max-age=3600"]]);
 }
@@ -104,7 +104,7 @@ fn rfc9213_2_1_unknown_directives_and_parameters_are_ignored(site: &Site) {
     );
 }
 
-fn rfc9213_3_1_the_field_is_sent_on(site: &Site) {
+fn rfc9213_3_the_field_is_sent_on(site: &Site) {
     numbered(site, "/sent", &["CDN-Cache-Control: max-age=3600", "Cache-Control: no-store"]);
     for _ in 0..2 {
         let response = site.get("/sent");
