@@ -2,7 +2,9 @@
 
 use crate::support::origin::Answer;
 use crate::support::site::Site;
-use crate::trial::{asked, assert_all_kept, assert_none_served_again, first_then, numbered, scripted, silence, validated};
+use crate::trial::{
+    asked, assert_all_kept, assert_none_served_again, first_then, numbered, scripted, silence, validated,
+};
 
 stories![
     rfc9111_5_2_2_1_max_age_counts_from_when_the_origin_answered,
@@ -29,10 +31,11 @@ fn rfc9111_5_2_2_1_max_age_counts_from_when_the_origin_answered(site: &Site) {
 }
 
 fn rfc9111_5_2_2_9_public_alone_makes_nothing_fresh(site: &Site) {
-    assert_none_served_again(site, "public", &[
-        &["Cache-Control: public"],
-        &["Cache-Control: public, max-age=60", "Age: 100"],
-    ]);
+    assert_none_served_again(
+        site,
+        "public",
+        &[&["Cache-Control: public"], &["Cache-Control: public, max-age=60", "Age: 100"]],
+    );
 }
 
 fn rfc9111_5_2_2_5_no_store_is_not_kept(site: &Site) {
