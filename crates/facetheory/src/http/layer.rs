@@ -19,6 +19,7 @@ use tower::{Layer, Service, ServiceExt as _};
 
 use crate::error::Error;
 use crate::http::body::{BoxError, IsrBody};
+use crate::http::header::{CACHE_TAG, SURROGATE_KEY};
 use crate::http::newcomer::Newcomers;
 use crate::http::prepared::{Replies, is_plain};
 use crate::http::refusal::Refusal;
@@ -75,6 +76,7 @@ struct Site {
     newcomers: Option<Arc<Newcomers>>,
     variants: Arc<Crowd>,
     tells_page: bool,
+    strips_tags: bool,
     ids: Arc<RequestIds>,
     replies: Arc<Replies>,
 }
@@ -100,6 +102,7 @@ impl IsrLayer {
             newcomers: None,
             variants: Arc::new(Crowd::new(VARIANTS_A_PAGE)),
             tells_page: false,
+            strips_tags: false,
             ids: Arc::new(RequestIds::new(&SystemRandom)),
             replies: Arc::default(),
         };
@@ -189,6 +192,22 @@ impl IsrLayer {
     }
 }
 
+impl IsrLayer {
+    /// The same, without `Surrogate-Key` and `Cache-Tag` in any answer, also in those that are passed on: which tags there
+    /// are is nobody's business but ours.
+    ///
+    /// ```no_run
+    /// # fn f(layer: facetheory::IsrLayer) {
+    /// let layer = layer.stripping_tags();
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn stripping_tags(mut self) -> Self {
+        Arc::make_mut(&mut self.site).strips_tags = true;
+        self
+    }
+}
+
 impl<S> Layer<S> for IsrLayer {
     type Service = IsrService<S>;
 
@@ -240,7 +259,14 @@ where
         }
         let request = Request::from_parts(parts, body);
         let (site, service) = (self.site.clone(), self.inner.clone());
-        Box::pin(async move { site.serve(service, request).await })
+        Box::pin(async move {
+            let strips_tags = site.strips_tags;
+            let mut response = site.serve(service, request).await?;
+            if strips_tags {
+                [SURROGATE_KEY, CACHE_TAG].iter().for_each(|name| drop(response.headers_mut().remove(name)));
+            }
+            Ok(response)
+        })
     }
 }
 
@@ -342,14 +368,14 @@ impl Site {
                 return Ok(response);
             }
         };
-        let by_origin = page.route.by_origin;
+        let by_origin = page.route.by_origin.then(|| page.target());
         let (policy, route) = (page.route.policy, page.number);
         let key = match self.key_of(page) {
             Ok(key) => key,
             Err(error) => return Ok(reply::refused(&Refusal::bad(error.to_string()), "refused", &id)),
         };
-        if by_origin {
-            let forward = Forward::new(parts, service, Some(body));
+        if let Some(target) = by_origin {
+            let forward = Forward::new(parts, service, Some(body)).to(target, route);
             return self.follow(forward, &key, &policy, &id).await;
         }
         let shared = Arc::new(Shared { parts, service: Mutex::new(service), own: Mutex::default() });

@@ -69,7 +69,7 @@ where
     if let Some(served) = conditional
         && head.status == StatusCode::NOT_MODIFIED
     {
-        return Rendering { outcome: Ok(unchanged(&head, served)), own: None };
+        return Rendering { outcome: Ok(unchanged(&head, served, wish.route.overrides)), own: None };
     }
     let body = body.map_err(Into::into).boxed_unsync();
     let told = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
@@ -148,18 +148,17 @@ fn ask_whether_changed(headers: &mut HeaderMap, served: &Meta) -> bool {
 }
 
 /// The page that is served is still right, unless it is to be kept no longer: then visitors ask for themselves.
-fn unchanged(head: &response::Parts, served: &Meta) -> Render {
+fn unchanged(head: &response::Parts, served: &Meta, overrides: bool) -> Render {
     let (hint, said) = (head.extensions.get::<Hint>(), CacheControl::of(&head.headers));
-    let forbidden = said.no_store || said.private.is_some() || said.no_cache.is_some();
-    if forbidden
-        || said.s_maxage.is_some_and(|time| time.is_zero())
-        || hint.is_some_and(|hint| hint.never_kept)
-    {
+    let never_fresh = said.s_maxage.is_some_and(|time| time.is_zero());
+    let forbidden = said.no_store || said.private.is_some() || said.no_cache.is_some() || never_fresh;
+    if (forbidden && !overrides) || hint.is_some_and(|hint| hint.never_kept) {
         tracing::debug!("a page has not changed, and is not to be kept any longer");
         return Render::Declined;
     }
     let mut rendered = Rendered::unchanged(served);
-    rendered.revalidate = hint.and_then(|hint| hint.fresh_for).or(said.s_maxage);
+    let said = said.s_maxage.filter(|time| !time.is_zero());
+    rendered.revalidate = hint.and_then(|hint| hint.fresh_for).or(said);
     rendered.into()
 }
 

@@ -48,6 +48,8 @@ pub struct Route {
     pub(crate) bypass: bool,
     /// Whether the origin says by its own headers how these pages are kept.
     pub(crate) by_origin: bool,
+    /// Whether its rule outweighs an answer that says that it is not to be kept.
+    pub(crate) overrides: bool,
     /// The names of the pattern's parameters, in the order of the path.
     pub(crate) params: Vec<String>,
     /// Their places, sorted by name.
@@ -111,6 +113,7 @@ impl Route {
             tags: Vec::new(),
             bypass: false,
             by_origin: false,
+            overrides: false,
             params: Vec::new(),
             by_name: Vec::new(),
             faults: Vec::new(),
@@ -151,6 +154,21 @@ impl Route {
         let mut policy = Policy::every(Duration::ZERO);
         policy.render_deadline = FETCH_DEADLINE;
         Route { by_origin: true, ..Route::new(pattern, policy) }
+    }
+
+    /// The same, where the rule outweighs answers that say `no-store`, `private`, `no-cache` or `s-maxage=0`: they are kept
+    /// all the same. Answers that set a cookie, or that vary with anything, are still nobody else's.
+    ///
+    /// ```
+    /// use facetheory::{Policy, Route};
+    /// use std::time::Duration;
+    ///
+    /// let route = Route::new("/feed", Policy::every(Duration::from_secs(60))).overriding();
+    /// ```
+    #[must_use]
+    pub fn overriding(mut self) -> Self {
+        self.overrides = true;
+        self
     }
 
     /// Whether its pages are kept as their origin says.
@@ -324,6 +342,7 @@ impl Route {
         Terms {
             headers: &self.headers,
             cookies: !self.cookies.is_empty(),
+            overrides: self.overrides,
             negative: self.policy.negative,
             max_bytes,
         }

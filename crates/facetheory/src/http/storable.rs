@@ -47,6 +47,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) headers: &'a [HeaderName],
     /// Whether cookies do.
     pub(crate) cookies: bool,
+    /// Whether the rule outweighs an answer that says that it is not to be kept.
+    pub(crate) overrides: bool,
     /// For how long a page is fresh that says that there is none.
     pub(crate) negative: Duration,
     /// The longest page that is kept, in bytes.
@@ -152,10 +154,12 @@ fn keep(answer: &Answer<'_>, terms: &Terms<'_>) -> Result<Kept, Reason> {
     refuse_if(headers.contains_key(SET_COOKIE), Reason::SetCookie)?;
 
     let said = CacheControl::of(headers);
-    refuse_if(said.no_store, Reason::NoStore)?;
-    refuse_if(said.private.is_some(), Reason::Private)?;
-    refuse_if(said.no_cache.is_some(), Reason::NoCache)?;
-    refuse_if(said.s_maxage == Some(Duration::ZERO), Reason::NeverFresh)?;
+    if !terms.overrides {
+        refuse_if(said.no_store, Reason::NoStore)?;
+        refuse_if(said.private.is_some(), Reason::Private)?;
+        refuse_if(said.no_cache.is_some(), Reason::NoCache)?;
+        refuse_if(said.s_maxage == Some(Duration::ZERO), Reason::NeverFresh)?;
+    }
 
     let Vary::On(names) = Vary::of(headers) else { return Err(Reason::VaryAnything) };
     // We choose the coding ourselves, and every key has the host or is of one site.
@@ -179,7 +183,9 @@ fn keep(answer: &Answer<'_>, terms: &Terms<'_>) -> Result<Kept, Reason> {
     let negative = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE).then_some(terms.negative);
     let hinted = answer.hint.and_then(|hint| hint.fresh_for);
     let (tags, tags_left_out) = tags_of(answer.hint, answer.headers);
-    Ok(Kept { revalidate: hinted.or(said.s_maxage).or(negative), tags, tags_left_out, headers })
+    // Zero is left only where the rule outweighs it.
+    let said = said.s_maxage.filter(|time| !time.is_zero());
+    Ok(Kept { revalidate: hinted.or(said).or(negative), tags, tags_left_out, headers })
 }
 
 /// What may be a page for everyone: pages, redirects, and that there is none.

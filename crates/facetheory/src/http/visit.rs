@@ -320,6 +320,12 @@ impl Page<'_> {
         Ok(request)
     }
 
+    /// What an origin is asked for that sees all of the request, if the key does not have all of the query; none if it
+    /// does.
+    pub(crate) fn target(&self) -> Option<Uri> {
+        if self.route.query == Query::All { None } else { self.uri() }
+    }
+
     fn uri(&self) -> Option<Uri> {
         let text = match &self.query {
             Some(query) => format!("{}?{query}", self.path),

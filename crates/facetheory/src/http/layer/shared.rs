@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use http::header::{HeaderValue, IF_MATCH, IF_UNMODIFIED_SINCE};
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::BodyExt as _;
 use tower::{Service, ServiceExt as _};
@@ -36,6 +36,10 @@ const ROUNDS: usize = 3;
 /// What a visit and the request that it makes of the origin share.
 pub(super) struct Forward<S, B> {
     parts: Parts,
+    /// What the origin is asked for, if that is not all of the query.
+    target: Option<Uri>,
+    /// The number of the route.
+    route: usize,
     service: Mutex<S>,
     /// The body of the visitor's request, which is empty and yet its own: a service may know by it who asks.
     body: Mutex<Option<B>>,
@@ -48,7 +52,13 @@ pub(super) struct Forward<S, B> {
 impl<S: Clone, B: Default> Forward<S, B> {
     pub(super) fn new(parts: Parts, service: S, body: Option<B>) -> Self {
         let (own, answered) = (Mutex::default(), Mutex::default());
-        Forward { parts, service: Mutex::new(service), body: Mutex::new(body), own, answered }
+        let (service, body) = (Mutex::new(service), Mutex::new(body));
+        Forward { parts, target: None, route: 0, service, body, own, answered }
+    }
+
+    /// The same, by this route and for this part of the address.
+    pub(super) fn to(self, target: Option<Uri>, route: usize) -> Self {
+        Forward { target, route, ..self }
     }
 
     fn service(&self) -> S {
@@ -191,8 +201,12 @@ impl Site {
             || (self.welcomes(context.started)
                 && (!is_variant || self.variants.welcomes(&context.page, context.started)));
         let limits = Limits { max_bytes: self.max_page_bytes, welcome };
-        let fetch = Fetch { visitor: &forward.parts, stored, limits, requested: context.started };
-        let request = fetch.request().map(|()| forward.body());
+        let tags = &self.routes.at(forward.route).tags;
+        let fetch = Fetch { visitor: &forward.parts, stored, limits, tags, requested: context.started };
+        let mut request = fetch.request().map(|()| forward.body());
+        if let Some(target) = &forward.target {
+            request.uri_mut().clone_from(target);
+        }
         let now = || self.isr.pages().store().now();
         let (rendering, status) = fetch.ask(forward.service(), request, now).await;
         *forward.answered.lock().unwrap_or_else(PoisonError::into_inner) = status;
@@ -261,7 +275,8 @@ impl Site {
                 (Limits { max_bytes: self.max_page_bytes, welcome: true }, self.isr.pages().store().now());
             let freshen = move |context: RenderContext| async move {
                 let Some(stored) = &context.served else { return Ok(Render::Personal) };
-                let fetch = Fetch { visitor: &forward.parts, stored: Some(stored), limits, requested };
+                let fetch =
+                    Fetch { visitor: &forward.parts, stored: Some(stored), limits, tags: &[], requested };
                 Ok::<_, RenderError>(fetch.freshened(stored, &answer, received))
             };
             self.isr.regenerate(&selected.key, policy, None, freshen).await.map(drop)

@@ -12,6 +12,7 @@ use http_body_util::BodyExt as _;
 use tabletheory::Timestamp;
 use tower::{Service, ServiceExt as _};
 
+use crate::epoch::Tag;
 use crate::generation::Content;
 use crate::http::body::{BoxError, Collected, IsrBody, collect};
 use crate::http::conditional::format_date;
@@ -36,6 +37,8 @@ pub(crate) struct Fetch<'a> {
     /// What is stored, if it is.
     pub(crate) stored: Option<&'a Meta>,
     pub(crate) limits: Limits,
+    /// What its route tags it with.
+    pub(crate) tags: &'a [Tag],
     pub(crate) requested: Timestamp,
 }
 
@@ -128,7 +131,7 @@ impl Fetch<'_> {
                 Rendering { outcome: Err(FailedRender::new(Reason::Truncated).into()), own: None }
             }
             Collected::Whole(bytes) => {
-                Rendering { outcome: Ok(page(&head, storing, bytes).into()), own: None }
+                Rendering { outcome: Ok(page(&head, storing, self.tags, bytes).into()), own: None }
             }
             Collected::TooLong(body) => {
                 let reason = Reason::TooLong { limit: self.limits.max_bytes };
@@ -197,7 +200,7 @@ fn is_failure(stored: &Meta) -> bool {
     stored.generation.content.status.is_some_and(|status| status >= 500)
 }
 
-fn page(head: &response::Parts, storing: Storing, bytes: Bytes) -> Rendered {
+fn page(head: &response::Parts, storing: Storing, tags: &[Tag], bytes: Bytes) -> Rendered {
     let mut content = Content {
         status: Some(head.status.as_u16()),
         content_type: text(&head.headers, &CONTENT_TYPE),
@@ -206,7 +209,7 @@ fn page(head: &response::Parts, storing: Storing, bytes: Bytes) -> Rendered {
         variant: storing.variant,
         ..Content::default()
     };
-    content.tags.extend(storing.tags.iter().map(|tag| tag.as_str().to_owned()));
+    content.tags.extend(tags.iter().chain(&storing.tags).map(|tag| tag.as_str().to_owned()));
     let mut rendered = Rendered::new(bytes, content);
     rendered.etag = text(&head.headers, &ETAG);
     rendered.revalidate = Some(storing.fresh_for);

@@ -191,6 +191,7 @@ fn verdict(row: &(&str, u16, &str, &str, &str)) -> String {
     let terms = Terms {
         headers: &keyed,
         cookies: visit.contains("keyed"),
+        overrides: false,
         negative: Duration::from_secs(10),
         max_bytes: 100,
     };
@@ -234,7 +235,8 @@ fn tags_come_from_headers_and_hints_each_once_and_not_too_many() {
             complete: true,
             welcome: true,
         };
-        let terms = Terms { headers: &[], cookies: false, negative: Duration::ZERO, max_bytes: 1 };
+        let terms =
+            Terms { headers: &[], cookies: false, overrides: false, negative: Duration::ZERO, max_bytes: 1 };
         let Verdict::Store(kept) = Verdict::of(&answer, &terms) else { panic!("a page") };
         assert!(kept.headers.is_empty(), "tags are for us, not for visitors");
         let names: Vec<String> = kept.tags.iter().map(|tag| tag.as_str().to_owned()).collect();
@@ -266,6 +268,38 @@ fn headers_that_a_row_cannot_hold_keep_a_page_out() {
         complete: true,
         welcome: true,
     };
-    let terms = Terms { headers: &[], cookies: false, negative: Duration::ZERO, max_bytes: 1 };
+    let terms =
+        Terms { headers: &[], cookies: false, overrides: false, negative: Duration::ZERO, max_bytes: 1 };
     assert_eq!(Verdict::of(&answer, &terms), Verdict::Decline(Reason::UnreadableHeader(http::header::LINK)));
+}
+
+#[test]
+fn a_rule_that_overrides_keeps_what_forbids_it_but_never_a_cookie() {
+    let headers = |line: &'static str| -> HeaderMap {
+        [(http::header::CACHE_CONTROL, HeaderValue::from_static(line))].into_iter().collect()
+    };
+    let verdict = |headers: &HeaderMap, overrides| {
+        let answer = Answer {
+            method: &Method::GET,
+            authorized: false,
+            status: StatusCode::OK,
+            headers,
+            hint: None,
+            bytes: 1,
+            complete: true,
+            welcome: true,
+        };
+        Verdict::of(
+            &answer,
+            &Terms { headers: &[], cookies: false, overrides, negative: Duration::ZERO, max_bytes: 1 },
+        )
+    };
+    for line in ["no-store", "private", "no-cache", "s-maxage=0", "private, no-cache, no-store, max-age=0"] {
+        assert!(matches!(verdict(&headers(line), false), Verdict::Decline(_)), "{line}");
+        let Verdict::Store(kept) = verdict(&headers(line), true) else { panic!("{line} is outweighed") };
+        assert_eq!(kept.revalidate, None, "{line}");
+    }
+    let mut cookie = headers("no-store");
+    cookie.insert(http::header::SET_COOKIE, HeaderValue::from_static("a=1"));
+    assert_eq!(verdict(&cookie, true), Verdict::Decline(Reason::SetCookie));
 }
