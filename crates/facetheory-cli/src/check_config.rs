@@ -9,7 +9,7 @@ use facetheory::Routes;
 use http::Uri;
 use serde::Serialize;
 
-use crate::config::{Config, Said, Settings, Written, WrongFile};
+use crate::config::{Config, Otherwise, Said, Settings, Written, WrongFile};
 
 /// Check a configuration, and show what its rules come to for an address.
 #[derive(Debug, clap::Args)]
@@ -58,8 +58,11 @@ struct Answer<'c> {
     rules: Vec<Line<'c>>,
     /// Rules that have it, too, and are not followed.
     others: Vec<Line<'c>>,
-    /// What the rules come to; none where it is passed on.
+    /// What the rules come to; none where it is passed on, or where no rule has it.
     resolved: Option<Settings>,
+    /// What becomes of it where no rule has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default: Option<Otherwise>,
 }
 
 /// A rule as it is written.
@@ -106,14 +109,18 @@ fn answer<'c>(config: &'c Config, routes: &Routes, url: &str) -> Result<Answer<'
     let is_served = |host: &str| config.hosts.iter().any(|served| served.eq_ignore_ascii_case(host));
     let refused =
         uri.authority().map(|host| host.as_str()).filter(|host| !config.hosts.is_empty() && !is_served(host));
-    let route = routes.find(uri.path()).map(|(route, _)| route.pattern().to_owned());
-    let found = route.as_deref().and_then(|route| config.rules.of_route(route));
+    // The route of paths that no rule has is none of a rule.
+    let found = routes
+        .find(uri.path())
+        .and_then(|(route, _)| Some((route.pattern().to_owned(), config.rules.of_route(route.pattern())?)));
+    let (route, found) = found.unzip();
     let chain = found.as_ref().map(|found| found.chain.clone()).unwrap_or_default();
     let is_other = |rule: &&Written| !chain.iter().any(|known| std::ptr::eq(*known, *rule));
     let others = config.rules.having(uri.path()).into_iter().filter(is_other).map(line).collect();
     Ok(Answer {
         url: url.to_owned(),
         refused: refused.map(|host| format!("421: {host} is none of the hosts that are served")),
+        default: route.is_none().then_some(config.default),
         route,
         rules: chain.iter().map(|rule| line(rule)).collect(),
         others,
@@ -138,9 +145,12 @@ fn prose(report: &Report<'_>) -> Result<String> {
         if let Some(why) = &answer.refused {
             writeln!(text, "  refused with {why}")?;
         }
-        match &answer.route {
-            Some(route) => writeln!(text, "  route: {route}")?,
-            None => writeln!(text, "  no rule has it: it is passed on")?,
+        match (&answer.route, answer.default) {
+            (Some(route), _) => writeln!(text, "  route: {route}")?,
+            (None, Some(Otherwise::Origin)) => {
+                writeln!(text, "  no rule has it: it is kept as the origin's own headers say")?;
+            }
+            (None, _) => writeln!(text, "  no rule has it: it is passed on")?,
         }
         if !answer.rules.is_empty() {
             writeln!(text, "  rules, each of which refines the one before:")?;

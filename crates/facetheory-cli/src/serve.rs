@@ -18,9 +18,9 @@ pub(crate) use store::embedded;
 
 /// Keep the pages of a slow origin, and serve them to everyone.
 ///
-/// Pages are kept as the rules of facetheory.toml say; what has no rule is passed on. Without a table, bodies or data the
-/// environment says where pages are kept (FACETHEORY_CACHE_TABLE_NAME, FACETHEORY_ISR_BUCKET), else they are kept in
-/// ./facetheory-data.
+/// Pages are kept as the rules of facetheory.toml say; what has no rule is kept as the origin's own headers say. Without
+/// a table, bodies or data the environment says where pages are kept (FACETHEORY_CACHE_TABLE_NAME,
+/// FACETHEORY_ISR_BUCKET), else they are kept in ./facetheory-data.
 ///
 /// SIGHUP reads the configuration and the certificate again; SIGTERM and Ctrl-C end it once what is under way has ended.
 #[derive(Clone, Debug, Default, clap::Args)]

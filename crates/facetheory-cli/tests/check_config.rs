@@ -55,6 +55,7 @@ fn the_rules_of_an_address_are_shown_in_the_order_in_which_they_refine_each_othe
     line 6: "/blog/**" = { isr = "30s", tags = ["blog"] }
   which comes to:
     isr = "30s"
+    override = false
     swr = true
     stale_if_error = "1d"
     negative = "10s"
@@ -84,10 +85,15 @@ https://example.org/cart/1
 }
 
 #[test]
-fn an_address_without_a_rule_is_said_to_be_passed_on() {
-    let site = site("[routes]\n\"/a\" = { isr = \"1s\" }\n");
-    let output = check(site.path(), &["--url", "/b"]);
-    assert!(text(&output.stdout).ends_with("1 rule.\n\n/b\n  no rule has it: it is passed on\n"));
+fn what_becomes_of_an_address_without_a_rule_is_said() {
+    for (default, said) in
+        [("", "it is kept as the origin's own headers say"), ("default = \"pass\"\n", "it is passed on")]
+    {
+        let site = site(&format!("{default}[routes]\n\"/a\" = {{ isr = \"1s\" }}\n"));
+        let output = check(site.path(), &["--url", "/b"]);
+        let expected = format!("1 rule.\n\n/b\n  no rule has it: {said}\n");
+        assert!(text(&output.stdout).ends_with(&expected), "{}", text(&output.stdout));
+    }
 }
 
 #[test]

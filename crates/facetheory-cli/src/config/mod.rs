@@ -38,7 +38,7 @@ pub(crate) use store::Store;
 pub(crate) use timeout::Timeouts;
 
 use section::{Section, Source};
-use value::{address, names, path, text};
+use value::{address, names, path, text, told, yes_or_no};
 
 /// The configuration of the gateway. What the command line or the environment may say as well is open where the file
 /// does not say it.
@@ -59,6 +59,10 @@ pub(crate) struct Config {
     pub(crate) trusted_proxies: Vec<Network>,
     /// How requests are logged; open where a terminal decides it.
     pub(crate) log: Option<Log>,
+    /// What becomes of paths that no rule has.
+    pub(crate) default: Otherwise,
+    /// Whether visitors are not shown the tags of pages.
+    pub(crate) strip_tags: bool,
     /// The admin listener.
     pub(crate) admin: Admin,
     /// Where pages are kept.
@@ -72,6 +76,17 @@ pub(crate) struct Config {
     /// How pages are renewed.
     #[serde(rename = "routes")]
     pub(crate) rules: Rules,
+}
+
+/// What becomes of paths that no rule has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Otherwise {
+    /// They are kept as the origin's own headers say.
+    #[default]
+    Origin,
+    /// They are passed on.
+    Pass,
 }
 
 /// How requests are logged.
@@ -142,6 +157,10 @@ impl Config {
     /// The routes of the rules, for the hosts that are served. A configuration that was parsed has them.
     pub(crate) fn routes(&self) -> facetheory::Result<Routes> {
         let routes = self.rules.routes()?.tenant_headers(&self.tenant_headers)?;
+        let routes = match self.default {
+            Otherwise::Origin => routes.otherwise_by_origin(),
+            Otherwise::Pass => routes,
+        };
         match &self.site {
             Some(site) => routes.of_one_site(site),
             None if self.hosts.is_empty() => Ok(routes),
@@ -159,6 +178,8 @@ impl Config {
             tenant_headers: top.read("tenant_headers", tenant_headers).unwrap_or_default(),
             trusted_proxies: top.read("trusted_proxies", networks).unwrap_or_default(),
             log: top.read("log", log),
+            default: top.read("default", otherwise).unwrap_or_default(),
+            strip_tags: top.read("strip_tags", yes_or_no).unwrap_or_default(),
             admin: admin(top.section("admin", "[admin]")),
             store: Store::read(top.section("store", "[store]")),
             tls: tls(&mut top),
@@ -222,6 +243,17 @@ fn log(value: &DeValue<'_>) -> Result<Log, String> {
         "json" => Ok(Log::Json),
         "off" => Ok(Log::Off),
         _ => Err("write \"human\", \"json\" or \"off\"".to_owned()),
+    }
+}
+
+fn otherwise(value: &DeValue<'_>) -> Result<Otherwise, String> {
+    match value {
+        DeValue::String(text) if text == "origin" => Ok(Otherwise::Origin),
+        DeValue::String(text) if text == "pass" => Ok(Otherwise::Pass),
+        other => Err(format!(
+            "{} is not understood; write \"origin\" to follow the origin's own headers, or \"pass\" to keep nothing",
+            told(other)
+        )),
     }
 }
 

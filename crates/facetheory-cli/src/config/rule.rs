@@ -13,6 +13,12 @@ pub(crate) struct Settings {
     /// For how long a render is fresh.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) isr: Option<Interval>,
+    /// Who says for how long instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cache: Option<Cache>,
+    /// Whether pages are kept although their headers forbid it.
+    #[serde(rename = "override", skip_serializing_if = "Option::is_none")]
+    pub(crate) overrides: Option<bool>,
     /// Whether, and for how long, a stale page is served while it is renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) swr: Option<Grace>,
@@ -61,6 +67,14 @@ pub(crate) enum Interval {
     Every(Duration),
 }
 
+/// Who says for how long pages are kept, where no interval does: `cache = "origin"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Cache {
+    /// The origin, by its own headers.
+    Origin,
+}
+
 /// For how long a stale page is good enough: `true`, `"1h"` or `false`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grace {
@@ -79,8 +93,9 @@ pub(crate) enum Tenancy {
 /// How pages are renewed and told apart, with nothing left open.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rule {
-    /// How they are renewed, and what visitors get meanwhile.
-    pub(crate) policy: Policy,
+    /// How they are renewed, and what visitors get meanwhile; none where the origin says it by its own headers.
+    pub(crate) policy: Option<Policy>,
+    overrides: bool,
     query: Query,
     headers: Vec<String>,
     cookies: Vec<String>,
@@ -91,11 +106,15 @@ pub(crate) struct Rule {
 impl Settings {
     /// This, refined by what a more specific rule says.
     pub(crate) fn refined(self, by: Settings) -> Settings {
+        // An interval and the origin's headers exclude each other, so that the more specific word ends the other.
+        let (isr, cache) = match (by.isr, by.cache) {
+            (Some(Interval::Every(_)), cache) | (_, cache @ Some(_)) => (by.isr, cache),
+            (interval, None) => (self.isr.or(interval), self.cache),
+        };
         Settings {
-            isr: match (self.isr, by.isr) {
-                (own, None | Some(Interval::Inherited)) if own.is_some() => own,
-                (_, interval) => interval,
-            },
+            isr,
+            cache,
+            overrides: by.overrides.or(self.overrides),
             swr: by.swr.or(self.swr),
             stale_if_error: by.stale_if_error.or(self.stale_if_error),
             negative: by.negative.or(self.negative),
@@ -112,9 +131,28 @@ impl Settings {
         }
     }
 
-    /// The rule that this is, if it says how often pages are renewed.
+    /// The rule that this is, if it says how often pages are renewed, or who does.
     pub(crate) fn resolved(self) -> Option<Rule> {
-        let Some(Interval::Every(interval)) = self.isr else { return None };
+        let policy = match (self.cache, self.isr) {
+            (Some(Cache::Origin), _) => None,
+            (None, Some(Interval::Every(interval))) => Some(self.policy(interval)),
+            (None, None | Some(Interval::Inherited)) => return None,
+        };
+        Some(Rule {
+            overrides: policy.is_some() && self.overrides.unwrap_or(false),
+            query: self.query.unwrap_or_default(),
+            headers: self.headers.filter(|_| policy.is_some()).unwrap_or_default(),
+            cookies: self.cookies.filter(|_| policy.is_some()).unwrap_or_default(),
+            tags: self.tags.unwrap_or_default(),
+            tenant: self.tenant.and_then(|tenancy| match tenancy {
+                Tenancy::None => None,
+                Tenancy::From(from) => Some(from),
+            }),
+            policy,
+        })
+    }
+
+    fn policy(&self, interval: Duration) -> Policy {
         let mut policy = Policy::every(interval);
         match self.swr {
             None | Some(Grace::Unlimited) => {}
@@ -134,28 +172,21 @@ impl Settings {
         policy.early_refresh = self.early_refresh.filter(|eagerness| *eagerness > 0.0);
         policy.lease = Some(self.lease.unwrap_or(LeaseTerms::default().duration));
         policy.retained = (versions > 0).then_some(versions);
-        Some(Rule {
-            policy,
-            query: self.query.unwrap_or_default(),
-            headers: self.headers.unwrap_or_default(),
-            cookies: self.cookies.unwrap_or_default(),
-            tags: self.tags.unwrap_or_default(),
-            tenant: self.tenant.and_then(|tenancy| match tenancy {
-                Tenancy::None => None,
-                Tenancy::From(from) => Some(from),
-            }),
-        })
+        policy
     }
 }
 
 impl Rule {
     /// The route of these pages under one pattern.
     pub(crate) fn route(&self, pattern: String) -> Route {
-        let route = Route::new(pattern, self.policy)
-            .query(self.query.clone())
-            .headers(&self.headers)
-            .cookies(self.cookies.iter().cloned())
-            .tags(self.tags.iter().cloned());
+        let route = match self.policy {
+            Some(policy) => {
+                Route::new(pattern, policy).headers(&self.headers).cookies(self.cookies.iter().cloned())
+            }
+            None => Route::by_origin(pattern),
+        };
+        let route = route.query(self.query.clone()).tags(self.tags.iter().cloned());
+        let route = if self.overrides { route.overriding() } else { route };
         match &self.tenant {
             Some(tenant) => route.tenant(tenant.clone()),
             None => route,
@@ -177,24 +208,30 @@ impl Rule {
             Some(Duration::ZERO) => Grace::Never,
             Some(limit) => Grace::For(limit),
         };
-        Settings {
-            isr: Some(Interval::Every(self.policy.revalidate)),
-            swr: Some(match self.policy.mode {
-                Mode::Swr => grace(self.policy.stale_while_revalidate),
-                Mode::Blocking => Grace::Never,
-            }),
-            stale_if_error: Some(grace(self.policy.stale_if_error)),
-            negative: Some(self.policy.negative),
+        let settings = Settings {
             tags: Some(self.tags.clone()),
             query: Some(self.query.clone()),
+            tenant: Some(self.tenant.clone().map_or(Tenancy::None, Tenancy::From)),
+            ..Settings::default()
+        };
+        let Some(policy) = &self.policy else { return Settings { cache: Some(Cache::Origin), ..settings } };
+        Settings {
+            isr: Some(Interval::Every(policy.revalidate)),
+            overrides: Some(self.overrides),
+            swr: Some(match policy.mode {
+                Mode::Swr => grace(policy.stale_while_revalidate),
+                Mode::Blocking => Grace::Never,
+            }),
+            stale_if_error: Some(grace(policy.stale_if_error)),
+            negative: Some(policy.negative),
             headers: Some(self.headers.clone()),
             cookies: Some(self.cookies.clone()),
-            versions: Some(self.policy.retained.unwrap_or(0)),
-            lease: Some(self.policy.lease.unwrap_or(LeaseTerms::default().duration)),
-            render_deadline: Some(self.policy.render_deadline),
-            wait: Some(self.policy.wait),
-            early_refresh: Some(self.policy.early_refresh.unwrap_or(0.0)),
-            tenant: Some(self.tenant.clone().map_or(Tenancy::None, Tenancy::From)),
+            versions: Some(policy.retained.unwrap_or(0)),
+            lease: Some(policy.lease.unwrap_or(LeaseTerms::default().duration)),
+            render_deadline: Some(policy.render_deadline),
+            wait: Some(policy.wait),
+            early_refresh: Some(policy.early_refresh.unwrap_or(0.0)),
+            ..settings
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use facetheory::{Query, TenantFrom};
 use toml::de::DeValue;
 
-use super::rule::{Grace, Interval, Settings, Tenancy};
+use super::rule::{Cache, Grace, Interval, Settings, Tenancy};
 use super::section::{Section, Source};
 use super::value::{duration, duration_from, names, number, text, told, yes_or_no};
 
@@ -41,6 +41,14 @@ fn settings(mut section: Section<'_>) -> Settings {
                 Interval::Every(Duration::ZERO)
             }
         }),
+        cache: section.read("cache", |value| Ok(cache(value))).map(|read| match read {
+            Ok(cache) => cache,
+            Err(fault) => {
+                section.source.fault(section.place("cache"), format!("`cache`: {fault}"));
+                Cache::Origin
+            }
+        }),
+        overrides: section.read("override", yes_or_no),
         swr: renewal(&mut section),
         stale_if_error: section.read("stale_if_error", grace),
         negative: section.read("negative", whole_seconds),
@@ -55,8 +63,46 @@ fn settings(mut section: Section<'_>) -> Settings {
         early_refresh: section.read("early_refresh", eagerness),
         tenant: tenancy(&mut section),
     };
+    if settings.cache.is_some() {
+        for key in SAID_BY_HEADERS.into_iter().filter(|key| !section.lacks(&[key])) {
+            let fault = format!(
+                "`{key}` and `cache = \"origin\"` exclude each other: the origin's own headers say it; leave out one of them"
+            );
+            section.source.fault(section.place(key), fault);
+        }
+    }
     section.finish();
     settings
+}
+
+/// What a rule cannot say of pages whose origin is followed.
+const SAID_BY_HEADERS: [&str; 13] = [
+    "isr",
+    "override",
+    "swr",
+    "blocking",
+    "stale_if_error",
+    "negative",
+    "headers",
+    "cookies",
+    "versions",
+    "lease",
+    "render_deadline",
+    "wait",
+    "early_refresh",
+];
+
+fn cache(value: &DeValue<'_>) -> Result<Cache, String> {
+    match value {
+        DeValue::String(text) if text == "origin" => Ok(Cache::Origin),
+        DeValue::Boolean(false) => {
+            Err("to pass paths by, write `false` instead of the whole table: \"/cart/**\" = false".to_owned())
+        }
+        other => Err(format!(
+            "{} is not understood; write \"origin\" to follow the origin's own headers, or isr = \"60s\" instead",
+            told(other)
+        )),
+    }
 }
 
 /// `swr` and `blocking` say one thing in two ways, and may not contradict each other.

@@ -160,8 +160,8 @@ impl Rules {
         });
         let rule = settings.map(|settings| {
             settings.resolved().ok_or_else(|| {
-                vec!["it says nowhere how often its pages are renewed; write isr = \"60s\" in it, or in a rule \
-                      that covers it"
+                vec!["it says nowhere how often its pages are renewed; write isr = \"60s\" or cache = \"origin\" in it, \
+                      or in a rule that covers it"
                     .to_owned()]
             })
         });

@@ -2,7 +2,7 @@
 
 /// Words of other frameworks and servers, as [`plain`] has them, and what they are called here. A word may stand for
 /// several keys, since it may be written in several tables.
-const FAMILIAR: [(&str, &[&str]); 52] = [
+const FAMILIAR: [(&str, &[&str]); 55] = [
     ("revalidate", &["isr"]),
     ("maxage", &["isr"]),
     ("smaxage", &["isr"]),
@@ -12,6 +12,9 @@ const FAMILIAR: [(&str, &[&str]); 52] = [
     ("expiration", &["isr"]),
     ("interval", &["isr"]),
     ("cache", &["isr"]),
+    ("ignoreheaders", &["override"]),
+    ("ignorecachecontrol", &["override"]),
+    ("hidetags", &["strip_tags"]),
     ("static", &["isr"]),
     ("prerender", &["isr"]),
     ("ssg", &["isr"]),

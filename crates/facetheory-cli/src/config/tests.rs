@@ -84,7 +84,7 @@ connect = 5
 "/y" = { headers = ["cookie"], isr = "5s" }
 "/z/**" = { isr = "500ms", tenant = { param = "q" } }
 "#;
-    let expected = r#"- line 1: `orgin` is no key of the file; did you mean `origin`? known keys: origin, listen, hosts, site, tenant_headers, trusted_proxies, log, admin, store, tls, timeouts, limits, routes
+    let expected = r#"- line 1: `orgin` is no key of the file; did you mean `origin`? known keys: origin, listen, hosts, site, tenant_headers, trusted_proxies, log, default, strip_tags, admin, store, tls, timeouts, limits, routes
 - line 2: `listen`: `8080` is no address to listen on; write an IP address and a port, such as 127.0.0.1:8080
 - line 3: `log`: write "human", "json" or "off"
 - line 5: `headrs` is no key of [limits]; did you mean `headers`? known keys: header_bytes, uri_bytes, body_bytes, page_bytes, origin_bytes, connections, connections_per_address, new_keys_per_second, variants_per_page, headers
@@ -92,7 +92,7 @@ connect = 5
 - line 7: `uri_bytes`: "1MB" is not allowed; write a size from 16 to 65534
 - line 9: `connect`: 5 has no unit; did you mean "5s"? Units are ms, s, m, h and d
 - line 11: `blocking` and `swr` contradict each other; say one of them: visitors of a stale page either wait for the new one, or do not
-- line 11: `revalidate` is no key of a rule; did you mean `isr`? known keys: isr, swr, blocking, stale_if_error, negative, tags, query, headers, cookies, versions, lease, render_deadline, wait, early_refresh, tenant
+- line 11: `revalidate` is no key of a rule; did you mean `isr`? known keys: isr, cache, override, swr, blocking, stale_if_error, negative, tags, query, headers, cookies, versions, lease, render_deadline, wait, early_refresh, tenant
 - line 12: `blog/**`: a pattern begins with `/`
 - line 12: `isr`: 60 has no unit; did you mean "60s"? Units are ms, s, m, h and d
 - line 13: `/x/**/y`: nothing may follow `**`; for one segment, write `*`
@@ -156,6 +156,9 @@ fn values_of_a_wrong_kind_are_told() {
         "hosts = [\"https://a.b\"]",
         "site = \"a b\"",
         "tenant_headers = [\"x y\"]",
+        "default = \"cache\"",
+        "default = false",
+        "strip_tags = \"news\"",
         "trusted_proxies = [\"10.0.0.1/8\"]",
         "admin = 1",
         "routes = []",
@@ -220,7 +223,7 @@ fn the_docs_name_every_key_and_its_default() {
     let keys =
         ["origin", "listen", "hosts", "site", "tenant_headers", "trusted_proxies", "log", "token_file"];
     let keys = keys.into_iter().chain(["data", "table", "bodies", "memory", "deployment", "believe"]);
-    let keys = keys.chain(["certificate", "key", "blocking"]);
+    let keys = keys.chain(["certificate", "key", "blocking", "cache", "default", "strip_tags"]);
     for key in settings.as_object().expect("a table").keys().map(String::as_str).chain(keys) {
         assert!(DOCS.contains(&format!("\n| `{key}` |")), "docs/configuration.md lacks `{key}`");
     }

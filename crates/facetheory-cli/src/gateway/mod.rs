@@ -76,11 +76,12 @@ impl Rules {
         };
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let origin = Origin::new(address, (timeouts, limits), trust.clone(), tunnels)?;
-        let layer = IsrLayer::new(isr, config.routes()?.otherwise_by_origin())
+        let layer = IsrLayer::new(isr, config.routes()?)
             .strict()
             .max_page_bytes(limits.page_bytes)
             .new_pages_per_second(u32::try_from(limits.new_keys_per_second).unwrap_or(u32::MAX))
             .variants_per_page(size(limits.variants_per_page));
+        let layer = if config.strip_tags { layer.stripping_tags() } else { layer };
         let body = if limits.body_bytes == 0 { u64::MAX } else { limits.body_bytes };
         Ok(Rules {
             service: if is_logged { layer.telling_page() } else { layer }.layer(origin.clone()),

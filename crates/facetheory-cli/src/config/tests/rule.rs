@@ -10,17 +10,24 @@ fn config(rules: &str) -> Config {
 /// What the rules come to for a path: the route, and the settings on one line.
 fn at(config: &Config, path: &str) -> String {
     let routes = config.routes().expect("the routes are right");
-    let Some((route, _)) = routes.find(path) else { return "no rule".to_owned() };
-    let found = config.rules.of_route(route.pattern()).expect("a rule");
+    let (route, _) =
+        routes.find(path).expect("every path has a route where paths without a rule follow the origin");
+    let Some(found) = config.rules.of_route(route.pattern()) else { return "no rule".to_owned() };
     assert_eq!(route.is_bypass(), found.rule.is_none());
     let lines: Vec<usize> = found.chain.iter().map(|rule| rule.line - 1).collect();
     match found.rule {
         None => format!("{} {lines:?} passed by", route.pattern()),
         Some(rule) => {
-            assert_eq!(route.policy(), &rule.policy);
+            assert_eq!(route.is_by_origin(), rule.policy.is_none());
+            assert!(rule.policy.is_none_or(|policy| *route.policy() == policy));
             let settings = rule.settings();
             let said = serde_json::to_value(&settings).expect("a value");
-            format!("{} {lines:?} isr={} tags={}", route.pattern(), said["isr"], said["tags"])
+            let kept = if said["cache"] == "origin" {
+                "by origin".to_owned()
+            } else {
+                format!("isr={}", said["isr"])
+            };
+            format!("{} {lines:?} {kept} tags={}", route.pattern(), said["tags"])
         }
     }
 }
@@ -117,20 +124,65 @@ fn a_rule_is_a_policy_and_more() {
         "/b" = { isr = "1m", blocking = true }
         "/c" = { isr = "0s", swr = false, early_refresh = 0.5, versions = 0 }"#,
     );
-    let rule = |route| config.rules.of_route(route).and_then(|found| found.rule).expect("a rule");
-    let a = rule("/a");
-    let kept = (a.policy.lease, a.policy.retained, a.policy.keep);
+    let policy = |route| {
+        config.rules.of_route(route).and_then(|found| found.rule?.policy).expect("a rule with an interval")
+    };
+    let a = policy("/a");
+    let kept = (a.lease, a.retained, a.keep);
     assert_eq!(kept, (Some(Duration::from_secs(20)), Some(3), Keep::Versions));
-    assert_eq!(a.policy.stale_while_revalidate, Some(Duration::from_secs(3600)));
-    assert_eq!(a.policy.stale_if_error, Some(Duration::ZERO));
-    assert_eq!((a.policy.negative, a.policy.wait), (Duration::from_secs(5), Duration::from_secs(2)));
-    assert_eq!((a.policy.render_deadline, a.policy.early_refresh), (Duration::from_millis(250), Some(1.0)));
-    assert_eq!(
-        (a.policy.mode, rule("/b").policy.mode, rule("/c").policy.mode),
-        (Mode::Swr, Mode::Blocking, Mode::Blocking)
+    assert_eq!(a.stale_while_revalidate, Some(Duration::from_secs(3600)));
+    assert_eq!(a.stale_if_error, Some(Duration::ZERO));
+    assert_eq!((a.negative, a.wait), (Duration::from_secs(5), Duration::from_secs(2)));
+    assert_eq!((a.render_deadline, a.early_refresh), (Duration::from_millis(250), Some(1.0)));
+    assert_eq!((a.mode, policy("/b").mode, policy("/c").mode), (Mode::Swr, Mode::Blocking, Mode::Blocking));
+    assert_eq!(policy("/c").early_refresh, Some(0.5));
+    assert_eq!(policy("/c").keep, Keep::Latest);
+}
+
+#[test]
+fn of_an_interval_and_the_origin_s_headers_the_more_specific_word_holds() {
+    let config = config(
+        r#""/**" = { isr = "10m", tags = ["site"], headers = ["accept-language"] }
+        "/own/**" = { cache = "origin" }
+        "/own/tagged/**" = { tags = ["own"] }
+        "/own/not/**" = { isr = "1m" }
+        "/own/same/**" = { isr = true }"#,
     );
-    assert_eq!(rule("/c").policy.early_refresh, Some(0.5));
-    assert_eq!(rule("/c").policy.keep, Keep::Latest);
+    for (path, expected) in [
+        ("/a", r#"/{*rest} [1] isr="10m" tags=["site"]"#),
+        ("/own/a", r#"/own/{*rest} [1, 2] by origin tags=["site"]"#),
+        ("/own/tagged/a", r#"/own/tagged/{*rest} [1, 2, 3] by origin tags=["own"]"#),
+        ("/own/not/a", r#"/own/not/{*rest} [1, 2, 4] isr="1m" tags=["site"]"#),
+        ("/own/same/a", r#"/own/same/{*rest} [1, 2, 5] by origin tags=["site"]"#),
+    ] {
+        assert_eq!(at(&config, path), expected, "{path}");
+    }
+}
+
+#[test]
+fn what_the_origin_s_headers_say_a_rule_does_not() {
+    for key in ["isr = \"1m\"", "swr = true", "headers = [\"rsc\"]", "override = true", "lease = \"5s\""] {
+        let told = faults(&format!("[routes]\n\"/a\" = {{ cache = \"origin\", {key} }}"));
+        let name = key.split(' ').next().expect("a name");
+        assert!(
+            told.starts_with(&format!("- line 2: `{name}` and `cache = \"origin\"` exclude each other")),
+            "{told}"
+        );
+        assert_eq!(told.lines().count(), 1, "{told}");
+    }
+    assert!(
+        Config::parse("[routes]\n\"/a\" = { cache = \"origin\", tags = [\"a\"], query = false }").is_ok()
+    );
+}
+
+#[test]
+fn paths_without_a_rule_follow_the_origin_unless_the_file_says_otherwise() {
+    let is_followed = |text: &str| {
+        let routes = Config::parse(text).expect("it is right").routes().expect("routes");
+        routes.find("/a").is_some_and(|(route, _)| route.is_by_origin())
+    };
+    assert!(is_followed("") && is_followed("default = \"origin\""));
+    assert!(!is_followed("default = \"pass\""));
 }
 
 #[test]
@@ -142,13 +194,16 @@ fn a_more_specific_rule_may_take_back_what_it_inherits() {
     let rule = config.rules.of_route("/open").and_then(|found| found.rule).expect("a rule");
     let said = serde_json::to_value(rule.settings()).expect("a value");
     assert_eq!((&said["swr"], &said["query"], &said["tenant"]), (&"1h".into(), &true.into(), &false.into()));
-    assert_eq!(rule.policy.mode, Mode::Swr);
+    assert_eq!(rule.policy.map(|policy| policy.mode), Some(Mode::Swr));
 }
 
 #[test]
 fn what_is_wrong_with_a_rule_is_told() {
     for (rule, expected) in [
         ("\"60s\"", "`/a`: a rule is a table or `false`; write { isr = \"60s\" }"),
+        ("{ cache = false }", "`cache`: to pass paths by, write `false` instead of the whole table"),
+        ("{ cache = \"always\" }", "`cache`: \"always\" is not understood; write \"origin\""),
+        ("{ isr = \"1m\", override = 1 }", "`override`: 1 is neither `true` nor `false`"),
         ("{ isr = false }", "`isr`: to pass paths by, write `false` instead of the whole table"),
         ("{ isr = \"1m\", lease = \"0s\" }", "`lease`: \"0s\" is too short; at least 1s is needed"),
         ("{ isr = \"1m\", query = \"page\" }", "`query`: \"page\" is not understood"),
