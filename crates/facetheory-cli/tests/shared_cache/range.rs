@@ -45,6 +45,7 @@ fn rfc9110_14_2_what_is_no_range_gets_the_whole_answer(site: &Site) {
         let response = site.get_with("/none", &format!("Range: {range}\r\n"));
         assert_eq!((response.status, response.text().as_str()), (200, "0123456789"), "{range}");
     }
+    assert_eq!(asked(site, "/none"), 1);
 }
 
 fn rfc9110_15_5_17_a_range_beyond_the_end_gets_a_416(site: &Site) {
@@ -66,6 +67,7 @@ fn rfc9110_13_1_5_if_range_of_another_answer_gets_all_of_it(site: &Site) {
         let response = site.get_with("/other", &format!("Range: bytes=0-1\r\nIf-Range: {other}\r\n"));
         assert_eq!((response.status, response.text().as_str()), (200, "0123456789"), "{other}");
     }
+    assert_eq!(asked(site, "/other"), 1);
 }
 
 fn rfc9111_3_3_a_part_is_never_served_as_the_whole(site: &Site) {

@@ -79,5 +79,6 @@ fn rfc9110_15_3_5_an_answer_without_content_is_kept_as_such(site: &Site) {
                 (status, "", Some("1"))
             );
         }
+        assert_eq!(asked(site, path), 1, "{path}");
     }
 }

@@ -80,4 +80,5 @@ fn rfc9211_2_what_caches_behind_have_told_is_kept_before_it(site: &Site) {
         let all = all.join(", ");
         assert!(all.starts_with("Behind; hit") && all.contains(", FaceTheory"), "{all}");
     }
+    assert_eq!(told(&site.get("/behind"), "hit"), Some(""));
 }

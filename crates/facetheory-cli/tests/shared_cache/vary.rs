@@ -177,6 +177,7 @@ fn rfc9110_12_5_5_codings_of_the_origin_are_told_apart(site: &Site) {
         let plain = site.get("/coded");
         assert_eq!((plain.text().as_str(), plain.header("content-encoding")), ("plain", None));
     }
+    assert_eq!(asked(site, "/coded"), 2, "both are kept");
 }
 
 fn rfc9111_4_1_a_validation_leaves_other_variants_as_they_are(site: &Site) {
