@@ -59,7 +59,7 @@ pub use policy::{Contention, Mode, OtherDeployment, Policy};
 pub use probe::{Probe, Shortcoming};
 pub use publish::{Guards, Publication};
 pub use reason::Reason;
-pub use render::{Render, RenderContext, RenderError, Rendered};
+pub use render::{NoAnswer, Render, RenderContext, RenderError, Rendered};
 pub use request::{Claim, RequestTerms};
 pub use row::{Lock, Meta, Request, RequestStatus, Version};
 pub use state::State;

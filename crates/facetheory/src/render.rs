@@ -1,6 +1,7 @@
 //! Between the protocol and a renderer: what it is told, and what it gives back.
 
 use std::error::Error as StdError;
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -68,6 +69,40 @@ pub enum Render {
     Declined,
     /// The same, because of what this one visitor asked for: the next one may be given a page.
     Personal,
+}
+
+/// Why a render failed for which nobody answered: whoever puts a cache in front of an origin that cannot be reached says so
+/// by it, as the cause of an error or in the extensions of a response that it gives in the place of the origin's.
+///
+/// Responses that follow their origin's headers may then be served stale, where nothing forbids it (RFC 9111 §4.2.4).
+///
+/// ```
+/// let failure: facetheory::RenderError = facetheory::NoAnswer.into();
+/// assert_eq!(failure.to_string(), "the origin gave no answer");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoAnswer;
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the origin gave no answer")
+    }
+}
+
+impl StdError for NoAnswer {}
+
+impl NoAnswer {
+    /// Whether it is behind an error.
+    pub(crate) fn is_behind(error: &(dyn StdError + 'static)) -> bool {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if error.is::<NoAnswer>() {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
 }
 
 /// What a render may fail with.

@@ -158,6 +158,9 @@ impl Shared {
                     Failure::Down | Failure::Request(_) => tracing::debug!("{text}"),
                 }
                 let mut response = own(status, text);
+                if !matches!(failure, Failure::Unasked | Failure::Request(_)) {
+                    response.extensions_mut().insert(facetheory::NoAnswer);
+                }
                 if matches!(failure, Failure::Down) {
                     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
                 }

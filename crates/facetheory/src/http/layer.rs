@@ -100,7 +100,7 @@ impl IsrLayer {
             max_page_bytes: MAX_PAGE_BYTES,
             strict: false,
             newcomers: None,
-            variants: Arc::new(Crowd::new(VARIANTS_A_PAGE)),
+            variants: Arc::new(Crowd::of_all(VARIANTS_A_PAGE)),
             tells_page: false,
             strips_tags: false,
             ids: Arc::new(RequestIds::new(&SystemRandom)),
@@ -150,8 +150,8 @@ impl IsrLayer {
         self
     }
 
-    /// The same, keeping at most so many variants of a page that follows its origin, besides those that it has kept for an
-    /// hour; 64 by default. More than that are for their visitors alone.
+    /// The same, keeping at most so many variants of a page that follows its origin in an hour; 64 by default. More than
+    /// that are for their visitors alone.
     ///
     /// ```no_run
     /// # fn f(layer: facetheory::IsrLayer) {
@@ -160,7 +160,7 @@ impl IsrLayer {
     /// ```
     #[must_use]
     pub fn variants_per_page(mut self, most: usize) -> Self {
-        Arc::make_mut(&mut self.site).variants = Arc::new(Crowd::new(most));
+        Arc::make_mut(&mut self.site).variants = Arc::new(Crowd::of_all(most));
         self
     }
 

@@ -21,7 +21,7 @@ use crate::http::header::restored;
 use crate::http::hint::Hint;
 use crate::http::route::Route;
 use crate::http::storable::{Answer, Kept, Reason, Verdict};
-use crate::render::{Render, RenderContext, RenderError, Rendered};
+use crate::render::{NoAnswer, Render, RenderContext, RenderError, Rendered};
 use crate::row::Meta;
 
 /// The longest body of a failure that is shown to all who waited for the render.
@@ -79,7 +79,7 @@ where
         Verdict::Fail(reason) => match collect(body, MAX_FAILURE_BYTES).await {
             Collected::Whole(bytes) => failed(reason, head, bytes),
             Collected::TooLong(body) => {
-                let failure = FailedRender { reason, answer: None };
+                let failure = FailedRender { reason, answer: None, silent: None };
                 Rendering { outcome: Err(failure.into()), own: Some(Response::from_parts(head, body)) }
             }
             Collected::Broken(error) => Rendering { outcome: Err(error), own: None },
@@ -91,7 +91,7 @@ where
                 }
                 Verdict::Decline(reason) => declined(&reason, Response::from_parts(head, bytes.into())),
                 Verdict::Fail(reason) => {
-                    let failure = FailedRender { reason, answer: None };
+                    let failure = FailedRender { reason, answer: None, silent: None };
                     Rendering { outcome: Err(failure.into()), own: None }
                 }
             },
@@ -101,7 +101,7 @@ where
             }
             Collected::Broken(error) => {
                 tracing::warn!(%error, "the body of a page broke off");
-                let failure = FailedRender { reason: Reason::Truncated, answer: None };
+                let failure = FailedRender::new(Reason::Truncated);
                 Rendering { outcome: Err(failure.into()), own: None }
             }
         },
@@ -187,14 +187,15 @@ pub(super) fn declined(reason: &Reason, own: Response<IsrBody>) -> Rendering {
 }
 
 pub(super) fn failed(reason: Reason, head: response::Parts, bytes: Bytes) -> Rendering {
+    let silent = head.extensions.get::<NoAnswer>().copied();
     // What was set for one visitor is not for the others who waited.
     if head.headers.contains_key(SET_COOKIE) {
-        let failure = FailedRender { reason, answer: None };
+        let failure = FailedRender { reason, answer: None, silent };
         let own = Some(Response::from_parts(head, bytes.into()));
         return Rendering { outcome: Err(failure.into()), own };
     }
     let answer = Some((head.status, head.headers, bytes));
-    Rendering { outcome: Err(FailedRender { reason, answer }.into()), own: None }
+    Rendering { outcome: Err(FailedRender { reason, answer, silent }.into()), own: None }
 }
 
 /// Why a render failed, and what the renderer said to it, for all who waited.
@@ -202,12 +203,14 @@ pub(super) fn failed(reason: Reason, head: response::Parts, bytes: Bytes) -> Ren
 pub(super) struct FailedRender {
     reason: Reason,
     answer: Option<(StatusCode, HeaderMap, Bytes)>,
+    /// Whether it was given in the place of somebody who did not answer.
+    silent: Option<NoAnswer>,
 }
 
 impl FailedRender {
     /// A failure that the renderer said nothing to.
     pub(super) fn new(reason: Reason) -> Self {
-        FailedRender { reason, answer: None }
+        FailedRender { reason, answer: None, silent: None }
     }
 
     /// What the renderer said, if an error comes of that.
@@ -232,4 +235,8 @@ impl fmt::Display for FailedRender {
     }
 }
 
-impl std::error::Error for FailedRender {}
+impl std::error::Error for FailedRender {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.silent.as_ref().map(|silent| silent as _)
+    }
+}

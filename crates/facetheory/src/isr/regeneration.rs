@@ -49,7 +49,24 @@ impl Isr {
         F: FnOnce(RenderContext) -> R + Send + 'static,
         R: Future<Output = Result<T, RenderError>> + Send + 'static,
     {
-        let renewal = Renewal { page: page.clone(), policy: *policy, reason: Reason::Stale, waits: false };
+        self.regenerate_because(page, policy, Reason::Stale, request, render).await
+    }
+
+    /// The same for this reason.
+    pub(crate) async fn regenerate_because<T, F, R>(
+        &self,
+        page: &PageKey,
+        policy: &Policy,
+        reason: Reason,
+        request: Option<(&str, &str)>,
+        render: F,
+    ) -> Result<Outcome>
+    where
+        T: Into<Render> + Send + 'static,
+        F: FnOnce(RenderContext) -> R + Send + 'static,
+        R: Future<Output = Result<T, RenderError>> + Send + 'static,
+    {
+        let renewal = Renewal { page: page.clone(), policy: *policy, reason, waits: false };
         let request = request.map(|(key, hash)| (key.to_owned(), hash.to_owned()));
         let (sender, receiver) = oneshot::channel();
         let engine = self.engine.clone();

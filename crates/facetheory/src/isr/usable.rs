@@ -22,6 +22,8 @@ pub(crate) enum Usable {
         while_renewed: bool,
         /// Whether it may be served if it cannot be renewed.
         if_error: bool,
+        /// Whether it may be served if nobody answers who could renew it.
+        if_silent: bool,
     },
     /// It may not be served.
     No(Reason),
@@ -69,6 +71,11 @@ impl Usable {
         }
     }
 
+    /// Whether it may be served if nobody answers who could renew it.
+    pub(super) fn if_silent(&self) -> bool {
+        matches!(self, Usable::Stale { if_silent: true, .. })
+    }
+
     /// Whether it may be served although it should be renewed, because that takes too long or fails.
     pub(super) fn in_need(&self) -> bool {
         match self {
@@ -103,6 +110,7 @@ pub(super) fn usable(
         reason: if freshness == Freshness::Fresh { not_ours() } else { Reason::Stale },
         while_renewed: policy.mode == Mode::Swr && within(policy.stale_while_revalidate),
         if_error: within(policy.stale_if_error),
+        if_silent: within(policy.stale_if_error),
     }
 }
 
@@ -130,7 +138,7 @@ mod tests {
     }
 
     fn stale(while_renewed: bool, if_error: bool) -> Usable {
-        Usable::Stale { reason: Reason::Stale, while_renewed, if_error }
+        Usable::Stale { reason: Reason::Stale, while_renewed, if_error, if_silent: if_error }
     }
 
     #[test]
@@ -175,7 +183,12 @@ mod tests {
         let mut meta = page();
         for other in [None, Some("old".to_owned())] {
             meta.generation.content.deployment = other;
-            let expected = Usable::Stale { reason: not_ours.clone(), while_renewed: true, if_error: true };
+            let expected = Usable::Stale {
+                reason: not_ours.clone(),
+                while_renewed: true,
+                if_error: true,
+                if_silent: true,
+            };
             assert_eq!(of(&meta, &policy), expected);
         }
         policy.other_deployment = OtherDeployment::Missing;

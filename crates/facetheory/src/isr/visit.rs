@@ -17,7 +17,7 @@ use crate::freshness::Freshness;
 use crate::key::PageKey;
 use crate::policy::{Contention, Policy};
 use crate::reason::Reason;
-use crate::render::{Render, RenderContext, RenderError};
+use crate::render::{NoAnswer, Render, RenderContext, RenderError};
 use crate::state::State;
 
 /// How often a visitor waits for a render whose result was invalidated before it could be published.
@@ -212,6 +212,10 @@ impl Engine {
                     None => Answer::Bypass(Bypass::Unreachable),
                 });
             }
+            let if_silent = match &seen.body {
+                Found::Here(entry) if usable.if_silent() => Some(entry),
+                _ => None,
+            };
             let (first, mut landing) = self.wait_for_render(page, policy, usable, &mut render).await;
             if let Landing::Page { entry, .. } = &landing
                 && !first
@@ -241,7 +245,7 @@ impl Engine {
                     });
                 }
                 Landing::Failed(error) => {
-                    return match in_need {
+                    return match in_need.or(if_silent.filter(|_| NoAnswer::is_behind(&*error))) {
                         Some(entry) => Ok(self.serve(page, State::StaleError, entry)),
                         None => Err(Error::shared(error)),
                     };

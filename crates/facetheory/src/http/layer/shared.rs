@@ -1,6 +1,7 @@
 //! Pages that follow their origin's own headers: the decisions of `http::shared`, carried out.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{HeaderValue, IF_MATCH, IF_UNMODIFIED_SINCE};
@@ -27,7 +28,7 @@ use crate::isr::{Answer, Bypass, CachedPage, Served, Usable};
 use crate::key::PageKey;
 use crate::policy::Policy;
 use crate::reason::Reason;
-use crate::render::{Render, RenderContext, RenderError};
+use crate::render::{Render, RenderContext, RenderError, Rendered};
 use crate::state::State;
 
 /// How often a visitor looks for its variant, while what selects variants changes.
@@ -139,7 +140,9 @@ impl Site {
             let answer = self.isr.get_by(&selected.key, policy, &judge, render).await;
             let own = forward.own.lock().unwrap_or_else(PoisonError::into_inner).take();
             return match (answer, own) {
-                (Ok(Answer::Page(served)), _) => Ok(self.page(&forward, &selected, &served, id).await),
+                (Ok(Answer::Page(served)), _) => {
+                    Ok(self.page(&forward, &selected, policy, &served, id).await)
+                }
                 (Ok(Answer::Bypass(Bypass::Other)), None) => continue,
                 (Ok(Answer::Bypass(reason)), Some(own)) => {
                     Ok(self.passed(&forward, without_hops(own), (selected.why, reason.word()), id))
@@ -218,12 +221,13 @@ impl Site {
         &self,
         forward: &Forward<S, B>,
         selected: &Selected,
+        policy: &Policy,
         served: &Served,
         id: &HeaderValue,
     ) -> Response<IsrBody> {
         let asked_here = served.state == State::Miss;
         if let Some(primary) = selected.primary.as_ref().filter(|_| asked_here) {
-            self.widen(selected, primary, served).await;
+            self.promote(selected, policy, primary, served).await;
         }
         let answered = forward.answered().filter(|_| asked_here);
         let way = Way { forward: Some(selected.why), answered };
@@ -234,16 +238,19 @@ impl Site {
         response
     }
 
-    /// A variant that depends on more than the page by which it was selected makes that one useless: the next visitor's
-    /// response takes its place, and tells what to select by.
-    async fn widen(&self, selected: &Selected, primary: &CachedPage, served: &Served) {
-        let known = &primary.stored().names;
-        if served.page.stored().names.iter().all(|name| known.contains(name)) {
+    /// A variant that is for everyone, or that depends on more than the page by which it was selected, takes the place of
+    /// that page: what came last tells what to select by.
+    async fn promote(&self, selected: &Selected, policy: &Policy, primary: &CachedPage, served: &Served) {
+        let (known, names) = (&primary.stored().names, &served.page.stored().names);
+        if !names.is_empty() && names.iter().all(|name| known.contains(name)) {
             return;
         }
         let Ok(page) = selected.key.primary() else { return };
-        if let Err(error) = self.isr.invalidate(&page, Strength::Hard).await {
-            tracing::warn!(%error, page = page.cache_key(), "a page is still selected by too few headers");
+        let (promoted, last) = (served.page.clone(), Reason::Early(primary.generation().generated_at));
+        let copy =
+            move |context: RenderContext| async move { Ok::<_, RenderError>(copied(&promoted, &context)) };
+        if let Err(error) = self.isr.regenerate_because(&page, policy, last, None, copy).await {
+            tracing::warn!(%error, page = page.cache_key(), "a page is still selected by what it was");
         }
     }
 
@@ -279,7 +286,8 @@ impl Site {
                     Fetch { visitor: &forward.parts, stored: Some(stored), limits, tags: &[], requested };
                 Ok::<_, RenderError>(fetch.freshened(stored, &answer, received))
             };
-            self.isr.regenerate(&selected.key, policy, None, freshen).await.map(drop)
+            let again = Reason::Early(stored.generation().generated_at);
+            self.isr.regenerate_because(&selected.key, policy, again, None, freshen).await.map(drop)
         } else {
             self.isr.invalidate(&selected.key, Strength::Soft).await.map(drop)
         };
@@ -357,6 +365,18 @@ impl Site {
             }
         }
     }
+}
+
+/// A stored response, to be stored once more, as old as it is by then.
+fn copied(page: &CachedPage, context: &RenderContext) -> Render {
+    let generation = page.generation();
+    let since = context.started.seconds().saturating_sub(generation.generated_at).max(0);
+    let mut rendered = Rendered::new(page.bytes().clone(), generation.content.clone());
+    rendered.content.initial_age = generation.content.initial_age.map(|age| age.saturating_add(since));
+    rendered.etag.clone_from(&generation.etag);
+    let left = generation.revalidate_seconds.saturating_sub(since);
+    rendered.revalidate = Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)));
+    rendered.into()
 }
 
 /// Why the origin is asked, in the words of RFC 9211.

@@ -15,6 +15,10 @@ use crate::http::shared::variant;
 use crate::isr::{CachedPage, Judge, Sight, Usable};
 use crate::reason::Reason;
 
+/// For how long a response may be served stale because its origin cannot be reached, where nothing forbids it: RFC 9111
+/// §4.2.4 sets no limit, but who has been silent for longer than a day is not about to come back.
+const LONGEST_SILENCE: Duration = Duration::from_secs(86_400);
+
 /// What a stored response says of itself, read once.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
@@ -124,7 +128,8 @@ impl<'a> Asked<'a> {
         if !self.selects(page) {
             return if self.primary { Usable::Other } else { Usable::No(again) };
         }
-        let validated = |reason| Usable::Stale { reason, while_renewed: false, if_error: false };
+        let validated =
+            |reason| Usable::Stale { reason, while_renewed: false, if_error: false, if_silent: false };
         let (stored, now) = (page.stored(), sight.now);
         let (age, left) = (age(generation, now), left(page, now));
         // What was invalidated is used by nobody before its origin was asked (RFC 9111 §4.4).
@@ -153,7 +158,8 @@ impl<'a> Asked<'a> {
         Usable::Stale {
             reason: Reason::Stale,
             while_renewed: !bound && stale_for < stored.while_revalidate,
-            if_error: stale_for < stored.if_error,
+            if_error: stale_for < stored.if_error.max(self.directives.stale_if_error.unwrap_or_default()),
+            if_silent: !bound && stale_for < LONGEST_SILENCE,
         }
     }
 }

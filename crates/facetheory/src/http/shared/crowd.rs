@@ -9,7 +9,7 @@ use tabletheory::Timestamp;
 
 use crate::key::PageKey;
 
-/// The most variants of one page that are kept anew in the time below, unless another limit is chosen.
+/// The most variants of one page that are kept in the time below, unless another limit is chosen.
 pub(crate) const VARIANTS_A_PAGE: usize = 64;
 /// For so long a variant counts.
 const COUNTED: Duration = Duration::from_secs(3600);
@@ -30,8 +30,13 @@ struct Counted {
 }
 
 impl Crowd {
-    /// At most so many variants of a page.
-    pub(crate) fn new(most: usize) -> Self {
+    /// At most so many variants of a page, together with the page itself.
+    pub(crate) fn of_all(most: usize) -> Self {
+        Crowd::new(most.saturating_sub(1))
+    }
+
+    /// At most so many variants besides the page itself.
+    fn new(most: usize) -> Self {
         Crowd { most, pages: Cache::new(MOST_PAGES) }
     }
 

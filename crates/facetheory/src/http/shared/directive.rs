@@ -1,5 +1,7 @@
 //! Which directives count for a shared cache: those of a field that is meant for it, else those for everyone.
 
+use std::time::Duration;
+
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, PRAGMA};
 
@@ -46,6 +48,10 @@ pub(crate) fn asked(headers: &HeaderMap) -> CacheControl {
         if lines.any(says_so) {
             asked.no_cache = Some(Scope::All);
         }
+    }
+    // Nothing is younger than this, so it is what whoever reloads a page means by it.
+    if asked.max_age == Some(Duration::ZERO) {
+        asked.no_cache = Some(Scope::All);
     }
     asked
 }

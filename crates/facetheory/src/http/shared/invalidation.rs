@@ -40,13 +40,33 @@ fn of_this_host(value: &HeaderValue, base: &str, host: &str) -> Option<PathAndQu
         let same = address.authority().is_some_and(|authority| authority.as_str().eq_ignore_ascii_case(host));
         return same.then(|| address.path_and_query().cloned()).flatten();
     }
-    if text.is_empty() || text.split('/').any(|segment| segment == "..") {
+    if text.is_empty() {
         return None;
     }
-    // Relative to the directory of the target.
+    // Relative to the directory of the target (RFC 3986 §5.2).
+    let (path, query) = text.split_at(text.find('?').unwrap_or(text.len()));
+    let path = if path.is_empty() { base.to_owned() } else { merged(base, path) };
+    format!("{path}{query}").parse().ok()
+}
+
+/// A relative path after the directory of another, without dot segments.
+fn merged(base: &str, path: &str) -> String {
     let directory = base.rsplit_once('/').map_or("", |(directory, _)| directory);
-    let text = text.strip_prefix("./").unwrap_or(text);
-    format!("{directory}/{text}").parse().ok()
+    let mut segments: Vec<&str> = directory.split('/').skip(1).collect();
+    let mut rest = path.split('/').peekable();
+    while let Some(segment) = rest.next() {
+        let last = rest.peek().is_none();
+        match segment {
+            "." => {}
+            ".." => drop(segments.pop()),
+            other => segments.push(other),
+        }
+        // What ends in dots is a directory.
+        if last && matches!(segment, "." | "..") {
+            segments.push("");
+        }
+    }
+    format!("/{}", segments.join("/"))
 }
 
 #[cfg(test)]
@@ -89,7 +109,10 @@ mod tests {
             ("http://example.com/x", None),
             ("http://evil/x", None),
             ("//evil/x", None),
-            ("../x", None),
+            ("../x", Some("/x")),
+            ("../../../x/./y", Some("/x/y")),
+            ("..", Some("/")),
+            ("?d=2", Some("/a/b?d=2")),
             ("", None),
         ] {
             for name in [LOCATION, CONTENT_LOCATION] {

@@ -43,12 +43,17 @@ fn judged(seconds: i64, page: &CachedPage, request: &[(&'static str, &str)], inv
 }
 
 fn stale(while_renewed: bool, if_error: bool) -> Usable {
-    Usable::Stale { reason: Reason::Stale, while_renewed, if_error }
+    Usable::Stale { reason: Reason::Stale, while_renewed, if_error, if_silent: true }
+}
+
+/// It has to be validated, and is served in no other way.
+fn forbidden() -> Usable {
+    Usable::Stale { reason: Reason::Stale, while_renewed: false, if_error: false, if_silent: false }
 }
 
 /// It has to be validated although it is fresh.
 fn again() -> Usable {
-    Usable::Stale { reason: Reason::Early(NOW), while_renewed: false, if_error: false }
+    Usable::Stale { reason: Reason::Early(NOW), while_renewed: false, if_error: false, if_silent: false }
 }
 
 #[test]
@@ -66,7 +71,8 @@ fn rfc9111_5_2_1_4_a_visitor_may_ask_for_validation() {
     let page = stored(0, &[("cache-control", "max-age=60, stale-while-revalidate=60")]);
     assert_eq!(after(1, &page, &[("cache-control", "no-cache")]), again());
     assert_eq!(after(1, &page, &[("pragma", "no-cache")]), again());
-    assert_eq!(after(61, &page, &[("cache-control", "no-cache")]), stale(false, false));
+    assert_eq!(after(0, &page, &[("cache-control", "max-age=0")]), again(), "what reloads mean");
+    assert_eq!(after(61, &page, &[("cache-control", "no-cache")]), forbidden());
 }
 
 #[test]
@@ -76,7 +82,7 @@ fn rfc9111_5_2_1_1_and_5_2_1_3_a_visitor_may_limit_the_age() {
     assert_eq!(after(6, &page, &[("cache-control", "max-age=15")]), again());
     assert_eq!(after(5, &page, &[("cache-control", "min-fresh=45")]), Usable::Fresh);
     assert_eq!(after(6, &page, &[("cache-control", "min-fresh=45")]), again());
-    assert_eq!(after(51, &page, &[("cache-control", "max-age=1000")]), stale(false, false));
+    assert_eq!(after(51, &page, &[("cache-control", "max-age=1000")]), forbidden());
 }
 
 #[test]
@@ -87,7 +93,7 @@ fn rfc9111_5_2_1_2_a_visitor_may_accept_what_is_stale_unless_its_origin_does_not
     assert_eq!(after(9000, &page, &[("cache-control", "max-stale")]), Usable::Fresh);
     for word in ["must-revalidate", "proxy-revalidate", "no-cache", "s-maxage=60"] {
         let page = stored(100, &[("cache-control", &format!("max-age=60, {word}"))]);
-        assert_eq!(after(0, &page, &[("cache-control", "max-stale")]), stale(false, false), "{word}");
+        assert_eq!(after(0, &page, &[("cache-control", "max-stale")]), forbidden(), "{word}");
     }
 }
 
@@ -99,15 +105,22 @@ fn rfc5861_3_and_4_stale_answers_are_for_their_windows() {
     assert_eq!(after(40, &page, &[]), stale(false, false));
     for word in ["must-revalidate", "proxy-revalidate", "s-maxage=10", "no-cache"] {
         let line = format!("max-age=10, stale-while-revalidate=20, stale-if-error=30, {word}");
-        assert_eq!(after(11, &stored(0, &[("cache-control", &line)]), &[]), stale(false, false), "{word}");
+        assert_eq!(after(11, &stored(0, &[("cache-control", &line)]), &[]), forbidden(), "{word}");
     }
+}
+
+#[test]
+fn rfc5861_4_a_visitor_may_prefer_what_is_stale_to_an_error() {
+    let page = stored(0, &[("cache-control", "max-age=10")]);
+    assert_eq!(after(29, &page, &[("cache-control", "stale-if-error=20")]), stale(false, true));
+    assert_eq!(after(30, &page, &[("cache-control", "stale-if-error=20")]), stale(false, false));
 }
 
 #[test]
 fn rfc9111_4_4_what_was_invalidated_is_validated_before_anyone_gets_it() {
     let page = stored(0, &[("cache-control", "max-age=10, stale-while-revalidate=20, stale-if-error=30")]);
     for seconds in [0, 11] {
-        assert_eq!(judged(seconds, &page, &[("cache-control", "max-stale")], true), stale(false, false));
+        assert_eq!(judged(seconds, &page, &[("cache-control", "max-stale")], true), forbidden());
     }
 }
 
@@ -137,4 +150,11 @@ fn rfc9111_4_1_what_was_selected_by_other_headers_is_for_others() {
 fn a_page_of_a_rule_is_not_taken_for_one_that_follows_its_origin() {
     let page = CachedPage::new(Meta::of(Generation::new("a", NOW, 60)), Body::default());
     assert_eq!(after(0, &page, &[]), Usable::No(Reason::Early(NOW)));
+}
+
+#[test]
+fn rfc9111_4_2_4_while_the_origin_is_silent_what_is_stale_is_served_for_a_day() {
+    let page = stored(0, &[("cache-control", "max-age=10")]);
+    let silence = |seconds| matches!(after(seconds, &page, &[]), Usable::Stale { if_silent: true, .. });
+    assert!(silence(10) && silence(86_409) && !silence(86_410));
 }
