@@ -156,8 +156,8 @@ const OF_ONE_ANSWER: [HeaderName; 18] = [
 ];
 
 /// The same, of a response whose origin says how it is kept: its age is counted on, and its body has a length of its own.
-const OF_ONE_ANSWER_BY_ORIGIN: [HeaderName; 7] =
-    [header::SET_COOKIE, header::CONTENT_LENGTH, header::AGE, STATE, REQUEST_ID, SURROGATE_KEY, CACHE_TAG];
+const OF_ONE_ANSWER_BY_ORIGIN: [HeaderName; 5] =
+    [header::SET_COOKIE, header::CONTENT_LENGTH, header::AGE, STATE, REQUEST_ID];
 
 #[cfg(test)]
 mod tests {

@@ -9,4 +9,5 @@ mod keeping;
 mod passing;
 mod regeneration;
 mod router;
+mod shared;
 mod state;

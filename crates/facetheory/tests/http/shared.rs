@@ -1,0 +1,216 @@
+//! Pages that follow their origin's own headers: what is stored, selected, validated and invalidated, through the layer.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use facetheory::{NoAnswer, Policy, Query, Route, Routes};
+use http::{Request, Response};
+use http_body_util::Full;
+
+use crate::fixture::{INTERVAL, SECOND, Site};
+
+fn site() -> Site {
+    Site::of(Routes::new([]).expect("no routes").otherwise_by_origin())
+}
+
+/// An origin that answers with what it was asked in a header, and says that this matters.
+fn speaks(site: &Site, vary: &'static str) {
+    site.renders(move |request: Request<Full<Bytes>>| {
+        let language =
+            request.headers().get("x-language").map_or("none", |value| value.to_str().expect("text"));
+        let response = Response::builder()
+            .header("cache-control", "max-age=60")
+            .header("vary", vary)
+            .body(Full::from(language.to_owned()))
+            .expect("a response");
+        async move { response }
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_is_served_for_as_long_as_its_origin_says() {
+    let site = site();
+    site.answers(200, &[("cache-control", "max-age=60"), ("x-own", "1")], "page");
+    let first = site.get("/a").await;
+    assert_eq!((first.state(), first.header("x-own"), first.header("age")), ("miss", "1", ""));
+    assert_eq!(first.header("cache-control"), "max-age=60", "as its origin said it");
+    tokio::time::advance(59 * SECOND).await;
+    let second = site.get("/a").await;
+    assert_eq!((second.state(), second.header("age")), ("hit", "59"));
+    tokio::time::advance(SECOND).await;
+    assert_eq!(site.get("/a").await.state(), "miss");
+    assert_eq!(site.asked().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_origin_sees_all_of_the_request_but_its_conditions() {
+    let site = site();
+    site.answers(200, &[("cache-control", "max-age=60"), ("etag", "\"a\"")], "page");
+    let lines = [("cookie", "a=1"), ("x-own", "2"), ("if-none-match", "\"a\"")];
+    assert_eq!(site.get_with("/a?b=c", &lines).await.status, 304, "the condition is ours to answer");
+    let asked = &site.asked()[0];
+    assert_eq!(asked.uri(), "/a?b=c");
+    assert_eq!(
+        (&asked.headers()["cookie"], &asked.headers()["x-own"]),
+        (&"a=1".parse().expect("text"), &"2".parse().expect("text"))
+    );
+    assert!(!asked.headers().contains_key("if-none-match"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_304_makes_a_stored_response_fresh_and_updates_its_headers() {
+    let site = site();
+    site.answers(
+        200,
+        &[("cache-control", "max-age=60"), ("etag", "\"a\""), ("x-own", "1"), ("x-old", "1")],
+        "page",
+    );
+    site.get("/a").await;
+    tokio::time::advance(60 * SECOND).await;
+    site.asked();
+    site.answers(304, &[("cache-control", "max-age=90"), ("x-own", "2")], "");
+    let validated = site.get("/a").await;
+    assert_eq!((validated.status, validated.text()), (200, "page"));
+    assert_eq!((validated.header("x-own"), validated.header("x-old")), ("2", "1"));
+    assert_eq!(validated.header("cache-status"), "FaceTheory; fwd=stale; fwd-status=304; stored; ttl=90");
+    assert_eq!(site.asked()[0].headers()["if-none-match"], "\"a\"");
+    tokio::time::advance(89 * SECOND).await;
+    assert_eq!(site.get("/a").await.header("cache-status"), "FaceTheory; hit; ttl=1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn variants_are_told_apart_by_what_vary_names() {
+    let site = site();
+    speaks(&site, "X-Language");
+    for language in ["de", "fr", "it"] {
+        let line = [("x-language", language), ("x-other", language)];
+        assert_eq!(site.get_with("/a", &line).await.text(), language);
+        assert_eq!(site.get_with("/a", &[("x-language", language)]).await.state(), "hit");
+    }
+    assert_eq!(site.get("/a").await.text(), "none");
+    assert_eq!(site.asked().len(), 4);
+    assert!(
+        site.get_with("/a", &[("x-language", "es")]).await.header("cache-status").contains("fwd=vary-miss")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_variants_are_kept_than_the_limit_allows() {
+    let routes = Routes::new([]).expect("no routes").otherwise_by_origin();
+    let site = Site::under(routes, |layer| layer.variants_per_page(3));
+    speaks(&site, "X-Language");
+    let mut kept = 0;
+    for language in ["1", "2", "3", "4", "5"] {
+        site.get_with("/a", &[("x-language", language)]).await;
+        let again = site.get_with("/a", &[("x-language", language)]).await;
+        assert_eq!(again.text(), language);
+        kept += usize::from(again.state() == "hit");
+    }
+    assert_eq!(kept, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unsafe_request_ends_all_variants_and_what_it_names_if_it_succeeds() {
+    let site = site();
+    speaks(&site, "X-Language");
+    let languages = ["de", "fr"];
+    let visit = async |path: &str| {
+        for language in languages {
+            site.get_with(path, &[("x-language", language)]).await;
+        }
+        site.asked().len()
+    };
+    assert_eq!((visit("/a").await, visit("/b").await, visit("/c").await), (2, 2, 2));
+    assert_eq!((visit("/a").await, visit("/b").await, visit("/c").await), (0, 0, 0));
+
+    site.answers(500, &[("location", "/b")], "no");
+    site.visit("POST", "/a", &[]).await;
+    site.answers(201, &[("location", "/b")], "yes");
+    site.asked();
+    assert_eq!(visit("/a").await, 0, "it failed");
+    site.visit("POST", "/a", &[]).await;
+    site.asked();
+    speaks(&site, "X-Language");
+    assert_eq!((visit("/a").await, visit("/b").await, visit("/c").await), (2, 2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_be_kept_again_is_soon() {
+    let site = site();
+    site.answers(200, &[("cache-control", "no-store")], "own");
+    for _ in 0..3 {
+        assert_eq!(site.get("/a").await.state(), "bypass");
+    }
+    site.answers(200, &[("cache-control", "max-age=60")], "page");
+    let states: Vec<String> = [site.get("/a").await, site.get("/a").await, site.get("/a").await]
+        .iter()
+        .map(|reply| reply.state().to_owned())
+        .collect();
+    assert_eq!(states, ["bypass", "miss", "hit"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stale_is_served_while_nobody_answers_unless_that_is_forbidden() {
+    let site = site();
+    site.answers(200, &[("cache-control", "max-age=60")], "page");
+    site.get("/a").await;
+    site.answers(200, &[("cache-control", "max-age=60, must-revalidate")], "page");
+    site.get("/b").await;
+    tokio::time::advance(Duration::from_secs(61)).await;
+    site.answers(503, &[], "broken");
+    assert_eq!(site.get("/a").await.status, 503, "an answer is an answer");
+    site.renders(|_| async {
+        let mut response = Response::new(Full::from("nobody is there"));
+        *response.status_mut() = http::StatusCode::BAD_GATEWAY;
+        response.extensions_mut().insert(NoAnswer);
+        response
+    });
+    let stale = site.get("/a").await;
+    assert_eq!((stale.status, stale.text(), stale.state()), (200, "page", "stale-error"));
+    assert_eq!(site.get("/b").await.status, 502);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_range_of_what_is_not_stored_is_asked_for_as_it_is_and_says_nothing_of_the_whole() {
+    let site = site();
+    site.answers(206, &[("cache-control", "max-age=60"), ("content-range", "bytes 0-1/4")], "pa");
+    let part = site.get_with("/a", &[("range", "bytes=0-1")]).await;
+    assert_eq!((part.status, part.text()), (206, "pa"));
+    assert_eq!(site.asked()[0].headers()["range"], "bytes=0-1");
+    site.answers(200, &[("cache-control", "max-age=60")], "page");
+    assert_eq!(site.get("/a").await.state(), "miss");
+    let part = site.get_with("/a", &[("range", "bytes=2-")]).await;
+    assert_eq!((part.status, part.text(), part.state()), (206, "ge", "hit"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_with_a_rule_go_by_it_and_a_route_may_say_that_the_origin_is_followed() {
+    let routes = [
+        Route::new("/rule/{x}", Policy::every(INTERVAL)),
+        Route::by_origin("/origin/{x}").query(Query::only(["page"])).tags(["own"]),
+    ];
+    let site = Site::with(routes);
+    site.answers(200, &[("cache-control", "max-age=5")], "page");
+    site.get("/rule/a").await;
+    site.get("/origin/a?page=1&utm=2").await;
+    let asked = site.asked();
+    assert_eq!(asked[1].uri(), "/origin/a?page=1", "the origin is asked for what the key has");
+    tokio::time::advance(6 * SECOND).await;
+    assert_eq!(site.get("/rule/a").await.state(), "hit");
+    assert_eq!(site.get("/origin/a?page=1").await.state(), "miss");
+    assert_eq!(site.get("/other").await.state(), "bypass");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tags_are_sent_on_unless_they_are_stripped() {
+    for strips in [false, true] {
+        let routes = Routes::new([]).expect("no routes").otherwise_by_origin();
+        let site = Site::under(routes, |layer| if strips { layer.stripping_tags() } else { layer });
+        site.answers(200, &[("cache-control", "max-age=60"), ("surrogate-key", "a b")], "page");
+        for _ in 0..2 {
+            assert_eq!(site.get("/a").await.header("surrogate-key").is_empty(), strips);
+        }
+        site.isr.invalidate_tag(&facetheory::Tag::new("b").expect("a tag"), None).await.expect("a table");
+        assert_eq!(site.get("/a").await.state(), "miss");
+    }
+}
