@@ -341,10 +341,14 @@ mod tests {
     #[test]
     fn a_render_is_nobodys() {
         let told = told(&[("host", "a")], None, &trusting("0.0.0.0/0"));
-        assert_eq!(
-            told,
-            ["host: a", "via: 1.1 facetheory", "x-forwarded-host: a", "x-forwarded-proto: http"]
-        );
+        let expected = [
+            "forwarded: host=\"a\";proto=http",
+            "host: a",
+            "via: 1.1 facetheory",
+            "x-forwarded-host: a",
+            "x-forwarded-proto: http",
+        ];
+        assert_eq!(told, expected);
     }
 
     #[test]

@@ -12,7 +12,8 @@ use crate::key::PageKey;
 
 /// The levels that pay off for what is made once and sent often.
 const BROTLI_QUALITY: i32 = 5;
-const BROTLI_WINDOW: i32 = 22;
+/// How far back a form may refer, as a power of two: as far as the page goes, within what decoders have to support.
+const BROTLI_WINDOWS: std::ops::RangeInclusive<u32> = 10..=22;
 const ZSTD_LEVEL: i32 = 6;
 const GZIP_LEVEL: u32 = 6;
 /// A form that saves less than this part of the page is not worth a header.
@@ -55,13 +56,19 @@ impl Codings {
 fn brotli(bytes: &[u8]) -> Option<Vec<u8>> {
     let parameters = brotli::enc::BrotliEncoderParams {
         quality: BROTLI_QUALITY,
-        lgwin: BROTLI_WINDOW,
+        lgwin: brotli_window(bytes.len()),
         size_hint: bytes.len(),
         ..Default::default()
     };
     let mut form = Vec::new();
     brotli::BrotliCompress(&mut &*bytes, &mut form, &parameters).ok()?;
     Some(form)
+}
+
+/// The encoder takes memory in proportion to the window, and most pages are small.
+fn brotli_window(bytes: usize) -> i32 {
+    let needed = usize::BITS - bytes.leading_zeros();
+    i32::try_from(needed.clamp(*BROTLI_WINDOWS.start(), *BROTLI_WINDOWS.end())).unwrap_or(i32::MAX)
 }
 
 fn zstd(bytes: &[u8]) -> Option<Vec<u8>> {

@@ -285,12 +285,11 @@ impl Engine {
             let context = format!("the render of {} came to grief", page.cache_key());
             Landing::Failed(Arc::new(Error::new(Kind::Render, context)))
         };
-        if first {
-            return (true, seat.landed().await.unwrap_or_else(crashed));
-        }
-        match tokio::time::timeout(policy.wait, seat.landed()).await {
-            Ok(landing) => (false, landing.unwrap_or_else(crashed)),
-            Err(_) => (false, Landing::WaitedTooLong),
+        // The render goes on all the same: it is the store that may take much longer than anybody waits.
+        let patience = if first { policy.render_deadline.saturating_add(policy.wait) } else { policy.wait };
+        match tokio::time::timeout(patience, seat.landed()).await {
+            Ok(landing) => (first, landing.unwrap_or_else(crashed)),
+            Err(_) => (first, Landing::WaitedTooLong),
         }
     }
 
