@@ -150,8 +150,8 @@ impl IsrLayer {
         self
     }
 
-    /// The same, keeping at most so many variants of a page that follows its origin in an hour; 64 by default. More than
-    /// that are for their visitors alone.
+    /// The same, keeping at most so many variants of a page in an hour that differ by headers or cookies; 64 by default. More
+    /// than that are for their visitors alone.
     ///
     /// ```no_run
     /// # fn f(layer: facetheory::IsrLayer) {
@@ -459,7 +459,7 @@ impl Site {
             authorized: shared.parts.headers.contains_key(AUTHORIZATION),
             max_bytes: self.max_page_bytes,
             welcome: context.served.is_some()
-                || (self.variants.welcomes(&context.page, context.started) && self.welcomes(context.started)),
+                || (self.welcomes(context.started) && self.welcomes_variant(&context)),
         };
         let rendering =
             render::render(shared.service(), request.map(|()| B::default()), &context, wish).await;
@@ -475,6 +475,11 @@ impl Site {
     /// Whether another page may be kept that was not kept before.
     fn welcomes(&self, now: Timestamp) -> bool {
         self.newcomers.as_ref().is_none_or(|newcomers| newcomers.welcomes(now))
+    }
+
+    /// Whether another variant of a page may be kept, if it is one: a page that depends on listed headers or cookies.
+    fn welcomes_variant(&self, context: &RenderContext) -> bool {
+        !context.page.cache_key().contains('#') || self.variants.welcomes(&context.page, context.started)
     }
 
     fn key_of(&self, page: Page<'_>) -> Result<PageKey, Error> {

@@ -242,7 +242,8 @@ impl Site {
     /// that page: what came last tells what to select by.
     async fn promote(&self, selected: &Selected, policy: &Policy, primary: &CachedPage, served: &Served) {
         let (known, names) = (&primary.stored().names, &served.page.stored().names);
-        if !names.is_empty() && names.iter().all(|name| known.contains(name)) {
+        let for_everyone = served.page.generation().content.variant.is_none();
+        if !for_everyone && names.iter().all(|name| known.contains(name)) {
             return;
         }
         let Ok(page) = selected.key.primary() else { return };

@@ -42,10 +42,9 @@ impl Crowd {
 
     /// Whether one more variant may be kept.
     pub(crate) fn welcomes(&self, variant: &PageKey, now: Timestamp) -> bool {
-        // What tells variants apart, of a page that follows its origin and of any other, stands behind the only `#`.
-        let name = variant.cache_key();
-        let Some((page, _)) = name.split_once('#') else { return true };
-        let page = page.to_owned();
+        // What follows the address in a key is what tells variants of it apart.
+        let (page, name) =
+            (variant.address().split('#').next().unwrap_or_default().to_owned(), variant.cache_key());
         let Ok(counted) =
             self.pages.get_or_insert_with::<_, std::convert::Infallible>(&page, || Ok(Arc::default()));
         let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);

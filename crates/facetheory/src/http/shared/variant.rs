@@ -10,6 +10,14 @@ use crate::http::vary::Vary;
 /// The bytes of a digest that tell variants apart.
 const DIGEST_BYTES: usize = 12;
 
+/// Headers that make some frameworks answer with something else at the same address, whether they say so in `Vary` or not. One
+/// visitor who sends them must not choose what others get.
+const ALWAYS_TOLD_APART: [HeaderName; 3] = [
+    HeaderName::from_static("rsc"),
+    HeaderName::from_static("x-nextjs-data"),
+    HeaderName::from_static("x-original-uri"),
+];
+
 /// What a response depends on: by which headers of a request it was selected; none where it varies with anything.
 pub(crate) fn names(response: &HeaderMap) -> Option<Vec<HeaderName>> {
     match Vary::of(response) {
@@ -21,13 +29,15 @@ pub(crate) fn names(response: &HeaderMap) -> Option<Vec<HeaderName>> {
     }
 }
 
-/// What a request has in these headers, in a few letters; none where there are no such headers.
+/// What a request has in these headers, in a few letters; none where there are no such headers. Headers that always tell
+/// responses apart count where a request has them.
 ///
 /// Two requests have the same if they have the same values in all of them, however these are spread over lines and spaced.
 pub(crate) fn digest(names: &[HeaderName], request: &HeaderMap) -> Option<String> {
-    if names.is_empty() {
-        return None;
-    }
+    let always = ALWAYS_TOLD_APART;
+    let always = always.iter().filter(|name| request.contains_key(*name) && !names.contains(name));
+    let mut names = names.iter().chain(always).peekable();
+    names.peek()?;
     let mut digest = Sha256::new();
     for name in names {
         digest.update(name.as_str());
@@ -137,6 +147,15 @@ mod tests {
         assert!(same("accept-language", &["en, de"], &["De,eN"]));
         assert!(!same("accept-language", &["en, de;q=0.5"], &["en;q=0.5, de"]));
         assert!(same("accept-encoding", &["gzip, br"], &["br,gzip"]));
+    }
+
+    #[test]
+    fn what_frameworks_answer_differently_to_is_told_apart_without_vary() {
+        for name in ["rsc", "x-nextjs-data", "x-original-uri"] {
+            assert!(selected(&[], &[(name, "1")]).is_some(), "{name}");
+            assert_ne!(selected(&["foo"], &[(name, "1")]), selected(&["foo"], &[]), "{name}");
+            assert_ne!(selected(&["RSC"], &[(name, "1")]), selected(&["RSC"], &[]), "{name}");
+        }
     }
 
     #[test]
