@@ -28,6 +28,10 @@ pub(crate) enum Usable {
     /// It may not be served.
     No(Reason),
     /// It is for others, whose page is another.
+    #[cfg_attr(
+        not(feature = "http"),
+        expect(dead_code, reason = "only pages that follow their origin need it")
+    )]
     Other,
 }
 
@@ -36,10 +40,18 @@ pub(crate) enum Usable {
 pub(crate) struct Sight<'a> {
     pub(crate) meta: &'a Meta,
     /// The page itself, if its body is there.
+    #[cfg_attr(
+        not(feature = "http"),
+        expect(dead_code, reason = "only pages that follow their origin need it")
+    )]
     pub(crate) page: Option<&'a CachedPage>,
     /// By its times and tags.
     pub(crate) freshness: Freshness,
     /// Whether it was invalidated, as far as is known; that is found out only for pages that follow their origin.
+    #[cfg_attr(
+        not(feature = "http"),
+        expect(dead_code, reason = "only pages that follow their origin need it")
+    )]
     pub(crate) invalidated: bool,
     pub(crate) deployment: Option<&'a str>,
     pub(crate) now: Timestamp,
