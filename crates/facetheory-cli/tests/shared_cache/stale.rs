@@ -7,6 +7,7 @@ use crate::trial::{age, asked, first_then, numbered, scripted, silence};
 
 stories![
     rfc9111_4_2_4_what_is_stale_is_not_served_while_the_origin_answers,
+    rfc9111_4_2_4_what_is_stale_is_served_while_the_origin_gives_no_answer_at_all,
     rfc5861_3_within_stale_while_revalidate_nobody_waits_for_the_origin,
     rfc5861_3_past_stale_while_revalidate_visitors_wait,
     rfc5861_3_what_was_revalidated_behind_is_served_then,
@@ -24,6 +25,13 @@ fn rfc9111_4_2_4_what_is_stale_is_not_served_while_the_origin_answers(site: &Sit
     for number in 1..=3 {
         assert_eq!(site.get("/stale").text(), format!("answer {number}"));
     }
+}
+
+fn rfc9111_4_2_4_what_is_stale_is_served_while_the_origin_gives_no_answer_at_all(site: &Site) {
+    failing(site, "/outage", "public", silence());
+    let response = site.get("/outage");
+    assert_eq!((response.status, response.text().as_str()), (200, "kept"));
+    assert!(age(&response) >= 100, "it tells how old it is");
 }
 
 fn rfc5861_3_within_stale_while_revalidate_nobody_waits_for_the_origin(site: &Site) {
