@@ -13,8 +13,7 @@ pub(crate) const ASKED: &str = "asked ";
 /// The most headers of a request that is looked at.
 const MOST_HEADERS: usize = 256;
 /// What visitors may not say to an origin, in whatever spelling.
-const NOT_FOR_VISITORS: [&str; 10] = [
-    "forwarded",
+const NOT_FOR_VISITORS: [&str; 9] = [
     "x-original-url",
     "x-rewrite-url",
     "x-http-method-override",
@@ -141,6 +140,17 @@ impl Hearing {
         }
         if request.values("x-forwarded-for").any(|address| address != b"127.0.0.1") {
             violate("the origin was told of another address");
+        }
+        // The same in other words, with an address where there is one.
+        let said = format!("host=\"{}\";proto=http", request.host);
+        let is_ours = |value: &[u8]| {
+            let value = String::from_utf8_lossy(value);
+            value.strip_prefix("for=127.0.0.1;").unwrap_or(&value).eq_ignore_ascii_case(&said)
+        };
+        if only("forwarded").is_none_or(|value| !is_ours(&value))
+            || request.trailers.iter().any(|(name, _)| name == "forwarded")
+        {
+            violate("the origin was told another `Forwarded`");
         }
         if request.values("connection").any(|value| value != b"upgrade") {
             violate("the origin was told about another connection");

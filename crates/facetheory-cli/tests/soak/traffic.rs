@@ -281,6 +281,12 @@ fn state(answer: &Response<Bytes>) -> &str {
     state.unwrap_or("no part of the cache")
 }
 
+/// How an answer came to be, in the cache's own words.
+fn how(answer: &Response<Bytes>) -> &str {
+    let status = answer.headers().get("cache-status").and_then(|status| status.to_str().ok());
+    status.unwrap_or("no part of the cache")
+}
+
 /// Whether an answer is the page that was asked for.
 fn is_of(answer: &Response<Bytes>, target: &str) -> bool {
     answer.body().starts_with(format!("<p>{target}, ").as_bytes())
@@ -290,5 +296,5 @@ fn told(answer: &Response<Bytes>) -> String {
     /// As much as says what it is about.
     const ENOUGH: usize = 100;
     let text = String::from_utf8_lossy(&answer.body()[..answer.body().len().min(ENOUGH)]).into_owned();
-    format!("{} ({}): {text}", answer.status(), state(answer))
+    format!("{} ({}): {text}", answer.status(), how(answer))
 }
