@@ -245,6 +245,11 @@ impl PageKey {
         Ok(self.of_known_route(pattern.into()))
     }
 
+    /// Whether it follows its origin's own headers, and goes stale with its address.
+    pub(crate) fn follows_origin(&self) -> bool {
+        self.target.is_some()
+    }
+
     /// The same, which is invalidated with all its variants.
     #[cfg(feature = "http")]
     pub(crate) fn with_variants(mut self) -> Self {

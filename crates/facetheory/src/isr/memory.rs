@@ -150,6 +150,8 @@ pub(super) struct Memory {
     invalidated: Box<[AtomicU64]>,
     /// How often anything else was: a tag, say.
     swept: AtomicU64,
+    /// How often something that follows its origin was changed, which concerns no other page.
+    changed: AtomicU64,
 }
 
 #[derive(Clone, Debug)]
@@ -170,6 +172,7 @@ impl Memory {
             pages: Cache::with_weighter(items, bytes, Weigh),
             invalidated: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
             swept: AtomicU64::new(0),
+            changed: AtomicU64::new(0),
         }
     }
 
@@ -212,12 +215,18 @@ impl Memory {
 
     /// How many invalidations through this process concerned a page so far.
     pub(super) fn sequence(&self, page: &PageKey) -> u64 {
-        self.counter(page).load(Ordering::Acquire) + self.swept.load(Ordering::Acquire)
+        let changed = if page.follows_origin() { self.changed.load(Ordering::Acquire) } else { 0 };
+        self.counter(page).load(Ordering::Acquire) + self.swept.load(Ordering::Acquire) + changed
     }
 
     /// A page was invalidated: nothing that was read before is believed any more.
     pub(super) fn doubt(&self, page: &PageKey) {
         self.counter(page).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Something that follows its origin was changed through it: of which pages that is the target is for the table to say.
+    pub(super) fn doubt_what_follows_origins(&self) {
+        self.changed.fetch_add(1, Ordering::AcqRel);
     }
 
     /// A tag was invalidated: whose pages are concerned is for the table to say.

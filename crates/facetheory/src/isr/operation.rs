@@ -44,7 +44,12 @@ impl Isr {
     /// ```
     pub async fn invalidate_tag(&self, tag: &Tag, tenant: Option<&Tenant>) -> Result<()> {
         let outcome = self.pages().store().invalidate_tag(tag, tenant).await;
-        self.engine.memory.doubt_everything();
+        // Visitors send requests that change something all the time, and no other page must be looked up again for that.
+        if tag.is_target() {
+            self.engine.memory.doubt_what_follows_origins();
+        } else {
+            self.engine.memory.doubt_everything();
+        }
         outcome
     }
 
