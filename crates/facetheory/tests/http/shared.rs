@@ -6,6 +6,7 @@ use bytes::Bytes;
 use facetheory::{NoAnswer, Policy, Query, Route, Routes};
 use http::{Request, Response};
 use http_body_util::Full;
+use tabletheory::Faults;
 
 use crate::fixture::{INTERVAL, SECOND, Site};
 
@@ -213,4 +214,14 @@ async fn tags_are_sent_on_unless_they_are_stripped() {
         site.isr.invalidate_tag(&facetheory::Tag::new("b").expect("a tag"), None).await.expect("a table");
         assert_eq!(site.get("/a").await.state(), "miss");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unsafe_request_makes_no_page_of_a_rule_be_looked_up_again() {
+    let page = Route::new("/page", Policy::every(INTERVAL));
+    let site = Site::of(Routes::new([page]).expect("routes").otherwise_by_origin());
+    assert_eq!(site.get("/page").await.state(), "miss");
+    assert_eq!(site.visit("POST", "/elsewhere", &[]).await.status, 200);
+    site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+    assert_eq!(site.get("/page").await.state(), "hit", "memory is believed, and the table is not asked");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use facetheory::{Acquire, Isr, LeaseTerms, PageStore, Pages, Rendered, State};
+use facetheory::{Acquire, Answer, Isr, LeaseTerms, PageStore, Pages, Rendered, State};
 
 use crate::fixture::{SECOND, Site, sees};
 
@@ -39,4 +39,17 @@ async fn a_lease_that_has_ended_is_asked_for_once_clocks_agree_that_it_has() {
     assert_eq!(site.visit("one").await, sees(State::Miss, "one"), "whoever held it has died");
     let (_, commits) = site.table.take();
     assert!(commits <= 4, "two attempts, a publish, and no hammering: {commits}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_visitor_of_a_page_waits_no_longer_than_for_a_render_and_for_another() {
+    let site = Site::new();
+    let (policy, began) = (site.policy, tokio::time::Instant::now());
+    let slow = async {
+        tokio::time::sleep(SECOND).await;
+        site.table.slow_down(1000 * SECOND);
+    };
+    let (answer, ()) = tokio::join!(site.visit_slow(2 * SECOND, Ok(Rendered::html("late"))), slow);
+    assert!(began.elapsed() <= policy.render_deadline + policy.wait, "{:?}", began.elapsed());
+    assert!(matches!(answer, Ok(Answer::Bypass(_) | Answer::Page(_))), "{answer:?}");
 }
