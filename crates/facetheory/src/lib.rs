@@ -39,6 +39,7 @@ mod version_id;
 #[cfg(feature = "http")]
 pub use self::http::{
     Drafts, Hint, IsrBody, IsrLayer, IsrService, Params, Query, Route, Routes, TenantFrom, is_host,
+    remove_hops,
 };
 pub use body::{Bodies, Body, StoredBody};
 pub use cache_key::CacheKey;

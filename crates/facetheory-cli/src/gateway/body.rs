@@ -212,6 +212,12 @@ impl OriginBody {
     }
 }
 
+impl From<String> for OriginBody {
+    fn from(text: String) -> Self {
+        OriginBody::Own(Some(text.into()))
+    }
+}
+
 impl Body for OriginBody {
     type Data = Bytes;
     type Error = BodyError;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use facetheory::is_host;
+use facetheory::{is_host, remove_hops};
 use http::header::{
     CONNECTION, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, UPGRADE, VIA,
 };
@@ -182,37 +182,6 @@ pub(crate) fn trailers(mut trailers: HeaderMap) -> HeaderMap {
     remove_underscores(&mut trailers);
     trailers
 }
-
-/// Takes away what is about the connection to the origin only.
-pub(crate) fn remove_hops(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|line| line.to_str().ok())
-        .flat_map(|line| line.split(','))
-        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
-        // These say what is asked for and by whom, whatever `Connection` says.
-        .filter(|name| *name != HOST && *name != COOKIE)
-        .collect();
-    for name in named {
-        headers.remove(name);
-    }
-    for name in HOP_BY_HOP {
-        headers.remove(name);
-    }
-}
-
-const HOP_BY_HOP: [&str; 9] = [
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authentication-info",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "transfer-encoding",
-    "upgrade",
-];
 
 fn accepts_trailers(headers: &HeaderMap) -> bool {
     let mut lines = headers.get_all(TE).iter().filter_map(|line| line.to_str().ok());

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use facetheory::remove_hops;
 use http::{HeaderMap, Request, StatusCode, Version};
 use tokio::sync::mpsc;
 
 use super::body::RequestBody;
-use super::forwarding::remove_hops;
 use crate::wire::Conduct;
 
 /// The most hints of one answer.

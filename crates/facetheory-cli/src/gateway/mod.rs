@@ -12,6 +12,7 @@ mod health;
 mod hint;
 mod listener;
 mod origin;
+mod own;
 mod place;
 mod tls;
 mod tunnel;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use facetheory::{Isr, IsrBody, IsrLayer, IsrService};
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::HeaderName;
 use http::request::Parts;
 use http::uri::{PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode};
@@ -33,6 +34,7 @@ use crate::wire;
 use body::{RequestBody, Terms};
 use client::Client;
 use forwarding::Trust;
+use own::own;
 
 pub(crate) use listener::{Endpoint, Listener};
 pub(crate) use origin::Origin;
@@ -187,17 +189,4 @@ impl Gateway {
             Err(never) => match never {},
         }
     }
-}
-
-/// An answer of the gateway's own.
-fn own(status: StatusCode, text: &str) -> Response<IsrBody> {
-    let mut response = Response::new(IsrBody::from(format!("{text}\n")));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if status == StatusCode::METHOD_NOT_ALLOWED {
-        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
-    }
-    response
 }

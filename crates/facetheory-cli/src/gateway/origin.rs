@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use anyhow::{Context as _, Result};
-use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, UPGRADE};
+use facetheory::remove_hops;
+use http::header::{CONNECTION, HOST, HeaderValue, RETRY_AFTER, UPGRADE};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Request, Response, StatusCode, Uri, Version};
@@ -26,6 +26,7 @@ use super::dial::Dial;
 use super::forwarding::{self, Trust, is_circular};
 use super::health::Health;
 use super::hint::Hints;
+use super::own::own;
 use super::tunnel::Tunnels;
 use crate::config;
 use crate::wire::Refusal;
@@ -284,12 +285,12 @@ impl Shared {
                 return Err(Failure::Unasked);
             }
             self.tunnels.join((visitor, client), origin);
-            forwarding::remove_hops(&mut parts.headers);
+            remove_hops(&mut parts.headers);
             parts.headers.insert(UPGRADE, protocol);
             parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             return Ok(Response::from_parts(parts, OriginBody::Own(None)));
         }
-        forwarding::remove_hops(&mut parts.headers);
+        remove_hops(&mut parts.headers);
         parts.extensions.clear();
         Ok(Response::from_parts(parts, OriginBody::streamed(body, self.timeouts.idle, end, self.most_bytes)))
     }
@@ -339,14 +340,4 @@ fn causes(error: &(dyn std::error::Error + 'static)) -> String {
         cause = error.source();
     }
     text
-}
-
-/// An answer of the gateway's own.
-fn own(status: StatusCode, text: &'static str) -> Response<OriginBody> {
-    let mut response = Response::new(OriginBody::Own(Some(Bytes::from(format!("{text}\n")))));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }

@@ -84,11 +84,28 @@ fn restored_if(kept: &[(String, String)], is_kept: impl Fn(&HeaderName) -> bool)
     headers
 }
 
-/// Takes away what is about one connection only, also by the word of `Connection`.
-pub(crate) fn remove_hops(headers: &mut HeaderMap) {
+/// Takes away what is about one connection only, also by the word of `Connection`, as a proxy has to (RFC 9110 §7.6.1).
+///
+/// `Host` and `Cookie` stay, whatever `Connection` says: who is asked, and by whom, is not for a visitor to take away. So does
+/// `Trailer`, for those who pass trailers on.
+///
+/// ```
+/// use http::{HeaderMap, HeaderValue, header};
+///
+/// let mut headers = HeaderMap::new();
+/// for name in ["connection", "x-own", "keep-alive", "host", "trailer"] {
+///     headers.insert(name, HeaderValue::from_static("x-own, host"));
+/// }
+/// facetheory::remove_hops(&mut headers);
+/// let mut left: Vec<&str> = headers.keys().map(header::HeaderName::as_str).collect();
+/// left.sort();
+/// assert_eq!(left, ["host", "trailer"]);
+/// ```
+pub fn remove_hops(headers: &mut HeaderMap) {
     let named = named_by_connection(headers);
+    let named = named.into_iter().filter(|name| *name != header::HOST && *name != header::COOKIE);
     let fixed = HOP_BY_HOP.iter().map(|name| HeaderName::from_static(name));
-    for name in named.into_iter().chain(fixed) {
+    for name in named.chain(fixed).filter(|name| *name != header::TRAILER) {
         headers.remove(name);
     }
 }

@@ -30,6 +30,7 @@ mod visit;
 
 pub use body::IsrBody;
 pub use draft::Drafts;
+pub use header::remove_hops;
 pub use hint::Hint;
 pub use host::is_host;
 pub use layer::{IsrLayer, IsrService};
