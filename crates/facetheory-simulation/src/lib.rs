@@ -30,6 +30,7 @@ mod world;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use campaign::{Brake, Campaign};
 pub use mutant::Mutant;
@@ -40,6 +41,9 @@ use crate::character::Character;
 use crate::clock::SimulatedClock;
 use crate::ledger::Ledger;
 use crate::world::World;
+
+/// No history takes as long as this, in simulated time.
+const LONGEST_HISTORY: Duration = Duration::from_hours(1000);
 
 /// How a simulation is done.
 ///
@@ -102,7 +106,9 @@ pub fn simulate(seed: u64, settings: &Settings) -> Report {
         let character = Character::of(seed);
         let ledger = Arc::new(Ledger::new(clock, character.retention, settings.events));
         let world = World::new(seed, settings, ledger.clone(), clock, character);
+        // Time stands still where nothing waits for it, so a history that is stuck would never end without a limit.
         let live = async { if settings.visitors { world.receive().await } else { world.run().await } };
+        let live = async { tokio::time::timeout(LONGEST_HISTORY, live).await.expect("a history ends") };
         let lived = std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(live)));
         if let Err(panic) = lived {
             let what = panic.downcast_ref::<String>().cloned();

@@ -99,7 +99,7 @@ mutants! {
     Twins, "twins" => OneRender;
     /// The table grants leases that it does not write down.
     HollowLease, "hollow-lease" => OneRender;
-    /// The table never answers whoever wants a lease.
+    /// The table takes a day to answer whoever wants a lease, and engines are told to let visitors wait for it.
     MuteTable, "mute-table" => Answered;
     /// Processes are not told to end.
     Undead, "undead" => Ends;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use facetheory::Lock;
 use tabletheory::{Commit, Consistency, Item, Key, MemoryTable, Result, Table as _, Txn, Write};
@@ -10,6 +11,8 @@ use crate::mutant::Mutant;
 
 /// Far beyond the end of any simulation, in epoch seconds.
 const NEVER: i64 = 4_000_000_000;
+/// How long a table that is mute takes to answer: longer than anyone should wait for it, and not for ever.
+pub(crate) const MUTE: Duration = Duration::from_hours(24);
 
 /// Rows in memory: honest, unless a mutant is at work.
 #[derive(Debug)]
@@ -83,7 +86,10 @@ impl Saboteur {
                 self.rows.commit(txn).await
             }
             (Some(Mutant::HollowLease), Transaction::Acquisition(_)) => Ok(Commit::Done),
-            (Some(Mutant::MuteTable), Transaction::Acquisition(_)) => std::future::pending().await,
+            (Some(Mutant::MuteTable), Transaction::Acquisition(_)) => {
+                tokio::time::sleep(MUTE).await;
+                self.rows.commit(txn).await
+            }
             _ => self.rows.commit(txn).await,
         }
     }

@@ -12,6 +12,7 @@ use super::habit::{Setup, TABLE_TIMEOUT};
 use crate::dice::Dice;
 use crate::ledger::{Ledger, Order, Visit};
 use crate::mutant::Mutant;
+use crate::saboteur::MUTE;
 use crate::seat::Seat;
 use crate::world::{Place, World};
 
@@ -81,6 +82,9 @@ impl<'w> Process<'w> {
         let mut asked = *policy;
         if self.world.mutant == Some(Mutant::NoLimits) {
             (asked.stale_while_revalidate, asked.stale_if_error) = (None, None);
+        }
+        if self.world.mutant == Some(Mutant::MuteTable) {
+            asked.wait = MUTE;
         }
         if self.world.mutant == Some(Mutant::StillBorn) {
             asked.revalidate = Duration::ZERO;
