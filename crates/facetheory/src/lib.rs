@@ -38,7 +38,7 @@ mod version_id;
 
 #[cfg(feature = "http")]
 pub use self::http::{
-    Drafts, Hint, IsrBody, IsrLayer, IsrService, Params, Query, Route, Routes, TenantFrom, is_host,
+    Drafts, Hint, Hit, IsrBody, IsrLayer, IsrService, Params, Query, Route, Routes, TenantFrom, is_host,
     remove_hops,
 };
 pub use body::{Bodies, Body, StoredBody};

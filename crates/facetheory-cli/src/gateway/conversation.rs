@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use facetheory::IsrBody;
+use http::request::Parts;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::Service;
@@ -15,9 +16,10 @@ use super::activity::Activity;
 use super::answered::{Answered, Busy};
 use super::client::Client;
 use crate::log::Arrival;
+use crate::wire::{Parcel, Shelf};
 
 /// What is asked and answered on one connection.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Conversation {
     gateway: Arc<Gateway>,
     client: Arc<Client>,
@@ -33,6 +35,11 @@ pub(crate) enum Answer {
 impl Conversation {
     pub(crate) fn new(gateway: Arc<Gateway>, client: Arc<Client>, activity: Arc<Activity>) -> Self {
         Conversation { gateway, client, activity }
+    }
+
+    /// What the log is told of a request, if there is one.
+    fn arrival(&self, request: &Parts) -> Option<Arrival> {
+        self.gateway.access.as_ref().map(|_| Arrival::of(request, self.client.address.ip()))
     }
 
     /// Says that the connection is busy, until the answer has ended.
@@ -51,17 +58,28 @@ impl Service<Request<Incoming>> for Conversation {
 
     fn call(&self, request: Request<Incoming>) -> Answer {
         let busy = self.busy();
-        let access = self.gateway.access.as_ref();
-        let arrival = access.map(|_| Arrival::of(&request, self.client.address.ip()));
         let (parts, body) = request.into_parts();
-        if let Some(response) = self.gateway.at_hand(&self.client, &parts) {
-            return Answer::There(Some(told(&self.gateway, arrival, response, busy)));
+        let arrival = self.arrival(&parts);
+        if let Some(hit) = self.gateway.at_hand(&self.client, &parts) {
+            return Answer::There(Some(told(&self.gateway, arrival, hit.into_response(), busy)));
         }
         let (gateway, client) = (self.gateway.clone(), self.client.clone());
         Answer::Coming(Box::pin(async move {
             let response = gateway.answer(&client, Request::from_parts(parts, body)).await;
             told(&gateway, arrival, response, busy)
         }))
+    }
+}
+
+impl Shelf for Conversation {
+    fn at_hand(&self, request: &Parts) -> Option<Parcel> {
+        let arrival = self.arrival(request);
+        let hit = self.gateway.at_hand(&self.client, request)?;
+        let parcel = Parcel { head: hit.http1_head(), body: hit.body().clone() };
+        if let (Some(access), Some(arrival)) = (&self.gateway.access, arrival) {
+            access.note_hit(arrival, hit);
+        }
+        Some(parcel)
     }
 }
 

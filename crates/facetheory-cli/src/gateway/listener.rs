@@ -185,7 +185,7 @@ impl Connection {
             let rules = gateway.rules.load();
             (rules.limits, rules.patience)
         };
-        let wire = self.endpoint.watch.admit(io, limits, &patience);
+        let mut wire = self.endpoint.watch.admit(io, limits, &patience);
         let conduct = wire.conduct().clone();
         let client = Arc::new(Client { conduct: Some(conduct), ..client });
         let mut builder = http1::Builder::new();
@@ -198,6 +198,7 @@ impl Connection {
             builder.max_headers(limits.headers);
         }
         let conversation = Conversation::new(gateway, client, Activity::new());
+        wire.answer_from(Box::new(conversation.clone()));
         let connection = builder.serve_connection(TokioIo::new(wire), conversation).with_upgrades();
         let mut connection = pin!(connection);
         if let Some(ended) = self.last_call.unless_rung(connection.as_mut()).await {

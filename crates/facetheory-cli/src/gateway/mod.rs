@@ -20,7 +20,7 @@ mod tunnel;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use facetheory::{Isr, IsrBody, IsrLayer, IsrService};
+use facetheory::{Hit, Isr, IsrBody, IsrLayer, IsrService};
 use http::header::HeaderName;
 use http::request::Parts;
 use http::uri::{PathAndQuery, Scheme};
@@ -154,7 +154,7 @@ impl Gateway {
     }
 
     /// The answer to a request, if it is at hand: most requests, without the weight of a future.
-    fn at_hand(&self, client: &Client, request: &Parts) -> Option<Response<IsrBody>> {
+    fn at_hand(&self, client: &Client, request: &Parts) -> Option<Hit> {
         let rules = self.rules.load();
         if rules.trust.scheme(client, &request.headers) == Scheme::HTTPS {
             // It is told by an extension of the request, which is not ours to change here.

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::io::Write as _;
 use std::net::IpAddr;
 
-use facetheory::PageKey;
+use facetheory::{Hit, PageKey, State};
 use http::header::{HOST, HeaderName, HeaderValue};
-use http::{Method, Request, Response, StatusCode, Uri};
+use http::request::Parts;
+use http::{Method, Response, StatusCode, Uri};
 use http_body::Body;
 use serde::Serialize;
 use tabletheory::{Clock as _, SystemClock, Timestamp};
@@ -35,13 +36,13 @@ pub(crate) struct Arrival {
 
 impl Arrival {
     /// A request that comes from this address, now.
-    pub(crate) fn of<B>(request: &Request<B>, peer: IpAddr) -> Self {
+    pub(crate) fn of(request: &Parts, peer: IpAddr) -> Self {
         Arrival {
             began: Instant::now(),
             peer,
-            method: request.method().clone(),
-            host: request.headers().get(HOST).cloned(),
-            uri: request.uri().clone(),
+            method: request.method.clone(),
+            host: request.headers.get(HOST).cloned(),
+            uri: request.uri.clone(),
         }
     }
 }
@@ -53,15 +54,21 @@ impl AccessLog {
 
     /// Tells of a request and its response, from which it takes the page that the layer left in it.
     pub(crate) fn note<B: Body>(&self, arrival: Arrival, response: &mut Response<B>) {
-        let visit = Visit {
-            at: SystemClock.now(),
-            micros: u64::try_from(arrival.began.elapsed().as_micros()).unwrap_or(u64::MAX),
-            status: response.status(),
-            state: response.headers().get(&STATE).cloned(),
-            bytes: bytes(&arrival.method, response),
-            page: response.extensions_mut().remove::<PageKey>(),
-            arrival,
-        };
+        let (status, state) = (response.status(), response.headers().get(&STATE).cloned());
+        let (bytes, page) = (bytes(&arrival.method, response), response.extensions_mut().remove::<PageKey>());
+        self.put(arrival, Outcome { status, state, bytes, page });
+    }
+
+    /// Tells of a request whose answer was at hand.
+    pub(crate) fn note_hit(&self, arrival: Arrival, hit: Hit) {
+        let (status, bytes) = (hit.status(), u64::try_from(hit.body().len()).ok());
+        let state = Some(HeaderValue::from_static(State::Hit.as_str()));
+        self.put(arrival, Outcome { status, state, bytes, page: hit.into_page() });
+    }
+
+    fn put(&self, arrival: Arrival, outcome: Outcome) {
+        let micros = u64::try_from(arrival.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let visit = Visit { at: SystemClock.now(), arrival, outcome, micros };
         self.lines.put(Line::Access(Box::new(visit)));
     }
 }
@@ -72,15 +79,21 @@ fn bytes<B: Body>(method: &Method, response: &Response<B>) -> Option<u64> {
     if is_empty { Some(0) } else { response.body().size_hint().exact() }
 }
 
+/// What became of a request.
+#[derive(Debug)]
+struct Outcome {
+    status: StatusCode,
+    state: Option<HeaderValue>,
+    page: Option<PageKey>,
+    bytes: Option<u64>,
+}
+
 /// A request that was answered.
 #[derive(Debug)]
 pub(super) struct Visit {
     at: Timestamp,
     arrival: Arrival,
-    status: StatusCode,
-    state: Option<HeaderValue>,
-    page: Option<PageKey>,
-    bytes: Option<u64>,
+    outcome: Outcome,
     /// Until the head of the answer was ready.
     micros: u64,
 }
@@ -121,11 +134,11 @@ impl Visit {
                 None => text(&self.arrival.host),
             },
             path: self.arrival.uri.path(),
-            status: self.status.as_u16(),
-            state: text(&self.state),
-            key: self.page.as_ref().map(PageKey::cache_key),
-            tenant: self.page.as_ref().and_then(PageKey::tenant).map(facetheory::Tenant::as_str),
-            bytes: self.bytes,
+            status: self.outcome.status.as_u16(),
+            state: text(&self.outcome.state),
+            key: self.outcome.page.as_ref().map(PageKey::cache_key),
+            tenant: self.outcome.page.as_ref().and_then(PageKey::tenant).map(facetheory::Tenant::as_str),
+            bytes: self.outcome.bytes,
             duration_ms: self.micros as f64 / 1000.0,
         }
     }
@@ -218,18 +231,20 @@ mod tests {
     }
 
     fn visit(host: &[u8]) -> Visit {
-        let request =
-            Request::get("/a?token=secret").header(HOST, HeaderValue::from_bytes(host).expect("a value"));
-        let request = request.body(()).expect("a request");
+        let request = http::Request::get("/a?token=secret")
+            .header(HOST, HeaderValue::from_bytes(host).expect("a value"));
+        let (request, ()) = request.body(()).expect("a request").into_parts();
         let at = Timestamp::from_millis(0);
         let page = PageKey::new("default::a/{*rest}?rest=\u{85}\n2026 forged").expect("a page");
         Visit {
             at,
             arrival: Arrival::of(&request, IpAddr::from([127, 0, 0, 1])),
-            status: StatusCode::OK,
-            state: Some(HeaderValue::from_static("hit")),
-            page: Some(page),
-            bytes: Some(7),
+            outcome: Outcome {
+                status: StatusCode::OK,
+                state: Some(HeaderValue::from_static("hit")),
+                page: Some(page),
+                bytes: Some(7),
+            },
             micros: 1234,
         }
     }

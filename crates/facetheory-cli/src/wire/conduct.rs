@@ -205,8 +205,14 @@ impl Conduct {
         blocked != 0 && self.terms.is_past(blocked.wrapping_sub(1), self.terms.write)
     }
 
+    /// A request was answered.
+    pub(super) fn answer(&self) {
+        self.quiet_since.store(self.terms.now(), Relaxed);
+        self.answered.fetch_add(1, Relaxed);
+    }
+
     /// Nothing is being answered. What hyper has been given may still be on its way to the client.
-    fn is_answered(&self) -> bool {
+    pub(super) fn is_answered(&self) -> bool {
         self.delivered.load(Relaxed) == self.answered.load(Relaxed)
     }
 
@@ -274,8 +280,7 @@ pub(crate) struct Answering {
 impl Drop for Answering {
     fn drop(&mut self) {
         let conduct = &self.conduct;
-        conduct.quiet_since.store(conduct.terms.now(), Relaxed);
-        conduct.answered.fetch_add(1, Relaxed);
+        conduct.answer();
         // It was the last request, so if one has asked for another protocol it was this, and it was not given.
         if conduct.decision.load(Relaxed) == Decision::Asked as u8 && conduct.is_answered() {
             conduct.stay();

@@ -4,6 +4,8 @@
 //! of. By the time a request reaches a service the traces are gone, so the bytes themselves are checked, in the buffer
 //! into which hyper reads them. What is wrong is never passed on: in its place hyper reads a request with a method
 //! that only the wire can send, and the service answers that with the refusal, in its turn.
+//!
+//! And what is asked for most is answered here: a page that is [at hand](Shelf) is written to the connection at once.
 
 mod chunk;
 mod conduct;
@@ -15,6 +17,7 @@ mod patience;
 mod refusal;
 mod request_line;
 mod scan;
+mod shelf;
 mod sniff;
 mod stream;
 #[cfg(test)]
@@ -25,5 +28,6 @@ pub(crate) use conduct::{Answering, Conduct};
 pub(crate) use limit::Limits;
 pub(crate) use patience::Patience;
 pub(crate) use refusal::Refusal;
+pub(crate) use shelf::{Parcel, Shelf};
 pub(crate) use sniff::{Protocol, sniff};
 pub(crate) use watch::Watch;

@@ -15,6 +15,7 @@ use super::linger::Linger;
 use super::patience::Overdue;
 use super::refusal::{Refusal, SUBSTITUTE};
 use super::scan::{Pause, Scan, Scanned, Then};
+use super::shelf::{self, Parcel, Shelf};
 use super::watch::Seat;
 
 /// A connection whose requests are checked before they are passed on.
@@ -35,6 +36,12 @@ pub(crate) struct Wire<IO> {
     is_blocked: bool,
     /// The interim answer that is being written.
     interim: Option<Interim>,
+    /// Where some answers are at hand.
+    shelf: Option<Box<dyn Shelf>>,
+    /// The answer from there that is being written.
+    parcel: Option<Parcel>,
+    /// hyper was given requests, and may not have written all of its answers yet.
+    is_handed: bool,
     closing: Closing,
     _seat: Seat,
 }
@@ -73,9 +80,17 @@ impl<IO> Wire<IO> {
             waker: None,
             is_blocked: false,
             interim: None,
+            shelf: None,
+            parcel: None,
+            is_handed: false,
             closing: Closing::No,
             _seat: seat,
         }
+    }
+
+    /// Answers from this shelf what is there.
+    pub(crate) fn answer_from(&mut self, shelf: Box<dyn Shelf>) {
+        self.shelf = Some(shelf);
     }
 
     /// What is shared with the service.
@@ -91,6 +106,10 @@ impl<IO> Wire<IO> {
             return self.take_held();
         }
         let scanned = self.scan.read(&buffer.filled()[start..]);
+        if self.is_at_hand(&scanned, &buffer.filled()[start..]) {
+            buffer.set_filled(start);
+            return;
+        }
         let end = start + scanned.passed;
         match scanned.then {
             Then::More | Then::Upgrade => self.held.extend_from_slice(&buffer.filled()[end..]),
@@ -98,6 +117,24 @@ impl<IO> Wire<IO> {
         }
         buffer.set_filled(end);
         self.follow(&scanned);
+    }
+
+    /// Takes the answer from the shelf, if these bytes are one request whose answer is there, and its turn has come: hyper
+    /// has nothing more to write.
+    fn is_at_hand(&mut self, scanned: &Scanned, bytes: &[u8]) -> bool {
+        let is_one = scanned.heads == 1 && scanned.passed == bytes.len() && scanned.then == Then::More;
+        let is_whole = is_one && self.scan.pause() == Pause::Between;
+        if !is_whole || self.is_handed {
+            return false;
+        }
+        let Some(shelf) = &self.shelf else { return false };
+        self.parcel = shelf::request(bytes).and_then(|request| shelf.at_hand(&request));
+        if self.parcel.is_none() {
+            return false;
+        }
+        self.conduct.deliver(1);
+        self.conduct.wait_for(Pause::Between);
+        true
     }
 
     /// Finds out how much of what is held may be passed on.
@@ -112,6 +149,7 @@ impl<IO> Wire<IO> {
 
     fn follow(&mut self, scanned: &Scanned) {
         if scanned.heads > 0 {
+            self.is_handed = true;
             self.conduct.deliver(scanned.heads);
             // A head that begins behind another has its own time.
             self.conduct.wait_for(Pause::Between);
@@ -136,6 +174,7 @@ impl<IO> Wire<IO> {
     fn refuse(&mut self, refusal: Refusal) {
         self.conduct.refuse(refusal);
         self.conduct.wait_for(Pause::Between);
+        self.is_handed = true;
         self.conduct.deliver(1);
         self.held.truncate(self.ready);
         self.held.extend_from_slice(SUBSTITUTE);
@@ -231,8 +270,9 @@ enum Waiting {
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
-    /// Writes the interim answer that has been begun, if there is one.
+    /// Writes the interim answer that has been begun, if there is one, after an answer that was begun before it.
     fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_parcel(cx))?;
         let Some(mut interim) = self.interim.take() else { return Poll::Ready(Ok(())) };
         while interim.bytes.has_remaining() {
             let outcome = Pin::new(&mut self.io).poll_write(cx, &interim.bytes);
@@ -249,6 +289,24 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         let _ = interim.written.send(());
         Poll::Ready(Ok(()))
     }
+
+    /// Writes the answer from the shelf that has been begun, if there is one.
+    fn poll_parcel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(mut parcel) = self.parcel.take() else { return Poll::Ready(Ok(())) };
+        while !parcel.is_written() {
+            let outcome = Pin::new(&mut self.io).poll_write_vectored(cx, &parcel.pieces());
+            match self.watch_write(cx, outcome)? {
+                Poll::Ready(0) => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
+                Poll::Ready(written) => parcel.advance(written),
+                Poll::Pending => {
+                    self.parcel = Some(parcel);
+                    return Poll::Pending;
+                }
+            }
+        }
+        self.conduct.answer();
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<IO> {
@@ -260,6 +318,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<IO> {
         let wire = self.get_mut();
         let start = buffer.filled().len();
         loop {
+            ready!(wire.poll_parcel(cx))?;
             if wire.ready > 0 {
                 wire.hand_over(buffer);
             }
@@ -343,12 +402,17 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<IO> {
                 break;
             }
         }
+        let is_answered = wire.conduct.is_answered();
         let outcome = Pin::new(&mut wire.io).poll_flush(cx);
+        if is_answered && matches!(outcome, Poll::Ready(Ok(()))) {
+            wire.is_handed = false;
+        }
         wire.watch_write(cx, outcome)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let wire = self.get_mut();
+        ready!(wire.poll_parcel(cx))?;
         loop {
             match &mut wire.closing {
                 Closing::Done => return Poll::Ready(Ok(())),

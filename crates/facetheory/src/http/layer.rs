@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, HeaderValue};
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::BodyExt as _;
 use tabletheory::{SystemRandom, Timestamp};
@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::http::body::{BoxError, IsrBody};
 use crate::http::header::{CACHE_TAG, SURROGATE_KEY};
 use crate::http::newcomer::Newcomers;
-use crate::http::prepared::{Replies, is_plain};
+use crate::http::prepared::{Hit, Replies, is_plain};
 use crate::http::refusal::Refusal;
 use crate::http::render::{self, FailedRender, Wish};
 use crate::http::reply::{self, Visitor};
@@ -254,17 +254,14 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        if let Some(response) = self.at_hand(&parts) {
-            return Box::pin(async move { Ok(response) });
+        if let Some(hit) = self.at_hand(&parts) {
+            return Box::pin(async move { Ok(hit.into_response()) });
         }
         let request = Request::from_parts(parts, body);
         let (site, service) = (self.site.clone(), self.inner.clone());
         Box::pin(async move {
-            let strips_tags = site.strips_tags;
-            let mut response = site.serve(service, request).await?;
-            if strips_tags {
-                [SURROGATE_KEY, CACHE_TAG].iter().for_each(|name| drop(response.headers_mut().remove(name)));
-            }
+            let mut response = site.clone().serve(service, request).await?;
+            site.strip(response.headers_mut());
             Ok(response)
         })
     }
@@ -287,11 +284,12 @@ impl<S> IsrService<S> {
     /// let request = || Request::get("/").header("host", "example.com").body(String::new()).unwrap();
     /// assert!(service.at_hand(&request().into_parts().0).is_none());
     /// assert_eq!(service.clone().oneshot(request()).await.unwrap().headers()["x-facetheory-isr"], "miss");
-    /// assert_eq!(service.at_hand(&request().into_parts().0).unwrap().headers()["x-facetheory-isr"], "hit");
+    /// let hit = service.at_hand(&request().into_parts().0).unwrap();
+    /// assert_eq!(hit.into_response().headers()["x-facetheory-isr"], "hit");
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn at_hand(&self, request: &Parts) -> Option<Response<IsrBody>> {
+    pub fn at_hand(&self, request: &Parts) -> Option<Hit> {
         let site = &*self.site;
         if !is_plain(request) {
             return None;
@@ -306,11 +304,10 @@ impl<S> IsrService<S> {
         let key = site.key_of(page).ok()?;
         let served = site.isr.at_hand_at(&key, &route.policy, now)?;
         let id = site.request_id(request);
-        let mut response = site.replies.reply(&Visitor { parts: request, route, now, id: &id }, &served);
-        if site.tells_page {
-            response.extensions_mut().insert(key);
-        }
-        Some(response)
+        let visitor = Visitor { parts: request, route, now, id: &id };
+        let mut hit = site.replies.reply(&visitor, &served);
+        hit.page = site.tells_page.then_some(key);
+        Some(hit)
     }
 }
 
@@ -486,6 +483,13 @@ impl Site {
         let key = self.scheme.page(page.tenant.as_ref(), page.key)?;
         let key = key.at_path(page.path).of_known_route(page.route.name.clone());
         Ok(if page.route.by_origin { key.with_variants() } else { key })
+    }
+
+    /// Takes away what is not for visitors.
+    fn strip(&self, headers: &mut HeaderMap) {
+        if self.strips_tags {
+            [SURROGATE_KEY, CACHE_TAG].iter().for_each(|name| drop(headers.remove(name)));
+        }
     }
 
     /// The id of a request: the visitor's, or a new one.

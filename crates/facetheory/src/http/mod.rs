@@ -34,6 +34,7 @@ pub use header::remove_hops;
 pub use hint::Hint;
 pub use host::is_host;
 pub use layer::{IsrLayer, IsrService};
+pub use prepared::Hit;
 pub use route::{Query, Route};
 pub use routes::{Params, Routes};
 pub use tenant::TenantFrom;

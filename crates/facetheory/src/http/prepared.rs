@@ -1,9 +1,13 @@
 //! Replies that many visitors get within a second: their headers are put together once, and then copied.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwapOption;
-use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE};
+use bytes::Bytes;
+use http::header::{
+    CONTENT_LENGTH, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE,
+    RANGE,
+};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
 
@@ -12,6 +16,7 @@ use crate::http::encoding::Coding;
 use crate::http::header::REQUEST_ID;
 use crate::http::reply::{Visitor, coded};
 use crate::isr::{CachedPage, Served};
+use crate::key::PageKey;
 
 /// The most replies that are prepared. Pages share these places, and the last one to come has it.
 const PLACES: usize = 1024;
@@ -37,6 +42,126 @@ struct Prepared {
     coding: Coding,
     status: StatusCode,
     headers: HeaderMap,
+    /// The same as a connection of HTTP/1.1 sends it, up to the id of the request: made when it is first asked for.
+    http1: OnceLock<Bytes>,
+}
+
+/// A page that is at hand, as its visitor gets it: from [`IsrService::at_hand`](crate::IsrService::at_hand).
+///
+/// ```no_run
+/// # fn f(service: facetheory::IsrService<()>, request: http::request::Parts) {
+/// if let Some(hit) = service.at_hand(&request) {
+///     assert_eq!(hit.into_response().headers()["x-facetheory-isr"], "hit");
+/// }
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Hit {
+    prepared: Arc<Prepared>,
+    id: HeaderValue,
+    bytes: Bytes,
+    pub(super) page: Option<PageKey>,
+}
+
+impl Hit {
+    /// Its status.
+    ///
+    /// ```no_run
+    /// # fn f(hit: facetheory::Hit) {
+    /// assert_eq!(hit.status(), http::StatusCode::OK);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.prepared.status
+    }
+
+    /// The bytes of its body.
+    ///
+    /// ```no_run
+    /// # fn f(hit: facetheory::Hit) {
+    /// assert!(!hit.body().is_empty());
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn body(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The key of the page, where [the layer tells it](crate::IsrLayer::telling_page).
+    ///
+    /// ```no_run
+    /// # fn f(hit: facetheory::Hit) {
+    /// assert_eq!(hit.into_page(), None);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn into_page(self) -> Option<PageKey> {
+        self.page
+    }
+
+    /// As a response, whatever protocol it is sent with.
+    ///
+    /// ```no_run
+    /// # fn f(hit: facetheory::Hit) {
+    /// assert_eq!(hit.into_response().status(), http::StatusCode::OK);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn into_response(self) -> Response<IsrBody> {
+        let mut response = Response::new(IsrBody::from(self.bytes));
+        *response.status_mut() = self.prepared.status;
+        *response.headers_mut() = self.prepared.headers.clone();
+        response.headers_mut().insert(REQUEST_ID, self.id);
+        if let Some(page) = self.page {
+            response.extensions_mut().insert(page);
+        }
+        response
+    }
+
+    /// Everything that a connection of HTTP/1.1 sends before the body, for servers that write it themselves: putting it
+    /// together from a response takes longer than all else about a hit.
+    ///
+    /// ```no_run
+    /// # fn f(hit: facetheory::Hit) {
+    /// assert!(hit.http1_head().starts_with(b"HTTP/1.1 200 OK\r\n"));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn http1_head(&self) -> Bytes {
+        const END: &[u8] = b"\r\n\r\n";
+        let begun = self.prepared.http1.get_or_init(|| self.prepared.http1());
+        let mut head = Vec::with_capacity(begun.len() + self.id.len() + END.len());
+        head.extend_from_slice(begun);
+        head.extend_from_slice(self.id.as_bytes());
+        head.extend_from_slice(END);
+        head.into()
+    }
+}
+
+impl Prepared {
+    fn http1(&self) -> Bytes {
+        let mut head = Vec::with_capacity(1024);
+        let mut add = |piece: &[u8]| head.extend_from_slice(piece);
+        add(b"HTTP/1.1 ");
+        add(self.status.as_str().as_bytes());
+        add(b" ");
+        add(self.status.canonical_reason().unwrap_or_default().as_bytes());
+        add(b"\r\n");
+        // Where there can be no body, there is no length of one either (RFC 9110 §8.6).
+        let is_told = |name: &HeaderName| {
+            *name != REQUEST_ID && (*name != CONTENT_LENGTH || self.status != StatusCode::NO_CONTENT)
+        };
+        for (name, value) in self.headers.iter().filter(|(name, _)| is_told(name)) {
+            add(name.as_str().as_bytes());
+            add(b": ");
+            add(value.as_bytes());
+            add(b"\r\n");
+        }
+        add(REQUEST_ID.as_str().as_bytes());
+        add(b": ");
+        head.into()
+    }
 }
 
 /// Whether a request asks for the whole of a page, whatever its visitor has of it already.
@@ -48,34 +173,33 @@ pub(super) fn is_plain(request: &Parts) -> bool {
 
 impl Replies {
     /// A page that is fresh, as this visitor gets it who [asks plainly](is_plain).
-    pub(super) fn reply(&self, visitor: &Visitor<'_>, served: &Served) -> Response<IsrBody> {
+    pub(super) fn reply(&self, visitor: &Visitor<'_>, served: &Served) -> Hit {
         let (coding, bytes) = coded(&served.page, &visitor.parts.headers);
         let (second, route) = (visitor.now.seconds(), &visitor.route.name);
         let place = self.place(&served.page);
         let last = place.load();
-        let prepared = last.as_ref().filter(|prepared| {
+        let last = last.as_ref().filter(|prepared| {
             std::ptr::eq(prepared.page.as_ptr(), Arc::as_ptr(&served.page))
                 && prepared.second == second
                 && prepared.coding == coding
                 && Arc::ptr_eq(&prepared.route, route)
         });
-        if let Some(prepared) = prepared {
-            let mut response = Response::new(IsrBody::from(bytes));
-            *response.status_mut() = prepared.status;
-            *response.headers_mut() = prepared.headers.clone();
-            response.headers_mut().insert(REQUEST_ID, visitor.id.clone());
-            return response;
-        }
-        let response = visitor.page(served);
-        place.store(Some(Arc::new(Prepared {
-            page: Arc::downgrade(&served.page),
-            second,
-            route: route.clone(),
-            coding,
-            status: response.status(),
-            headers: response.headers().clone(),
-        })));
-        response
+        let prepared = last.cloned().unwrap_or_else(|| {
+            let (head, _) = visitor.page(served).into_parts();
+            let prepared = Arc::new(Prepared {
+                page: Arc::downgrade(&served.page),
+                second,
+                route: route.clone(),
+                coding,
+                status: head.status,
+                headers: head.headers,
+                http1: OnceLock::new(),
+            });
+            place.store(Some(prepared.clone()));
+            prepared
+        });
+        let bytes = if prepared.status == StatusCode::NO_CONTENT { Bytes::new() } else { bytes };
+        Hit { prepared, id: visitor.id.clone(), bytes, page: None }
     }
 
     fn place(&self, page: &Arc<CachedPage>) -> &ArcSwapOption<Prepared> {

@@ -205,11 +205,17 @@ async fn routes_with_a_rule_go_by_it_and_a_route_may_say_that_the_origin_is_foll
 #[tokio::test(start_paused = true)]
 async fn tags_are_sent_on_unless_they_are_stripped() {
     for strips in [false, true] {
-        let routes = Routes::new([]).expect("no routes").otherwise_by_origin();
+        let rule = Route::new("/rule", Policy::every(INTERVAL));
+        let routes = Routes::new([rule]).expect("routes").otherwise_by_origin();
         let site = Site::under(routes, |layer| if strips { layer.stripping_tags() } else { layer });
         site.answers(200, &[("cache-control", "max-age=60"), ("surrogate-key", "a b")], "page");
         for _ in 0..2 {
             assert_eq!(site.get("/a").await.header("surrogate-key").is_empty(), strips);
+            assert_eq!(
+                site.get("/rule").await.header("surrogate-key"),
+                "",
+                "pages of rules keep them as tags alone"
+            );
         }
         site.isr.invalidate_tag(&facetheory::Tag::new("b").expect("a tag"), None).await.expect("a table");
         assert_eq!(site.get("/a").await.state(), "miss");

@@ -1,6 +1,6 @@
 //! Every state, with the headers that tell of it.
 
-use facetheory::{Hint, Policy, Route, Strength, Tag};
+use facetheory::{Hint, Policy, RenderError, Rendered, Route, Strength, Tag};
 use http::Response;
 use http_body_util::Full;
 use tabletheory::Faults;
@@ -196,4 +196,40 @@ async fn the_id_of_a_request_is_kept_or_made() {
     assert_eq!(given.header("x-request-id"), "abc-123");
     let made = site.get_with("/a", &[("x-request-id", "not plain!")]).await;
     assert_eq!(made.header("x-request-id").len(), 16);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hit_is_the_same_whether_a_server_or_a_connection_sends_it() {
+    let site = Site::new();
+    // No layer keeps a 204, but others who write into the table may.
+    for (path, status) in [("/a", 200), ("/gone", 404), ("/empty", 204)] {
+        let (request, ()) = http::Request::get(path)
+            .header("host", "example.com")
+            .header("x-request-id", "one")
+            .body(())
+            .expect("a request")
+            .into_parts();
+        let page = site.service.page(&request).expect("a key").expect("a page");
+        let rendered = async move {
+            let mut rendered = Rendered::html(if status == 204 { "" } else { "page" });
+            rendered.content.status = Some(status);
+            Ok::<_, RenderError>(rendered)
+        };
+        let _miss = site.isr.get(&page, &Policy::every(INTERVAL), |_| rendered).await.expect("a page");
+        let hit = || site.service.at_hand(&request).unwrap_or_else(|| panic!("{path} is a hit"));
+        let head = String::from_utf8(hit().http1_head().to_vec()).expect("a text");
+        let body = hit().body().clone();
+        let (response, _) = hit().into_response().into_parts();
+        let mut lines = head.strip_suffix("\r\n\r\n").expect("an end").split("\r\n");
+        let reason = response.status.canonical_reason().expect("a reason");
+        assert_eq!(lines.next(), Some(format!("HTTP/1.1 {status} {reason}").as_str()));
+        let mut lines: Vec<_> = lines.map(str::to_owned).collect();
+        let told = response.headers.iter().filter(|(name, _)| status != 204 || *name != "content-length");
+        let mut expected: Vec<_> =
+            told.map(|(name, value)| format!("{name}: {}", value.to_str().expect("a text"))).collect();
+        lines.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(lines, expected, "{path}");
+        assert_eq!(body, if status == 204 { "" } else { "page" });
+    }
 }

@@ -6,6 +6,7 @@ mod pipeline;
 mod random;
 mod rule;
 mod serving;
+mod shelf;
 
 use super::limit::Limits;
 use super::scan::{Scan, Then};

@@ -51,7 +51,7 @@ impl Body for Answer {
 pub(super) struct Asked(Arc<Mutex<Vec<String>>>);
 
 impl Asked {
-    fn note(&self, line: String) {
+    pub(super) fn note(&self, line: String) {
         self.0.lock().expect("whole").push(line);
     }
 
@@ -75,9 +75,21 @@ impl Server {
     }
 
     pub(super) fn with(room: usize, limits: Limits, patience: &Patience) -> Self {
+        Server::changed(room, limits, patience, |_, _| ())
+    }
+
+    /// Starts one whose wire is changed before anything is read.
+    pub(super) fn changed(
+        room: usize,
+        limits: Limits,
+        patience: &Patience,
+        change: impl FnOnce(&mut Wire<DuplexStream>, &Asked),
+    ) -> Self {
         let (client, server) = tokio::io::duplex(room);
         let (watch, asked) = (Watch::new(), Asked::default());
-        let connection = serve(watch.admit(server, limits, patience), asked.clone());
+        let mut wire = watch.admit(server, limits, patience);
+        change(&mut wire, &asked);
+        let connection = serve(wire, asked.clone());
         Server { client, asked, watch, connection }
     }
 
