@@ -58,9 +58,10 @@ impl Service<Request<Incoming>> for Conversation {
 
     fn call(&self, request: Request<Incoming>) -> Answer {
         let busy = self.busy();
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let arrival = self.arrival(&parts);
-        if let Some(hit) = self.gateway.at_hand(&self.client, &parts) {
+        self.gateway.note_scheme(&self.client, &mut parts);
+        if let Some(hit) = self.gateway.at_hand(&parts) {
             return Answer::There(Some(told(&self.gateway, arrival, hit.into_response(), busy)));
         }
         let (gateway, client) = (self.gateway.clone(), self.client.clone());
@@ -72,9 +73,10 @@ impl Service<Request<Incoming>> for Conversation {
 }
 
 impl Shelf for Conversation {
-    fn at_hand(&self, request: &Parts) -> Option<Parcel> {
-        let arrival = self.arrival(request);
-        let hit = self.gateway.at_hand(&self.client, request)?;
+    fn at_hand(&self, mut request: Parts) -> Option<Parcel> {
+        let arrival = self.arrival(&request);
+        self.gateway.note_scheme(&self.client, &mut request);
+        let hit = self.gateway.at_hand(&request)?;
         let parcel = Parcel { head: hit.http1_head(), body: hit.body().clone() };
         if let (Some(access), Some(arrival)) = (&self.gateway.access, arrival) {
             access.note_hit(arrival, hit);

@@ -154,13 +154,15 @@ impl Gateway {
     }
 
     /// The answer to a request, if it is at hand: most requests, without the weight of a future.
-    fn at_hand(&self, client: &Client, request: &Parts) -> Option<Hit> {
-        let rules = self.rules.load();
-        if rules.trust.scheme(client, &request.headers) == Scheme::HTTPS {
-            // It is told by an extension of the request, which is not ours to change here.
-            return None;
+    fn at_hand(&self, request: &Parts) -> Option<Hit> {
+        self.rules.load().service.at_hand(request)
+    }
+
+    /// Tells the layer, by an extension of the request, whether its visitor came by a secure connection.
+    fn note_scheme(&self, client: &Client, request: &mut Parts) {
+        if self.rules.load().trust.scheme(client, &request.headers) == Scheme::HTTPS {
+            request.extensions.insert(Scheme::HTTPS);
         }
-        rules.service.at_hand(request)
     }
 
     /// Answers one request.
@@ -177,12 +179,8 @@ impl Gateway {
             if let (None, Some((status, text))) = (&client.conduct, rules.fault(&request)) {
                 return own(status, text);
             }
-            let (mut parts, body) = request.into_parts();
-            if rules.trust.scheme(client, &parts.headers) == Scheme::HTTPS {
-                parts.extensions.insert(Scheme::HTTPS);
-            }
-            let body = RequestBody::of(client.clone(), body, rules.body);
-            (rules.service.clone(), Request::from_parts(parts, body))
+            let request = request.map(|body| RequestBody::of(client.clone(), body, rules.body));
+            (rules.service.clone(), request)
         };
         match service.call(request).await {
             Ok(response) => response,
