@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest, Sha256};
@@ -144,6 +145,7 @@ impl KeyScheme {
             path: None,
             route: None,
             target: None,
+            private: 0..0,
             pk: OnceLock::new(),
             tags: OnceLock::new(),
         };
@@ -185,6 +187,8 @@ pub struct PageKey {
     route: Option<Arc<str>>,
     /// The cache key of the page whose variant it is, or its own, if others are to be invalidated with it.
     target: Option<Arc<str>>,
+    /// The part of the cache key that is a query which no rule lists: what is in it is known to nobody.
+    private: Range<usize>,
     // Made when they are asked for: a page that is found in memory needs neither.
     pk: OnceLock<String>,
     tags: OnceLock<Vec<Tag>>,
@@ -257,6 +261,13 @@ impl PageKey {
         self
     }
 
+    /// The same, of whose cache key this part is not [shown](PageKey::shown).
+    #[cfg(feature = "http")]
+    pub(crate) fn keeping_private(mut self, part: Range<usize>) -> Self {
+        self.private = part;
+        self
+    }
+
     /// The cache key of the page whose variant it is, or its own.
     #[cfg(feature = "http")]
     pub(crate) fn address(&self) -> &str {
@@ -277,6 +288,7 @@ impl PageKey {
             path: self.path.clone(),
             route: self.route.clone(),
             target: self.target.clone(),
+            private: self.private.clone(),
             ..page
         })
     }
@@ -326,6 +338,22 @@ impl PageKey {
     #[must_use]
     pub fn cache_key(&self) -> &str {
         &self.cache_key
+    }
+
+    /// The cache key as a log may show it: queries may have secrets in them, so one whose parameters no route lists is left
+    /// out, and `…` stands in its place.
+    ///
+    /// ```
+    /// assert_eq!(facetheory::PageKey::new("/a")?.shown().to_string(), "/a");
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn shown(&self) -> impl fmt::Display {
+        let Range { start, end } = self.private;
+        let [before, private, after] = [0..start, start..end, end..self.cache_key.len()]
+            .map(|range| self.cache_key.get(range).unwrap_or_default());
+        let private = if private.is_empty() { "" } else { "…" };
+        fmt::from_fn(move |f| write!(f, "{before}{private}{after}"))
     }
 
     /// Whose page it is.

@@ -356,7 +356,7 @@ impl Pages {
         let context = RenderContext { page: page.clone(), served: whole.clone(), started };
         let rendering = async {
             let rendered = render(context).await.map_err(|cause| {
-                let context = format!("the render of {} failed", page.cache_key());
+                let context = format!("the render of {} failed", page.shown());
                 Error::new(Kind::Render, context).caused_by(cause)
             })?;
             match rendered.into() {
@@ -395,7 +395,7 @@ impl Pages {
                 }
             }
         };
-        let published = publish.instrument(tracing::debug_span!("publish", page = page.cache_key())).await;
+        let published = publish.instrument(tracing::debug_span!("publish", page = %page.shown())).await;
         let unpublished = match published {
             Ok(Published::Done) if unchanged => {
                 let mut meta = Meta::of(generation);
@@ -441,8 +441,7 @@ impl Pages {
         generation.content = rendered.content;
         let Some(bytes) = rendered.bytes else {
             let served = served.ok_or_else(|| {
-                let context =
-                    format!("{} was rendered as unchanged, and there is no page yet", page.cache_key());
+                let context = format!("{} was rendered as unchanged, and there is no page yet", page.shown());
                 Error::new(Kind::Render, context)
             })?;
             generation.s3_key = served.generation.s3_key.clone();
@@ -473,7 +472,7 @@ impl Pages {
                 Ok(Refresh::Lost) => return,
                 // As long as it has not expired, the next heartbeat may come through.
                 Err(error) if self.store.now().seconds() < lease.expires_at() => {
-                    tracing::warn!(%error, page = lease.page().cache_key(), "a lease could not be refreshed");
+                    tracing::warn!(%error, page = %lease.page().shown(), "a lease could not be refreshed");
                 }
                 Err(_) => return,
             }
@@ -487,8 +486,8 @@ impl Pages {
             Some(claim) => self.store.fail_request(&hold.lease, claim).await,
         };
         if let Err(error) = given_up {
-            let page = hold.lease.page().cache_key();
-            tracing::warn!(%error, page, "a lease could not be given back; it ends by itself");
+            let page = hold.lease.page().shown();
+            tracing::warn!(%error, %page, "a lease could not be given back; it ends by itself");
         }
     }
 }

@@ -67,7 +67,7 @@ pub(super) async fn roll_back(
     let pin = wish.pin_seconds.map_or(PIN, |seconds| Duration::from_secs(seconds.into()));
     match admin.isr.roll_back(&page, &wish.version, pin).await? {
         RolledBack::Done => {
-            tracing::info!(page = page.cache_key(), version = wish.version, "an operator rolled a page back");
+            tracing::info!(page = %page.shown(), version = wish.version, "an operator rolled a page back");
             Ok(axum::Json(Done { cache_key: page.cache_key().to_owned(), done: true }))
         }
         RolledBack::NoSuchVersion => Err(no_version()),
@@ -116,7 +116,7 @@ pub(super) async fn unpin(
 ) -> Result<axum::Json<Done>, Problem> {
     let page = named.address().page(&admin)?;
     let done = admin.isr.unpin(&page).await?;
-    tracing::info!(page = page.cache_key(), done, "an operator ended a pin");
+    tracing::info!(page = %page.shown(), done, "an operator ended a pin");
     Ok(axum::Json(Done { cache_key: page.cache_key().to_owned(), done }))
 }
 
@@ -307,7 +307,7 @@ pub(super) async fn regenerate(
             return Err(Problem::in_progress("the page was changed while it was rendered; try again", 1));
         }
     };
-    tracing::info!(page = page.cache_key(), ?outcome, replayed, "an operator had a page rendered");
+    tracing::info!(page = %page.shown(), ?outcome, replayed, "an operator had a page rendered");
     let cache_key = page.cache_key().to_owned();
     let mut response = axum::Json(Regeneration { cache_key, outcome, s3_key }).into_response();
     if replayed {

@@ -110,7 +110,7 @@ struct Told<'a> {
     path: &'a str,
     status: u16,
     state: Cow<'a, str>,
-    key: Option<&'a str>,
+    key: Option<String>,
     tenant: Option<&'a str>,
     bytes: Option<u64>,
     duration_ms: f64,
@@ -136,7 +136,7 @@ impl Visit {
             path: self.arrival.uri.path(),
             status: self.outcome.status.as_u16(),
             state: text(&self.outcome.state),
-            key: self.outcome.page.as_ref().map(PageKey::cache_key),
+            key: self.outcome.page.as_ref().map(|page| page.shown().to_string()),
             tenant: self.outcome.page.as_ref().and_then(PageKey::tenant).map(facetheory::Tenant::as_str),
             bytes: self.outcome.bytes,
             duration_ms: self.micros as f64 / 1000.0,
@@ -168,7 +168,7 @@ impl Visit {
             told.status,
             dash(&told.state),
             told.duration_ms,
-            dash(told.key.unwrap_or_default()),
+            dash(told.key.as_deref().unwrap_or_default()),
         );
         // A vector takes everything.
         drop(written);

@@ -50,6 +50,37 @@ fn where_no_terminal_is_every_line_is_json_and_every_request_has_one() {
 }
 
 #[test]
+fn what_is_in_a_query_is_not_told_unless_the_rule_lists_it() {
+    let rules = r#"
+        [routes]
+        "/**" = { isr = "60s" }
+        "/listed/**" = { query = ["page"] }
+        "/kept/**" = { cache = "origin" }"#;
+    for form in ["json", "human"] {
+        let command = &mut facetheory();
+        let gateway = Gateway::by(rules, &Origin::start(), command.stderr(Stdio::piped()), &["--log", form]);
+        for path in
+            ["/a?token=secret", "/a?token=secret", "/kept/b?token=secret", "/listed/c?page=2&token=secret"]
+        {
+            gateway.visit(path);
+        }
+        let said = gateway.end();
+        assert!(!said.contains("secret"), "{said}");
+        assert!(said.contains("?rest=a&…"), "that there was one is told: {said}");
+        assert!(said.contains("?rest=c&page=2"), "what tells pages apart by rule is told: {said}");
+    }
+}
+
+#[test]
+fn what_goes_wrong_with_a_page_is_told_without_its_query() {
+    let gateway = Gateway::with(&Origin::gone(), facetheory().stderr(Stdio::piped()), &[]);
+    gateway.visit("/a?token=secret");
+    let said = gateway.end();
+    assert!(said.contains("an incident") && said.contains("?rest=a&…"), "{said}");
+    assert!(!said.contains("secret"), "{said}");
+}
+
+#[test]
 fn people_read_one_line_a_request() {
     let said = said(&["--log", "human"], &["/a"]);
     let line = said.lines().find(|line| line.contains(" GET ")).expect("a line");

@@ -125,9 +125,14 @@ impl Gateway {
     }
 
     pub(crate) fn with(origin: &Origin, command: &mut Command, arguments: &[&str]) -> Self {
+        Gateway::by("[routes]\n\"/**\" = { isr = \"10s\" }\n", origin, command, arguments)
+    }
+
+    /// One with this configuration.
+    pub(crate) fn by(config: &str, origin: &Origin, command: &mut Command, arguments: &[&str]) -> Self {
         let data = tempfile::tempdir().expect("a directory");
         let rules = data.path().join("facetheory.toml");
-        std::fs::write(&rules, "[routes]\n\"/**\" = { isr = \"10s\" }\n").expect("a configuration");
+        std::fs::write(&rules, config).expect("a configuration");
         let mut child = command
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
             .args(["--origin", &format!("http://{}", origin.address)])

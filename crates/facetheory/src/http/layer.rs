@@ -481,7 +481,8 @@ impl Site {
 
     fn key_of(&self, page: Page<'_>) -> Result<PageKey, Error> {
         let key = self.scheme.page(page.tenant.as_ref(), page.key)?;
-        let key = key.at_path(page.path).of_known_route(page.route.name.clone());
+        let key =
+            key.at_path(page.path).of_known_route(page.route.name.clone()).keeping_private(page.private);
         Ok(if page.route.by_origin { key.with_variants() } else { key })
     }
 

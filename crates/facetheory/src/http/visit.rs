@@ -1,6 +1,7 @@
 //! From a request to its page: the key that tells it apart, and all that the renderer may see of the request.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, HOST, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
@@ -75,6 +76,8 @@ pub(crate) struct Page<'a> {
     pub(crate) tenant: Option<Tenant>,
     /// The cache key. By itself it tells all pages apart, also those of different tenants.
     pub(crate) key: String,
+    /// Where in the key a query is that the route does not list; nowhere if there is none.
+    pub(crate) private: Range<usize>,
     /// In whatever case; keys and renderers get it in lower case.
     host: &'a str,
     query: Option<Cow<'a, str>>,
@@ -144,12 +147,13 @@ impl Routes {
         let shown = if keyed { host } else { "" };
         // Pages of a site may differ by it, in the addresses that they name.
         let scheme = if keyed && is_secure(parts) { "https://" } else { "" };
-        let key = key(owner, [scheme, shown], route, params, query.as_deref(), &parts.headers);
+        let (key, asked) = key(owner, [scheme, shown], route, params, query.as_deref(), &parts.headers);
+        let private = if route.query == Query::All { asked } else { 0..0 };
         if key.len() > MAX_CACHE_KEY_BYTES {
             let text = format!("the address is longer than the {MAX_CACHE_KEY_BYTES} bytes of a cache key");
             return Err(Refusal { status: StatusCode::URI_TOO_LONG, text });
         }
-        Ok(Page { route, number, path, tenant, key, host, query })
+        Ok(Page { route, number, path, tenant, key, private, host, query })
     }
 
     /// The host that a request asks for; none for one that has none.
@@ -205,6 +209,7 @@ fn is_secure(parts: &Parts) -> bool {
     parts.extensions.get::<Scheme>() == Some(&Scheme::HTTPS)
 }
 
+/// The key, and where in it the query is.
 fn key(
     owner: &str,
     [scheme, host]: [&str; 2],
@@ -212,7 +217,7 @@ fn key(
     params: Params<'_>,
     query: Option<&str>,
     headers: &HeaderMap,
-) -> String {
+) -> (String, Range<usize>) {
     /// More than the separators and the digests take.
     const ROOM: usize = 96;
     let names: usize = params.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
@@ -236,8 +241,10 @@ fn key(
         key.push('=');
         push_part(&mut key, value);
     }
+    let mut asked = 0..0;
     if let Some(query) = query {
         begin(&mut key);
+        asked = key.len()..key.len() + query.len();
         key.push_str(query);
     }
     if separator == '?' {
@@ -249,7 +256,7 @@ fn key(
     let auth = push_digest(&mut key, "#auth=", listed);
     let cookies = cookie::listed(headers, &route.cookies).into_iter();
     push_digest(&mut key, if auth { "&cookies=" } else { "#cookies=" }, cookies);
-    key
+    (key, asked)
 }
 
 /// Writes a digest of pairs that are sorted by name, as [`CacheKey`](crate::CacheKey) does; nothing for no pairs.

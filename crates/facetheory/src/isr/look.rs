@@ -107,7 +107,7 @@ impl Engine {
             };
             Ok::<_, Error>((view, freshness, invalidated))
         };
-        let asking = asking.instrument(tracing::debug_span!("look", page = page.cache_key()));
+        let asking = asking.instrument(tracing::debug_span!("look", page = %page.shown()));
         let asked = tokio::time::timeout(self.settings.table_timeout, asking).await.unwrap_or_else(|_| {
             let limit = self.settings.table_timeout;
             Err(Error::new(Kind::Unavailable, format!("the table did not answer within {limit:?}")))

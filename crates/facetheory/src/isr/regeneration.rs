@@ -97,7 +97,7 @@ impl Engine {
         let kept = Arc::new(Mutex::new(Kept::default()));
         let (sequence, began) = (self.memory.sequence(page), self.now());
         let render = |context| self.render(Some(render), context, policy, kept.clone());
-        let span = tracing::debug_span!("regeneration", page = page.cache_key());
+        let span = tracing::debug_span!("regeneration", page = %page.shown());
         let outcome = match &request {
             None => self.pages.regenerate_because(page, policy, reason, render).instrument(span).await,
             Some((key, hash)) => {

@@ -95,7 +95,7 @@ impl Engine {
                 .regenerate_because(page, policy, reason, |context| {
                     self.render(render.take(), context, policy, kept.clone())
                 })
-                .instrument(tracing::debug_span!("renewal", page = page.cache_key(), ?reason))
+                .instrument(tracing::debug_span!("renewal", page = %page.shown(), ?reason))
                 .await;
             let took = u64::try_from(self.now().millis() - began.millis()).unwrap_or(0);
             self.observer.regenerated(page, name(&outcome), took);
@@ -140,7 +140,7 @@ impl Engine {
             let (page, served) = (context.page.clone(), context.served.clone());
             // A panic that went further would take the lease with it, and keep everyone waiting until that ends.
             let rendering = AssertUnwindSafe(async move { render(context).await }).catch_unwind();
-            let rendering = rendering.instrument(tracing::debug_span!("render", page = page.cache_key()));
+            let rendering = rendering.instrument(tracing::debug_span!("render", page = %page.shown()));
             let rendered = tokio::select! {
                 biased;
                 rendered = tokio::time::timeout(deadline, rendering) => {
@@ -236,7 +236,7 @@ impl Engine {
         self.spawn(Box::pin(async move {
             let retention = Retention { versions, oldest: None };
             if let Err(error) = engine.pages.store().collect_versions(&page, retention).await {
-                tracing::warn!(%error, page = page.cache_key(), "old versions stay for now");
+                tracing::warn!(%error, page = %page.shown(), "old versions stay for now");
             }
         }));
     }

@@ -87,7 +87,7 @@ impl Isr {
             }
         }
         // A hit should not carry the weight of everything else.
-        let span = tracing::debug_span!("visit", page = page.cache_key(), route = page.route());
+        let span = tracing::debug_span!("visit", page = %page.shown(), route = page.route());
         let answer = Box::pin(engine.visit(page, policy, judge, known, render)).instrument(span).await;
         if let Ok(Answer::Bypass(reason)) = &answer
             && *reason != Bypass::Other
@@ -282,7 +282,7 @@ impl Engine {
         let seat = self.renewals.join(page, start, |flight| self.spawn(flight));
         let first = seat.first;
         let crashed = || {
-            let context = format!("the render of {} came to grief", page.cache_key());
+            let context = format!("the render of {} came to grief", page.shown());
             Landing::Failed(Arc::new(Error::new(Kind::Render, context)))
         };
         // The render goes on all the same: it is the store that may take much longer than anybody waits.
@@ -366,7 +366,7 @@ impl Engine {
     }
 
     fn served(&self, page: &PageKey, state: State, entry: &Entry) -> Served {
-        tracing::debug!(page = page.cache_key(), state = state.as_str(), "served");
+        tracing::debug!(page = %page.shown(), state = state.as_str(), "served");
         self.observer.served(page, state);
         Served { state, page: entry.page.clone() }
     }

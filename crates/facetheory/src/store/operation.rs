@@ -87,7 +87,7 @@ impl PageStore {
             let sk = row.key()?.sk;
             match Version::read(row) {
                 Ok(version) => versions.push((sk, version)),
-                Err(error) => tracing::warn!(%error, sk, page = page.cache_key(), "a version cannot be read"),
+                Err(error) => tracing::warn!(%error, sk, page = %page.shown(), "a version cannot be read"),
             }
         }
         Ok(versions)

@@ -251,7 +251,7 @@ impl Site {
         let copy =
             move |context: RenderContext| async move { Ok::<_, RenderError>(copied(&promoted, &context)) };
         if let Err(error) = self.isr.regenerate_because(&page, policy, last, None, copy).await {
-            tracing::warn!(%error, page = page.cache_key(), "a page is still selected by what it was");
+            tracing::warn!(%error, page = %page.shown(), "a page is still selected by what it was");
         }
     }
 
@@ -293,7 +293,7 @@ impl Site {
             self.isr.invalidate(&selected.key, Strength::Soft).await.map(drop)
         };
         if let Err(error) = outcome {
-            tracing::warn!(%error, page = selected.key.cache_key(), "what a HEAD told of a page is not kept");
+            tracing::warn!(%error, page = %selected.key.shown(), "what a HEAD told of a page is not kept");
         }
         Ok(response)
     }
@@ -362,7 +362,7 @@ impl Site {
         for target in targets {
             let Some((tag, tenant)) = self.routes.target(parts, &target) else { continue };
             if let Err(error) = self.isr.invalidate_tag(&tag, tenant.as_ref()).await {
-                tracing::warn!(%error, %target, "what a request has changed could not be invalidated");
+                tracing::warn!(%error, target = target.path(), "what a request has changed could not be invalidated");
             }
         }
     }

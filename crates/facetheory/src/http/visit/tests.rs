@@ -91,6 +91,21 @@ fn a_key_has_what_tells_a_page_apart() {
 }
 
 #[test]
+fn a_query_that_no_route_lists_is_the_part_of_a_key_that_nobody_shows() {
+    for (uri, expected) in [
+        ("/news/a?token=x&b", "token=x&b"),
+        ("/wide/a?token=x", "token=x"),
+        ("/news/a", ""),
+        ("/list/1/2?page=3&token=x", ""),
+        ("/plain/a?token=x", ""),
+    ] {
+        let parts = visitor(uri, &[("host", "example.com"), ("accept-language", "de")]);
+        let Visit::Page(page) = ROUTES.visit(&parts, NOW) else { panic!("{uri} is a page") };
+        assert_eq!(&page.key[page.private.clone()], expected, "{uri}: {}", page.key);
+    }
+}
+
+#[test]
 fn what_is_no_visit_of_a_page_is_passed_on_or_refused() {
     for (lines, expected) in [
         (&[("authorization", "Bearer x")][..], "pass: authorization"),
