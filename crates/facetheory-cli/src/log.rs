@@ -12,7 +12,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use self::queue::{Queue, Writer};
 use crate::config;
 
-pub(crate) use access::{AccessLog, Arrival};
+pub(crate) use access::{AccessLog, Arrival, Verdict};
 
 /// How the log is asked for on the command line.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -29,12 +29,12 @@ use hyper::body::Incoming;
 use tower::{Layer as _, Service as _};
 
 use crate::config::Config;
-use crate::log::AccessLog;
-use crate::wire;
+use crate::log::{AccessLog, Verdict};
+use crate::wire::{self, Refusal};
 use body::{RequestBody, Terms};
 use client::Client;
 use forwarding::Trust;
-use own::own;
+use own::{own, without_body};
 
 pub(crate) use listener::{Endpoint, Listener};
 pub(crate) use origin::Origin;
@@ -168,8 +168,11 @@ impl Gateway {
     /// Answers one request.
     async fn answer(&self, client: &Arc<Client>, request: Request<Incoming>) -> Response<IsrBody> {
         let method = request.method();
-        if let Some(refusal) = client.conduct.as_ref().and_then(|conduct| conduct.refused(method)) {
-            return own(refusal.status, refusal.text);
+        let refused = client.conduct.as_ref().and_then(|conduct| conduct.refused(method, request.headers()));
+        if let Some((Refusal { status, text }, seen)) = refused {
+            let mut response = own(status, text);
+            response.extensions_mut().insert(Verdict { reason: text, seen: Some(seen) });
+            return response;
         }
         if matches!(*method, Method::CONNECT | Method::TRACE) {
             return own(StatusCode::METHOD_NOT_ALLOWED, "this server is no tunnel, and echoes nothing");
@@ -177,7 +180,8 @@ impl Gateway {
         let (mut service, request) = {
             let rules = self.rules.load();
             if let (None, Some((status, text))) = (&client.conduct, rules.fault(&request)) {
-                return own(status, text);
+                let response = own(status, text);
+                return if *request.method() == Method::HEAD { without_body(response) } else { response };
             }
             let request = request.map(|body| RequestBody::of(client.clone(), body, rules.body));
             (rules.service.clone(), request)

@@ -1,12 +1,16 @@
 //! Answers of the gateway's own.
 
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
+use http_body::Body;
+
+use crate::log::Verdict;
 
 /// A status and a text, which nobody keeps.
-pub(crate) fn own<B: From<String>>(status: StatusCode, text: &str) -> Response<B> {
+pub(crate) fn own<B: From<String>>(status: StatusCode, text: &'static str) -> Response<B> {
     let mut response = Response::new(B::from(format!("{text}\n")));
     *response.status_mut() = status;
+    response.extensions_mut().insert(Verdict { reason: text, seen: None });
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -14,4 +18,12 @@ pub(crate) fn own<B: From<String>>(status: StatusCode, text: &str) -> Response<B
         headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
     }
     response
+}
+
+/// The same for a HEAD over HTTP/2, whose server would send the body.
+pub(crate) fn without_body<B: Body + From<String>>(mut response: Response<B>) -> Response<B> {
+    if let Some(length) = response.body().size_hint().exact() {
+        response.headers_mut().insert(CONTENT_LENGTH, length.into());
+    }
+    response.map(|_| B::from(String::new()))
 }

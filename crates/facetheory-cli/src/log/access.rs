@@ -14,14 +14,27 @@ use tabletheory::{Clock as _, SystemClock, Timestamp};
 use tokio::time::Instant;
 
 use super::queue::{Line, Lines};
+use crate::wire::Glimpse;
 
 /// How a visitor was served, as the response tells it.
 static STATE: HeaderName = HeaderName::from_static("x-facetheory-isr");
+
+/// What stands for what nobody could read.
+const UNREADABLE: &str = "-";
 
 /// Where requests are told of.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessLog {
     lines: Lines,
+}
+
+/// What the gateway itself has to say of a request, in the extensions of its response.
+#[derive(Clone, Debug)]
+pub(crate) struct Verdict {
+    /// Why it is not answered as it was asked to be.
+    pub(crate) reason: &'static str,
+    /// What was asked for, where what the service got only stood in for that.
+    pub(crate) seen: Option<Glimpse>,
 }
 
 /// A request that has come. All of it is shared with the request itself, so that nothing is copied.
@@ -55,15 +68,17 @@ impl AccessLog {
     /// Tells of a request and its response, from which it takes the page that the layer left in it.
     pub(crate) fn note<B: Body>(&self, arrival: Arrival, response: &mut Response<B>) {
         let (status, state) = (response.status(), response.headers().get(&STATE).cloned());
-        let (bytes, page) = (bytes(&arrival.method, response), response.extensions_mut().remove::<PageKey>());
-        self.put(arrival, Outcome { status, state, bytes, page });
+        let bytes = bytes(&arrival.method, response);
+        let extensions = response.extensions_mut();
+        let (page, verdict) = (extensions.remove::<PageKey>(), extensions.remove::<Verdict>());
+        self.put(arrival, Outcome { status, state, bytes, page, verdict });
     }
 
     /// Tells of a request whose answer was at hand.
     pub(crate) fn note_hit(&self, arrival: Arrival, hit: Hit) {
         let (status, bytes) = (hit.status(), u64::try_from(hit.body().len()).ok());
         let state = Some(HeaderValue::from_static(State::Hit.as_str()));
-        self.put(arrival, Outcome { status, state, bytes, page: hit.into_page() });
+        self.put(arrival, Outcome { status, state, bytes, page: hit.into_page(), verdict: None });
     }
 
     fn put(&self, arrival: Arrival, outcome: Outcome) {
@@ -85,6 +100,7 @@ struct Outcome {
     status: StatusCode,
     state: Option<HeaderValue>,
     page: Option<PageKey>,
+    verdict: Option<Verdict>,
     bytes: Option<u64>,
 }
 
@@ -112,6 +128,8 @@ struct Told<'a> {
     state: Cow<'a, str>,
     key: Option<String>,
     tenant: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
     bytes: Option<u64>,
     duration_ms: f64,
 }
@@ -123,21 +141,33 @@ impl Visit {
             Some(value) => String::from_utf8_lossy(value.as_bytes()),
             None => Cow::Borrowed(""),
         };
+        let arrival = &self.arrival;
+        let (method, host, path) =
+            match self.outcome.verdict.as_ref().and_then(|verdict| verdict.seen.as_ref()) {
+                Some(Glimpse { method, path }) => {
+                    let method = method.as_ref().map_or(UNREADABLE, Method::as_str);
+                    (method, Cow::Borrowed(UNREADABLE), path.as_deref().unwrap_or(UNREADABLE))
+                }
+                None => {
+                    let authority =
+                        arrival.uri.authority().map(|authority| Cow::Borrowed(authority.as_str()));
+                    let host = authority.unwrap_or_else(|| text(&arrival.host));
+                    (arrival.method.as_str(), host, arrival.uri.path())
+                }
+            };
         Told {
             timestamp,
             level: "INFO",
             message: "request",
-            peer: self.arrival.peer,
-            method: self.arrival.method.as_str(),
-            host: match self.arrival.uri.authority() {
-                Some(authority) => Cow::Borrowed(authority.as_str()),
-                None => text(&self.arrival.host),
-            },
-            path: self.arrival.uri.path(),
+            peer: arrival.peer,
+            method,
+            host,
+            path,
             status: self.outcome.status.as_u16(),
             state: text(&self.outcome.state),
             key: self.outcome.page.as_ref().map(|page| page.shown().to_string()),
             tenant: self.outcome.page.as_ref().and_then(PageKey::tenant).map(facetheory::Tenant::as_str),
+            reason: self.outcome.verdict.as_ref().map(|verdict| verdict.reason),
             bytes: self.outcome.bytes,
             duration_ms: self.micros as f64 / 1000.0,
         }
@@ -158,9 +188,10 @@ impl Visit {
         let told = self.told(&timestamp);
         let dash = |value: &str| if value.is_empty() { "-".to_owned() } else { escaped(value) };
         let bytes = told.bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
+        let reason = told.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         let written = writeln!(
             text,
-            "{timestamp} {} {} {} {} {} {} {bytes}B {:.1}ms {}",
+            "{timestamp} {} {} {} {} {} {} {bytes}B {:.1}ms {}{reason}",
             told.peer,
             dash(told.method),
             dash(&told.host),
@@ -243,6 +274,7 @@ mod tests {
                 status: StatusCode::OK,
                 state: Some(HeaderValue::from_static("hit")),
                 page: Some(page),
+                verdict: None,
                 bytes: Some(7),
             },
             micros: 1234,

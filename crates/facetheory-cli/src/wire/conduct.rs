@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use bytes::Bytes;
-use http::{Method, Version};
+use http::{HeaderMap, Method, Version};
 use tokio::sync::oneshot;
 
+use super::glimpse::Glimpse;
 use super::patience::{Overdue, Terms};
-use super::refusal::{REFUSED, Refusal};
+use super::refusal::{Refusal, is_substitute};
 use super::scan::Pause;
 
 /// How many interim answers wait to be written at most; more are dropped.
@@ -33,7 +34,7 @@ pub(crate) struct Conduct {
     quiet_since: AtomicU32,
     /// A [`Decision`].
     decision: AtomicU8,
-    refusal: Mutex<Option<Refusal>>,
+    refusal: Mutex<Option<(Refusal, Glimpse)>>,
     has_interims: AtomicBool,
     interims: Mutex<VecDeque<Interim>>,
     waker: Mutex<Option<Waker>>,
@@ -71,15 +72,15 @@ impl Conduct {
         Answering { conduct: self.clone() }
     }
 
-    /// What to answer, if this is the method of the request that stands in for one that was refused.
-    pub(crate) fn refused(&self, method: &Method) -> Option<Refusal> {
-        (method.as_str() == REFUSED).then(|| self.refusal()).flatten()
+    /// What to answer, if this is the request that stands in for one that was refused, and what that asked for.
+    pub(crate) fn refused(&self, method: &Method, headers: &HeaderMap) -> Option<(Refusal, Glimpse)> {
+        is_substitute(method, headers).then(|| lock(&self.refusal).clone()).flatten()
     }
 
     /// Why a request, or the rest of a body, was refused. A body that fails for this reason does so by the client's
     /// fault, and this is what to answer.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
-        *lock(&self.refusal)
+        lock(&self.refusal).as_ref().map(|(refusal, _)| *refusal)
     }
 
     /// Sends an interim answer, such as `103 Early Hints`, whole with its empty line; returns once it is on its way.
@@ -216,9 +217,9 @@ impl Conduct {
         self.delivered.load(Relaxed) == self.answered.load(Relaxed)
     }
 
-    /// Notes why a request, or the rest of a body, is refused.
-    pub(super) fn refuse(&self, refusal: Refusal) {
-        lock(&self.refusal).get_or_insert(refusal);
+    /// Notes why a request, or the rest of a body, is refused, and what the request asked for.
+    pub(super) fn refuse(&self, refusal: Refusal, seen: Glimpse) {
+        lock(&self.refusal).get_or_insert((refusal, seen));
     }
 
     /// What comes next may not be HTTP: asks the service.

@@ -9,6 +9,7 @@
 
 mod chunk;
 mod conduct;
+mod glimpse;
 mod head;
 mod limit;
 mod line;
@@ -25,6 +26,7 @@ mod tests;
 mod watch;
 
 pub(crate) use conduct::{Answering, Conduct};
+pub(crate) use glimpse::Glimpse;
 pub(crate) use limit::Limits;
 pub(crate) use patience::Patience;
 pub(crate) use refusal::Refusal;

@@ -1,6 +1,7 @@
 //! The requests of a connection, one after the other: which of the bytes that have come may be passed on.
 
 use super::chunk::{BODY_TOO_LARGE, Chunks};
+use super::glimpse::Glimpse;
 use super::head::{Framing, Head};
 use super::limit::Limits;
 use super::refusal::Refusal;
@@ -29,6 +30,16 @@ pub(super) struct Scanned {
     /// How many heads are among those.
     pub(super) heads: u32,
     pub(super) then: Then,
+}
+
+impl Scanned {
+    /// What was asked for by the request that is refused, if one is; of the bytes that this came of.
+    pub(super) fn glimpse(&self, bytes: &[u8]) -> Glimpse {
+        match self.then {
+            Then::Refused(_) => Glimpse::of(&bytes[self.passed..]),
+            Then::More | Then::Upgrade | Then::Broken(_) => Glimpse::default(),
+        }
+    }
 }
 
 /// What comes after the bytes that may be passed on.

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, BytesMut};
-use http::StatusCode;
+use http::{Method, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::conduct::{Conduct, Decision, Interim};
+use super::glimpse::Glimpse;
 use super::limit::Limits;
 use super::linger::Linger;
 use super::patience::Overdue;
-use super::refusal::{Refusal, SUBSTITUTE};
+use super::refusal::{Refusal, SUBSTITUTE, SUBSTITUTE_OF_HEAD};
 use super::scan::{Pause, Scan, Scanned, Then};
 use super::shelf::{self, Parcel, Shelf};
 use super::watch::Seat;
@@ -111,12 +112,13 @@ impl<IO> Wire<IO> {
             return;
         }
         let end = start + scanned.passed;
+        let seen = scanned.glimpse(&buffer.filled()[start..]);
         match scanned.then {
             Then::More | Then::Upgrade => self.held.extend_from_slice(&buffer.filled()[end..]),
             Then::Refused(_) | Then::Broken(_) => {}
         }
         buffer.set_filled(end);
-        self.follow(&scanned);
+        self.follow(&scanned, seen);
     }
 
     /// Takes the answer from the shelf, if these bytes are one request whose answer is there, and its turn has come: hyper
@@ -141,13 +143,14 @@ impl<IO> Wire<IO> {
     fn take_held(&mut self) {
         let scanned = self.scan.read(&self.held);
         self.ready = scanned.passed;
+        let seen = scanned.glimpse(&self.held);
         if matches!(scanned.then, Then::Refused(_) | Then::Broken(_)) {
             self.held.truncate(scanned.passed);
         }
-        self.follow(&scanned);
+        self.follow(&scanned, seen);
     }
 
-    fn follow(&mut self, scanned: &Scanned) {
+    fn follow(&mut self, scanned: &Scanned, seen: Glimpse) {
         if scanned.heads > 0 {
             self.is_handed = true;
             self.conduct.deliver(scanned.heads);
@@ -165,25 +168,27 @@ impl<IO> Wire<IO> {
                 self.conduct.ask();
                 self.mode = Mode::Asked;
             }
-            Then::Refused(refusal) => self.refuse(refusal),
+            Then::Refused(refusal) => self.refuse(refusal, seen),
             Then::Broken(refusal) => self.break_off(ErrorKind::InvalidData, refusal),
         }
     }
 
     /// Puts the substitute behind what may still be passed on.
-    fn refuse(&mut self, refusal: Refusal) {
-        self.conduct.refuse(refusal);
+    fn refuse(&mut self, refusal: Refusal, seen: Glimpse) {
+        let is_head = seen.method == Some(Method::HEAD);
+        self.conduct.refuse(refusal, seen);
         self.conduct.wait_for(Pause::Between);
         self.is_handed = true;
         self.conduct.deliver(1);
         self.held.truncate(self.ready);
-        self.held.extend_from_slice(SUBSTITUTE);
+        self.held.extend_from_slice(if is_head { SUBSTITUTE_OF_HEAD } else { SUBSTITUTE });
         self.ready = self.held.len();
         self.mode = Mode::Refused;
     }
 
     fn break_off(&mut self, kind: ErrorKind, refusal: Refusal) {
-        self.conduct.refuse(refusal);
+        // What was asked for is known to those who answer it.
+        self.conduct.refuse(refusal, Glimpse::default());
         self.conduct.wait_for(Pause::Between);
         (self.held, self.ready) = (BytesMut::new(), 0);
         self.mode = Mode::Broken(kind, refusal);
@@ -219,7 +224,8 @@ impl<IO> Wire<IO> {
             None => Waiting::On,
             Some(Overdue::Request) => Waiting::End,
             Some(Overdue::Head) => {
-                self.refuse(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the request did not come in time"));
+                let late = Refusal::new(StatusCode::REQUEST_TIMEOUT, "the request did not come in time");
+                self.refuse(late, Glimpse::of(&self.held[self.ready..]));
                 Waiting::Over
             }
             Some(Overdue::Body) => {

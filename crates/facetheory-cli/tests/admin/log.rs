@@ -1,5 +1,7 @@
 //! The log, as whoever runs the program reads it.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -70,6 +72,34 @@ fn what_is_in_a_query_is_not_told_unless_the_rule_lists_it() {
         assert!(said.contains("?rest=c&page=2"), "what tells pages apart by rule is told: {said}");
     }
 }
+
+#[test]
+fn a_request_that_is_refused_is_told_of_as_far_as_it_can_be_read_and_with_the_reason() {
+    let gateway = Gateway::with(&Origin::start(), facetheory().stderr(Stdio::piped()), &[]);
+    for (bytes, _) in REFUSED {
+        let mut visitor = TcpStream::connect(&gateway.site).expect("a connection");
+        visitor.write_all(bytes.as_bytes()).expect("it is sent");
+        visitor.read_to_end(&mut Vec::new()).expect("an answer, and its end");
+    }
+    let said = gateway.end();
+    let lines = said.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let told = lines.filter(|line| line["message"] == "request").map(|line| {
+        let text = |name: &str| line[name].as_str().unwrap_or("none").to_owned();
+        format!("{} {} {} {}", text("method"), text("path"), line["status"], text("reason"))
+    });
+    assert_eq!(told.collect::<Vec<_>>(), REFUSED.map(|(_, expected)| expected));
+}
+
+/// What is refused on the wire, and what the log tells of it.
+const REFUSED: [(&str, &str); 4] = [
+    ("GET /a?b HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "GET /a 400 a request has one Host"),
+    ("HEAD /a HTTP/1.1\r\n\r\n", "HEAD /a 400 a request needs a Host"),
+    ("\u{16}\u{3}\u{1}", "- - 400 a line has a control character"),
+    (
+        "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\nx\r\n",
+        "POST /a 400 the size of a chunk is malformed",
+    ),
+];
 
 #[test]
 fn what_goes_wrong_with_a_page_is_told_without_its_query() {

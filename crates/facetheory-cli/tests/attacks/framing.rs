@@ -302,3 +302,22 @@ fn row_15_a_tunnel_begins_with_101_and_not_before() {
     connection.send(", and in time");
     assert_eq!(connection.bytes(22), b"too early, and in time");
 }
+
+#[test]
+fn a_head_that_is_refused_has_no_body() {
+    let site = Site::start(PAGES);
+    for head in [
+        "HEAD /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "HEAD /a HTTP/1.1\r\n\r\n",
+        "\r\nHEAD /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx",
+        "HEAD /a HTTP/3.0\r\nHost: a\r\n\r\n",
+        "HEAD /a/../b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+    ] {
+        let mut visitor = site.gateway.connect();
+        visitor.send(head);
+        let answer = visitor.next_answer("HEAD").expect("an answer");
+        assert!((400..600).contains(&answer.status), "{head}: {}", answer.status);
+        visitor.assert_closed();
+    }
+    assert_eq!(site.origin.byte_count(), 0);
+}

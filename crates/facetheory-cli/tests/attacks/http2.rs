@@ -145,6 +145,25 @@ fn row_43_headers_with_underscores_do_not_pass_for_others_over_http_2() {
     }
 }
 
+#[test]
+fn a_head_that_is_refused_has_no_body_over_http_2() {
+    let site = Site::start(&format!("hosts = [\"{HOST}\"]\n{PAGES}"));
+    let long = format!("/{}", "a".repeat(9000));
+    for (host, path) in
+        [(HOST, "/refused/.."), (HOST, "/pass/refused/%00"), ("evil.example", "/refused"), (HOST, &long)]
+    {
+        let mut fields = http2::get(host, path);
+        for (method, has_body) in [("GET", true), ("HEAD", false)] {
+            fields[0].1 = method;
+            let mut visitor = Http2::open(site.gateway.address);
+            visitor.send(&Frame::headers(1, &fields, END_STREAM));
+            let body = visitor.body(1);
+            let body = String::from_utf8_lossy(&body);
+            assert_eq!(!body.is_empty(), has_body, "{method} {host}{path}: {body}");
+        }
+    }
+}
+
 /// Deadlines that a test need not wait long for.
 const HURRIED: &str =
     "\n[timeouts]\nclient_headers = \"300ms\"\nclient_body = \"300ms\"\nclient_idle = \"300ms\"\n";

@@ -110,6 +110,20 @@ impl Http2 {
         Outcome::Closed { code: said }
     }
 
+    /// The bytes of the body with which a stream is answered, once it has come to its end.
+    pub(crate) fn body(&mut self, stream: u32) -> Vec<u8> {
+        let mut body = Vec::new();
+        while let Some(frame) = self.next() {
+            if frame.stream == stream && frame.kind == DATA {
+                body.extend_from_slice(&frame.payload);
+            }
+            if frame.stream == stream && (frame.kind == RST_STREAM || frame.flags & END_STREAM != 0) {
+                break;
+            }
+        }
+        body
+    }
+
     /// Waits until the connection closes; the reason that it gave, if any.
     pub(crate) fn closed(&mut self) -> Option<u32> {
         let mut said = None;

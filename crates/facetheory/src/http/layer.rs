@@ -260,7 +260,12 @@ where
         let request = Request::from_parts(parts, body);
         let (site, service) = (self.site.clone(), self.inner.clone());
         Box::pin(async move {
+            let is_head = request.method() == Method::HEAD;
             let mut response = site.clone().serve(service, request).await?;
+            if is_head && !response.body().is_end_stream() {
+                // Servers for HTTP/2 would send it.
+                response = reply::without_body(response);
+            }
             site.strip(response.headers_mut());
             Ok(response)
         })

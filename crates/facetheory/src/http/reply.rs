@@ -139,13 +139,16 @@ pub(super) fn passed(
     status.rendered = Some(response.status());
     status.detail = Some(detail);
     tell(response.headers_mut(), &status, id);
-    if head_only {
-        let length = response.body().size_hint();
-        if let (Some(length), false) = (length.exact(), response.headers().contains_key(CONTENT_LENGTH)) {
-            response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
-        }
-        *response.body_mut() = IsrBody::unsent(length);
+    if head_only { without_body(response) } else { response }
+}
+
+/// The same for a HEAD: how long the body would be is told, and it is not sent.
+pub(super) fn without_body(mut response: Response<IsrBody>) -> Response<IsrBody> {
+    let length = response.body().size_hint();
+    if let (Some(length), false) = (length.exact(), response.headers().contains_key(CONTENT_LENGTH)) {
+        response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
+    *response.body_mut() = IsrBody::unsent(length);
     response
 }
 

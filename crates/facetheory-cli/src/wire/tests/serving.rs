@@ -174,7 +174,7 @@ async fn answer(
         *response.status_mut() = status;
         Ok(response)
     };
-    if let Some(refusal) = conduct.refused(request.method()) {
+    if let Some((refusal, _)) = conduct.refused(request.method(), request.headers()) {
         return response(refusal.status, refusal.text);
     }
     let line = format!("{} {}", request.method(), request.uri());
