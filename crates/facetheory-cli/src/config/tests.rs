@@ -35,6 +35,7 @@ fn a_file_says_all_there_is_to_say() {
         [timeouts]
         connect = "1s"
         total = false
+        tunnel_idle = "5m"
         keep_alive = "0s"
         [limits]
         headers = 50
@@ -55,7 +56,13 @@ fn a_file_says_all_there_is_to_say() {
     let usual = Timeouts::default();
     assert_eq!(
         config.timeouts,
-        Timeouts { connect: Duration::from_secs(1), total: None, keep_alive: Duration::ZERO, ..usual }
+        Timeouts {
+            connect: Duration::from_secs(1),
+            total: None,
+            tunnel_idle: Some(Duration::from_secs(300)),
+            keep_alive: Duration::ZERO,
+            ..usual
+        }
     );
     assert_eq!(config.limits, Limits { headers: 50, body_bytes: 0, page_bytes: 1000, ..Limits::default() });
 }

@@ -21,7 +21,7 @@ pub(crate) struct Timeouts {
     /// Between two pieces of an answer of the origin.
     #[serde(serialize_with = "print_duration")]
     pub(crate) idle: Duration,
-    /// For a whole answer of the origin; none sets no limit. Connections that were upgraded have none.
+    /// For a whole answer of the origin; none sets no limit. Connections that were upgraded have `tunnel_idle` instead.
     #[serde(serialize_with = "print_limit")]
     pub(crate) total: Option<Duration>,
     /// For how long a connection to the origin is kept for the next request. Less than the five seconds after which
@@ -37,6 +37,9 @@ pub(crate) struct Timeouts {
     /// For how long a client's connection may rest: between two requests, or while it takes nothing of an answer.
     #[serde(serialize_with = "print_duration")]
     pub(crate) client_idle: Duration,
+    /// For how long a connection that was upgraded may rest, in both directions; none sets no limit.
+    #[serde(serialize_with = "print_limit")]
+    pub(crate) tunnel_idle: Option<Duration>,
     /// For how long requests and renders that are under way are waited for at the end.
     #[serde(serialize_with = "print_duration")]
     pub(crate) shutdown: Duration,
@@ -53,6 +56,7 @@ impl Default for Timeouts {
             client_headers: Duration::from_secs(10),
             client_body: Duration::from_secs(30),
             client_idle: Duration::from_secs(60),
+            tunnel_idle: Some(Duration::from_secs(60 * 60)),
             shutdown: Duration::from_secs(30),
         }
     }
@@ -74,6 +78,7 @@ impl Timeouts {
             client_headers: read("client_headers", usual.client_headers),
             client_body: read("client_body", usual.client_body),
             client_idle: read("client_idle", usual.client_idle),
+            tunnel_idle: usual.tunnel_idle,
             shutdown: usual.shutdown,
         };
         let limit = |value: &DeValue<'_>| match value {
@@ -82,6 +87,7 @@ impl Timeouts {
         };
         let timeouts = Timeouts {
             total: section.read("total", limit).unwrap_or(usual.total),
+            tunnel_idle: section.read("tunnel_idle", limit).unwrap_or(usual.tunnel_idle),
             keep_alive: section.read("keep_alive", duration).unwrap_or(usual.keep_alive),
             shutdown: section.read("shutdown", duration).unwrap_or(usual.shutdown),
             ..timeouts

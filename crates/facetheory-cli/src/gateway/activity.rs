@@ -52,6 +52,14 @@ impl Activity {
         waits_for_visitor && self.start.elapsed().saturating_sub(last) >= limit
     }
 
+    /// Waits until it [is idle](Activity::is_idle).
+    pub(crate) async fn rests(&self, limit: Duration) {
+        while !self.is_idle(limit) {
+            let last = Duration::from_millis(self.last.load(Relaxed));
+            tokio::time::sleep_until(self.start + last + limit).await;
+        }
+    }
+
     fn touch(&self) {
         let passed = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(passed, Relaxed);

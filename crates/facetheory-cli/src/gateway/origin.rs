@@ -284,7 +284,7 @@ impl Shared {
             if !client.conduct.as_ref().is_some_and(|conduct| conduct.tunnel()) {
                 return Err(Failure::Unasked);
             }
-            self.tunnels.join((visitor, client), origin);
+            self.tunnels.join((visitor, client), origin, self.timeouts.tunnel_idle);
             remove_hops(&mut parts.headers);
             parts.headers.insert(UPGRADE, protocol);
             parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));

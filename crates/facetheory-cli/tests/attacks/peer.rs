@@ -107,6 +107,17 @@ fn row_64_a_visitor_who_takes_nothing_of_an_answer_is_cut() {
 }
 
 #[test]
+fn row_64_a_tunnel_through_which_nothing_comes_is_closed() {
+    let site = Site::start(&format!("{PAGES}\n[timeouts]\ntunnel_idle = \"300ms\"\n"));
+    let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    site.origin.answer("/pass/socket", Answer::raw(switch).then_echo());
+    let mut visitor = site.gateway.connect();
+    visitor.send(get("/pass/socket", "Connection: Upgrade\r\nUpgrade: websocket\r\n"));
+    assert_eq!(visitor.answer().status, 101);
+    visitor.assert_closed();
+}
+
+#[test]
 fn row_64_one_address_has_so_many_connections_and_no_more() {
     const MOST: usize = 4;
     let site = Site::start(&format!("{PAGES}\n[limits]\nconnections_per_address = {MOST}\n"));
