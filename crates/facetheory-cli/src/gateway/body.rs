@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -16,6 +17,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::client::Client;
 use super::forwarding;
+use crate::wire::Refusal;
 
 /// What a body may fail with.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -153,11 +155,11 @@ impl Upload {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
             ready!(self.silence.as_mut().poll(context));
-            return Poll::Ready(Some(Err("the visitor fell silent in the middle of a request".into())));
+            return Poll::Ready(Some(Err(TOO_SLOW.into())));
         };
         self.silence.as_mut().reset(Instant::now() + self.pause);
         if !is_within(&mut self.left, frame.as_ref()) {
-            return Poll::Ready(Some(Err("the body of the request is too long".into())));
+            return Poll::Ready(Some(Err(TOO_LONG.into())));
         }
         // What may not stand before a body may not stand behind it.
         let frame = frame.map(|frame| match frame.map(Frame::into_trailers) {
@@ -167,6 +169,38 @@ impl Upload {
         });
         Poll::Ready(frame)
     }
+}
+
+/// Why a body breaks off, if that is its visitor's fault: what to answer.
+#[derive(Debug)]
+struct Fault(Refusal);
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.text)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+const TOO_LONG: Fault =
+    Fault(Refusal { status: StatusCode::PAYLOAD_TOO_LARGE, text: "the body of the request is too large" });
+
+const TOO_SLOW: Fault = Fault(Refusal {
+    status: StatusCode::REQUEST_TIMEOUT,
+    text: "the rest of the request did not come in time",
+});
+
+/// What to answer, if a visitor's own body is among the causes of an error.
+pub(crate) fn fault_in(error: &(dyn std::error::Error + 'static)) -> Option<Refusal> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(Fault(refusal)) = error.downcast_ref() {
+            return Some(*refusal);
+        }
+        cause = error.source();
+    }
+    None
 }
 
 /// Counts a piece of a body. False if that is more than may still come.

@@ -20,7 +20,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::Instant;
 use tower::Service;
 
-use super::body::{OriginBody, RequestBody};
+use super::body::{OriginBody, RequestBody, fault_in};
 use super::client::Client;
 use super::dial::Dial;
 use super::forwarding::{self, Trust, is_circular};
@@ -69,7 +69,7 @@ enum Failure {
     Silent,
     /// It switched to a protocol that nobody asked for.
     Unasked,
-    /// The visitor's own request broke off, or was wrong as the wire says.
+    /// The visitor's own request broke off, or was wrong in this way.
     Request(Option<Refusal>),
 }
 
@@ -192,7 +192,7 @@ impl Shared {
         parts.version = Version::HTTP_11;
         parts.extensions.clear();
         // What breaks off at once, because it is wrong, does not reach the origin.
-        body.begin().await.map_err(|_| Failure::Request(refusal(client.as_deref())))?;
+        body.begin().await.map_err(|error| Failure::Request(refusal(client.as_deref(), &*error)))?;
         if !self.health.admits(Instant::now()) {
             return Err(Failure::Down);
         }
@@ -260,7 +260,7 @@ impl Shared {
                 self.health.unreachable(Instant::now());
                 Err(Failure::Unreachable(error))
             }
-            Err(error) if is_ours(&error) => Err(Failure::Request(refusal(client.as_deref()))),
+            Err(error) if is_ours(&error) => Err(Failure::Request(refusal(client.as_deref(), &error))),
             Err(error) => {
                 self.health.reached();
                 Err(Failure::Broken(error))
@@ -313,9 +313,9 @@ impl Failure {
     }
 }
 
-/// What the wire found wrong with a request whose body broke off.
-fn refusal(client: Option<&Client>) -> Option<Refusal> {
-    client.and_then(|client| client.conduct.as_ref()?.refusal())
+/// What is wrong with a request whose body broke off: by what the wire has found, or the body itself.
+fn refusal(client: Option<&Client>, error: &(dyn std::error::Error + 'static)) -> Option<Refusal> {
+    client.and_then(|client| client.conduct.as_ref()?.refusal()).or_else(|| fault_in(error))
 }
 
 /// Whether a request failed because of its own body, which is the visitor's doing.

@@ -191,9 +191,22 @@ fn row_64_a_body_that_does_not_come_is_not_waited_for_over_http_2() {
     let mut fields = http2::get(HOST, "/row-64").to_vec();
     fields[0].1 = "POST";
     visitor.send_all(&[Frame::headers(1, &fields, 0), Frame::data(1, b"only this", 0)]);
-    match visitor.outcome(1) {
-        Outcome::Answered { status } => assert!((400..600).contains(&status), "{status}"),
-        Outcome::Reset { .. } | Outcome::Closed { .. } => {}
-    }
+    assert_eq!(visitor.outcome(1), Outcome::Answered { status: 408 });
     assert!(site.origin.requests_for("/row-64").is_empty(), "it reached the origin as a whole");
+}
+
+#[test]
+fn a_body_that_turns_out_to_be_too_long_is_413_over_http_2() {
+    let site = Site::start(&format!("{PAGES}\n[limits]\nbody_bytes = 1000\n"));
+    let mut fields = http2::get(HOST, "/pass/long").to_vec();
+    fields[0].1 = "POST";
+    for pieces in [&[600, 600][..], &[1001]] {
+        let mut visitor = Http2::open(site.gateway.address);
+        visitor.send(&Frame::headers(1, &fields, 0));
+        for bytes in pieces {
+            visitor.send(&Frame::data(1, &vec![b'x'; *bytes], 0));
+        }
+        assert_eq!(visitor.outcome(1), Outcome::Answered { status: 413 }, "{pieces:?}");
+    }
+    assert!(site.origin.requests_for("/pass/long").is_empty(), "it reached the origin as a whole");
 }
