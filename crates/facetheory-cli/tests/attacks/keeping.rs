@@ -142,7 +142,7 @@ fn row_58_a_tenant_that_a_visitor_names_is_not_believed() {
         let line = format!("{name}: acme\r\n");
         let path = format!("/row-58-{name}");
         let answer = site.get_with(&path, &line);
-        assert!([200, 400].contains(&answer.status), "{}", answer.status);
+        assert_eq!(answer.status, 400, "{name}");
         assert!(!site.origin.was_told("acme"), "{name} is believed");
         let passed = site.get_with(&format!("/pass/row-58-{name}"), &line);
         assert!([200, 400].contains(&passed.status), "{}", passed.status);
@@ -152,6 +152,20 @@ fn row_58_a_tenant_that_a_visitor_names_is_not_believed() {
         assert!([200, 400].contains(&posted.status), "{}", posted.status);
         assert!(!site.origin.was_told("acme"), "{name} is passed on with a POST");
     }
+}
+
+#[test]
+fn row_58_a_tenant_is_refused_where_no_rule_says_how_tenants_are_told_apart() {
+    let site =
+        Site::start("[routes]\n\"/org/**\" = { isr = \"60s\", tenant = { header = \"x-tenant-id\" } }\n");
+    for name in ["X-Tenant-Id", "X-FaceTheory-Tenant"] {
+        for method in ["GET", "HEAD"] {
+            let answer = site.ask(method, "/row-58", &format!("{name}: acme\r\n"));
+            assert_eq!(answer.status, 400, "{method} with {name}");
+        }
+    }
+    assert_eq!(site.origin.byte_count(), 0);
+    assert_eq!(site.get("/row-58").status, 200, "whoever names none is served");
 }
 
 #[test]

@@ -213,11 +213,6 @@ impl Routes {
         self.routes.iter().any(|route| route.by_origin)
     }
 
-    /// Whether a route is the one of paths that have no other.
-    pub(crate) fn is_otherwise(&self, number: usize) -> bool {
-        self.otherwise == Some(number)
-    }
-
     pub(crate) fn at(&self, number: usize) -> &Route {
         &self.routes[number]
     }

@@ -44,8 +44,6 @@ pub(crate) enum Pass {
     Body,
     Upgrade,
     Authorization,
-    /// It names a tenant, and nothing says how tenants are told apart.
-    Tenant,
     /// An editor's, see [`Drafts`](crate::Drafts).
     Draft,
 }
@@ -60,7 +58,6 @@ impl Pass {
             Pass::Body => "body",
             Pass::Upgrade => "upgrade",
             Pass::Authorization => "authorization",
-            Pass::Tenant => "tenant",
             Pass::Draft => "draft",
         }
     }
@@ -98,12 +95,6 @@ impl Routes {
         let route = self.at(number);
         if route.bypass {
             return Visit::Pass(Pass::Bypass);
-        }
-        // Where no rule says that there are no tenants, what names one is nobody else's, and is not refused.
-        if self.is_otherwise(number)
-            && tenant::refuse_uninvited(&parts.headers, &self.tenant_headers).is_err()
-        {
-            return Visit::Pass(Pass::Tenant);
         }
         match self.page(parts, number, params, path) {
             Ok(page) => match self.pass(parts, route, now) {
