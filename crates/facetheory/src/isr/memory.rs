@@ -1,11 +1,11 @@
 //! The memory tier: pages that this process has served, bounded by their bytes.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher as _, Hash, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{Equivalent, Weighter};
 use tabletheory::Timestamp;
 
@@ -145,7 +145,9 @@ fn millis(duration: Duration) -> i64 {
 /// Pages in memory.
 #[derive(Debug)]
 pub(super) struct Memory {
-    pages: Cache<Slot, Arc<Entry>, Weigh>,
+    pages: Cache<Slot, Arc<Entry>, Weigh, RandomState>,
+    /// With a secret: visitors choose the keys, and must not be able to choose many that are found in one place.
+    hasher: RandomState,
     /// How often pages of each of some groups were invalidated through this process.
     invalidated: Box<[AtomicU64]>,
     /// How often anything else was: a tag, say.
@@ -168,8 +170,10 @@ impl Memory {
     /// At most so many bytes.
     pub(super) fn new(bytes: u64) -> Self {
         let items = usize::try_from(bytes / TYPICAL_WEIGHT).unwrap_or(usize::MAX).max(16);
+        let hasher = RandomState::new();
         Memory {
-            pages: Cache::with_weighter(items, bytes, Weigh),
+            pages: Cache::with(items, bytes, Weigh, hasher.clone(), DefaultLifecycle::default()),
+            hasher,
             invalidated: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
             swept: AtomicU64::new(0),
             changed: AtomicU64::new(0),
@@ -241,9 +245,30 @@ impl Memory {
     }
 
     fn counter(&self, page: &PageKey) -> &AtomicU64 {
-        let mut hasher = DefaultHasher::new();
-        SlotRef::of(page).hash(&mut hasher);
-        let index = usize::try_from(hasher.finish() % COUNTERS as u64).unwrap_or(0);
+        let index = usize::try_from(self.hash(page) % COUNTERS as u64).unwrap_or(0);
         &self.invalidated[index]
+    }
+
+    fn hash(&self, page: &PageKey) -> u64 {
+        self.hasher.hash_one(SlotRef::of(page))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn keys_that_meet_in_the_memory_of_one_process_are_scattered_in_that_of_another() {
+        const PLACES: u64 = 256;
+        const KEYS: usize = 64;
+        const BYTES: u64 = 1 << 20;
+        let (one, other) = (Memory::new(BYTES), Memory::new(BYTES));
+        let place = |memory: &Memory, page: &PageKey| memory.hash(page) % PLACES;
+        let pages = (0..).map(|number: u64| PageKey::new(format!("/page?{number}")).expect("a page"));
+        let crafted: Vec<PageKey> = pages.filter(|page| place(&one, page) == 0).take(KEYS).collect();
+        let places: HashSet<u64> = crafted.iter().map(|page| place(&other, page)).collect();
+        assert!(places.len() > KEYS / 2, "{KEYS} keys are in {} places", places.len());
     }
 }
