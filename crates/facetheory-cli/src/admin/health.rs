@@ -31,6 +31,18 @@ pub(super) struct Ready {
     ready: bool,
     /// Why not.
     reasons: Vec<Reason>,
+    /// How the origin is. It is no reason: pages are served while it is down, and that is what they are kept for.
+    origin: Origin,
+}
+
+/// How the origin is, as far as the last requests to it tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Origin {
+    /// It can be reached.
+    Up,
+    /// It cannot.
+    Down,
 }
 
 /// Why visitors should not be sent here.
@@ -43,8 +55,6 @@ enum Reason {
     TableUnreachable,
     /// The store of bodies does not answer.
     BodiesUnreachable,
-    /// The origin cannot be reached.
-    OriginDown,
 }
 
 /// The process lives.
@@ -71,11 +81,9 @@ pub(super) async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, axum:
     } else {
         reasons.extend(admin.readiness.of(&admin.isr).await);
     }
-    if admin.gateway.origin_is_down() {
-        reasons.push(Reason::OriginDown);
-    }
+    let origin = if admin.gateway.origin_is_down() { Origin::Down } else { Origin::Up };
     let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, axum::Json(Ready { ready: reasons.is_empty(), reasons }))
+    (status, axum::Json(Ready { ready: reasons.is_empty(), reasons, origin }))
 }
 
 impl Readiness {
