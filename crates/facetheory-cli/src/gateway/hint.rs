@@ -13,19 +13,25 @@ use crate::wire::Conduct;
 /// The most hints of one answer.
 const MOST: usize = 8;
 
+/// The version in which a visitor asked, in the extensions of the request to the origin, which has its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spoken(pub(crate) Version);
+
 /// The hints of one answer, as they come.
 #[derive(Debug)]
 pub(crate) struct Hints {
     coming: Option<(mpsc::Receiver<Bytes>, Arc<Conduct>)>,
+    version: Version,
 }
 
 impl Hints {
     /// Those for a request. A render has none, since they are for one visitor; nor has a visitor who speaks HTTP/2, where
     /// hyper cannot send them.
     pub(crate) fn of(request: &mut Request<RequestBody>) -> Self {
+        let Spoken(version) = request.extensions_mut().remove().unwrap_or(Spoken(Version::HTTP_11));
         let client = request.body().client.clone();
         let Some(conduct) = client.and_then(|client| client.conduct.clone()) else {
-            return Hints { coming: None };
+            return Hints { coming: None, version };
         };
         let (sender, receiver) = mpsc::channel(MOST);
         hyper::ext::on_informational(request, move |hint| {
@@ -34,22 +40,23 @@ impl Hints {
                 let _ = sender.try_send(written(hint.headers()));
             }
         });
-        Hints { coming: Some((receiver, conduct)) }
+        Hints { coming: Some((receiver, conduct)), version }
     }
 
     /// Waits for an answer, and passes on the hints that come before it.
     pub(crate) async fn passed_on_until<T>(&mut self, answer: impl Future<Output = T>) -> T {
+        let version = self.version;
         let Some((hints, conduct)) = &mut self.coming else { return answer.await };
         let mut answer = std::pin::pin!(answer);
         let answer = loop {
             tokio::select! {
                 biased;
-                Some(hint) = hints.recv() => conduct.interim(Version::HTTP_11, hint).await,
+                Some(hint) = hints.recv() => conduct.interim(version, hint).await,
                 answer = &mut answer => break answer,
             }
         };
         while let Ok(hint) = hints.try_recv() {
-            conduct.interim(Version::HTTP_11, hint).await;
+            conduct.interim(version, hint).await;
         }
         answer
     }

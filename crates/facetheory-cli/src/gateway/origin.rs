@@ -25,7 +25,7 @@ use super::client::Client;
 use super::dial::Dial;
 use super::forwarding::{self, Trust, is_circular};
 use super::health::Health;
-use super::hint::Hints;
+use super::hint::{Hints, Spoken};
 use super::own::own;
 use super::tunnel::Tunnels;
 use crate::config;
@@ -189,8 +189,9 @@ impl Shared {
             parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         }
         parts.uri = self.address(&parts)?;
-        parts.version = Version::HTTP_11;
+        let spoken = Spoken(std::mem::replace(&mut parts.version, Version::HTTP_11));
         parts.extensions.clear();
+        parts.extensions.insert(spoken);
         // What breaks off at once, because it is wrong, does not reach the origin.
         body.begin().await.map_err(|error| Failure::Request(refusal(client.as_deref(), &*error)))?;
         if !self.health.admits(Instant::now()) {

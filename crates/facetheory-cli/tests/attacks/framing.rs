@@ -2,7 +2,7 @@
 
 use crate::support::client::Connection;
 use crate::support::origin::{Answer, Gate};
-use crate::support::site::{Site, get, request};
+use crate::support::site::{HOST, Site, get, request};
 use crate::support::until;
 use crate::trial::{PAGES, assert_refused_and_closed, kept};
 
@@ -320,4 +320,18 @@ fn a_head_that_is_refused_has_no_body() {
         visitor.assert_closed();
     }
     assert_eq!(site.origin.byte_count(), 0);
+}
+
+#[test]
+fn hints_before_an_answer_are_for_visitors_who_know_of_such() {
+    let site = Site::start(PAGES);
+    let hint = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n";
+    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    site.origin.answer("/pass/hint", Answer::raw(format!("{hint}{answer}")));
+    for (version, expected) in [("HTTP/1.1", 103), ("HTTP/1.0", 200)] {
+        let mut visitor = site.gateway.connect();
+        visitor.send(format!("GET /pass/hint {version}\r\nHost: {HOST}\r\n\r\n"));
+        let first = visitor.next_of_any_status("GET").expect("an answer");
+        assert_eq!(first.status, expected, "{version}");
+    }
 }
