@@ -18,10 +18,15 @@ const MOST_GATEWAYS: usize = 8;
 
 /// Headers that some origins believe in spite of who sends them: addresses, hosts and schemes of proxies in front, other
 /// targets, other methods, and what only a framework's own servers say to each other.
-const NOT_FOR_VISITORS: [&str; 36] = [
+const NOT_FOR_VISITORS: [&str; 41] = [
+    "cf-connecting-ip",
     "client-ip",
     "fastly-client-ip",
+    // To programs behind CGI it is the variable that names the proxy for their own requests (CVE-2016-5385).
+    "proxy",
+    "proxy-client-ip",
     "true-client-ip",
+    "wl-proxy-client-ip",
     "x-amz-website-redirect-location",
     "x-client-ip",
     "x-cluster-client-ip",
@@ -47,6 +52,7 @@ const NOT_FOR_VISITORS: [&str; 36] = [
     "x-method-override",
     "x-middleware-subrequest",
     "x-now-route-matches",
+    "x-original-forwarded-for",
     "x-original-host",
     "x-original-uri",
     "x-original-url",
@@ -140,6 +146,7 @@ pub(crate) fn prepare(headers: &mut HeaderMap, client: Option<&Client>, scheme: 
     }
     headers.remove(FORWARDED);
     remove_underscores(headers);
+    join_cookies(headers);
     if let Some(host) = host.or_else(|| headers.get(HOST).cloned()) {
         headers.insert(X_FORWARDED_HOST, host);
     }
@@ -186,6 +193,17 @@ pub(crate) fn trailers(mut trailers: HeaderMap) -> HeaderMap {
 fn accepts_trailers(headers: &HeaderMap) -> bool {
     let mut lines = headers.get_all(TE).iter().filter_map(|line| line.to_str().ok());
     lines.any(|line| line.split(',').any(|coding| coding.trim().eq_ignore_ascii_case("trailers")))
+}
+
+/// Over HTTP/2 cookies come in as many lines as browsers like; over HTTP/1 they are one (RFC 9113 §8.2.3), and many an origin
+/// would take several for a list with commas.
+fn join_cookies(headers: &mut HeaderMap) {
+    let lines: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if lines.len() > 1
+        && let Ok(line) = HeaderValue::from_bytes(&lines.join(&b"; "[..]))
+    {
+        headers.insert(COOKIE, line);
+    }
 }
 
 /// Some origins take `_` for `-`, so that one header could pass for another that was taken away.
@@ -245,6 +263,7 @@ mod tests {
             ("x-forwarded-host", "evil"),
             ("x-forwarded-proto", "https"),
             ("x-real-ip", "6.6.6.6"),
+            ("proxy", "http://evil"),
             ("forwarded", "for=6.6.6.6"),
             ("x-original-url", "/admin"),
             ("x-http-method-override", "DELETE"),
@@ -305,6 +324,14 @@ mod tests {
             "x-forwarded-proto: http",
         ];
         assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn cookies_in_several_lines_become_one() {
+        let mut lines = headers(&[("host", "a"), ("cookie", "a=1")]);
+        lines.append(COOKIE, HeaderValue::from_static("b=2; c=3"));
+        prepare(&mut lines, Some(&client("1.2.3.4:5")), &Scheme::HTTP, &Trust::default());
+        assert_eq!(lines.get_all(COOKIE).iter().collect::<Vec<_>>(), ["a=1; b=2; c=3"]);
     }
 
     #[test]

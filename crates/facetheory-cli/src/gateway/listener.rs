@@ -37,8 +37,6 @@ const RESETS: usize = 32;
 const USUAL_HEADERS: usize = 100;
 /// hyper refuses to read with less.
 const SMALLEST_BUFFER: usize = 8192;
-/// The most bytes of headers on an HTTP/2 connection.
-const HEADER_BYTES: u32 = 16 * 1024;
 
 /// What a listener needs to know of the connections that it accepts.
 #[derive(Clone, Debug)]
@@ -213,14 +211,17 @@ impl Connection {
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (gateway, client, activity) = (self.endpoint.gateway.clone(), Arc::new(client), Activity::new());
-        let idle = gateway.rules.load().patience.idle;
+        let (idle, header_bytes) = {
+            let rules = gateway.rules.load();
+            (rules.patience.idle, u32::try_from(rules.limits.head_bytes).unwrap_or(u32::MAX))
+        };
         let conversation = Conversation::new(gateway, client, activity.clone());
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS)
             .max_pending_accept_reset_streams(RESETS)
             .max_local_error_reset_streams(RESETS)
-            .max_header_list_size(HEADER_BYTES)
+            .max_header_list_size(header_bytes)
             .serve_connection(TokioIo::new(Observed::new(io, activity.clone())), conversation);
         let mut connection = pin!(connection);
         loop {

@@ -210,3 +210,23 @@ fn a_body_that_turns_out_to_be_too_long_is_413_over_http_2() {
     }
     assert!(site.origin.requests_for("/pass/long").is_empty(), "it reached the origin as a whole");
 }
+
+#[test]
+fn cookies_that_come_in_pieces_over_http_2_reach_the_origin_in_one() {
+    let site = Site::start(PAGES);
+    let fields = [&http2::get(HOST, "/pass/cookies")[..], &[("cookie", "a=1"), ("cookie", "b=2")]].concat();
+    assert_eq!(ask(&site, &fields, b""), Outcome::Answered { status: 200 });
+    assert!(site.origin.was_told("cookie: a=1; b=2"), "{:?}", site.origin.requests());
+}
+
+#[test]
+fn row_45_headers_are_as_long_as_the_configuration_says_over_http_2_too() {
+    for (limit, bytes, expected) in [("1KiB", 2000, 431), ("1KiB", 200, 200), ("64KiB", 30_000, 200)] {
+        let site = Site::start(&format!("{PAGES}\n[limits]\nheader_bytes = \"{limit}\"\n"));
+        let mut visitor = Http2::open(site.gateway.address);
+        let long = "a".repeat(bytes);
+        let fields = [&http2::get(HOST, "/row-45")[..], &[("x-long", long.as_str())]].concat();
+        visitor.send_all(&Frame::in_pieces(1, &fields, END_STREAM));
+        assert_eq!(visitor.outcome(1), Outcome::Answered { status: expected }, "{bytes} of {limit}");
+    }
+}

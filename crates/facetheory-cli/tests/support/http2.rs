@@ -142,6 +142,22 @@ impl Frame {
         Frame { kind: HEADERS, flags: flags | END_HEADERS, stream, payload: block(fields) }
     }
 
+    /// The headers of a request, complete in as many frames as they need.
+    pub(crate) fn in_pieces(stream: u32, fields: &[(&str, &str)], flags: u8) -> Vec<Frame> {
+        /// As many bytes as a frame may have without being asked.
+        const MOST_BYTES: usize = 16_384;
+        let block = block(fields);
+        let mut frames: Vec<Frame> =
+            block.chunks(MOST_BYTES).map(|piece| Frame::continuation(stream, piece.to_vec(), 0)).collect();
+        if let Some(first) = frames.first_mut() {
+            (first.kind, first.flags) = (HEADERS, flags);
+        }
+        if let Some(last) = frames.last_mut() {
+            last.flags |= END_HEADERS;
+        }
+        frames
+    }
+
     /// A GET, complete.
     pub(crate) fn get(stream: u32, authority: &str, path: &str) -> Frame {
         Frame::headers(stream, &get(authority, path), END_STREAM)
