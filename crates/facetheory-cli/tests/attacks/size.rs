@@ -250,3 +250,16 @@ fn row_52_connection_cannot_take_away_host_or_cookie() {
         assert_eq!(request.body, b"body", "the length is known");
     }
 }
+
+#[test]
+fn row_51_connection_cannot_take_away_what_selects_a_page_for_others() {
+    let site = Site::start("");
+    site.origin.script("/row-51", |request| {
+        let language = request.header("accept-language").unwrap_or("none").to_owned();
+        Answer::page(&["cache-control: max-age=60", "vary: accept-language"], &language)
+    });
+    assert_eq!(site.get_with("/row-51", "Accept-Language: en\r\n").text(), "en");
+    let taken = "Accept-Language: de\r\nConnection: accept-language\r\n";
+    assert_eq!(site.get_with("/row-51", taken).text(), "none");
+    assert_eq!(site.get_with("/row-51", "Accept-Language: de\r\n").text(), "de");
+}

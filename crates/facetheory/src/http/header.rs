@@ -110,6 +110,16 @@ pub fn remove_hops(headers: &mut HeaderMap) {
     }
 }
 
+/// Takes away what is about one connection by the word of `Connection` alone. What would select a response, and would not
+/// reach its renderer, must not select it.
+pub(crate) fn remove_named_hops(headers: &mut HeaderMap) {
+    for name in named_by_connection(headers) {
+        if name != header::HOST && name != header::COOKIE && !is_hop_by_hop(&name) {
+            headers.remove(name);
+        }
+    }
+}
+
 /// Whether a header is about one connection only.
 pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
     HOP_BY_HOP.contains(&name.as_str())

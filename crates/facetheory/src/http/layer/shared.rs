@@ -14,6 +14,7 @@ use tower::{Service, ServiceExt as _};
 use super::{Site, no_answer, told};
 use crate::error::Error;
 use crate::http::body::{BoxError, IsrBody};
+use crate::http::header::remove_named_hops;
 use crate::http::refusal::Refusal;
 use crate::http::render::FailedRender;
 use crate::http::reply::{refused, tell, without_hops};
@@ -51,7 +52,8 @@ pub(super) struct Forward<S, B> {
 }
 
 impl<S: Clone, B: Default> Forward<S, B> {
-    pub(super) fn new(parts: Parts, service: S, body: Option<B>) -> Self {
+    pub(super) fn new(mut parts: Parts, service: S, body: Option<B>) -> Self {
+        remove_named_hops(&mut parts.headers);
         let (own, answered) = (Mutex::default(), Mutex::default());
         let (service, body) = (Mutex::new(service), Mutex::new(body));
         Forward { parts, target: None, route: 0, service, body, own, answered }
