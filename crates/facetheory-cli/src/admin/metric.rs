@@ -69,6 +69,7 @@ pub(super) async fn show(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
         let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
         gauge!("facetheory.process.tasks").set(tasks as f64);
     }
+    gauge!("facetheory.gateway.origin_up").set(if admin.gateway.origin_is_down() { 0.0 } else { 1.0 });
     gauge!("facetheory.process.uptime_seconds").set(admin.metrics.began.elapsed().as_secs_f64());
     let handle = admin.metrics.handle.clone();
     // Thousands of routes make a long text, for which no thread that serves visitors may stand still.

@@ -33,6 +33,9 @@ const STREAMS: u32 = 128;
 /// How many requests a visitor may take back before they were looked at, and how many mistakes an HTTP/2 connection may have:
 /// more is an attack (CVE-2023-44487, CVE-2025-8671).
 const RESETS: usize = 32;
+/// How much of one answer waits to be taken, in bytes, on an HTTP/2 connection: there may be many answers, and nobody may take
+/// any.
+const UNTAKEN_BYTES: usize = 64 * 1024;
 /// As many headers as hyper reads without being told.
 const USUAL_HEADERS: usize = 100;
 /// hyper refuses to read with less.
@@ -222,6 +225,7 @@ impl Connection {
             .max_pending_accept_reset_streams(RESETS)
             .max_local_error_reset_streams(RESETS)
             .max_header_list_size(header_bytes)
+            .max_send_buf_size(UNTAKEN_BYTES)
             .serve_connection(TokioIo::new(Observed::new(io, activity.clone())), conversation);
         let mut connection = pin!(connection);
         loop {

@@ -26,6 +26,7 @@ fn a_gateway_whose_origin_is_down_is_ready_since_it_serves_what_it_has_and_says_
     assert_eq!(down.status, 200);
     assert_eq!(down.json(), serde_json::json!({ "ready": true, "reasons": [], "origin": "down" }));
     assert_eq!(gateway.get("/healthz").status, 200);
+    assert!(gateway.get("/metrics").body.contains("facetheory_gateway_origin_up 0"));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! What HTTP/1 requests are refused for, asked over HTTP/2, where other code reads them.
 
 use crate::support::http2::{self, END_STREAM, Frame, HEADERS, Http2, Outcome};
+use crate::support::origin::Answer;
 use crate::support::site::{HOST, Site};
+use crate::support::until;
 use crate::trial::{PAGES, kept};
 
 /// What becomes of a request with these fields, and with this body if it is one.
@@ -229,4 +231,27 @@ fn row_45_headers_are_as_long_as_the_configuration_says_over_http_2_too() {
         visitor.send_all(&Frame::in_pieces(1, &fields, END_STREAM));
         assert_eq!(visitor.outcome(1), Outcome::Answered { status: expected }, "{bytes} of {limit}");
     }
+}
+
+#[test]
+fn row_64_answers_that_nobody_takes_hold_little_memory_over_http_2() {
+    const STREAMS: u32 = 100;
+    const KIBIBYTES_A_STREAM: u64 = 450;
+    const ROOM: u32 = 0x3fff_ffff;
+    let site = Site::start(&format!("{PAGES}{HURRIED}"));
+    let endless = "HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n";
+    site.origin.answer("/pass/endless", Answer::raw(endless).then_endlessly([b'x'; 16_384]));
+    let before = site.gateway.peak_memory();
+    let mut visitor = Http2::open(site.gateway.address);
+    visitor.send(&Frame::window(0, ROOM));
+    for number in 0..STREAMS {
+        let stream = number * 2 + 1;
+        visitor.send_all(&[Frame::get(stream, HOST, "/pass/endless"), Frame::window(stream, ROOM)]);
+    }
+    until("the visitor is given up", || {
+        let is_asked = site.origin.requests().len() == STREAMS as usize;
+        (is_asked && site.gateway.metric("facetheory_gateway_connections") == Some(0.0)).then_some(())
+    });
+    let taken = site.gateway.peak_memory() - before;
+    assert!(taken < u64::from(STREAMS) * KIBIBYTES_A_STREAM, "{taken} KiB");
 }
