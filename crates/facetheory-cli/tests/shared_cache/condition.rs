@@ -11,6 +11,7 @@ stories![
     rfc9110_13_1_2_a_star_matches_whatever_is_kept,
     rfc9110_13_1_2_another_tag_gets_the_whole_answer,
     rfc9111_4_3_2_if_modified_since_is_answered_from_what_is_fresh,
+    rfc9111_4_3_2_what_does_not_say_when_it_was_modified_was_so_on_its_date,
     rfc9110_13_2_2_if_none_match_wins_over_if_modified_since,
     rfc9110_13_1_3_a_date_that_is_none_counts_for_nothing,
     rfc9110_15_4_5_a_304_tells_what_the_whole_answer_would,
@@ -66,6 +67,18 @@ fn rfc9111_4_3_2_if_modified_since_is_answered_from_what_is_fresh(site: &Site) {
         assert_eq!(response.status, status, "{since}");
     }
     assert_eq!(asked(site, "/date"), 1);
+}
+
+fn rfc9111_4_3_2_what_does_not_say_when_it_was_modified_was_so_on_its_date(site: &Site) {
+    let made = date(-1_000);
+    numbered(site, "/made", &[FRESH, &format!("Date: {made}")]);
+    site.get("/made");
+    // Whoever has an older copy may have another one.
+    for (since, status) in [(made, 304), (date(-500), 304), (date(-3_000), 200)] {
+        let response = site.get_with("/made", &format!("If-Modified-Since: {since}\r\n"));
+        assert_eq!(response.status, status, "{since}");
+    }
+    assert_eq!(asked(site, "/made"), 1);
 }
 
 fn rfc9110_13_2_2_if_none_match_wins_over_if_modified_since(site: &Site) {

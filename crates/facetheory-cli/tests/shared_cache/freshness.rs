@@ -14,6 +14,8 @@ stories![
     rfc9111_5_3_expires_counts_from_date,
     rfc9111_5_3_an_expires_that_is_no_date_is_in_the_past,
     rfc9110_5_6_7_dates_have_three_forms,
+    rfc9111_4_2_dates_have_no_case,
+    rfc9111_4_2_a_date_of_another_zone_is_none,
     rfc9111_4_2_2_a_tenth_of_the_age_of_its_content_is_the_lifetime_of_an_answer_that_tells_none,
     rfc9111_4_2_2_no_lifetime_is_guessed_where_one_is_told,
     rfc9111_4_2_2_no_lifetime_is_guessed_for_statuses_without_one_by_default,
@@ -106,6 +108,22 @@ fn rfc9110_5_6_7_dates_have_three_forms(site: &Site) {
         assert_all_kept(site, &format!("later/{index}"), &[&[&now, &later], &[&later]]);
         let [now, past] = lines(-3600);
         assert_none_served_again(site, &format!("past/{index}"), &[&[&now, &past], &[&past]]);
+    }
+}
+
+fn rfc9111_4_2_dates_have_no_case(site: &Site) {
+    for (index, form) in [date, rfc850_date, asctime_date].into_iter().enumerate() {
+        let (upper, lower) = (form(3600).to_ascii_uppercase(), form(3600).to_ascii_lowercase());
+        let (upper, lower) = (format!("Expires: {upper}"), format!("Expires: {lower}"));
+        assert_all_kept(site, &format!("case/{index}"), &[&[&upper], &[&lower]]);
+    }
+}
+
+fn rfc9111_4_2_a_date_of_another_zone_is_none(site: &Site) {
+    let later = date(3600);
+    for (index, zone) in ["UTC", "AEST", "+0000", "Z"].into_iter().enumerate() {
+        let expires = format!("Expires: {}", later.replace("GMT", zone));
+        assert_none_served_again(site, &format!("zone/{index}"), &[&[&expires]]);
     }
 }
 

@@ -1,11 +1,10 @@
-//! Conditional requests: entity tags, dates, and whether a page has to be sent at all (RFC 9110 §13).
-
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+//! Conditional requests: entity tags, and whether a page has to be sent at all (RFC 9110 §13).
 
 use http::HeaderMap;
 use http::header::{HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use tabletheory::Timestamp;
 
+use crate::http::date::date_of;
 use crate::http::encoding::Coding;
 
 /// Whether a page has to be sent.
@@ -161,30 +160,10 @@ pub(crate) fn single_tag(text: &str) -> Option<EntityTag<'_>> {
     EntityTag::first_of(text.trim()).filter(|(_, rest)| rest.is_empty()).map(|(tag, _)| tag)
 }
 
-/// The date of a header that comes once, in any of the three formats of RFC 9110 §5.6.7.
-pub(crate) fn date_of(headers: &HeaderMap, name: &HeaderName) -> Option<Timestamp> {
-    let mut lines = headers.get_all(name).iter();
-    let date = lines.next()?.to_str().ok()?;
-    if lines.next().is_some() { None } else { parse_date(date) }
-}
-
-pub(crate) fn parse_date(text: &str) -> Option<Timestamp> {
-    let since = httpdate::parse_http_date(text.trim()).ok()?.duration_since(UNIX_EPOCH).ok()?;
-    Some(Timestamp::from_seconds(i64::try_from(since.as_secs()).ok()?))
-}
-
-/// A time as `Date` and `Last-Modified` have it; none before 1970 or after 9999, which no header can say.
-pub(crate) fn format_date(time: Timestamp) -> Option<String> {
-    /// The last second of the year 9999.
-    const LAST: u64 = 253_402_300_799;
-    let seconds = u64::try_from(time.seconds()).ok().filter(|seconds| *seconds <= LAST)?;
-    let time: SystemTime = UNIX_EPOCH + Duration::from_secs(seconds);
-    Some(httpdate::fmt_http_date(time))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::date::parse_date;
     use http::HeaderValue;
     use proptest::prelude::*;
 
@@ -334,18 +313,6 @@ mod tests {
             let page = Validators { etag: EntityTag::of_page("\"x\""), last_modified: None, exact: false };
             let sent = evaluate(&headers, 200, &page, NOW) == Condition::Send;
             prop_assert!(sent || line.contains("\"x\"") || line.trim() == "*", "{}", line);
-        }
-
-        #[test]
-        fn dates_survive_being_told(seconds in 0i64..253_402_300_800) {
-            let time = Timestamp::from_seconds(seconds);
-            prop_assert_eq!(parse_date(&format_date(time).expect("a date")), Some(time));
-        }
-
-        #[test]
-        fn no_time_and_no_text_is_too_strange(millis: i64, text in "\\PC{0,40}") {
-            let _ = format_date(Timestamp::from_millis(millis));
-            let _ = parse_date(&text);
         }
     }
 }

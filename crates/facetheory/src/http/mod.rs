@@ -5,6 +5,7 @@ mod body;
 mod cache_control;
 mod conditional;
 mod cookie;
+mod date;
 mod draft;
 mod encoding;
 mod header;

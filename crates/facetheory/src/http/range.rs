@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 use http::HeaderMap;
 use http::header::{IF_RANGE, RANGE};
 
-use crate::http::conditional::{Validators, parse_date, single_tag};
+use crate::http::conditional::{Validators, single_tag};
+use crate::http::date::parse_date;
 use crate::http::encoding::Coding;
 
 /// What part of a page a client gets.

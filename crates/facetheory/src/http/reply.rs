@@ -14,7 +14,8 @@ use tabletheory::Timestamp;
 
 use crate::http::body::IsrBody;
 use crate::http::cache_control::{self, CacheControl, Lifetime};
-use crate::http::conditional::{Condition, EntityTag, Validators, date_of, evaluate, format_date};
+use crate::http::conditional::{Condition, EntityTag, Validators, evaluate};
+use crate::http::date::{date_of, format_date};
 use crate::http::encoding::{Coding, choose};
 use crate::http::header::{CACHE_STATUS, REQUEST_ID, STATE, remove_hops};
 use crate::http::range::Part;

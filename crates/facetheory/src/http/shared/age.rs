@@ -5,7 +5,7 @@ use http::header::{AGE, DATE};
 use tabletheory::Timestamp;
 
 use crate::http::cache_control::MAX_SECONDS;
-use crate::http::conditional::date_of;
+use crate::http::date::date_of;
 
 /// How old a response was when it was asked for, in seconds.
 ///
@@ -33,7 +33,7 @@ fn told(headers: &HeaderMap) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::conditional::format_date;
+    use crate::http::date::format_date;
     use http::HeaderValue;
     use proptest::prelude::*;
 

@@ -15,7 +15,7 @@ use tower::{Service, ServiceExt as _};
 use crate::epoch::Tag;
 use crate::generation::Content;
 use crate::http::body::{BoxError, Collected, IsrBody, collect};
-use crate::http::conditional::format_date;
+use crate::http::date::format_date;
 use crate::http::header::restored_by_origin;
 use crate::http::hint::Hint;
 use crate::http::render::{FailedRender, MAX_FAILURE_BYTES, Rendering, declined, failed};

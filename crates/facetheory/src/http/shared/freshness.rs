@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode};
 use tabletheory::Timestamp;
 
 use crate::http::cache_control::MAX_SECONDS;
-use crate::http::conditional::date_of;
+use crate::http::date::date_of;
 use crate::http::shared::directive::Said;
 
 /// Of the time since a page was modified last, this part is guessed to pass before it is again.

@@ -10,7 +10,8 @@ use http_body::{Body as _, SizeHint};
 use tabletheory::Timestamp;
 
 use crate::http::body::IsrBody;
-use crate::http::conditional::{Condition, EntityTag, Validators, date_of, evaluate};
+use crate::http::conditional::{Condition, EntityTag, Validators, evaluate};
+use crate::http::date::date_of;
 use crate::http::encoding::Coding;
 use crate::http::range::Part;
 use crate::http::reply::{refusing, reply, slice, tell};

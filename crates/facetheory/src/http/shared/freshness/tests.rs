@@ -1,5 +1,5 @@
 use super::*;
-use crate::http::conditional::format_date;
+use crate::http::date::format_date;
 use http::HeaderValue;
 use http::header::CACHE_CONTROL;
 use proptest::prelude::*;

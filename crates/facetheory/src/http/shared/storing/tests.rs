@@ -1,5 +1,5 @@
 use super::*;
-use crate::http::conditional::format_date;
+use crate::http::date::format_date;
 use http::header::{HeaderName, HeaderValue};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_700_000_000);

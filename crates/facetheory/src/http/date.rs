@@ -1,0 +1,222 @@
+//! The dates of HTTP: one way to tell them, and the three forms in which others do (RFC 9110 §5.6.7).
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::HeaderMap;
+use http::header::HeaderName;
+use tabletheory::Timestamp;
+
+/// The date of a header that comes once, in any of the three forms.
+pub(crate) fn date_of(headers: &HeaderMap, name: &HeaderName) -> Option<Timestamp> {
+    let mut lines = headers.get_all(name).iter();
+    let date = lines.next()?.to_str().ok()?;
+    if lines.next().is_some() { None } else { parse_date(date) }
+}
+
+/// A date in any of the three forms, of 1970 or later.
+///
+/// The forms are exact to the byte, so that a date that is none has passed; only case is ignored, as RFC 9111 §4.2 wants it.
+/// The day of the week says nothing that the date does not say: whoever gets it wrong means the date.
+pub(crate) fn parse_date(text: &str) -> Option<Timestamp> {
+    let text = text.trim();
+    let (day, time) = match text.split_once(", ") {
+        Some((weekday, rest)) if is_one_of(weekday, &SHORT) => fixdate(rest)?,
+        Some((weekday, rest)) if is_one_of(weekday, &LONG) => rfc850(rest)?,
+        Some(_) => return None,
+        None => asctime(text)?,
+    };
+    let seconds = day.checked_mul(SECONDS_A_DAY)?.checked_add(time_of_day(time)?)?;
+    (seconds >= 0).then(|| Timestamp::from_seconds(seconds))
+}
+
+/// A time as `Date` and `Last-Modified` have it; none before 1970 or after 9999, which no header can say.
+pub(crate) fn format_date(time: Timestamp) -> Option<String> {
+    /// The last second of the year 9999.
+    const LAST: u64 = 253_402_300_799;
+    let seconds = u64::try_from(time.seconds()).ok().filter(|seconds| *seconds <= LAST)?;
+    let time: SystemTime = UNIX_EPOCH + Duration::from_secs(seconds);
+    Some(httpdate::fmt_http_date(time))
+}
+
+const SECONDS_A_DAY: i64 = 86_400;
+const SHORT: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+const LONG: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+const MONTHS: [&str; 12] =
+    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+/// Years of two digits are of this century below this, and of the last one from it on.
+const FIRST_OF_LAST_CENTURY: i64 = 70;
+
+/// `06 Nov 1994 08:49:37 GMT`: its day, counted from 1970 on, and its time.
+fn fixdate(text: &str) -> Option<(i64, &str)> {
+    let [day, month, year, time, zone] = split(text, ' ')?;
+    is_gmt(zone).then_some((day_number(digits(day, 2)?, month, digits(year, 4)?)?, time))
+}
+
+/// `06-Nov-94 08:49:37 GMT`.
+fn rfc850(text: &str) -> Option<(i64, &str)> {
+    let [date, time, zone] = split(text, ' ')?;
+    let [day, month, year] = split(date, '-')?;
+    let year = digits(year, 2)?;
+    let year = if year < FIRST_OF_LAST_CENTURY { 2000 + year } else { 1900 + year };
+    is_gmt(zone).then_some((day_number(digits(day, 2)?, month, year)?, time))
+}
+
+/// `Sun Nov  6 08:49:37 1994`.
+fn asctime(text: &str) -> Option<(i64, &str)> {
+    let (weekday, rest) = text.split_once(' ')?;
+    let (month, rest) = rest.split_once(' ')?;
+    let (day, rest) = rest.split_at_checked(2)?;
+    let [time, year] = split(rest.strip_prefix(' ')?, ' ')?;
+    let day = match day.strip_prefix(' ') {
+        Some(day) => digits(day, 1)?,
+        None => digits(day, 2)?,
+    };
+    is_one_of(weekday, &SHORT).then_some((day_number(day, month, digits(year, 4)?)?, time))
+}
+
+/// Exactly so many parts, between separators.
+fn split<const COUNT: usize>(text: &str, separator: char) -> Option<[&str; COUNT]> {
+    let mut parts = text.split(separator);
+    let mut found = [""; COUNT];
+    for place in &mut found {
+        *place = parts.next()?;
+    }
+    parts.next().is_none().then_some(found)
+}
+
+/// Dates in any other zone are none (RFC 9111 §4.2).
+fn is_gmt(zone: &str) -> bool {
+    zone.eq_ignore_ascii_case("GMT")
+}
+
+/// `08:49:37`, in seconds. There are seconds with the number 60.
+fn time_of_day(text: &str) -> Option<i64> {
+    let [hour, minute, second] = split(text, ':')?.map(|part| digits(part, 2));
+    let (hour, minute, second) = (hour?, minute?, second?);
+    (hour < 24 && minute < 60 && second <= 60).then_some((hour * 60 + minute) * 60 + second)
+}
+
+/// A number of exactly so many digits.
+fn digits(text: &str, count: usize) -> Option<i64> {
+    let plain = text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
+    if plain { text.parse().ok() } else { None }
+}
+
+fn is_one_of(word: &str, words: &[&str]) -> bool {
+    words.iter().any(|known| known.eq_ignore_ascii_case(word))
+}
+
+/// The number of a day that there is, counted from 1970 on, by the calendar that we have.
+fn day_number(day: i64, month: &str, year: i64) -> Option<i64> {
+    let month = MONTHS.iter().position(|known| known.eq_ignore_ascii_case(month))?;
+    let leap = i64::from(year % 4 == 0 && (year % 100 != 0 || year % 400 == 0));
+    let lengths = [31, 28 + leap, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let before: i64 = lengths[..month].iter().sum();
+    if !(1..=lengths[month]).contains(&day) {
+        return None;
+    }
+    let leap_days = |year: i64| year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    let years = (year - 1970) * 365 + leap_days(year - 1) - leap_days(1969);
+    Some(years + before + day - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Option<i64> {
+        parse_date(text).map(Timestamp::seconds)
+    }
+
+    #[test]
+    fn rfc9110_5_6_7_dates_have_three_forms() {
+        for text in
+            ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]
+        {
+            assert_eq!(read(text), Some(784_111_777), "{text}");
+        }
+        assert_eq!(read("Wed Nov 16 08:49:37 1994"), Some(784_975_777));
+        assert_eq!(read("Thursday, 18-Aug-50 02:01:18 GMT"), read("Thu, 18 Aug 2050 02:01:18 GMT"));
+        assert_eq!(read("Sat, 31 Dec 2016 23:59:60 GMT"), read("Sun, 01 Jan 2017 00:00:00 GMT"));
+    }
+
+    #[test]
+    fn rfc9111_4_2_dates_have_no_case() {
+        for text in
+            ["SUN, 06 nov 1994 08:49:37 gMT", "sUNDAY, 06-NOV-94 08:49:37 gmt", "sun nov  6 08:49:37 1994"]
+        {
+            assert_eq!(read(text), Some(784_111_777), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_day_of_the_week_changes_no_date() {
+        assert_eq!(read("Mon, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
+        assert_eq!(read("Thu Aug  8 02:01:18 2050"), read("Mon Aug  8 02:01:18 2050"));
+    }
+
+    #[test]
+    fn what_is_not_exactly_in_one_of_the_forms_is_no_date() {
+        for text in [
+            "",
+            "0",
+            "-1",
+            "Thu, 18 Aug 2050 02:01:18",
+            "Thu, 18 Aug 2050 02:01:18 UTC",
+            "Thu, 18 Aug 2050 02:01:18 AEST",
+            "Thu, 18 Aug 2050 02:01:18 GMT+1",
+            "Thu, 18 Aug 50 02:01:18 GMT",
+            "Thu 18 Aug 2050 02:01:18 GMT",
+            "Thu, 18  Aug  2050 02:01:18 GMT",
+            "Thu, 18-Aug-2050 02:01:18 GMT",
+            "Thu, 18-Aug-50 02:01:18 GMT",
+            "Thursday, 18-Aug-2050 02:01:18 GMT",
+            "Thursday, 18 Aug 2050 02:01:18 GMT",
+            "Thu, 18 Aug 2050 02.01.18 GMT",
+            "Thu, 18 Aug 2050 2:01:18 GMT",
+            "Thu, 8 Aug 2050 02:01:18 GMT",
+            "Thu, +8 Aug 2050 02:01:18 GMT",
+            "Thu, 18 Aug 2050 24:00:00 GMT",
+            "Thu, 18 Aug 2050 02:60:18 GMT",
+            "Thu, 18 Aug 2050 02:01:61 GMT",
+            "Thu, 31 Feb 2050 02:01:18 GMT",
+            "Thu, 29 Feb 2100 02:01:18 GMT",
+            "Thu, 00 Aug 2050 02:01:18 GMT",
+            "Xyz, 18 Aug 2050 02:01:18 GMT",
+            "Thu, 18 Xyz 2050 02:01:18 GMT",
+            "Thu Aug 8 02:01:18 2050",
+            "Thu Aug  18 02:01:18 2050",
+            "Thu Aug  8 02:01:18 2050 GMT",
+            "Wed, 31 Dec 1969 23:59:59 GMT",
+            "Thu, 18 Aug 2050 02:01:18 GMT, Thu, 18 Aug 2050 02:01:18 GMT",
+            "2050-08-18T02:01:18Z",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn dates_survive_being_told(seconds in 0i64..253_402_300_800) {
+            let time = Timestamp::from_seconds(seconds);
+            prop_assert_eq!(parse_date(&format_date(time).expect("a date")), Some(time));
+        }
+
+        #[test]
+        fn every_date_that_another_reader_knows_is_read_as_it_does(
+            text in "(Mon|Tue|Wed|Thu|Fri|Sat|Sun)(day)?,? [0-3][0-9][ -](Jan|Feb|Aug|Dec)[ -](20)?[0-9]{2} [0-2][0-9]:[0-5][0-9]:[0-5][0-9] GMT",
+        ) {
+            if let Ok(time) = httpdate::parse_http_date(&text) {
+                let since = time.duration_since(UNIX_EPOCH).expect("a time after 1970");
+                prop_assert_eq!(read(&text), i64::try_from(since.as_secs()).ok());
+            }
+        }
+
+        #[test]
+        fn no_time_and_no_text_is_too_strange(millis: i64, text in "\\PC{0,40}") {
+            let _ = format_date(Timestamp::from_millis(millis));
+            let _ = parse_date(&text);
+        }
+    }
+}
