@@ -1,4 +1,5 @@
-//! Early hints (103): what the origin says before its answer reaches the visitor before the answer, too.
+//! Interim answers (102, 103): what the origin says before its answer reaches the visitor before the answer, too, as RFC 9110
+//! §15.2 wants of a proxy.
 
 use std::sync::Arc;
 
@@ -35,9 +36,10 @@ impl Hints {
         };
         let (sender, receiver) = mpsc::channel(MOST);
         hyper::ext::on_informational(request, move |hint| {
-            if hint.status() == StatusCode::EARLY_HINTS {
+            // These two are for us: whether the body of a request is wanted, and another protocol.
+            if ![StatusCode::CONTINUE, StatusCode::SWITCHING_PROTOCOLS].contains(&hint.status()) {
                 // More than these are dropped: they are hints.
-                let _ = sender.try_send(written(hint.headers()));
+                let _ = sender.try_send(written(hint.status(), hint.headers()));
             }
         });
         Hints { coming: Some((receiver, conduct)), version }
@@ -63,10 +65,11 @@ impl Hints {
 }
 
 /// A hint as it stands on a connection.
-fn written(headers: &HeaderMap) -> Bytes {
+fn written(status: StatusCode, headers: &HeaderMap) -> Bytes {
     let mut headers = headers.clone();
     remove_hops(&mut headers);
-    let mut text = b"HTTP/1.1 103 Early Hints\r\n".to_vec();
+    let reason = status.canonical_reason().unwrap_or_default();
+    let mut text = format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).into_bytes();
     for (name, value) in &headers {
         for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
             text.extend_from_slice(part);

@@ -1,13 +1,14 @@
 //! Which statuses are kept: RFC 9111, section 3.
 
 use crate::support::origin::Answer;
-use crate::support::site::Site;
+use crate::support::site::{Site, get};
 use crate::trial::{asked, scripted};
 
 stories![
     rfc9111_3_final_answers_that_tell_their_lifetime_are_kept,
     rfc9111_3_statuses_that_tell_no_lifetime_are_not_kept,
     rfc9111_3_interim_answers_are_not_kept,
+    rfc9110_15_2_interim_answers_reach_their_visitor,
     rfc9111_3_a_304_that_nobody_asked_for_is_not_kept,
     rfc9110_15_3_5_an_answer_without_content_is_kept_as_such,
 ];
@@ -56,6 +57,21 @@ fn rfc9111_3_interim_answers_are_not_kept(site: &Site) {
         assert_eq!((response.status, response.text().as_str()), (200, "final"));
     }
     assert_eq!(asked(site, "/interim"), 1);
+}
+
+fn rfc9110_15_2_interim_answers_reach_their_visitor(site: &Site) {
+    let raw = "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n\r\n\
+               HTTP/1.1 200 OK\r\ncache-control: max-age=3600\r\ncontent-length: 5\r\n\r\nfinal";
+    site.origin.answer("/interim", Answer::raw(raw));
+    for expected in [&[102, 103, 200][..], &[200]] {
+        let mut connection = site.gateway.connect();
+        connection.send(get("/interim", ""));
+        for status in expected {
+            let response = connection.next_of_any_status("GET").expect("an answer");
+            assert_eq!(response.status, *status);
+            assert_eq!(response.header("link").is_some(), *status == 103, "it stays where it was said");
+        }
+    }
 }
 
 fn rfc9111_3_a_304_that_nobody_asked_for_is_not_kept(site: &Site) {
