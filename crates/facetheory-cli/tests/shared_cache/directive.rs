@@ -1,7 +1,8 @@
 //! What the directives of an answer forbid and allow: RFC 9111, sections 3 and 5.2.2.
 
-use crate::support::origin::Answer;
+use crate::support::origin::{Answer, Gate};
 use crate::support::site::Site;
+use crate::support::until;
 use crate::trial::{
     asked, assert_all_kept, assert_none_served_again, first_then, numbered, scripted, silence, validated,
 };
@@ -18,6 +19,7 @@ stories![
     rfc9111_5_2_2_2_must_revalidate_is_never_served_stale,
     rfc9111_5_2_2_8_proxy_revalidate_is_never_served_stale,
     rfc9111_5_2_2_10_s_maxage_is_never_served_stale,
+    rfc9111_5_2_2_10_s_maxage_leaves_the_windows_that_stand_beside_it,
     rfc9111_5_2_2_2_must_revalidate_is_served_while_it_is_fresh,
     rfc9111_5_2_2_3_must_understand_outweighs_no_store_for_a_status_that_is_understood,
     rfc9111_5_2_2_3_must_understand_forbids_a_status_that_is_not_understood,
@@ -144,6 +146,31 @@ fn rfc9111_5_2_2_8_proxy_revalidate_is_never_served_stale(site: &Site) {
 fn rfc9111_5_2_2_10_s_maxage_is_never_served_stale(site: &Site) {
     let lines = ["Cache-Control: s-maxage=60", "Age: 100", "ETag: \"a\""];
     assert_not_served_in_an_outage(site, "/shared", &lines);
+}
+
+fn rfc9111_5_2_2_10_s_maxage_leaves_the_windows_that_stand_beside_it(site: &Site) {
+    let gate = Gate::default();
+    let stale = ["Cache-Control: s-maxage=60, stale-while-revalidate=3600", "Age: 100"];
+    let new = Answer::page(&["Cache-Control: s-maxage=3600"], "new").after(&gate);
+    first_then(site, "/behind", Answer::page(&stale, "old"), new);
+    // The origin answers nobody before the gate opens, so whoever is answered did not wait for it.
+    for _ in 0..3 {
+        assert_eq!(site.get("/behind").text(), "old");
+    }
+    gate.open();
+    until("the new page is served", || (site.get("/behind").text() == "new").then_some(()));
+    let failing = ["Cache-Control: s-maxage=60, stale-if-error=3600", "Age: 100", "ETag: \"a\""];
+    first_then(
+        site,
+        "/error",
+        Answer::page(&failing, "kept"),
+        Answer::with("503 Unavailable", &[], "broken"),
+    );
+    for _ in 0..2 {
+        assert_eq!(site.get("/error").text(), "kept");
+    }
+    let past = ["Cache-Control: s-maxage=60, stale-while-revalidate=30", "Age: 100", "ETag: \"a\""];
+    assert_not_served_in_an_outage(site, "/past", &past);
 }
 
 fn rfc9111_5_2_2_2_must_revalidate_is_served_while_it_is_fresh(site: &Site) {

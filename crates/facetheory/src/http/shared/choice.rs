@@ -9,7 +9,7 @@ use tabletheory::Timestamp;
 use crate::freshness::Freshness;
 use crate::generation::Generation;
 use crate::http::cache_control::{CacheControl, MaxStale};
-use crate::http::shared::directive::{self, Said};
+use crate::http::shared::directive::{self, Said, Tolerance};
 use crate::http::shared::freshness::lifetime;
 use crate::http::shared::variant;
 use crate::isr::{CachedPage, Judge, Sight, Usable};
@@ -24,7 +24,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(86_400);
 pub(crate) struct Stored {
     /// For how long it is fresh after its origin made it.
     lifetime: Duration,
-    never_stale: bool,
+    tolerance: Tolerance,
     while_revalidate: Duration,
     if_error: Duration,
     /// The headers of a request that select it, in order.
@@ -39,7 +39,7 @@ impl Stored {
         let received = Timestamp::from_seconds(generation.generated_at);
         Stored {
             lifetime: lifetime(status, headers, &said, received).time(),
-            never_stale: said.never_stale(),
+            tolerance: said.tolerance(),
             while_revalidate: said.control.stale_while_revalidate.unwrap_or_default(),
             if_error: said.control.stale_if_error.unwrap_or_default(),
             names: variant::names(headers).unwrap_or_default(),
@@ -147,19 +147,22 @@ impl<'a> Asked<'a> {
             return Usable::Fresh;
         }
         let stale_for = Duration::from_secs(u64::try_from(left.saturating_neg()).unwrap_or(0));
-        if stored.never_stale {
+        if stored.tolerance == Tolerance::None {
             return validated(Reason::Stale);
         }
-        if self.accepts_stale(stale_for) {
+        // What is not for this origin to grant counts only where nothing forbids it.
+        let any = stored.tolerance == Tolerance::Any;
+        if any && self.accepts_stale(stale_for) {
             return Usable::Fresh;
         }
+        let asked_if_error = self.directives.stale_if_error.filter(|_| any).unwrap_or_default();
         // Who limits the age of what it gets does not want what is stale (RFC 9111 §5.2.1.1).
         let bound = self.directives.max_age.is_some() || self.directives.min_fresh.is_some();
         Usable::Stale {
             reason: Reason::Stale,
             while_renewed: !bound && stale_for < stored.while_revalidate,
-            if_error: stale_for < stored.if_error.max(self.directives.stale_if_error.unwrap_or_default()),
-            if_silent: !bound && stale_for < LONGEST_SILENCE,
+            if_error: stale_for < stored.if_error.max(asked_if_error),
+            if_silent: any && !bound && stale_for < LONGEST_SILENCE,
         }
     }
 }

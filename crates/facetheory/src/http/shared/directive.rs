@@ -16,6 +16,18 @@ pub(crate) struct Said {
     pub(crate) targeted: bool,
 }
 
+/// How stale a response may be when it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tolerance {
+    /// It may not be.
+    None,
+    /// Within the windows of RFC 5861 that its origin itself sets. `s-maxage` means what `proxy-revalidate` says, unless the
+    /// same origin says beside it for how long not: frameworks send both together, and mean both.
+    Granted,
+    /// Nothing forbids it.
+    Any,
+}
+
 impl Said {
     /// What the headers of a response say.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
@@ -25,10 +37,16 @@ impl Said {
         }
     }
 
-    /// Whether the response may never be used once it is stale without asking the origin (RFC 9111 §4.2.4).
-    pub(crate) fn never_stale(&self) -> bool {
+    /// What the response may be used for once it is stale, without asking the origin before (RFC 9111 §4.2.4).
+    pub(crate) fn tolerance(&self) -> Tolerance {
         let said = &self.control;
-        said.must_revalidate || said.proxy_revalidate || said.s_maxage.is_some() || said.no_cache.is_some()
+        if said.must_revalidate || said.proxy_revalidate || said.no_cache.is_some() {
+            Tolerance::None
+        } else if said.s_maxage.is_some() {
+            Tolerance::Granted
+        } else {
+            Tolerance::Any
+        }
     }
 
     /// Whether a response to a request with `Authorization` may be shared (RFC 9111 §3.5).
@@ -79,15 +97,16 @@ mod tests {
 
     #[test]
     fn rfc9111_4_2_4_four_directives_forbid_stale_answers() {
-        for (line, never) in [
-            ("max-age=1", false),
-            ("max-age=1, must-revalidate", true),
-            ("max-age=1, proxy-revalidate", true),
-            ("s-maxage=1", true),
-            ("no-cache", true),
-            ("no-cache=\"a\"", true),
+        for (line, tolerance) in [
+            ("max-age=1", Tolerance::Any),
+            ("max-age=1, must-revalidate", Tolerance::None),
+            ("max-age=1, proxy-revalidate", Tolerance::None),
+            ("s-maxage=1", Tolerance::Granted),
+            ("s-maxage=1, must-revalidate", Tolerance::None),
+            ("no-cache", Tolerance::None),
+            ("no-cache=\"a\"", Tolerance::None),
         ] {
-            assert_eq!(Said::of(&headers(&[("cache-control", line)])).never_stale(), never, "{line}");
+            assert_eq!(Said::of(&headers(&[("cache-control", line)])).tolerance(), tolerance, "{line}");
         }
     }
 

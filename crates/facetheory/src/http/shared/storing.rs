@@ -10,7 +10,7 @@ use crate::epoch::Tag;
 use crate::http::header::{Unkept, kept_by_origin};
 use crate::http::hint::Hint;
 use crate::http::shared::age::initial_age;
-use crate::http::shared::directive::Said;
+use crate::http::shared::directive::{Said, Tolerance};
 use crate::http::shared::freshness::{Lifetime, has_validator, is_heuristically_cacheable, lifetime};
 use crate::http::shared::variant;
 use crate::http::storable::{Reason, tags_of};
@@ -84,7 +84,8 @@ impl Received<'_> {
         let left = lifetime.time().saturating_sub(Duration::from_secs(initial_age.unsigned_abs()));
         let fresh_for = if control.no_cache.is_some() { Duration::ZERO } else { left };
         let windows = [control.stale_while_revalidate, control.stale_if_error];
-        let served_stale = !said.never_stale() && windows.iter().flatten().any(|window| !window.is_zero());
+        let tolerated = said.tolerance() != Tolerance::None;
+        let served_stale = tolerated && windows.iter().flatten().any(|window| !window.is_zero());
         // What is stale at once and cannot be recognised is of no use to anyone.
         refuse_if(fresh_for.is_zero() && !has_validator(headers) && !served_stale, Reason::NeverFresh)?;
 

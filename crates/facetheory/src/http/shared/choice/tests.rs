@@ -103,10 +103,29 @@ fn rfc5861_3_and_4_stale_answers_are_for_their_windows() {
     assert_eq!(after(29, &page, &[]), stale(true, true));
     assert_eq!(after(30, &page, &[]), stale(false, true));
     assert_eq!(after(40, &page, &[]), stale(false, false));
-    for word in ["must-revalidate", "proxy-revalidate", "s-maxage=10", "no-cache"] {
+    for word in ["must-revalidate", "proxy-revalidate", "no-cache"] {
         let line = format!("max-age=10, stale-while-revalidate=20, stale-if-error=30, {word}");
         assert_eq!(after(11, &stored(0, &[("cache-control", &line)]), &[]), forbidden(), "{word}");
     }
+}
+
+#[test]
+fn rfc9111_5_2_2_10_s_maxage_leaves_only_the_windows_that_stand_beside_it() {
+    let usable = |while_renewed, if_error| Usable::Stale {
+        reason: Reason::Stale,
+        while_renewed,
+        if_error,
+        if_silent: false,
+    };
+    let page = stored(0, &[("cache-control", "s-maxage=10, stale-while-revalidate=20, stale-if-error=30")]);
+    for request in [&[][..], &[("cache-control", "max-stale, stale-if-error=1000")]] {
+        assert_eq!(after(9, &page, request), Usable::Fresh);
+        assert_eq!(after(29, &page, request), usable(true, true));
+        assert_eq!(after(30, &page, request), usable(false, true));
+        assert_eq!(after(40, &page, request), forbidden());
+    }
+    let line = "s-maxage=10, must-revalidate, stale-while-revalidate=20, stale-if-error=30";
+    assert_eq!(after(11, &stored(0, &[("cache-control", line)]), &[]), forbidden());
 }
 
 #[test]
