@@ -180,9 +180,11 @@ impl Rule {
     /// The route of these pages under one pattern.
     pub(crate) fn route(&self, pattern: String) -> Route {
         let route = match self.policy {
-            Some(policy) => {
-                Route::new(pattern, policy).headers(&self.headers).cookies(self.cookies.iter().cloned())
-            }
+            // A rule wins over headers where both speak.
+            Some(policy) => Route::new(pattern, policy)
+                .fixed_interval()
+                .headers(&self.headers)
+                .cookies(self.cookies.iter().cloned()),
             None => Route::by_origin(pattern),
         };
         let route = route.query(self.query.clone()).tags(self.tags.iter().cloned());

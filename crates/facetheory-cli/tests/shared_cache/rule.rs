@@ -76,6 +76,21 @@ fn headers_that_forbid_win_over_a_rule_unless_it_overrides_them() {
 }
 
 #[test]
+fn the_interval_of_a_rule_wins_over_the_lifetime_that_an_answer_tells() {
+    let site = embedded("[routes]\n\"/rule/**\" = { isr = \"1h\" }\n");
+    for (index, control) in
+        ["s-maxage=1", "s-maxage=86400", "max-age=1", "public, s-maxage=5, max-age=9"].into_iter().enumerate()
+    {
+        let path = format!("/rule/{index}");
+        numbered(&site, &path, &[&format!("Cache-Control: {control}")]);
+        let told = site.get(&path).header("cache-control").map(str::to_owned);
+        assert_eq!(told.as_deref(), Some("public, max-age=0, s-maxage=3600"), "{control}");
+    }
+    numbered(&site, "/rule/never", &["Cache-Control: s-maxage=0"]);
+    assert_eq!(visits(&site, "/rule/never"), ["answer 1", "answer 2"], "that is no lifetime: it forbids");
+}
+
+#[test]
 fn tags_of_the_origin_are_sent_on_unless_the_file_strips_them() {
     let lines = ["Cache-Control: max-age=3600", "Surrogate-Key: news front", "Cache-Tag: sport, today"];
     for (config, expected) in [("", true), ("strip_tags = true\n", false)] {

@@ -6,7 +6,8 @@ use crate::epoch::Tag;
 
 /// What a renderer says of how its page is kept: put it into the extensions of its response.
 ///
-/// It outweighs what the response's headers say, and they outweigh the policy.
+/// It outweighs what the response's headers say, and they outweigh the policy, unless the route has a
+/// [fixed interval](crate::Route::fixed_interval).
 ///
 /// ```
 /// use facetheory::{Hint, Tag};

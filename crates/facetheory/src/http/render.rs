@@ -20,7 +20,7 @@ use crate::http::encoding::Coding;
 use crate::http::header::restored;
 use crate::http::hint::Hint;
 use crate::http::route::Route;
-use crate::http::storable::{Answer, Kept, Reason, Verdict};
+use crate::http::storable::{Answer, Kept, Reason, Verdict, told_interval};
 use crate::render::{NoAnswer, Render, RenderContext, RenderError, Rendered};
 use crate::row::Meta;
 
@@ -69,7 +69,7 @@ where
     if let Some(served) = conditional
         && head.status == StatusCode::NOT_MODIFIED
     {
-        return Rendering { outcome: Ok(unchanged(&head, served, wish.route.overrides)), own: None };
+        return Rendering { outcome: Ok(unchanged(&head, served, wish.route)), own: None };
     }
     let body = body.map_err(Into::into).boxed_unsync();
     let told = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
@@ -148,17 +148,17 @@ fn ask_whether_changed(headers: &mut HeaderMap, served: &Meta) -> bool {
 }
 
 /// The page that is served is still right, unless it is to be kept no longer: then visitors ask for themselves.
-fn unchanged(head: &response::Parts, served: &Meta, overrides: bool) -> Render {
+fn unchanged(head: &response::Parts, served: &Meta, route: &Route) -> Render {
     let (hint, said) = (head.extensions.get::<Hint>(), CacheControl::of(&head.headers));
     let never_fresh = said.s_maxage.is_some_and(|time| time.is_zero());
     let forbidden = said.no_store || said.private.is_some() || said.no_cache.is_some() || never_fresh;
-    if (forbidden && !overrides) || hint.is_some_and(|hint| hint.never_kept) {
+    if (forbidden && !route.overrides) || hint.is_some_and(|hint| hint.never_kept) {
         tracing::debug!("a page has not changed, and is not to be kept any longer");
         return Render::Declined;
     }
     let mut rendered = Rendered::unchanged(served);
-    let said = said.s_maxage.filter(|time| !time.is_zero());
-    rendered.revalidate = hint.and_then(|hint| hint.fresh_for).or(said);
+    let told = told_interval(&said, route.fixed_interval);
+    rendered.revalidate = hint.and_then(|hint| hint.fresh_for).or(told);
     rendered.into()
 }
 

@@ -50,6 +50,8 @@ pub struct Route {
     pub(crate) by_origin: bool,
     /// Whether its rule outweighs an answer that says that it is not to be kept.
     pub(crate) overrides: bool,
+    /// Whether its interval holds although an answer tells another.
+    pub(crate) fixed_interval: bool,
     /// The names of the pattern's parameters, in the order of the path.
     pub(crate) params: Vec<String>,
     /// Their places, sorted by name.
@@ -114,6 +116,7 @@ impl Route {
             bypass: false,
             by_origin: false,
             overrides: false,
+            fixed_interval: false,
             params: Vec::new(),
             by_name: Vec::new(),
             faults: Vec::new(),
@@ -168,6 +171,21 @@ impl Route {
     #[must_use]
     pub fn overriding(mut self) -> Self {
         self.overrides = true;
+        self
+    }
+
+    /// The same, where the interval of the policy holds even if an answer tells another one by `s-maxage`. What a renderer in
+    /// the same process says by its [`Hint`](crate::Hint) holds all the same.
+    ///
+    /// ```
+    /// use facetheory::{Policy, Route};
+    /// use std::time::Duration;
+    ///
+    /// let route = Route::new("/feed", Policy::every(Duration::from_secs(60))).fixed_interval();
+    /// ```
+    #[must_use]
+    pub fn fixed_interval(mut self) -> Self {
+        self.fixed_interval = true;
         self
     }
 
@@ -343,6 +361,7 @@ impl Route {
             headers: &self.headers,
             cookies: !self.cookies.is_empty(),
             overrides: self.overrides,
+            fixed_interval: self.fixed_interval,
             negative: self.policy.negative,
             max_bytes,
         }

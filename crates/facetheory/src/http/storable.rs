@@ -49,6 +49,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) cookies: bool,
     /// Whether the rule outweighs an answer that says that it is not to be kept.
     pub(crate) overrides: bool,
+    /// Whether the route says for how long pages are fresh, whatever an answer says of it.
+    pub(crate) fixed_interval: bool,
     /// For how long a page is fresh that says that there is none.
     pub(crate) negative: Duration,
     /// The longest page that is kept, in bytes.
@@ -108,8 +110,8 @@ pub(crate) const MAX_TAGS: usize = 64;
 impl Verdict {
     /// What becomes of an answer.
     ///
-    /// For how long it is fresh is said by its [`Hint`], else by its `s-maxage`, else by the route; `max-age` and
-    /// `Expires` are for browsers and say nothing here.
+    /// For how long it is fresh is said by its [`Hint`], else by its `s-maxage` where the route lets it, else by the route;
+    /// `max-age` and `Expires` are for browsers and say nothing here.
     pub(crate) fn of(answer: &Answer<'_>, terms: &Terms<'_>) -> Verdict {
         if let Some(reason) = failure(answer) {
             return Verdict::Fail(reason);
@@ -183,9 +185,13 @@ fn keep(answer: &Answer<'_>, terms: &Terms<'_>) -> Result<Kept, Reason> {
     let negative = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE).then_some(terms.negative);
     let hinted = answer.hint.and_then(|hint| hint.fresh_for);
     let (tags, tags_left_out) = tags_of(answer.hint, answer.headers);
-    // Zero is left only where the rule outweighs it.
-    let said = said.s_maxage.filter(|time| !time.is_zero());
+    let said = told_interval(&said, terms.fixed_interval);
     Ok(Kept { revalidate: hinted.or(said).or(negative), tags, tags_left_out, headers })
+}
+
+/// For how long an answer says that it is fresh, where that is for it to say. Zero is left only where the rule outweighs it.
+pub(crate) fn told_interval(said: &CacheControl, fixed_interval: bool) -> Option<Duration> {
+    said.s_maxage.filter(|time| !fixed_interval && !time.is_zero())
 }
 
 /// What may be a page for everyone: pages, redirects, and that there is none.

@@ -1,5 +1,7 @@
 //! HEAD, conditional requests and ranges, answered from the page that is kept.
 
+use facetheory::{Policy, Route};
+
 use crate::fixture::{INTERVAL, SECOND, Site};
 
 #[tokio::test(start_paused = true)]
@@ -171,6 +173,19 @@ async fn a_renderer_that_says_304_says_for_how_long_the_page_is_fresh() {
     site.get("/a").await;
     site.settle().await;
     assert_eq!(site.get("/a").await.header("cache-control"), "public, max-age=0, s-maxage=5");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_with_a_fixed_interval_is_told_no_other() {
+    let route = Route::new("/{*path}", Policy::every(INTERVAL)).fixed_interval();
+    let site = Site::with([route]);
+    site.answers(200, &[("etag", "\"v1\""), ("cache-control", "s-maxage=5")], "one");
+    assert_eq!(site.get("/a").await.header("cache-control"), "public, max-age=0, s-maxage=60");
+    site.answers(304, &[("cache-control", "s-maxage=5")], "");
+    tokio::time::advance(INTERVAL).await;
+    site.get("/a").await;
+    site.settle().await;
+    assert_eq!(site.get("/a").await.header("cache-control"), "public, max-age=0, s-maxage=60");
 }
 
 #[tokio::test(start_paused = true)]

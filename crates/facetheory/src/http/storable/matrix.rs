@@ -6,7 +6,7 @@ use http::HeaderValue;
 /// method, status, headers of the response (`;;` between them), what the visitor sent, and what becomes of it.
 ///
 /// The route keys on `accept-language` and on a cookie where the fourth column says `keyed`, and on `authorization`
-/// where it says `partitioned`. A body of `<p>hello</p>` comes with it, unless the fourth column says otherwise.
+/// where it says `partitioned`; its interval holds whatever an answer says of it where it says `fixed`. A body of `<p>hello</p>` comes with it, unless the fourth column says otherwise.
 const ROWS: &[(&str, u16, &str, &str, &str)] = &[
     // Methods.
     ("GET", 200, "", "", "store"),
@@ -56,6 +56,9 @@ const ROWS: &[(&str, u16, &str, &str, &str)] = &[
     ("GET", 200, "cache-control: max-age=0, must-revalidate", "", "store"),
     ("GET", 200, "cache-control: s-maxage=5", "", "store for 5 s"),
     ("GET", 200, "cache-control: max-age=9;;cache-control: S-MAXAGE=\"5\"", "", "store for 5 s"),
+    ("GET", 200, "cache-control: s-maxage=5", "fixed", "store"),
+    ("GET", 404, "cache-control: s-maxage=5", "fixed", "store for 10 s"),
+    ("GET", 200, "cache-control: s-maxage=0", "fixed", "decline: the response says s-maxage=0"),
     ("GET", 200, "cache-control: s-maxage=0", "", "decline: the response says s-maxage=0"),
     ("GET", 200, "cache-control: s-maxage=-1", "", "decline: the response says s-maxage=0"),
     ("GET", 200, "cache-control: no-store", "", "decline: the response says no-store"),
@@ -146,6 +149,7 @@ const ROWS: &[(&str, u16, &str, &str, &str)] = &[
     // What a renderer says by a handle.
     ("GET", 200, "", "hint", "store for 7 s"),
     ("GET", 200, "cache-control: s-maxage=9", "hint", "store for 7 s"),
+    ("GET", 200, "cache-control: s-maxage=9", "hint fixed", "store for 7 s"),
     ("GET", 404, "", "hint", "store for 7 s"),
     ("GET", 200, "", "never", "decline: the renderer said that it is never kept"),
     ("GET", 200, "cache-control: no-store", "hint", "decline: the response says no-store"),
@@ -170,7 +174,7 @@ fn verdict(row: &(&str, u16, &str, &str, &str)) -> String {
         keyed.push(http::header::AUTHORIZATION);
     }
     let hint = match visit {
-        "hint" => Some(Hint::new().fresh_for(Duration::from_secs(7))),
+        "hint" | "hint fixed" => Some(Hint::new().fresh_for(Duration::from_secs(7))),
         "never" => Some(Hint::new().never_kept()),
         _ => None,
     };
@@ -192,6 +196,7 @@ fn verdict(row: &(&str, u16, &str, &str, &str)) -> String {
         headers: &keyed,
         cookies: visit.contains("keyed"),
         overrides: false,
+        fixed_interval: visit.contains("fixed"),
         negative: Duration::from_secs(10),
         max_bytes: 100,
     };
@@ -235,8 +240,14 @@ fn tags_come_from_headers_and_hints_each_once_and_not_too_many() {
             complete: true,
             welcome: true,
         };
-        let terms =
-            Terms { headers: &[], cookies: false, overrides: false, negative: Duration::ZERO, max_bytes: 1 };
+        let terms = Terms {
+            headers: &[],
+            cookies: false,
+            overrides: false,
+            fixed_interval: false,
+            negative: Duration::ZERO,
+            max_bytes: 1,
+        };
         let Verdict::Store(kept) = Verdict::of(&answer, &terms) else { panic!("a page") };
         assert!(kept.headers.is_empty(), "tags are for us, not for visitors");
         let names: Vec<String> = kept.tags.iter().map(|tag| tag.as_str().to_owned()).collect();
@@ -268,8 +279,14 @@ fn headers_that_a_row_cannot_hold_keep_a_page_out() {
         complete: true,
         welcome: true,
     };
-    let terms =
-        Terms { headers: &[], cookies: false, overrides: false, negative: Duration::ZERO, max_bytes: 1 };
+    let terms = Terms {
+        headers: &[],
+        cookies: false,
+        overrides: false,
+        fixed_interval: false,
+        negative: Duration::ZERO,
+        max_bytes: 1,
+    };
     assert_eq!(Verdict::of(&answer, &terms), Verdict::Decline(Reason::UnreadableHeader(http::header::LINK)));
 }
 
@@ -291,7 +308,14 @@ fn a_rule_that_overrides_keeps_what_forbids_it_but_never_a_cookie() {
         };
         Verdict::of(
             &answer,
-            &Terms { headers: &[], cookies: false, overrides, negative: Duration::ZERO, max_bytes: 1 },
+            &Terms {
+                headers: &[],
+                cookies: false,
+                overrides,
+                fixed_interval: false,
+                negative: Duration::ZERO,
+                max_bytes: 1,
+            },
         )
     };
     for line in ["no-store", "private", "no-cache", "s-maxage=0", "private, no-cache, no-store, max-age=0"] {
