@@ -13,6 +13,7 @@ stories![
     rfc9211_2_3_the_status_of_the_origin_is_told,
     rfc9211_2_4_the_rest_of_the_lifetime_is_told,
     rfc9211_2_5_what_was_stored_is_told,
+    rfc9211_2_7_the_key_of_what_is_kept_is_told,
     rfc9211_2_what_caches_behind_have_told_is_kept_before_it,
 ];
 
@@ -69,6 +70,20 @@ fn rfc9211_2_5_what_was_stored_is_told(site: &Site) {
     numbered(site, "/not", &["Cache-Control: no-store"]);
     assert_eq!(told(&site.get("/stored"), "stored"), Some(""));
     assert_eq!(told(&site.get("/not"), "stored"), None);
+}
+
+fn rfc9211_2_7_the_key_of_what_is_kept_is_told(site: &Site) {
+    numbered(site, "/keyed", &["Cache-Control: max-age=3600", "Vary: X-Language"]);
+    numbered(site, "/not", &["Cache-Control: no-store"]);
+    let key = |path: &str, language: &str| {
+        let response = site.get_with(path, &format!("X-Language: {language}\r\n"));
+        told(&response, "key").map(str::to_owned)
+    };
+    let german = key("/keyed", "de").expect("a key");
+    assert!(german.starts_with('"') && german.ends_with('"') && german.contains("keyed"), "{german}");
+    assert_eq!(key("/keyed", "de"), Some(german.clone()), "a hit has the key of its miss");
+    assert_ne!(key("/keyed", "fr"), Some(german), "each variant has its own");
+    assert_eq!(key("/not", "de"), None);
 }
 
 fn rfc9211_2_what_caches_behind_have_told_is_kept_before_it(site: &Site) {

@@ -172,7 +172,7 @@ pub(super) fn refused(refusal: &Refusal, detail: &'static str, id: &HeaderValue)
     response
 }
 
-pub(super) fn tell(headers: &mut HeaderMap, status: &CacheStatus, id: &HeaderValue) {
+pub(super) fn tell(headers: &mut HeaderMap, status: &CacheStatus<'_>, id: &HeaderValue) {
     headers.insert(STATE, HeaderValue::from_static(status.state.as_str()));
     // Caches behind us have told their part already (RFC 9211 §2).
     headers.append(CACHE_STATUS, status.value());

@@ -11,7 +11,7 @@ use crate::state::State;
 
 /// How an answer came to be, as `Cache-Status` tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CacheStatus {
+pub(crate) struct CacheStatus<'a> {
     pub(crate) state: State,
     /// Why the origin was asked, in a word of the standard, where there is a better one than that it had to be.
     pub(crate) forward: Option<&'static str>,
@@ -21,13 +21,23 @@ pub(crate) struct CacheStatus {
     pub(crate) rendered: Option<StatusCode>,
     /// Whether its answer was stored.
     pub(crate) stored: bool,
+    /// Under which key the page is kept, where that is told.
+    pub(crate) key: Option<&'a str>,
     /// Why the cache had no part in it, in a word.
     pub(crate) detail: Option<&'static str>,
 }
 
-impl CacheStatus {
+impl CacheStatus<'_> {
     pub(crate) fn of(state: State) -> Self {
-        CacheStatus { state, forward: None, ttl: None, rendered: None, stored: false, detail: None }
+        CacheStatus {
+            state,
+            forward: None,
+            ttl: None,
+            rendered: None,
+            stored: false,
+            key: None,
+            detail: None,
+        }
     }
 
     /// The value of the header.
@@ -56,12 +66,24 @@ impl CacheStatus {
         if let Some(ttl) = self.ttl {
             let _ = write!(text, "; ttl={}", ttl.clamp(-MAX_INTEGER, MAX_INTEGER));
         }
+        if let Some(key) = self.key.filter(|key| is_told(key)) {
+            let key = key.replace('\\', "\\\\").replace('"', "\\\"");
+            let _ = write!(text, "; key=\"{key}\"");
+        }
         if let Some(word) = self.detail.or(word) {
             let _ = write!(text, "; detail={word}");
         }
-        // Words, digits and separators always make a header value.
+        // Words, digits, separators and plain letters always make a header value.
         HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("FaceTheory"))
     }
+}
+
+/// The longest key that is told: it is for those who look for a mistake, and sent with every answer.
+const MAX_TOLD_KEY_BYTES: usize = 256;
+
+/// Whether a key is short enough to be told, and of letters that a string of a structured field may have (RFC 8941 §3.3.3).
+fn is_told(key: &str) -> bool {
+    key.len() <= MAX_TOLD_KEY_BYTES && key.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
 
 /// The largest integer of a structured field: fifteen digits (RFC 8941 §3.3.1).
@@ -156,6 +178,16 @@ mod tests {
             (plain(State::StaleMetadataError), "FaceTheory; hit; detail=table-unreachable"),
         ] {
             assert_eq!(status.value(), expected);
+        }
+    }
+
+    #[test]
+    fn a_key_is_told_as_a_string_if_it_is_short_and_plain() {
+        let told = |key: &str| CacheStatus { key: Some(key), ..CacheStatus::of(State::Hit) }.value();
+        assert_eq!(told("a::b/c?d=e#vary=00"), "FaceTheory; hit; key=\"a::b/c?d=e#vary=00\"");
+        assert_eq!(told("a\"b\\c"), r#"FaceTheory; hit; key="a\"b\\c""#);
+        for untold in ["ü", "a\nb", &"x".repeat(MAX_TOLD_KEY_BYTES + 1)] {
+            assert_eq!(told(untold), "FaceTheory; hit", "{untold}");
         }
     }
 

@@ -73,10 +73,12 @@ async fn a_304_makes_a_stored_response_fresh_and_updates_its_headers() {
     let validated = site.get("/a").await;
     assert_eq!((validated.status, validated.text()), (200, "page"));
     assert_eq!((validated.header("x-own"), validated.header("x-old")), ("2", "1"));
-    assert_eq!(validated.header("cache-status"), "FaceTheory; fwd=stale; fwd-status=304; stored; ttl=90");
+    let key = "key=\"default::example.com*?path=%2Fa\"";
+    let told = format!("FaceTheory; fwd=stale; fwd-status=304; stored; ttl=90; {key}");
+    assert_eq!(validated.header("cache-status"), told);
     assert_eq!(site.asked()[0].headers()["if-none-match"], "\"a\"");
     tokio::time::advance(89 * SECOND).await;
-    assert_eq!(site.get("/a").await.header("cache-status"), "FaceTheory; hit; ttl=1");
+    assert_eq!(site.get("/a").await.header("cache-status"), format!("FaceTheory; hit; ttl=1; {key}"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -232,7 +232,7 @@ impl Site {
             self.promote(selected, policy, primary, served).await;
         }
         let answered = forward.answered().filter(|_| asked_here);
-        let way = Way { forward: Some(selected.why), answered };
+        let way = Way { key: selected.key.cache_key(), forward: Some(selected.why), answered };
         let mut response = reply::page(&forward.parts, served, way, self.isr.pages().store().now(), id);
         if self.tells_page {
             response.extensions_mut().insert(selected.key.clone());

@@ -22,7 +22,9 @@ use crate::state::State;
 
 /// How a visitor came to a response, besides its state.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Way {
+pub(crate) struct Way<'a> {
+    /// Under which key the response is kept.
+    pub(crate) key: &'a str,
     /// Why the origin was asked, in the words of RFC 9211.
     pub(crate) forward: Option<&'static str>,
     /// What it answered to this visitor's request.
@@ -33,7 +35,7 @@ pub(crate) struct Way {
 pub(crate) fn page(
     parts: &Parts,
     served: &Served,
-    way: Way,
+    way: Way<'_>,
     now: Timestamp,
     id: &HeaderValue,
 ) -> Response<IsrBody> {
@@ -82,7 +84,7 @@ pub(crate) fn page(
     reply(status, headers, body)
 }
 
-fn headers(served: &Served, way: Way, now: Timestamp, id: &HeaderValue) -> HeaderMap {
+fn headers(served: &Served, way: Way<'_>, now: Timestamp, id: &HeaderValue) -> HeaderMap {
     let page = &*served.page;
     let mut headers = page.headers().clone();
     let mut status = CacheStatus::of(served.state);
@@ -93,6 +95,7 @@ fn headers(served: &Served, way: Way, now: Timestamp, id: &HeaderValue) -> Heade
     } else {
         status.stored = served.state == State::Miss;
         status.ttl = Some(left(page, now));
+        status.key = Some(way.key);
     }
     let new = matches!(served.state, State::Miss | State::Bypass);
     // What has just come has the age that it came with.
