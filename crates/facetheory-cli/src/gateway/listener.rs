@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::Gateway;
 use super::activity::{Activity, Observed};
@@ -89,11 +90,13 @@ impl Listener {
                         let connection = Connection {
                             endpoint: endpoint.clone(),
                             last_call: last_call.clone(),
+                            cut: cut.clone(),
                             place: Arc::new(place),
+                            token: self.connections.token(),
                         };
                         let cut = cut.clone();
-                        self.connections.spawn(async move {
-                            cut.unless_rung(pin!(connection.run(stream, address))).await;
+                        tokio::spawn(async move {
+                            cut.unless_rung(pin!(connection.begin(stream, address))).await;
                         });
                     }
                     None => tracing::debug!(%address, "there is no place for another connection"),
@@ -128,11 +131,16 @@ struct Connection {
     endpoint: Endpoint,
     /// Rung when the connection is to end, once what is under way has ended.
     last_call: Bell,
+    /// Rung when it is to end at once.
+    cut: Bell,
     place: Arc<Place>,
+    /// Says that it is open.
+    token: TaskTrackerToken,
 }
 
 impl Connection {
-    async fn run(self, stream: TcpStream, address: SocketAddr) {
+    /// Finds out which protocol is spoken, and lets it be spoken.
+    async fn begin(self, stream: TcpStream, address: SocketAddr) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection is slower than it could be");
         }
@@ -146,8 +154,8 @@ impl Connection {
             Ok(Ok(stream)) => {
                 let client = Client { scheme: Scheme::HTTPS, ..client };
                 match stream.get_ref().1.alpn_protocol() {
-                    Some(b"h2") => self.ended(self.http2(stream, client).await),
-                    Some(_) => self.ended(self.http1(stream, client).await),
+                    Some(b"h2") => self.go_on(self.http2(stream, client)),
+                    Some(_) => self.go_on(self.http1(stream, client)),
                     None => self.plain(stream, client).await,
                 }
             }
@@ -165,19 +173,24 @@ impl Connection {
         let sniffed = pin!(wire::sniff(io, patience));
         let Some(sniffed) = self.last_call.unless_rung(sniffed).await else { return };
         match sniffed {
-            Ok((Protocol::Http1, io)) => self.ended(self.http1(io, client).await),
-            Ok((Protocol::Http2, io)) => self.ended(self.http2(io, client).await),
+            Ok((Protocol::Http1, io)) => self.go_on(self.http1(io, client)),
+            Ok((Protocol::Http2, io)) => self.go_on(self.http2(io, client)),
             Err(error) => tracing::debug!(%error, "a connection said nothing"),
         }
     }
 
-    fn ended(&self, ended: hyper::Result<()>) {
-        if let Err(error) = ended {
-            tracing::debug!(%error, "a connection broke off");
-        }
+    /// Goes on in a task of its own: it is polled for every request, and should not carry along what it took to begin.
+    fn go_on(&self, speaking: impl Future<Output = hyper::Result<()>> + Send + 'static) {
+        let (cut, token) = (self.cut.clone(), self.token.clone());
+        tokio::spawn(async move {
+            if let Some(Err(error)) = cut.unless_rung(pin!(speaking)).await {
+                tracing::debug!(%error, "a connection broke off");
+            }
+            drop(token);
+        });
     }
 
-    async fn http1<IO>(&self, io: IO, client: Client) -> hyper::Result<()>
+    fn http1<IO>(&self, io: IO, client: Client) -> impl Future<Output = hyper::Result<()>> + Send + use<IO>
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -201,15 +214,18 @@ impl Connection {
         let conversation = Conversation::new(gateway, client, Activity::new());
         wire.answer_from(Box::new(conversation.clone()));
         let connection = builder.serve_connection(TokioIo::new(wire), conversation).with_upgrades();
-        let mut connection = pin!(connection);
-        if let Some(ended) = self.last_call.unless_rung(connection.as_mut()).await {
-            return ended;
+        let last_call = self.last_call.clone();
+        async move {
+            let mut connection = pin!(connection);
+            if let Some(ended) = last_call.unless_rung(connection.as_mut()).await {
+                return ended;
+            }
+            connection.as_mut().graceful_shutdown();
+            connection.await
         }
-        connection.as_mut().graceful_shutdown();
-        connection.await
     }
 
-    async fn http2<IO>(&self, io: IO, client: Client) -> hyper::Result<()>
+    fn http2<IO>(&self, io: IO, client: Client) -> impl Future<Output = hyper::Result<()>> + Send + use<IO>
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -227,17 +243,20 @@ impl Connection {
             .max_header_list_size(header_bytes)
             .max_send_buf_size(UNTAKEN_BYTES)
             .serve_connection(TokioIo::new(Observed::new(io, activity.clone())), conversation);
-        let mut connection = pin!(connection);
-        loop {
-            tokio::select! {
-                ended = &mut connection => return ended,
-                () = self.last_call.rung() => break,
-                () = tokio::time::sleep(idle / 2) => if activity.is_idle(idle) {
-                    return Ok(());
-                },
+        let last_call = self.last_call.clone();
+        async move {
+            let mut connection = pin!(connection);
+            loop {
+                tokio::select! {
+                    ended = &mut connection => return ended,
+                    () = last_call.rung() => break,
+                    () = tokio::time::sleep(idle / 2) => if activity.is_idle(idle) {
+                        return Ok(());
+                    },
+                }
             }
+            connection.as_mut().graceful_shutdown();
+            connection.await
         }
-        connection.as_mut().graceful_shutdown();
-        connection.await
     }
 }
