@@ -113,11 +113,19 @@ pub fn remove_hops(headers: &mut HeaderMap) {
 /// Takes away what is about one connection by the word of `Connection` alone. What would select a response, and would not
 /// reach its renderer, must not select it.
 pub(crate) fn remove_named_hops(headers: &mut HeaderMap) {
-    for name in named_by_connection(headers) {
-        if name != header::HOST && name != header::COOKIE && !is_hop_by_hop(&name) {
-            headers.remove(name);
-        }
+    for name in named_hops(headers) {
+        headers.remove(name);
     }
+}
+
+/// Whether [`remove_named_hops`] would take something away.
+pub(crate) fn has_named_hops(headers: &HeaderMap) -> bool {
+    named_hops(headers).next().is_some()
+}
+
+fn named_hops(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> + use<> {
+    let names = named_by_connection(headers).into_iter();
+    names.filter(|name| *name != header::HOST && *name != header::COOKIE && !is_hop_by_hop(name))
 }
 
 /// Whether a header is about one connection only.

@@ -302,15 +302,16 @@ impl<S> IsrService<S> {
         let now = site.isr.pages().store().now();
         let Visit::Page(page) = site.routes.visit(request, now) else { return None };
         let route = page.route;
-        if route.by_origin {
-            // What is right for a visitor there depends on more than whether the page is fresh.
-            return None;
-        }
         let key = site.key_of(page).ok()?;
-        let served = site.isr.at_hand_at(&key, &route.policy, now)?;
         let id = site.request_id(request);
         let visitor = Visitor { parts: request, route, now, id: &id };
-        let mut hit = site.replies.reply(&visitor, &served);
+        let (key, mut hit) = if route.by_origin {
+            site.stored_at_hand(&visitor, key)?
+        } else {
+            let served = site.isr.at_hand_at(&key, &route.policy, now)?;
+            let coded = reply::coded(&served.page, &request.headers);
+            (key, site.replies.reply(&visitor, &served, coded, || visitor.page(&served)))
+        };
         hit.page = site.tells_page.then_some(key);
         Some(hit)
     }

@@ -14,7 +14,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use crate::http::body::IsrBody;
 use crate::http::encoding::Coding;
 use crate::http::header::REQUEST_ID;
-use crate::http::reply::{Visitor, coded};
+use crate::http::reply::Visitor;
 use crate::isr::{CachedPage, Served};
 use crate::key::PageKey;
 
@@ -172,9 +172,15 @@ pub(super) fn is_plain(request: &Parts) -> bool {
 }
 
 impl Replies {
-    /// A page that is fresh, as this visitor gets it who [asks plainly](is_plain).
-    pub(super) fn reply(&self, visitor: &Visitor<'_>, served: &Served) -> Hit {
-        let (coding, bytes) = coded(&served.page, &visitor.parts.headers);
+    /// A page that is fresh, as this visitor gets it who [asks plainly](is_plain). What makes the response is asked at most
+    /// once a second.
+    pub(super) fn reply(
+        &self,
+        visitor: &Visitor<'_>,
+        served: &Served,
+        (coding, bytes): (Coding, Bytes),
+        response: impl FnOnce() -> Response<IsrBody>,
+    ) -> Hit {
         let (second, route) = (visitor.now.seconds(), &visitor.route.name);
         let place = self.place(&served.page);
         let last = place.load();
@@ -185,7 +191,7 @@ impl Replies {
                 && Arc::ptr_eq(&prepared.route, route)
         });
         let prepared = last.cloned().unwrap_or_else(|| {
-            let (head, _) = visitor.page(served).into_parts();
+            let (head, _) = response().into_parts();
             let prepared = Arc::new(Prepared {
                 page: Arc::downgrade(&served.page),
                 second,

@@ -33,6 +33,8 @@ pub use answer::{Answer, Bypass, Served};
 pub use observe::{Incident, Phase};
 pub use page::CachedPage;
 #[cfg(feature = "http")]
+pub(crate) use peek::AtHand;
+#[cfg(feature = "http")]
 pub(crate) use usable::{Judge, Sight, Usable};
 
 use self::back_off::BackOff;

@@ -2,12 +2,25 @@
 
 use std::sync::Arc;
 
+use tabletheory::Timestamp;
+
 use super::Isr;
+use super::answer::Served;
 use super::look::Found;
 use super::memory::Arrival;
 use super::page::CachedPage;
 use super::usable::{Judge, Sight, Usable};
 use crate::key::PageKey;
+use crate::policy::Policy;
+use crate::state::State;
+
+/// What memory has for a visitor.
+pub(crate) enum AtHand {
+    /// The page.
+    Page(Served),
+    /// A page for requests with other headers.
+    Other(Arc<CachedPage>),
+}
 
 impl Isr {
     /// What is kept of a page and may be looked at, and what it can be used for. While the table cannot be reached, what
@@ -36,6 +49,25 @@ impl Isr {
             now,
         };
         Some((entry.page.clone(), judge.usable(&sight)))
+    }
+
+    /// The same, if memory alone can tell, of what needs nothing from anyone: it is as good as served.
+    pub(crate) fn at_hand_by(
+        &self,
+        page: &PageKey,
+        policy: &Policy,
+        judge: &dyn Judge,
+        now: Timestamp,
+    ) -> Option<AtHand> {
+        let engine = &self.engine;
+        let entry = engine.believed(page, now)?;
+        match engine.usable(&entry, judge, now) {
+            Usable::Fresh if !engine.is_early(&entry, policy, now) => {
+                Some(AtHand::Page(engine.served(page, State::Hit, &entry)))
+            }
+            Usable::Other => Some(AtHand::Other(entry.page.clone())),
+            Usable::Fresh | Usable::Stale { .. } | Usable::No(_) => None,
+        }
     }
 
     /// The next answer for a page may be kept after all: others wait for it again, instead of asking for themselves.

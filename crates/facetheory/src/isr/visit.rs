@@ -120,15 +120,20 @@ impl Isr {
     /// The same at a time that is known already.
     pub(crate) fn at_hand_at(&self, page: &PageKey, policy: &Policy, now: Timestamp) -> Option<Served> {
         let engine = &self.engine;
-        let entry = engine.memory.get(page)?;
-        let fresh = engine.memory.believes(page, &entry, now, engine.settings.believed)
-            && matches!(engine.usable(&entry, policy, now), Usable::Fresh)
+        let entry = engine.believed(page, now)?;
+        let fresh = matches!(engine.usable(&entry, policy, now), Usable::Fresh)
             && !engine.is_early(&entry, policy, now);
         fresh.then(|| engine.served(page, State::Hit, &entry))
     }
 }
 
 impl Engine {
+    /// What memory has of a page, unless the table has to be asked whether that still holds.
+    pub(super) fn believed(&self, page: &PageKey, now: Timestamp) -> Option<Arc<Entry>> {
+        let entry = self.memory.get(page)?;
+        self.memory.believes(page, &entry, now, self.settings.believed).then_some(entry)
+    }
+
     /// A visitor for whom memory alone is not enough.
     async fn visit<T, F, R>(
         self: &Arc<Self>,
@@ -365,7 +370,7 @@ impl Engine {
         Answer::Page(self.served(page, state, entry))
     }
 
-    fn served(&self, page: &PageKey, state: State, entry: &Entry) -> Served {
+    pub(super) fn served(&self, page: &PageKey, state: State, entry: &Entry) -> Served {
         tracing::debug!(page = %page.shown(), state = state.as_str(), "served");
         self.observer.served(page, state);
         Served { state, page: entry.page.clone() }
@@ -387,7 +392,7 @@ impl Engine {
 
     /// Whether a page that is still fresh is renewed now, so that it never goes stale: the likelier, the nearer its end
     /// is and the longer it takes to render.
-    fn is_early(&self, entry: &Entry, policy: &Policy, now: Timestamp) -> bool {
+    pub(super) fn is_early(&self, entry: &Entry, policy: &Policy, now: Timestamp) -> bool {
         /// So unlikely is it to be renewed earlier than this many times the render takes.
         const NEVER: f64 = 20.0;
         let Some(eagerness) = policy.early_refresh else { return false };

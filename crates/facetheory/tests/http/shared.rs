@@ -233,3 +233,43 @@ async fn an_unsafe_request_makes_no_page_of_a_rule_be_looked_up_again() {
     site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
     assert_eq!(site.get("/page").await.state(), "hit", "memory is believed, and the table is not asked");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_follows_its_origin_is_at_hand_as_well_and_so_are_variants() {
+    let site = Site::of(Routes::new([]).expect("no routes").otherwise_by_origin());
+    let at_hand = |headers: &[(&str, &str)]| {
+        let mut request = http::Request::get("/a").header("host", "example.com");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (request, ()) = request.body(()).expect("a request").into_parts();
+        site.service.at_hand(&request).map(|hit| (hit.body().clone(), hit.into_response()))
+    };
+    for language in ["de", "en"] {
+        let headers = [("cache-control", "max-age=60"), ("vary", "accept-language"), ("x-own", language)];
+        site.answers(200, &headers, language);
+        assert!(at_hand(&[("accept-language", language)]).is_none(), "{language}");
+        site.get_with("/a", &[("accept-language", language)]).await;
+    }
+    tokio::time::advance(10 * SECOND).await;
+    for language in ["de", "en"] {
+        let slow = site.get_with("/a", &[("accept-language", language)]).await;
+        let (body, response) = at_hand(&[("accept-language", language)]).expect("a hit");
+        assert_eq!(body, language);
+        assert_eq!(response.headers()["x-own"], language);
+        assert_eq!(response.headers()["age"], "10");
+        assert_eq!(slow.header("cache-status"), response.headers()["cache-status"], "told either way");
+    }
+    for other in [
+        ("accept-language", "fr"),
+        ("cache-control", "no-cache"),
+        ("cache-control", "no-store"),
+        ("cache-control", "max-age=5"),
+        ("pragma", "no-cache"),
+        ("connection", "accept-language"),
+    ] {
+        assert!(at_hand(&[("accept-language", "de"), other]).is_none(), "{other:?}");
+    }
+    tokio::time::advance(51 * SECOND).await;
+    assert!(at_hand(&[("accept-language", "de")]).is_none(), "it is stale");
+}

@@ -14,10 +14,12 @@ use tower::{Service, ServiceExt as _};
 use super::{Site, no_answer, told};
 use crate::error::Error;
 use crate::http::body::{BoxError, IsrBody};
-use crate::http::header::remove_named_hops;
+use crate::http::encoding::Coding;
+use crate::http::header::{has_named_hops, remove_named_hops};
+use crate::http::prepared::Hit;
 use crate::http::refusal::Refusal;
 use crate::http::render::FailedRender;
-use crate::http::reply::{refused, tell, without_hops};
+use crate::http::reply::{Visitor, refused, tell, without_hops};
 use crate::http::shared::choice::Asked;
 use crate::http::shared::fetch::Fetch;
 use crate::http::shared::reply::{self, Way};
@@ -25,7 +27,7 @@ use crate::http::shared::storing::{Limits, Received};
 use crate::http::shared::{invalidation, update, variant};
 use crate::http::status::CacheStatus;
 use crate::invalidate::Strength;
-use crate::isr::{Answer, Bypass, CachedPage, Served, Usable};
+use crate::isr::{Answer, AtHand, Bypass, CachedPage, Served, Usable};
 use crate::key::PageKey;
 use crate::policy::Policy;
 use crate::reason::Reason;
@@ -178,12 +180,37 @@ impl Site {
             let why = why(peeked.as_ref(), "uri-miss");
             return Ok((asked.clone(), Selected { key: primary.clone(), peeked, why, primary: None }));
         };
-        let digest = variant::digest(&page.stored().names, &parts.headers).unwrap_or_default();
-        let key = primary.variant(variant::key(primary.cache_key(), &digest))?;
-        let judge = asked.of_variant();
+        let (key, judge) = (variant_of(primary, &page, &parts.headers)?, asked.of_variant());
         let peeked = self.isr.peek(&key, &judge).await;
         let why = why(peeked.as_ref(), "vary-miss");
         Ok((judge, Selected { key, peeked, why, primary: Some(page) }))
+    }
+
+    /// What a visitor who asks plainly selects, if it is in memory and fresh; and under which key.
+    pub(super) fn stored_at_hand(&self, visitor: &Visitor<'_>, primary: PageKey) -> Option<(PageKey, Hit)> {
+        let (headers, policy, now) = (&visitor.parts.headers, &visitor.route.policy, visitor.now);
+        let asked = Asked::of(headers);
+        if asked.no_store() || has_named_hops(headers) {
+            return None;
+        }
+        let (key, served) = match self.isr.at_hand_by(&primary, policy, &asked, now)? {
+            AtHand::Page(served) => (primary, served),
+            AtHand::Other(page) => {
+                let key = variant_of(&primary, &page, headers).ok()?;
+                match self.isr.at_hand_by(&key, policy, &asked.of_variant(), now)? {
+                    AtHand::Page(served) => (key, served),
+                    AtHand::Other(_) => return None,
+                }
+            }
+        };
+        let coded = (Coding::Identity, served.page.bytes().clone());
+        let hit = self.replies.reply(visitor, &served, coded, || {
+            let way = Way { key: key.cache_key(), ..Way::default() };
+            let mut response = reply::page(visitor.parts, &served, way, now, visitor.id);
+            self.strip(response.headers_mut());
+            response
+        });
+        Some((key, hit))
     }
 
     /// Asks the origin, and decides what is kept of its answer.
@@ -380,6 +407,12 @@ fn copied(page: &CachedPage, context: &RenderContext) -> Render {
     let left = generation.revalidate_seconds.saturating_sub(since);
     rendered.revalidate = Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)));
     rendered.into()
+}
+
+/// The variant of a page that a request with these headers selects.
+fn variant_of(primary: &PageKey, page: &CachedPage, headers: &HeaderMap) -> Result<PageKey, Error> {
+    let digest = variant::digest(&page.stored().names, headers).unwrap_or_default();
+    primary.variant(variant::key(primary.cache_key(), &digest))
 }
 
 /// Why the origin is asked, in the words of RFC 9211.
