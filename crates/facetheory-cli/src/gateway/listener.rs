@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, anyhow};
 use http::uri::Scheme;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,7 +23,7 @@ use super::client::Client;
 use super::conversation::Conversation;
 use super::place::{Place, Places};
 use super::tls::Tls;
-use crate::wire::{self, Protocol, Watch};
+use crate::wire::{self, Course, Protocol, Watch};
 
 /// How long a visitor may take to agree on a secure connection.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -213,9 +213,15 @@ impl Connection {
         }
         let conversation = Conversation::new(gateway, client, Activity::new());
         wire.answer_from(Box::new(conversation.clone()));
-        let connection = builder.serve_connection(TokioIo::new(wire), conversation).with_upgrades();
         let last_call = self.last_call.clone();
         async move {
+            let at_hand = last_call.unless_rung(pin!(wire.answer_at_hand())).await;
+            if !matches!(at_hand, Some(Ok(Course::Asked))) {
+                // Whoever has left need not be told.
+                let _ = wire.shutdown().await;
+                return Ok(());
+            }
+            let connection = builder.serve_connection(TokioIo::new(wire), conversation).with_upgrades();
             let mut connection = pin!(connection);
             if let Some(ended) = last_call.unless_rung(connection.as_mut()).await {
                 return ended;

@@ -32,4 +32,5 @@ pub(crate) use patience::Patience;
 pub(crate) use refusal::Refusal;
 pub(crate) use shelf::{Parcel, Shelf};
 pub(crate) use sniff::{Protocol, sniff};
+pub(crate) use stream::Course;
 pub(crate) use watch::Watch;

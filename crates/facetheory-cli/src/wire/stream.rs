@@ -1,6 +1,8 @@
 //! The connection as hyper sees it: requests that are well formed, and nothing else.
 
+use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
@@ -18,6 +20,9 @@ use super::refusal::{Refusal, SUBSTITUTE, SUBSTITUTE_OF_HEAD};
 use super::scan::{Pause, Scan, Scanned, Then};
 use super::shelf::{self, Parcel, Shelf};
 use super::watch::Seat;
+
+/// How much is read at once before hyper reads: it begins with as much.
+const ROOM: usize = 8192;
 
 /// A connection whose requests are checked before they are passed on.
 ///
@@ -265,6 +270,15 @@ impl<IO> Wire<IO> {
     }
 }
 
+/// What a connection has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Course {
+    /// Something came that is not at hand: hyper is to read it.
+    Asked,
+    /// Nothing more comes.
+    Ended,
+}
+
 /// What to do when there is nothing to read.
 enum Waiting {
     /// Wait on.
@@ -276,6 +290,26 @@ enum Waiting {
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
+    /// Answers from the shelf for as long as all that is asked for is there: many connections never need hyper, which costs
+    /// them time and memory.
+    pub(crate) async fn answer_at_hand(&mut self) -> io::Result<Course> {
+        poll_fn(|cx| {
+            let mut room = [MaybeUninit::uninit(); ROOM];
+            let mut buffer = ReadBuf::uninit(&mut room);
+            ready!(Pin::new(&mut *self).poll_read(cx, &mut buffer))?;
+            let passed = buffer.filled();
+            if passed.is_empty() {
+                return Poll::Ready(Ok(Course::Ended));
+            }
+            // What has been held back comes after it.
+            let rest = std::mem::replace(&mut self.held, BytesMut::from(passed));
+            self.held.unsplit(rest);
+            self.ready += passed.len();
+            Poll::Ready(Ok(Course::Asked))
+        })
+        .await
+    }
+
     /// Writes the interim answer that has been begun, if there is one, after an answer that was begun before it.
     fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_parcel(cx))?;

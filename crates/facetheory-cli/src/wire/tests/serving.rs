@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Du
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::super::stream::Wire;
+use super::super::stream::{Course, Wire};
 use super::super::{Answering, Conduct, Limits, Patience, Watch};
 
 /// The body of an answer, which is under way until it is dropped.
@@ -151,14 +151,20 @@ impl Server {
 }
 
 /// Lets hyper serve a connection.
-fn serve<IO>(wire: Wire<IO>, asked: Asked) -> JoinHandle<hyper::Result<()>>
+fn serve<IO>(mut wire: Wire<IO>, asked: Asked) -> JoinHandle<hyper::Result<()>>
 where
     IO: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let conduct = wire.conduct().clone();
     let service = service_fn(move |request| answer(request, conduct.clone(), asked.clone()));
-    let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(wire), service);
-    tokio::spawn(connection.with_upgrades())
+    tokio::spawn(async move {
+        if !matches!(wire.answer_at_hand().await, Ok(Course::Asked)) {
+            let _ = wire.shutdown().await;
+            return Ok(());
+        }
+        let builder = hyper::server::conn::http1::Builder::new();
+        builder.serve_connection(TokioIo::new(wire), service).with_upgrades().await
+    })
 }
 
 /// What the service does, by the path.
