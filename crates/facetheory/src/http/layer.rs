@@ -24,6 +24,7 @@ use crate::http::newcomer::Newcomers;
 use crate::http::prepared::{Hit, Replies, is_plain};
 use crate::http::refusal::Refusal;
 use crate::http::render::{self, FailedRender, Wish};
+use crate::http::renderer::Renderer;
 use crate::http::reply::{self, Visitor};
 use crate::http::routes::Routes;
 use crate::http::shared::crowd::{Crowd, VARIANTS_A_PAGE};
@@ -332,18 +333,14 @@ impl<S: Clone> Shared<S> {
 }
 
 impl Site {
-    async fn serve<S, B, R>(
+    async fn serve<S, B>(
         self: Arc<Self>,
         service: S,
         request: Request<B>,
     ) -> Result<Response<IsrBody>, S::Error>
     where
-        S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-        S::Future: Send,
-        S::Error: Into<BoxError>,
+        S: Renderer<B>,
         B: Default + Send + 'static,
-        R: Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
     {
         let now = self.isr.pages().store().now();
         let (parts, body) = request.into_parts();
@@ -419,7 +416,7 @@ impl Site {
     }
 
     /// Asks the service itself, and keeps nothing of its answer.
-    async fn pass<S, B, R>(
+    async fn pass<S, B>(
         &self,
         service: S,
         request: Request<B>,
@@ -427,27 +424,21 @@ impl Site {
         id: &HeaderValue,
     ) -> Result<Response<IsrBody>, S::Error>
     where
-        S: Service<Request<B>, Response = Response<R>>,
-        R: Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
+        S: Renderer<B>,
     {
         let response = service.oneshot(request).await?;
         let response = response.map(|body| IsrBody::passed(body.map_err(Into::into).boxed_unsync()));
         Ok(reply::passed(response, detail, id, false))
     }
 
-    async fn render<S, B, R>(
+    async fn render<S, B>(
         self: Arc<Self>,
         shared: Arc<Shared<S>>,
         context: RenderContext,
     ) -> Result<crate::Render, crate::RenderError>
     where
-        S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-        S::Future: Send,
-        S::Error: Into<BoxError>,
+        S: Renderer<B>,
         B: Default + Send + 'static,
-        R: Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
     {
         let Visit::Page(page) = self.routes.visit(&shared.parts, context.started) else {
             return Err("the request is no longer one for a page".into());

@@ -19,6 +19,7 @@ mod prepared;
 mod range;
 mod refusal;
 mod render;
+mod renderer;
 mod reply;
 mod route;
 mod routes;

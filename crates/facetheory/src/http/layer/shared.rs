@@ -3,22 +3,22 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::{HeaderValue, IF_MATCH, IF_UNMODIFIED_SINCE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::BodyExt as _;
-use tower::{Service, ServiceExt as _};
+use tower::ServiceExt as _;
 
 use super::{Site, no_answer, told};
 use crate::error::Error;
-use crate::http::body::{BoxError, IsrBody};
+use crate::http::body::IsrBody;
 use crate::http::encoding::Coding;
 use crate::http::header::{has_named_hops, remove_named_hops};
 use crate::http::prepared::Hit;
 use crate::http::refusal::Refusal;
 use crate::http::render::FailedRender;
+use crate::http::renderer::Renderer;
 use crate::http::reply::{Visitor, refused, tell, without_hops};
 use crate::http::shared::choice::Asked;
 use crate::http::shared::fetch::Fetch;
@@ -99,7 +99,7 @@ impl Selected {
 
 impl Site {
     /// Answers a visitor of a page that follows its origin.
-    pub(super) async fn follow<S, B, R>(
+    pub(super) async fn follow<S, B>(
         self: &Arc<Self>,
         forward: Forward<S, B>,
         primary: &PageKey,
@@ -107,12 +107,8 @@ impl Site {
         id: &HeaderValue,
     ) -> Result<Response<IsrBody>, S::Error>
     where
-        S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-        S::Future: Send,
-        S::Error: Into<BoxError>,
+        S: Renderer<B>,
         B: Default + Send + 'static,
-        R: Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
     {
         let forward = Arc::new(forward);
         let (parts, asked) = (&forward.parts, Asked::of(&forward.parts.headers));
@@ -214,19 +210,15 @@ impl Site {
     }
 
     /// Asks the origin, and decides what is kept of its answer.
-    pub(super) async fn fetch<S, B, R>(
+    pub(super) async fn fetch<S, B>(
         self: Arc<Self>,
         forward: Arc<Forward<S, B>>,
         context: RenderContext,
         is_variant: bool,
     ) -> Result<Render, RenderError>
     where
-        S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-        S::Future: Send,
-        S::Error: Into<BoxError>,
+        S: Renderer<B>,
         B: Default + Send + 'static,
-        R: Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
     {
         let stored = context.served.as_ref().filter(|meta| meta.generation.content.initial_age.is_some());
         let welcome = context.served.is_some()
@@ -285,7 +277,7 @@ impl Site {
     }
 
     /// Passes a HEAD on, and takes its answer for one about what is stored, if it is (RFC 9111 §4.3.5).
-    async fn head<S, B, R>(
+    async fn head<S, B>(
         self: &Arc<Self>,
         forward: &Arc<Forward<S, B>>,
         selected: &Selected,
@@ -293,12 +285,8 @@ impl Site {
         id: &HeaderValue,
     ) -> Result<Response<IsrBody>, S::Error>
     where
-        S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-        S::Future: Send,
-        S::Error: Into<BoxError>,
+        S: Renderer<B>,
         B: Default + Send + 'static,
-        R: Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
     {
         let requested = self.isr.pages().store().now();
         let response = self.pass_forward(forward, &selected.key, (selected.why, "head"), id).await?;
@@ -328,7 +316,7 @@ impl Site {
     }
 
     /// Passes a request on as it came, and keeps nothing of the answer.
-    async fn pass_forward<S, B, R>(
+    async fn pass_forward<S, B>(
         &self,
         forward: &Arc<Forward<S, B>>,
         key: &PageKey,
@@ -336,10 +324,8 @@ impl Site {
         id: &HeaderValue,
     ) -> Result<Response<IsrBody>, S::Error>
     where
-        S: Service<Request<B>, Response = Response<R>> + Clone,
+        S: Renderer<B>,
         B: Default,
-        R: Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
     {
         let parts = &forward.parts;
         let requested = self.isr.pages().store().now();
