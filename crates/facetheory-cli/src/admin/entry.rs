@@ -137,8 +137,7 @@ impl From<Meta> for Row {
     get, path = "/api/v1/entries", operation_id = "entries", tag = "pages", params(Which),
     responses(
         (status = 200, description = "Some pages, and where to go on", body = Entries),
-        (status = "4XX", description = "What is wrong", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "What does not work", body = Problem, content_type = "application/problem+json"),
+        Problem,
     ),
 )]
 pub(super) async fn list(
@@ -242,8 +241,7 @@ struct Lease {
     get, path = "/api/v1/entry", operation_id = "entry", tag = "pages", params(Named),
     responses(
         (status = 200, description = "How it is", body = Condition),
-        (status = "4XX", description = "What is wrong", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "What does not work", body = Problem, content_type = "application/problem+json"),
+        Problem,
     ),
 )]
 pub(super) async fn show(

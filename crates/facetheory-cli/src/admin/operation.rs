@@ -55,8 +55,7 @@ pub(super) struct Done {
     post, path = "/api/v1/rollback", operation_id = "rollback", tag = "operations", request_body = RollBack,
     responses(
         (status = 200, description = "That version is served now", body = Done),
-        (status = "4XX", description = "What is wrong", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "What does not work", body = Problem, content_type = "application/problem+json"),
+        Problem,
     ),
 )]
 pub(super) async fn roll_back(
@@ -106,8 +105,7 @@ impl Named {
     post, path = "/api/v1/unpin", operation_id = "unpin", tag = "operations", request_body = Named,
     responses(
         (status = 200, description = "It is not pinned any more; `done` says whether it was", body = Done),
-        (status = "4XX", description = "What is wrong", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "What does not work", body = Problem, content_type = "application/problem+json"),
+        Problem,
     ),
 )]
 pub(super) async fn unpin(
@@ -170,8 +168,7 @@ pub(super) struct Invalidation {
     post, path = "/api/v1/invalidate", operation_id = "invalidate", tag = "operations", request_body = Invalidate,
     responses(
         (status = 200, description = "What it met", body = Invalidation),
-        (status = "4XX", description = "What is wrong", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "What does not work", body = Problem, content_type = "application/problem+json"),
+        Problem,
     ),
 )]
 pub(super) async fn invalidate(
@@ -266,8 +263,7 @@ const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-re
         (status = 400, description = "The key is missing, or the request is wrong", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "Somebody is at it", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "The key came with another request before", body = Problem, content_type = "application/problem+json"),
-        (status = "4XX", description = "What is wrong", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "What does not work", body = Problem, content_type = "application/problem+json"),
+        Problem,
     ),
 )]
 pub(super) async fn regenerate(

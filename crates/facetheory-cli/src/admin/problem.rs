@@ -1,11 +1,14 @@
 //! What is wrong with a request, as RFC 9457 has it told.
 
+use std::collections::BTreeMap;
+
 use axum::response::{IntoResponse, Response};
 use facetheory::Kind;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::openapi::{self, RefOr};
+use utoipa::{IntoResponses, ToSchema};
 
 /// What is wrong, and what to do about it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -24,6 +27,18 @@ pub(crate) struct Problem {
     #[serde(skip)]
     #[schema(ignore)]
     retry_after: Option<i64>,
+}
+
+/// What any operation may answer besides what it is there for.
+impl IntoResponses for Problem {
+    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+        let told = |(status, what): (&str, &str)| {
+            let content = openapi::Content::new(Some(openapi::Ref::from_schema_name("Problem")));
+            let response = openapi::ResponseBuilder::new().description(what);
+            (status.to_owned(), response.content("application/problem+json", content).build().into())
+        };
+        [("4XX", "What is wrong"), ("5XX", "What does not work")].map(told).into()
+    }
 }
 
 impl Problem {

@@ -69,8 +69,7 @@ struct Version {
     get, path = "/api/v1/history", operation_id = "history", tag = "pages", params(Whose),
     responses(
         (status = 200, description = "The versions", body = History),
-        (status = "4XX", description = "What is wrong", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "What does not work", body = Problem, content_type = "application/problem+json"),
+        Problem,
     ),
 )]
 pub(super) async fn history(
@@ -114,8 +113,7 @@ pub(super) struct Which {
     get, path = "/api/v1/body", operation_id = "body", tag = "pages", params(Which),
     responses(
         (status = 200, description = "The body, with its own content type", body = String, content_type = "*/*"),
-        (status = "4XX", description = "What is wrong", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "What does not work", body = Problem, content_type = "application/problem+json"),
+        Problem,
     ),
 )]
 pub(super) async fn body(
@@ -205,8 +203,7 @@ struct Field {
     get, path = "/api/v1/diff", operation_id = "diff", tag = "pages", params(Two),
     responses(
         (status = 200, description = "What differs", body = Difference),
-        (status = "4XX", description = "What is wrong", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "What does not work", body = Problem, content_type = "application/problem+json"),
+        Problem,
     ),
 )]
 pub(super) async fn diff(
