@@ -60,7 +60,7 @@ impl Service<Request<Incoming>> for Conversation {
         let busy = self.busy();
         let (mut parts, body) = request.into_parts();
         let arrival = self.arrival(&parts);
-        self.gateway.note_scheme(&self.client, &mut parts);
+        self.gateway.believe(&self.client, &mut parts);
         if let Some(hit) = self.gateway.at_hand(&parts) {
             return Answer::There(Some(told(&self.gateway, arrival, hit.into_response(), busy)));
         }
@@ -75,7 +75,7 @@ impl Service<Request<Incoming>> for Conversation {
 impl Shelf for Conversation {
     fn at_hand(&self, mut request: Parts) -> Option<Parcel> {
         let arrival = self.arrival(&request);
-        self.gateway.note_scheme(&self.client, &mut request);
+        self.gateway.believe(&self.client, &mut request);
         let hit = self.gateway.at_hand(&request)?;
         let parcel = Parcel { head: hit.http1_head(), body: hit.body().clone() };
         if let (Some(access), Some(arrival)) = (&self.gateway.access, arrival) {

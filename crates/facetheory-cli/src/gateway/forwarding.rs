@@ -83,6 +83,13 @@ impl Trust {
         self.proxies.iter().any(|network| network.contains(address))
     }
 
+    /// Takes away the host that a visitor claims to have asked for, unless a proxy in front says so: it tells pages apart.
+    pub(crate) fn doubt_host(&self, client: &Client, headers: &mut HeaderMap) {
+        if !self.believes(client.address.ip()) {
+            headers.remove(X_FORWARDED_HOST);
+        }
+    }
+
     /// By which scheme a visitor came, who may have come through a proxy in front.
     pub(crate) fn scheme(&self, client: &Client, headers: &HeaderMap) -> Scheme {
         if self.proxies.is_empty() || !self.believes(client.address.ip()) {

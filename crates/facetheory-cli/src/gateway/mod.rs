@@ -158,9 +158,12 @@ impl Gateway {
         self.rules.load().service.at_hand(request)
     }
 
-    /// Tells the layer, by an extension of the request, whether its visitor came by a secure connection.
-    fn note_scheme(&self, client: &Client, request: &mut Parts) {
-        if self.rules.load().trust.scheme(client, &request.headers) == Scheme::HTTPS {
+    /// Says by which host and scheme a visitor came, as far as it can be believed: that tells pages apart. The layer knows the
+    /// scheme by an extension of the request.
+    fn believe(&self, client: &Client, request: &mut Parts) {
+        let rules = self.rules.load();
+        rules.trust.doubt_host(client, &mut request.headers);
+        if rules.trust.scheme(client, &request.headers) == Scheme::HTTPS {
             request.extensions.insert(Scheme::HTTPS);
         }
     }

@@ -286,6 +286,32 @@ fn row_42_another_host_scheme_or_port_is_another_page() {
 }
 
 #[test]
+fn row_42_hosts_that_a_proxy_in_front_tells_of_never_share_a_page() {
+    let site = Site::start("trusted_proxies = [\"127.0.0.0/8\"]\n");
+    site.origin.script("/row-42", |request| {
+        let host = request.header("x-forwarded-host").unwrap_or("none").to_owned();
+        Answer::page(&["cache-control: max-age=60"], &host)
+    });
+    for _ in 0..2 {
+        for host in ["a.example", "b.example"] {
+            let page = site.get_with("/row-42", &format!("X-Forwarded-Host: {host}\r\n"));
+            assert_eq!(page.text(), host);
+        }
+    }
+    assert_eq!(site.origin.requests_for("/row-42").len(), 2, "each is kept");
+}
+
+#[test]
+fn row_42_hosts_that_a_visitor_tells_of_make_no_pages() {
+    let site = Site::start("");
+    site.origin.answer("/row-42", Answer::page(&["cache-control: max-age=60"], "the page"));
+    for host in ["a.example", "b.example"] {
+        site.get_with("/row-42", &format!("X-Forwarded-Host: {host}\r\n"));
+    }
+    assert_eq!(site.origin.requests_for("/row-42").len(), 1);
+}
+
+#[test]
 fn row_43_headers_with_underscores_do_not_pass_for_others() {
     let site = Site::start(PAGES);
     for (index, line) in [

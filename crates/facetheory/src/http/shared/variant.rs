@@ -12,10 +12,12 @@ const DIGEST_BYTES: usize = 12;
 
 /// Headers that make some frameworks answer with something else at the same address, whether they say so in `Vary` or not. One
 /// visitor who sends them must not choose what others get.
-const ALWAYS_TOLD_APART: [HeaderName; 3] = [
+const ALWAYS_TOLD_APART: [HeaderName; 4] = [
     HeaderName::from_static("rsc"),
     HeaderName::from_static("x-nextjs-data"),
     HeaderName::from_static("x-original-uri"),
+    // By the word of a proxy in front it may be another host than the one that is asked for.
+    HeaderName::from_static("x-forwarded-host"),
 ];
 
 /// What a response depends on: by which headers of a request it was selected; none where it varies with anything.
