@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use facetheory::{is_host, remove_hops};
 use http::header::{
-    CONNECTION, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, UPGRADE, VIA,
+    CONNECTION, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, UPGRADE, VARY, VIA,
 };
 use http::uri::Scheme;
 
@@ -174,6 +174,14 @@ pub(crate) fn prepare(headers: &mut HeaderMap, client: Option<&Client>, scheme: 
         headers.insert(FORWARDED, element);
     }
     headers.append(VIA, HeaderValue::from_static("1.1 facetheory"));
+}
+
+/// Whether an answer depends on the address of its visitor, by its own word: on headers that the gateway writes, and that are
+/// not in the visitor's request, by which stored responses are told apart.
+pub(crate) fn varies_by_address(answer: &HeaderMap) -> bool {
+    let lines = answer.get_all(VARY).iter().filter_map(|line| line.to_str().ok());
+    let mut names = lines.flat_map(|line| line.split(',')).map(str::trim);
+    names.any(|name| [&X_FORWARDED_FOR, &FORWARDED].iter().any(|own| name.eq_ignore_ascii_case(own.as_str())))
 }
 
 /// The same in the words of RFC 7239: by whom, by which host and by which scheme it is asked for.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use anyhow::{Context as _, Result};
 use facetheory::remove_hops;
-use http::header::{CONNECTION, HOST, HeaderValue, RETRY_AFTER, UPGRADE};
+use http::header::{CONNECTION, HOST, HeaderValue, RETRY_AFTER, UPGRADE, VARY};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Request, Response, StatusCode, Uri, Version};
@@ -203,8 +203,12 @@ impl Shared {
             Some(end) => tokio::time::timeout_at(end, asked).await.map_err(|_| Failure::Silent)??,
             None => asked.await?,
         };
-        let visitor = visitor.zip(client);
-        self.received(response, visitor, end)
+        let is_of_visitor = client.is_some();
+        let mut response = self.received(response, visitor.zip(client), end)?;
+        if is_of_visitor && forwarding::varies_by_address(response.headers()) {
+            response.headers_mut().insert(VARY, HeaderValue::from_static("*"));
+        }
+        Ok(response)
     }
 
     /// The target of a request, at the origin and nowhere else.

@@ -282,3 +282,16 @@ fn row_32_a_page_that_varies_by_visitor_is_not_shared() {
     assert_eq!(kept(&site, "/row-32").status, 200);
     assert!(site.gateway.exchange(get("/row-32", "cookie: alice\r\n")).text().contains("/row-32"));
 }
+
+#[test]
+fn row_32_what_depends_on_the_address_of_a_visitor_is_not_shared() {
+    let site = Site::start("");
+    for vary in ["X-Forwarded-For", "accept, forwarded"] {
+        let path = format!("/row-32-{}", vary.len());
+        let headers = ["cache-control: max-age=60", &format!("vary: {vary}")];
+        site.origin.answer(&path, Answer::page(&headers, "where you are"));
+        site.get(&path);
+        site.get(&path);
+        assert_eq!(site.origin.requests_for(&path).len(), 2, "{vary}");
+    }
+}
