@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use facetheory::{is_host, remove_hops};
 use http::header::{
-    CONNECTION, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, UPGRADE, VARY, VIA,
+    CONNECTION, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS, TE, UPGRADE, VARY,
+    VIA,
 };
 use http::uri::Scheme;
 
@@ -108,6 +109,18 @@ pub(crate) fn is_circular(headers: &HeaderMap) -> bool {
     let passed = headers.get_all(VIA).iter().filter_map(|line| line.to_str().ok());
     let gateways = passed.flat_map(|line| line.split(',')).filter(|by| by.trim().ends_with(PSEUDONYM));
     gateways.count() >= MOST_GATEWAYS
+}
+
+/// Counts one more server on the way of a request that says how many it may pass (RFC 9110 §7.6.2). False if it is to be answered
+/// here.
+pub(crate) fn goes_on(headers: &mut HeaderMap) -> bool {
+    let left = headers.get(MAX_FORWARDS).and_then(|left| left.to_str().ok()?.parse::<u32>().ok());
+    match left {
+        Some(0) => return false,
+        Some(left) => drop(headers.insert(MAX_FORWARDS, HeaderValue::from(left - 1))),
+        None => {}
+    }
+    true
 }
 
 /// The protocol that a request asks to go on with, if any that the gateway lets through.

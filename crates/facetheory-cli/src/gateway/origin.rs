@@ -10,7 +10,7 @@ use facetheory::remove_hops;
 use http::header::{CONNECTION, HOST, HeaderValue, RETRY_AFTER, UPGRADE, VARY};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Request, Response, StatusCode, Uri, Version};
+use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -142,7 +142,10 @@ impl Service<Request<RequestBody>> for Origin {
 }
 
 impl Shared {
-    async fn answer(&self, request: Request<RequestBody>) -> Response<OriginBody> {
+    async fn answer(&self, mut request: Request<RequestBody>) -> Response<OriginBody> {
+        if *request.method() == Method::OPTIONS && !forwarding::goes_on(request.headers_mut()) {
+            return own(StatusCode::OK, "this is a gateway, and the request was to go no further");
+        }
         if is_circular(request.headers()) {
             let text = "the request goes in a circle: the origin of this gateway leads back to it";
             return own(StatusCode::LOOP_DETECTED, text);

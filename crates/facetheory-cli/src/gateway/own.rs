@@ -14,7 +14,7 @@ pub(crate) fn own<B: From<String>>(status: StatusCode, text: &'static str) -> Re
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if status == StatusCode::METHOD_NOT_ALLOWED {
+    if matches!(status, StatusCode::METHOD_NOT_ALLOWED | StatusCode::OK) {
         headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
     }
     response

@@ -295,3 +295,14 @@ fn row_32_what_depends_on_the_address_of_a_visitor_is_not_shared() {
         assert_eq!(site.origin.requests_for(&path).len(), 2, "{vary}");
     }
 }
+
+#[test]
+fn options_go_no_further_than_they_are_to() {
+    let site = Site::start(PAGES);
+    let here = site.ask("OPTIONS", "/options", "Max-Forwards: 0\r\n");
+    assert_eq!(here.status, 200);
+    assert!(here.header("allow").is_some_and(|methods| methods.contains("GET")), "{here:?}");
+    assert_eq!(site.origin.byte_count(), 0);
+    site.ask("OPTIONS", "/options", "Max-Forwards: 2\r\n");
+    assert_eq!(site.origin.requests_for("/options")[0].header("max-forwards"), Some("1"));
+}
