@@ -7,7 +7,9 @@ use std::task::{Context, Poll};
 
 use anyhow::{Context as _, Result};
 use facetheory::remove_hops;
-use http::header::{CONNECTION, HOST, HeaderValue, RETRY_AFTER, UPGRADE, VARY};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING, UPGRADE, VARY,
+};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
@@ -297,6 +299,10 @@ impl Shared {
             parts.headers.insert(UPGRADE, protocol);
             parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             return Ok(Response::from_parts(parts, OriginBody::Own(None)));
+        }
+        if parts.headers.contains_key(TRANSFER_ENCODING) {
+            // It is as long as its chunks are, whatever else it says (RFC 9112 §6.3).
+            parts.headers.remove(CONTENT_LENGTH);
         }
         remove_hops(&mut parts.headers);
         parts.extensions.clear();

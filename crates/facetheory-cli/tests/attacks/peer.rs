@@ -316,3 +316,21 @@ fn row_68_an_answer_that_nobody_asked_for_is_nobodys() {
         }
     }
 }
+
+#[test]
+fn row_68_an_answer_in_chunks_has_no_other_length() {
+    let site = Site::start(PAGES);
+    for (index, length) in ["3", "100", "11"].iter().enumerate() {
+        for place in ["", "/pass"] {
+            let path = format!("{place}/two-{index}");
+            let head =
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nTransfer-Encoding: chunked\r\n\r\n");
+            site.origin.answer(&path, Answer::raw(format!("{head}b\r\nhello world\r\n0\r\n\r\n")));
+            let mut visitor = site.gateway.connect();
+            visitor.send(get(&path, "") + &get("/behind", "Connection: close\r\n"));
+            let answer = visitor.answer();
+            assert_eq!((answer.text().as_str(), answer.complete), ("hello world", true), "{path} {length}");
+            assert!(visitor.answer().text().contains("/behind"), "{path} {length}");
+        }
+    }
+}
