@@ -150,7 +150,7 @@ impl Conduct {
         }
     }
 
-    /// So many more requests are given to hyper.
+    /// So many more requests are given to hyper, or answered from the shelf.
     pub(super) fn deliver(&self, heads: u32) {
         // Only the wire writes it.
         self.delivered.store(self.delivered.load(Relaxed).wrapping_add(heads), Relaxed);

@@ -50,7 +50,9 @@ pub(super) fn request(head: &[u8]) -> Option<Parts> {
     let bytes = Bytes::copy_from_slice(head);
     let mut fields = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut read = httparse::Request::new(&mut fields);
-    if !read.parse(&bytes).ok()?.is_complete() || read.version != Some(1) || read.method != Some("GET") {
+    // All of the bytes, or they are not one head.
+    let is_whole = read.parse(&bytes).ok()? == httparse::Status::Complete(bytes.len());
+    if !is_whole || read.version != Some(1) || read.method != Some("GET") {
         return None;
     }
     let (mut parts, ()) = Request::new(()).into_parts();
@@ -93,6 +95,7 @@ mod tests {
             "GET / HTTP/1.1\r\nhost: a\r\nconnection: keep-alive\r\nconnection: x-y\r\n\r\n",
             "GET / HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\n\r\n",
             "GET / HTTP/1.1\r\nhost: a\r\n",
+            "GET / HTTP/1.1\r\nhost: a\r\n\r\nGET /b HTTP/1.1\r\nhost: a\r\n\r\n",
         ] {
             assert!(request(other.as_bytes()).is_none(), "{other:?}");
         }

@@ -46,7 +46,7 @@ pub(crate) struct Wire<IO> {
     shelf: Option<Box<dyn Shelf>>,
     /// The answer from there that is being written.
     parcel: Option<Parcel>,
-    /// hyper was given requests, and may not have written all of its answers yet.
+    /// hyper was given requests, and may not have read all of them, or not have written all of its answers.
     is_handed: bool,
     closing: Closing,
     _seat: Seat,
@@ -111,8 +111,9 @@ impl<IO> Wire<IO> {
             buffer.set_filled(start);
             return self.take_held();
         }
+        let begins_with_head = self.scan.pause() == Pause::Between;
         let scanned = self.scan.read(&buffer.filled()[start..]);
-        if self.is_at_hand(&scanned, &buffer.filled()[start..]) {
+        if begins_with_head && self.is_at_hand(&scanned, &buffer.filled()[start..]) {
             buffer.set_filled(start);
             return;
         }
@@ -126,8 +127,8 @@ impl<IO> Wire<IO> {
         self.follow(&scanned, seen);
     }
 
-    /// Takes the answer from the shelf, if these bytes are one request whose answer is there, and its turn has come: hyper
-    /// has nothing more to write.
+    /// Takes the answer from the shelf, if these bytes, which begin with a head, are one request whose answer is there, and its
+    /// turn has come: hyper has nothing more to read or to write.
     fn is_at_hand(&mut self, scanned: &Scanned, bytes: &[u8]) -> bool {
         let is_one = scanned.heads == 1 && scanned.passed == bytes.len() && scanned.then == Then::More;
         let is_whole = is_one && self.scan.pause() == Pause::Between;
@@ -330,22 +331,26 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes the answer from the shelf that has been begun, if there is one.
+    /// Writes the answer from the shelf that has been begun, if there is one. It has ended once it is flushed: what is
+    /// encrypted may have been taken and not yet sent.
     fn poll_parcel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(mut parcel) = self.parcel.take() else { return Poll::Ready(Ok(())) };
-        while !parcel.is_written() {
+        while let Some(parcel) = self.parcel.as_ref().filter(|parcel| !parcel.is_written()) {
             let outcome = Pin::new(&mut self.io).poll_write_vectored(cx, &parcel.pieces());
-            match self.watch_write(cx, outcome)? {
-                Poll::Ready(0) => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
-                Poll::Ready(written) => parcel.advance(written),
-                Poll::Pending => {
-                    self.parcel = Some(parcel);
-                    return Poll::Pending;
-                }
+            let written = ready!(self.watch_write(cx, outcome))?;
+            if written == 0 {
+                return Poll::Ready(Err(ErrorKind::WriteZero.into()));
+            }
+            if let Some(parcel) = &mut self.parcel {
+                parcel.advance(written);
             }
         }
-        self.conduct.answer();
-        Pin::new(&mut self.io).poll_flush(cx)
+        if self.parcel.is_some() {
+            let outcome = Pin::new(&mut self.io).poll_flush(cx);
+            ready!(self.watch_write(cx, outcome))?;
+            self.parcel = None;
+            self.conduct.answer();
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -442,9 +447,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<IO> {
                 break;
             }
         }
-        let is_answered = wire.conduct.is_answered();
+        // A body that is still coming is hyper's to read, also if its request was answered without it.
+        let has_ended = wire.conduct.is_answered() && wire.scan.pause() != Pause::Body;
         let outcome = Pin::new(&mut wire.io).poll_flush(cx);
-        if is_answered && matches!(outcome, Poll::Ready(Ok(()))) {
+        if has_ended && matches!(outcome, Poll::Ready(Ok(()))) {
             wire.is_handed = false;
         }
         wire.watch_write(cx, outcome)

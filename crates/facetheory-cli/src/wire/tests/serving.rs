@@ -209,6 +209,11 @@ async fn answer(
             asked.note(line);
             return response(StatusCode::OK, "unread");
         }
+        "/unread-later" => {
+            asked.note(line);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            return response(StatusCode::OK, "unread");
+        }
         "/tunnel" if conduct.tunnel() => {
             asked.note(line);
             tokio::spawn(echo(request, asked.clone()));

@@ -1,13 +1,16 @@
 //! Answers from a shelf, between those of hyper.
 
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes, BytesMut};
 use http::request::Parts;
 use proptest::prelude::*;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf};
 
-use super::super::{Limits, Parcel, Patience, Shelf};
+use super::super::{Limits, Parcel, Patience, Shelf, Watch};
 use super::serving::{Asked, Server};
 
 /// A shelf with a short answer and a long one.
@@ -48,6 +51,92 @@ const REQUESTS: [(&str, &str); 7] = [
 ];
 const LAST: (&str, &str) =
     ("GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "HTTP/1.1 GET /last");
+
+#[tokio::test(start_paused = true)]
+async fn row_14_a_body_that_the_service_leaves_is_not_answered_from_the_shelf() {
+    // hyper reads the beginning of a body by itself, and the rest only once the service has left it.
+    let (body, next) = (format!("zz{}", REQUESTS[0].0), REQUESTS[1].0);
+    let chunks = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    for (framing, body) in
+        [(format!("Content-Length: {}", body.len()), body), ("Transfer-Encoding: chunked".to_owned(), chunks)]
+    {
+        for cut in 1..body.len() {
+            let (left, right) = body.split_at(cut);
+            let mut server = server(100_000, &Patience::default());
+            let head = format!("POST /unread-later HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n");
+            for piece in [&head, left, &format!("{right}{next}")] {
+                server.client.write_all(piece.as_bytes()).await.expect("room");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            // The server may have had enough.
+            let _ = server.client.write_all(LAST.0.as_bytes()).await;
+            server.rest().await;
+            let asked = server.asked.lines();
+            let asked: Vec<_> = asked.iter().map(String::as_str).collect();
+            match asked[..] {
+                ["POST /unread-later"]
+                | ["POST /unread-later", "shelf /long" | "GET /long ", "GET /last "] => {}
+                _ => panic!("{framing}, cut at {cut}: {asked:?}"),
+            }
+        }
+    }
+}
+
+/// A connection that takes all that is written to it, and passes it on only when it is flushed.
+#[derive(Debug)]
+struct Hoard {
+    pipe: DuplexStream,
+    hoarded: BytesMut,
+}
+
+impl AsyncRead for Hoard {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Hoard {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.hoarded.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let hoard = &mut *self;
+        while !hoard.hoarded.is_empty() {
+            let written = ready!(Pin::new(&mut hoard.pipe).poll_write(cx, &hoard.hoarded))?;
+            hoard.hoarded.advance(written);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.as_mut().poll_flush(cx))?;
+        Pin::new(&mut self.pipe).poll_shutdown(cx)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_from_the_shelf_is_sent_to_its_end_where_a_connection_takes_more_than_it_sends() {
+    let (mut client, pipe) = tokio::io::duplex(100);
+    let hoard = Hoard { pipe, hoarded: BytesMut::new() };
+    let mut wire = Watch::new().admit(hoard, Limits::default(), &Patience::default());
+    wire.answer_from(Box::new(Pages(Asked::default())));
+    tokio::spawn(async move { wire.answer_at_hand().await });
+    for _ in 0..2 {
+        client.write_all(REQUESTS[1].0.as_bytes()).await.expect("room");
+        let mut answer = vec![0; "HTTP/1.1 200 OK\r\ncontent-length: 10000\r\n\r\n".len() + 10_000];
+        // Time passes only when nobody has anything to do.
+        let read = tokio::time::timeout(Duration::from_secs(1), client.read_exact(&mut answer)).await;
+        read.expect("all of it").expect("no end");
+        assert_eq!(bodies(&String::from_utf8(answer).expect("a text")), ["y"]);
+    }
+}
 
 /// The bodies of all final answers, the long ones by their first letter. A request that was not whole when it was read, or
 /// not alone, is answered by the service, which says what it was asked.
