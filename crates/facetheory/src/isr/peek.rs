@@ -51,7 +51,7 @@ impl Isr {
         Some((entry.page.clone(), judge.usable(&sight)))
     }
 
-    /// The same, if memory alone can tell, of what needs nothing from anyone: it is as good as served.
+    /// The same, if memory alone can tell, of what needs nothing from anyone. A page counts as served.
     pub(crate) fn at_hand_by(
         &self,
         page: &PageKey,
@@ -62,7 +62,7 @@ impl Isr {
         let engine = &self.engine;
         let entry = engine.believed(page, now)?;
         match engine.usable(&entry, judge, now) {
-            Usable::Fresh if !engine.is_early(&entry, policy, now) => {
+            Usable::Fresh if !engine.may_be_early(&entry, policy, now) => {
                 Some(AtHand::Page(engine.served(page, State::Hit, &entry)))
             }
             Usable::Other => Some(AtHand::Other(entry.page.clone())),

@@ -122,7 +122,7 @@ impl Isr {
         let engine = &self.engine;
         let entry = engine.believed(page, now)?;
         let fresh = matches!(engine.usable(&entry, policy, now), Usable::Fresh)
-            && !engine.is_early(&entry, policy, now);
+            && !engine.may_be_early(&entry, policy, now);
         fresh.then(|| engine.served(page, State::Hit, &entry))
     }
 }
@@ -391,20 +391,15 @@ impl Engine {
     }
 
     /// Whether a page that is still fresh is renewed now, so that it never goes stale: the likelier, the nearer its end
-    /// is and the longer it takes to render.
-    pub(super) fn is_early(&self, entry: &Entry, policy: &Policy, now: Timestamp) -> bool {
-        /// So unlikely is it to be renewed earlier than this many times the render takes.
-        const NEVER: f64 = 20.0;
-        let Some(eagerness) = policy.early_refresh else { return false };
-        if entry.page.meta().is_pinned(now) {
-            return false;
-        }
-        let page = entry.page.generation();
-        let end = page.generated_at.saturating_add(page.revalidate_seconds).saturating_mul(1000);
-        #[expect(clippy::cast_precision_loss, reason = "a rough time is good enough for a chance")]
-        let (left, render) = (end.saturating_sub(now.millis()) as f64, entry.render_millis() as f64);
-        let reach = render * eagerness;
-        left < reach * NEVER && left < -reach * (1.0 - self.random.fraction()).ln()
+    /// is and the longer it takes to render. The dice are thrown once a visit.
+    fn is_early(&self, entry: &Entry, policy: &Policy, now: Timestamp) -> bool {
+        early_reach(entry, policy, now)
+            .is_some_and(|(left, reach)| left < -reach * (1.0 - self.random.fraction()).ln())
+    }
+
+    /// Whether a page that is still fresh might be renewed by this visit, without throwing the dice.
+    pub(super) fn may_be_early(&self, entry: &Entry, policy: &Policy, now: Timestamp) -> bool {
+        early_reach(entry, policy, now).is_some()
     }
 
     /// Whether a page that was rendered for somebody else may be shown to a visitor as new: its render may have begun
@@ -428,4 +423,21 @@ impl Engine {
             }
         }
     }
+}
+
+/// How long a page is still fresh, and how far before its end it is renewed, both in milliseconds; none if it is not renewed
+/// early.
+fn early_reach(entry: &Entry, policy: &Policy, now: Timestamp) -> Option<(f64, f64)> {
+    /// So unlikely is it to be renewed earlier than this many times the render takes.
+    const NEVER: f64 = 20.0;
+    let eagerness = policy.early_refresh?;
+    if entry.page.meta().is_pinned(now) {
+        return None;
+    }
+    let page = entry.page.generation();
+    let end = page.generated_at.saturating_add(page.revalidate_seconds).saturating_mul(1000);
+    #[expect(clippy::cast_precision_loss, reason = "a rough time is good enough for a chance")]
+    let (left, render) = (end.saturating_sub(now.millis()) as f64, entry.render_millis() as f64);
+    let reach = render * eagerness;
+    (left < reach * NEVER).then_some((left, reach))
 }
