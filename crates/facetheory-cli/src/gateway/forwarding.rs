@@ -114,8 +114,11 @@ pub(crate) fn is_circular(headers: &HeaderMap) -> bool {
 /// Counts one more server on the way of a request that says how many it may pass (RFC 9110 §7.6.2). False if it is to be answered
 /// here.
 pub(crate) fn goes_on(headers: &mut HeaderMap) -> bool {
-    let left = headers.get(MAX_FORWARDS).and_then(|left| left.to_str().ok()?.parse::<u32>().ok());
-    match left {
+    let said = headers.get(MAX_FORWARDS).map(HeaderValue::as_bytes);
+    let said = said.filter(|said| !said.is_empty() && said.iter().all(u8::is_ascii_digit));
+    // A number that is too large to be counted is lowered to one that can be.
+    let count = |left: u32, digit: &u8| left.saturating_mul(10).saturating_add(u32::from(digit - b'0'));
+    match said.map(|said| said.iter().fold(0, count)) {
         Some(0) => return false,
         Some(left) => drop(headers.insert(MAX_FORWARDS, HeaderValue::from(left - 1))),
         None => {}
