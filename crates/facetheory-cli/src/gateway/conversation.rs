@@ -58,10 +58,12 @@ impl Service<Request<Incoming>> for Conversation {
 
     fn call(&self, request: Request<Incoming>) -> Answer {
         let busy = self.busy();
+        // What came over HTTP/1 was checked by the wire.
+        let is_sound = self.client.conduct.is_some() || !self.gateway.has_fault(&request);
         let (mut parts, body) = request.into_parts();
         let arrival = self.arrival(&parts);
         self.gateway.believe(&self.client, &mut parts);
-        if let Some(hit) = self.gateway.at_hand(&parts) {
+        if is_sound && let Some(hit) = self.gateway.at_hand(&parts) {
             return Answer::There(Some(told(&self.gateway, arrival, hit.into_response(), busy)));
         }
         let (gateway, client) = (self.gateway.clone(), self.client.clone());
@@ -79,7 +81,7 @@ impl Shelf for Conversation {
         let hit = self.gateway.at_hand(&request)?;
         let parcel = Parcel { head: hit.http1_head(), body: hit.body().clone() };
         if let (Some(access), Some(arrival)) = (&self.gateway.access, arrival) {
-            access.note_hit(arrival, hit);
+            access.note_hit(arrival, &hit);
         }
         Some(parcel)
     }

@@ -216,6 +216,9 @@ impl Connection {
         let last_call = self.last_call.clone();
         async move {
             let at_hand = last_call.unless_rung(pin!(wire.answer_at_hand())).await;
+            if let Some(Err(error)) = &at_hand {
+                tracing::debug!(%error, "a connection broke off");
+            }
             if !matches!(at_hand, Some(Ok(Course::Asked))) {
                 // Whoever has left need not be told.
                 let _ = wire.shutdown().await;

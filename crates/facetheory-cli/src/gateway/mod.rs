@@ -153,6 +153,11 @@ impl Gateway {
         self.rules.load().origin.is_down()
     }
 
+    /// Whether something is wrong with a request that came over HTTP/2.
+    fn has_fault(&self, request: &Request<Incoming>) -> bool {
+        self.rules.load().fault(request).is_some()
+    }
+
     /// The answer to a request, if it is at hand: most requests, without the weight of a future.
     fn at_hand(&self, request: &Parts) -> Option<Hit> {
         self.rules.load().service.at_hand(request)

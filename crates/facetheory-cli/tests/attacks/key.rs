@@ -302,6 +302,29 @@ fn row_42_hosts_that_a_proxy_in_front_tells_of_never_share_a_page() {
 }
 
 #[test]
+fn row_42_one_site_has_its_own_name_whatever_host_a_visitor_asks_for() {
+    let site = Site::start("site = \"www.example.com\"\n[routes]\n\"/rule/**\" = { isr = \"1h\" }\n");
+    for path in ["/row-42", "/rule/row-42"] {
+        site.origin.script(path, |request| {
+            let told =
+                ["host", "x-forwarded-host"].map(|name| request.header(name).unwrap_or("none").to_owned());
+            Answer::page(&["cache-control: max-age=60"], &told.join(" "))
+        });
+        for request in [
+            format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\nX-Forwarded-Host: evil.example\r\n\r\n"),
+            format!("GET http://evil.example{path} HTTP/1.1\r\nHost: evil.example\r\n\r\n"),
+            format!("GET {path} HTTP/1.1\r\nHost: www.example.com\r\n\r\n"),
+        ] {
+            let mut connection = site.gateway.connect();
+            connection.send(request);
+            let page = connection.next_answer("GET").expect("an answer");
+            assert_eq!(page.text(), "www.example.com www.example.com", "{path}");
+        }
+        assert_eq!(site.origin.requests_for(path).len(), 1, "{path}");
+    }
+}
+
+#[test]
 fn row_42_hosts_that_a_visitor_tells_of_make_no_pages() {
     let site = Site::start("");
     site.origin.answer("/row-42", Answer::page(&["cache-control: max-age=60"], "the page"));

@@ -43,7 +43,8 @@ const SHORT: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const LONG: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-/// Years of two digits are of this century below this, and of the last one from it on.
+/// Years of two digits are of this century below this, and of the last one from it on. RFC 9110 §5.6.7 has a turn that moves, fifty
+/// years from now; what is taken for the past here is stale at once, and never fresh for too long.
 const FIRST_OF_LAST_CENTURY: i64 = 70;
 
 /// `06 Nov 1994 08:49:37 GMT`: its day, counted from 1970 on, and its time.

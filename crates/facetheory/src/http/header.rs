@@ -13,6 +13,8 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 pub(crate) const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
 /// `cache-tag`: tags between commas, as Cloudflare and Akamai have them.
 pub(crate) const CACHE_TAG: HeaderName = HeaderName::from_static("cache-tag");
+/// `x-forwarded-host`: the host that a visitor asked a proxy for.
+pub(crate) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// The most headers that are kept with a page.
 pub(crate) const MAX_KEPT: usize = 100;

@@ -311,7 +311,7 @@ impl<S> IsrService<S> {
         } else {
             let served = site.isr.at_hand_at(&key, &route.policy, now)?;
             let coded = reply::coded(&served.page, &request.headers);
-            (key, site.replies.reply(&visitor, &served, coded, || visitor.page(&served)))
+            (key, site.replies.reply(&visitor, &served, coded, |coded| visitor.coded_page(&served, coded)))
         };
         hit.page = site.tells_page.then_some(key);
         Some(hit)
@@ -368,14 +368,14 @@ impl Site {
                 return Ok(response);
             }
         };
-        let by_origin = page.route.by_origin.then(|| page.target());
+        let by_origin = page.route.by_origin.then(|| (page.target(), page.own_host()));
         let (policy, route) = (page.route.policy, page.number);
         let key = match self.key_of(page) {
             Ok(key) => key,
             Err(error) => return Ok(reply::refused(&Refusal::bad(error.to_string()), "refused", &id)),
         };
-        if let Some(target) = by_origin {
-            let forward = Forward::new(parts, service, Some(body)).to(target, route);
+        if let Some((target, host)) = by_origin {
+            let forward = Forward::new(parts, service, Some(body)).to(target, route).at(host);
             return self.follow(forward, &key, &policy, &id).await;
         }
         let shared = Arc::new(Shared { parts, service: Mutex::new(service), own: Mutex::default() });

@@ -92,12 +92,12 @@ impl Hit {
     ///
     /// ```no_run
     /// # fn f(hit: facetheory::Hit) {
-    /// assert_eq!(hit.into_page(), None);
+    /// let key = hit.page().map(|page| page.shown().to_string());
     /// # }
     /// ```
     #[must_use]
-    pub fn into_page(self) -> Option<PageKey> {
-        self.page
+    pub fn page(&self) -> Option<&PageKey> {
+        self.page.as_ref()
     }
 
     /// As a response, whatever protocol it is sent with.
@@ -120,7 +120,7 @@ impl Hit {
     }
 
     /// Everything that a connection of HTTP/1.1 sends before the body, for servers that write it themselves: putting it
-    /// together from a response takes longer than all else about a hit.
+    /// together from a response takes longer than all else about a hit. It is for connections that go on after it.
     ///
     /// ```no_run
     /// # fn f(hit: facetheory::Hit) {
@@ -179,7 +179,7 @@ impl Replies {
         visitor: &Visitor<'_>,
         served: &Served,
         (coding, bytes): (Coding, Bytes),
-        response: impl FnOnce() -> Response<IsrBody>,
+        response: impl FnOnce((Coding, Bytes)) -> Response<IsrBody>,
     ) -> Hit {
         let (second, route) = (visitor.now.seconds(), &visitor.route.name);
         let place = self.place(&served.page);
@@ -191,7 +191,7 @@ impl Replies {
                 && Arc::ptr_eq(&prepared.route, route)
         });
         let prepared = last.cloned().unwrap_or_else(|| {
-            let (head, _) = response().into_parts();
+            let (head, _) = response((coding, bytes.clone())).into_parts();
             let prepared = Arc::new(Prepared {
                 page: Arc::downgrade(&served.page),
                 second,

@@ -39,9 +39,13 @@ pub(super) struct Visitor<'a> {
 impl Visitor<'_> {
     /// The page, as this visitor gets it.
     pub(super) fn page(&self, served: &Served) -> Response<IsrBody> {
+        self.coded_page(served, coded(&served.page, &self.parts.headers))
+    }
+
+    /// The same in a coding that was chosen before. It is chosen once, since a page may get more of them at any moment.
+    pub(super) fn coded_page(&self, served: &Served, (coding, bytes): (Coding, Bytes)) -> Response<IsrBody> {
         let page = &*served.page;
         let asked = &self.parts.headers;
-        let (coding, bytes) = coded(page, asked);
         let mut headers = self.headers(served, coding);
         let validators = Validators {
             etag: page.generation().etag.as_deref().and_then(EntityTag::of_page),

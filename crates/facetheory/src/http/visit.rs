@@ -77,6 +77,8 @@ pub(crate) struct Page<'a> {
     pub(crate) private: Range<usize>,
     /// In whatever case; keys and renderers get it in lower case.
     host: &'a str,
+    /// Whether it is a part of the key.
+    keyed: bool,
     query: Option<Cow<'a, str>>,
 }
 
@@ -84,8 +86,9 @@ impl Routes {
     /// What becomes of a request.
     ///
     /// The key has the form of [`CacheKey`](crate::CacheKey), with the host before the pattern unless there is one
-    /// site only, and `https://` before that if the request has the extension [`Scheme::HTTPS`]: `acme::acme.example.com/news/{slug}?slug=hello&page=2#auth=<24 hex>&cookies=<24 hex>`, where `auth`
-    /// is over all headers that the route lists.
+    /// site only, and `https://` before that if the request has the extension [`Scheme::HTTPS`]:
+    /// `acme::acme.example.com/news/{slug}?slug=hello&page=2#auth=<24 hex>&cookies=<24 hex>`, where `auth` is over all headers that
+    /// the route lists.
     pub(crate) fn visit<'a>(&'a self, parts: &'a Parts, now: Timestamp) -> Visit<'a> {
         if parts.method != Method::GET && parts.method != Method::HEAD {
             return Visit::Pass(Pass::Method);
@@ -137,14 +140,14 @@ impl Routes {
         let owner = tenant.as_ref().map_or("default", Tenant::as_str);
         let shown = if keyed { host } else { "" };
         // Pages of a site may differ by it, in the addresses that they name.
-        let scheme = if keyed && is_secure(parts) { "https://" } else { "" };
+        let scheme = if is_secure(parts) { "https://" } else { "" };
         let (key, asked) = key(owner, [scheme, shown], route, params, query.as_deref(), &parts.headers);
         let private = if route.query == Query::All { asked } else { 0..0 };
         if key.len() > MAX_CACHE_KEY_BYTES {
             let text = format!("the address is longer than the {MAX_CACHE_KEY_BYTES} bytes of a cache key");
             return Err(Refusal { status: StatusCode::URI_TOO_LONG, text });
         }
-        Ok(Page { route, number, path, tenant, key, private, host, query })
+        Ok(Page { route, number, path, tenant, key, private, host, keyed, query })
     }
 
     /// The host that a request asks for; none for one that has none.
@@ -316,6 +319,12 @@ impl Page<'_> {
             headers.insert(COOKIE, HeaderValue::from_bytes(&line).map_err(|_| broken())?);
         }
         Ok(request)
+    }
+
+    /// The host that an origin is told that sees all of the request, if it is not the visitor's: where the key has no host, one
+    /// visitor must not choose what others get.
+    pub(crate) fn own_host(&self) -> Option<HeaderValue> {
+        if self.keyed { None } else { HeaderValue::try_from(self.host.to_ascii_lowercase()).ok() }
     }
 
     /// What an origin is asked for that sees all of the request, if the key does not have all of the query; none if it

@@ -90,15 +90,16 @@ impl<S> IsrService<S> {
                 return Err(Error::invalid(format!("nothing is kept of the answer to this request ({why})")));
             }
         };
-        let by_origin = page.route.by_origin.then(|| (page.target(), page.number));
+        let by_origin = page.route.by_origin.then(|| (page.target(), page.own_host(), page.number));
         let (policy, key) = (page.route.policy, site.key_of(page)?);
         if let Some((idempotency_key, hash)) = once
             && !site.isr.pages().store().bind_request(idempotency_key, hash).await?
         {
             return Ok(Outcome::OtherRequest);
         }
-        if let Some((target, route)) = by_origin {
-            let forward = Arc::new(Forward::new(parts, self.inner.clone(), None).to(target, route));
+        if let Some((target, host, route)) = by_origin {
+            let forward = Forward::new(parts, self.inner.clone(), None).to(target, route).at(host);
+            let forward = Arc::new(forward);
             let site = site.clone();
             let render = move |context| site.clone().fetch(forward, context, false);
             return self.site.isr.regenerate(&key, &policy, once, render).await;

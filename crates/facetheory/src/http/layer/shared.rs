@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::header::{HeaderValue, IF_MATCH, IF_UNMODIFIED_SINCE};
+use http::header::{HOST, HeaderValue, IF_MATCH, IF_UNMODIFIED_SINCE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
@@ -14,7 +14,7 @@ use super::{Site, no_answer, told};
 use crate::error::Error;
 use crate::http::body::IsrBody;
 use crate::http::encoding::Coding;
-use crate::http::header::{has_named_hops, remove_named_hops};
+use crate::http::header::{FORWARDED_HOST, has_named_hops, remove_named_hops};
 use crate::http::prepared::Hit;
 use crate::http::refusal::Refusal;
 use crate::http::render::FailedRender;
@@ -64,6 +64,17 @@ impl<S: Clone, B: Default> Forward<S, B> {
     /// The same, by this route and for this part of the address.
     pub(super) fn to(self, target: Option<Uri>, route: usize) -> Self {
         Forward { target, route, ..self }
+    }
+
+    /// The same, of this host, whichever the visitor has asked for.
+    pub(super) fn at(mut self, host: Option<HeaderValue>) -> Self {
+        if let Some(host) = host {
+            let target = self.parts.uri.path_and_query().cloned();
+            self.parts.uri = target.map(Uri::from).unwrap_or_default();
+            self.parts.headers.insert(HOST, host);
+            self.parts.headers.remove(FORWARDED_HOST);
+        }
+        self
     }
 
     fn service(&self) -> S {
@@ -200,7 +211,7 @@ impl Site {
             }
         };
         let coded = (Coding::Identity, served.page.bytes().clone());
-        let hit = self.replies.reply(visitor, &served, coded, || {
+        let hit = self.replies.reply(visitor, &served, coded, |_| {
             let way = Way { key: key.cache_key(), ..Way::default() };
             let mut response = reply::page(visitor.parts, &served, way, now, visitor.id);
             self.strip(response.headers_mut());

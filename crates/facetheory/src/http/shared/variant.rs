@@ -4,20 +4,21 @@ use http::HeaderMap;
 use http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, HeaderName};
 use sha2::{Digest, Sha256};
 
+use crate::http::header::FORWARDED_HOST;
 use crate::http::path::push_hex;
 use crate::http::vary::Vary;
 
 /// The bytes of a digest that tell variants apart.
 const DIGEST_BYTES: usize = 12;
 
-/// Headers that make some frameworks answer with something else at the same address, whether they say so in `Vary` or not. One
-/// visitor who sends them must not choose what others get.
+/// Headers that make origins answer with something else at the same address, whether they say so in `Vary` or not: some
+/// frameworks do. One visitor who sends them must not choose what others get.
 const ALWAYS_TOLD_APART: [HeaderName; 4] = [
     HeaderName::from_static("rsc"),
     HeaderName::from_static("x-nextjs-data"),
     HeaderName::from_static("x-original-uri"),
     // By the word of a proxy in front it may be another host than the one that is asked for.
-    HeaderName::from_static("x-forwarded-host"),
+    FORWARDED_HOST,
 ];
 
 /// What a response depends on: by which headers of a request it was selected; none where it varies with anything.

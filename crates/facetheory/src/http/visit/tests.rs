@@ -378,5 +378,7 @@ fn a_site_over_a_secure_connection_has_pages_of_its_own_by_the_word_of_the_serve
     assert_eq!(key_of(&routes, &keyed("https://example.com/a", false)), plain, "anyone can say so");
     assert_eq!(key_of(&routes, &keyed("/a", true)), secure);
     let one = routes.of_one_site("example.com").expect("one site");
-    assert_eq!(key_of(&one, &keyed("/a", true)), "default::/{*rest}?rest=a");
+    assert_eq!(key_of(&one, &keyed("/a", false)), "default::/{*rest}?rest=a");
+    let told = "its renderer is told the scheme, and may send visitors of one to the other";
+    assert_eq!(key_of(&one, &keyed("/a", true)), "default::https:///{*rest}?rest=a", "{told}");
 }
