@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9111_4_2_4_four_directives_forbid_stale_answers() {
+    fn rfc9111_4_2_4_three_directives_forbid_stale_answers_and_one_limits_them() {
         for (line, tolerance) in [
             ("max-age=1", Tolerance::Any),
             ("max-age=1, must-revalidate", Tolerance::None),

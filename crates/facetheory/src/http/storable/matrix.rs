@@ -6,7 +6,8 @@ use http::HeaderValue;
 /// method, status, headers of the response (`;;` between them), what the visitor sent, and what becomes of it.
 ///
 /// The route keys on `accept-language` and on a cookie where the fourth column says `keyed`, and on `authorization`
-/// where it says `partitioned`; its interval holds whatever an answer says of it where it says `fixed`. A body of `<p>hello</p>` comes with it, unless the fourth column says otherwise.
+/// where it says `partitioned`; its interval holds whatever an answer says of it where it says `fixed`. A body of `<p>hello</p>`
+/// comes with it, unless the fourth column says otherwise.
 const ROWS: &[(&str, u16, &str, &str, &str)] = &[
     // Methods.
     ("GET", 200, "", "", "store"),
