@@ -57,6 +57,11 @@ pub struct Content {
 }
 
 impl Generation {
+    /// Whether it was stored as its origin's own headers say, perhaps for some visitors only.
+    pub(crate) fn follows_origin(&self) -> bool {
+        self.content.initial_age.is_some()
+    }
+
     /// A render that started at this time, with its body in this object.
     ///
     /// ```

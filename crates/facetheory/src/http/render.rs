@@ -127,6 +127,10 @@ impl Wish<'_> {
 /// Asks for the page only if it is another than the one that is served. False if nothing tells them apart.
 fn ask_whether_changed(headers: &mut HeaderMap, served: &Meta) -> bool {
     let page = &served.generation;
+    if page.follows_origin() {
+        // What another rule has stored may be for one visitor only.
+        return false;
+    }
     let last_modified = restored(&page.content.headers).remove(LAST_MODIFIED);
     // A tag that we made of the content means nothing to the renderer, and would outweigh the date, which does.
     let is_ours = |etag: &EntityTag<'_>| {

@@ -100,7 +100,7 @@ impl Engine {
             };
             // What follows its origin is used by nobody once it was invalidated, also if it was stale before.
             let invalidated = match &view.meta {
-                Some(meta) if meta.generation.content.initial_age.is_some() && !meta.is_pinned(at) => {
+                Some(meta) if meta.generation.follows_origin() && !meta.is_pinned(at) => {
                     store.is_outdated(page, meta).await?
                 }
                 _ => false,
@@ -130,10 +130,12 @@ impl Engine {
         };
         let body = match &view.meta {
             Some(meta) if freshness != Freshness::Forbidden => self.find(page, meta, checked).await,
-            _ => {
+            Some(_) => {
                 self.memory.forget(page);
                 Found::Nothing
             }
+            // A table that is about to go down may say so of rows that it has. Nobody is given the page unless it does.
+            None => Found::Nothing,
         };
         Ok(Arc::new(Seen { meta: view.meta, freshness, checked, body }))
     }

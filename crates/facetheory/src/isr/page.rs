@@ -172,7 +172,7 @@ impl CachedPage {
 
     /// Whether its origin says by its own headers how it is kept.
     pub(crate) fn follows_origin(&self) -> bool {
-        self.generation().content.initial_age.is_some()
+        self.generation().follows_origin()
     }
 
     /// What its origin says of how it is used.

@@ -70,7 +70,15 @@ pub(crate) trait Judge: Sync {
 
 impl Judge for Policy {
     fn usable(&self, sight: &Sight<'_>) -> Usable {
+        if sight.meta.generation.follows_origin() {
+            // It was stored by another rule, and may be for one visitor only.
+            return Usable::No(Reason::Early(sight.meta.generation.generated_at));
+        }
         usable(sight.meta, sight.freshness, self, sight.deployment, sight.now)
+    }
+
+    fn is_for(&self, page: &CachedPage) -> bool {
+        !page.generation().follows_origin()
     }
 }
 

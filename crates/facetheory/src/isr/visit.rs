@@ -258,6 +258,7 @@ impl Engine {
                 Landing::Unreachable => {
                     return Ok(match in_need {
                         Some(entry) => self.serve(page, State::StaleMetadataError, entry),
+                        None if seen.meta.is_none() => self.without_store(page, judge, known.as_ref()),
                         None => Answer::Bypass(Bypass::Unreachable),
                     });
                 }

@@ -93,6 +93,21 @@ impl Site {
         let table = Arc::new(Faulty::new(MemoryTable::with_clock(clock), 1, Faults::NONE));
         let bodies = Bodies::memory();
         let isr = Isr::new(Pages::new(PageStore::new(table.clone()), bodies.clone()));
+        Site::over(isr, table, bodies, routes, change)
+    }
+
+    /// The same pages by other routes, as after a reload.
+    pub(crate) fn with_routes(&self, routes: Routes) -> Self {
+        Site::over(self.isr.clone(), self.table.clone(), self.bodies.clone(), routes, |layer| layer)
+    }
+
+    fn over(
+        isr: Isr,
+        table: Arc<Faulty<MemoryTable>>,
+        bodies: Bodies,
+        routes: Routes,
+        change: impl FnOnce(IsrLayer) -> IsrLayer,
+    ) -> Self {
         let renderer: Arc<Mutex<Renderer>> =
             Arc::new(Mutex::new(Arc::new(|_| Box::pin(async { Response::new(Full::from("page")) }))));
         let asked: Arc<Mutex<Vec<Request<()>>>> = Arc::default();

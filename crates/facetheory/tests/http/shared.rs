@@ -276,3 +276,18 @@ async fn what_follows_its_origin_is_at_hand_as_well_and_so_are_variants() {
     tokio::time::advance(51 * SECOND).await;
     assert!(at_hand(&[("accept-language", "de")]).is_none(), "it is stale");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_stored_for_one_visitor_is_not_served_to_all_by_a_rule_that_comes_later() {
+    let before = Site::with([Route::by_origin("/account")]);
+    let headers = [("cache-control", "max-age=3600"), ("vary", "cookie"), ("etag", "\"alice\"")];
+    before.answers(200, &headers, "the page of Alice");
+    before.get_with("/account", &[("cookie", "user=alice")]).await;
+    assert_eq!(before.get_with("/account", &[("cookie", "user=alice")]).await.state(), "hit");
+    let rule = Routes::new([Route::new("/account", Policy::every(INTERVAL))]);
+    let after = before.with_routes(rule.expect("a route"));
+    after.answers(200, &[], "a page for everyone");
+    let bob = after.get_with("/account", &[("cookie", "user=bob")]).await;
+    assert_eq!((bob.state(), bob.text()), ("miss", "a page for everyone"));
+    assert!(!after.asked()[0].headers().contains_key("if-none-match"), "a 304 would bring it back");
+}

@@ -7,6 +7,8 @@ use facetheory::{Bodies, PageKey, Rendered, State, Strength};
 use object_store::memory::InMemory;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
 
+use tabletheory::{Table as _, Txn, Write};
+
 use crate::fixture::{INTERVAL, SECOND, Site, seen, sees, slow_bodies};
 
 #[tokio::test(start_paused = true)]
@@ -199,4 +201,16 @@ async fn a_page_that_can_never_be_published_does_not_count_as_an_outage() {
     page.etag = Some("x".repeat(TOO_LONG_FOR_A_ROW));
     assert_eq!(seen(site.visit_slow(Duration::ZERO, Ok(page)).await), sees(State::Bypass, "one"));
     assert_eq!(at(&site, "/other").visit("two").await, sees(State::Miss, "two"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_whose_row_seemed_to_be_gone_before_an_outage_is_still_in_memory() {
+    let site = Site::new();
+    site.visit("one").await;
+    let gone = Txn::from(Write::delete(site.page.meta()));
+    assert!(site.table.commit(&gone).await.expect("an answer").is_done());
+    tokio::time::advance(2 * SECOND).await;
+    assert!(site.visit_failing().await.is_err(), "without a row there is nothing to be served");
+    site.table.break_down();
+    assert_eq!(site.visit("two").await, sees(State::StaleMetadataError, "one"));
 }

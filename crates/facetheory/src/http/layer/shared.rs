@@ -231,7 +231,7 @@ impl Site {
         S: Renderer<B>,
         B: Default + Send + 'static,
     {
-        let stored = context.served.as_ref().filter(|meta| meta.generation.content.initial_age.is_some());
+        let stored = context.served.as_ref().filter(|meta| meta.generation.follows_origin());
         let welcome = context.served.is_some()
             || (self.welcomes(context.started)
                 && (!is_variant || self.variants.welcomes(&context.page, context.started)));
