@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use facetheory::IsrBody;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::Service;
 
@@ -17,6 +17,9 @@ use super::answered::{Answered, Busy};
 use super::client::Client;
 use crate::log::Arrival;
 use crate::wire::{Parcel, Shelf};
+
+/// Answers that have no body whatever is kept of them: how they are sent is left to hyper.
+const BODILESS: [StatusCode; 2] = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
 
 /// What is asked and answered on one connection.
 #[derive(Clone, Debug)]
@@ -79,6 +82,9 @@ impl Shelf for Conversation {
         let arrival = self.arrival(&request);
         self.gateway.believe(&self.client, &mut request);
         let hit = self.gateway.at_hand(&request)?;
+        if hit.status().is_informational() || BODILESS.contains(&hit.status()) {
+            return None;
+        }
         let parcel = Parcel { head: hit.http1_head(), body: hit.body().clone() };
         if let (Some(access), Some(arrival)) = (&self.gateway.access, arrival) {
             access.note_hit(arrival, &hit);

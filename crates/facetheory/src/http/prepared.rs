@@ -4,10 +4,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use http::header::{
-    CONTENT_LENGTH, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE,
-    RANGE,
-};
+use http::header::{HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
 
@@ -120,7 +117,8 @@ impl Hit {
     }
 
     /// Everything that a connection of HTTP/1.1 sends before the body, for servers that write it themselves: putting it
-    /// together from a response takes longer than all else about a hit. It is for connections that go on after it.
+    /// together from a response takes longer than all else about a hit. It is for connections that go on after it, and not
+    /// for a status that has no body (1xx, 204, 304).
     ///
     /// ```no_run
     /// # fn f(hit: facetheory::Hit) {
@@ -148,11 +146,7 @@ impl Prepared {
         add(b" ");
         add(self.status.canonical_reason().unwrap_or_default().as_bytes());
         add(b"\r\n");
-        // Where there can be no body, there is no length of one either (RFC 9110 §8.6).
-        let is_told = |name: &HeaderName| {
-            *name != REQUEST_ID && (*name != CONTENT_LENGTH || self.status != StatusCode::NO_CONTENT)
-        };
-        for (name, value) in self.headers.iter().filter(|(name, _)| is_told(name)) {
+        for (name, value) in self.headers.iter().filter(|(name, _)| **name != REQUEST_ID) {
             add(name.as_str().as_bytes());
             add(b": ");
             add(value.as_bytes());
@@ -204,7 +198,6 @@ impl Replies {
             place.store(Some(prepared.clone()));
             prepared
         });
-        let bytes = if prepared.status == StatusCode::NO_CONTENT { Bytes::new() } else { bytes };
         Hit { prepared, id: visitor.id.clone(), bytes, page: None }
     }
 
