@@ -114,6 +114,10 @@ impl Rules {
         let asks_for_all = request.method() == Method::OPTIONS && target == "*";
         if !target.starts_with('/') && !asks_for_all {
             Some((StatusCode::BAD_REQUEST, "the path of the request is none"))
+        } else if uri.authority().is_none() && !asks_for_all {
+            // RFC 9113 §8.3.1 wants it of whoever asks for an address. What is malformed in a certain way, h2 gives us without it,
+            // and without its path.
+            Some((StatusCode::BAD_REQUEST, "the request has no :authority"))
         } else if target.len() > limits.target_bytes {
             Some((StatusCode::URI_TOO_LONG, "the address of the request is too long"))
         } else if request.headers().len() > limits.headers {
