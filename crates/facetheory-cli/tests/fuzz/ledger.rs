@@ -7,8 +7,8 @@ use crate::strict::Request;
 
 /// The header that tells one request from all others.
 pub(crate) const ID: &str = "x-fuzz-id";
-/// Where pages are that are kept. Everything else is passed on.
-pub(crate) const PAGES: &str = "/page/";
+/// Where pages are that are kept, at this path and below it. Everything else is passed on.
+const PAGES: &str = "/page";
 /// How many rounds a request may take from its visitor to the origin.
 const ROUNDS: u64 = 3;
 /// How many violations are told of. One is enough to know that something is wrong.
@@ -126,7 +126,10 @@ impl Asked {
 
 /// What a request is found by. A page is rendered whole for whoever asks for its head.
 fn key(request: &Request) -> (String, String) {
-    let is_render = request.target.starts_with(PAGES) && request.method == "HEAD";
+    let path = request.target.split('?').next().unwrap_or_default();
+    let below = path.strip_prefix(PAGES);
+    let is_page = below.is_some_and(|below| below.is_empty() || below.starts_with('/'));
+    let is_render = is_page && request.method == "HEAD";
     (if is_render { "GET".to_owned() } else { request.method.clone() }, request.target.clone())
 }
 
