@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use facetheory::{Hit, Isr, IsrBody, IsrLayer, IsrService};
-use http::header::HeaderName;
+use http::header::{CONTENT_LENGTH, HeaderName};
 use http::request::Parts;
 use http::uri::{PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode};
@@ -118,6 +118,8 @@ impl Rules {
             // RFC 9113 §8.3.1 wants it of whoever asks for an address. What is malformed in a certain way, h2 gives us without it,
             // and without its path.
             Some((StatusCode::BAD_REQUEST, "the request has no :authority"))
+        } else if request.headers().get_all(CONTENT_LENGTH).iter().nth(1).is_some() {
+            Some((StatusCode::BAD_REQUEST, "the Content-Length is there twice"))
         } else if target.len() > limits.target_bytes {
             Some((StatusCode::URI_TOO_LONG, "the address of the request is too long"))
         } else if request.headers().len() > limits.headers {

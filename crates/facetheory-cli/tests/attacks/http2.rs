@@ -31,6 +31,17 @@ fn assert_refused(site: &Site, status: u16, fields: &[(&str, &str)], body: &[u8]
 }
 
 #[test]
+fn row_04_two_equal_content_lengths_are_refused_over_http_2() {
+    let site = Site::start(PAGES);
+    for path in ["/row-04", "/pass/row-04"] {
+        let mut fields = http2::get(HOST, path).to_vec();
+        fields[0].1 = "POST";
+        fields.extend([("content-length", "4"), ("content-length", "4")]);
+        assert_refused(&site, 400, &fields, b"four");
+    }
+}
+
+#[test]
 fn row_18_a_request_without_an_authority_is_refused_over_http_2() {
     let site = Site::start(PAGES);
     for path in ["/row-18", "/pass/row-18"] {
