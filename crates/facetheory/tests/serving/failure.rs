@@ -6,7 +6,7 @@
 use libtest_mimic::Failed;
 
 use crate::installation::{BODIES, Installation, Killed, TABLE};
-use crate::outage::{Cause, Proxies, happens};
+use crate::outage::{Cause, Proxies, happens, warm_up};
 use crate::place::Place;
 
 /// Which servers fail.
@@ -78,6 +78,9 @@ impl Cause for Dead<'_> {
 
     fn end(&mut self, place: &Place, _: &mut Proxies) -> Result<(), Failed> {
         self.installation.revive(std::mem::take(&mut self.killed))?;
-        if self.loses_rows() { place.run("make") } else { Ok(()) }
+        if self.loses_rows() {
+            place.run("make")?;
+        }
+        warm_up(place)
     }
 }
