@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use facetheory::{Acquire, Begin, Bodies, Generation, Keep, Pages, Published, Rendered, Version};
+use facetheory::{Acquire, Begin, Bodies, Generation, Keep, Meta, Pages, Published, Rendered, Version};
 use libtest_mimic::Failed;
 use tabletheory::{Clock as _, SystemClock, SystemRandom};
 
@@ -16,6 +16,8 @@ const MOST_VERSIONS: usize = 1_000_000;
 const READERS: usize = 16;
 /// How often something that is held is waited for, when nobody is left to hold it anew.
 const PATIENCE: u32 = 3;
+/// More requests than all the killed together can have sent.
+const MOST_ON_THEIR_WAY: usize = 1_000;
 
 /// One attempt to publish, as far as it came.
 #[derive(Debug, Default)]
@@ -43,11 +45,11 @@ pub(crate) async fn all(pages: &Pages, bodies: &Bodies, history: &[Event]) -> Re
     let attempts = attempts(history);
     let mut rows = BTreeMap::new();
     for number in 0..PAGES {
-        rows.insert(number, pages.store().versions(&page(number), MOST_VERSIONS).await?);
+        rows.insert(number, at_one_time(pages, number).await?);
     }
     tokens_publish_once(&attempts)?;
     what_was_heard_is_in_the_rows(&attempts, history, &rows)?;
-    versions_are_counted(pages, &attempts, history, &rows).await?;
+    versions_are_counted(&attempts, history, &rows)?;
     no_earlier_grant_publishes_after_a_later_one(&attempts)?;
     nothing_from_before_an_invalidation_is_fresh_after_it(&attempts, history)?;
     requests_have_one_result(&attempts, history)?;
@@ -61,7 +63,7 @@ pub(crate) async fn all(pages: &Pages, bodies: &Bodies, history: &[Event]) -> Re
     println!(
         "{} published ({} there), {} unchanged, {} lost, {} invalidated, {} rolled back, {} replayed, {} read",
         count("published") + count("regenerated"),
-        rows.values().map(Vec::len).sum::<usize>(),
+        rows.values().map(|rows| rows.versions.len()).sum::<usize>(),
         count("confirmed"),
         count("lost"),
         count("invalidated"),
@@ -105,13 +107,32 @@ fn tokens_publish_once(attempts: &[Attempt]) -> Result<(), Failed> {
     Ok(())
 }
 
-type Rows = BTreeMap<u64, Vec<(String, Version)>>;
+type Rows = BTreeMap<u64, RowsOfPage>;
+
+struct RowsOfPage {
+    meta: Option<Meta>,
+    versions: Vec<(String, Version)>,
+}
+
+/// The rows of a page as they were at one time: what the killed have sent is on its way for a while yet.
+async fn at_one_time(pages: &Pages, number: u64) -> Result<RowsOfPage, Failed> {
+    let (store, page) = (pages.store(), page(number));
+    for _ in 0..MOST_ON_THEIR_WAY {
+        let meta = store.look(&page).await?.meta;
+        let versions = store.versions(&page, MOST_VERSIONS).await?;
+        // A version is added together with a change of META.
+        if store.look(&page).await?.meta == meta {
+            return Ok(RowsOfPage { meta, versions });
+        }
+    }
+    Err(format!("page {number} is changed again and again, and nobody is left").into())
+}
 
 /// Every acknowledged publish has one row; one that was reported as not published has none.
 fn what_was_heard_is_in_the_rows(attempts: &[Attempt], history: &[Event], rows: &Rows) -> Result<(), Failed> {
     let mut named: HashMap<(u64, &str), usize> = HashMap::new();
-    for (number, versions) in rows {
-        for (_, version) in versions {
+    for (number, of_page) in rows {
+        for (_, version) in &of_page.versions {
             *named.entry((*number, version.generation.s3_key.as_str())).or_default() += 1;
         }
     }
@@ -140,19 +161,14 @@ fn what_was_heard_is_in_the_rows(attempts: &[Attempt], history: &[Event], rows: 
 }
 
 /// Each version is used once, and `META` counts the versions and the ways back, no more and no fewer.
-async fn versions_are_counted(
-    pages: &Pages,
-    attempts: &[Attempt],
-    history: &[Event],
-    rows: &Rows,
-) -> Result<(), Failed> {
+fn versions_are_counted(attempts: &[Attempt], history: &[Event], rows: &Rows) -> Result<(), Failed> {
     let mut used = BTreeSet::new();
     for attempt in attempts.iter().filter(|attempt| attempt.is_published()) {
         if !used.insert((attempt.page, attempt.version)) {
             return Err(format!("the version was used twice: {attempt:?}").into());
         }
     }
-    for (number, versions) in rows {
+    for (number, RowsOfPage { meta, versions }) in rows {
         let wrong = |what: String| Failed::from(format!("page {number}: {what}"));
         let of_page = || history.iter().filter(|event| event.page == *number);
         let ways: Vec<&str> = of_page()
@@ -168,7 +184,7 @@ async fn versions_are_counted(
         let at_least = versions.len() + went;
         // Of those whose answer nobody heard, any number may have happened.
         let at_most = versions.len() + ways.len() - stayed;
-        let Some(meta) = pages.store().look(&page(*number)).await?.meta else {
+        let Some(meta) = meta else {
             if versions.is_empty() {
                 continue;
             }
@@ -287,8 +303,8 @@ fn nobody_reads_the_page_of_another(history: &[Event]) -> Result<(), Failed> {
 /// Every version has its body, as its digest tells, and of its own page.
 async fn every_body_is_whole(bodies: &Bodies, rows: &Rows) -> Result<(), Failed> {
     let mut reading = tokio::task::JoinSet::new();
-    for (number, versions) in rows {
-        for (_, version) in versions {
+    for (number, of_page) in rows {
+        for (_, version) in &of_page.versions {
             let (bodies, generation, number) = (bodies.clone(), version.generation.clone(), *number);
             reading.spawn(async move {
                 let digest = generation.content.digest.as_deref();
