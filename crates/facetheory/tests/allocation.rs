@@ -1,4 +1,4 @@
-//! What a hit allocates, counted.
+//! What a hit allocates, and what the memory tier holds, counted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,4 +41,58 @@ fn a_hit_allocates_little_more_than_its_key() {
     assert_eq!(state, State::Hit);
     println!("{} allocations of {} bytes in all", counted.count_total, counted.bytes_total);
     assert!(counted.count_total <= MOST, "{counted:?}");
+}
+
+/// What a tier of so many bytes holds once so many pages with so many headers went through it, and what it counts for. The
+/// body of each is a piece of something longer, as servers and clients of HTTP read it.
+#[cfg(feature = "http")]
+fn held(memory: u64, pages: usize, headers: usize) -> (i64, u64) {
+    use bytes::Bytes;
+    use facetheory::{IsrLayer, Route, Routes};
+    use http::{Request, Response};
+    use http_body_util::Full;
+    use tower::{Layer as _, Service as _};
+
+    const READ_AT_ONCE: usize = 8 * 1024;
+    const LENGTH: usize = 200;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let _entered = runtime.enter();
+    let directory = tempfile::tempdir().expect("a directory");
+    let bodies = runtime.block_on(Bodies::open(&format!("file:{}", directory.path().display())));
+    let table = PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    let isr = Isr::builder(Pages::new(table, bodies.expect("bodies"))).memory(memory).build();
+    let routes = Routes::new([Route::new("/{page}", Policy::every(Duration::from_secs(3600)))]);
+    let renderer = tower::service_fn(move |request: Request<Full<Bytes>>| async move {
+        let read = Bytes::from(format!("{:>READ_AT_ONCE$}", request.uri().path()));
+        let response = Response::builder().header("content-type", "text/html");
+        let response = (0..headers).fold(response, |response, number| {
+            response.header(format!("x-told-{number}"), "a value of some length")
+        });
+        response.body(Full::new(read.slice(READ_AT_ONCE - LENGTH..)))
+    });
+    let mut service = IsrLayer::new(isr.clone(), routes.expect("routes")).layer(renderer);
+    let counted = allocation_counter::measure(|| {
+        for page in 0..pages {
+            let request = Request::get(format!("http://example.com/{page}")).body(Full::default());
+            let response = runtime.block_on(service.call(request.expect("a request")));
+            assert_eq!(response.expect("an answer").headers()["x-facetheory-isr"], "miss");
+        }
+    });
+    (counted.bytes_current, isr.in_memory().1)
+}
+
+#[test]
+#[cfg(feature = "http")]
+fn the_memory_tier_holds_no_more_than_it_counts() {
+    const PAGES: usize = 100;
+    for headers in [0, 1, 12, 40] {
+        // What the stores hold is the same with and without a tier.
+        let (stores, nothing) = held(0, PAGES, headers);
+        let (both, counted) = held(1024 * 1024 * 1024, PAGES, headers);
+        let held = u64::try_from(both - stores).expect("a tier takes memory");
+        let each = |bytes: u64| bytes / PAGES as u64;
+        println!("{headers} headers: {} bytes a page are held, {} counted", each(held), each(counted));
+        assert_eq!(nothing, 0, "there is no room for a page");
+        assert!(held <= counted, "{headers} headers: {held} bytes are held, and {counted} counted");
+    }
 }

@@ -50,9 +50,10 @@ pub(super) struct CachedBody {
 }
 
 impl From<Body> for CachedBody {
+    /// In memory of its own: what is read from a connection is often a piece of something longer, all of which it would keep.
     fn from(body: Body) -> Self {
         CachedBody {
-            body,
+            body: Body { bytes: Bytes::copy_from_slice(&body.bytes), ..body },
             #[cfg(feature = "http")]
             codings: OnceLock::new(),
         }
@@ -142,11 +143,11 @@ impl CachedPage {
         let tags: usize = content.tags.iter().map(String::len).sum();
         let strings = 2 * content.headers.len() + content.tags.len();
         #[cfg(feature = "http")]
-        let coded = self.body.codings.get().map_or(0, Codings::weight);
+        let read = self.weight_as_read();
         #[cfg(not(feature = "http"))]
-        let coded = 0;
+        let read = 0;
         self.bytes().len()
-            + coded
+            + read
             + page.s3_key.len()
             + [&page.etag, &content.content_type, &content.digest, &content.deployment, &self.meta.mark]
                 .map(text)
@@ -163,6 +164,16 @@ impl CachedPage {
 
 #[cfg(feature = "http")]
 impl CachedPage {
+    /// The bytes of memory that it takes besides once somebody reads it: it counts for them from the beginning, but for the
+    /// compressed forms, which are made later if at all.
+    fn weight_as_read(&self) -> usize {
+        /// A header as a map has it, with the room that maps keep for more.
+        const HEADER: usize = 3 * (size_of::<http::HeaderName>() + size_of::<http::HeaderValue>());
+        let values = self.generation().content.headers.iter().map(|(_, value)| HEADER + value.len());
+        let stored = if self.follows_origin() { size_of::<Stored>() } else { 0 };
+        values.sum::<usize>() + stored + self.body.codings.get().map_or(0, Codings::weight)
+    }
+
     /// The headers that are kept with it.
     pub(crate) fn headers(&self) -> &http::HeaderMap {
         let kept = &self.generation().content.headers;
