@@ -1,21 +1,18 @@
 //! Whether what was recorded, the rows and the bodies tell one story.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::time::Duration;
 
-use facetheory::{Acquire, Begin, Bodies, Generation, Keep, Meta, Pages, Published, Rendered, Version};
+use facetheory::{Bodies, Meta, Pages, Version};
 use libtest_mimic::Failed;
-use tabletheory::{Clock as _, SystemClock, SystemRandom};
 
+use crate::calm;
 use crate::history::Event;
-use crate::work::{PAGES, beginning, is_requested, page};
+use crate::work::{PAGES, beginning, page};
 
 /// More versions than a page gets in the longest run.
 const MOST_VERSIONS: usize = 1_000_000;
 /// So many bodies are read at a time.
 const READERS: usize = 16;
-/// How often something that is held is waited for, when nobody is left to hold it anew.
-const PATIENCE: u32 = 3;
 /// More requests than all the killed together can have sent.
 const MOST_ON_THEIR_WAY: usize = 1_000;
 
@@ -55,7 +52,7 @@ pub(crate) async fn all(pages: &Pages, bodies: &Bodies, history: &[Event]) -> Re
     requests_have_one_result(&attempts, history)?;
     nobody_reads_the_page_of_another(history)?;
     every_body_is_whole(bodies, &rows).await?;
-    calm(pages, bodies, history).await?;
+    calm::comes(pages, bodies, history).await?;
     let count = |what: &str| history.iter().filter(|event| event.what == what).count();
     if count("published") == 0 {
         return Err("nothing was published".into());
@@ -328,78 +325,4 @@ async fn every_body_is_whole(bodies: &Bodies, rows: &Rows) -> Result<(), Failed>
         read??;
     }
     Ok(())
-}
-
-/// When nobody is killed any more, every lease and every request can be taken over, and every page be renewed.
-async fn calm(pages: &Pages, bodies: &Bodies, history: &[Event]) -> Result<(), Failed> {
-    let store = pages.store();
-    for number in 0..PAGES {
-        let page = page(number);
-        for _ in 0..PATIENCE {
-            match store.try_acquire(&page).await? {
-                Acquire::Granted(lease) => {
-                    let generation = stored(bodies, number).await?;
-                    let seen = store.look(&page).await?.meta;
-                    let done =
-                        store.commit_generation(&lease, &generation, seen.as_ref(), Keep::Versions).await?;
-                    if done != Published::Done {
-                        return Err(format!("page {number}: nobody else is there, and it is {done:?}").into());
-                    }
-                    break;
-                }
-                Acquire::Held { until } => wait_until(until).await,
-            }
-        }
-        let view = store.look(&page).await?;
-        let renewed = view.meta.is_some_and(|meta| meta.mark.is_some());
-        if view.lock.is_some() || !renewed || pages.read(&page).await?.is_none() {
-            return Err(format!("page {number} could not be renewed").into());
-        }
-    }
-    let requested: BTreeSet<(u64, &str)> = history
-        .iter()
-        .filter(|event| event.what == "requesting" && is_requested(event.page))
-        .map(|event| (event.page, event.more[0].as_str()))
-        .collect();
-    for (number, key) in requested {
-        finish(pages, bodies, number, key).await?;
-    }
-    Ok(())
-}
-
-/// Asks for a request until its result is there.
-async fn finish(pages: &Pages, bodies: &Bodies, number: u64, key: &str) -> Result<(), Failed> {
-    let (store, page) = (pages.store(), page(number));
-    for _ in 0..PATIENCE {
-        match store.begin_request(&page, key, "hash").await? {
-            Begin::Replayed { .. } => return Ok(()),
-            Begin::Started { lease, claim } => {
-                let generation = stored(bodies, number).await?;
-                let seen = store.look(&page).await?.meta;
-                let done = store.commit_request(&lease, &claim, &generation, seen.as_ref(), Keep::Versions);
-                if done.await? != Published::Done {
-                    return Err(format!("page {number}: the request {key} could not be finished").into());
-                }
-            }
-            Begin::InProgress { until: Some(until) } | Begin::Held { until } => wait_until(until).await,
-            other => return Err(format!("page {number}: the request {key} is {other:?}").into()),
-        }
-    }
-    Err(format!("page {number}: the request {key} is never done").into())
-}
-
-async fn stored(bodies: &Bodies, number: u64) -> Result<Generation, Failed> {
-    let content = Rendered::html("").content;
-    let (now, text) = (SystemClock.now(), format!("{}calm", beginning(number)));
-    let stored = bodies.put(&page(number), now, text.into(), &content, &SystemRandom).await?;
-    let mut generation = Generation::new(stored.s3_key, now.seconds(), 0);
-    generation.content = content;
-    generation.content.digest = Some(stored.digest);
-    Ok(generation)
-}
-
-/// Waits for a time that a row tells, at which something is no longer held.
-async fn wait_until(seconds: i64) {
-    let left = seconds.saturating_mul(1000).saturating_sub(SystemClock.now().millis());
-    tokio::time::sleep(Duration::from_millis(u64::try_from(left).unwrap_or(0))).await;
 }

@@ -4,6 +4,7 @@
 //! `FACETHEORY_KILL_SECONDS=60 cargo test -p facetheory --all-features --test processes` goes on for longer than the
 //! default. The program is its own child: it works, or checks, when it is told where.
 
+mod calm;
 mod check;
 mod history;
 #[path = "../support/place.rs"]
@@ -51,21 +52,26 @@ async fn be(role: &str, place: &Place) -> Result<(), Failed> {
         return place.make_table().await;
     }
     let history = place.directory.join("history.txt");
-    let (pages, bodies) = open(place).await?;
+    let store = PageStore::new(tabletheory::open(&place.table).await?);
+    let bodies = Bodies::open(&place.bodies).await?;
     match role {
-        "work" => work::forever(&pages, &bodies, history::Recorder::open(&history)?).await,
-        "check" => check::all(&pages, &bodies, &history::read(&history)?).await,
+        "work" => {
+            let store = store.with_terms(lease_terms()).with_request_terms(request_terms());
+            let pages = Pages::new(store, bodies.clone());
+            work::forever(&pages, &bodies, history::Recorder::open(&history)?).await
+        }
+        // Nobody waits for its leases, and a slow machine must not make them end.
+        "check" => check::all(&Pages::new(store, bodies.clone()), &bodies, &history::read(&history)?).await,
         other => Err(format!("no child is to {other}").into()),
     }
 }
 
-async fn open(place: &Place) -> Result<(Pages, Bodies), Failed> {
-    let terms = LeaseTerms { duration: LEASE, ..LeaseTerms::default() };
-    let request_terms = RequestTerms { in_progress: IN_PROGRESS, ..RequestTerms::default() };
-    let store = PageStore::new(tabletheory::open(&place.table).await?);
-    let store = store.with_terms(terms).with_request_terms(request_terms);
-    let bodies = Bodies::open(&place.bodies).await?;
-    Ok((Pages::new(store, bodies.clone()), bodies))
+fn lease_terms() -> LeaseTerms {
+    LeaseTerms { duration: LEASE, ..LeaseTerms::default() }
+}
+
+fn request_terms() -> RequestTerms {
+    RequestTerms { in_progress: IN_PROGRESS, ..RequestTerms::default() }
 }
 
 fn on_sqlite(time: Duration) -> Result<(), Failed> {
