@@ -8,12 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::Failed;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::task::{JoinHandle, JoinSet};
 
 /// The longest line that is looked at; what is longer is no line of a request's head.
 const MOST_BYTES: usize = 16 * 1024;
+/// So many connections may wait to be accepted.
+const BACKLOG: u32 = 1024;
 
 /// How a server is away.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +30,8 @@ pub(crate) enum Cut {
 pub(crate) struct Proxy {
     runtime: Runtime,
     address: SocketAddr,
+    /// Keeps the port while nobody listens on it, so that nobody else can have it.
+    _port: TcpSocket,
     server: String,
     seen: Arc<Mutex<Vec<String>>>,
     task: Option<JoinHandle<()>>,
@@ -36,15 +40,16 @@ pub(crate) struct Proxy {
 impl Proxy {
     pub(crate) fn start(endpoint: &str) -> Result<Proxy, Failed> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+        let port = bind(([127, 0, 0, 1], 0).into())?;
         let mut proxy = Proxy {
-            address: listener.local_addr()?,
+            address: port.local_addr()?,
+            _port: port,
             runtime,
             server: endpoint.trim_start_matches("http://").trim_end_matches('/').to_owned(),
             seen: Arc::default(),
             task: None,
         };
-        proxy.pass(listener);
+        proxy.mend()?;
         Ok(proxy)
     }
 
@@ -56,7 +61,7 @@ impl Proxy {
     pub(crate) fn cut(&mut self, how: Cut) -> Result<(), Failed> {
         self.stop();
         if let Cut::Silent = how {
-            let listener = self.runtime.block_on(TcpListener::bind(self.address))?;
+            let listener = self.listen()?;
             self.task = Some(self.runtime.spawn(async move {
                 let mut silent = Vec::new();
                 while let Ok((client, _)) = listener.accept().await {
@@ -70,7 +75,7 @@ impl Proxy {
     /// The server is back.
     pub(crate) fn mend(&mut self) -> Result<(), Failed> {
         self.stop();
-        let listener = self.runtime.block_on(TcpListener::bind(self.address))?;
+        let listener = self.listen()?;
         self.pass(listener);
         Ok(())
     }
@@ -78,6 +83,11 @@ impl Proxy {
     /// What was asked since this was last called: operations of DynamoDB, methods of S3.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn listen(&self) -> std::io::Result<TcpListener> {
+        let _inside = self.runtime.enter();
+        bind(self.address)?.listen(BACKLOG)
     }
 
     fn stop(&mut self) {
@@ -102,6 +112,15 @@ impl Proxy {
             }
         }));
     }
+}
+
+/// Takes a port, which other sockets of ours may have as well. It is refused to clients until one of them listens.
+fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(true)?;
+    socket.bind(address)?;
+    Ok(socket)
 }
 
 /// Passes everything on in both directions, and reads along in one of them.
