@@ -41,6 +41,10 @@ impl Cause for Frozen<'_> {
         self.servers.contains(&TABLE)
     }
 
+    fn takes_the_bodies(&self) -> bool {
+        self.servers.contains(&BODIES)
+    }
+
     fn loses_rows(&self) -> bool {
         false
     }
@@ -63,6 +67,10 @@ struct Dead<'a> {
 impl Cause for Dead<'_> {
     fn takes_the_table(&self) -> bool {
         self.servers.contains(&TABLE)
+    }
+
+    fn takes_the_bodies(&self) -> bool {
+        self.servers.contains(&BODIES)
     }
 
     fn loses_rows(&self) -> bool {

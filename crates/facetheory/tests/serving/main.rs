@@ -24,8 +24,9 @@ use facetheory::LeaseTerms;
 use libtest_mimic::{Arguments, Failed, Trial};
 use outage::Outage;
 use place::{Place, be_a_child};
-use process::SHORT_LEASE;
+use process::{SHORT_LEASE, SHORT_LIMIT};
 use proxy::Cut;
+use site::Limits;
 
 /// So many stories are told at once.
 const AT_ONCE: usize = 4;
@@ -76,9 +77,22 @@ fn main() -> ExitCode {
 async fn be(role: &str, place: &Place) -> Result<(), Failed> {
     match role {
         "make" => place.make_table().await,
-        "serve" => site::serve(place, LeaseTerms::default()).await,
+        "serve" => site::serve(place, LeaseTerms::default(), Limits::default()).await,
         "serve-with-short-leases" => {
-            site::serve(place, LeaseTerms { duration: SHORT_LEASE, ..LeaseTerms::default() }).await
+            let terms = LeaseTerms { duration: SHORT_LEASE, ..LeaseTerms::default() };
+            site::serve(place, terms, Limits::default()).await
+        }
+        "serve-without-table" => {
+            let limits = Limits { table: SHORT_LIMIT, ..Limits::default() };
+            site::serve(place, LeaseTerms::default(), limits).await
+        }
+        "serve-without-bodies" => {
+            let limits = Limits { bodies: SHORT_LIMIT, ..Limits::default() };
+            site::serve(place, LeaseTerms::default(), limits).await
+        }
+        "serve-without-both" => {
+            let limits = Limits { table: SHORT_LIMIT, bodies: SHORT_LIMIT };
+            site::serve(place, LeaseTerms::default(), limits).await
         }
         other => Err(format!("no child is to {other}").into()),
     }

@@ -7,7 +7,7 @@ use tabletheory::{Clock as _, SystemClock};
 
 use crate::order::{Tally, Visits};
 use crate::place::Place;
-use crate::process::{PATIENCE, Process, renders, wait_until};
+use crate::process::{PATIENCE, Process, SHORT_LIMIT, renders, wait_until};
 use crate::proxy::{Cut, Proxy};
 
 /// How long an outage is, unless `FACETHEORY_OUTAGE_SECONDS` says otherwise.
@@ -19,8 +19,9 @@ const VISITORS: usize = 100;
 /// So many once it is over.
 const CROWD: usize = 1_000;
 /// Pages are fresh again this soon after it.
-const INTERVAL: Duration = Duration::from_secs(30);
-/// So often is a store read for each page once the outage is over, until all are fresh again.
+const INTERVAL: Duration = Duration::from_secs(60);
+/// So often is a store read for each page once the outage is over, until all are fresh again. What it says is believed
+/// for a second, so that each second more may be one read more.
 const MOST_READS: usize = 8;
 /// Between two rounds of visitors.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -29,6 +30,8 @@ const UNREACHABLE: &str = "the store cannot be reached";
 /// Why servers are away.
 pub(crate) trait Cause {
     fn takes_the_table(&self) -> bool;
+
+    fn takes_the_bodies(&self) -> bool;
 
     /// Whether the table has lost its rows in the end.
     fn loses_rows(&self) -> bool;
@@ -49,6 +52,10 @@ pub(crate) struct Outage {
 impl Cause for Outage {
     fn takes_the_table(&self) -> bool {
         self.table.is_some()
+    }
+
+    fn takes_the_bodies(&self) -> bool {
+        self.bodies.is_some()
     }
 
     fn loses_rows(&self) -> bool {
@@ -76,10 +83,13 @@ pub(crate) fn happens(name: &str, mut place: Place, mut cause: impl Cause) -> Re
     other.end()?;
 
     let mut proxies = Proxies::in_front_of(&mut place)?;
-    let mut process = Process::start(&place)?;
-    let by = process.name();
-    // They are stale long before the outage is over.
-    process.visit(&Visits { interval: 1, ..pages("cached", 1) })?.expect(&[("miss", &by, PAGES)])?;
+    let mut process = Process::start_without(&place, cause.takes_the_table(), cause.takes_the_bodies())?;
+    // They are stale long before the outage is over. A server that is slow just now is not waited for, and what was
+    // passed through is not in memory.
+    wait_until("pages in memory", || {
+        let tally = process.visit(&Visits { interval: 1, ..pages("cached", 1) })?;
+        Ok(tally.is_all(&["miss", "hit", "stale"]))
+    })?;
     let before = renders(&place);
     cause.begin(&mut proxies)?;
     let during = last(&mut process, cause.takes_the_table(), Duration::from_secs(seconds))?;
@@ -103,18 +113,22 @@ pub(crate) fn happens(name: &str, mut place: Place, mut cause: impl Cause) -> Re
             Ok(fresh)
         })?;
     }
-    let took = SystemClock.now().millis() - end.millis();
-    if took > i64::try_from(INTERVAL.as_millis())? {
-        return Err(format!("pages were fresh again after {took} ms").into());
+    let took = Duration::from_millis(u64::try_from(SystemClock.now().millis() - end.millis())?);
+    if took > INTERVAL {
+        return Err(format!("pages were fresh again after {took:?}").into());
     }
     let (reads, gets) = proxies.reads();
+    let most_reads = 2 * PAGES * MOST_READS + PAGES * usize::try_from(took.as_secs())?;
     let to_render = if cause.loses_rows() { 2 * PAGES } else { PAGES };
+    // What was rendered is lost only where a store was waited for in vain, on a machine that is slow.
+    let most_renders = to_render * (1 + usize::try_from(took.as_secs() / SHORT_LIMIT.as_secs())?);
     let again = renders(&place) - before;
-    if reads.max(gets) > 2 * PAGES * MOST_READS || again > to_render {
-        return Err(format!("{reads} + {gets} reads and {again} renders after it was over").into());
+    if reads.max(gets) > most_reads || again > most_renders {
+        let what = format!("{reads} + {gets} reads and {again} renders within {took:?} after it was over");
+        return Err(what.into());
     }
     tell(&format!(
-        "{name} for {seconds} s: {}; {rendered} renders meanwhile; fresh again after {took} ms with {again} renders; \
+        "{name} for {seconds} s: {}; {rendered} renders meanwhile; fresh again after {took:?} with {again} renders; \
          then {} visitors of {} pages, {reads} reads of the table and {gets} of bodies",
         summary(&during),
         crowd.answers.values().sum::<usize>(),

@@ -12,8 +12,11 @@ use crate::place::Place;
 
 /// Whoever waits for something that must come gives up after this long: it will not come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// So long are short leases. They are prolonged each second, and a busy machine must not make them end before that.
-pub(crate) const SHORT_LEASE: Duration = Duration::from_secs(3);
+/// So long are short leases. They are prolonged three times as often, and a busy machine must not make them end before
+/// that.
+pub(crate) const SHORT_LEASE: Duration = Duration::from_secs(8);
+/// So long is a store waited for that will be away: for less than the shortest outage.
+pub(crate) const SHORT_LIMIT: Duration = Duration::from_secs(3);
 /// Each render is a line of this file: which page, and which process.
 pub(crate) const RENDERS: &str = "renders.txt";
 /// How often the test looks whether something has come about.
@@ -34,6 +37,17 @@ impl Process {
     /// One whose leases are short: such as another may have to wait for.
     pub(crate) fn with_short_leases(place: &Place) -> Result<Process, Failed> {
         Process::start_as(place, "serve-with-short-leases")
+    }
+
+    /// One that notices soon when these stores are away, and waits for the other one for as long as it takes.
+    pub(crate) fn start_without(place: &Place, table: bool, bodies: bool) -> Result<Process, Failed> {
+        let role = match (table, bodies) {
+            (false, false) => "serve",
+            (true, false) => "serve-without-table",
+            (false, true) => "serve-without-bodies",
+            (true, true) => "serve-without-both",
+        };
+        Process::start_as(place, role)
     }
 
     fn start_as(place: &Place, role: &str) -> Result<Process, Failed> {

@@ -20,10 +20,21 @@ use crate::order::{Order, Reply, Row, Tally, Visits};
 use crate::place::Place;
 use crate::process::{PATIENCE, RENDERS};
 
-/// Shorter than the shortest outage.
-const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often a render looks whether it may end.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// How long a process waits for its stores before they count as unreachable.
+pub(crate) struct Limits {
+    pub(crate) table: Duration,
+    pub(crate) bodies: Duration,
+}
+
+impl Default for Limits {
+    /// How fast the machine is decides nothing.
+    fn default() -> Limits {
+        Limits { table: PATIENCE, bodies: PATIENCE }
+    }
+}
 
 #[derive(Clone)]
 struct Site {
@@ -31,10 +42,11 @@ struct Site {
     directory: Arc<Path>,
 }
 
-pub(crate) async fn serve(place: &Place, terms: LeaseTerms) -> Result<(), Failed> {
+pub(crate) async fn serve(place: &Place, terms: LeaseTerms, limits: Limits) -> Result<(), Failed> {
     let store = PageStore::new(tabletheory::open(&place.table).await?).with_terms(terms);
-    let pages = Pages::new(store, Bodies::open(&place.bodies).await?).with_body_timeout(BODY_TIMEOUT);
-    let site = Site { isr: Isr::new(pages), directory: place.directory.as_path().into() };
+    let pages = Pages::new(store, Bodies::open(&place.bodies).await?).with_body_timeout(limits.bodies);
+    let isr = Isr::builder(pages).table_timeout(limits.table).build();
+    let site = Site { isr, directory: place.directory.as_path().into() };
     for line in std::io::stdin().lines() {
         match line?.parse()? {
             Order::Visit(visits) => {
