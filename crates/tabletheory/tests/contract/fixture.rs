@@ -17,6 +17,8 @@ const MOST_PAGES: usize = 1000;
 
 pub(crate) struct Fixture {
     pub(crate) table: Arc<dyn Table>,
+    /// Whether rows that have expired vanish at any time.
+    pub(crate) expires_by_itself: bool,
     /// Tells this story's partitions from those of others, which share a table on a server.
     scope: String,
     /// The directory of the SQLite file, deleted at the end.
@@ -46,7 +48,8 @@ pub(crate) async fn dynamodb() -> Fixture {
         name
     };
     // A connection belongs to the runtime that made it, so every story has its own.
-    Fixture::new(Arc::new(open(MADE.get_or_init(make).await)), None)
+    let table = Arc::new(open(MADE.get_or_init(make).await));
+    Fixture { expires_by_itself: true, ..Fixture::new(table, None) }
 }
 
 impl Fixture {
@@ -54,7 +57,7 @@ impl Fixture {
         static STORIES: AtomicU64 = AtomicU64::new(0);
         let story = STORIES.fetch_add(1, Ordering::Relaxed);
         let scope = format!("{:x}-{story}", SystemRandom.next_u64());
-        Fixture { table, scope, _directory: directory }
+        Fixture { table, expires_by_itself: false, scope, _directory: directory }
     }
 
     /// The name of a partition of this story's own.
