@@ -153,12 +153,15 @@ async fn a_lost_answer_stays_in_doubt_when_the_repeats_are_throttled_or_denied()
 
 #[tokio::test]
 async fn a_stalled_answer_runs_into_the_time_out() {
+    /// So many that a server which pauses for seconds answers one of them.
+    const MANY: u32 = 30;
     let direct = new_table().await;
     let proxy = Proxy::start(&support::dynamodb_endpoint()).await;
     let impatient = |settings: DynamoSettings| {
         DynamoTable::new(&dynamodb_client(), direct.name(), settings).expect("name and settings are right")
     };
-    let table = impatient(settings(proxy.endpoint()).attempt_timeout(Duration::from_millis(500)));
+    let settings = || settings(proxy.endpoint()).attempts(MANY);
+    let table = impatient(settings().attempt_timeout(Duration::from_millis(500)));
     put(&direct, "META", numbered(1)).await;
     proxy.script([Action::ForwardThenStall]);
     assert!(table.get(&key("META"), Consistency::Strong).await.expect("a later time").is_some());
@@ -173,7 +176,7 @@ async fn a_stalled_answer_runs_into_the_time_out() {
     assert_eq!(error.kind(), Kind::Unknown);
     assert!(error.to_string().contains("no answer in time"), "{error}");
 
-    let hasty = impatient(settings(proxy.endpoint()).operation_timeout(Duration::from_millis(300)));
+    let hasty = impatient(settings().operation_timeout(Duration::from_millis(300)));
     proxy.script([Action::ForwardThenStall]);
     assert_eq!(failed(&hasty, publish()).await.kind(), Kind::Unknown);
     proxy.script([Action::ForwardThenStall]);
@@ -183,9 +186,10 @@ async fn a_stalled_answer_runs_into_the_time_out() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_named_with_what_to_do() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = listener.local_addr().expect("a bound port");
-    drop(listener);
+    // Nobody listens on it, and nobody else can.
+    let port = tokio::net::TcpSocket::new_v4().expect("a socket");
+    port.bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+    let address = port.local_addr().expect("a bound port");
     let table = table_at(format!("http://{address}"), "pages");
     // Nothing was sent, so even a write that must not be repeated is only unavailable, not unknown.
     let error = failed(&table, Write::update(key("META"), Update::new([HITS.add(1)]))).await;
