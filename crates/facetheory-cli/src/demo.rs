@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow};
+use facetheory::Isr;
 
 use crate::config::Config;
 use crate::serve::{Server, Settings, embedded};
@@ -56,7 +57,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let console = admin.as_ref().map(admin::Listener::address).transpose()?;
     let site = origin::start(console).await?;
     let settings = Settings::of(config, site, Some(arguments.listen))?;
-    let isr = embedded(data).await?.build();
+    let isr = Isr::new(embedded(data).await?);
     let server = Server::start(settings.clone(), isr, admin, log.access()).await?;
     introduce(&server.address(), console, data)?;
     server.run(|| Ok(settings.clone())).await

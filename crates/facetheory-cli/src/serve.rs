@@ -70,7 +70,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         Some(terms) => admin::Listener::bind(terms).await?,
         None => None,
     };
-    let isr = store::open(&settings.config.store).await?.build();
+    let isr = store::open(&settings.config.store, &settings.config.timeouts).await?.build();
     let server = Server::start(settings, isr, admin, log.access()).await?;
     introduce("listening on", &server.address())?;
     if let Some(admin) = server.admin_address() {

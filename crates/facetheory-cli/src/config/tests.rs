@@ -37,6 +37,8 @@ fn a_file_says_all_there_is_to_say() {
         total = false
         tunnel_idle = "5m"
         keep_alive = "0s"
+        table = "20s"
+        bodies = "1m"
         [limits]
         headers = 50
         body_bytes = 0
@@ -61,6 +63,8 @@ fn a_file_says_all_there_is_to_say() {
             total: None,
             tunnel_idle: Some(Duration::from_secs(300)),
             keep_alive: Duration::ZERO,
+            table: Duration::from_secs(20),
+            bodies: Duration::from_secs(60),
             ..usual
         }
     );
@@ -178,6 +182,9 @@ fn values_of_a_wrong_kind_are_told() {
         "[store]\ndata = \"\"",
         "[timeouts]\nconnect = \"0s\"",
         "[timeouts]\nshutdown = false",
+        "[timeouts]\ntable = \"0ms\"",
+        "[timeouts]\ntable = \"dynamodb:pages\"",
+        "[timeouts]\nbodies = false",
         "[limits]\nconnections = 0",
         "[limits]\nconnections = 1.5",
         "[limits]\nheaders = 99999999999999999999",

@@ -9,7 +9,7 @@ use super::section::Section;
 use super::value::{duration, duration_from};
 use super::{duration as text, print_duration};
 
-/// How long the origin, clients and this process may take.
+/// How long the origin, the stores, clients and this process may take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Timeouts {
     /// For a connection to the origin, with TLS where it has it.
@@ -28,6 +28,12 @@ pub(crate) struct Timeouts {
     /// Node.js closes its own: a request that cannot be repeated must not meet a connection that is about to close.
     #[serde(serialize_with = "print_duration")]
     pub(crate) keep_alive: Duration,
+    /// For what the table says of a page; after that it counts as unreachable.
+    #[serde(serialize_with = "print_duration")]
+    pub(crate) table: Duration,
+    /// For reading or storing the body of a page; after that their store counts as unreachable.
+    #[serde(serialize_with = "print_duration")]
+    pub(crate) bodies: Duration,
     /// From a client's connection, or the first byte of a request, to the end of its headers.
     #[serde(serialize_with = "print_duration")]
     pub(crate) client_headers: Duration,
@@ -53,6 +59,8 @@ impl Default for Timeouts {
             idle: Duration::from_secs(60),
             total: Some(Duration::from_secs(60 * 60)),
             keep_alive: Duration::from_secs(4),
+            table: Duration::from_secs(2),
+            bodies: Duration::from_secs(10),
             client_headers: Duration::from_secs(10),
             client_body: Duration::from_secs(30),
             client_idle: Duration::from_secs(60),
@@ -75,6 +83,8 @@ impl Timeouts {
             idle: read("idle", usual.idle),
             total: usual.total,
             keep_alive: usual.keep_alive,
+            table: read("table", usual.table),
+            bodies: read("bodies", usual.bodies),
             client_headers: read("client_headers", usual.client_headers),
             client_body: read("client_body", usual.client_body),
             client_idle: read("client_idle", usual.client_idle),

@@ -4,26 +4,30 @@ use std::env::VarError;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use facetheory::{Environment, Isr, IsrBuilder};
+use facetheory::{Bodies, Environment, Isr, IsrBuilder, PageStore, Pages};
 
 use super::setting::usual_data;
-use crate::config::Store;
+use crate::config::{Store, Timeouts};
 
-/// Opens the store that is named, else that of the environment, else the one in the usual directory.
-pub(crate) async fn open(store: &Store) -> Result<IsrBuilder> {
-    let builder = match (&store.data, &store.table, &store.bodies) {
+/// Opens the store that is named, else that of the environment, else the one in the usual directory. It is waited for as
+/// long as the time-outs say.
+pub(crate) async fn open(store: &Store, timeouts: &Timeouts) -> Result<IsrBuilder> {
+    let pages = match (&store.data, &store.table, &store.bodies) {
         (Some(data), _, _) => embedded(data).await?,
         (None, None, None) => match environment(|name| std::env::var(name))? {
-            Some(environment) => Isr::builder(environment.open().await?),
+            Some(environment) => environment.open().await?,
             None => embedded(&usual_data()).await?,
         },
         (None, table, bodies) => {
             let table = table.as_deref().context("bodies are named and no table: name both, or `data`")?;
             let bodies = bodies.as_deref().context("a table is named and no bodies: name both, or `data`")?;
-            Isr::open(table, bodies).await?
+            pages(table, bodies).await?
         }
     };
-    let builder = builder.memory(store.memory).believing(store.believe);
+    let builder = Isr::builder(pages.with_body_timeout(timeouts.bodies))
+        .table_timeout(timeouts.table)
+        .memory(store.memory)
+        .believing(store.believe);
     Ok(match &store.deployment {
         Some(deployment) => builder.deployment(deployment),
         None => builder,
@@ -31,12 +35,18 @@ pub(crate) async fn open(store: &Store) -> Result<IsrBuilder> {
 }
 
 /// The store in a directory.
-pub(crate) async fn embedded(data: &Path) -> Result<IsrBuilder> {
+pub(crate) async fn embedded(data: &Path) -> Result<Pages> {
     std::fs::create_dir_all(data)
         .with_context(|| format!("the directory {} cannot be made", data.display()))?;
     let table = format!("sqlite:{}", data.join("table.db").display());
     let bodies = format!("file:{}", data.join("bodies").display());
-    Ok(Isr::open(&table, &bodies).await?)
+    Ok(pages(&table, &bodies).await?)
+}
+
+/// The pages of a table, with their bodies there.
+async fn pages(table: &str, bodies: &str) -> facetheory::Result<Pages> {
+    let store = PageStore::new(tabletheory::open(table).await?);
+    Ok(Pages::new(store, Bodies::open(bodies).await?))
 }
 
 /// The store of the environment, if it names one. Half a store is an error: somebody meant to name one.

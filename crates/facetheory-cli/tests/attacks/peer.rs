@@ -1,8 +1,10 @@
 //! Slow, huge and broken peers.
 
 use std::io::Write as _;
+use std::net::TcpListener;
 
 use crate::support::client::Connection;
+use crate::support::gateway::Gateway;
 use crate::support::origin::{Answer, Origin};
 use crate::support::site::{Site, get, request};
 use crate::support::until;
@@ -133,6 +135,37 @@ fn row_64_one_address_has_so_many_connections_and_no_more() {
     until("there is a place again", || is_served(&site).then_some(()));
     connections[0].send(get("/row-64", ""));
     assert_eq!(connections[0].answer().status, 200, "those that were there are served as ever");
+}
+
+/// What visitors get, and what is logged, where whoever keeps the table or the bodies takes connections and never answers.
+fn assert_not_waited_for(table: &str, bodies: &str, logged: &str) {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let endpoint = format!("http://{}", silent.local_addr().expect("an address"));
+    let environment = [
+        ("AWS_ENDPOINT_URL_DYNAMODB", endpoint.clone()),
+        ("AWS_ENDPOINT_URL_S3", endpoint),
+        ("AWS_ACCESS_KEY_ID", "nobody".to_owned()),
+        ("AWS_SECRET_ACCESS_KEY", "nothing".to_owned()),
+        ("AWS_REGION", "us-east-1".to_owned()),
+    ];
+    let (directory, origin) = (tempfile::tempdir().expect("a directory"), Origin::start());
+    let config = format!("{PAGES}\n[timeouts]\ntable = \"110ms\"\nbodies = \"120ms\"\n");
+    let place = ["--table", table, "--bodies", bodies];
+    let gateway = Gateway::try_start_in(&environment, directory.path(), origin.address, &config, &place);
+    let gateway = gateway.expect("it starts");
+    let answer = gateway.exchange(get("/page", ""));
+    assert_eq!((answer.status, &*answer.text()), (200, "<p>/page, render 1</p>"));
+    until("it is logged", || gateway.log().contains(logged).then_some(()));
+}
+
+#[test]
+fn a_table_that_never_answers_is_waited_for_as_long_as_the_configuration_says() {
+    assert_not_waited_for("dynamodb:pages", "memory:", "the table did not answer within 110ms");
+}
+
+#[test]
+fn a_store_of_bodies_that_never_answers_is_waited_for_as_long_as_the_configuration_says() {
+    assert_not_waited_for("memory:", "s3://bucket/isr", "the bodies did not answer within 120ms");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use tempfile::TempDir;
 
 use crate::support::gateway::Gateway;
 use crate::support::origin::Origin;
+use crate::support::site::patient;
 use crate::support::store::Store;
 
 /// Two gateways on servers that keep the same pages. They end before their directories do.
@@ -20,13 +21,14 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Starts both with the same configuration.
+    /// Starts both with the same configuration, which [is patient](patient).
     pub(crate) fn start(config: &str) -> Pair {
         let (store, origin) = (Store::on_servers(), Origin::start());
         let directories = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+        let config = patient(config);
         let [one, other] = directories
             .each_ref()
-            .map(|directory| Gateway::start_on(&store, directory.path(), origin.address, config));
+            .map(|directory| Gateway::start_on(&store, directory.path(), origin.address, &config));
         Pair { one, other, origin, store, _directories: directories }
     }
 }

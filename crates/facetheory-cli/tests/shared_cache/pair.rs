@@ -4,7 +4,7 @@ use crate::place::Servers;
 use crate::support::client::Response;
 use crate::support::gateway::{Gateway, data};
 use crate::support::origin::{Answer, Origin};
-use crate::support::site::{get, request};
+use crate::support::site::{PATIENT, get, request};
 use crate::support::until;
 
 /// Two gateways that keep their pages in one place, in front of one origin.
@@ -21,7 +21,7 @@ impl Pair {
             let table = format!("sqlite:{}", data(shared).join("table.db").display());
             let bodies = format!("file:{}", data(shared).join("bodies").display());
             std::fs::create_dir_all(data(shared)).expect("a directory");
-            Gateway::start(own, origin.address, "", &["--table", &table, "--bodies", &bodies])
+            Gateway::start(own, origin.address, PATIENT, &["--table", &table, "--bodies", &bodies])
         })
     }
 

@@ -8,7 +8,7 @@ use tabletheory::{DynamoSettings, DynamoTable, Random as _, SystemRandom};
 
 use crate::support::gateway::Gateway;
 use crate::support::origin::Origin;
-use crate::support::site::Site;
+use crate::support::site::{Site, patient};
 
 /// Where servers are asked for, which any name does for those of tests.
 const REGION: &str = "us-east-1";
@@ -55,10 +55,11 @@ impl Servers {
         Site { gateway, origin, directory }
     }
 
-    /// A gateway with this configuration in front of an origin, which others may have, too.
+    /// A gateway with this configuration, which [is patient](patient), in front of an origin, which others may have, too.
     pub(crate) fn gateway(&self, directory: &Path, origin: &Origin, config: &str) -> Gateway {
         let place = ["--table", &self.table, "--bodies", &self.bodies];
-        let started = Gateway::try_start_in(&self.environment, directory, origin.address, config, &place);
+        let config = patient(config);
+        let started = Gateway::try_start_in(&self.environment, directory, origin.address, &config, &place);
         started.unwrap_or_else(|refused| panic!("the gateway does not start: {}", refused.errors))
     }
 }

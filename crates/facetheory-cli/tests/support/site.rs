@@ -12,6 +12,15 @@ pub(crate) const HOST: &str = "www.example.com";
 /// The options of a gateway that keeps its pages in memory, where no disk decides how long a flood of them takes.
 pub(crate) const IN_MEMORY: [&str; 4] = ["--table", "memory:", "--bodies", "memory:"];
 
+/// The time that stores and origins have in stories that are not about slow ones: on a busy machine they may rest for
+/// seconds, and are not gone.
+pub(crate) const PATIENT: &str = "[timeouts]\ntable = \"20s\"\nbodies = \"1m\"\nheaders = \"5m\"\n";
+
+/// This configuration, with time for stores and origins that rest, unless it has time-outs of its own.
+pub(crate) fn patient(config: &str) -> String {
+    if config.contains("[timeouts]") { config.to_owned() } else { format!("{config}\n{PATIENT}") }
+}
+
 /// A gateway in front of an origin of its own, with a directory of its own.
 pub(crate) struct Site {
     /// The gateway. It ends before its directory does.
@@ -23,16 +32,16 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Starts a gateway with this configuration.
+    /// Starts a gateway with this configuration, which [is patient](patient).
     pub(crate) fn start(config: &str) -> Site {
         Site::start_with(config, &[])
     }
 
-    /// Starts a gateway with this configuration and these options.
+    /// Starts a gateway with this configuration, which [is patient](patient), and these options.
     pub(crate) fn start_with(config: &str, arguments: &[&str]) -> Site {
         let directory = tempfile::tempdir().expect("a directory");
         let origin = Origin::start();
-        let gateway = Gateway::start(directory.path(), origin.address, config, arguments);
+        let gateway = Gateway::start(directory.path(), origin.address, &patient(config), arguments);
         Site { gateway, origin, directory }
     }
 

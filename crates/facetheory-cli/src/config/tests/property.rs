@@ -14,13 +14,14 @@ const TOP: [&str; 8] = [
     "default = \"pass\"",
     "strip_tags = true",
 ];
-const TABLES: [&str; 8] = [
+const TABLES: [&str; 9] = [
     "[admin]\nlisten = \"127.0.0.1:1\"\ntoken_file = \"a b\"",
     "[store]\ndata = \"d/é\"\nmemory = \"3MB\"",
     "[store]\ntable = \"sqlite:x\"\nbelieve = \"7ms\"\ndeployment = \"v\\\"1\"",
     "[tls]\ncertificate = \"c\"\nkey = \"k\"",
     "[timeouts]\nconnect = \"90s\"\ntotal = false",
     "[timeouts]\nidle = \"1d\"\nshutdown = \"0s\"",
+    "[timeouts]\ntable = \"5s\"\nbodies = \"1ms\"",
     "[limits]\nheaders = 7\nbody_bytes = 0",
     "[limits]\npage_bytes = 123456789\nconnections = 0x10",
 ];
