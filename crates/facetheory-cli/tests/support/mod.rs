@@ -12,7 +12,7 @@ pub(crate) mod table;
 use std::time::Duration;
 
 /// How long anything may take before a test says that it hangs. No test waits so long to be right.
-pub(crate) const HANG: Duration = Duration::from_secs(20);
+pub(crate) const HANG: Duration = Duration::from_secs(120);
 /// How long a test rests between two looks at a process.
 const REST: Duration = Duration::from_millis(10);
 

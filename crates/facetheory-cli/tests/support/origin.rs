@@ -6,8 +6,6 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use super::HANG;
-
 /// An origin on a port of its own.
 pub(crate) struct Origin {
     /// Where it listens.
@@ -219,9 +217,11 @@ impl Gate {
         self.0.1.notify_all();
     }
 
+    /// It never opens by itself: whoever waits is a thread that nobody waits for, and a test of a gate that stays shut fails
+    /// at its visitors.
     fn wait(&self) {
         let opened = self.0.0.lock().expect("a gate");
-        drop(self.0.1.wait_timeout_while(opened, HANG, |open| !*open).expect("a gate"));
+        drop(self.0.1.wait_while(opened, |open| !*open).expect("a gate"));
     }
 }
 
