@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -13,10 +14,12 @@ use crate::pair::Pair;
 use crate::support::gateway::Gateway;
 use crate::support::origin::{Answer, Gate};
 use crate::support::site::get;
-use crate::support::{HANG, tell, until};
+use crate::support::{tell, until};
 
 /// So many visitors each gateway has at the same time.
 const VISITORS: usize = 1_000;
+/// How long a render may take, and be waited for: longer than so many visitors take to come.
+const RENDER: Duration = Duration::from_secs(300);
 /// The files that the test and its visitors have open besides.
 const OTHER_FILES: usize = 200;
 
@@ -85,8 +88,8 @@ async fn visit(address: SocketAddr, target: String, asked: Arc<AtomicUsize>) -> 
         stream.read_to_string(&mut answer).await?;
         std::io::Result::Ok(answer)
     };
-    // It is twice as long as a render may wait, so that a gateway that gives up is told from one that hangs.
-    match tokio::time::timeout(2 * HANG, exchange).await {
+    // It is twice as long as a render may take, so that a gateway that gives up is told from one that hangs.
+    match tokio::time::timeout(2 * RENDER, exchange).await {
         Ok(Ok(answer)) => Seen::of(&answer),
         Ok(Err(error)) => Seen { status: 0, state: String::new(), body: error.to_string() },
         Err(_) => Seen { status: 0, state: String::new(), body: "no answer".to_owned() },
@@ -115,8 +118,10 @@ pub(crate) fn assert_all_given(tally: &BTreeMap<Seen, usize>, page: &str, visito
 #[test]
 fn two_thousand_visitors_of_two_gateways_cost_the_origin_one_request() {
     assert_enough_files(2 * VISITORS + OTHER_FILES);
+    let seconds = RENDER.as_secs();
+    let rule = format!("{{ isr = \"1h\", wait = \"{seconds}s\", render_deadline = \"{seconds}s\" }}");
     let pair = Pair::start(&format!(
-        "[limits]\nconnections_per_address = {}\n[routes]\n\"/**\" = {{ isr = \"1h\", wait = \"60s\" }}\n",
+        "[limits]\nconnections_per_address = {}\n[routes]\n\"/**\" = {rule}\n",
         2 * VISITORS
     ));
     let gate = Gate::default();
