@@ -9,13 +9,17 @@ use crate::pair::Pair;
 use crate::support::origin::{Answer, Gate};
 use crate::support::{tell, until};
 
+/// The lease is so long that a gateway which rests for some seconds still has it, and so short that a test can wait for
+/// its end.
+const RULES: &str =
+    "[routes]\n\"/**\" = { isr = \"1h\", lease = \"8s\", wait = \"5m\", render_deadline = \"5m\" }\n";
 /// So many visitors wait at the gateway that lives on.
 const VISITORS: usize = 100;
 
 #[test]
 fn a_gateway_that_dies_in_mid_render_is_followed_by_the_other_after_its_lease_and_nobody_there_gets_an_error()
 {
-    let pair = Pair::start("[routes]\n\"/**\" = { isr = \"1h\", lease = \"2s\", wait = \"60s\" }\n");
+    let pair = Pair::start(RULES);
     let (never, asked_at) = (Gate::default(), Arc::new(Mutex::new(Vec::new())));
     let (gate, times) = (never.clone(), asked_at.clone());
     // The first render never ends; the next is quick.
