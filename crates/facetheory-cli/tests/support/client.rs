@@ -34,7 +34,15 @@ enum Came {
 impl Connection {
     /// Connects.
     pub(crate) fn open(address: SocketAddr) -> Connection {
-        let stream = TcpStream::connect(address).expect("the server listens");
+        Connection::over(TcpStream::connect(address).expect("the server listens"))
+    }
+
+    /// Connects, if that can be done now.
+    pub(crate) fn try_open(address: SocketAddr) -> Option<Connection> {
+        TcpStream::connect(address).ok().map(Connection::over)
+    }
+
+    fn over(stream: TcpStream) -> Connection {
         stream.set_nodelay(true).expect("a socket");
         stream.set_read_timeout(Some(HANG)).expect("a socket");
         stream.set_write_timeout(Some(HANG)).expect("a socket");
