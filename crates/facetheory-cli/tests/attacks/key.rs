@@ -362,6 +362,9 @@ const FLAT: u64 = 3;
 /// A measurement shorter than this many ticks says nothing.
 const LEAST_TICKS: u64 = 10;
 
+/// So often both are measured, in turn, before crafted input counts as dearer: what else goes on costs ticks as well.
+const MEASUREMENTS: usize = 3;
+
 /// The ticks that a gateway needs for these requests, each sent so many times over one connection.
 fn cost(gateway: &Gateway, requests: &[String], times: usize) -> u64 {
     let before = gateway.ticks();
@@ -379,8 +382,13 @@ fn assert_flat(limits: &str, crafted: &[String], others: &[String], times: usize
     for requests in [crafted, others] {
         cost(&site.gateway, requests, 1);
     }
-    let (crafted, others) = (cost(&site.gateway, crafted, times), cost(&site.gateway, others, times));
-    assert!(crafted < FLAT * others, "{crafted} ticks instead of {others}");
+    let mut least = (u64::MAX, u64::MAX);
+    let is_flat = (0..MEASUREMENTS).any(|_| {
+        let costs = (cost(&site.gateway, crafted, times), cost(&site.gateway, others, times));
+        least = (least.0.min(costs.0), least.1.min(costs.1));
+        least.0 < FLAT * least.1
+    });
+    assert!(is_flat, "{} ticks instead of {}", least.0, least.1);
 }
 
 /// Texts whose hashes agree in their last bits, and as many whose hashes are whatever they are.
