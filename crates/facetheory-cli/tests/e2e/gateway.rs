@@ -11,6 +11,8 @@ use crate::witness::Witness;
 
 /// How many come at once.
 const CROWD: usize = 50;
+/// The applications and the disk may be slow while so many come, and are not gone.
+const PATIENT: &str = "[timeouts]\nheaders = \"60s\"\ntable = \"20s\"\nbodies = \"1m\"\n";
 
 /// A gateway that does not outlive its test.
 pub(crate) struct Gateway {
@@ -41,7 +43,7 @@ impl Gateway {
         let directory = tempfile::tempdir().expect("a directory");
         let config = directory.path().join("facetheory.toml");
         // Gateways of other tests run beside it, so none has the usual address for its operators.
-        let text = format!("[admin]\nlisten = \"127.0.0.1:0\"\n\n[routes]\n{routes}\n");
+        let text = format!("[admin]\nlisten = \"127.0.0.1:0\"\n\n{PATIENT}\n[routes]\n{routes}\n");
         std::fs::write(&config, text).expect("a configuration");
         let mut child = Command::new(env!("CARGO_BIN_EXE_facetheory"))
             .args(["serve", "--listen", "127.0.0.1:0", "--origin", &format!("http://{origin}")])

@@ -14,7 +14,7 @@ use crate::visitor::{Answer, Visitor};
 /// As somebody would write them who has thought about it: Django says that its pages vary on cookies, of which only the
 /// session matters.
 const ROUTES: &str = r#"
-"/**" = { isr = "60s", cookies = ["sessionid"] }
+"/**" = { isr = "60s", wait = "60s", render_deadline = "60s", cookies = ["sessionid"] }
 "/static/**" = { isr = "1h", cookies = [] }
 "/admin/**" = false
 "/django-admin/**" = false
