@@ -73,13 +73,28 @@ impl Drop for Demo {
     }
 }
 
+/// A demo whose page two visitors have seen within the ten seconds for which it is fresh, and what they saw. On a machine
+/// that rests for so long between the two it is stale, and another demo is tried.
+fn with_a_fresh_page() -> (Demo, String) {
+    const DEMOS: usize = 5;
+    for _ in 0..DEMOS {
+        let demo = Demo::start(&[]);
+        let (state, first) = demo.visit("/posts/hello");
+        assert_eq!(state, "miss", "{first}");
+        assert!(first.contains("<h1>hello</h1>") && first.contains("render number 1 of"), "{first}");
+        let (state, again) = demo.visit("/posts/hello");
+        assert_eq!(again, first);
+        if state == "hit" {
+            return (demo, first);
+        }
+        assert_eq!(state, "stale");
+    }
+    panic!("no page was seen while it was fresh");
+}
+
 #[test]
 fn the_demo_shows_a_page_rendered_once_and_renewed_behind_its_visitor() {
-    let demo = Demo::start(&[]);
-    let (state, first) = demo.visit("/posts/hello");
-    assert_eq!(state, "miss", "{first}");
-    assert!(first.contains("<h1>hello</h1>") && first.contains("render number 1 of"), "{first}");
-    assert_eq!(demo.visit("/posts/hello"), ("hit".to_owned(), first.clone()));
+    let (demo, first) = with_a_fresh_page();
     let (answer, said) = ask(&demo.console, "POST", "/api/v1/invalidate", r#"{"path":"/posts"}"#);
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer} {said}");
     assert_eq!(demo.visit("/posts/hello"), ("stale".to_owned(), first.clone()));

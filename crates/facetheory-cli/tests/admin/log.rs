@@ -103,7 +103,8 @@ const REFUSED: [(&str, &str); 4] = [
 
 #[test]
 fn what_goes_wrong_with_a_page_is_told_without_its_query() {
-    let gateway = Gateway::with(&Origin::gone(), facetheory().stderr(Stdio::piped()), &[]);
+    let origin = Origin::gone();
+    let gateway = Gateway::with(&origin, facetheory().stderr(Stdio::piped()), &[]);
     gateway.visit("/a?token=secret");
     let said = gateway.end();
     assert!(said.contains("an incident") && said.contains("?rest=a&…"), "{said}");

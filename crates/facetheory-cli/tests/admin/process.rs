@@ -1,7 +1,7 @@
 //! A gateway with its admin listener, and an origin behind it, that do not outlive their test.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,9 +9,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::net::TcpSocket;
 
 /// How long a condition is waited for that must come true.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// How long it is let be between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -23,6 +24,8 @@ pub(crate) struct Origin {
     pub(crate) asked: Receiver<()>,
     /// Lets such a request be answered.
     pub(crate) go_on: Sender<()>,
+    /// Keeps the address of one that has gone from being given to somebody else.
+    _kept: Option<TcpSocket>,
 }
 
 impl Origin {
@@ -39,13 +42,15 @@ impl Origin {
                 std::thread::spawn(move || answer(stream, &counter, &told, &may));
             }
         });
-        Origin { address, renders, asked, go_on }
+        Origin { address, renders, asked, go_on, _kept: None }
     }
 
-    /// One that has gone: nobody listens at its address.
+    /// One that has gone: nobody listens at its address, as long as this is there.
     pub(crate) fn gone() -> Self {
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
-        Origin { address: address.expect("a port"), ..Origin::start() }
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a port");
+        let address = socket.local_addr().expect("an address");
+        Origin { address, _kept: Some(socket), ..Origin::start() }
     }
 
     /// How many pages it has rendered.
@@ -125,7 +130,7 @@ impl Gateway {
     }
 
     pub(crate) fn with(origin: &Origin, command: &mut Command, arguments: &[&str]) -> Self {
-        Gateway::by("[routes]\n\"/**\" = { isr = \"10s\" }\n", origin, command, arguments)
+        Gateway::by("[routes]\n\"/**\" = { isr = \"1h\" }\n", origin, command, arguments)
     }
 
     /// One with this configuration.
