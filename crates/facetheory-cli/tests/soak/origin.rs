@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
+use http::header::{CONNECTION, CONTENT_TYPE, LINK, UPGRADE};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -24,6 +24,8 @@ const FAILS_ONE_OF: u64 = 20;
 const RENDER: Duration = Duration::from_millis(20);
 /// How long a page is, besides its address and its number.
 const PAGE_BYTES: usize = 4096;
+/// How much a cold page says may be loaded with it: so much that its rows soon fill the cache of a table, too.
+const LINKS: usize = 1_000;
 
 /// The origin.
 pub(crate) struct Origin {
@@ -99,9 +101,14 @@ async fn answer(request: Request<Incoming>, number: u64) -> Result<Response<Full
         return Ok(Response::new(Full::new(body)));
     }
     tokio::time::sleep(RENDER).await;
-    let text = format!("<p>{}, render {number}</p>{}", request.uri().path(), ".".repeat(PAGE_BYTES));
+    let path = request.uri().path();
+    let text = format!("<p>{path}, render {number}</p>{}", ".".repeat(PAGE_BYTES));
     let mut response = Response::new(Full::new(text.into()));
     response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("text/html"));
+    if path.starts_with("/cold/") {
+        let preloaded = vec!["</style.css>; rel=preload"; LINKS].join(", ");
+        response.headers_mut().insert(LINK, preloaded.parse().expect("links"));
+    }
     Ok(response)
 }
 

@@ -31,8 +31,11 @@ const STREAMS: usize = 8;
 const ASKED_OF_ONE: usize = 200;
 /// How often an operator wants something.
 const WISHES: Duration = Duration::from_millis(200);
-/// How often a page is asked for before the gateway should have it: the origin fails now and then.
-const ATTEMPTS: usize = 100;
+/// How often a page is asked for before the gateway should have it: the origin fails now and then, and a table that was just
+/// started is slow.
+const ATTEMPTS: usize = 1_000;
+/// How long is waited before it is asked for again.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The number of the next request; no two are alike.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -94,10 +97,13 @@ pub(crate) fn warm_up(runtime: &Runtime, gateways: &[Gateway]) {
     for gateway in gateways {
         for number in 0..HOT_PAGES {
             let target = format!("/hot/{number}");
-            let is_kept = (0..ATTEMPTS).any(|_| {
+            let is_kept = (0..ATTEMPTS).any(|attempt| {
                 runtime.block_on(async {
+                    if attempt > 0 {
+                        tokio::time::sleep(PAUSE).await;
+                    }
                     let mut visitor = Visitor::connect(gateway.address).await.expect("a gateway");
-                    visitor.get(&target).await.is_ok_and(|answer| answer.status() == 200)
+                    visitor.get(&target).await.is_ok_and(|answer| state(&answer) == "hit")
                 })
             });
             assert!(is_kept, "{target} cannot be had");
