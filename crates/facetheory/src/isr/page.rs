@@ -137,7 +137,7 @@ impl CachedPage {
     /// The bytes of memory that it takes.
     pub(super) fn weight(&self) -> usize {
         let page = self.generation();
-        let content = &page.content;
+        let (content, body) = (&page.content, &self.body.body);
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::capacity);
         let headers: usize = content.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         let tags: usize = content.tags.iter().map(String::len).sum();
@@ -149,11 +149,12 @@ impl CachedPage {
         self.bytes().len()
             + read
             + page.s3_key.len()
-            + [&page.etag, &content.content_type, &content.digest, &content.deployment, &self.meta.mark]
+            + [&page.etag, &content.content_type, &content.digest, &content.deployment, &content.variant]
                 .map(text)
                 .iter()
                 .sum::<usize>()
-            + text(&self.meta.current_sk)
+            + [&self.meta.mark, &self.meta.current_sk].map(text).iter().sum::<usize>()
+            + [&body.content_type, &body.content_security_policy].map(text).iter().sum::<usize>()
             + headers
             + tags
             + strings * size_of::<String>()
@@ -168,10 +169,18 @@ impl CachedPage {
     /// compressed forms, which are made later if at all.
     fn weight_as_read(&self) -> usize {
         /// A header as a map has it, with the room that maps keep for more.
-        const HEADER: usize = 3 * (size_of::<http::HeaderName>() + size_of::<http::HeaderValue>());
-        let values = self.generation().content.headers.iter().map(|(_, value)| HEADER + value.len());
-        let stored = if self.follows_origin() { size_of::<Stored>() } else { 0 };
-        values.sum::<usize>() + stored + self.body.codings.get().map_or(0, Codings::weight)
+        const HEADER: usize = 4 * (size_of::<http::HeaderName>() + size_of::<http::HeaderValue>());
+        let kept = &self.generation().content.headers;
+        let headers = kept.iter().map(|(name, value)| HEADER + name.len() + value.len()).sum::<usize>();
+        let stored = if self.follows_origin() {
+            let selecting =
+                kept.iter().filter(|(name, _)| name.eq_ignore_ascii_case(http::header::VARY.as_str()));
+            let names = selecting.map(|(_, value)| value.split(',').count()).sum::<usize>();
+            size_of::<Stored>() + names * size_of::<http::HeaderName>()
+        } else {
+            0
+        };
+        headers + stored + self.body.codings.get().map_or(0, Codings::weight)
     }
 
     /// The headers that are kept with it.
