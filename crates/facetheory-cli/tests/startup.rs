@@ -5,7 +5,7 @@ mod support;
 
 use support::gateway::{Gateway, data};
 use support::origin::Origin;
-use support::site::get;
+use support::site::{get, patient};
 use support::table::fill;
 use support::tell;
 
@@ -33,7 +33,7 @@ fn a_gateway_does_not_read_its_store_to_start() {
 fn read_until_the_first_answer(origin: &Origin, pages: u64) -> (u64, u64) {
     const RULES: &str = "[routes]\n\"/**\" = { isr = \"1h\" }\n";
     let directory = tempfile::tempdir().expect("a directory");
-    let start = || Gateway::start(directory.path(), origin.address, RULES, &[]);
+    let start = || Gateway::start(directory.path(), origin.address, &patient(RULES), &[]);
     let before = start();
     assert_eq!(before.exchange(get("/kept", "")).state(), "miss");
     before.end();

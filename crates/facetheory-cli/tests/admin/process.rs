@@ -130,7 +130,9 @@ impl Gateway {
     }
 
     pub(crate) fn with(origin: &Origin, command: &mut Command, arguments: &[&str]) -> Self {
-        Gateway::by("[routes]\n\"/**\" = { isr = \"1h\" }\n", origin, command, arguments)
+        const CONFIG: &str =
+            "[routes]\n\"/**\" = { isr = \"1h\" }\n[timeouts]\ntable = \"20s\"\nbodies = \"1m\"\n";
+        Gateway::by(CONFIG, origin, command, arguments)
     }
 
     /// One with this configuration.

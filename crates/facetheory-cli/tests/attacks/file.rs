@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::support::gateway::{Gateway, Refused, data};
-use crate::support::site::Site;
+use crate::support::site::{Site, patient};
 use crate::support::table::rows;
 use crate::support::until;
 use crate::trial::{PAGES, kept};
@@ -59,7 +59,7 @@ fn damaged(site: Site, damage: impl FnOnce(&Path)) -> Result<Site, Refused> {
     let Site { gateway, origin, directory } = site;
     drop(gateway);
     damage(&data(directory.path()));
-    let gateway = Gateway::try_start(directory.path(), origin.address, IMPATIENT, &[])?;
+    let gateway = Gateway::try_start(directory.path(), origin.address, &patient(IMPATIENT), &[])?;
     Ok(Site { gateway, origin, directory })
 }
 

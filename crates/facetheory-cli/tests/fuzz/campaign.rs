@@ -40,6 +40,8 @@ const CASES_A_PROBE: u64 = 8;
 /// So often a request without faults may meet a connection that closes, since whoever sends it was held up for longer than
 /// the deadline.
 const MOST_PROBES: usize = 5;
+/// How long the gateway waits for the headers of a request, see above.
+const CLIENT_HEADERS: Duration = Duration::from_secs(2);
 /// How often somebody looks at the gateway.
 const LOOK: Duration = Duration::from_secs(1);
 /// So many looks are a round of the ledger, and a line of progress.
@@ -159,8 +161,13 @@ fn ask_without_faults(address: std::net::SocketAddr, ledger: &Ledger, target: &s
     ledger.ask(&[Asked { request, is_whole: true }]);
     // A machine can run out of ports for a moment.
     let mut connection = until("the gateway accepts a connection", || Connection::try_open(address));
+    let connected = Instant::now();
     connection.send(bytes);
-    connection.next_answer("GET").filter(|answer| answer.status != TOOK_TOO_LONG)
+    let answer = connection.next_answer("GET").filter(|answer| answer.status != TOOK_TOO_LONG);
+    if answer.is_none() && connected.elapsed() < CLIENT_HEADERS {
+        ledger.violate(format!("a request without faults is turned away before its time is over: {target}"));
+    }
+    answer
 }
 
 /// Looks at the gateway now and then, until time is over or something is wrong.

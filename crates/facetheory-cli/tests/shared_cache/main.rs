@@ -1,5 +1,5 @@
-//! The gateway without a configuration but for patient time-outs, as the shared cache that the HTTP RFCs describe: one story for each MUST and
-//! SHOULD that concerns one, told over the wire, with the section in its name.
+//! The gateway without a configuration but for patient time-outs, as the shared cache that the HTTP RFCs describe: one
+//! story for each MUST and SHOULD that concerns one, told over the wire, with the section in its name.
 //!
 //! Time is told by the origin: `Age` and `Date` make an answer as old as a story needs it, so that none has to wait.
 

@@ -166,7 +166,7 @@ impl Installation {
                 // A busy machine may take long to start a table, and one that cannot be started is never back.
                 let is_over = match back.get() {
                     Some(back) => elapsed >= time.max(*back + SETTLED),
-                    None => restarts.is_finished(),
+                    None => restarts.is_finished() && back.get().is_none(),
                 };
                 if is_over {
                     break;

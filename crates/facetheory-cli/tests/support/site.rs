@@ -16,9 +16,17 @@ pub(crate) const IN_MEMORY: [&str; 4] = ["--table", "memory:", "--bodies", "memo
 /// seconds, and are not gone.
 pub(crate) const PATIENT: &str = "[timeouts]\ntable = \"20s\"\nbodies = \"1m\"\nheaders = \"5m\"\n";
 
-/// This configuration, with time for stores and origins that rest, unless it has time-outs of its own.
+/// This configuration, with time for stores and origins that rest. One with time-outs of its own says itself how long origins
+/// may take, and stores unless it is silent about them.
 pub(crate) fn patient(config: &str) -> String {
-    if config.contains("[timeouts]") { config.to_owned() } else { format!("{config}\n{PATIENT}") }
+    const OWN: &str = "[timeouts]\n";
+    if !config.contains(OWN) {
+        return format!("{config}\n{PATIENT}");
+    }
+    if config.contains("\ntable = ") || config.contains("\nbodies = ") {
+        return config.to_owned();
+    }
+    config.replacen(OWN, &format!("{OWN}table = \"20s\"\nbodies = \"1m\"\n"), 1)
 }
 
 /// A gateway in front of an origin of its own, with a directory of its own.

@@ -15,11 +15,11 @@ use crate::work::{PAGES, beginning, is_requested, page};
 
 /// How often one page or one request is tried, when nobody is left to hold it anew.
 const PATIENCE: u32 = 20;
-/// More requests than the killed can have on their way when they end, and far fewer than what is tried in a check.
+/// More requests than the killed can have on their way when they end.
 const MOST_LATE: usize = 64;
 
 pub(crate) async fn comes(pages: &Pages, bodies: &Bodies, history: &[Event]) -> Result<(), Failed> {
-    let mut calm = Calm { pages, bodies, late: 0 };
+    let mut calm = Calm { pages, bodies, most_late: MOST_LATE };
     for number in 0..PAGES {
         calm.renew(number).await?;
     }
@@ -31,14 +31,19 @@ pub(crate) async fn comes(pages: &Pages, bodies: &Bodies, history: &[Event]) -> 
     for (number, key) in requested {
         calm.finish(number, key).await?;
     }
+    // By now everything has arrived, and nothing is in vain any more.
+    calm.most_late = 0;
+    for number in 0..PAGES {
+        calm.renew(number).await?;
+    }
     Ok(())
 }
 
 struct Calm<'a> {
     pages: &'a Pages,
     bodies: &'a Bodies,
-    /// How often something was in vain.
-    late: usize,
+    /// How often something may yet be in vain.
+    most_late: usize,
 }
 
 impl Calm<'_> {
@@ -96,8 +101,8 @@ impl Calm<'_> {
 
     /// Something of the killed has come in between, unless that happens too often.
     fn was_in_vain(&mut self, what: &str) -> Result<(), Failed> {
-        self.late += 1;
-        if self.late > MOST_LATE { Err(format!("{what}, as {MOST_LATE} before it").into()) } else { Ok(()) }
+        self.most_late = self.most_late.checked_sub(1).ok_or(format!("{what}, and too much was in vain"))?;
+        Ok(())
     }
 
     async fn stored(&self, number: u64) -> Result<Generation, Failed> {
