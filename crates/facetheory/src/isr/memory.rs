@@ -1,13 +1,13 @@
 //! The memory tier: pages that this process has served, bounded by their bytes.
 
-use std::hash::{BuildHasher as _, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{Equivalent, Weighter};
-use tabletheory::Timestamp;
+use tabletheory::{Random, Timestamp};
 
 use super::page::CachedPage;
 use crate::key::PageKey;
@@ -145,15 +145,36 @@ fn millis(duration: Duration) -> i64 {
 /// Pages in memory.
 #[derive(Debug)]
 pub(super) struct Memory {
-    pages: Cache<Slot, Arc<Entry>, Weigh, RandomState>,
-    /// With a secret: visitors choose the keys, and must not be able to choose many that are found in one place.
-    hasher: RandomState,
+    pages: Cache<Slot, Arc<Entry>, Weigh, Keyed>,
+    hasher: Keyed,
     /// How often pages of each of some groups were invalidated through this process.
     invalidated: Box<[AtomicU64]>,
     /// How often anything else was: a tag, say.
     swept: AtomicU64,
     /// How often something that follows its origin was changed, which concerns no other page.
     changed: AtomicU64,
+}
+
+/// Hashes with a secret: visitors choose the keys of pages, and must not be able to choose many that are found in one place.
+/// The secret is drawn like everything random, so that a simulation is the same each time.
+#[derive(Clone, Debug)]
+struct Keyed(DefaultHasher);
+
+impl Keyed {
+    fn new(random: &dyn Random) -> Self {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(random.next_u64());
+        hasher.write_u64(random.next_u64());
+        Keyed(hasher)
+    }
+}
+
+impl BuildHasher for Keyed {
+    type Hasher = DefaultHasher;
+
+    fn build_hasher(&self) -> DefaultHasher {
+        self.0.clone()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -168,9 +189,9 @@ impl Weighter<Slot, Arc<Entry>> for Weigh {
 
 impl Memory {
     /// At most so many bytes.
-    pub(super) fn new(bytes: u64) -> Self {
+    pub(super) fn new(bytes: u64, random: &dyn Random) -> Self {
         let items = usize::try_from(bytes / TYPICAL_WEIGHT).unwrap_or(usize::MAX).max(16);
-        let hasher = RandomState::new();
+        let hasher = Keyed::new(random);
         Memory {
             pages: Cache::with(items, bytes, Weigh, hasher.clone(), DefaultLifecycle::default()),
             hasher,
@@ -258,13 +279,22 @@ impl Memory {
 mod tests {
     use super::*;
     use std::collections::HashSet;
+    use tabletheory::{SeededRandom, SystemRandom};
+
+    #[test]
+    fn the_same_random_numbers_put_keys_in_the_same_places() {
+        let place =
+            |seed| Memory::new(1 << 20, &SeededRandom::new(seed)).hash(&PageKey::new("/a").expect("a page"));
+        assert_eq!(place(1), place(1), "a simulation is the same each time");
+        assert_ne!(place(1), place(2));
+    }
 
     #[test]
     fn keys_that_meet_in_the_memory_of_one_process_are_scattered_in_that_of_another() {
         const PLACES: u64 = 256;
         const KEYS: usize = 64;
         const BYTES: u64 = 1 << 20;
-        let (one, other) = (Memory::new(BYTES), Memory::new(BYTES));
+        let [one, other] = [(); 2].map(|()| Memory::new(BYTES, &SystemRandom));
         let place = |memory: &Memory, page: &PageKey| memory.hash(page) % PLACES;
         let pages = (0..).map(|number: u64| PageKey::new(format!("/page?{number}")).expect("a page"));
         let crafted: Vec<PageKey> = pages.filter(|page| place(&one, page) == 0).take(KEYS).collect();

@@ -393,7 +393,7 @@ impl IsrBuilder {
         let engine = Engine {
             pages: self.pages,
             settings: self.settings,
-            memory: Memory::new(self.memory),
+            memory: Memory::new(self.memory, &*self.random),
             outage: Outage::default(),
             bodies_outage: Outage::default(),
             back_off: BackOff::new(),
