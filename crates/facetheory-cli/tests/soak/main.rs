@@ -45,10 +45,11 @@ const LINES_OF_LOG: usize = 200;
 /// The names of the gateways, for people to read.
 const NAMES: [&str; 3] = ["dynamodb 1", "dynamodb 2", "sqlite"];
 
-/// What the gateways go by. The memory for pages is so small that it is full soon, and memory can only grow by a leak then.
+/// What the gateways go by. The memory for pages is so small that cold ones fill it soon, and memory can only grow by a leak then;
+/// yet hot ones have plenty of room in it.
 const RULES: &str = r#"
 [store]
-memory = "4MB"
+memory = "8MB"
 
 [limits]
 new_keys_per_second = 100000

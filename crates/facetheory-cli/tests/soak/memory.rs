@@ -11,8 +11,8 @@ use crate::support::gateway::Gateway;
 const FIRST: Duration = Duration::from_secs(60);
 /// What memory may be at the end, as a multiple of what it was after the first minute.
 const GROWTH: f64 = 1.05;
-/// What it may be more besides, in MiB: an allocator does not give everything back at once.
-const SLACK: f64 = 3.0;
+/// What it may be more besides, in MiB: as much as pages may have in memory, which a slow machine has yet to fill.
+const SLACK: f64 = 8.0;
 /// The same where gateways still take what they need: in a run without a first minute, and on a machine so slow that a table
 /// has not outgrown its cache by then.
 const SLACK_AT_FIRST: f64 = 24.0;
