@@ -19,6 +19,8 @@ const OVERHEAD: u64 = 512;
 const TYPICAL_WEIGHT: u64 = 8 * 1024;
 /// Invalidations of single pages are told apart by so many counters.
 const COUNTERS: usize = 1024;
+/// As so many invalidations counts one that forbids a page. More of the others only make a page forgotten in vain.
+const FORBIDDEN: u64 = 1 << 32;
 
 /// Which page an entry is of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -209,9 +211,10 @@ impl Memory {
     pub(super) fn keep(&self, page: &PageKey, entry: Entry) -> Arc<Entry> {
         let entry = Arc::new(entry);
         self.pages.insert(Slot::of(page), entry.clone());
-        // What was invalidated while it was read must not come back after it was forgotten. Looked at after the insert,
-        // since an invalidation doubts first and forgets then.
-        if entry.checked.sequence != self.sequence(page) {
+        // What was forbidden while it was read must not come back after it was forgotten. Looked at after the insert,
+        // since an invalidation counts first and forgets then. What only went stale is not believed, but there if the table
+        // goes away.
+        if entry.checked.sequence / FORBIDDEN != self.sequence(page) / FORBIDDEN {
             self.forget(page);
         }
         entry
@@ -242,6 +245,12 @@ impl Memory {
     pub(super) fn sequence(&self, page: &PageKey) -> u64 {
         let changed = if page.follows_origin() { self.changed.load(Ordering::Acquire) } else { 0 };
         self.counter(page).load(Ordering::Acquire) + self.swept.load(Ordering::Acquire) + changed
+    }
+
+    /// A page must not be served any more, not even if the table cannot be reached.
+    pub(super) fn forbid(&self, page: &PageKey) {
+        self.counter(page).fetch_add(FORBIDDEN, Ordering::AcqRel);
+        self.forget(page);
     }
 
     /// A page was invalidated: nothing that was read before is believed any more.

@@ -23,10 +23,11 @@ impl Isr {
     /// ```
     pub async fn invalidate(&self, page: &PageKey, strength: Strength) -> Result<Invalidated> {
         let outcome = self.pages().store().invalidate(page, strength).await;
-        self.engine.memory.doubt(page);
         // Also while the table cannot be reached, what must not be served is not.
         if outcome.is_ok() && strength == Strength::Hard {
-            self.engine.memory.forget(page);
+            self.engine.memory.forbid(page);
+        } else {
+            self.engine.memory.doubt(page);
         }
         outcome
     }

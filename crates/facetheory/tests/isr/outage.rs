@@ -92,6 +92,20 @@ async fn a_page_that_was_forbidden_while_it_was_read_does_not_come_back_to_memor
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_page_that_went_stale_while_it_was_read_is_there_in_an_outage() {
+    let site = Site::on(|builder| builder, slow_bodies(5 * SECOND));
+    site.visit("one").await;
+    let other = site.another();
+    let (slow, ()) = tokio::join!(other.visit("two"), async {
+        tokio::time::sleep(SECOND).await;
+        other.isr.invalidate(&site.page, Strength::Soft).await.expect("an answer");
+    });
+    assert_eq!(slow, sees(State::Hit, "one"), "this visitor came before it");
+    site.table.break_down();
+    assert_eq!(other.visit("two").await, sees(State::StaleMetadataError, "one"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_page_too_old_to_be_served_on_errors_is_not_served_on_this_one() {
     let site = Site::new().with(|policy| {
         policy.stale_while_revalidate = Some(SECOND);
