@@ -144,6 +144,11 @@ impl Route {
     /// Pages with this pattern of paths are kept as their origin says by its own headers, as a shared HTTP cache does
     /// (RFC 9111). Unlike other routes, the origin sees all of the visitor's request.
     ///
+    /// What it makes of a header is for everyone who gets the stored answer, unless it names that header in `Vary`. So a service
+    /// that believes `Forwarded` or `X-Forwarded-Proto` needs a proxy in front that writes them anew, as `facetheory serve` does;
+    /// otherwise any visitor can choose the host or the scheme in the links of others. Of `X-Forwarded-Host` alone every value has
+    /// pages of its own.
+    ///
     /// ```
     /// use facetheory::{Route, Routes};
     ///
