@@ -16,10 +16,13 @@ use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use hyper_rustls::ConfigBuilderExt as _;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client as Pool, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::Instant;
+use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tower::Service;
 
 use super::body::{OriginBody, RequestBody, fault_in};
@@ -91,8 +94,7 @@ impl Origin {
         http.set_nodelay(true);
         http.set_connect_timeout(Some(timeouts.connect));
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
-            .with_provider_and_native_roots(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider())
-            .context("the certificates of this machine cannot be read")?
+            .with_tls_config(tls(address.tls)?)
             .https_or_http()
             // Over HTTP/2 the host would have to be that of the connection, and no protocol could be switched.
             .enable_http1()
@@ -325,6 +327,23 @@ impl Failure {
             Failure::Request(None) => (StatusCode::BAD_REQUEST, "the request is broken, or broke off"),
         }
     }
+}
+
+/// How connections to an origin are secured, if they are. A small machine may have no certificates, and needs none for an
+/// origin without TLS.
+fn tls(secure: bool) -> Result<ClientConfig> {
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .context("there is no version of TLS to speak with the origin")?;
+    let config = if secure {
+        config.with_native_roots().context(
+            "the CA certificates of this machine cannot be read: install them (on Debian the package ca-certificates), \
+             or let SSL_CERT_FILE name a file that has some",
+        )?
+    } else {
+        config.with_root_certificates(RootCertStore::empty())
+    };
+    Ok(config.with_no_client_auth())
 }
 
 /// What is wrong with a request whose body broke off: by what the wire has found, or the body itself.

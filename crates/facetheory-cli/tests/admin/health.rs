@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 
-use crate::process::{Gateway, Origin, eventually};
+use crate::process::{Gateway, Origin, eventually, facetheory, refusal};
 
 #[test]
 fn a_gateway_that_can_serve_is_alive_and_ready() {
@@ -14,6 +14,21 @@ fn a_gateway_that_can_serve_is_alive_and_ready() {
         let ready = gateway.get("/readyz");
         (ready.status, ready.json()["ready"].as_bool()) == (200, Some(true))
     });
+}
+
+#[test]
+fn a_machine_without_certificates_is_no_place_only_for_an_origin_that_needs_them() {
+    let bare = || {
+        let mut command = facetheory();
+        command.env("SSL_CERT_FILE", "none").env("SSL_CERT_DIR", "none");
+        command
+    };
+    let gateway = Gateway::with(&Origin::start(), &mut bare(), &[]);
+    assert_eq!(gateway.get("/healthz").status, 200);
+    let directory = tempfile::tempdir().expect("a directory");
+    let arguments = ["serve", "--origin", "https://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin", "off"];
+    let said = refusal(bare().args(arguments).current_dir(&directory));
+    assert!(said.contains("SSL_CERT_FILE"), "{said}");
 }
 
 #[test]

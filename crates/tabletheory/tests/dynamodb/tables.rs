@@ -91,6 +91,11 @@ async fn run_again(test: &str, table: &str, environment: &[(&str, &str)]) {
         .env(INNER, table)
         .env_remove("AWS_ACCESS_KEY_ID")
         .env_remove("AWS_SECRET_ACCESS_KEY")
+        .env_remove("AWS_SESSION_TOKEN")
+        // Where a machine is AWS's own, they lead to credentials as well.
+        .env_remove("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
+        .env_remove("AWS_CONTAINER_CREDENTIALS_FULL_URI")
+        .env_remove("AWS_WEB_IDENTITY_TOKEN_FILE")
         .envs(environment.iter().copied())
         .status()
         .await
@@ -121,4 +126,16 @@ async fn without_credentials_one_is_told_what_to_set() {
         return;
     }
     run_again("tables::without_credentials_one_is_told_what_to_set", "pages", &[]).await;
+}
+
+#[tokio::test]
+async fn without_certificates_one_is_told_what_to_install() {
+    if let Ok(name) = std::env::var(INNER) {
+        let error = DynamoTable::connect(name, DynamoSettings::default()).await.expect_err("none there");
+        assert_eq!(error.kind(), Kind::Invalid);
+        assert!(error.to_string().contains("ca-certificates"), "{error}");
+        return;
+    }
+    let nowhere = [("SSL_CERT_FILE", "none"), ("SSL_CERT_DIR", "none")];
+    run_again("tables::without_certificates_one_is_told_what_to_install", "pages", &nowhere).await;
 }

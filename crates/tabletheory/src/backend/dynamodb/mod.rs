@@ -73,6 +73,7 @@ impl DynamoTable {
     /// # Ok(()) }
     /// ```
     pub async fn connect(table: impl Into<String>, settings: DynamoSettings) -> Result<Self> {
+        check_certificates()?;
         let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
         DynamoTable::new(&Client::new(&config), table, settings)
     }
@@ -238,6 +239,22 @@ fn check_name(table: &str) -> Result<()> {
         LENGTH.start(),
         LENGTH.end()
     )))
+}
+
+/// The SDK's client panics on a machine without any certificates, whether it would need one or not.
+fn check_certificates() -> Result<()> {
+    let found = rustls_native_certs::load_native_certs();
+    if !found.certs.is_empty() {
+        return Ok(());
+    }
+    let mut error = Error::invalid(
+        "there are no CA certificates on this machine; install them (on Debian the package ca-certificates), \
+         or let SSL_CERT_FILE name a file that has some",
+    );
+    if let Some(cause) = found.errors.into_iter().next() {
+        error = error.caused_by(cause);
+    }
+    Err(error)
 }
 
 #[cfg(test)]
