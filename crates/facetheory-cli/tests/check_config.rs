@@ -8,6 +8,8 @@ fn check(directory: &Path, arguments: &[&str]) -> Output {
         .arg("check-config")
         .args(arguments)
         .current_dir(directory)
+        // A CI may want colours also where nobody sees them.
+        .env_remove("CLICOLOR_FORCE")
         .output()
         .expect("the binary runs")
 }

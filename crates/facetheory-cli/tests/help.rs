@@ -41,7 +41,9 @@ fn every_option_of_every_command_is_explained() {
 
 /// What is said of these words when they are followed by `--help`.
 fn help(words: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_facetheory")).args(words).arg("--help").output();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_facetheory"));
+    // A CI may want colours also where nobody sees them.
+    let output = command.args(words).arg("--help").env_remove("CLICOLOR_FORCE").output();
     let output = output.expect("the binary runs");
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("a text")
@@ -50,7 +52,9 @@ fn help(words: &[&str]) -> String {
 /// The commands that a help lists, without the one that prints it.
 fn commands(said: &str) -> Vec<String> {
     let first = |line: &&str| line.split_whitespace().next().map(str::to_owned);
-    section(said, "Commands:").iter().filter_map(first).filter(|command| command != "help").collect()
+    let commands = section(said, "Commands:");
+    assert!(!commands.is_empty(), "the program has no commands:\n{said}");
+    commands.iter().filter_map(first).filter(|command| command != "help").collect()
 }
 
 /// The lines below a title without their indentation, up to the next title; empty ones are left out.

@@ -1,6 +1,8 @@
 //! Real servers that belong to one story alone, which may freeze and kill them: a second `scripts/local-aws`.
 
+use std::ffi::OsStr;
 use std::fs::{read, read_dir, read_link, read_to_string, write};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -76,7 +78,9 @@ impl Installation {
         let (pid, _) = self.state(name)?;
         // The number of one that has ended may be somebody else's by now.
         let command = read(Path::new("/proc").join(&pid).join("cmdline")).unwrap_or_default();
-        if !String::from_utf8_lossy(&command).contains(&*self.directory.path().to_string_lossy()) {
+        // It is started by the true name of its directory, which may lie behind a link.
+        let directory = self.directory.path().canonicalize()?;
+        if !String::from_utf8_lossy(&command).contains(&*directory.to_string_lossy()) {
             return Err(format!("{name} does not run").into());
         }
         let status = Command::new("kill").args([signal, &pid]).status()?;
@@ -92,14 +96,23 @@ impl Installation {
         let (pid, _) = self.state(name)?;
         let process = PathBuf::from("/proc").join(&pid);
         let texts = |file: &str| {
-            let text = String::from_utf8(read(process.join(file))?)?;
-            Ok::<_, Failed>(text.split_terminator('\0').map(str::to_owned).collect::<Vec<_>>())
+            let text = read(process.join(file))?;
+            let words = text.split_inclusive(|byte| *byte == 0);
+            let words =
+                words.map(|word| OsStr::from_bytes(word.strip_suffix(&[0]).unwrap_or(word)).to_owned());
+            Ok::<_, Failed>(words.collect::<Vec<_>>())
         };
         let (arguments, environment) = (texts("cmdline")?, texts("environ")?);
         let (program, arguments) = arguments.split_first().ok_or(format!("{name} does not run"))?;
         let mut command = Command::new(program);
         command.args(arguments).current_dir(read_link(process.join("cwd"))?);
-        command.env_clear().envs(environment.iter().filter_map(|line| line.split_once('=')));
+        // Not every variable that a machine has is a text.
+        let pairs = environment.iter().filter_map(|line| {
+            let line = line.as_bytes();
+            let end = line.iter().position(|byte| *byte == b'=')?;
+            Some((OsStr::from_bytes(&line[..end]), OsStr::from_bytes(&line[end + 1..])))
+        });
+        command.env_clear().envs(pairs);
         self.signal(name, "-KILL")?;
         // Somebody may yet have to take note of its end, but then it has no command any more.
         wait_until("the end of a server", || {

@@ -113,7 +113,7 @@ pub(crate) fn happens(name: &str, mut place: Place, mut cause: impl Cause) -> Re
             Ok(fresh)
         })?;
     }
-    let took = Duration::from_millis(u64::try_from(SystemClock.now().millis() - end.millis())?);
+    let took = Duration::from_millis(u64::try_from((SystemClock.now().millis() - end.millis()).max(0))?);
     if took > INTERVAL {
         return Err(format!("pages were fresh again after {took:?}").into());
     }
