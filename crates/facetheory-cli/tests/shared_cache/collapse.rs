@@ -13,6 +13,8 @@ stories![
     rfc9111_4_visitors_of_a_page_that_may_be_kept_share_one_request,
     rfc9211_2_6_collapsed_requests_are_told,
     rfc9111_4_an_answer_for_one_visitor_is_not_shared_with_those_who_waited,
+    rfc9111_4_what_has_to_be_validated_is_not_shared_with_those_who_waited,
+    rfc9111_4_what_credentials_brought_is_not_shared_with_those_who_waited_if_it_has_to_be_validated,
     rfc9111_4_pages_that_may_not_be_kept_are_not_asked_for_one_after_the_other,
     rfc9111_4_a_page_that_may_be_kept_again_is,
     rfc9111_4_1_those_who_waited_get_their_own_variant,
@@ -76,14 +78,50 @@ fn rfc9211_2_6_collapsed_requests_are_told(site: &Site) {
 }
 
 fn rfc9111_4_an_answer_for_one_visitor_is_not_shared_with_those_who_waited(site: &Site) {
-    let (gate, waiting) = gated(site, "/private", &["Cache-Control: private"]);
-    let all = visitors(site, "/private", |_| String::new());
+    assert_none_shared(site, "/private", &["Cache-Control: private"], |_| String::new());
+}
+
+/// Fails if any of the visitors who come at once, each with the line of its number, gets the answer of another.
+fn assert_none_shared(
+    site: &Site,
+    path: &str,
+    lines: &'static [&'static str],
+    line: impl Fn(usize) -> String,
+) {
+    let (gate, waiting) = gated(site, path, lines);
+    let all = visitors(site, path, line);
     until("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
     let mut texts: Vec<String> = answers(all).iter().map(Response::text).collect();
     texts.sort();
     texts.dedup();
-    assert_eq!(texts.len(), VISITORS, "somebody got another's answer");
+    assert_eq!(texts.len(), VISITORS, "somebody got another's answer: {lines:?}");
+}
+
+fn rfc9111_4_what_has_to_be_validated_is_not_shared_with_those_who_waited(site: &Site) {
+    let cases: [&[&str]; 5] = [
+        &["Cache-Control: no-cache", "ETag: \"a\""],
+        &["Cache-Control: max-age=0, must-revalidate", "ETag: \"a\""],
+        &["Cache-Control: max-age=60, stale-while-revalidate=30", "Age: 100", "ETag: \"a\""],
+        &["Cache-Control: no-cache, stale-while-revalidate=3600", "ETag: \"a\""],
+        &["ETag: \"a\""],
+    ];
+    for (index, lines) in cases.into_iter().enumerate() {
+        let path = format!("/validated/{index}");
+        assert_none_shared(site, &path, lines, |number| format!("X-Language: l{number}\r\n"));
+        // Whoever comes alone asks whether what is kept still holds.
+        site.get(&path);
+        let last = site.origin.requests_for(&path).pop().expect("a request");
+        assert_eq!(last.header("if-none-match"), Some("\"a\""), "{lines:?}");
+    }
+}
+
+fn rfc9111_4_what_credentials_brought_is_not_shared_with_those_who_waited_if_it_has_to_be_validated(
+    site: &Site,
+) {
+    let credentials = |number| format!("Authorization: Bearer {number}\r\n");
+    let lines = &["Cache-Control: max-age=0, must-revalidate", "ETag: \"a\""];
+    assert_none_shared(site, "/credentials", lines, credentials);
 }
 
 fn rfc9111_4_pages_that_may_not_be_kept_are_not_asked_for_one_after_the_other(site: &Site) {

@@ -66,6 +66,11 @@ pub(crate) trait Judge: Sync {
     fn is_for(&self, _page: &CachedPage) -> bool {
         true
     }
+
+    /// Whether a page that was just rendered for somebody else is also for those who waited for it.
+    fn shares(&self, _page: &CachedPage) -> bool {
+        true
+    }
 }
 
 impl Judge for Policy {

@@ -222,6 +222,14 @@ impl Engine {
                 _ => None,
             };
             let (first, mut landing) = self.wait_for_render(page, policy, usable, &mut render).await;
+            // What each visitor has to ask for is asked for by all at once: by those who waited, and by those who come now.
+            if let Landing::Page { entry, ours } = &landing
+                && !(first && *ours)
+                && !judge.shares(&entry.page)
+            {
+                self.back_off.declined(page, self.now());
+                return Ok(Answer::Bypass(Bypass::Declined));
+            }
             if let Landing::Page { entry, .. } = &landing
                 && !first
                 && !self.holds(page, entry, arrival).await

@@ -1,14 +1,18 @@
 //! Pages that follow their origin's own headers: what is stored, selected, validated and invalidated, through the layer.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use facetheory::{NoAnswer, Policy, Query, Route, Routes};
+use futures_util::future::join_all;
 use http::{Request, Response};
 use http_body_util::Full;
 use tabletheory::Faults;
 
-use crate::fixture::{INTERVAL, SECOND, Site};
+use crate::fixture::{INTERVAL, Reply, SECOND, Site};
 
 fn site() -> Site {
     Site::of(Routes::new([]).expect("no routes").otherwise_by_origin())
@@ -150,6 +154,60 @@ async fn what_may_be_kept_again_is_soon() {
         .map(|reply| reply.state().to_owned())
         .collect();
     assert_eq!(states, ["bypass", "miss", "hit"]);
+}
+
+/// How many visitors come at once, in stories of many.
+const MANY: usize = 100;
+
+/// An origin that takes a second for answers with these headers, each of which has a number.
+fn takes_a_second(site: &Site, headers: &'static [(&'static str, &'static str)]) {
+    let count = Arc::new(AtomicUsize::new(0));
+    site.renders(move |_| {
+        let number = count.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut response = Response::builder();
+        for (name, value) in headers {
+            response = response.header(*name, *value);
+        }
+        let response = response.body(Full::from(number.to_string())).expect("a response");
+        async move {
+            tokio::time::sleep(SECOND).await;
+            response
+        }
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_waited_for_what_is_not_for_them_ask_all_at_once() {
+    for headers in [
+        &[("cache-control", "no-cache"), ("etag", "\"a\"")][..],
+        &[("cache-control", "max-age=0, must-revalidate"), ("etag", "\"a\"")],
+        &[("etag", "\"a\"")],
+    ] {
+        let (site, began) = (site(), tokio::time::Instant::now());
+        takes_a_second(&site, headers);
+        let replies = join_all((0..MANY).map(|_| site.get("/a"))).await;
+        let texts: BTreeSet<&str> = replies.iter().map(Reply::text).collect();
+        assert_eq!((texts.len(), site.asked().len()), (MANY, MANY), "{headers:?}");
+        assert!(began.elapsed() < 3 * SECOND, "they waited for one, and then for themselves: {headers:?}");
+        site.get("/a").await;
+        assert_eq!(site.asked()[0].headers()["if-none-match"], "\"a\"", "who comes alone asks for news only");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_waited_share_what_was_fresh_or_may_be_served_while_it_is_renewed() {
+    for headers in [
+        &[("cache-control", "max-age=1")][..],
+        &[("cache-control", "max-age=0, stale-while-revalidate=60")],
+        &[("cache-control", "max-age=60, stale-while-revalidate=60"), ("age", "100")],
+    ] {
+        let site = site();
+        takes_a_second(&site, headers);
+        for reply in join_all((0..MANY).map(|_| site.get("/a"))).await {
+            assert_eq!(reply.text(), "1", "{headers:?}");
+        }
+        assert_eq!(site.asked().len(), 1, "{headers:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -66,6 +66,15 @@ pub(crate) fn left(page: &CachedPage, now: Timestamp) -> i64 {
     lifetime.saturating_sub(age(generation, now)).min(by_row)
 }
 
+/// Whether a response may be given to others than the one who asked for it: what was stale when it came, and may not be served
+/// while it is renewed, is for its own request alone (RFC 9111 §4).
+fn is_shared(page: &CachedPage) -> bool {
+    let stored = page.stored();
+    let left = left(page, Timestamp::from_seconds(page.generation().generated_at));
+    let stale_for = Duration::from_secs(u64::try_from(left.saturating_neg()).unwrap_or(0));
+    left > 0 || (stored.tolerance != Tolerance::None && stale_for < stored.while_revalidate)
+}
+
 /// What a visitor asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked<'a> {
@@ -178,6 +187,10 @@ impl Judge for Asked<'_> {
 
     fn is_for(&self, page: &CachedPage) -> bool {
         page.follows_origin() && self.selects(page)
+    }
+
+    fn shares(&self, page: &CachedPage) -> bool {
+        !page.follows_origin() || is_shared(page)
     }
 }
 
