@@ -20,6 +20,7 @@ stories![
     rfc9111_4_2_2_no_lifetime_is_guessed_where_one_is_told,
     rfc9111_4_2_2_no_lifetime_is_guessed_for_statuses_without_one_by_default,
     rfc9111_4_2_2_public_lets_a_lifetime_be_guessed_for_any_status,
+    rfc9111_4_2_2_nothing_is_guessed_of_an_answer_to_a_cookie,
     rfc9111_3_an_answer_without_lifetime_and_validator_is_not_served_again,
 ];
 
@@ -175,6 +176,31 @@ fn rfc9111_4_2_2_no_lifetime_is_guessed_for_statuses_without_one_by_default(site
 fn rfc9111_4_2_2_public_lets_a_lifetime_be_guessed_for_any_status(site: &Site) {
     for status in ["200 OK", "302 Found", "307 Moved"] {
         assert!(guessed(site, status, &["Cache-Control: public"]), "{status}");
+    }
+}
+
+fn rfc9111_4_2_2_nothing_is_guessed_of_an_answer_to_a_cookie(site: &Site) {
+    const ALICE: &str = "Cookie: sid=alice\r\n";
+    const BOB: &str = "Cookie: sid=bob\r\n";
+    let (old, later) = (format!("Last-Modified: {}", date(-1_000_000)), format!("Expires: {}", date(3600)));
+    let cases: [(&[&str], bool); 6] = [
+        (&[&old], false),
+        (&[&old, "ETag: \"a\""], false),
+        (&[&old, "Cache-Control: public"], true),
+        (&[&old, "Cache-Control: max-age=3600"], true),
+        (&[&old, "CDN-Cache-Control: max-age=3600"], true),
+        (&[&old, &later], true),
+    ];
+    for (index, (lines, kept)) in cases.into_iter().enumerate() {
+        let path = format!("/cookie/{index}");
+        numbered(site, &path, lines);
+        assert_eq!(site.get_with(&path, ALICE).text(), "answer 1");
+        assert_eq!(site.get_with(&path, BOB).text() == "answer 1", kept, "{lines:?}");
+        // What nobody's cookie has brought is for everyone.
+        let open = format!("/open/{index}");
+        numbered(site, &open, lines);
+        assert_eq!(site.get(&open).text(), "answer 1");
+        assert_eq!(site.get_with(&open, BOB).text(), "answer 1", "{lines:?}");
     }
 }
 

@@ -8,6 +8,7 @@ use crate::trial::{age, asked, first_then, numbered, scripted, silence};
 stories![
     rfc9111_4_2_4_what_is_stale_is_not_served_while_the_origin_answers,
     rfc9111_4_2_4_what_is_stale_is_served_while_the_origin_gives_no_answer_at_all,
+    rfc9111_4_2_4_what_a_cookie_brought_is_not_served_to_others_while_the_origin_gives_no_answer,
     rfc5861_3_within_stale_while_revalidate_nobody_waits_for_the_origin,
     rfc5861_3_past_stale_while_revalidate_visitors_wait,
     rfc5861_3_what_was_revalidated_behind_is_served_then,
@@ -32,6 +33,12 @@ fn rfc9111_4_2_4_what_is_stale_is_served_while_the_origin_gives_no_answer_at_all
     let response = site.get("/outage");
     assert_eq!((response.status, response.text().as_str()), (200, "kept"));
     assert!(age(&response) >= 100, "it tells how old it is");
+}
+
+fn rfc9111_4_2_4_what_a_cookie_brought_is_not_served_to_others_while_the_origin_gives_no_answer(site: &Site) {
+    first_then(site, "/own", Answer::page(&["ETag: \"a\""], "the page of Alice"), silence());
+    assert_eq!(site.get_with("/own", "Cookie: sid=alice\r\n").text(), "the page of Alice");
+    assert_eq!(site.get_with("/own", "Cookie: sid=bob\r\n").status, 502);
 }
 
 fn rfc5861_3_within_stale_while_revalidate_nobody_waits_for_the_origin(site: &Site) {

@@ -11,6 +11,7 @@ stories![
     rfc9111_4_3_1_both_validators_are_sent_as_they_came,
     rfc9111_4_3_1_what_has_no_validator_is_asked_for_without_a_condition,
     rfc9111_4_3_3_a_304_lets_the_kept_answer_be_served,
+    rfc9111_4_3_3_a_304_to_a_cookie_lets_the_kept_answer_be_served,
     rfc9111_4_3_4_a_304_makes_the_kept_answer_fresh_again,
     rfc9111_3_2_a_304_updates_the_headers_that_are_kept,
     rfc9111_3_2_a_304_does_not_change_what_describes_the_kept_content,
@@ -67,6 +68,13 @@ fn rfc9111_4_3_3_a_304_lets_the_kept_answer_be_served(site: &Site) {
     let (first, second) = (site.get("/kept"), site.get("/kept"));
     assert_eq!((second.status, &second.body, second.header("x-own")), (200, &first.body, Some("1")));
     assert_eq!(asked(site, "/kept"), 2);
+}
+
+fn rfc9111_4_3_3_a_304_to_a_cookie_lets_the_kept_answer_be_served(site: &Site) {
+    validated(site, "/cookie", &["ETag: \"a\""]);
+    assert_eq!(site.get("/cookie").text(), "answer 1");
+    assert_eq!(site.get_with("/cookie", "Cookie: sid=bob\r\n").text(), "answer 1");
+    assert_eq!(asked(site, "/cookie"), 2);
 }
 
 fn rfc9111_4_3_4_a_304_makes_the_kept_answer_fresh_again(site: &Site) {

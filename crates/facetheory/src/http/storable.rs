@@ -91,6 +91,7 @@ pub(crate) enum Reason {
     Empty,
     TooLong { limit: u64 },
     SetCookie,
+    Cookie,
     NoStore,
     Private,
     NoCache,
@@ -250,6 +251,9 @@ impl fmt::Display for Reason {
             Reason::Empty => f.write_str("the page is empty"),
             Reason::TooLong { limit } => write!(f, "the page is longer than {limit} bytes"),
             Reason::SetCookie => f.write_str("the response sets a cookie"),
+            Reason::Cookie => {
+                f.write_str("the visitor sent a cookie, and the response does not say how it is cached")
+            }
             Reason::NoStore => f.write_str("the response says no-store"),
             Reason::Private => f.write_str("the response says private"),
             Reason::NoCache => f.write_str("the response says no-cache"),

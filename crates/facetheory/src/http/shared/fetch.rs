@@ -145,20 +145,19 @@ impl Fetch<'_> {
     }
 
     fn storing(&self, head: &response::Parts, bytes: u64, received: Timestamp) -> Result<Storing, Reason> {
-        self.received(head.status, &head.headers, head.extensions.get::<Hint>(), bytes, received)
+        let hint = head.extensions.get::<Hint>();
+        Received { hint, bytes, ..self.received(head.status, &head.headers, received) }.storing(self.limits)
     }
 
-    fn received(
-        &self,
+    fn received<'a>(
+        &'a self,
         status: StatusCode,
-        headers: &HeaderMap,
-        hint: Option<&Hint>,
-        bytes: u64,
+        headers: &'a HeaderMap,
         received: Timestamp,
-    ) -> Result<Storing, Reason> {
+    ) -> Received<'a> {
         let (requested, request) = (self.requested, &self.visitor.headers);
+        let (hint, bytes) = (None, 0);
         Received { method: &Method::GET, request, status, headers, hint, bytes, requested, received }
-            .storing(self.limits)
     }
 
     fn is_partial(&self, head: &response::Parts) -> bool {
@@ -178,7 +177,7 @@ impl Fetch<'_> {
         let status =
             content.status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK);
         let headers = updated(&restored_by_origin(&content.headers), answer);
-        let storing = match self.received(status, &headers, None, 0, received) {
+        let storing = match self.received(status, &headers, received).still_storing(self.limits) {
             Ok(storing) => storing,
             Err(reason) => {
                 tracing::debug!(%reason, "a response has not changed, and is not to be kept any longer");

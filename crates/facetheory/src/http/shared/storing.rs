@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::header::{CONTENT_TYPE, SET_COOKIE};
+use http::header::{CONTENT_TYPE, COOKIE, SET_COOKIE};
 use http::{HeaderMap, Method, StatusCode};
 use tabletheory::Timestamp;
 
@@ -55,6 +55,17 @@ pub(crate) struct Storing {
 impl Received<'_> {
     /// How the response is stored, or why it is not.
     pub(crate) fn storing(&self, limits: Limits) -> Result<Storing, Reason> {
+        let storing = self.still_storing(limits)?;
+        // Guesses are for what carries nothing of a person: whoever knows visitors by their cookies and says nothing of caches
+        // has not thought of one.
+        if self.request.contains_key(COOKIE) && self.is_left_to_guess() {
+            return Err(Reason::Cookie);
+        }
+        Ok(storing)
+    }
+
+    /// The same of a response that is stored already, where its origin has said to this request that it still holds.
+    pub(crate) fn still_storing(&self, limits: Limits) -> Result<Storing, Reason> {
         let refuse_if = |wrong: bool, reason: Reason| if wrong { Err(reason) } else { Ok(()) };
         let (status, headers) = (self.status, self.headers);
         let said = Said::of(headers);
@@ -98,6 +109,13 @@ impl Received<'_> {
         })?;
         let variant = variant::digest(&names, self.request);
         Ok(Storing { initial_age, fresh_for, variant, headers, tags })
+    }
+
+    /// Whether the response says nothing of how shared caches use it.
+    fn is_left_to_guess(&self) -> bool {
+        let said = Said::of(self.headers);
+        let told = matches!(lifetime(self.status, self.headers, &said, self.received), Lifetime::Explicit(_));
+        !told && !said.control.public && said.control.no_cache.is_none()
     }
 }
 

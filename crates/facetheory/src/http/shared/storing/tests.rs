@@ -115,6 +115,33 @@ fn rfc9111_4_2_what_has_neither_freshness_nor_a_validator_is_of_no_use() {
 }
 
 #[test]
+fn rfc9111_4_2_2_what_a_cookie_brought_is_stored_only_if_the_response_says_how() {
+    let (cookie, later) = ([("cookie", "sid=alice")], format_date(NOW + Duration::from_secs(60)));
+    let with_cookie = |lines: &[(&'static str, &str)]| stored(&Method::GET, &cookie, 200, lines);
+    let (modified, later) = (("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT"), later.expect("a date"));
+    for silent in [
+        &[("etag", "\"a\"")][..],
+        &[modified],
+        &[modified, ("cache-control", "must-revalidate")],
+        &[modified, ("vary", "cookie")],
+        &[modified, ("expires", &later), ("cdn-cache-control", "must-revalidate")],
+    ] {
+        assert!(get(200, silent).is_ok(), "{silent:?}");
+        assert_eq!(with_cookie(silent), Err(Reason::Cookie), "{silent:?}");
+    }
+    for said in [
+        ("cache-control", "max-age=60"),
+        ("cache-control", "s-maxage=60"),
+        ("cache-control", "public"),
+        ("cache-control", "no-cache"),
+        ("cdn-cache-control", "max-age=60"),
+        ("expires", &later),
+    ] {
+        assert!(with_cookie(&[modified, said]).is_ok(), "{said:?}");
+    }
+}
+
+#[test]
 fn rfc9111_5_2_2_4_no_cache_is_stored_to_be_validated_at_every_use() {
     let lines = [("cache-control", "no-cache, max-age=60"), ("etag", "\"a\"")];
     assert_eq!(get(200, &lines).expect("stored").fresh_for, Duration::ZERO);
