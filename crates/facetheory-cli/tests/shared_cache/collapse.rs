@@ -1,5 +1,6 @@
 //! Many visitors at once: RFC 9111, section 4, lets their requests be collapsed into one.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,6 +16,7 @@ stories![
     rfc9111_4_an_answer_for_one_visitor_is_not_shared_with_those_who_waited,
     rfc9111_4_what_has_to_be_validated_is_not_shared_with_those_who_waited,
     rfc9111_4_what_credentials_brought_is_not_shared_with_those_who_waited_if_it_has_to_be_validated,
+    rfc9111_4_3_3_an_error_for_one_visitor_is_not_shared_with_those_who_waited,
     rfc9111_4_pages_that_may_not_be_kept_are_not_asked_for_one_after_the_other,
     rfc9111_4_a_page_that_may_be_kept_again_is,
     rfc9111_4_1_those_who_waited_get_their_own_variant,
@@ -122,6 +124,48 @@ fn rfc9111_4_what_credentials_brought_is_not_shared_with_those_who_waited_if_it_
     let credentials = |number| format!("Authorization: Bearer {number}\r\n");
     let lines = &["Cache-Control: max-age=0, must-revalidate", "ETag: \"a\""];
     assert_none_shared(site, "/credentials", lines, credentials);
+}
+
+/// What visitors who come at once get, each with the line of its number, while the origin fails with these headers to tell
+/// what is new of a page that is kept and stale.
+fn failures(
+    site: &Site,
+    path: &str,
+    lines: &'static [&'static str],
+    line: impl Fn(usize) -> String,
+) -> Vec<Response> {
+    let stale = ["Cache-Control: public, max-age=60", "Age: 100", "ETag: \"a\""];
+    site.origin.answer(path, Answer::page(&stale, "kept"));
+    assert_eq!(site.get(path).text(), "kept");
+    let (gate, waiting) = (Gate::default(), Arc::new(AtomicUsize::new(0)));
+    let (opened, counted) = (gate.clone(), waiting.clone());
+    scripted(site, path, move |_, number| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Answer::with("500 Error", lines, &format!("failure {number}")).after(&opened)
+    });
+    let all = visitors(site, path, line);
+    until("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
+    gate.open();
+    answers(all)
+}
+
+fn rfc9111_4_3_3_an_error_for_one_visitor_is_not_shared_with_those_who_waited(site: &Site) {
+    let cases: [(&'static [&'static str], &str); 7] = [
+        (&["Cache-Control: private, no-store"], ""),
+        (&["Cache-Control: no-cache"], ""),
+        (&["CDN-Cache-Control: private"], ""),
+        (&["Set-Cookie: sid=1"], ""),
+        (&["Vary: Cookie"], ""),
+        (&[], "Cookie: sid="),
+        (&[], "Authorization: Bearer "),
+    ];
+    for (index, (lines, own)) in cases.into_iter().enumerate() {
+        let own = |number| if own.is_empty() { String::new() } else { format!("{own}{number}\r\n") };
+        let all = failures(site, &format!("/failing/{index}"), lines, own);
+        assert!(all.iter().all(|response| response.status == 500), "{lines:?}");
+        let texts: BTreeSet<String> = all.iter().map(Response::text).collect();
+        assert_eq!(texts.len(), VISITORS, "somebody got another's failure: {lines:?}, {texts:?}");
+    }
 }
 
 fn rfc9111_4_pages_that_may_not_be_kept_are_not_asked_for_one_after_the_other(site: &Site) {

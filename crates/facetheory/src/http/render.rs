@@ -219,13 +219,24 @@ impl FailedRender {
 
     /// What the renderer said, if an error comes of that.
     pub(super) fn answer_in(error: &crate::Error) -> Option<Response<IsrBody>> {
+        let (status, headers, bytes) = FailedRender::behind(error)?.answer.as_ref()?;
+        let mut response = Response::new(IsrBody::from(bytes.clone()));
+        *response.status_mut() = *status;
+        *response.headers_mut() = headers.clone();
+        Some(response)
+    }
+
+    /// Whether the renderer said something to the one visitor alone for whom it was asked.
+    pub(super) fn is_of_another(error: &crate::Error) -> bool {
+        let answered = |failure: &FailedRender| matches!(failure.reason, Reason::ServerError(_));
+        FailedRender::behind(error).is_some_and(|failure| answered(failure) && failure.answer.is_none())
+    }
+
+    fn behind(error: &crate::Error) -> Option<&FailedRender> {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
         while let Some(error) = cause {
-            if let Some(FailedRender { answer: Some((status, headers, bytes)), .. }) = error.downcast_ref() {
-                let mut response = Response::new(IsrBody::from(bytes.clone()));
-                *response.status_mut() = *status;
-                *response.headers_mut() = headers.clone();
-                return Some(response);
+            if let Some(failure) = error.downcast_ref() {
+                return Some(failure);
             }
             cause = error.source();
         }

@@ -159,12 +159,12 @@ async fn what_may_be_kept_again_is_soon() {
 /// How many visitors come at once, in stories of many.
 const MANY: usize = 100;
 
-/// An origin that takes a second for answers with these headers, each of which has a number.
-fn takes_a_second(site: &Site, headers: &'static [(&'static str, &'static str)]) {
+/// An origin that takes a second for answers of this status with these headers, each of which has a number.
+fn takes_a_second(site: &Site, status: u16, headers: &'static [(&'static str, &'static str)]) {
     let count = Arc::new(AtomicUsize::new(0));
     site.renders(move |_| {
         let number = count.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut response = Response::builder();
+        let mut response = Response::builder().status(status);
         for (name, value) in headers {
             response = response.header(*name, *value);
         }
@@ -184,13 +184,37 @@ async fn those_who_waited_for_what_is_not_for_them_ask_all_at_once() {
         &[("etag", "\"a\"")],
     ] {
         let (site, began) = (site(), tokio::time::Instant::now());
-        takes_a_second(&site, headers);
+        takes_a_second(&site, 200, headers);
         let replies = join_all((0..MANY).map(|_| site.get("/a"))).await;
         let texts: BTreeSet<&str> = replies.iter().map(Reply::text).collect();
         assert_eq!((texts.len(), site.asked().len()), (MANY, MANY), "{headers:?}");
         assert!(began.elapsed() < 3 * SECOND, "they waited for one, and then for themselves: {headers:?}");
         site.get("/a").await;
         assert_eq!(site.asked()[0].headers()["if-none-match"], "\"a\"", "who comes alone asks for news only");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_for_all_who_waited_unless_it_may_be_for_one_visitor_alone() {
+    let own = [("cookie", "sid=alice")];
+    for (headers, visitor, asked) in [
+        (&[("x-own", "1")][..], &[][..], 1),
+        (&[("cache-control", "private, no-store")], &[], MANY),
+        (&[("vary", "cookie")], &[], MANY),
+        (&[], &own, MANY),
+    ] {
+        let site = site();
+        site.answers(200, &[("cache-control", "max-age=60"), ("etag", "\"a\"")], "page");
+        site.get("/a").await;
+        tokio::time::advance(61 * SECOND).await;
+        site.asked();
+        takes_a_second(&site, 500, headers);
+        let began = tokio::time::Instant::now();
+        let replies = join_all((0..MANY).map(|_| site.get_with("/a", visitor))).await;
+        assert!(replies.iter().all(|reply| reply.status == 500), "{headers:?}");
+        let texts: BTreeSet<&str> = replies.iter().map(Reply::text).collect();
+        assert_eq!((texts.len(), site.asked().len()), (asked, asked), "{headers:?}");
+        assert!(began.elapsed() < 3 * SECOND, "they waited for one, and then for themselves: {headers:?}");
     }
 }
 
@@ -202,7 +226,7 @@ async fn those_who_waited_share_what_was_fresh_or_may_be_served_while_it_is_rene
         &[("cache-control", "max-age=60, stale-while-revalidate=60"), ("age", "100")],
     ] {
         let site = site();
-        takes_a_second(&site, headers);
+        takes_a_second(&site, 200, headers);
         for reply in join_all((0..MANY).map(|_| site.get("/a"))).await {
             assert_eq!(reply.text(), "1", "{headers:?}");
         }

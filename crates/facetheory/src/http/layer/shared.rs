@@ -164,6 +164,9 @@ impl Site {
                 (Err(_), Some(own)) => {
                     Ok(self.passed(&forward, without_hops(own), (selected.why, "render-failed"), id))
                 }
+                (Err(error), None) if FailedRender::is_of_another(&error) => {
+                    self.pass_forward(&forward, &selected.key, (selected.why, "render-failed"), id).await
+                }
                 (Err(error), None) => Ok(match FailedRender::answer_in(&error) {
                     Some(own) => {
                         self.passed(&forward, without_hops(own), (selected.why, "render-failed"), id)

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use http::header::{
-    CONTENT_LENGTH, CONTENT_TYPE, DATE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE,
-    IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE,
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, DATE, ETAG, HeaderName, HeaderValue, IF_MATCH,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE, SET_COOKIE, VARY,
 };
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, response};
@@ -19,11 +19,12 @@ use crate::http::date::format_date;
 use crate::http::header::restored_by_origin;
 use crate::http::hint::Hint;
 use crate::http::render::{FailedRender, MAX_FAILURE_BYTES, Rendering, declined, failed};
+use crate::http::shared::directive::Said;
 use crate::http::shared::storing::{Limits, Received, Storing};
 use crate::http::shared::update::updated;
 use crate::http::shared::variant;
 use crate::http::storable::Reason;
-use crate::render::{Render, Rendered};
+use crate::render::{NoAnswer, Render, Rendered};
 use crate::row::Meta;
 
 /// The conditions of a visitor, which we answer ourselves.
@@ -107,6 +108,13 @@ impl Fetch<'_> {
         // A failure while something is stored is for whoever knows whether that may be served (RFC 9111 §4.3.3).
         if head.status.is_server_error() && self.stored.is_some_and(|stored| !is_failure(stored)) {
             let reason = Reason::ServerError(head.status);
+            if !self.is_for_everyone(&head) {
+                let (failure, body) = (FailedRender::new(reason), IsrBody::passed(body));
+                return Rendering {
+                    outcome: Err(failure.into()),
+                    own: Some(Response::from_parts(head, body)),
+                };
+            }
             return match collect(body, MAX_FAILURE_BYTES).await {
                 Collected::Whole(bytes) => failed(reason, head, bytes),
                 Collected::TooLong(body) => {
@@ -158,6 +166,18 @@ impl Fetch<'_> {
         let (requested, request) = (self.requested, &self.visitor.headers);
         let (hint, bytes) = (None, 0);
         Received { method: &Method::GET, request, status, headers, hint, bytes, requested, received }
+    }
+
+    /// Whether a failure says nothing that may be for this visitor alone, so that all who waited may see it.
+    fn is_for_everyone(&self, head: &response::Parts) -> bool {
+        if head.extensions.get::<NoAnswer>().is_some() {
+            return true;
+        }
+        let (said, visitor) = (Said::of(&head.headers).control, &self.visitor.headers);
+        let forbidden = said.no_store || said.private.is_some() || said.no_cache.is_some();
+        let own = [COOKIE, AUTHORIZATION].iter().any(|name| visitor.contains_key(name))
+            || [SET_COOKIE, VARY].iter().any(|name| head.headers.contains_key(name));
+        !forbidden && !own
     }
 
     fn is_partial(&self, head: &response::Parts) -> bool {
