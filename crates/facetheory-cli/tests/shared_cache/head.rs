@@ -8,6 +8,7 @@ stories![
     rfc9110_9_3_2_head_is_answered_from_what_get_has_brought,
     rfc9111_3_head_leaves_no_page_without_a_body,
     rfc9111_4_3_5_head_updates_what_is_kept_and_the_same,
+    rfc9111_4_3_5_head_that_sets_a_cookie_updates_nothing,
     rfc9111_4_3_5_head_makes_stale_what_is_kept_and_another,
 ];
 
@@ -57,6 +58,15 @@ fn rfc9111_4_3_5_head_updates_what_is_kept_and_the_same(site: &Site) {
             (Some("2"), Some("max-age=7200"))
         );
     }
+}
+
+fn rfc9111_4_3_5_head_that_sets_a_cookie_updates_nothing(site: &Site) {
+    let own = &["Cache-Control: max-age=7200", "ETag: \"a\"", "X-Own: 2", "Set-Cookie: sid=bob"];
+    headed(site, "/own", own, 8);
+    let bob = site.ask("HEAD", "/own", "Cache-Control: no-cache\r\nCookie: sid=bob\r\n");
+    assert_eq!((bob.header("x-own"), bob.header("set-cookie")), (Some("2"), Some("sid=bob")));
+    let alice = site.get("/own");
+    assert_eq!((alice.header("x-own"), alice.header("set-cookie")), (Some("1"), None));
 }
 
 fn rfc9111_4_3_5_head_makes_stale_what_is_kept_and_another(site: &Site) {

@@ -15,7 +15,8 @@ stories![
     rfc9111_4_3_4_a_304_makes_the_kept_answer_fresh_again,
     rfc9111_3_2_a_304_updates_the_headers_that_are_kept,
     rfc9111_3_2_a_304_does_not_change_what_describes_the_kept_content,
-    rfc9111_3_2_a_304_brings_no_cookie_and_nothing_of_its_connection,
+    rfc9111_3_2_a_304_brings_nothing_of_its_connection,
+    rfc9111_3_2_nothing_of_a_304_that_sets_a_cookie_is_kept,
     rfc9111_4_3_3_a_whole_answer_replaces_what_is_kept,
     rfc9111_4_3_3_an_error_is_passed_on_and_what_is_kept_stays,
     rfc9111_4_3_3_a_304_that_forbids_keeping_ends_it,
@@ -123,25 +124,48 @@ fn rfc9111_3_2_a_304_does_not_change_what_describes_the_kept_content(site: &Site
     }
 }
 
-fn rfc9111_3_2_a_304_brings_no_cookie_and_nothing_of_its_connection(site: &Site) {
+fn rfc9111_3_2_a_304_brings_nothing_of_its_connection(site: &Site) {
     let first = ["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""];
     let second = [
         "Cache-Control: max-age=3600",
         "ETag: \"a\"",
-        "Set-Cookie: session=1",
         "Connection: keep-alive, x-hop",
         "X-Hop: 1",
         "Keep-Alive: timeout=99",
         "Proxy-Authenticate: Basic",
     ];
-    first_then(site, "/cookie", Answer::page(&first, "kept"), Answer::with("304 Not Modified", &second, ""));
-    site.get("/cookie");
-    site.get("/cookie");
-    let third = site.get("/cookie");
+    first_then(site, "/hops", Answer::page(&first, "kept"), Answer::with("304 Not Modified", &second, ""));
+    site.get("/hops");
+    site.get("/hops");
+    let third = site.get("/hops");
     assert_eq!(third.text(), "kept");
-    for name in ["set-cookie", "x-hop", "keep-alive", "proxy-authenticate"] {
+    for name in ["x-hop", "keep-alive", "proxy-authenticate"] {
         assert_eq!(third.header(name), None, "{name}");
     }
+}
+
+fn rfc9111_3_2_nothing_of_a_304_that_sets_a_cookie_is_kept(site: &Site) {
+    let kept = Answer::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept");
+    let own = ["Cache-Control: max-age=3600", "ETag: \"a\"", "Set-Cookie: sid=bob", "X-Token: of bob"];
+    let open = Answer::with("304 Not Modified", &["Cache-Control: max-age=3600", "ETag: \"a\""], "");
+    scripted(site, "/cookie", move |request, number| {
+        match (number, request.has("cookie"), request.has("if-none-match")) {
+            (1, ..) => kept.clone(),
+            (_, true, true) => Answer::with("304 Not Modified", &own, ""),
+            (_, true, false) => Answer::page(&own, "kept"),
+            (_, false, _) => open.clone(),
+        }
+    });
+    assert_eq!(site.get("/cookie").text(), "kept");
+    let bob = site.get_with("/cookie", "Cookie: sid=bob\r\n");
+    assert_eq!((bob.text().as_str(), bob.header("x-token")), ("kept", Some("of bob")));
+    assert_eq!(bob.header("set-cookie"), Some("sid=bob"), "what is set for him reaches him");
+    for _ in 0..2 {
+        let alice = site.get("/cookie");
+        assert_eq!((alice.text().as_str(), alice.header("x-token")), ("kept", None));
+        assert_eq!(alice.header("set-cookie"), None);
+    }
+    assert_eq!(asked(site, "/cookie"), 4, "one who was told nothing of her own makes it fresh");
 }
 
 fn rfc9111_4_3_3_a_whole_answer_replaces_what_is_kept(site: &Site) {

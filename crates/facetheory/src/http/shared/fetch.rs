@@ -196,7 +196,13 @@ impl Fetch<'_> {
         let content = &stored.generation.content;
         let status =
             content.status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK);
-        let headers = updated(&restored_by_origin(&content.headers), answer);
+        let kept = restored_by_origin(&content.headers);
+        // What is said to one visitor alone, or of what another selects, is nothing to keep for all.
+        if answer.contains_key(SET_COOKIE) || !self.selects(&kept, stored) {
+            tracing::debug!("a response has not changed, which is told to one visitor alone");
+            return Render::Personal;
+        }
+        let headers = updated(&kept, answer);
         let storing = match self.received(status, &headers, received).still_storing(self.limits) {
             Ok(storing) => storing,
             Err(reason) => {
@@ -238,3 +244,6 @@ fn page(head: &response::Parts, storing: Storing, tags: &[Tag], bytes: Bytes) ->
 fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
+
+#[cfg(test)]
+mod tests;
