@@ -1,8 +1,9 @@
 //! Answers that depend on headers of the request: RFC 9111, section 4.1.
 
 use crate::support::client::Response;
+use crate::support::http2::{self, END_STREAM, Frame, Http2};
 use crate::support::origin::Answer;
-use crate::support::site::Site;
+use crate::support::site::{HOST, Site};
 use crate::trial::{asked, assert_none_served_again, numbered, scripted};
 
 stories![
@@ -11,6 +12,7 @@ stories![
     rfc9111_4_1_all_headers_that_are_named_must_match,
     rfc9111_4_1_names_may_stand_in_several_lines_and_have_no_case,
     rfc9111_4_1_headers_that_mean_the_same_match,
+    rfc9111_4_1_cookies_match_as_the_origin_sees_them,
     rfc9111_4_1_a_star_matches_nothing,
     rfc9111_4_1_headers_that_are_not_named_do_not_matter,
     rfc9111_4_1_what_an_answer_depends_on_may_change,
@@ -88,6 +90,21 @@ fn rfc9111_4_1_headers_that_mean_the_same_match(site: &Site) {
         assert_eq!(site.get_with("/same", lines).text(), "1: de, fr none", "{lines}");
     }
     assert_ne!(spoken(site, "/same", "fr, de").text(), "1: de, fr none", "order may mean something");
+}
+
+fn rfc9111_4_1_cookies_match_as_the_origin_sees_them(site: &Site) {
+    scripted(site, "/cookies", |request, number| {
+        let body = format!("{number}: {}", request.header("cookie").unwrap_or("none"));
+        Answer::page(&["Cache-Control: max-age=3600", "Vary: Cookie"], &body)
+    });
+    // HTTP/2 sends each in a line of its own.
+    let lines = [&http2::get(HOST, "/cookies")[..], &[("cookie", "a=1"), ("cookie", "b=2")]].concat();
+    let mut visitor = Http2::open(site.gateway.address);
+    visitor.send(&Frame::headers(1, &lines, END_STREAM));
+    assert_eq!(String::from_utf8_lossy(&visitor.body(1)), "1: a=1; b=2");
+    assert_eq!(site.get_with("/cookies", "Cookie: a=1; b=2\r\n").text(), "1: a=1; b=2");
+    assert_eq!(site.get_with("/cookies", "Cookie: a=1,b=2\r\n").text(), "2: a=1,b=2");
+    assert_eq!(site.get_with("/cookies", "Cookie: a=1, b=2\r\n").text(), "3: a=1, b=2");
 }
 
 fn rfc9111_4_1_a_star_matches_nothing(site: &Site) {

@@ -1,7 +1,7 @@
 //! Which of the stored responses of one address a request selects (RFC 9111 §4.1).
 
 use http::HeaderMap;
-use http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, HeaderName};
+use http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, HeaderName};
 use sha2::{Digest, Sha256};
 
 use crate::http::header::FORWARDED_HOST;
@@ -70,10 +70,15 @@ pub(crate) fn key(primary: &str, digest: &str) -> String {
     format!("{primary}{separator}vary={digest}")
 }
 
-/// All values of a header, one after the other with one comma between; none where it is absent.
+/// All values of a header, one after the other with one comma between, of cookies with a semicolon; none where it is absent.
 fn normalised(name: &HeaderName, request: &HeaderMap) -> Option<Vec<u8>> {
     let mut lines = request.get_all(name).iter().peekable();
     lines.peek()?;
+    // Cookies are no list: a comma is a part of one, and lines are put together as the origin sees them (RFC 9113 §8.2.3).
+    if *name == COOKIE {
+        let lines: Vec<&[u8]> = lines.map(|line| line.as_bytes().trim_ascii()).collect();
+        return Some(lines.join(&b"; "[..]));
+    }
     let mut members: Vec<Vec<u8>> = Vec::new();
     for line in lines {
         // A comma within quotes is a part of its value, and so is all that is around it.
@@ -147,6 +152,9 @@ mod tests {
         assert!(!same("foo", &["1, 2"], &["2, 1"]));
         assert!(!same("foo", &["a"], &["A"]));
         assert!(!same("foo", &["\"a,b\""], &["\"a, b\""]));
+        assert!(same("cookie", &["a=1; b=2"], &["a=1", "b=2"]));
+        assert!(!same("cookie", &["a=1,b=2"], &["a=1", "b=2"]));
+        assert!(!same("cookie", &["a=1,b=2"], &["a=1, b=2"]));
         assert!(same("accept-language", &["en, de"], &["De,eN"]));
         assert!(!same("accept-language", &["en, de;q=0.5"], &["en;q=0.5, de"]));
         assert!(same("accept-encoding", &["gzip, br"], &["br,gzip"]));
