@@ -230,4 +230,5 @@ fn rfc9111_4_3_4_a_304_with_another_strong_validator_makes_nothing_fresh(site: &
         ("kept", Some("\"b\"")),
         "two answers in one"
     );
+    assert_eq!((site.get("/other").text().as_str(), asked(site, "/other")), ("new", 3));
 }

@@ -241,12 +241,15 @@ impl Site {
         let limits = Limits { max_bytes: self.max_page_bytes, welcome };
         let tags = &self.routes.at(forward.route).tags;
         let fetch = Fetch { visitor: &forward.parts, stored, limits, tags, requested: context.started };
-        let mut request = fetch.request().map(|()| forward.body());
-        if let Some(target) = &forward.target {
-            request.uri_mut().clone_from(target);
-        }
+        let complete = |request: Request<()>| {
+            let mut request = request.map(|()| forward.body());
+            if let Some(target) = &forward.target {
+                request.uri_mut().clone_from(target);
+            }
+            request
+        };
         let now = || self.isr.pages().store().now();
-        let (rendering, status) = fetch.ask(forward.service(), request, now).await;
+        let (rendering, status) = fetch.ask(forward.service(), complete, now).await;
         *forward.answered.lock().unwrap_or_else(PoisonError::into_inner) = status;
         *forward.own.lock().unwrap_or_else(PoisonError::into_inner) = rendering.own;
         rendering.outcome

@@ -21,7 +21,7 @@ use crate::http::hint::Hint;
 use crate::http::render::{FailedRender, MAX_FAILURE_BYTES, Rendering, declined, failed};
 use crate::http::shared::directive::Said;
 use crate::http::shared::storing::{Limits, Received, Storing};
-use crate::http::shared::update::updated;
+use crate::http::shared::update::{has_another_tag, updated};
 use crate::http::shared::variant;
 use crate::http::storable::Reason;
 use crate::render::{NoAnswer, Render, Rendered};
@@ -45,20 +45,10 @@ pub(crate) struct Fetch<'a> {
 
 impl Fetch<'_> {
     /// The request that the origin gets: the visitor's own, with conditions of ours.
-    pub(crate) fn request(&self) -> Request<()> {
-        let visitor = self.visitor;
-        let mut request = Request::new(());
-        *request.method_mut() = Method::GET;
-        *request.uri_mut() = visitor.uri.clone();
-        *request.version_mut() = visitor.version;
-        *request.headers_mut() = visitor.headers.clone();
-        *request.extensions_mut() = visitor.extensions.clone();
-        let headers = request.headers_mut();
-        CONDITIONS.iter().for_each(|name| drop(headers.remove(name)));
+    fn request(&self) -> Request<()> {
+        let mut request = self.unconditional();
         let Some(stored) = self.stored else { return request };
-        // The whole of it is stored already, or will be.
-        [RANGE, IF_RANGE].iter().for_each(|name| drop(headers.remove(name)));
-        let kept = restored_by_origin(&stored.generation.content.headers);
+        let (headers, kept) = (request.headers_mut(), restored_by_origin(&stored.generation.content.headers));
         if self.selects(&kept, stored) {
             for (condition, name) in [(IF_NONE_MATCH, ETAG), (IF_MODIFIED_SINCE, LAST_MODIFIED)] {
                 if let Some(value) = kept.get(name).filter(|value| !value.is_empty()) {
@@ -69,23 +59,48 @@ impl Fetch<'_> {
         request
     }
 
-    /// Asks an origin.
+    /// The same without conditions.
+    fn unconditional(&self) -> Request<()> {
+        let visitor = self.visitor;
+        let mut request = Request::new(());
+        *request.method_mut() = Method::GET;
+        *request.uri_mut() = visitor.uri.clone();
+        *request.version_mut() = visitor.version;
+        *request.headers_mut() = visitor.headers.clone();
+        *request.extensions_mut() = visitor.extensions.clone();
+        let headers = request.headers_mut();
+        CONDITIONS.iter().for_each(|name| drop(headers.remove(name)));
+        // The whole of it is stored already, or will be.
+        if self.stored.is_some() {
+            [RANGE, IF_RANGE].iter().for_each(|name| drop(headers.remove(name)));
+        }
+        request
+    }
+
+    /// Asks an origin, with what this makes of a request.
     pub(crate) async fn ask<S, B, R>(
         &self,
         service: S,
-        request: Request<B>,
+        complete: impl Fn(Request<()>) -> Request<B>,
         now: impl Fn() -> Timestamp,
     ) -> (Rendering, Option<StatusCode>)
     where
-        S: Service<Request<B>, Response = Response<R>>,
+        S: Service<Request<B>, Response = Response<R>> + Clone,
         S::Error: Into<BoxError>,
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let conditional = CONDITIONS.iter().any(|name| request.headers().contains_key(name));
-        let response = match service.oneshot(request).await {
-            Ok(response) => response,
-            Err(error) => return (Rendering { outcome: Err(error.into()), own: None }, None),
+        let mut request = self.request();
+        let (response, conditional) = loop {
+            let conditional = CONDITIONS.iter().any(|name| request.headers().contains_key(name));
+            match service.clone().oneshot(complete(request)).await {
+                // It says nothing of what is stored, so all of what it is of is asked for (RFC 9111 §4.3.4).
+                Ok(response) if conditional && self.is_of_another(&response) => {
+                    request = self.unconditional();
+                }
+                Ok(response) => break (response, conditional),
+                Err(error) => return (Rendering { outcome: Err(error.into()), own: None }, None),
+            }
         };
         let (status, received) = (response.status(), now());
         (self.weigh(response, conditional, received).await, Some(status))
@@ -166,6 +181,13 @@ impl Fetch<'_> {
         let (requested, request) = (self.requested, &self.visitor.headers);
         let (hint, bytes) = (None, 0);
         Received { method: &Method::GET, request, status, headers, hint, bytes, requested, received }
+    }
+
+    /// Whether it is a 304 of another response than the one that is stored.
+    fn is_of_another<R>(&self, response: &Response<R>) -> bool {
+        let kept = |stored: &Meta| restored_by_origin(&stored.generation.content.headers);
+        response.status() == StatusCode::NOT_MODIFIED
+            && self.stored.is_some_and(|stored| has_another_tag(&kept(stored), response.headers()))
     }
 
     /// Whether a failure says nothing that may be for this visitor alone, so that all who waited may see it.

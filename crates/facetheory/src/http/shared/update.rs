@@ -5,6 +5,7 @@ use http::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, LAST_MODIFIED, SET_COOKIE,
 };
 
+use crate::http::conditional::EntityTag;
 use crate::http::header::remove_hops;
 
 /// What says of the stored bytes how they are to be read: an answer without bytes cannot change it.
@@ -32,6 +33,14 @@ pub(crate) fn updated(stored: &HeaderMap, answer: &HeaderMap) -> HeaderMap {
         updated.insert(ETAG, etag.clone());
     }
     updated
+}
+
+/// Whether an answer has a strong tag, and what is stored has another one. A tag that became weak on its way, as compressing
+/// servers make it, is still the same.
+pub(crate) fn has_another_tag(stored: &HeaderMap, answer: &HeaderMap) -> bool {
+    let known = stored.get(ETAG).and_then(|tag| EntityTag::of_page(tag.to_str().ok()?));
+    let said = answer.get(ETAG).and_then(|tag| EntityTag::of_page(tag.to_str().ok()?));
+    known.zip(said).is_some_and(|(known, said)| !said.weak && said.opaque != known.opaque)
 }
 
 /// Whether the answer to a HEAD is about the response that is stored: nothing that recognises it has changed.
@@ -81,6 +90,23 @@ mod tests {
             ("etag", "\"b\""),
         ]);
         assert_eq!(updated(&stored, &answer), stored);
+    }
+
+    #[test]
+    fn rfc9111_4_3_4_a_strong_tag_is_another_unless_what_is_stored_has_it_if_only_weakly() {
+        for (known, said, another) in [
+            ("\"a\"", "\"a\"", false),
+            ("\"a\"", "\"b\"", true),
+            ("\"a\"", "W/\"b\"", false),
+            ("W/\"a\"", "\"a\"", false),
+            ("W/\"a\"", "\"b\"", true),
+            ("a", "\"a\"", false),
+        ] {
+            let (stored, answer) = (headers(&[("etag", known)]), headers(&[("etag", said)]));
+            assert_eq!(has_another_tag(&stored, &answer), another, "{known} and {said}");
+        }
+        assert!(!has_another_tag(&headers(&[]), &headers(&[("etag", "\"a\"")])), "it had none");
+        assert!(!has_another_tag(&headers(&[("etag", "\"a\"")]), &headers(&[])), "it says none");
     }
 
     #[test]
