@@ -38,8 +38,8 @@ mod version_id;
 
 #[cfg(feature = "http")]
 pub use self::http::{
-    Drafts, Hint, Hit, IsrBody, IsrLayer, IsrService, Params, Query, Route, Routes, TenantFrom, is_host,
-    remove_hops,
+    Drafts, Hint, Hit, IsrBody, IsrLayer, IsrService, OnBehalf, Params, Query, Route, Routes, TenantFrom,
+    is_host, remove_hops,
 };
 pub use body::{Bodies, Body, StoredBody};
 pub use cache_key::CacheKey;

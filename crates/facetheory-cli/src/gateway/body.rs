@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep};
 
-use super::client::Client;
+use super::client::Asker;
 use super::forwarding;
 use crate::wire::Refusal;
 
@@ -39,8 +39,8 @@ pub(crate) struct RequestBody {
     upload: Option<Upload>,
     /// What came of it before the origin was asked.
     first: Option<Frame<Bytes>>,
-    /// Whose request it is.
-    pub(crate) client: Option<Arc<Client>>,
+    /// Whose request it is, once that is known.
+    pub(crate) asker: Option<Asker>,
     /// Told, by being dropped, when all of it was sent.
     sent: Option<oneshot::Sender<Infallible>>,
     /// How many pieces the origin has taken.
@@ -81,19 +81,19 @@ struct Upload {
 
 impl RequestBody {
     /// The body of a visitor's own request.
-    pub(crate) fn of(client: Arc<Client>, body: Incoming, terms: Terms) -> Self {
+    pub(crate) fn of(body: Incoming, terms: Terms) -> Self {
         let upload = (!body.is_end_stream()).then(|| Upload {
             body,
             left: terms.bytes,
             pause: terms.pause,
             silence: Box::pin(tokio::time::sleep(terms.pause)),
         });
-        RequestBody { upload, client: Some(client), ..RequestBody::default() }
+        RequestBody { upload, ..RequestBody::default() }
     }
 
     /// No body, of a request of this visitor's, or of nobody's.
-    pub(crate) fn empty(client: Option<Arc<Client>>) -> Self {
-        RequestBody { client, ..RequestBody::default() }
+    pub(crate) fn empty(asker: Option<Asker>) -> Self {
+        RequestBody { asker, ..RequestBody::default() }
     }
 
     /// Waits for its first piece, where its length is not known: one that is wrong from the beginning is found out.

@@ -1,12 +1,14 @@
-//! Who is on the other end of a connection.
+//! Who is on the other end of a connection, and who asks.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use facetheory::OnBehalf;
+use http::request::Parts;
 use http::uri::Scheme;
 
 use super::place::Place;
-use crate::wire::Conduct;
+use crate::wire::{Conduct, Herald};
 
 /// The visitor's end of a connection, as the gateway itself sees it.
 #[derive(Clone, Debug)]
@@ -19,4 +21,25 @@ pub(crate) struct Client {
     pub(crate) conduct: Option<Arc<Conduct>>,
     /// The place that the connection takes, for as long as anybody speaks on it.
     pub(crate) place: Option<Arc<Place>>,
+}
+
+/// Who asks, in the extensions of a request that is passed on: a visitor's own, and all that is asked because of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    /// The visitor's end of the connection.
+    pub(crate) client: Arc<Client>,
+    /// Who tells the visitor of interim answers, until its own has begun. None where hyper cannot send them, as over HTTP/2, and
+    /// for an answer that the visitor does not wait for.
+    pub(crate) herald: Option<Herald>,
+}
+
+impl Asker {
+    /// Who asks with this request. Nobody does with a render, of which everybody sees the result.
+    pub(crate) fn of(request: &mut Parts) -> Option<Self> {
+        let asker = request.extensions.remove::<Asker>();
+        match request.extensions.remove()? {
+            OnBehalf::Waiting => asker,
+            OnBehalf::Answered => asker.map(|asker| Asker { herald: None, ..asker }),
+        }
+    }
 }

@@ -1,15 +1,13 @@
 //! Interim answers (102, 103): what the origin says before its answer reaches the visitor before the answer, too, as RFC 9110
 //! §15.2 wants of a proxy.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use facetheory::remove_hops;
 use http::{HeaderMap, Request, StatusCode, Version};
 use tokio::sync::mpsc;
 
 use super::body::RequestBody;
-use crate::wire::Conduct;
+use crate::wire::Herald;
 
 /// The most hints of one answer.
 const MOST: usize = 8;
@@ -21,17 +19,16 @@ pub(crate) struct Spoken(pub(crate) Version);
 /// The hints of one answer, as they come.
 #[derive(Debug)]
 pub(crate) struct Hints {
-    coming: Option<(mpsc::Receiver<Bytes>, Arc<Conduct>)>,
+    coming: Option<(mpsc::Receiver<Bytes>, Herald)>,
     version: Version,
 }
 
 impl Hints {
-    /// Those for a request. A render has none, since they are for one visitor; nor has a visitor who speaks HTTP/2, where
-    /// hyper cannot send them.
+    /// Those for a request. A render has none, since they are for one visitor; nor has what nobody waits for; nor has a visitor
+    /// who speaks HTTP/2, where hyper cannot send them.
     pub(crate) fn of(request: &mut Request<RequestBody>) -> Self {
         let Spoken(version) = request.extensions_mut().remove().unwrap_or(Spoken(Version::HTTP_11));
-        let client = request.body().client.clone();
-        let Some(conduct) = client.and_then(|client| client.conduct.clone()) else {
+        let Some(herald) = request.body().asker.as_ref().and_then(|asker| asker.herald.clone()) else {
             return Hints { coming: None, version };
         };
         let (sender, receiver) = mpsc::channel(MOST);
@@ -42,23 +39,23 @@ impl Hints {
                 let _ = sender.try_send(written(hint.status(), hint.headers()));
             }
         });
-        Hints { coming: Some((receiver, conduct)), version }
+        Hints { coming: Some((receiver, herald)), version }
     }
 
     /// Waits for an answer, and passes on the hints that come before it.
     pub(crate) async fn passed_on_until<T>(&mut self, answer: impl Future<Output = T>) -> T {
         let version = self.version;
-        let Some((hints, conduct)) = &mut self.coming else { return answer.await };
+        let Some((hints, herald)) = &mut self.coming else { return answer.await };
         let mut answer = std::pin::pin!(answer);
         let answer = loop {
             tokio::select! {
                 biased;
-                Some(hint) = hints.recv() => conduct.interim(version, hint).await,
+                Some(hint) = hints.recv() => herald.tell(version, hint).await,
                 answer = &mut answer => break answer,
             }
         };
         while let Ok(hint) = hints.try_recv() {
-            conduct.interim(version, hint).await;
+            herald.tell(version, hint).await;
         }
         answer
     }

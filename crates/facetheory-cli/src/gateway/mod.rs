@@ -30,9 +30,9 @@ use tower::{Layer as _, Service as _};
 
 use crate::config::Config;
 use crate::log::{AccessLog, Verdict};
-use crate::wire::{self, Refusal};
+use crate::wire::{self, Prelude, Refusal};
 use body::{RequestBody, Terms};
-use client::Client;
+use client::{Asker, Client};
 use forwarding::Trust;
 use own::{own, without_body};
 
@@ -191,13 +191,17 @@ impl Gateway {
         if matches!(*method, Method::CONNECT | Method::TRACE) {
             return own(StatusCode::METHOD_NOT_ALLOWED, "this server is no tunnel, and echoes nothing");
         }
+        // It ends before hyper is given the answer.
+        let prelude = client.conduct.as_ref().map(|conduct| conduct.prelude());
         let (mut service, request) = {
             let rules = self.rules.load();
             if let (None, Some((status, text))) = (&client.conduct, rules.fault(&request)) {
                 let response = own(status, text);
                 return if *request.method() == Method::HEAD { without_body(response) } else { response };
             }
-            let request = request.map(|body| RequestBody::of(client.clone(), body, rules.body));
+            let mut request = request.map(|body| RequestBody::of(body, rules.body));
+            let herald = prelude.as_ref().map(Prelude::herald);
+            request.extensions_mut().insert(Asker { client: client.clone(), herald });
             (rules.service.clone(), request)
         };
         match service.call(request).await {

@@ -26,7 +26,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tower::Service;
 
 use super::body::{OriginBody, RequestBody, fault_in};
-use super::client::Client;
+use super::client::{Asker, Client};
 use super::dial::Dial;
 use super::forwarding::{self, Trust, is_circular};
 use super::health::Health;
@@ -179,9 +179,11 @@ impl Shared {
 
     async fn ask(&self, request: Request<RequestBody>) -> Result<Response<OriginBody>, Failure> {
         let (mut parts, mut body) = request.into_parts();
-        let client = body.client.clone();
-        // Before HTTP/1.1 there is nothing to switch.
-        let may_switch = client.is_some() && parts.version == Version::HTTP_11;
+        body.asker = Asker::of(&mut parts);
+        let client = body.asker.as_ref().map(|asker| asker.client.clone());
+        // Before HTTP/1.1 there is nothing to switch, nor for a visitor who does not wait for this.
+        let waits = body.asker.as_ref().is_some_and(|asker| asker.herald.is_some());
+        let may_switch = waits && parts.version == Version::HTTP_11;
         let protocol = may_switch.then(|| forwarding::upgrade(&parts.headers)).flatten();
         let visitor = parts.extensions.remove::<OnUpgrade>().filter(|_| protocol.is_some());
         let scheme = parts.extensions.remove::<Scheme>().unwrap_or(Scheme::HTTP);
@@ -231,11 +233,11 @@ impl Shared {
     /// Sends a request, and a safe one once more if a connection that was kept turns out to be gone.
     async fn send(&self, parts: Parts, body: RequestBody) -> Result<Response<Incoming>, Failure> {
         let again =
-            (parts.method.is_safe() && body.is_end_stream()).then(|| (parts.clone(), body.client.clone()));
+            (parts.method.is_safe() && body.is_end_stream()).then(|| (parts.clone(), body.asker.clone()));
         match (self.attempt(&self.pool, parts, body).await, again) {
-            (Err(Failure::Broken(error)), Some((parts, client))) => {
+            (Err(Failure::Broken(error)), Some((parts, asker))) => {
                 tracing::debug!(error = %causes(&error), "the origin is asked once more, over a new connection");
-                self.attempt(&self.fresh, parts, RequestBody::empty(client)).await
+                self.attempt(&self.fresh, parts, RequestBody::empty(asker)).await
             }
             (outcome, _) => outcome,
         }
@@ -247,7 +249,7 @@ impl Shared {
         parts: Parts,
         mut body: RequestBody,
     ) -> Result<Response<Incoming>, Failure> {
-        let (sending, client) = (body.sending(), body.client.clone());
+        let (sending, asker) = (body.sending(), body.asker.clone());
         let mut request = Request::from_parts(parts, body);
         let mut hints = Hints::of(&mut request);
         let late = async {
@@ -272,7 +274,10 @@ impl Shared {
                 self.health.unreachable(Instant::now());
                 Err(Failure::Unreachable(error))
             }
-            Err(error) if is_ours(&error) => Err(Failure::Request(refusal(client.as_deref(), &error))),
+            Err(error) if is_ours(&error) => {
+                let client = asker.as_ref().map(|asker| &*asker.client);
+                Err(Failure::Request(refusal(client, &error)))
+            }
             Err(error) => {
                 self.health.reached();
                 Err(Failure::Broken(error))

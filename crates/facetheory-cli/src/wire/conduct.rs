@@ -1,21 +1,16 @@
 //! What a connection and the service that answers it tell each other.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use bytes::Bytes;
-use http::{HeaderMap, Method, Version};
-use tokio::sync::oneshot;
+use http::{HeaderMap, Method};
 
 use super::glimpse::Glimpse;
 use super::patience::{Overdue, Terms};
+use super::prelude::{Interim, Interims, Prelude};
 use super::refusal::{Refusal, is_substitute};
 use super::scan::Pause;
-
-/// How many interim answers wait to be written at most; more are dropped.
-const MAX_INTERIMS: usize = 16;
 
 /// The state that a [`Wire`](super::Wire) shares with the service of its connection.
 ///
@@ -35,8 +30,7 @@ pub(crate) struct Conduct {
     /// A [`Decision`].
     decision: AtomicU8,
     refusal: Mutex<Option<(Refusal, Glimpse)>>,
-    has_interims: AtomicBool,
-    interims: Mutex<VecDeque<Interim>>,
+    pub(super) interims: Interims,
     waker: Mutex<Option<Waker>>,
 }
 
@@ -50,13 +44,6 @@ pub(super) enum Decision {
     Asked,
     Stay,
     Tunnel,
-}
-
-/// An answer before the answer, and who waits until it is written.
-#[derive(Debug)]
-pub(super) struct Interim {
-    pub(super) bytes: Bytes,
-    pub(super) written: oneshot::Sender<()>,
 }
 
 /// Stands in `pause` where a [`Pause`] does otherwise: in a tunnel nothing is waited for.
@@ -83,28 +70,10 @@ impl Conduct {
         lock(&self.refusal).as_ref().map(|(refusal, _)| *refusal)
     }
 
-    /// Sends an interim answer, such as `103 Early Hints`, whole with its empty line; returns once it is on its way.
-    ///
-    /// The final answer has to wait for that, or it would come first. Nothing is sent to clients before HTTP/1.1,
-    /// which do not know of interim answers. hyper's `pipeline_flush` has to be off: it does not flush while further
-    /// requests are there, and this waits for it to flush.
-    pub(crate) async fn interim(&self, version: Version, bytes: Bytes) {
-        if version < Version::HTTP_11 {
-            return;
-        }
-        let (written, is_written) = oneshot::channel();
-        {
-            let mut interims = lock(&self.interims);
-            interims.retain(|interim| !interim.written.is_closed());
-            if interims.len() >= MAX_INTERIMS {
-                return;
-            }
-            interims.push_back(Interim { bytes, written });
-            self.has_interims.store(true, Relaxed);
-        }
-        self.wake();
-        // A connection that has ended wakes nobody, and there is nobody to be told.
-        let _ = is_written.await;
+    /// Says that an answer is being made whose head is not there yet, until what is returned is dropped: interim answers may
+    /// come before it.
+    pub(crate) fn prelude(self: &Arc<Self>) -> Prelude {
+        Prelude::begin(self)
     }
 
     /// After the request that asked for another protocol, all bytes go through as they are, both ways. To be said
@@ -144,8 +113,7 @@ impl Conduct {
             quiet_since: AtomicU32::new(now),
             decision: AtomicU8::new(Decision::None as u8),
             refusal: Mutex::default(),
-            has_interims: AtomicBool::new(false),
-            interims: Mutex::default(),
+            interims: Interims::default(),
             waker: Mutex::default(),
         }
     }
@@ -242,14 +210,7 @@ impl Conduct {
 
     /// The next interim answer that somebody still waits for.
     pub(super) fn next_interim(&self) -> Option<Interim> {
-        if !self.has_interims.load(Relaxed) {
-            return None;
-        }
-        let mut interims = lock(&self.interims);
-        interims.retain(|interim| !interim.written.is_closed());
-        let next = interims.pop_front();
-        self.has_interims.store(!interims.is_empty(), Relaxed);
-        next
+        self.interims.next()
     }
 
     /// Remembers whom to wake.
@@ -267,7 +228,7 @@ impl Conduct {
 
     /// Nobody waits any longer for what can no longer be written.
     pub(super) fn end(&self) {
-        lock(&self.interims).clear();
+        self.interims.clear();
         *lock(&self.waker) = None;
     }
 }
@@ -289,7 +250,7 @@ impl Drop for Answering {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is guarded is whole at any moment, so a poisoned lock guards nothing broken.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -301,24 +262,6 @@ mod tests {
 
     fn conduct() -> Conduct {
         Conduct::new(Terms::new(Arc::default(), &Patience::default()))
-    }
-
-    #[test]
-    fn an_interim_answer_that_nobody_waits_for_any_longer_is_not_sent() {
-        let conduct = conduct();
-        let waker = Waker::noop();
-        let mut cx = std::task::Context::from_waker(waker);
-        let mut first = Box::pin(conduct.interim(Version::HTTP_11, Bytes::from_static(b"first")));
-        let mut second = Box::pin(conduct.interim(Version::HTTP_11, Bytes::from_static(b"second")));
-        assert!(first.as_mut().poll(&mut cx).is_pending());
-        assert!(second.as_mut().poll(&mut cx).is_pending());
-        drop(first);
-        let next = conduct.next_interim().expect("the second");
-        assert_eq!(&next.bytes[..], b"second");
-        assert!(conduct.next_interim().is_none());
-        // The connection has ended.
-        drop(next);
-        assert!(second.as_mut().poll(&mut cx).is_ready());
     }
 
     #[test]

@@ -11,11 +11,12 @@ use bytes::{Buf, BytesMut};
 use http::{Method, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::conduct::{Conduct, Decision, Interim};
+use super::conduct::{Conduct, Decision};
 use super::glimpse::Glimpse;
 use super::limit::Limits;
 use super::linger::Linger;
 use super::patience::Overdue;
+use super::prelude::Interim;
 use super::refusal::{Refusal, SUBSTITUTE, SUBSTITUTE_OF_HEAD};
 use super::scan::{Pause, Scan, Scanned, Then};
 use super::shelf::{self, Parcel, Shelf};

@@ -13,6 +13,7 @@ stories![
     rfc9111_3_1_headers_of_proxies_are_not_kept,
     rfc9111_7_3_an_answer_that_sets_a_cookie_is_not_kept,
     rfc9111_4_the_origin_sees_all_of_a_visitor_s_request,
+    rfc9111_4_the_origin_is_told_who_asks_however_often_it_is_asked,
     rfc9110_7_6_1_headers_of_a_visitor_s_connection_do_not_reach_the_origin,
 ];
 
@@ -120,6 +121,19 @@ fn rfc9111_4_the_origin_sees_all_of_a_visitor_s_request(site: &Site) {
     let request = site.origin.requests_for("/seen?a=1").pop().expect("a request");
     let seen = ["cookie", "accept-language", "x-own", "user-agent"].map(|name| request.header(name));
     assert_eq!(seen, [Some("a=1; b=2"), Some("de"), Some("1"), Some("test")]);
+}
+
+fn rfc9111_4_the_origin_is_told_who_asks_however_often_it_is_asked(site: &Site) {
+    // What is still right and may be kept no longer is asked for once more, for the visitor who waits for it.
+    scripted(site, "/again", |_, number| match number {
+        1 => Answer::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept"),
+        2 => Answer::with("304 Not Modified", &["Cache-Control: no-store", "ETag: \"a\""], ""),
+        _ => Answer::page(&["Cache-Control: no-store"], "asked again"),
+    });
+    assert_eq!((site.get("/again").text(), site.get("/again").text()), ("kept".into(), "asked again".into()));
+    let requests = site.origin.requests_for("/again");
+    let told: Vec<_> = requests.iter().map(|request| request.header("x-forwarded-for")).collect();
+    assert_eq!(told, [Some("127.0.0.1"); 3]);
 }
 
 fn rfc9110_7_6_1_headers_of_a_visitor_s_connection_do_not_reach_the_origin(site: &Site) {

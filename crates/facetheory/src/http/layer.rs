@@ -18,6 +18,7 @@ use tabletheory::{SystemRandom, Timestamp};
 use tower::{Layer, Service, ServiceExt as _};
 
 use crate::error::Error;
+use crate::http::behalf::OnBehalf;
 use crate::http::body::{BoxError, IsrBody};
 use crate::http::header::{CACHE_TAG, SURROGATE_KEY};
 use crate::http::newcomer::Newcomers;
@@ -419,13 +420,14 @@ impl Site {
     async fn pass<S, B>(
         &self,
         service: S,
-        request: Request<B>,
+        mut request: Request<B>,
         detail: &'static str,
         id: &HeaderValue,
     ) -> Result<Response<IsrBody>, S::Error>
     where
         S: Renderer<B>,
     {
+        request.extensions_mut().insert(OnBehalf::Waiting);
         let response = service.oneshot(request).await?;
         let response = response.map(|body| IsrBody::passed(body.map_err(Into::into).boxed_unsync()));
         Ok(reply::passed(response, detail, id, false))
@@ -447,6 +449,8 @@ impl Site {
         // What services around this one have found out, such as the parameters of a path: a router needs them, and no
         // visitor can set them.
         request.extensions_mut().clone_from(&shared.parts.extensions);
+        // A layer around this one may have said so of the visitor's request.
+        request.extensions_mut().remove::<OnBehalf>();
         let wish = Wish {
             route: page.route,
             method: &shared.parts.method,

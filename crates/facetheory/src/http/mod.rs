@@ -1,6 +1,7 @@
 //! HTTP: decisions from header values to what is served, kept and told, without I/O and without a clock; and the layer
 //! that carries them out.
 
+mod behalf;
 mod body;
 mod cache_control;
 mod conditional;
@@ -30,6 +31,7 @@ mod tenant;
 mod vary;
 mod visit;
 
+pub use behalf::OnBehalf;
 pub use body::IsrBody;
 pub use draft::Drafts;
 pub use header::remove_hops;

@@ -1,6 +1,10 @@
 //! What is passed on or refused, and what the renderer sees of what is not.
 
-use facetheory::{IsrLayer, Policy, Route, Routes, TenantFrom};
+use bytes::Bytes;
+use facetheory::{IsrLayer, OnBehalf, Policy, Route, Routes, TenantFrom};
+use http::Request;
+use http_body_util::Full;
+use tower::ServiceExt as _;
 
 use crate::fixture::{INTERVAL, Site};
 
@@ -37,6 +41,15 @@ async fn a_tenant_that_nobody_asked_for_is_refused_before_anything_is_looked_up(
     let dots = site.get("/a/../b").await;
     assert_eq!(dots.status, 400);
     assert!(site.asked().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_render_is_nobodys_whatever_was_said_of_the_visitors_request() {
+    let site = Site::new();
+    let request = Request::get("/a").header("host", "example.com").extension(OnBehalf::Waiting);
+    let request = request.body(Full::<Bytes>::default()).expect("a request");
+    site.service.clone().oneshot(request).await.expect("no error");
+    assert_eq!(site.asked()[0].extensions().get::<OnBehalf>(), None);
 }
 
 #[tokio::test(start_paused = true)]

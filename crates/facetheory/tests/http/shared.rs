@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use facetheory::{NoAnswer, Policy, Query, Route, Routes};
+use facetheory::{NoAnswer, OnBehalf, Policy, Query, Route, Routes};
 use futures_util::future::join_all;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -60,6 +60,19 @@ async fn the_origin_sees_all_of_the_request_but_its_conditions() {
         (&"a=1".parse().expect("text"), &"2".parse().expect("text"))
     );
     assert!(!asked.headers().contains_key("if-none-match"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_origin_is_told_whether_the_visitor_waits_for_its_answer() {
+    let site = site();
+    site.answers(200, &[("cache-control", "max-age=60, stale-while-revalidate=60")], "page");
+    assert_eq!(site.get("/a").await.state(), "miss");
+    tokio::time::advance(61 * SECOND).await;
+    assert_eq!(site.get("/a").await.state(), "stale");
+    site.settle().await;
+    site.visit("POST", "/a", &[]).await;
+    let asked: Vec<_> = site.asked().iter().map(|request| request.extensions().get().copied()).collect();
+    assert_eq!(asked, [OnBehalf::Waiting, OnBehalf::Answered, OnBehalf::Waiting].map(Some));
 }
 
 #[tokio::test(start_paused = true)]

@@ -188,12 +188,12 @@ async fn answer(
     match request.uri().path() {
         "/hints" => {
             asked.note(line);
-            conduct
-                .interim(version, Bytes::from_static(b"HTTP/1.1 103 Early Hints\r\nlink: a\r\n\r\n"))
-                .await;
-            conduct
-                .interim(version, Bytes::from_static(b"HTTP/1.1 103 Early Hints\r\nlink: b\r\n\r\n"))
-                .await;
+            let prelude = conduct.prelude();
+            for hint in ["link: a", "link: b"] {
+                let hint = format!("HTTP/1.1 103 Early Hints\r\n{hint}\r\n\r\n");
+                prelude.herald().tell(version, hint.into()).await;
+            }
+            drop(prelude);
             return response(StatusCode::OK, "after hints");
         }
         "/large" => {

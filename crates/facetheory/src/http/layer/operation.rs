@@ -11,6 +11,7 @@ use tower::Service;
 use super::shared::Forward;
 use super::{IsrService, Shared};
 use crate::error::Error;
+use crate::http::behalf::OnBehalf;
 use crate::http::body::BoxError;
 use crate::http::visit::Visit;
 use crate::key::PageKey;
@@ -101,7 +102,7 @@ impl<S> IsrService<S> {
             let forward = Forward::new(parts, self.inner.clone(), None).to(target, route).at(host);
             let forward = Arc::new(forward);
             let site = site.clone();
-            let render = move |context| site.clone().fetch(forward, context, false);
+            let render = move |context| site.clone().fetch(forward, context, false, OnBehalf::Answered);
             return self.site.isr.regenerate(&key, &policy, once, render).await;
         }
         let service = Mutex::new(self.inner.clone());

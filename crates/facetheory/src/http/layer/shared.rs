@@ -12,6 +12,7 @@ use tower::ServiceExt as _;
 
 use super::{Site, no_answer, told};
 use crate::error::Error;
+use crate::http::behalf::OnBehalf;
 use crate::http::body::IsrBody;
 use crate::http::encoding::Coding;
 use crate::http::header::{FORWARDED_HOST, has_named_hops, remove_named_hops};
@@ -45,7 +46,7 @@ pub(super) struct Forward<S, B> {
     /// The number of the route.
     route: usize,
     service: Mutex<S>,
-    /// The body of the visitor's request, which is empty and yet its own: a service may know by it who asks.
+    /// The body of the visitor's request, for the first time that the origin is asked.
     body: Mutex<Option<B>>,
     /// What the origin answered, where that is for this visitor alone.
     own: Mutex<Option<Response<IsrBody>>>,
@@ -146,7 +147,8 @@ impl Site {
             let render = {
                 let (site, forward) = (self.clone(), forward.clone());
                 let is_variant = selected.primary.is_some();
-                move |context| site.fetch(forward, context, is_variant)
+                let behalf = if selected.at_once() { OnBehalf::Answered } else { OnBehalf::Waiting };
+                move |context| site.fetch(forward, context, is_variant, behalf)
             };
             let answer = self.isr.get_by(&selected.key, policy, &judge, render).await;
             let own = forward.own.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -229,6 +231,7 @@ impl Site {
         forward: Arc<Forward<S, B>>,
         context: RenderContext,
         is_variant: bool,
+        behalf: OnBehalf,
     ) -> Result<Render, RenderError>
     where
         S: Renderer<B>,
@@ -243,6 +246,7 @@ impl Site {
         let fetch = Fetch { visitor: &forward.parts, stored, limits, tags, requested: context.started };
         let complete = |request: Request<()>| {
             let mut request = request.map(|()| forward.body());
+            request.extensions_mut().insert(behalf);
             if let Some(target) = &forward.target {
                 request.uri_mut().clone_from(target);
             }
@@ -346,7 +350,9 @@ impl Site {
     {
         let parts = &forward.parts;
         let requested = self.isr.pages().store().now();
-        let response = forward.service().oneshot(Request::from_parts(parts.clone(), forward.body())).await?;
+        let mut request = Request::from_parts(parts.clone(), forward.body());
+        request.extensions_mut().insert(OnBehalf::Waiting);
+        let response = forward.service().oneshot(request).await?;
         let received = Received {
             method: &parts.method,
             request: &parts.headers,
