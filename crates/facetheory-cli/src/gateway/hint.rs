@@ -1,6 +1,8 @@
 //! Interim answers (102, 103): what the origin says before its answer reaches the visitor before the answer, too, as RFC 9110
 //! §15.2 wants of a proxy.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use facetheory::remove_hops;
 use http::{HeaderMap, Request, StatusCode, Version};
@@ -11,6 +13,8 @@ use crate::wire::Herald;
 
 /// The most hints of one answer.
 const MOST: usize = 8;
+/// How long the answer waits for a visitor who does not take its hints: others may wait for the same answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The version in which a visitor asked, in the extensions of the request to the origin, which has its own.
 #[derive(Clone, Copy, Debug)]
@@ -42,20 +46,25 @@ impl Hints {
         Hints { coming: Some((receiver, herald)), version }
     }
 
-    /// Waits for an answer, and passes on the hints that come before it.
-    pub(crate) async fn passed_on_until<T>(&mut self, answer: impl Future<Output = T>) -> T {
+    /// Waits for an answer, and passes on the hints that come before it, for as long as the visitor takes them.
+    pub(crate) async fn passed_on_until<T>(self, answer: impl Future<Output = T>) -> T {
         let version = self.version;
-        let Some((hints, herald)) = &mut self.coming else { return answer.await };
+        let Some((mut hints, herald)) = self.coming else { return answer.await };
+        let tell = |hint| tokio::time::timeout(PATIENCE, herald.tell(version, hint));
         let mut answer = std::pin::pin!(answer);
         let answer = loop {
             tokio::select! {
                 biased;
-                Some(hint) = hints.recv() => herald.tell(version, hint).await,
+                Some(hint) = hints.recv() => if tell(hint).await.is_err() {
+                    return answer.await;
+                },
                 answer = &mut answer => break answer,
             }
         };
         while let Ok(hint) = hints.try_recv() {
-            herald.tell(version, hint).await;
+            if tell(hint).await.is_err() {
+                break;
+            }
         }
         answer
     }
@@ -74,4 +83,25 @@ fn written(status: StatusCode, headers: &HeaderMap) -> Bytes {
     }
     text.extend_from_slice(b"\r\n");
     text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Limits, Patience, Watch};
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_does_not_wait_forever_for_a_visitor_who_takes_no_hints() {
+        let (_client, server) = tokio::io::duplex(1);
+        // Nobody writes to this connection, as where its client does not read.
+        let wire = Watch::new().admit(server, Limits::default(), &Patience::default());
+        let prelude = wire.conduct().prelude();
+        let (sender, receiver) = mpsc::channel(MOST);
+        let hints = Hints { coming: Some((receiver, prelude.herald())), version: Version::HTTP_11 };
+        for _ in 0..MOST {
+            sender.try_send(Bytes::from_static(b"a hint")).expect("room");
+        }
+        let answer = tokio::time::timeout(2 * PATIENCE, hints.passed_on_until(async { "the answer" })).await;
+        assert_eq!(answer, Ok("the answer"));
+    }
 }

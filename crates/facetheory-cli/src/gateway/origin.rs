@@ -251,7 +251,7 @@ impl Shared {
     ) -> Result<Response<Incoming>, Failure> {
         let (sending, asker) = (body.sending(), body.asker.clone());
         let mut request = Request::from_parts(parts, body);
-        let mut hints = Hints::of(&mut request);
+        let hints = Hints::of(&mut request);
         let late = async {
             // Its time begins when it has the whole request, which it must not stop to take.
             if sending.ends_unless_it_stops_for(self.timeouts.idle).await {

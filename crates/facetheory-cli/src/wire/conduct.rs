@@ -228,7 +228,7 @@ impl Conduct {
 
     /// Nobody waits any longer for what can no longer be written.
     pub(super) fn end(&self) {
-        self.interims.clear();
+        self.interims.end_all();
         *lock(&self.waker) = None;
     }
 }

@@ -85,6 +85,8 @@ struct Queue {
     preludes: u64,
     /// Which of them has not ended.
     open: Option<u64>,
+    /// The connection is gone.
+    has_ended: bool,
     waiting: VecDeque<Interim>,
 }
 
@@ -108,7 +110,7 @@ impl Interims {
     fn push(&self, number: u64, bytes: Bytes) -> Option<oneshot::Receiver<()>> {
         let mut queue = lock(&self.queue);
         queue.waiting.retain(|interim| !interim.written.is_closed());
-        if queue.open != Some(number) || queue.waiting.len() >= MAX_INTERIMS {
+        if queue.has_ended || queue.open != Some(number) || queue.waiting.len() >= MAX_INTERIMS {
             return None;
         }
         let (written, is_written) = oneshot::channel();
@@ -129,9 +131,11 @@ impl Interims {
         next
     }
 
-    /// Nobody waits any longer for what can no longer be written.
-    pub(super) fn clear(&self) {
-        lock(&self.queue).waiting.clear();
+    /// The connection is gone: nobody waits any longer for what can no longer be written, nor begins to.
+    pub(super) fn end_all(&self) {
+        let mut queue = lock(&self.queue);
+        queue.has_ended = true;
+        queue.waiting.clear();
     }
 }
 
@@ -189,5 +193,18 @@ mod tests {
         let mut own = told(&next.herald(), "own");
         assert!(poll(&mut own).is_pending());
         assert!(conduct.next_interim().is_some());
+    }
+
+    #[test]
+    fn nobody_waits_for_a_connection_that_has_ended() {
+        let conduct = conduct();
+        let prelude = conduct.prelude();
+        let mut early = told(&prelude.herald(), "early");
+        assert!(poll(&mut early).is_pending());
+        conduct.end();
+        assert!(poll(&mut early).is_ready());
+        assert!(poll(&mut told(&prelude.herald(), "late")).is_ready());
+        let next = conduct.prelude();
+        assert!(poll(&mut told(&next.herald(), "too late")).is_ready());
     }
 }
