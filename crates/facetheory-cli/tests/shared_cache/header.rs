@@ -2,7 +2,7 @@
 
 use crate::date::date;
 use crate::support::origin::Answer;
-use crate::support::site::Site;
+use crate::support::site::{Site, get};
 use crate::trial::{asked, assert_none_served_again, numbered, scripted};
 
 stories![
@@ -15,6 +15,7 @@ stories![
     rfc9111_4_the_origin_sees_all_of_a_visitor_s_request,
     rfc9111_4_the_origin_is_told_who_asks_however_often_it_is_asked,
     rfc9110_7_6_1_headers_of_a_visitor_s_connection_do_not_reach_the_origin,
+    rfc9110_7_8_a_visitor_who_wants_another_protocol_is_told_which_it_is,
 ];
 
 fn rfc9111_2_pages_are_told_apart_by_their_whole_address(site: &Site) {
@@ -142,4 +143,16 @@ fn rfc9110_7_6_1_headers_of_a_visitor_s_connection_do_not_reach_the_origin(site:
     let request = site.origin.requests_for("/hop").pop().expect("a request");
     let seen = ["x-hop", "keep-alive", "x-own"].map(|name| request.header(name));
     assert_eq!(seen, [None, None, Some("1")]);
+}
+
+fn rfc9110_7_8_a_visitor_who_wants_another_protocol_is_told_which_it_is(site: &Site) {
+    let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: foo\r\n\r\n";
+    site.origin.answer("/other", Answer::raw(switch).then_echo());
+    let mut connection = site.gateway.connect();
+    connection.send(get("/other", "Connection: upgrade\r\nUpgrade: foo\r\n"));
+    let response = connection.answer();
+    let told = (response.status, response.header("connection"), response.header("upgrade"));
+    assert_eq!(told, (101, Some("upgrade"), Some("foo")));
+    connection.send("hello");
+    assert_eq!(connection.bytes(5), b"hello");
 }

@@ -1,6 +1,6 @@
 //! Which headers of a response are kept with a page, and how they come back.
 
-use http::header::{self, CONNECTION, HeaderName};
+use http::header::{self, CONNECTION, HeaderName, UPGRADE};
 use http::{HeaderMap, HeaderValue};
 
 /// `x-facetheory-isr`: how a visit ended.
@@ -128,6 +128,12 @@ pub(crate) fn has_named_hops(headers: &HeaderMap) -> bool {
 fn named_hops(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> + use<> {
     let names = named_by_connection(headers).into_iter();
     names.filter(|name| *name != header::HOST && *name != header::COOKIE && !is_hop_by_hop(name))
+}
+
+/// Whether a request offers to go on with another protocol than HTTP. HTTP/2 in the clear is none: clients offer it by default.
+pub(crate) fn offers_protocol(headers: &HeaderMap) -> bool {
+    let is_other = |value: &HeaderValue| !value.as_bytes().to_ascii_lowercase().starts_with(b"h2c");
+    headers.get_all(UPGRADE).iter().any(is_other) && named_by_connection(headers).contains(&UPGRADE)
 }
 
 /// Whether a header is about one connection only.

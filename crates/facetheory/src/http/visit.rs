@@ -12,6 +12,7 @@ use tabletheory::Timestamp;
 
 use crate::epoch::Tag;
 use crate::http::cookie;
+use crate::http::header::offers_protocol;
 use crate::http::host::asked;
 use crate::http::path::{fault, push_hex, push_part};
 use crate::http::refusal::Refusal;
@@ -183,9 +184,9 @@ impl Routes {
         if headers.contains_key(TRANSFER_ENCODING) || !headers.get_all(CONTENT_LENGTH).iter().all(is_empty) {
             return Some(Pass::Body);
         }
-        // Any other upgrade is an offer, which need not be taken.
+        // Any other upgrade is an offer, which need not be taken; but who follows its origin leaves that to it.
         let is_socket = |value: &HeaderValue| value.as_bytes().to_ascii_lowercase().starts_with(b"websocket");
-        if headers.get_all(UPGRADE).iter().any(is_socket) {
+        if headers.get_all(UPGRADE).iter().any(is_socket) || (route.by_origin && offers_protocol(headers)) {
             return Some(Pass::Upgrade);
         }
         let authorized = headers.contains_key(AUTHORIZATION) && !route.headers.contains(&AUTHORIZATION);

@@ -76,6 +76,22 @@ async fn the_origin_is_told_whether_the_visitor_waits_for_its_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_wants_another_protocol_is_passed_on() {
+    let site = site();
+    site.answers(200, &[("cache-control", "max-age=60")], "page");
+    for (protocol, connection, state) in [
+        ("foo", "upgrade", "bypass"),
+        ("foo/1", "keep-alive, Upgrade", "bypass"),
+        // No wish for another protocol, and one that many visitors have and can do without.
+        ("foo", "keep-alive", "miss"),
+        ("h2c", "Upgrade, HTTP2-Settings", "hit"),
+    ] {
+        let reply = site.get_with("/a", &[("upgrade", protocol), ("connection", connection)]).await;
+        assert_eq!(reply.state(), state, "{protocol} {connection}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_304_makes_a_stored_response_fresh_and_updates_its_headers() {
     let site = site();
     site.answers(
