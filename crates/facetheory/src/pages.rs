@@ -434,7 +434,8 @@ impl Pages {
         started: Timestamp,
     ) -> Result<(Generation, bool)> {
         let revalidate = seconds(rendered.revalidate.unwrap_or(policy.revalidate));
-        let mut generation = Generation::new("", started.seconds(), revalidate);
+        let generated_at = rendered.as_of.unwrap_or(started).min(started);
+        let mut generation = Generation::new("", generated_at.seconds(), revalidate);
         // A row keeps tags as a set, so their order must not make two renders differ.
         rendered.content.tags.sort_unstable();
         rendered.content.tags.dedup();

@@ -52,6 +52,9 @@ pub struct Rendered {
     pub etag: Option<String>,
     /// For how long it is fresh, where that is not for the policy to say.
     pub revalidate: Option<Duration>,
+    /// When its content was asked for, if that was before the render started: it counts as generated then, so that what was
+    /// invalidated since stays so.
+    pub(crate) as_of: Option<Timestamp>,
 }
 
 /// What came of a render.
@@ -114,6 +117,17 @@ impl From<Rendered> for Render {
     }
 }
 
+impl Render {
+    /// The same, of content that was asked for at this time.
+    #[cfg(feature = "http")]
+    pub(crate) fn asked_at(mut self, asked: Timestamp) -> Self {
+        if let Render::Page(page) = &mut self {
+            page.as_of = Some(asked);
+        }
+        self
+    }
+}
+
 impl Rendered {
     /// A page of HTML.
     ///
@@ -139,7 +153,7 @@ impl Rendered {
     /// assert_eq!(Rendered::new("{}", content).etag, None);
     /// ```
     pub fn new(bytes: impl Into<Bytes>, content: Content) -> Self {
-        Rendered { bytes: Some(bytes.into()), content, etag: None, revalidate: None }
+        Rendered { bytes: Some(bytes.into()), content, etag: None, revalidate: None, as_of: None }
     }
 
     /// The page that is served is still right: its times move, and no body is stored.
@@ -153,6 +167,12 @@ impl Rendered {
     #[must_use]
     pub fn unchanged(served: &Meta) -> Self {
         let page = &served.generation;
-        Rendered { bytes: None, content: page.content.clone(), etag: page.etag.clone(), revalidate: None }
+        Rendered {
+            bytes: None,
+            content: page.content.clone(),
+            etag: page.etag.clone(),
+            revalidate: None,
+            as_of: None,
+        }
     }
 }

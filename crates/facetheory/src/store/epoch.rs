@@ -125,6 +125,13 @@ impl PageStore {
         Ok(meta.is_outdated(&epochs, self.epoch_terms.skew))
     }
 
+    /// Whether content that was asked for at this time may be from before an invalidation of the page that has this row.
+    #[cfg(feature = "http")]
+    pub(crate) fn is_ended_since(&self, row: &Meta, asked: Timestamp) -> bool {
+        let since = row.stale_since.map(|since| Timestamp::from_seconds(since) + self.epoch_terms.skew);
+        row.must_not_serve || since.is_some_and(|since| asked.seconds() <= since.seconds())
+    }
+
     async fn epochs_of(&self, page: &PageKey, meta: &Meta) -> Result<Vec<Epoch>> {
         // A tag that another language wrote and that no tag can be invalidated by is none.
         let explicit = meta.generation.content.tags.iter().filter_map(|tag| Tag::new(tag.as_str()).ok());

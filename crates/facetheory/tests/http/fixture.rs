@@ -101,6 +101,18 @@ impl Site {
         Site::over(self.isr.clone(), self.table.clone(), self.bodies.clone(), routes, |layer| layer)
     }
 
+    /// Another process that keeps the same pages, in front of the same renderer.
+    pub(crate) fn another(&self, routes: Routes) -> Self {
+        let isr = Isr::new(Pages::new(PageStore::new(self.table.clone()), self.bodies.clone()));
+        let other = Site::over(isr, self.table.clone(), self.bodies.clone(), routes, |layer| layer);
+        let renderer = self.renderer.clone();
+        other.renders(move |request| {
+            let renderer = renderer.lock().expect("not poisoned").clone();
+            renderer(request)
+        });
+        other
+    }
+
     fn over(
         isr: Isr,
         table: Arc<Faulty<MemoryTable>>,

@@ -5,6 +5,7 @@ mod clock;
 mod coding;
 mod conditional;
 mod fixture;
+mod invalidation;
 mod keeping;
 mod passing;
 mod regeneration;

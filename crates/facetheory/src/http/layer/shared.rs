@@ -8,10 +8,12 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::BodyExt as _;
+use tabletheory::Timestamp;
 use tower::ServiceExt as _;
 
 use super::{Site, no_answer, told};
 use crate::error::Error;
+use crate::generation::Generation;
 use crate::http::behalf::OnBehalf;
 use crate::http::body::IsrBody;
 use crate::http::encoding::Coding;
@@ -33,6 +35,7 @@ use crate::key::PageKey;
 use crate::policy::Policy;
 use crate::reason::Reason;
 use crate::render::{Render, RenderContext, RenderError, Rendered};
+use crate::row::Meta;
 use crate::state::State;
 
 /// How often a visitor looks for its variant, while what selects variants changes.
@@ -260,7 +263,7 @@ impl Site {
     }
 
     async fn page<S: Clone, B: Default>(
-        &self,
+        self: &Arc<Self>,
         forward: &Forward<S, B>,
         selected: &Selected,
         policy: &Policy,
@@ -282,7 +285,13 @@ impl Site {
 
     /// A variant that is for everyone, or that depends on more than the page by which it was selected, takes the place of
     /// that page: what came last tells what to select by.
-    async fn promote(&self, selected: &Selected, policy: &Policy, primary: &CachedPage, served: &Served) {
+    async fn promote(
+        self: &Arc<Self>,
+        selected: &Selected,
+        policy: &Policy,
+        primary: &CachedPage,
+        served: &Served,
+    ) {
         let (known, names) = (&primary.stored().names, &served.page.stored().names);
         let for_everyone = served.page.generation().content.variant.is_none();
         if !for_everyone && names.iter().all(|name| known.contains(name)) {
@@ -290,11 +299,24 @@ impl Site {
         }
         let Ok(page) = selected.key.primary() else { return };
         let (promoted, last) = (served.page.clone(), Reason::Early(primary.generation().generated_at));
-        let copy =
-            move |context: RenderContext| async move { Ok::<_, RenderError>(copied(&promoted, &context)) };
+        let site = self.clone();
+        let copy = move |context: RenderContext| async move {
+            let is_outdated = site.isr.pages().store().is_outdated(&context.page, promoted.meta()).await;
+            // What was asked for before an invalidation, of the page or of a tag, is not for everyone after it.
+            let from_before = is_outdated.unwrap_or(true)
+                || context.served.as_ref().is_some_and(|row| site.is_later(row, promoted.generation()));
+            Ok::<_, RenderError>(if from_before { Render::Personal } else { copied(&promoted) })
+        };
         if let Err(error) = self.isr.regenerate_because(&page, policy, last, None, copy).await {
             tracing::warn!(%error, page = %page.shown(), "a page is still selected by what it was");
         }
+    }
+
+    /// Whether a row tells of something later than this content: other content, or an invalidation.
+    fn is_later(&self, row: &Meta, content: &Generation) -> bool {
+        let asked = Timestamp::from_seconds(content.generated_at);
+        row.generation.generated_at > content.generated_at
+            || self.isr.pages().store().is_ended_since(row, asked)
     }
 
     /// Passes a HEAD on, and takes its answer for one about what is stored, if it is (RFC 9111 §4.3.5).
@@ -316,14 +338,21 @@ impl Site {
             return Ok(response);
         };
         let outcome = if update::is_about(stored.headers(), stored.bytes().len() as u64, response.headers()) {
-            let (forward, answer) = (forward.clone(), response.headers().clone());
+            let (site, forward, answer) = (self.clone(), forward.clone(), response.headers().clone());
+            let about = stored.generation().clone();
             let (limits, received) =
                 (Limits { max_bytes: self.max_page_bytes, welcome: true }, self.isr.pages().store().now());
             let freshen = move |context: RenderContext| async move {
-                let Some(stored) = &context.served else { return Ok(Render::Personal) };
+                // What was invalidated, or has changed meanwhile, needs more than a HEAD that may be from before that.
+                let stored = context.served.as_ref().filter(|row| row.generation == about);
+                let stored = stored.filter(|row| !row.must_not_serve && row.stale_since.is_none());
+                let Some(stored) = stored else { return Ok(Render::Personal) };
+                if site.isr.pages().store().is_outdated(&context.page, stored).await.unwrap_or(true) {
+                    return Ok(Render::Personal);
+                }
                 let fetch =
                     Fetch { visitor: &forward.parts, stored: Some(stored), limits, tags: &[], requested };
-                Ok::<_, RenderError>(fetch.freshened(stored, &answer, received))
+                Ok::<_, RenderError>(fetch.freshened(stored, &answer, received).asked_at(requested))
             };
             let again = Reason::Early(stored.generation().generated_at);
             self.isr.regenerate_because(&selected.key, policy, again, None, freshen).await.map(drop)
@@ -406,16 +435,14 @@ impl Site {
     }
 }
 
-/// A stored response, to be stored once more, as old as it is by then.
-fn copied(page: &CachedPage, context: &RenderContext) -> Render {
+/// A stored response, to be stored once more, as of when it was asked for.
+fn copied(page: &CachedPage) -> Render {
     let generation = page.generation();
-    let since = context.started.seconds().saturating_sub(generation.generated_at).max(0);
     let mut rendered = Rendered::new(page.bytes().clone(), generation.content.clone());
-    rendered.content.initial_age = generation.content.initial_age.map(|age| age.saturating_add(since));
     rendered.etag.clone_from(&generation.etag);
-    let left = generation.revalidate_seconds.saturating_sub(since);
-    rendered.revalidate = Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)));
-    rendered.into()
+    let fresh_for = u64::try_from(generation.revalidate_seconds).unwrap_or(0);
+    rendered.revalidate = Some(Duration::from_secs(fresh_for));
+    Render::from(rendered).asked_at(Timestamp::from_seconds(generation.generated_at))
 }
 
 /// The variant of a page that a request with these headers selects.

@@ -1,0 +1,132 @@
+//! What was asked for before an invalidation is never fresh after it, whichever way it is stored, and whichever process
+//! was told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use facetheory::Routes;
+use http::{Method, Request, Response};
+use http_body_util::Full;
+
+use crate::fixture::{SECOND, Site};
+
+/// How long the origin takes for a slow answer: longer than clocks may differ.
+const SLOW: Duration = SECOND.saturating_mul(5);
+
+fn routes() -> Routes {
+    Routes::new([]).expect("no routes").otherwise_by_origin()
+}
+
+/// An origin whose page any request but GET and HEAD changes. What it answers is as it was when it was asked, however long
+/// that takes; whoever asks in German gets an answer that depends on more.
+fn changes(site: &Site, is_slow: impl Fn(&Request<Full<Bytes>>) -> bool + Send + Sync + 'static) {
+    let changes = Arc::new(AtomicU32::new(0));
+    site.renders(move |request: Request<Full<Bytes>>| {
+        let unsafe_method = !request.method().is_safe();
+        let change = changes.fetch_add(u32::from(unsafe_method), Ordering::SeqCst);
+        let language =
+            request.headers().get("x-language").map_or("none", |text| text.to_str().expect("text"));
+        let vary = if language == "de" { "x-language, x-kind" } else { "x-language" };
+        let response = Response::builder()
+            .header(
+                "cache-control",
+                if request.method() == Method::HEAD { "max-age=3600" } else { "max-age=60" },
+            )
+            .header("etag", format!("\"{language}-{change}\""))
+            .header("vary", vary)
+            .body(Full::from(format!("{language}, change {change}")))
+            .expect("a response");
+        let takes = if is_slow(&request) { SLOW } else { Duration::ZERO };
+        async move {
+            tokio::time::sleep(takes).await;
+            response
+        }
+    });
+}
+
+/// The same story, with the invalidation through this process and through another.
+async fn told_of_each<F: Future<Output = ()>>(story: impl Fn(Site, Site) -> F) {
+    let site = Site::of(routes());
+    story(site.clone(), site.clone()).await;
+    let site = Site::of(routes());
+    story(site.clone(), site.another(routes())).await;
+}
+
+async fn is_changed_meanwhile(by: &Site) {
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(by.visit("POST", "/a", &[]).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_was_answered_before_an_invalidation_makes_nothing_fresh_after_it() {
+    told_of_each(|site, other| async move {
+        changes(&site, |request| request.method() == Method::HEAD);
+        assert_eq!(site.get("/a").await.text(), "none, change 0");
+        tokio::time::advance(61 * SECOND).await;
+        let (head, ()) = tokio::join!(site.visit("HEAD", "/a", &[]), is_changed_meanwhile(&other));
+        assert_eq!(head.header("etag"), "\"none-0\"", "it was answered before");
+        assert_eq!(site.get("/a").await.text(), "none, change 1");
+        tokio::time::advance(2 * SECOND).await;
+        assert_eq!(other.get("/a").await.text(), "none, change 1");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_makes_nothing_fresh_that_was_invalidated_before_it() {
+    told_of_each(|site, other| async move {
+        changes(&site, |_| false);
+        site.get("/a").await;
+        is_changed_meanwhile(&other).await;
+        // Its answer says nothing by which what is stored could be told from what is there now.
+        site.answers(200, &[("cache-control", "max-age=3600")], "none, change 0");
+        tokio::time::advance(SLOW).await;
+        site.visit("HEAD", "/a", &[]).await;
+        site.asked();
+        site.get("/a").await;
+        assert_eq!(site.asked().len(), 1, "the origin is asked");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_makes_fresh_what_nobody_has_invalidated() {
+    let site = Site::of(routes());
+    changes(&site, |request| request.method() == Method::HEAD);
+    site.get("/a").await;
+    tokio::time::advance(61 * SECOND).await;
+    site.visit("HEAD", "/a", &[]).await;
+    site.asked();
+    let page = site.get("/a").await;
+    assert_eq!((page.state(), page.header("age"), site.asked().len()), ("hit", "66", 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_variant_that_takes_the_place_of_the_page_is_no_newer_there() {
+    told_of_each(|site, other| async move {
+        changes(&site, |request| request.method() == Method::GET && request.headers()["x-language"] == "de");
+        let german = [("x-language", "de")];
+        assert_eq!(site.get_with("/a", &[("x-language", "en")]).await.text(), "en, change 0");
+        let (before, ()) = tokio::join!(site.get_with("/a", &german), is_changed_meanwhile(&other));
+        assert_eq!(before.text(), "de, change 0", "it was answered before");
+        assert_eq!(site.get_with("/a", &german).await.text(), "de, change 1");
+        tokio::time::advance(2 * SECOND).await;
+        assert_eq!(other.get_with("/a", &german).await.text(), "de, change 1");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_variant_takes_the_place_of_the_page_with_its_age() {
+    let site = Site::of(routes());
+    changes(&site, |request| request.method() == Method::GET && request.headers()["x-language"] == "de");
+    site.get_with("/a", &[("x-language", "en")]).await;
+    let german = [("x-language", "de")];
+    site.get_with("/a", &german).await;
+    site.asked();
+    let page = site.get_with("/a", &german).await;
+    assert_eq!((page.state(), page.header("age"), site.asked().len()), ("hit", "5", 0));
+    assert!(!page.header("cache-status").contains("vary="), "{}", page.header("cache-status"));
+}
