@@ -103,11 +103,6 @@ impl Tag {
         Tag(format!("target={}", &sha256_hex(primary.as_bytes())[..Self::TARGET_DIGITS]).into())
     }
 
-    /// Whether it is that of one address, see [`Tag::target`].
-    pub(crate) fn is_target(&self) -> bool {
-        self.0.starts_with("target=")
-    }
-
     /// The tags of all paths at which this one is found: of itself and of everything above it.
     ///
     /// A path that is too deep or too long has those of the upper part, since no others can be invalidated.

@@ -249,9 +249,9 @@ impl PageKey {
         Ok(self.of_known_route(pattern.into()))
     }
 
-    /// Whether it follows its origin's own headers, and goes stale with its address.
-    pub(crate) fn follows_origin(&self) -> bool {
-        self.target.is_some()
+    /// Whether it is one of several answers for its address, and is found by the headers that another one of them names.
+    pub(crate) fn is_variant(&self) -> bool {
+        self.target.as_deref().is_some_and(|address| address != self.cache_key)
     }
 
     /// The same, which is invalidated with all its variants.
@@ -269,7 +269,6 @@ impl PageKey {
     }
 
     /// The cache key of the page whose variant it is, or its own.
-    #[cfg(feature = "http")]
     pub(crate) fn address(&self) -> &str {
         self.target.as_deref().unwrap_or(&self.cache_key)
     }

@@ -10,7 +10,6 @@ use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use sha2::{Digest, Sha256};
 use tabletheory::Timestamp;
 
-use crate::epoch::Tag;
 use crate::http::cookie;
 use crate::http::header::offers_protocol;
 use crate::http::host::asked;
@@ -156,8 +155,8 @@ impl Routes {
         asked(parts).ok().map(str::to_owned)
     }
 
-    /// What is invalidated with an address of the host that a request is for, if that follows its origin.
-    pub(crate) fn target(&self, parts: &Parts, address: &PathAndQuery) -> Option<(Tag, Option<Tenant>)> {
+    /// The cache key and the tenant of an address of the host that a request is for, if that follows its origin.
+    pub(crate) fn target(&self, parts: &Parts, address: &PathAndQuery) -> Option<(String, Option<Tenant>)> {
         let mut parts = parts.clone();
         let mut uri = std::mem::take(&mut parts.uri).into_parts();
         uri.path_and_query = Some(address.clone());
@@ -165,7 +164,7 @@ impl Routes {
         let path = parts.uri.path();
         let (number, params) = self.locate(path)?;
         let page = self.page(&parts, number, params, path).ok().filter(|page| page.route.by_origin)?;
-        Some((Tag::target(&page.key), page.tenant))
+        Some((page.key, page.tenant))
     }
 
     /// What is wrong with a request that is passed on, where the same is expected of it as of one for a page.

@@ -52,6 +52,11 @@ impl<'a> SlotRef<'a> {
     fn of(page: &'a PageKey) -> Self {
         SlotRef(page.tenant().map(crate::Tenant::as_str), page.cache_key())
     }
+
+    /// The page that a page is a variant of.
+    fn of_address(page: &'a PageKey) -> Self {
+        SlotRef(page.tenant().map(crate::Tenant::as_str), page.address())
+    }
 }
 
 impl Equivalent<Slot> for SlotRef<'_> {
@@ -153,8 +158,6 @@ pub(super) struct Memory {
     invalidated: Box<[AtomicU64]>,
     /// How often anything else was: a tag, say.
     swept: AtomicU64,
-    /// How often something that follows its origin was changed, which concerns no other page.
-    changed: AtomicU64,
 }
 
 /// Hashes with a secret: visitors choose the keys of pages, and must not be able to choose many that are found in one place.
@@ -199,7 +202,6 @@ impl Memory {
             hasher,
             invalidated: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
             swept: AtomicU64::new(0),
-            changed: AtomicU64::new(0),
         }
     }
 
@@ -243,8 +245,13 @@ impl Memory {
 
     /// How many invalidations through this process concerned a page so far.
     pub(super) fn sequence(&self, page: &PageKey) -> u64 {
-        let changed = if page.follows_origin() { self.changed.load(Ordering::Acquire) } else { 0 };
-        self.counter(page).load(Ordering::Acquire) + self.swept.load(Ordering::Acquire) + changed
+        // What concerns a page concerns its variants.
+        let of_all = if page.is_variant() {
+            self.counter_at(&SlotRef::of_address(page)).load(Ordering::Acquire)
+        } else {
+            0
+        };
+        self.counter(page).load(Ordering::Acquire) + self.swept.load(Ordering::Acquire) + of_all
     }
 
     /// A page must not be served any more, not even if the table cannot be reached.
@@ -253,14 +260,9 @@ impl Memory {
         self.forget(page);
     }
 
-    /// A page was invalidated: nothing that was read before is believed any more.
+    /// A page was invalidated: nothing that was read of it or of its variants before is believed any more.
     pub(super) fn doubt(&self, page: &PageKey) {
         self.counter(page).fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Something that follows its origin was changed through it: of which pages that is the target is for the table to say.
-    pub(super) fn doubt_what_follows_origins(&self) {
-        self.changed.fetch_add(1, Ordering::AcqRel);
     }
 
     /// A tag was invalidated: whose pages are concerned is for the table to say.
@@ -275,12 +277,12 @@ impl Memory {
     }
 
     fn counter(&self, page: &PageKey) -> &AtomicU64 {
-        let index = usize::try_from(self.hash(page) % COUNTERS as u64).unwrap_or(0);
-        &self.invalidated[index]
+        self.counter_at(&SlotRef::of(page))
     }
 
-    fn hash(&self, page: &PageKey) -> u64 {
-        self.hasher.hash_one(SlotRef::of(page))
+    fn counter_at(&self, slot: &SlotRef<'_>) -> &AtomicU64 {
+        let index = usize::try_from(self.hasher.hash_one(slot) % COUNTERS as u64).unwrap_or(0);
+        &self.invalidated[index]
     }
 }
 
@@ -292,8 +294,11 @@ mod tests {
 
     #[test]
     fn the_same_random_numbers_put_keys_in_the_same_places() {
-        let place =
-            |seed| Memory::new(1 << 20, &SeededRandom::new(seed)).hash(&PageKey::new("/a").expect("a page"));
+        let place = |seed| {
+            Memory::new(1 << 20, &SeededRandom::new(seed))
+                .hasher
+                .hash_one(SlotRef::of(&PageKey::new("/a").expect("a page")))
+        };
         assert_eq!(place(1), place(1), "a simulation is the same each time");
         assert_ne!(place(1), place(2));
     }
@@ -304,7 +309,7 @@ mod tests {
         const KEYS: usize = 64;
         const BYTES: u64 = 1 << 20;
         let [one, other] = [(); 2].map(|()| Memory::new(BYTES, &SystemRandom));
-        let place = |memory: &Memory, page: &PageKey| memory.hash(page) % PLACES;
+        let place = |memory: &Memory, page: &PageKey| memory.hasher.hash_one(SlotRef::of(page)) % PLACES;
         let pages = (0..).map(|number: u64| PageKey::new(format!("/page?{number}")).expect("a page"));
         let crafted: Vec<PageKey> = pages.filter(|page| place(&one, page) == 0).take(KEYS).collect();
         let places: HashSet<u64> = crafted.iter().map(|page| place(&other, page)).collect();

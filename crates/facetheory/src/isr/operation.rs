@@ -45,12 +45,17 @@ impl Isr {
     /// ```
     pub async fn invalidate_tag(&self, tag: &Tag, tenant: Option<&Tenant>) -> Result<()> {
         let outcome = self.pages().store().invalidate_tag(tag, tenant).await;
-        // Visitors send requests that change something all the time, and no other page must be looked up again for that.
-        if tag.is_target() {
-            self.engine.memory.doubt_what_follows_origins();
-        } else {
-            self.engine.memory.doubt_everything();
-        }
+        self.engine.memory.doubt_everything();
+        outcome
+    }
+
+    /// Makes all that is stored of an address stale: a page that follows its origin, and its variants.
+    ///
+    /// Visitors send requests that change something all the time, so no other page is looked up again for that.
+    #[cfg(feature = "http")]
+    pub(crate) async fn invalidate_address(&self, page: &PageKey) -> Result<()> {
+        let outcome = self.pages().store().invalidate_tag(&Tag::target(page.address()), page.tenant()).await;
+        self.engine.memory.doubt(page);
         outcome
     }
 

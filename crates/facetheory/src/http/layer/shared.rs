@@ -427,8 +427,9 @@ impl Site {
         let Some(host) = self.routes.host(parts) else { return };
         let targets = invalidation::targets(&parts.method, &parts.uri, &host, status, &headers);
         for target in targets {
-            let Some((tag, tenant)) = self.routes.target(parts, &target) else { continue };
-            if let Err(error) = self.isr.invalidate_tag(&tag, tenant.as_ref()).await {
+            let Some((key, tenant)) = self.routes.target(parts, &target) else { continue };
+            let Ok(page) = self.scheme.page(tenant.as_ref(), key) else { continue };
+            if let Err(error) = self.isr.invalidate_address(&page.with_variants()).await {
                 tracing::warn!(%error, target = target.path(), "what a request has changed could not be invalidated");
             }
         }
