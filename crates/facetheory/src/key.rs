@@ -249,6 +249,12 @@ impl PageKey {
         Ok(self.of_known_route(pattern.into()))
     }
 
+    /// Whether variants of it may be stored, which go stale with it.
+    #[cfg(feature = "http")]
+    pub(crate) fn has_variants(&self) -> bool {
+        self.target.as_deref().is_some_and(|address| address == self.cache_key)
+    }
+
     /// Whether it is one of several answers for its address, and is found by the headers that another one of them names.
     pub(crate) fn is_variant(&self) -> bool {
         self.target.as_deref().is_some_and(|address| address != self.cache_key)

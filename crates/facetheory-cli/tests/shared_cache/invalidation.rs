@@ -3,7 +3,7 @@
 use crate::support::origin::Answer;
 use crate::support::site::{HOST, Site};
 use crate::support::until;
-use crate::trial::{asked, numbered, owned, page, scripted};
+use crate::trial::{asked, numbered, owned, page, scripted, silence};
 
 stories![
     rfc9111_4_unsafe_methods_reach_the_origin,
@@ -15,6 +15,7 @@ stories![
     rfc9111_4_4_other_origins_are_not_ended,
     rfc9111_4_4_all_variants_are_ended,
     rfc9111_4_4_other_pages_are_not_ended,
+    rfc9111_4_4_an_operator_ends_all_variants_as_well,
     rfc9111_3_answers_to_post_are_not_kept,
 ];
 
@@ -146,6 +147,26 @@ fn rfc9111_4_4_other_pages_are_not_ended(site: &Site) {
         site.get(other);
         site.ask("POST", "/page", "Content-Length: 0\r\n");
         assert!(is_kept(site, other), "{other}");
+    }
+}
+
+fn rfc9111_4_4_an_operator_ends_all_variants_as_well(site: &Site) {
+    let languages = ["de", "fr", "it"];
+    let visit = |path: &str, language: &str| site.get_with(path, &format!("X-Language: {language}\r\n"));
+    for hard in [false, true] {
+        let path = if hard { "/taken-down" } else { "/changed" };
+        numbered(site, path, &[FRESH, "Vary: X-Language"]);
+        for language in languages.iter().chain(&languages) {
+            visit(path, language);
+        }
+        assert_eq!(asked(site, path), languages.len(), "all are kept");
+        let wish = format!(r#"{{ "url": "http://{HOST}{path}", "hard": {hard} }}"#);
+        assert_eq!(site.gateway.wish("/api/v1/invalidate", &wish).text(), r#"{"outcome":"stale"}"#);
+        site.origin.answer(path, silence());
+        for language in languages {
+            let response = visit(path, language);
+            assert_eq!(response.status, 502, "nothing of it is served any more: {}", response.text());
+        }
     }
 }
 

@@ -46,4 +46,4 @@ pub use tenant::TenantFrom;
 pub(crate) use cache_control::CacheControl;
 pub(crate) use encoding::{Coding, is_worth_coding};
 pub(crate) use header::{restored, restored_by_origin};
-pub(crate) use shared::Stored;
+pub(crate) use shared::{Stored, variant_key};

@@ -10,6 +10,8 @@ use quick_cache::{Equivalent, Weighter};
 use tabletheory::{Random, Timestamp};
 
 use super::page::CachedPage;
+#[cfg(feature = "http")]
+use crate::http::variant_key;
 use crate::key::PageKey;
 
 /// What an entry costs besides the bytes that it names: the cache's own slot and key, reference counts, and what the
@@ -254,10 +256,18 @@ impl Memory {
         self.counter(page).load(Ordering::Acquire) + self.swept.load(Ordering::Acquire) + of_all
     }
 
-    /// A page must not be served any more, not even if the table cannot be reached.
+    /// A page must not be served any more, not even if the table cannot be reached, and neither must its variants.
     pub(super) fn forbid(&self, page: &PageKey) {
         self.counter(page).fetch_add(FORBIDDEN, Ordering::AcqRel);
         self.forget(page);
+        #[cfg(feature = "http")]
+        if page.has_variants() {
+            let (tenant, beginning) =
+                (page.tenant().map(crate::Tenant::as_str), variant_key(page.cache_key(), ""));
+            self.pages.retain(|slot, _| {
+                slot.tenant.as_deref() != tenant || !slot.cache_key.starts_with(&*beginning)
+            });
+        }
     }
 
     /// A page was invalidated: nothing that was read of it or of its variants before is believed any more.

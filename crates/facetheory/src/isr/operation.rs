@@ -10,7 +10,8 @@ use crate::key::{PageKey, Tenant};
 use crate::store::{Invalidated, RolledBack};
 
 impl Isr {
-    /// Makes a page stale. Visitors of this process notice at once, others once they no longer believe what they read.
+    /// Makes a page stale, with all variants that are stored of it. Visitors of this process notice at once, others once they no
+    /// longer believe what they read.
     ///
     /// ```
     /// # use facetheory::{Bodies, Invalidated, Isr, PageKey, Pages, PageStore, Strength};
@@ -22,6 +23,17 @@ impl Isr {
     /// # Ok(()) }
     /// ```
     pub async fn invalidate(&self, page: &PageKey, strength: Strength) -> Result<Invalidated> {
+        let outcome = self.invalidate_alone(page, strength).await?;
+        // What is pinned is left alone, and so is what is found by it.
+        #[cfg(feature = "http")]
+        if page.has_variants() && outcome != Invalidated::Pinned {
+            self.invalidate_address(page).await?;
+        }
+        Ok(outcome)
+    }
+
+    /// The same of one page, and of none of its variants.
+    pub(crate) async fn invalidate_alone(&self, page: &PageKey, strength: Strength) -> Result<Invalidated> {
         let outcome = self.pages().store().invalidate(page, strength).await;
         // Also while the table cannot be reached, what must not be served is not.
         if outcome.is_ok() && strength == Strength::Hard {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use facetheory::Routes;
+use facetheory::{Invalidated, PageKey, Routes, Strength};
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use tabletheory::Faults;
@@ -153,4 +153,51 @@ async fn an_unsafe_request_makes_no_other_page_be_looked_up_again() {
     }
     // One or the other may share its counter with what was changed.
     assert!(believed > 10, "the table was asked about all but {believed} of 20");
+}
+
+/// The page at an address, as an operator names it.
+fn page(site: &Site, path: &str) -> PageKey {
+    let (request, ()) =
+        Request::get(path).header("host", "example.com").body(()).expect("a request").into_parts();
+    site.service.page(&request).expect("an address").expect("a page")
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_operator_invalidates_is_stale_with_all_its_variants() {
+    for strength in [Strength::Soft, Strength::Hard] {
+        told_of_each(|site, other| async move {
+            changes(&site, |_| false);
+            let languages = ["en", "de", "fr", "it"];
+            for language in languages {
+                site.get_with("/a", &[("x-language", language)]).await;
+            }
+            let done = other.isr.invalidate(&page(&other, "/a"), strength).await.expect("a table");
+            assert_eq!(done, Invalidated::Stale);
+            tokio::time::advance(2 * SECOND).await;
+            site.asked();
+            for language in languages {
+                site.get_with("/a", &[("x-language", language)]).await;
+            }
+            assert_eq!(site.asked().len(), languages.len(), "the origin is asked for each: {strength:?}");
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_variant_that_an_operator_forbids_is_not_served_while_the_table_cannot_be_reached() {
+    let site = Site::of(routes());
+    changes(&site, |_| false);
+    for language in ["en", "fr"] {
+        site.get_with("/a", &[("x-language", language)]).await;
+        site.get_with("/b", &[("x-language", language)]).await;
+    }
+    site.isr.invalidate(&page(&site, "/a"), Strength::Hard).await.expect("a table");
+    // What is there again says by what to select variants.
+    assert_eq!(site.get_with("/a", &[("x-language", "en")]).await.state(), "miss");
+    site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+    for (path, expected) in [("/a", "bypass"), ("/b", "stale-metadata-error")] {
+        tokio::time::advance(2 * SECOND).await;
+        assert_eq!(site.get_with(path, &[("x-language", "fr")]).await.state(), expected, "{path}");
+    }
 }

@@ -357,7 +357,7 @@ impl Site {
             let again = Reason::Early(stored.generation().generated_at);
             self.isr.regenerate_because(&selected.key, policy, again, None, freshen).await.map(drop)
         } else {
-            self.isr.invalidate(&selected.key, Strength::Soft).await.map(drop)
+            self.isr.invalidate_alone(&selected.key, Strength::Soft).await.map(drop)
         };
         if let Err(error) = outcome {
             tracing::warn!(%error, page = %selected.key.shown(), "what a HEAD told of a page is not kept");

@@ -24,3 +24,4 @@ pub(super) mod update;
 pub(super) mod variant;
 
 pub(crate) use choice::Stored;
+pub(crate) use variant::key as variant_key;
