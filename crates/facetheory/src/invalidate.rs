@@ -1,6 +1,6 @@
 //! Invalidation: what was rendered before it is never fresh after it, in any language.
 
-use tabletheory::{Item, Timestamp, Txn, Update, Write};
+use tabletheory::{Item, Key, Timestamp, Txn, Update, Write};
 
 use crate::attribute as name;
 use crate::epoch::{Epoch, Tag};
@@ -75,8 +75,12 @@ pub(crate) fn page(page: &PageKey, found: Found, strength: Strength, now: Timest
 ///
 /// A clock that is behind never takes a later invalidation back.
 pub(crate) fn tag(tag: &Tag, tenant: Option<&Tenant>, now: Timestamp) -> Txn {
-    let epoch = Epoch { invalidated_at: now.seconds() };
+    epoch(tag.key(tenant), Epoch { invalidated_at: now.seconds() })
+}
+
+/// The transaction that tells of an epoch, unless a later one is known there.
+pub(crate) fn epoch(tag: Key, epoch: Epoch) -> Txn {
     // A row without a number is replaced, or nothing could ever be invalidated by it.
     let rises = !name::INVALIDATED_AT.ge(epoch.invalidated_at);
-    Txn::from(Write::put(tag.key(tenant), epoch.to_item()).when(rises))
+    Txn::from(Write::put(tag, epoch.to_item()).when(rises))
 }

@@ -1,7 +1,7 @@
 //! Unsafe methods end what is kept: RFC 9111, section 4.4.
 
-use crate::support::origin::Answer;
-use crate::support::site::{HOST, Site};
+use crate::support::origin::{Answer, Gate};
+use crate::support::site::{HOST, Site, request};
 use crate::support::until;
 use crate::trial::{asked, numbered, owned, page, scripted, silence};
 
@@ -16,6 +16,8 @@ stories![
     rfc9111_4_4_all_variants_are_ended,
     rfc9111_4_4_other_pages_are_not_ended,
     rfc9111_4_4_an_operator_ends_all_variants_as_well,
+    rfc9111_4_4_an_unsafe_method_ends_what_is_kept_although_its_visitor_has_left,
+    rfc9111_4_4_half_a_request_is_not_completed_when_its_visitor_leaves,
     rfc9111_3_answers_to_post_are_not_kept,
 ];
 
@@ -167,6 +169,46 @@ fn rfc9111_4_4_an_operator_ends_all_variants_as_well(site: &Site) {
             let response = visit(path, language);
             assert_eq!(response.status, 502, "nothing of it is served any more: {}", response.text());
         }
+    }
+}
+
+fn rfc9111_4_4_an_unsafe_method_ends_what_is_kept_although_its_visitor_has_left(site: &Site) {
+    let gate = Gate::default();
+    let opened = gate.clone();
+    scripted(site, "/left", move |request, number| match request.method.as_str() {
+        "GET" => Answer::page(&[FRESH], &format!("answer {number}")),
+        _ => Answer::with("200 OK", &[], "done").after(&opened),
+    });
+    assert_eq!(site.get("/left").text(), "answer 1");
+    let mut visitor = site.gateway.connect();
+    visitor.send(request("POST", "/left", "Content-Length: 4\r\n") + "body");
+    until("the origin has the request", || (asked(site, "/left") == 2).then_some(()));
+    let before = site.gateway.open_files();
+    drop(visitor);
+    until("the gateway knows that the visitor has left", || {
+        (site.gateway.open_files() < before).then_some(())
+    });
+    gate.open();
+    until("what the request has changed is not kept", || {
+        (site.get("/left").text() != "answer 1").then_some(())
+    });
+}
+
+fn rfc9111_4_4_half_a_request_is_not_completed_when_its_visitor_leaves(site: &Site) {
+    for (lines, half) in
+        [("Transfer-Encoding: chunked\r\n", "4\r\nhalf\r\n"), ("Content-Length: 8\r\n", "half")]
+    {
+        changeable(site, "/half", "200 OK", &[]);
+        let bytes = site.origin.byte_count();
+        let mut visitor = site.gateway.connect();
+        visitor.send(request("POST", "/half", lines) + half);
+        until("the origin has half of it", || (site.origin.byte_count() > bytes + half.len()).then_some(()));
+        let before = site.gateway.open_files();
+        drop(visitor);
+        // Both connections end: that of the visitor, and that to the origin.
+        until("the request is given up", || (site.gateway.open_files() + 2 <= before).then_some(()));
+        assert!(site.origin.requests_for("/half").iter().all(|request| request.method == "GET"), "{lines}");
+        assert!(is_kept(site, "/half"), "{lines}");
     }
 }
 

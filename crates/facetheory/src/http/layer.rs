@@ -353,7 +353,12 @@ impl Site {
                 if let Some(refusal) = self.strict.then(|| self.routes.fault(&parts)).flatten() {
                     return Ok(reply::refused(&refusal, "refused", &id));
                 }
-                let changed = self.may_change(&parts, reason).then(|| parts.clone());
+                if self.may_change(&parts, reason) {
+                    let isr = self.isr.clone();
+                    let changed = parts.clone();
+                    let request = Request::from_parts(parts, body);
+                    return isr.outliving(self.change(service, request, changed, reason, id)).await;
+                }
                 let request = Request::from_parts(parts, body);
                 let mut response = self.pass(service, request, reason.as_str(), &id).await?;
                 if reason == Pass::Draft {
@@ -361,10 +366,6 @@ impl Site {
                     response
                         .headers_mut()
                         .insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
-                }
-                if let Some(parts) = changed {
-                    let (status, headers) = (response.status(), response.headers().clone());
-                    self.invalidate_after(&parts, status, headers).await;
                 }
                 return Ok(response);
             }
@@ -413,6 +414,23 @@ impl Site {
         if self.tells_page {
             response.extensions_mut().insert(key);
         }
+        Ok(response)
+    }
+
+    /// Passes on a request that may change something, and makes stale what it has changed. The head of its answer tells.
+    async fn change<S, B>(
+        self: Arc<Self>,
+        service: S,
+        request: Request<B>,
+        parts: Parts,
+        reason: Pass,
+        id: HeaderValue,
+    ) -> Result<Response<IsrBody>, S::Error>
+    where
+        S: Renderer<B>,
+    {
+        let response = self.pass(service, request, reason.as_str(), &id).await?;
+        self.invalidate_after(&parts, response.status(), response.headers().clone()).await;
         Ok(response)
     }
 

@@ -155,16 +155,20 @@ impl Routes {
         asked(parts).ok().map(str::to_owned)
     }
 
-    /// The cache key and the tenant of an address of the host that a request is for, if that follows its origin.
-    pub(crate) fn target(&self, parts: &Parts, address: &PathAndQuery) -> Option<(String, Option<Tenant>)> {
+    /// What is made of the page at an address of the host that a request is for, if that follows its origin.
+    pub(crate) fn target<T>(
+        &self,
+        parts: &Parts,
+        address: &PathAndQuery,
+        make: impl FnOnce(Page<'_>) -> T,
+    ) -> Option<T> {
         let mut parts = parts.clone();
         let mut uri = std::mem::take(&mut parts.uri).into_parts();
         uri.path_and_query = Some(address.clone());
         parts.uri = Uri::from_parts(uri).ok()?;
         let path = parts.uri.path();
         let (number, params) = self.locate(path)?;
-        let page = self.page(&parts, number, params, path).ok().filter(|page| page.route.by_origin)?;
-        Some((page.key, page.tenant))
+        self.page(&parts, number, params, path).ok().filter(|page| page.route.by_origin).map(make)
     }
 
     /// What is wrong with a request that is passed on, where the same is expected of it as of one for a page.

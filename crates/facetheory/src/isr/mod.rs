@@ -1,6 +1,8 @@
 //! The engine: from memory, then from the table, then from the renderer, each page once for everyone.
 
 mod answer;
+#[cfg(feature = "http")]
+mod arrear;
 mod back_off;
 #[cfg(feature = "http")]
 mod coding;
@@ -10,6 +12,8 @@ mod memory;
 mod observe;
 mod operation;
 mod outage;
+#[cfg(feature = "http")]
+mod outliving;
 mod page;
 #[cfg(feature = "http")]
 mod peek;
@@ -21,6 +25,8 @@ mod visit;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+#[cfg(feature = "http")]
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tabletheory::{Random, SystemRandom, Timestamp};
@@ -100,6 +106,9 @@ struct Engine {
     coding: Arc<Semaphore>,
     #[cfg(feature = "http")]
     coding_queue: Arc<Semaphore>,
+    /// Whether the table is being told of what it could not be told of before.
+    #[cfg(feature = "http")]
+    paying: AtomicBool,
     tasks: TaskTracker,
     /// Ends what goes on in the background, when time has run out.
     abandon: CancellationToken,
@@ -407,6 +416,8 @@ impl IsrBuilder {
             coding: Arc::new(Semaphore::new(CODING)),
             #[cfg(feature = "http")]
             coding_queue: Arc::new(Semaphore::new(CODING_QUEUE)),
+            #[cfg(feature = "http")]
+            paying: AtomicBool::new(false),
             tasks: TaskTracker::new(),
             abandon: CancellationToken::new(),
             ended: CancellationToken::new(),

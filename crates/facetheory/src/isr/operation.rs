@@ -62,10 +62,8 @@ impl Isr {
     }
 
     /// Makes all that is stored of an address stale: a page that follows its origin, and its variants.
-    ///
-    /// Visitors send requests that change something all the time, so no other page is looked up again for that.
     #[cfg(feature = "http")]
-    pub(crate) async fn invalidate_address(&self, page: &PageKey) -> Result<()> {
+    async fn invalidate_address(&self, page: &PageKey) -> Result<()> {
         let outcome = self.pages().store().invalidate_tag(&Tag::target(page.address()), page.tenant()).await;
         self.engine.memory.doubt(page);
         outcome

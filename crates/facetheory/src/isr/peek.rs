@@ -36,7 +36,7 @@ impl Isr {
         }
         let arrival = Arrival { at: now, sequence: engine.memory.sequence(page) };
         let Ok(seen) = engine.look(page, arrival).await else {
-            return known.map(|entry| (entry.page.clone(), engine.usable(&entry, judge, now)));
+            return known.map(|entry| (entry.page.clone(), engine.usable_unseen(page, &entry, judge, now)));
         };
         let (Found::Here(entry), Some(meta)) = (&seen.body, &seen.meta) else { return None };
         let now = engine.now();

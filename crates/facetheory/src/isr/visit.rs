@@ -8,7 +8,7 @@ use tracing::Instrument as _;
 
 use super::answer::{Answer, Bypass, Served};
 use super::look::Found;
-use super::memory::{Arrival, Entry};
+use super::memory::{Arrival, Checked, Entry};
 use super::renewal::{Landing, Patience, Renewal};
 use super::usable::{Judge, Sight, Usable};
 use super::{Engine, Isr};
@@ -369,7 +369,7 @@ impl Engine {
 
     /// What memory has, while the table or the bodies cannot be reached.
     fn without_store(&self, page: &PageKey, judge: &dyn Judge, known: Option<&Arc<Entry>>) -> Answer {
-        match known.filter(|entry| self.usable(entry, judge, self.now()).in_need()) {
+        match known.filter(|entry| self.usable_unseen(page, entry, judge, self.now()).in_need()) {
             Some(entry) => self.serve(page, State::StaleMetadataError, entry),
             None => Answer::Bypass(Bypass::Unreachable),
         }
@@ -397,6 +397,23 @@ impl Engine {
         };
         let (page, invalidated) = (Some(&*entry.page), entry.checked().invalidated);
         judge.usable(&Sight { meta, page, freshness, invalidated, deployment: self.deployment(), now })
+    }
+
+    /// The same while the table cannot be asked: what this process knows to be invalidated is so.
+    pub(super) fn usable_unseen(
+        &self,
+        page: &PageKey,
+        entry: &Entry,
+        judge: &dyn Judge,
+        now: Timestamp,
+    ) -> Usable {
+        if entry.page.generation().follows_origin()
+            && self.pages.store().is_known_outdated(page, entry.page.meta())
+        {
+            let invalidated = Checked { invalidated: true, ..entry.checked() };
+            return self.usable(&entry.checked_again(invalidated), judge, now);
+        }
+        self.usable(entry, judge, now)
     }
 
     /// Whether a page that is still fresh is renewed now, so that it never goes stale: the likelier, the nearer its end

@@ -1,6 +1,7 @@
 //! Invalidating everything with a tag, and telling what a page is good for given its tags.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quick_cache::sync::Cache;
@@ -16,6 +17,9 @@ use crate::row::Meta;
 
 /// The most epochs that are remembered.
 const MOST_EPOCHS: usize = 10_000;
+/// The most epochs that the table is owed.
+#[cfg(feature = "http")]
+const MOST_OWED: usize = 10_000;
 
 /// How invalidations of tags reach this process, and how far clocks may differ.
 ///
@@ -43,6 +47,8 @@ pub(super) struct KnownEpochs {
     known: Arc<Cache<Key, Known>>,
     /// Held while something is learnt, since that looks at what is known before.
     learning: Arc<Mutex<()>>,
+    /// Those that the table could not be told of yet, and that hold here all the same.
+    owed: Arc<Mutex<BTreeMap<Key, Epoch>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +59,15 @@ struct Known {
 
 impl KnownEpochs {
     pub(super) fn new() -> Self {
-        KnownEpochs { known: Arc::new(Cache::new(MOST_EPOCHS)), learning: Arc::default() }
+        KnownEpochs {
+            known: Arc::new(Cache::new(MOST_EPOCHS)),
+            learning: Arc::default(),
+            owed: Arc::default(),
+        }
+    }
+
+    fn owed(&self) -> MutexGuard<'_, BTreeMap<Key, Epoch>> {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is known of a tag, unless it is too old. A clock that was set back makes everything too old.
@@ -132,11 +146,19 @@ impl PageStore {
         row.must_not_serve || since.is_some_and(|since| asked.seconds() <= since.seconds())
     }
 
+    /// Whether one of a page's tags was invalidated since it was generated, as far as this process remembers.
+    pub(crate) fn is_known_outdated(&self, page: &PageKey, meta: &Meta) -> bool {
+        let known = |key: Key| {
+            let owed = self.epochs.owed().get(&key).copied();
+            owed.into_iter().chain(self.epochs.known.get(&key).and_then(|known| known.epoch))
+        };
+        let epochs: Vec<Epoch> =
+            tags_of(page, meta).iter().flat_map(|tag| known(tag.key(page.tenant()))).collect();
+        meta.is_outdated(&epochs, self.epoch_terms.skew)
+    }
+
     async fn epochs_of(&self, page: &PageKey, meta: &Meta) -> Result<Vec<Epoch>> {
-        // A tag that another language wrote and that no tag can be invalidated by is none.
-        let explicit = meta.generation.content.tags.iter().filter_map(|tag| Tag::new(tag.as_str()).ok());
-        let tags: Vec<Tag> = page.tags().iter().cloned().chain(explicit).collect();
-        self.epochs(&tags, page.tenant()).await
+        self.epochs(&tags_of(page, meta), page.tenant()).await
     }
 
     /// The epochs of these tags; a tag that was never invalidated has none, and one that cannot be read never ends.
@@ -155,6 +177,7 @@ impl PageStore {
         let (mut found, mut unknown) = (Vec::new(), Vec::new());
         for tag in tags {
             let key = tag.key(tenant);
+            found.extend(self.epochs.owed().get(&key).copied());
             match self.epochs.get(&key, self.epoch_terms.believed, now) {
                 Some(epoch) => found.extend(epoch),
                 None => unknown.push(key),
@@ -174,5 +197,52 @@ impl PageStore {
             found.extend(epoch);
         }
         Ok(found)
+    }
+}
+
+/// The tags of a page: those that it has by itself, and those of its row.
+fn tags_of(page: &PageKey, meta: &Meta) -> Vec<Tag> {
+    // A tag that another language wrote and that no tag can be invalidated by is none.
+    let explicit = meta.generation.content.tags.iter().filter_map(|tag| Tag::new(tag.as_str()).ok());
+    page.tags().iter().cloned().chain(explicit).collect()
+}
+
+/// What holds before the table knows of it.
+#[cfg(feature = "http")]
+impl PageStore {
+    /// Makes everything with a tag stale for this process, until the table [is told](PageStore::pay). None if the table is owed too
+    /// much already.
+    pub(crate) fn owe(&self, tag: &Key) -> Option<Epoch> {
+        let mut owed = self.epochs.owed();
+        if owed.len() >= MOST_OWED && !owed.contains_key(tag) {
+            return None;
+        }
+        // A clock that was set back takes nothing back.
+        let epoch = owed.entry(tag.clone()).or_insert(Epoch { invalidated_at: i64::MIN });
+        epoch.invalidated_at = epoch.invalidated_at.max(self.now().seconds());
+        Some(*epoch)
+    }
+
+    /// What the table is owed.
+    pub(crate) fn owed(&self) -> Vec<(Key, Epoch)> {
+        self.epochs.owed().iter().map(|(tag, epoch)| (tag.clone(), *epoch)).collect()
+    }
+
+    /// Tells the table what it is owed.
+    pub(crate) async fn pay(&self, tag: &Key, epoch: Epoch) -> Result<()> {
+        let now = self.now();
+        // A refusal means that the tag was invalidated later still, so nothing is left to do.
+        let _ = self.persist(&invalidate::epoch(tag.clone(), epoch)).await?;
+        self.epochs.learn(tag, Some(epoch), now);
+        self.write_off(tag, epoch);
+        Ok(())
+    }
+
+    /// The table is owed this no longer.
+    pub(crate) fn write_off(&self, tag: &Key, epoch: Epoch) {
+        let mut owed = self.epochs.owed();
+        if owed.get(tag) == Some(&epoch) {
+            owed.remove(tag);
+        }
     }
 }

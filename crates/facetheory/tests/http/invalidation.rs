@@ -201,3 +201,83 @@ async fn a_variant_that_an_operator_forbids_is_not_served_while_the_table_cannot
         assert_eq!(site.get_with(path, &[("x-language", "fr")]).await.state(), expected, "{path}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_change_counts_although_its_visitor_has_left() {
+    let site = Site::of(routes());
+    changes(&site, |request| request.method() == Method::POST);
+    site.get("/a").await;
+    let left = tokio::time::timeout(SECOND, site.visit("POST", "/a", &[])).await;
+    assert!(left.is_err(), "it does not wait for the answer");
+    assert_eq!(site.get("/a").await.state(), "hit", "the origin has not answered yet");
+    tokio::time::sleep(SLOW).await;
+    assert_eq!(site.get("/a").await.text(), "none, change 1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_nobody_waits_for_is_waited_for_at_the_end() {
+    let site = Site::of(routes());
+    changes(&site, |request| request.method() == Method::POST);
+    site.get("/a").await;
+    let _left = tokio::time::timeout(SECOND, site.visit("POST", "/a", &[])).await;
+    assert!(site.isr.shut_down(SLOW).await);
+    assert_eq!(site.another(routes()).get("/a").await.text(), "none, change 1");
+
+    let _left = tokio::time::timeout(SECOND, site.visit("POST", "/a", &[])).await;
+    assert!(!site.isr.shut_down(SECOND).await, "but not for longer than is allowed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_the_table_cannot_be_told_of_counts_here_at_once_and_elsewhere_once_it_can() {
+    let site = Site::of(routes());
+    let other = site.another(routes());
+    changes(&site, |_| false);
+    for site in [&site, &other] {
+        site.get("/a").await;
+        site.get_with("/a", &[("x-language", "en")]).await;
+    }
+    site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+    is_changed(&site, "/a").await;
+    for _ in 0..3 {
+        assert_eq!(site.get("/a").await.text(), "none, change 1", "the origin is asked meanwhile");
+        tokio::time::sleep(SLOW).await;
+    }
+    site.table.set_faults(Faults::NONE);
+    let page = site.get_with("/a", &[("x-language", "en")]).await;
+    assert_eq!((page.text(), page.state()), ("en, change 1", "miss"), "the table may not know of it yet");
+    tokio::time::sleep(60 * SECOND).await;
+    assert_eq!(other.get("/a").await.text(), "none, change 1");
+    assert!(site.isr.shut_down(SECOND).await, "nothing is left to be done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_the_table_knows_of_counts_also_while_the_table_cannot_be_reached_again() {
+    let site = Site::of(routes());
+    changes(&site, |_| false);
+    site.get("/a").await;
+    is_changed(&site, "/a").await;
+    site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+    assert_eq!(site.get("/a").await.text(), "none, change 1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_ends_in_time_although_the_table_cannot_be_told_of_a_change() {
+    let site = Site::of(routes());
+    changes(&site, |_| false);
+    site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+    is_changed(&site, "/a").await;
+    let started = tokio::time::Instant::now();
+    assert!(!site.isr.shut_down(SLOW).await, "something was given up");
+    assert!(started.elapsed() < 2 * SLOW);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_stays_away_is_not_told_of_a_change_for_ever() {
+    let site = Site::of(routes());
+    changes(&site, |_| false);
+    site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+    is_changed(&site, "/a").await;
+    tokio::time::sleep(3600 * SECOND).await;
+    tokio::time::sleep(60 * SECOND).await;
+    assert!(site.isr.shut_down(SECOND).await, "nothing is tried any more");
+}

@@ -427,10 +427,8 @@ impl Site {
         let Some(host) = self.routes.host(parts) else { return };
         let targets = invalidation::targets(&parts.method, &parts.uri, &host, status, &headers);
         for target in targets {
-            let Some((key, tenant)) = self.routes.target(parts, &target) else { continue };
-            let Ok(page) = self.scheme.page(tenant.as_ref(), key) else { continue };
-            if let Err(error) = self.isr.invalidate_address(&page.with_variants()).await {
-                tracing::warn!(%error, target = target.path(), "what a request has changed could not be invalidated");
+            if let Some(Ok(page)) = self.routes.target(parts, &target, |page| self.key_of(page)) {
+                self.isr.outdate(&page).await;
             }
         }
     }
