@@ -1,5 +1,6 @@
 //! `facetheory serve`: the gateway in front of an origin.
 
+mod ending;
 mod server;
 mod setting;
 mod store;
@@ -22,7 +23,8 @@ pub(crate) use store::embedded;
 /// a table, bodies or data the environment says where pages are kept (FACETHEORY_CACHE_TABLE_NAME,
 /// FACETHEORY_ISR_BUCKET), else they are kept in ./facetheory-data.
 ///
-/// SIGHUP reads the configuration and the certificate again; SIGTERM and Ctrl-C end it once what is under way has ended.
+/// SIGHUP reads the configuration and the certificate again; SIGTERM and Ctrl-C end it once what is under way has ended, and
+/// at once if they come twice.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(after_help = "Examples:
   facetheory serve --origin http://127.0.0.1:3000

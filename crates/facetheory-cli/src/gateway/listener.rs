@@ -75,9 +75,14 @@ impl Listener {
         self.tcp.local_addr().context("the address cannot be told")
     }
 
-    /// Accepts connections until it is to stop; then waits until those that are open have ended, at most for this long.
+    /// Accepts connections until it is to stop; then waits until those that are open have ended, or that is over.
     /// False if some had to be cut.
-    pub(crate) async fn run(self, endpoint: Endpoint, stop: CancellationToken, drain: Duration) -> bool {
+    pub(crate) async fn run(
+        self,
+        endpoint: Endpoint,
+        stop: CancellationToken,
+        over: CancellationToken,
+    ) -> bool {
         let (last_call, cut) = (Bell::default(), Bell::default());
         loop {
             let accepted = tokio::select! {
@@ -112,7 +117,7 @@ impl Listener {
         last_call.ring();
         tracing::info!(open = endpoint.places.taken(), "no more connections are accepted");
         self.connections.close();
-        let drained = tokio::time::timeout(drain, self.connections.wait()).await.is_ok();
+        let drained = over.run_until_cancelled(self.connections.wait()).await.is_some();
         cut.ring();
         self.connections.wait().await;
         drained

@@ -3,12 +3,14 @@
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
 use facetheory::Isr;
 use tokio_util::sync::CancellationToken;
 
+use super::ending::Ending;
 use super::setting::Settings;
 use crate::admin::{self, Admin, Metrics, Readiness};
 use crate::descriptor;
@@ -85,12 +87,12 @@ impl Server {
             places: Places::new(count(limits.connections), count(limits.connections_per_address)),
             watch: Watch::new(),
         };
-        let (drain, stop, end) =
-            (settings.config.timeouts.shutdown, CancellationToken::new(), CancellationToken::new());
+        let patience = settings.config.timeouts.shutdown;
+        let (ending, end) = (Ending::within(patience), CancellationToken::new());
         let shown = Arc::new(ArcSwap::from_pointee(settings.shown()));
         let admin = admin.map(|listener| {
             let (gateway, isr, places) = (gateway.clone(), isr.clone(), endpoint.places.clone());
-            let (shown, stop) = (shown.clone(), stop.clone());
+            let (shown, stop) = (shown.clone(), ending.stop.clone());
             let admin = |terms| Admin {
                 gateway,
                 isr,
@@ -105,20 +107,21 @@ impl Server {
         });
         let ticking = endpoint.watch.clone();
         let ticker = tokio::spawn(async move { ticking.run().await });
-        let mut serving = pin!(listener.run(endpoint, stop.clone(), drain));
+        let mut serving = pin!(async {
+            if !listener.run(endpoint, ending.stop.clone(), ending.over.clone()).await {
+                tracing::warn!("some connections had to be cut");
+            }
+            tunnels.end().await;
+            if ending.over.run_until_cancelled(isr.shut_down(patience)).await.is_none() {
+                isr.shut_down(Duration::ZERO).await;
+            }
+        });
         let mut signals = Signals::new()?;
         loop {
             tokio::select! {
-                drained = &mut serving => {
-                    if !drained {
-                        tracing::warn!("some connections had to be cut");
-                    }
-                    break;
-                }
+                () = &mut serving => break,
                 signal = signals.next() => match signal {
-                    // Whoever asks twice does not want to wait.
-                    Signal::Stop if stop.is_cancelled() => break,
-                    Signal::Stop => stop.cancel(),
+                    Signal::Stop => ending.ask(),
                     Signal::Reload => {
                         let rules = read_again().and_then(|new| {
                             let (config, tunnels) = (&new.config, tunnels.clone());
@@ -142,8 +145,6 @@ impl Server {
                 },
             }
         }
-        tunnels.end().await;
-        isr.shut_down(drain).await;
         ticker.abort();
         // To the last it tells that nobody should be sent here.
         end.cancel();

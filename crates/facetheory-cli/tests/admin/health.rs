@@ -1,6 +1,9 @@
 //! Whether the process lives, whether visitors should be sent to it, and what is counted.
 
+use std::io::Write as _;
 use std::net::TcpStream;
+
+use tabletheory::Scan;
 
 use crate::process::{Gateway, Origin, eventually, facetheory, refusal};
 
@@ -65,6 +68,40 @@ fn a_gateway_that_is_about_to_end_says_so_until_its_last_visitor_has_gone() {
     origin.go_on.send(()).expect("the origin waits");
     assert_eq!(visitor.join().expect("no panic").status, 200);
     eventually("its end", || TcpStream::connect(&gateway.admin).is_err());
+}
+
+#[test]
+fn a_gateway_that_is_asked_twice_to_end_waits_for_nobody_and_leaves_no_lease() {
+    const PATIENT: &str = "[routes]\n\"/**\" = { isr = \"1h\", render_deadline = \"10m\" }\n\
+                           [timeouts]\ntable = \"20s\"\nbodies = \"1m\"\nheaders = \"10m\"\nshutdown = \"10m\"\n";
+    // Waiting for a visitor, and for a render whose visitor has left.
+    for leaves in [false, true] {
+        let origin = Origin::start();
+        let mut gateway = Gateway::by(PATIENT, &origin, &mut facetheory(), &["--log", "off"]);
+        let mut visitor = TcpStream::connect(&gateway.site).expect("a connection");
+        visitor.write_all(b"GET /slow/a HTTP/1.1\r\nHost: a\r\n\r\n").expect("a request");
+        origin.asked.recv().expect("the origin is asked");
+        let visitor = Some(visitor).filter(|_| !leaves);
+        assert!(has_lease(&gateway));
+        gateway.signal("TERM");
+        eventually("that it is not ready", || gateway.get("/readyz").status == 503);
+        assert!(!gateway.has_ended(), "it waits for the origin");
+        gateway.signal("TERM");
+        eventually("its end", || gateway.has_ended());
+        assert!(!has_lease(&gateway));
+        drop(visitor);
+    }
+}
+
+/// Whether anybody has a lease, by the table of a gateway.
+fn has_lease(gateway: &Gateway) -> bool {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let address = format!("sqlite:{}", gateway.data().join("table.db").display());
+    let rows = runtime.block_on(async {
+        let table = tabletheory::open(&address).await.expect("a table");
+        table.scan(&Scan::new()).await.expect("its rows")
+    });
+    rows.items.iter().any(|row| format!("{row:?}").contains("\"LOCK\""))
 }
 
 #[test]

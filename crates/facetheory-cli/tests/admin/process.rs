@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -95,7 +96,7 @@ pub(crate) struct Gateway {
     pub(crate) admin: String,
     /// Kept open to the end: a program whose words nobody hears may die of it.
     output: BufReader<ChildStdout>,
-    _data: tempfile::TempDir,
+    data: tempfile::TempDir,
 }
 
 /// The program.
@@ -152,7 +153,7 @@ impl Gateway {
             .spawn()
             .expect("the binary runs");
         let output = BufReader::new(child.stdout.take().expect("an output"));
-        let mut gateway = Gateway { child, site: String::new(), admin: String::new(), output, _data: data };
+        let mut gateway = Gateway { child, site: String::new(), admin: String::new(), output, data };
         gateway.site = gateway.told("listening on");
         gateway.admin = gateway.told("the admin listener is at");
         gateway
@@ -170,7 +171,7 @@ impl Gateway {
             .spawn()
             .expect("the binary runs");
         let output = BufReader::new(child.stdout.take().expect("an output"));
-        let mut gateway = Gateway { child, site: String::new(), admin: String::new(), output, _data: data };
+        let mut gateway = Gateway { child, site: String::new(), admin: String::new(), output, data };
         gateway.site = gateway.told("listening on");
         gateway
     }
@@ -219,6 +220,17 @@ impl Gateway {
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs").success());
+    }
+
+    /// Whether it has ended, well.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        let status = self.child.try_wait().expect("its state");
+        status.inspect(|status| assert!(status.success(), "{status}")).is_some()
+    }
+
+    /// Where it keeps its pages.
+    pub(crate) fn data(&self) -> &Path {
+        self.data.path()
     }
 
     /// Waits until it has ended, and returns what it said on the standard error, where that is listened to.

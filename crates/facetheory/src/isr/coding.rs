@@ -94,7 +94,8 @@ impl Engine {
         self.tasks.spawn(async move {
             let Ok(_turn) = engine.coding.clone().acquire_owned().await else { return };
             let bytes = entry.page.bytes().clone();
-            let Ok(codings) = tokio::task::spawn_blocking(move || Codings::of(&bytes)).await else { return };
+            let coding = tokio::task::spawn_blocking(move || Codings::of(&bytes));
+            let Some(Ok(codings)) = engine.abandon.run_until_cancelled(coding).await else { return };
             entry.page.set_codings(codings);
             engine.memory.weigh_again(&page, &entry);
             drop(place);
@@ -105,7 +106,24 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Bodies, Isr, PageStore, Pages, Policy, Rendered};
     use std::io::Read as _;
+    use std::time::Duration;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_does_not_wait_for_pages_that_are_not_compressed_yet() {
+        let table = Arc::new(tabletheory::MemoryTable::new());
+        let isr = Isr::new(Pages::new(PageStore::new(table), Bodies::memory()));
+        let turn = isr.engine.coding.clone().acquire_owned().await.expect("a turn");
+        let (page, policy) = (PageKey::new("/").expect("a page"), Policy::every(Duration::from_secs(60)));
+        let render = |_| async { Ok(Rendered::html("<p>hello</p>".repeat(1000))) };
+        let _ = isr.get(&page, &policy, render).await.expect("a page");
+        assert_eq!(isr.engine.tasks.len(), 1, "its forms wait for their turn");
+        let ended =
+            tokio::time::timeout(Duration::from_secs(60), isr.shut_down(Duration::from_secs(30))).await;
+        assert_eq!(ended, Ok(true), "nothing that matters was given up");
+        drop(turn);
+    }
 
     #[test]
     fn every_form_gives_the_page_back() {

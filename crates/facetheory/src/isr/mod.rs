@@ -255,6 +255,9 @@ impl Isr {
         const GIVING_BACK: Duration = Duration::from_secs(2);
         let engine = &self.engine;
         engine.queue.close();
+        // Nobody would see the forms of pages that wait for theirs.
+        #[cfg(feature = "http")]
+        engine.coding.close();
         engine.tasks.close();
         if tokio::time::timeout(limit, engine.tasks.wait()).await.is_ok() {
             return true;
