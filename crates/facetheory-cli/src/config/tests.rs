@@ -199,6 +199,14 @@ fn values_of_a_wrong_kind_are_told() {
 }
 
 #[test]
+fn pages_that_follow_their_origin_may_take_as_long_as_its_time_outs_allow() {
+    let fetch = |text: &str| Config::parse(text).expect("a configuration").timeouts.fetch();
+    assert!(fetch("") > Duration::from_secs(60 * 60));
+    assert!(fetch("[timeouts]\ntotal = \"2d\"") > Duration::from_secs(2 * 86_400));
+    assert_eq!(fetch("[timeouts]\ntotal = false"), Duration::MAX);
+}
+
+#[test]
 fn a_file_of_another_kind_is_told_in_few_lines() {
     let many: String = (0..60).map(|n| format!("server_name_{n} = {n}\n")).collect();
     let told = faults(&many);

@@ -71,6 +71,14 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
+    /// How long the origin may take for a page that follows its headers: longer than any of its own time-outs, so that one of
+    /// these ends it and not this, as for what is passed on.
+    pub(crate) fn fetch(&self) -> Duration {
+        /// That begins a little later.
+        const LATER: Duration = Duration::from_secs(10);
+        self.total.map_or(Duration::MAX, |total| total.saturating_add(LATER))
+    }
+
     /// What the table says.
     pub(crate) fn read(mut section: Section<'_>) -> Timeouts {
         /// With less, nothing would ever come in time.

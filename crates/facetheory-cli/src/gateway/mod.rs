@@ -81,6 +81,7 @@ impl Rules {
         let layer = IsrLayer::new(isr, config.routes()?)
             .strict()
             .max_page_bytes(limits.page_bytes)
+            .fetch_deadline(timeouts.fetch())
             .new_pages_per_second(u32::try_from(limits.new_keys_per_second).unwrap_or(u32::MAX))
             .variants_per_page(size(limits.variants_per_page));
         let layer = if config.strip_tags { layer.stripping_tags() } else { layer };

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, HeaderValue};
@@ -121,6 +122,20 @@ impl IsrLayer {
     #[must_use]
     pub fn max_page_bytes(mut self, limit: u64) -> Self {
         Arc::make_mut(&mut self.site).max_page_bytes = limit;
+        self
+    }
+
+    /// The same, where pages that [follow their origin](crate::Route::by_origin) may take this long to come; two minutes by
+    /// default. A service that has time-outs of its own should be given as long as they allow: what is passed on has no other.
+    ///
+    /// ```no_run
+    /// # fn f(layer: facetheory::IsrLayer) {
+    /// let layer = layer.fetch_deadline(std::time::Duration::from_secs(600));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn fetch_deadline(mut self, limit: Duration) -> Self {
+        Arc::make_mut(&mut self.site).routes.fetch_within(limit);
         self
     }
 

@@ -1,5 +1,7 @@
 //! All routes together: which one a path belongs to.
 
+use std::time::Duration;
+
 use http::header::HeaderName;
 
 use crate::error::{Error, Result};
@@ -180,6 +182,13 @@ impl Routes {
             self.routes.push(Route::otherwise());
         }
         self
+    }
+
+    /// What follows its origin may take this long to come.
+    pub(crate) fn fetch_within(&mut self, limit: Duration) {
+        for route in self.routes.iter_mut().filter(|route| route.by_origin) {
+            route.policy.render_deadline = limit;
+        }
     }
 
     /// The route of a path, and the path's parameters.

@@ -115,6 +115,23 @@ async fn a_304_makes_a_stored_response_fresh_and_updates_its_headers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_origin_may_take_as_long_as_its_time_outs_allow() {
+    let routes = || Routes::new([]).expect("no routes").otherwise_by_origin();
+    let usual = Site::of(routes());
+    let patient = Site::under(routes(), |layer| layer.fetch_deadline(600 * SECOND));
+    for (site, status) in [(usual, 502), (patient, 200)] {
+        site.renders(|_| async {
+            tokio::time::sleep(130 * SECOND).await;
+            Response::builder()
+                .header("cache-control", "max-age=60")
+                .body(Full::from("page"))
+                .expect("a response")
+        });
+        assert_eq!(site.get("/slow").await.status, status);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn variants_are_told_apart_by_what_vary_names() {
     let site = site();
     speaks(&site, "X-Language");
