@@ -130,8 +130,8 @@ impl Engine {
         };
         let body = match &view.meta {
             Some(meta) if freshness != Freshness::Forbidden => self.find(page, meta, checked).await,
-            Some(_) => {
-                self.memory.forget(page);
+            Some(meta) => {
+                self.memory.forbid_generation(page, &meta.generation);
                 Found::Nothing
             }
             // A table that is about to go down may say so of rows that it has. Nobody is given the page unless it does.

@@ -6,10 +6,13 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{Equivalent, Weighter};
+#[cfg(feature = "http")]
+use quick_cache::sync::{EntryAction, EntryResult};
+use quick_cache::{Equivalent, UnitWeighter, Weighter};
 use tabletheory::{Random, Timestamp};
 
 use super::page::CachedPage;
+use crate::generation::Generation;
 #[cfg(feature = "http")]
 use crate::http::variant_key;
 use crate::key::PageKey;
@@ -21,6 +24,8 @@ const OVERHEAD: u64 = 512;
 const TYPICAL_WEIGHT: u64 = 8 * 1024;
 /// Invalidations of single pages are told apart by so many counters.
 const COUNTERS: usize = 1024;
+/// So many pages are remembered as forbidden.
+const MOST_FORBIDDEN: usize = 1024;
 /// As so many invalidations counts one that forbids a page. More of the others only make a page forgotten in vain.
 const FORBIDDEN: u64 = 1 << 32;
 
@@ -160,6 +165,8 @@ pub(super) struct Memory {
     invalidated: Box<[AtomicU64]>,
     /// How often anything else was: a tag, say.
     swept: AtomicU64,
+    /// Which bodies the table has lately said must not be served, as of which time.
+    forbidden: Cache<Slot, (Box<str>, i64), UnitWeighter, Keyed>,
 }
 
 /// Hashes with a secret: visitors choose the keys of pages, and must not be able to choose many that are found in one place.
@@ -201,6 +208,13 @@ impl Memory {
         let hasher = Keyed::new(random);
         Memory {
             pages: Cache::with(items, bytes, Weigh, hasher.clone(), DefaultLifecycle::default()),
+            forbidden: Cache::with(
+                MOST_FORBIDDEN,
+                MOST_FORBIDDEN as u64,
+                UnitWeighter,
+                hasher.clone(),
+                DefaultLifecycle::default(),
+            ),
             hasher,
             invalidated: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
             swept: AtomicU64::new(0),
@@ -215,20 +229,37 @@ impl Memory {
     pub(super) fn keep(&self, page: &PageKey, entry: Entry) -> Arc<Entry> {
         let entry = Arc::new(entry);
         self.pages.insert(Slot::of(page), entry.clone());
-        // What was forbidden while it was read must not come back after it was forgotten. Looked at after the insert,
-        // since an invalidation counts first and forgets then. What only went stale is not believed, but there if the table
-        // goes away.
-        if entry.checked.sequence / FORBIDDEN != self.sequence(page) / FORBIDDEN {
+        self.forget_if_forbidden(page, &entry);
+        entry
+    }
+
+    /// What was forbidden while it was read must not come back after it was forgotten. Looked at after the insert, since whoever
+    /// forbids says so first and forgets then. What only went stale is not believed, but there if the table goes away.
+    fn forget_if_forbidden(&self, page: &PageKey, entry: &Entry) {
+        let seen = (!self.forbidden.is_empty()).then(|| self.forbidden.get(&SlotRef::of(page))).flatten();
+        let is_seen = seen.is_some_and(|(s3_key, generated_at)| {
+            let generation = entry.page.generation();
+            *s3_key == *generation.s3_key && generation.generated_at <= generated_at
+        });
+        if is_seen || entry.checked.sequence / FORBIDDEN != self.sequence(page) / FORBIDDEN {
             self.forget(page);
         }
-        entry
     }
 
     /// A page has become heavier, if it is still here.
     #[cfg(feature = "http")]
     pub(super) fn weigh_again(&self, page: &PageKey, entry: &Arc<Entry>) {
-        if self.get(page).is_some_and(|kept| Arc::ptr_eq(&kept, entry)) {
-            self.pages.insert(Slot::of(page), Arc::new(entry.checked_again(entry.checked())));
+        let is_it = |_: &Slot, kept: &mut Arc<Entry>| {
+            if Arc::ptr_eq(kept, entry) { EntryAction::ReplaceWithGuard } else { EntryAction::Retain(()) }
+        };
+        // Nothing newer is replaced: whoever keeps or forgets the page meanwhile takes its place away.
+        if let EntryResult::Replaced(place, _) =
+            self.pages.entry(&Slot::of(page), Some(Duration::ZERO), is_it)
+        {
+            let heavier = Arc::new(entry.checked_again(entry.checked()));
+            if place.insert(heavier.clone()).is_ok() {
+                self.forget_if_forbidden(page, &heavier);
+            }
         }
     }
 
@@ -270,6 +301,14 @@ impl Memory {
         }
     }
 
+    /// The table says that a page must not be served as it was generated then. Said of what is asked about again and again, so it
+    /// makes no other page doubtful.
+    pub(super) fn forbid_generation(&self, page: &PageKey, generation: &Generation) {
+        let (s3_key, generated_at) = (generation.s3_key.as_str().into(), generation.generated_at);
+        self.forbidden.insert(Slot::of(page), (s3_key, generated_at));
+        self.forget(page);
+    }
+
     /// A page was invalidated: nothing that was read of it or of its variants before is believed any more.
     pub(super) fn doubt(&self, page: &PageKey) {
         self.counter(page).fetch_add(1, Ordering::AcqRel);
@@ -301,6 +340,47 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
     use tabletheory::{SeededRandom, SystemRandom};
+
+    fn entry(memory: &Memory, page: &PageKey, body: &'static str) -> Entry {
+        let meta = crate::Meta::of(Generation::new(body, 1, 60));
+        let (at, sequence) = (Timestamp::from_seconds(1), memory.sequence(page));
+        let checked = Checked { at, sequence, outdated: false, invalidated: false, held_until: 0 };
+        let body = crate::Body { bytes: body.into(), ..crate::Body::default() };
+        Entry::new(CachedPage::new(meta, body), checked, 0)
+    }
+
+    #[cfg(feature = "http")]
+    #[test]
+    fn a_page_that_became_heavier_replaces_nothing_newer_and_does_not_come_back() {
+        let (memory, page) = (Memory::new(1 << 20, &SystemRandom), PageKey::new("/a").expect("a page"));
+        let first = memory.keep(&page, entry(&memory, &page, "first"));
+        memory.weigh_again(&page, &first);
+        assert_eq!(memory.get(&page).expect("it is here").page.bytes(), "first");
+        memory.keep(&page, entry(&memory, &page, "second"));
+        memory.weigh_again(&page, &first);
+        assert_eq!(memory.get(&page).expect("it is here").page.bytes(), "second");
+        for _ in 0..2000 {
+            let kept = memory.keep(&page, entry(&memory, &page, "first"));
+            std::thread::scope(|scope| {
+                scope.spawn(|| memory.weigh_again(&page, &kept));
+                memory.forbid(&page);
+            });
+            assert!(memory.get(&page).is_none(), "it is forbidden");
+            memory.weigh_again(&page, &kept);
+            assert!(memory.get(&page).is_none(), "it is gone");
+        }
+    }
+
+    #[test]
+    fn what_the_table_forbids_is_not_kept_and_what_was_generated_since_is() {
+        let (memory, page) = (Memory::new(1 << 20, &SystemRandom), PageKey::new("/a").expect("a page"));
+        let (slow, newer) = (entry(&memory, &page, "first"), entry(&memory, &page, "second"));
+        memory.forbid_generation(&page, slow.page.generation());
+        memory.keep(&page, slow);
+        assert!(memory.get(&page).is_none(), "it was read before");
+        memory.keep(&page, newer);
+        assert_eq!(memory.get(&page).expect("it is here").page.bytes(), "second");
+    }
 
     #[test]
     fn the_same_random_numbers_put_keys_in_the_same_places() {

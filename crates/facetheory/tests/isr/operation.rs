@@ -1,5 +1,7 @@
 //! Invalidation while pages are visited and rendered: nothing from before is ever fresh after it.
 
+use std::time::Duration;
+
 use facetheory::{Keep, Rendered, State, Strength, Tag};
 
 use crate::fixture::{INTERVAL, SECOND, Site, seen, sees, slow_bodies};
@@ -129,4 +131,24 @@ async fn old_versions_go_when_a_new_one_is_published() {
     }
     let versions = site.isr.pages().store().versions(&site.page, 100).await.expect("an answer");
     assert_eq!(versions.len(), 3, "the one that is served, and two before it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_read_before_a_page_was_seen_to_be_forbidden_does_not_come_back() {
+    let site = Site::on(|builder| builder, slow_bodies(5 * SECOND));
+    site.visit("before").await;
+    let other = site.another_built(|builder| builder.believing(Duration::ZERO));
+    let follower = async {
+        tokio::time::sleep(SECOND).await;
+        site.isr.invalidate(&site.page, Strength::Hard).await.expect("an answer");
+        other.visit_failing().await.expect_err("there is nothing to be served");
+    };
+    let (reader, ()) = tokio::join!(other.visit("never"), follower);
+    assert_eq!(reader, sees(State::Hit, "before"), "it came before");
+    site.table.break_down();
+    assert_eq!(
+        other.visit("never").await.0,
+        State::Bypass,
+        "it must not be served, and the table is not there"
+    );
 }
