@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tabletheory::Key;
-
 use super::observe::Phase;
 use super::{Engine, Isr};
 use crate::epoch::{Epoch, Tag};
@@ -31,7 +29,16 @@ impl Isr {
         let owed = store.owe(&tag);
         engine.memory.doubt(page);
         let epoch = owed.unwrap_or(Epoch { invalidated_at: engine.now().seconds() });
-        if let Err(error) = engine.pay(&tag, epoch).await {
+        let told = async {
+            // Visitors must not fill the table with what nothing is to be told of.
+            if store.may_store(page).await? {
+                store.pay(&tag, epoch).await
+            } else {
+                store.write_off(&tag, epoch);
+                Ok(())
+            }
+        };
+        if let Err(error) = engine.in_time(told).await {
             engine.observer.incident(Phase::Table, page, &error);
             if owed.is_some() {
                 engine.pay_later();
@@ -43,10 +50,9 @@ impl Isr {
 }
 
 impl Engine {
-    async fn pay(&self, tag: &Key, epoch: Epoch) -> Result<()> {
+    async fn in_time(&self, telling: impl Future<Output = Result<()>>) -> Result<()> {
         let limit = self.settings.table_timeout;
-        let paying = self.pages.store().pay(tag, epoch);
-        tokio::time::timeout(limit, paying).await.unwrap_or_else(|_| {
+        tokio::time::timeout(limit, telling).await.unwrap_or_else(|_| {
             Err(Error::new(Kind::Unavailable, format!("the table did not answer within {limit:?}")))
         })
     }
@@ -81,7 +87,7 @@ impl Engine {
                 if u64::try_from(age).is_ok_and(|age| age > LONGEST.as_secs()) {
                     tracing::error!("a change is lost: the table could not be told of it for too long");
                     store.write_off(&tag, epoch);
-                } else if self.pay(&tag, epoch).await.is_err() {
+                } else if self.in_time(store.pay(&tag, epoch)).await.is_err() {
                     break;
                 }
             }

@@ -238,6 +238,23 @@ impl PageStore {
         Ok(())
     }
 
+    /// Whether anything may be stored of an address that was asked for before now, or come to be. Variants are found by the page
+    /// that they are variants of, and stored only where there is one, so that it is enough to ask for that.
+    pub(crate) async fn may_store(&self, page: &PageKey) -> Result<bool> {
+        if self.lifetimes.page.is_some() {
+            // A variant may have outlived that page, and is found again once there is another.
+            return Ok(true);
+        }
+        // In this order: a lease that is not there any more has published before `META` is read, or never will. Whoever takes
+        // one after that asks the origin after that.
+        for row in [page.lock(), page.meta()] {
+            if self.table.get(&row, Consistency::Strong).await?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The table is owed this no longer.
     pub(crate) fn write_off(&self, tag: &Key, epoch: Epoch) {
         let mut owed = self.epochs.owed();

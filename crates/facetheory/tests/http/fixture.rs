@@ -96,6 +96,14 @@ impl Site {
         Site::over(isr, table, bodies, routes, change)
     }
 
+    /// A site whose store is made so.
+    pub(crate) fn over_store(routes: Routes, change: impl FnOnce(PageStore) -> PageStore) -> Self {
+        let table = Arc::new(Faulty::new(MemoryTable::new(), 1, Faults::NONE));
+        let bodies = Bodies::memory();
+        let isr = Isr::new(Pages::new(change(PageStore::new(table.clone())), bodies.clone()));
+        Site::over(isr, table, bodies, routes, |layer| layer)
+    }
+
     /// The same pages by other routes, as after a reload.
     pub(crate) fn with_routes(&self, routes: Routes) -> Self {
         Site::over(self.isr.clone(), self.table.clone(), self.bodies.clone(), routes, |layer| layer)

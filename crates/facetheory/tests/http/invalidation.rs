@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use facetheory::{Invalidated, PageKey, Routes, Strength};
+use facetheory::{Invalidated, Lifetimes, PageKey, Routes, Strength};
 use http::{Method, Request, Response};
 use http_body_util::Full;
-use tabletheory::Faults;
+use tabletheory::{Faults, Scan, Table as _};
 
 use crate::fixture::{SECOND, Site};
 
@@ -280,4 +280,45 @@ async fn a_table_that_stays_away_is_not_told_of_a_change_for_ever() {
     tokio::time::sleep(3600 * SECOND).await;
     tokio::time::sleep(60 * SECOND).await;
     assert!(site.isr.shut_down(SECOND).await, "nothing is tried any more");
+}
+
+/// How many rows tell of a change.
+async fn rows_of_changes(site: &Site) -> usize {
+    let rows = site.table.scan(&Scan::new()).await.expect("rows").items;
+    rows.iter().filter(|row| row.key().is_ok_and(|key| key.sk == "TAG")).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_what_is_not_stored_leaves_no_row() {
+    let site = Site::of(routes());
+    changes(&site, |_| false);
+    site.get("/stored").await;
+    for number in 0..20 {
+        is_changed(&site, &format!("/login?n={number}")).await;
+    }
+    assert_eq!(rows_of_changes(&site).await, 0);
+    is_changed(&site, "/stored").await;
+    assert_eq!(rows_of_changes(&site).await, 1);
+    assert!(site.isr.shut_down(SECOND).await, "nothing is left to be done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_for_the_first_time_while_it_is_changed_is_not_fresh() {
+    told_of_each(|site, other| async move {
+        changes(&site, |request| request.method() == Method::GET);
+        let (before, ()) = tokio::join!(site.get("/a"), is_changed_meanwhile(&other));
+        assert_eq!(before.text(), "none, change 0", "it was answered before");
+        assert_eq!(site.get("/a").await.text(), "none, change 1");
+        assert_eq!(other.get("/a").await.state(), "hit");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_rows_of_pages_expire_a_change_always_leaves_one() {
+    let site = Site::over_store(routes(), |store| {
+        store.with_lifetimes(Lifetimes { page: Some(SECOND), superseded: None })
+    });
+    is_changed(&site, "/a").await;
+    assert_eq!(rows_of_changes(&site).await, 1, "a variant may have outlived the page that it was found by");
 }
