@@ -1,9 +1,11 @@
 //! Two gateways on one table agree.
 
+use tabletheory::{Clock as _, SystemClock};
+
 use crate::place::Servers;
 use crate::support::client::Response;
 use crate::support::gateway::{Gateway, data};
-use crate::support::origin::{Answer, Origin};
+use crate::support::origin::{Answer, Gate, Origin};
 use crate::support::site::{PATIENT, get, request};
 use crate::support::until;
 
@@ -119,6 +121,72 @@ fn a_validation_through_one_is_seen_by_the_other(pair: &Pair) {
     assert_eq!(pair.asked("/stale"), 2);
 }
 
+/// A page that any other method changes. What was asked for before that, by HEAD or in German, is answered once the gate is open;
+/// an answer in German depends on more than others do.
+fn changing_slowly(origin: &Origin, path: &str, gate: &Gate) {
+    let (changes, gate) = (std::sync::atomic::AtomicUsize::new(0), gate.clone());
+    origin.script(path, move |request| {
+        use std::sync::atomic::Ordering::Relaxed;
+        let change = changes.load(Relaxed);
+        let language = request.header("x-language").unwrap_or("none").to_owned();
+        let vary = if language == "de" { "Vary: X-Language, X-Kind" } else { "Vary: X-Language" };
+        let tag = format!("ETag: \"{language}-{change}\"");
+        let is_slow = change == 0 && (request.method == "HEAD" || language == "de");
+        let answer = match request.method.as_str() {
+            "GET" => {
+                let lines = ["Cache-Control: max-age=60", "Age: 30", vary, &tag];
+                Answer::page(&lines, &format!("{language}, change {change}"))
+            }
+            "HEAD" => Answer::raw(format!(
+                "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\n{vary}\r\n{tag}\r\n\r\n"
+            )),
+            _ => {
+                changes.fetch_add(1, Relaxed);
+                Answer::with("204 No Content", &[], "")
+            }
+        };
+        if is_slow { answer.after(&gate) } else { answer }
+    });
+}
+
+/// Changes a page through the other gateway, while the origin has yet to answer one visitor, and longer ago than clocks may differ.
+fn change_meanwhile(pair: &Pair, path: &str, gate: &Gate) {
+    const CLOCKS_DIFFER: i64 = 2_000;
+    until("the origin is asked", || pair.origin.requests_for(path).get(1).map(drop));
+    assert_eq!(pair.other.exchange(request("DELETE", path, "")).status, 204);
+    let changed = SystemClock.now().millis();
+    until("clocks agree that it is over", || {
+        (SystemClock.now().millis() > changed + CLOCKS_DIFFER + 1_000).then_some(())
+    });
+    gate.open();
+}
+
+fn what_a_head_is_told_through_one_does_not_undo_a_change_through_the_other(pair: &Pair) {
+    let gate = Gate::default();
+    changing_slowly(&pair.origin, "/head", &gate);
+    assert_eq!(visit(&pair.one, "/head", "en").text(), "en, change 0");
+    let mut head = pair.one.connect();
+    head.send(request("HEAD", "/head", "X-Language: en\r\nCache-Control: no-cache\r\n"));
+    change_meanwhile(pair, "/head", &gate);
+    assert_eq!(head.next_answer("HEAD").expect("an answer").header("etag"), Some("\"en-0\""));
+    for gateway in [&pair.one, &pair.other] {
+        assert_eq!(visit(gateway, "/head", "en").text(), "en, change 1");
+    }
+}
+
+fn a_variant_that_takes_the_place_of_a_page_in_one_does_not_undo_a_change_through_the_other(pair: &Pair) {
+    let gate = Gate::default();
+    changing_slowly(&pair.origin, "/variant", &gate);
+    assert_eq!(visit(&pair.one, "/variant", "en").text(), "en, change 0");
+    let mut german = pair.one.connect();
+    german.send(get("/variant", "X-Language: de\r\n"));
+    change_meanwhile(pair, "/variant", &gate);
+    assert_eq!(german.answer().text(), "de, change 0", "it was asked for before");
+    for gateway in [&pair.one, &pair.other] {
+        assert_eq!(visit(gateway, "/variant", "de").text(), "de, change 1");
+    }
+}
+
 /// Each of these is told of a pair on SQLite and files, and of one on DynamoDB and S3.
 macro_rules! of_pairs {
     ($($story:ident),* $(,)?) => {
@@ -146,4 +214,6 @@ of_pairs![
     what_one_keeps_the_other_serves,
     an_unsafe_method_through_one_ends_it_for_both,
     a_validation_through_one_is_seen_by_the_other,
+    what_a_head_is_told_through_one_does_not_undo_a_change_through_the_other,
+    a_variant_that_takes_the_place_of_a_page_in_one_does_not_undo_a_change_through_the_other,
 ];
