@@ -106,6 +106,11 @@ async fn a_head_makes_fresh_what_nobody_has_invalidated() {
     site.asked();
     let page = site.get("/a").await;
     assert_eq!((page.state(), page.header("age"), site.asked().len()), ("hit", "66", 0));
+
+    site.get("/b").await;
+    site.visit("HEAD", "/b", &[("cache-control", "no-cache")]).await;
+    tokio::time::advance(61 * SECOND).await;
+    assert_eq!(site.get("/b").await.state(), "hit", "also what this process has just stored");
 }
 
 #[tokio::test(start_paused = true)]
