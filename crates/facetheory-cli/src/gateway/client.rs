@@ -1,7 +1,7 @@
 //! Who is on the other end of a connection, and who asks.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use facetheory::OnBehalf;
 use http::request::Parts;
@@ -19,8 +19,8 @@ pub(crate) struct Client {
     pub(crate) scheme: Scheme,
     /// The way to what lies below hyper, where HTTP/1 is spoken.
     pub(crate) conduct: Option<Arc<Conduct>>,
-    /// The place that the connection takes, for as long as anybody speaks on it.
-    pub(crate) place: Option<Arc<Place>>,
+    /// The place that the connection takes, for as long as anybody speaks on it: not for as long as somebody works because of it.
+    pub(crate) place: Weak<Place>,
 }
 
 /// Who asks, in the extensions of a request that is passed on: a visitor's own, and all that is asked because of it.

@@ -15,6 +15,7 @@ use super::Gateway;
 use super::activity::Activity;
 use super::answered::{Answered, Busy};
 use super::client::Client;
+use super::place::Place;
 use crate::log::Arrival;
 use crate::wire::{Parcel, Shelf};
 
@@ -27,6 +28,7 @@ pub(crate) struct Conversation {
     gateway: Arc<Gateway>,
     client: Arc<Client>,
     activity: Arc<Activity>,
+    _place: Arc<Place>,
 }
 
 /// An answer: most are there at once.
@@ -36,8 +38,13 @@ pub(crate) enum Answer {
 }
 
 impl Conversation {
-    pub(crate) fn new(gateway: Arc<Gateway>, client: Arc<Client>, activity: Arc<Activity>) -> Self {
-        Conversation { gateway, client, activity }
+    pub(crate) fn new(
+        gateway: Arc<Gateway>,
+        client: Arc<Client>,
+        activity: Arc<Activity>,
+        place: Arc<Place>,
+    ) -> Self {
+        Conversation { gateway, client, activity, _place: place }
     }
 
     /// What the log is told of a request, if there is one.

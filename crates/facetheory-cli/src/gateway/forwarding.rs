@@ -266,7 +266,7 @@ mod tests {
             address: address.parse().expect("an address"),
             scheme: Scheme::HTTP,
             conduct: None,
-            place: None,
+            place: std::sync::Weak::new(),
         }
     }
 

@@ -149,7 +149,7 @@ impl Connection {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection is slower than it could be");
         }
-        let place = Some(self.place.clone());
+        let place = Arc::downgrade(&self.place);
         let client = Client { address, scheme: Scheme::HTTP, conduct: None, place };
         let Some(tls) = self.endpoint.tls.clone() else { return self.plain(stream, client).await };
         let handshake = pin!(tokio::time::timeout(HANDSHAKE, tls.acceptor().accept(stream)));
@@ -216,7 +216,7 @@ impl Connection {
             // Where it is told, hyper makes room for so many anew for each request.
             builder.max_headers(limits.headers);
         }
-        let conversation = Conversation::new(gateway, client, Activity::new());
+        let conversation = Conversation::new(gateway, client, Activity::new(), self.place.clone());
         wire.answer_from(Box::new(conversation.clone()));
         let last_call = self.last_call.clone();
         async move {
@@ -248,7 +248,7 @@ impl Connection {
             let rules = gateway.rules.load();
             (rules.patience.idle, u32::try_from(rules.limits.head_bytes).unwrap_or(u32::MAX))
         };
-        let conversation = Conversation::new(gateway, client, activity.clone());
+        let conversation = Conversation::new(gateway, client, activity.clone(), self.place.clone());
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS)

@@ -29,9 +29,9 @@ impl Tunnels {
         origin: OnUpgrade,
         idle: Option<Duration>,
     ) {
-        let stop = self.stop.clone();
+        let (stop, place) = (self.stop.clone(), client.place.upgrade());
         self.open.spawn(async move {
-            let _place = client.place.clone();
+            let _place = place;
             tokio::select! {
                 () = joined(visitor, origin, idle) => {}
                 () = stop.cancelled() => {}

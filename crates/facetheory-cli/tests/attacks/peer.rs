@@ -5,7 +5,7 @@ use std::net::TcpListener;
 
 use crate::support::client::Connection;
 use crate::support::gateway::Gateway;
-use crate::support::origin::{Answer, Origin};
+use crate::support::origin::{Answer, Gate, Origin};
 use crate::support::site::{Site, get, request};
 use crate::support::until;
 use crate::trial::{PAGES, assert_not_kept};
@@ -138,6 +138,22 @@ fn row_64_one_address_has_so_many_connections_and_no_more() {
     until("there is a place again", || is_served(&site).then_some(()));
     connections[0].send(get("/row-64", ""));
     assert_eq!(connections[0].answer().status, 200, "those that were there are served as ever");
+}
+
+#[test]
+fn a_visitor_who_left_takes_no_place_while_its_page_is_rendered() {
+    let rule = "[routes]\n\"/rule\" = { isr = \"60s\", render_deadline = \"10m\" }\n";
+    for path in ["/rule", "/by-origin"] {
+        let site = Site::start(&format!("{rule}[limits]\nconnections_per_address = 1\n"));
+        let gate = Gate::default();
+        site.origin.answer(path, Answer::page(&["Cache-Control: max-age=60"], "slow").after(&gate));
+        let mut visitor = site.gateway.connect();
+        visitor.send(get(path, ""));
+        until("the origin is asked", || site.origin.requests_for(path).pop());
+        drop(visitor);
+        until("there is a place again", || is_served(&site).then_some(()));
+        gate.open();
+    }
 }
 
 /// What visitors get, and what is logged, where whoever keeps the table or the bodies takes connections and never answers.
