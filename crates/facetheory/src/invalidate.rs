@@ -5,6 +5,7 @@ use tabletheory::{Item, Key, Timestamp, Txn, Update, Write};
 use crate::attribute as name;
 use crate::epoch::{Epoch, Tag};
 use crate::key::{PageKey, Tenant};
+use crate::lease::Lease;
 use crate::row::Meta;
 
 /// What becomes of a page that is invalidated.
@@ -52,16 +53,7 @@ pub(crate) fn page(page: &PageKey, found: Found, strength: Strength, now: Timest
         (Found::Pinned, Strength::Soft) => return None,
         (Found::Page, _) | (Found::Pinned, Strength::Hard) => {}
     }
-    let stale = [name::REVALIDATE_SECONDS.set(0), name::STALE_SINCE.set(now.seconds())];
-    let update = Write::update(
-        page.meta(),
-        match strength {
-            Strength::Soft => Update::new(stale),
-            Strength::Hard => {
-                Update::new(stale).with(name::MUST_NOT_SERVE.set(true)).with(name::PINNED_UNTIL.remove())
-            }
-        },
-    );
+    let update = Write::update(page.meta(), ended(strength, now));
     // What is no number is no pin either.
     let unpinned = !name::PINNED_UNTIL.gt(now.seconds());
     let update = match strength {
@@ -69,6 +61,26 @@ pub(crate) fn page(page: &PageKey, found: Found, strength: Strength, now: Timest
         Strength::Hard => update.when(name::PK.exists()),
     };
     Some(Txn::new([update, fence]))
+}
+
+/// Makes what was seen of a page unusable and gives the lease back, by whoever holds it: nobody else has published since.
+pub(crate) fn withdrawal(lease: &Lease, seen: &Meta, now: Timestamp) -> Txn {
+    let page = lease.page();
+    Txn::new([
+        Write::update(page.meta(), ended(Strength::Hard, now))
+            .when(name::S3_KEY.is(seen.generation.s3_key.as_str())),
+        // DynamoDB refuses two writes to one row, so the guard rides on the delete.
+        Write::delete(page.lock()).when(lease.held_at(now)),
+    ])
+}
+
+/// What becomes of `META`.
+fn ended(strength: Strength, now: Timestamp) -> Update {
+    let stale = Update::new([name::REVALIDATE_SECONDS.set(0), name::STALE_SINCE.set(now.seconds())]);
+    match strength {
+        Strength::Soft => stale,
+        Strength::Hard => stale.with(name::MUST_NOT_SERVE.set(true)).with(name::PINNED_UNTIL.remove()),
+    }
 }
 
 /// Makes everything with a tag stale: one write, however many pages have it.

@@ -87,6 +87,8 @@ pub enum Outcome {
     OtherRequest,
     /// The renderer gave an answer that is not to be kept; what is served stays as it is.
     Declined,
+    /// The same, and what was served may not be served any more.
+    Withdrawn,
     /// The lease was lost during the render, so nothing was published.
     Lost,
     /// The answer was lost, and the page has changed or vanished since.
@@ -360,9 +362,11 @@ impl Pages {
                 Error::new(Kind::Render, context).caused_by(cause)
             })?;
             match rendered.into() {
-                Render::Declined | Render::Personal => Ok(None),
+                Render::Declined | Render::Personal => Ok(Made::Nothing),
+                Render::Withdrawn => Ok(Made::Withdrawal),
                 Render::Page(rendered) => {
-                    self.store_body(page, policy, *rendered, whole.as_ref(), started).await.map(Some)
+                    let stored = self.store_body(page, policy, *rendered, whole.as_ref(), started).await?;
+                    Ok(Made::Page(Box::new(stored)))
                 }
             }
         };
@@ -376,10 +380,15 @@ impl Pages {
             }
         };
         let (generation, unchanged) = match done {
-            Ok(Some(done)) => done,
-            Ok(None) => {
+            Ok(Made::Page(stored)) => *stored,
+            Ok(Made::Nothing) => {
                 self.give_up(&hold).await;
                 return Ok(Outcome::Declined);
+            }
+            Ok(Made::Withdrawal) => {
+                let withdrawn = self.withdraw(&hold.lease, seen.as_ref()).await;
+                self.give_up(&hold).await;
+                return Ok(if withdrawn { Outcome::Withdrawn } else { Outcome::Declined });
             }
             Err(error) => {
                 self.give_up(&hold).await;
@@ -463,6 +472,16 @@ impl Pages {
         Ok((generation, false))
     }
 
+    /// Makes what was served unusable, and says whether that is certain. Where it is not, the next render may say so again.
+    async fn withdraw(&self, lease: &Lease, seen: Option<&Meta>) -> bool {
+        let Some(seen) = seen else { return false };
+        self.store.withdraw(lease, seen).await.unwrap_or_else(|error| {
+            let page = lease.page().shown();
+            tracing::warn!(%error, %page, "a page that was withdrawn is served for now");
+            false
+        })
+    }
+
     /// Refreshes a lease until it is lost; only then does it return.
     async fn keep_alive(&self, lease: &Lease) {
         let mut lease = lease.clone();
@@ -498,6 +517,14 @@ struct Hold {
     lease: Lease,
     /// The request that it works on, if it was asked for.
     claim: Option<Claim>,
+}
+
+/// What a render came to.
+enum Made {
+    /// A generation whose body is stored, and whether that is the one that is served already.
+    Page(Box<(Generation, bool)>),
+    Nothing,
+    Withdrawal,
 }
 
 /// `META` as it is once a lease is held.

@@ -70,6 +70,9 @@ pub enum Render {
     Page(Box<Rendered>),
     /// An answer that is nobody else's: what is served stays as it is.
     Declined,
+    /// An answer that is nobody else's, by which the renderer takes back what is served: that may not be served any more.
+    /// [`Isr`](crate::Isr) believes it when it is said twice in a row, since one such answer may be a mistake.
+    Withdrawn,
     /// The same, because of what this one visitor asked for: the next one may be given a page.
     Personal,
 }

@@ -299,6 +299,11 @@ pub(super) async fn regenerate(
                 "the origin answered with what is not to be kept, such as a cookie or `no-store`; what is served stays as it is",
             ));
         }
+        Outcome::Withdrawn => {
+            return Err(Problem::not_rendered(
+                "the origin answered again with what is not to be kept, such as a cookie or `no-store`; what was served is not served any more",
+            ));
+        }
         Outcome::Lost | Outcome::Superseded => {
             return Err(Problem::in_progress("the page was changed while it was rendered; try again", 1));
         }

@@ -5,7 +5,7 @@ use crate::support::client::Connection;
 use crate::support::origin::Answer;
 use crate::support::site::Site;
 use crate::support::until;
-use crate::trial::{asked, numbered};
+use crate::trial::{asked, first_then, numbered};
 
 /// What visitors of a path get, one after the other.
 fn visits<const COUNT: usize>(site: &Site, path: &str) -> [String; COUNT] {
@@ -73,6 +73,16 @@ fn headers_that_forbid_win_over_a_rule_unless_it_overrides_them() {
         ["answer 1", "answer 2"],
         "a cookie is for one visitor, whatever a rule says"
     );
+}
+
+#[test]
+fn what_the_origin_takes_back_twice_is_not_served_by_a_rule_any_more() {
+    let site = embedded("[routes]\n\"/**\" = { isr = \"1s\" }\n");
+    let taken_back = Answer::with("403 Forbidden", &[], "taken back");
+    first_then(&site, "/page", Answer::page(&[], "public"), taken_back);
+    assert_eq!(site.get("/page").text(), "public");
+    until("it is taken back", || (site.get("/page").status == 403).then_some(()));
+    assert_eq!(site.get("/page").text(), "taken back");
 }
 
 #[test]

@@ -171,7 +171,7 @@ fn renderer(
                 return Err("the origin is down".into());
             }
             if luck.declines {
-                return Ok(Render::Declined);
+                return Ok(Render::Withdrawn);
             }
             let mut rendered = Rendered::html(format!("{signature}input {input}"));
             rendered.content.tags = tags;

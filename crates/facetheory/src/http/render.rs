@@ -75,7 +75,7 @@ where
     let told = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     // What the headers alone forbid is not even read.
     match wish.verdict(&head, told.unwrap_or(1), true) {
-        Verdict::Decline(reason) => declined(&reason, Response::from_parts(head, IsrBody::passed(body))),
+        Verdict::Decline(reason) => not_kept(&reason, Response::from_parts(head, IsrBody::passed(body))),
         Verdict::Fail(reason) => match collect(body, MAX_FAILURE_BYTES).await {
             Collected::Whole(bytes) => failed(reason, head, bytes),
             Collected::TooLong(body) => {
@@ -89,7 +89,7 @@ where
                 Verdict::Store(kept) => {
                     Rendering { outcome: Ok(page(wish, &head, kept, bytes).into()), own: None }
                 }
-                Verdict::Decline(reason) => declined(&reason, Response::from_parts(head, bytes.into())),
+                Verdict::Decline(reason) => not_kept(&reason, Response::from_parts(head, bytes.into())),
                 Verdict::Fail(reason) => {
                     let failure = FailedRender { reason, answer: None, silent: None };
                     Rendering { outcome: Err(failure.into()), own: None }
@@ -97,7 +97,7 @@ where
             },
             Collected::TooLong(body) => {
                 let reason = Reason::TooLong { limit: wish.max_bytes };
-                declined(&reason, Response::from_parts(head, body))
+                not_kept(&reason, Response::from_parts(head, body))
             }
             Collected::Broken(error) => {
                 tracing::warn!(%error, "the body of a page broke off");
@@ -158,7 +158,7 @@ fn unchanged(head: &response::Parts, served: &Meta, route: &Route) -> Render {
     let forbidden = said.no_store || said.private.is_some() || said.no_cache.is_some() || never_fresh;
     if (forbidden && !route.overrides) || hint.is_some_and(|hint| hint.never_kept) {
         tracing::debug!("a page has not changed, and is not to be kept any longer");
-        return Render::Declined;
+        return Render::Withdrawn;
     }
     let mut rendered = Rendered::unchanged(served);
     let told = told_interval(&said, route.fixed_interval);
@@ -183,6 +183,12 @@ fn page(wish: Wish<'_>, head: &response::Parts, kept: Kept, bytes: Bytes) -> Ren
     rendered.etag = text(ETAG).filter(|etag| EntityTag::of_page(etag).is_some()).map(str::to_owned);
     rendered.revalidate = kept.revalidate;
     rendered
+}
+
+/// What is not kept, by which the renderer may take back what is.
+fn not_kept(reason: &Reason, own: Response<IsrBody>) -> Rendering {
+    let rendering = declined(reason, own);
+    if reason.takes_back() { Rendering { outcome: Ok(Render::Withdrawn), ..rendering } } else { rendering }
 }
 
 pub(super) fn declined(reason: &Reason, own: Response<IsrBody>) -> Rendering {

@@ -105,6 +105,20 @@ pub(crate) enum Reason {
     TooManyPages,
 }
 
+impl Reason {
+    /// Whether the renderer says by it that a page is not, or no longer, for everyone.
+    pub(crate) fn takes_back(&self) -> bool {
+        let is_visitors = matches!(self, Reason::Method | Reason::Authorization | Reason::Cookie);
+        !is_visitors && !self.is_limit()
+    }
+
+    /// Whether it is a limit of ours.
+    fn is_limit(&self) -> bool {
+        use Reason::{TooLong, TooManyHeaders, TooManyPages, UnreadableHeader};
+        matches!(self, TooLong { .. } | UnreadableHeader(_) | TooManyHeaders | TooManyPages)
+    }
+}
+
 /// The most tags that a renderer may give a page: the epoch of each is looked up when the page is served.
 pub(crate) const MAX_TAGS: usize = 64;
 

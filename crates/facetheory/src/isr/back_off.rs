@@ -21,8 +21,9 @@ pub(super) struct BackOff {
     failures: Cache<Slot, Failure>,
     /// Until when answers are expected to be nobody else's, in milliseconds.
     declined: Cache<Slot, i64>,
-    /// Pages that said that there is none, where there had been one: one such answer proves nothing.
-    vanished: Cache<Slot, ()>,
+    /// Pages of which it was said that there is none, or none for everyone, where there had been one, and when that one was
+    /// generated, in epoch seconds: one such answer proves nothing.
+    vanished: Cache<Slot, i64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -90,13 +91,14 @@ impl BackOff {
         }
     }
 
-    /// A page that was there seems to be gone. False if that was said before, and is believed now.
-    pub(super) fn vanished_at_first_sight(&self, page: &PageKey) -> bool {
+    /// A page that was there seems to be gone. False if that was said before of the one that was generated then, and is
+    /// believed now: had it been renewed meanwhile, here or elsewhere, it would be another.
+    pub(super) fn vanished_at_first_sight(&self, page: &PageKey, generated_at: i64) -> bool {
         let slot = Slot::of(page);
-        if self.vanished.get(&slot).is_some() {
+        if self.vanished.get(&slot) == Some(generated_at) {
             return false;
         }
-        self.vanished.insert(slot, ());
+        self.vanished.insert(slot, generated_at);
         true
     }
 }
@@ -143,9 +145,10 @@ mod tests {
     fn that_a_page_is_gone_is_believed_at_second_sight() {
         let back_off = BackOff::new();
         let page = PageKey::new("/").expect("a page");
-        assert!(back_off.vanished_at_first_sight(&page));
-        assert!(!back_off.vanished_at_first_sight(&page));
+        assert!(back_off.vanished_at_first_sight(&page, 1));
+        assert!(!back_off.vanished_at_first_sight(&page, 1));
         back_off.succeeded(&page);
-        assert!(back_off.vanished_at_first_sight(&page), "it was there again meanwhile");
+        assert!(back_off.vanished_at_first_sight(&page, 1), "it was there again meanwhile");
+        assert!(back_off.vanished_at_first_sight(&page, 2), "another process has renewed it meanwhile");
     }
 }

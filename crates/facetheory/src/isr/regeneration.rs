@@ -108,7 +108,12 @@ impl Engine {
         self.observer.regenerated(page, name(&outcome), took);
         match &outcome {
             // Visitors of this process see it at once, and what was learnt of the renderer is remembered.
-            Ok(done @ (Outcome::Published(_) | Outcome::Unchanged(_) | Outcome::Declined)) => {
+            Ok(
+                done @ (Outcome::Published(_)
+                | Outcome::Unchanged(_)
+                | Outcome::Declined
+                | Outcome::Withdrawn),
+            ) => {
                 let checked =
                     Checked { at: began, sequence, outdated: false, invalidated: false, held_until: 0 };
                 self.land(renewal, Ok(done.clone()), &kept, checked, took).await;

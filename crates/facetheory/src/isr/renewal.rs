@@ -152,11 +152,21 @@ impl Engine {
             let rendered = rendered.into();
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.personal = rendered == Render::Personal;
-            let Render::Page(mut rendered) = rendered else { return Ok(Render::Declined) };
+            let at_first_sight =
+                |was: &Meta| engine.back_off.vanished_at_first_sight(&page, was.generation.generated_at);
+            let mut rendered = match rendered {
+                Render::Page(rendered) => rendered,
+                Render::Withdrawn
+                    if served.as_ref().is_some_and(|was| !was.must_not_serve && !at_first_sight(was)) =>
+                {
+                    return Ok(Render::Withdrawn);
+                }
+                Render::Declined | Render::Personal | Render::Withdrawn => return Ok(Render::Declined),
+            };
             // Where the origin says how its answers are kept, that one is gone is such an answer.
             if is_gone(rendered.content.status) && rendered.content.initial_age.is_none() {
-                let was_there = served.is_some_and(|meta| !is_gone(meta.generation.content.status));
-                if was_there && engine.back_off.vanished_at_first_sight(&page) {
+                let was_there = served.filter(|meta| !is_gone(meta.generation.content.status));
+                if was_there.is_some_and(|was| at_first_sight(&was)) {
                     kept.vanished = true;
                     return Ok(Render::Declined);
                 }
@@ -193,7 +203,11 @@ impl Engine {
             Ok(Outcome::Unchanged(meta)) => self.published(page, meta, rendered, checked, took).await,
             Ok(Outcome::AlreadyFresh(meta)) => self.found(page, &meta, checked, false).await,
             Ok(Outcome::Declined) if personal => Landing::Declined,
-            Ok(Outcome::Declined) => {
+            Ok(declined @ (Outcome::Declined | Outcome::Withdrawn)) => {
+                if declined == Outcome::Withdrawn {
+                    // Also while the table cannot be reached, what must not be served is not.
+                    self.memory.forbid(page);
+                }
                 if !vanished {
                     self.back_off.declined(page, now);
                 }
@@ -360,6 +374,7 @@ pub(super) fn name(outcome: &Result<Outcome>) -> &'static str {
         Ok(Outcome::AlreadyFresh(_)) => "already-fresh",
         Ok(Outcome::HeldBy { .. }) => "held",
         Ok(Outcome::Declined) => "declined",
+        Ok(Outcome::Withdrawn) => "withdrawn",
         Ok(Outcome::Lost) => "lost",
         Ok(Outcome::Superseded) => "superseded",
         Ok(Outcome::InProgress { .. } | Outcome::Replayed { .. } | Outcome::OtherRequest) => "request",

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::history::{self, Rollback};
 use crate::invalidate::{self, Found, Strength};
 use crate::key::PageKey;
+use crate::lease::Lease;
 use crate::row::{Meta, Version};
 use crate::sweep::{self, Retention};
 
@@ -67,6 +68,13 @@ impl PageStore {
             }
         }
         Err(restless("invalidated"))
+    }
+
+    /// Makes what was seen of a page unusable, under the lease of whoever found that it is. False if that was lost, or the page
+    /// is another by now.
+    pub(crate) async fn withdraw(&self, lease: &Lease, seen: &Meta) -> Result<bool> {
+        let txn = invalidate::withdrawal(lease, seen, self.now());
+        Ok(self.persist(&self.once(txn)).await?.is_done())
     }
 
     /// The versions of a page that are kept, newest first, at most so many, with their sort keys. Rows that cannot be

@@ -152,3 +152,73 @@ async fn a_flood_of_new_pages_is_answered_and_not_kept_while_those_that_are_kept
     assert_eq!(site.get("/page?1").await.state(), "hit", "a renewal is nothing new");
     assert_eq!(site.get("/page?9").await.state(), "miss", "there is room again");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_the_origin_takes_back_twice_in_a_row_is_served_to_nobody_any_more() {
+    let nothing: &[(&str, &str)] = &[];
+    for (status, headers) in [
+        (401, nothing),
+        (403, nothing),
+        (451, nothing),
+        (200, &[("cache-control", "private")]),
+        (200, &[("cache-control", "no-store")]),
+        (200, &[("set-cookie", "session=1")]),
+    ] {
+        let routes = Routes::new([Route::new("/{*path}", Policy::every(INTERVAL))]).expect("routes");
+        let site = Site::of(routes.clone());
+        let other = site.another(routes);
+        site.answers(200, &[], "public");
+        assert_eq!((site.get("/a").await.state(), other.get("/a").await.state()), ("miss", "hit"));
+        tokio::time::advance(INTERVAL).await;
+        site.answers(status, headers, "taken back");
+        for _ in 0..2 {
+            let stale = site.get("/a").await;
+            assert_eq!((stale.state(), stale.text()), ("stale", "public"), "{status}: it may be a mistake");
+            site.settle().await;
+            tokio::time::advance(2 * SECOND).await;
+        }
+        for process in [&site, &other] {
+            let own = process.get("/a").await;
+            assert_eq!(
+                (own.status, own.state(), own.text()),
+                (status, "bypass", "taken back"),
+                "{headers:?}"
+            );
+        }
+        tokio::time::advance(5 * SECOND).await;
+        site.answers(200, &[], "public again");
+        assert_eq!(site.get("/a").await.state(), "miss");
+        assert_eq!(other.get("/a").await.text(), "public again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_takes_a_page_back_is_a_mistake_if_the_next_one_does_not() {
+    let site = Site::new();
+    for text in ["one", "two", "three"] {
+        site.answers(200, &[], text);
+        site.get("/a").await;
+        site.settle().await;
+        assert_eq!((site.get("/a").await.state(), site.get("/a").await.text()), ("hit", text));
+        tokio::time::advance(INTERVAL).await;
+        site.answers(403, &[], "a mistake");
+        assert_eq!(site.get("/a").await.state(), "stale");
+        site.settle().await;
+        tokio::time::advance(2 * SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_has_grown_over_our_limit_is_not_taken_back_by_that() {
+    let site = Site::new();
+    site.answers(200, &[], "short");
+    site.get("/a").await;
+    tokio::time::advance(INTERVAL).await;
+    site.answers(200, &[], vec![b'x'; 100_001]);
+    for _ in 0..4 {
+        assert_eq!(site.get("/a").await.text(), "short");
+        site.settle().await;
+        tokio::time::advance(INTERVAL).await;
+    }
+    assert!(site.asked().len() > 2);
+}

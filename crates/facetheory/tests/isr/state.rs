@@ -236,6 +236,35 @@ async fn a_page_that_is_not_to_be_kept_is_bypassed_and_nobody_waits_for_it_for_a
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_page_that_is_taken_back_at_second_sight_is_served_by_no_process() {
+    let site = Site::new();
+    let other = site.another();
+    let visit = async |site: &Site| {
+        let answer = site.isr.get(&site.page, &site.policy, |_| async { Ok(Render::Withdrawn) }).await;
+        site.settle().await;
+        seen(answer)
+    };
+    assert_eq!(site.visit("one").await, sees(State::Miss, "one"));
+    assert_eq!(other.visit("one").await, sees(State::Hit, "one"));
+    tokio::time::advance(INTERVAL).await;
+    assert_eq!(visit(&site).await, sees(State::Stale, "one"));
+    tokio::time::advance(SECOND).await;
+    assert_eq!(other.visit("two").await, sees(State::Stale, "one"), "another process renews it");
+    other.settle().await;
+    tokio::time::advance(INTERVAL).await;
+    for _ in 0..2 {
+        assert_eq!(visit(&site).await, sees(State::Stale, "two"), "it was good in between");
+        tokio::time::advance(2 * SECOND).await;
+    }
+    for process in [&site, &other] {
+        let told = visit(process).await;
+        assert_eq!(told, sees(State::Bypass, "the answer is not to be kept"));
+    }
+    tokio::time::advance(5 * SECOND).await;
+    assert_eq!(site.visit("three").await, sees(State::Miss, "three"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_page_that_seems_to_be_gone_is_believed_to_be_at_second_sight_and_for_a_short_time() {
     let site = Site::new().with(|policy| policy.negative = 5 * SECOND);
     let visit_gone = async || {

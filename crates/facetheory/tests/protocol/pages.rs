@@ -233,6 +233,44 @@ async fn an_answer_that_is_not_to_be_kept_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_its_renderer_takes_back_may_not_be_served_any_more() {
+    let site = Site::new();
+    assert_eq!(
+        renew_with(&site, |_| async { Ok(Render::Withdrawn) }).await,
+        Outcome::Declined,
+        "nothing is there"
+    );
+    assert!(matches!(site.renew("good", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    tokio::time::advance(Duration::from_secs(100)).await;
+    assert_eq!(renew_with(&site, |_| async { Ok(Render::Withdrawn) }).await, Outcome::Withdrawn);
+    let view = site.pages.store().look(&site.page).await.expect("an answer");
+    assert!(view.lock.is_none() && view.meta.expect("a page").must_not_serve);
+    assert!(site.body().await.is_none());
+    assert!(matches!(site.renew("good again", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    assert_eq!(site.body().await.as_deref(), Some("good again"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_has_published_meanwhile_is_not_taken_back() {
+    for text in ["new", "old"] {
+        let site = Site::new();
+        assert!(matches!(site.renew("old", Duration::ZERO).await, Ok(Outcome::Published(_))));
+        tokio::time::advance(Duration::from_secs(100)).await;
+        let outcome = renew_with(&site, |_| async {
+            // It ends the lease of this render, which does not hear of it before its next heartbeat.
+            site.pages.store().invalidate(&site.page, Strength::Soft).await.expect("an answer");
+            let outcome = site.renew(text, Duration::ZERO).await;
+            assert!(matches!(outcome, Ok(Outcome::Published(_) | Outcome::Unchanged(_))));
+            Ok(Render::Withdrawn)
+        });
+        assert_eq!(outcome.await, Outcome::Declined);
+        assert_eq!(site.body().await.as_deref(), Some(text));
+        let meta = site.pages.store().look(&site.page).await.expect("an answer").meta.expect("a page");
+        assert!(!meta.must_not_serve && meta.generation.revalidate_seconds > 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_page_whose_tag_was_invalidated_is_rendered_again_although_its_interval_is_not_over() {
     let site = Site::new();
     let tagged = |body: &'static str| async move {
