@@ -491,6 +491,7 @@ impl Site {
             max_bytes: self.max_page_bytes,
             welcome: context.served.is_some()
                 || (self.welcomes(context.started) && self.welcomes_variant(&context)),
+            deployment: self.isr.deployment(),
         };
         let rendering =
             render::render(shared.service(), request.map(|()| B::default()), &context, wish).await;

@@ -36,6 +36,8 @@ pub(super) struct Wish<'a> {
     pub(super) max_bytes: u64,
     /// Whether the page may be kept, if it was not before.
     pub(super) welcome: bool,
+    /// Which deployment renders, if that is known.
+    pub(super) deployment: Option<&'a str>,
 }
 
 /// What a service made of a request, besides what is kept of it.
@@ -59,8 +61,10 @@ where
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    let conditional =
-        context.served.as_ref().filter(|served| ask_whether_changed(request.headers_mut(), served));
+    let conditional = context
+        .served
+        .as_ref()
+        .filter(|served| wish.may_be_unchanged(served) && ask_whether_changed(request.headers_mut(), served));
     let response = match service.oneshot(request).await {
         Ok(response) => response,
         Err(error) => return Rendering { outcome: Err(error.into()), own: None },
@@ -109,6 +113,12 @@ where
 }
 
 impl Wish<'_> {
+    /// Whether what is served may still be right: what another deployment has rendered is not, whatever its tag says.
+    fn may_be_unchanged(&self, served: &Meta) -> bool {
+        let deployment = served.generation.content.deployment.as_deref();
+        self.deployment.is_none_or(|ours| deployment == Some(ours))
+    }
+
     fn verdict(&self, head: &response::Parts, bytes: u64, complete: bool) -> Verdict {
         let answer = Answer {
             method: self.method,

@@ -224,6 +224,12 @@ impl Isr {
         &self.engine.pages
     }
 
+    /// Which deployment renders, if that is known.
+    #[cfg(feature = "http")]
+    pub(crate) fn deployment(&self) -> Option<&str> {
+        self.engine.settings.deployment.as_deref()
+    }
+
     /// How many pages are in memory, and how many bytes they count for.
     ///
     /// ```

@@ -172,8 +172,9 @@ impl Engine {
                 }
                 rendered.revalidate.get_or_insert(negative);
             }
-            if rendered.content.deployment.is_none() {
-                rendered.content.deployment.clone_from(&engine.settings.deployment);
+            // Also what an earlier one has rendered, if it is still right: it would be asked for at every visit.
+            if let Some(ours) = &engine.settings.deployment {
+                rendered.content.deployment = Some(ours.clone());
             }
             kept.rendered = Some((*rendered).clone());
             Ok(Render::Page(rendered))

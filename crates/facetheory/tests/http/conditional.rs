@@ -162,6 +162,28 @@ async fn an_unchanged_page_that_may_not_be_kept_any_longer_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_another_deployment_has_rendered_is_asked_for_anew_and_is_of_this_one_then() {
+    let old = Site::new().deployed("v1");
+    tagged(&old, &[]);
+    old.get("/a").await;
+    let new = old.deployed("v2");
+    assert_eq!(new.get("/a").await.state(), "stale");
+    new.settle().await;
+    let has_condition = |site: &Site| {
+        let asked = site.asked();
+        assert_eq!(asked.len(), 1);
+        asked[0].headers().contains_key("if-none-match")
+    };
+    assert!(!has_condition(&new), "its tag says nothing of new templates");
+    assert_eq!(new.get("/a").await.state(), "hit");
+    tokio::time::advance(INTERVAL).await;
+    assert_eq!(new.get("/a").await.state(), "stale");
+    new.settle().await;
+    assert!(has_condition(&new));
+    assert_eq!(new.get("/a").await.state(), "hit", "it is still of this one");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_renewal_asks_by_the_date_where_the_tag_is_none_of_the_renderers() {
     const DATE: &str = "Tue, 14 Nov 2023 22:00:00 GMT";
     let site = Site::new();

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use facetheory::{Bodies, Isr, IsrLayer, IsrService, PageStore, Pages, Policy, Query, Route, Routes};
+use facetheory::{
+    Bodies, Isr, IsrBuilder, IsrLayer, IsrService, PageStore, Pages, Policy, Query, Route, Routes,
+};
 use http::{HeaderMap, Request, Response};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, Full};
@@ -111,7 +113,17 @@ impl Site {
 
     /// Another process that keeps the same pages, in front of the same renderer.
     pub(crate) fn another(&self, routes: Routes) -> Self {
-        let isr = Isr::new(Pages::new(PageStore::new(self.table.clone()), self.bodies.clone()));
+        self.another_with(routes, |isr| isr)
+    }
+
+    /// The same, of this deployment.
+    pub(crate) fn deployed(&self, deployment: &str) -> Self {
+        self.another_with(Routes::new(routes()).expect("routes"), |isr| isr.deployment(deployment))
+    }
+
+    fn another_with(&self, routes: Routes, change: impl FnOnce(IsrBuilder) -> IsrBuilder) -> Self {
+        let isr = Isr::builder(Pages::new(PageStore::new(self.table.clone()), self.bodies.clone()));
+        let isr = change(isr).build();
         let other = Site::over(isr, self.table.clone(), self.bodies.clone(), routes, |layer| layer);
         let renderer = self.renderer.clone();
         other.renders(move |request| {

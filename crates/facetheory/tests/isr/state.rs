@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use facetheory::{
-    Answer, Contention, Keep, Kind, OtherDeployment, Render, Rendered, RolledBack, State, Strength, Tag,
+    Answer, Contention, Keep, Kind, OtherDeployment, Render, RenderContext, Rendered, RolledBack, State,
+    Strength, Tag,
 };
 
 use crate::fixture::{INTERVAL, SECOND, Site, seen, sees};
@@ -297,6 +298,20 @@ async fn a_page_that_was_never_there_is_kept_for_the_short_time_at_once() {
     assert_eq!(site.visit("here").await, sees(State::Hit, "gone"));
     tokio::time::advance(SECOND).await;
     assert_eq!(site.visit("here").await, sees(State::Stale, "gone"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_a_deployment_finds_unchanged_is_of_that_deployment() {
+    let old = Site::built(|builder| builder.deployment("old"));
+    assert_eq!(old.visit("one").await, sees(State::Miss, "one"));
+    let new = old.another_built(|builder| builder.deployment("new"));
+    let unchanged = |context: RenderContext| async move {
+        Ok(Rendered::unchanged(&context.served.expect("a page is served")))
+    };
+    let first = new.isr.get(&new.page, &new.policy, unchanged).await;
+    assert_eq!(seen(first), sees(State::Stale, "one"));
+    new.settle().await;
+    assert_eq!(new.visit("two").await, sees(State::Hit, "one"));
 }
 
 #[tokio::test(start_paused = true)]
