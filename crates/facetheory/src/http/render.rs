@@ -113,10 +113,11 @@ where
 }
 
 impl Wish<'_> {
-    /// Whether what is served may still be right: what another deployment has rendered is not, whatever its tag says.
-    fn may_be_unchanged(&self, served: &Meta) -> bool {
-        let deployment = served.generation.content.deployment.as_deref();
-        self.deployment.is_none_or(|ours| deployment == Some(ours))
+    /// Whether what is stored may still be right: what another deployment has rendered is not, whatever its tag says, and
+    /// what must not be served would come back unseen.
+    fn may_be_unchanged(&self, stored: &Meta) -> bool {
+        let deployment = stored.generation.content.deployment.as_deref();
+        !stored.must_not_serve && self.deployment.is_none_or(|ours| deployment == Some(ours))
     }
 
     fn verdict(&self, head: &response::Parts, bytes: u64, complete: bool) -> Verdict {

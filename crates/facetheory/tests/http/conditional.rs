@@ -1,6 +1,6 @@
 //! HEAD, conditional requests and ranges, answered from the page that is kept.
 
-use facetheory::{Policy, Route};
+use facetheory::{PageKey, Policy, Route, Strength};
 use http::Response;
 use http_body_util::Full;
 
@@ -181,6 +181,20 @@ async fn what_another_deployment_has_rendered_is_asked_for_anew_and_is_of_this_o
     new.settle().await;
     assert!(has_condition(&new));
     assert_eq!(new.get("/a").await.state(), "hit", "it is still of this one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_must_not_be_served_is_not_offered_to_the_renderer_either() {
+    let site = Site::new();
+    tagged(&site, &[]);
+    site.get("/a").await;
+    site.asked();
+    let page = PageKey::new("default::example.com/{*path}?path=a").expect("a key");
+    site.isr.invalidate(&page, Strength::Hard).await.expect("an answer");
+    assert_eq!(site.get("/a").await.state(), "miss");
+    let asked = site.asked();
+    assert_eq!(asked.len(), 1);
+    assert!(!asked[0].headers().contains_key("if-none-match"), "the same body would come back unseen");
 }
 
 #[tokio::test(start_paused = true)]

@@ -327,3 +327,18 @@ async fn where_rows_of_pages_expire_a_change_always_leaves_one() {
     is_changed(&site, "/a").await;
     assert_eq!(rows_of_changes(&site).await, 1, "a variant may have outlived the page that it was found by");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_must_not_be_served_is_not_offered_for_validation() {
+    let site = Site::of(routes());
+    changes(&site, |_| false);
+    for (strength, conditional) in [(Strength::Soft, true), (Strength::Hard, false)] {
+        site.get("/a").await;
+        site.isr.invalidate(&page(&site, "/a"), strength).await.expect("a table");
+        site.asked();
+        assert_eq!(site.get("/a").await.state(), "miss");
+        let asked = site.asked();
+        assert_eq!(asked[0].headers().contains_key("if-none-match"), conditional, "{strength:?}");
+        tokio::time::advance(SLOW).await;
+    }
+}

@@ -47,7 +47,8 @@ impl Fetch<'_> {
     /// The request that the origin gets: the visitor's own, with conditions of ours.
     fn request(&self) -> Request<()> {
         let mut request = self.unconditional();
-        let Some(stored) = self.stored else { return request };
+        // What must not be served would come back unseen.
+        let Some(stored) = self.stored.filter(|stored| !stored.must_not_serve) else { return request };
         let (headers, kept) = (request.headers_mut(), restored_by_origin(&stored.generation.content.headers));
         if self.selects(&kept, stored) {
             for (condition, name) in [(IF_NONE_MATCH, ETAG), (IF_MODIFIED_SINCE, LAST_MODIFIED)] {
