@@ -14,13 +14,13 @@ use tower::{Service, ServiceExt as _};
 
 use crate::generation::Content;
 use crate::http::body::{BoxError, Collected, IsrBody, collect};
-use crate::http::cache_control::CacheControl;
 use crate::http::conditional::EntityTag;
 use crate::http::encoding::Coding;
 use crate::http::header::restored;
 use crate::http::hint::Hint;
 use crate::http::route::Route;
-use crate::http::storable::{Answer, Kept, Reason, Verdict, told_interval};
+use crate::http::shared::update::updated;
+use crate::http::storable::{Answer, Kept, MAX_TAGS, Reason, Verdict};
 use crate::render::{NoAnswer, Render, RenderContext, RenderError, Rendered};
 use crate::row::Meta;
 
@@ -73,7 +73,7 @@ where
     if let Some(served) = conditional
         && head.status == StatusCode::NOT_MODIFIED
     {
-        return Rendering { outcome: Ok(unchanged(&head, served, wish.route)), own: None };
+        return Rendering { outcome: Ok(unchanged(wish, head, served)), own: None };
     }
     let body = body.map_err(Into::into).boxed_unsync();
     let told = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
@@ -120,6 +120,14 @@ impl Wish<'_> {
         !stored.must_not_serve && self.deployment.is_none_or(|ours| deployment == Some(ours))
     }
 
+    /// The tags of its route, and those that its renderer gives it.
+    fn tags(&self, kept: &Kept) -> Vec<String> {
+        if kept.tags_left_out > 0 {
+            tracing::warn!(left_out = kept.tags_left_out, "some tags of a page are none, or too many");
+        }
+        self.route.tags.iter().chain(&kept.tags).map(|tag| tag.as_str().to_owned()).collect()
+    }
+
     fn verdict(&self, head: &response::Parts, bytes: u64, complete: bool) -> Verdict {
         let answer = Answer {
             method: self.method,
@@ -162,34 +170,46 @@ fn ask_whether_changed(headers: &mut HeaderMap, served: &Meta) -> bool {
     asks
 }
 
-/// The page that is served is still right, unless it is to be kept no longer: then visitors ask for themselves.
-fn unchanged(head: &response::Parts, served: &Meta, route: &Route) -> Render {
-    let (hint, said) = (head.extensions.get::<Hint>(), CacheControl::of(&head.headers));
-    let never_fresh = said.s_maxage.is_some_and(|time| time.is_zero());
-    let forbidden = said.no_store || said.private.is_some() || said.no_cache.is_some() || never_fresh;
-    if (forbidden && !route.overrides) || hint.is_some_and(|hint| hint.never_kept) {
-        tracing::debug!("a page has not changed, and is not to be kept any longer");
-        return Render::Withdrawn;
-    }
+/// The page that is served is still right, as the renderer says now that it is (RFC 9111 §4.3.4); unless it is to be kept no
+/// longer: then visitors ask for themselves.
+fn unchanged(wish: Wish<'_>, mut head: response::Parts, served: &Meta) -> Render {
+    let content = &served.generation.content;
+    let status = content.status.and_then(|status| StatusCode::from_u16(status).ok());
+    head.status = status.unwrap_or(StatusCode::OK);
+    // Tags are not kept as headers, so these are of what the renderer says now.
+    head.headers = updated(&restored(&content.headers), &head.headers);
+    let kept = match wish.verdict(&head, 1, true) {
+        Verdict::Store(kept) => kept,
+        Verdict::Decline(reason) | Verdict::Fail(reason) => {
+            tracing::debug!(%reason, "a page has not changed, and is not to be kept any longer");
+            return if reason.takes_back() { Render::Withdrawn } else { Render::Declined };
+        }
+    };
     let mut rendered = Rendered::unchanged(served);
-    let told = told_interval(&said, route.fixed_interval);
-    rendered.revalidate = hint.and_then(|hint| hint.fresh_for).or(told);
+    rendered.content.tags = still_tagged(wish.tags(&kept), &content.tags, wish.route.tags.len());
+    rendered.content.headers = kept.headers;
+    rendered.revalidate = kept.revalidate;
     rendered.into()
 }
 
+/// The tags of a page that has not changed: those that it is given now, and those that it had, which may still be in it. Only
+/// where that becomes too much, besides those of its route, is it left out.
+pub(super) fn still_tagged(mut tags: Vec<String>, before: &[String], of_route: usize) -> Vec<String> {
+    let left = before.iter().filter(|tag| !tags.contains(tag)).cloned();
+    let left: Vec<String> = left.take((MAX_TAGS + of_route).saturating_sub(tags.len())).collect();
+    tags.extend(left);
+    tags
+}
+
 fn page(wish: Wish<'_>, head: &response::Parts, kept: Kept, bytes: Bytes) -> Rendered {
-    if kept.tags_left_out > 0 {
-        tracing::warn!(left_out = kept.tags_left_out, "some tags of a page are none, or too many");
-    }
     let text = |name: HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
-    let mut content = Content {
+    let content = Content {
         status: Some(head.status.as_u16()),
         content_type: text(CONTENT_TYPE).map(str::to_owned),
+        tags: wish.tags(&kept),
         headers: kept.headers,
         ..Content::default()
     };
-    let tags = wish.route.tags.iter().chain(&kept.tags).map(|tag| tag.as_str().to_owned());
-    content.tags.extend(tags);
     let mut rendered = Rendered::new(bytes, content);
     rendered.etag = text(ETAG).filter(|etag| EntityTag::of_page(etag).is_some()).map(str::to_owned);
     rendered.revalidate = kept.revalidate;

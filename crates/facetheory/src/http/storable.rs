@@ -205,7 +205,7 @@ fn keep(answer: &Answer<'_>, terms: &Terms<'_>) -> Result<Kept, Reason> {
 }
 
 /// For how long an answer says that it is fresh, where that is for it to say. Zero is left only where the rule outweighs it.
-pub(crate) fn told_interval(said: &CacheControl, fixed_interval: bool) -> Option<Duration> {
+fn told_interval(said: &CacheControl, fixed_interval: bool) -> Option<Duration> {
     said.s_maxage.filter(|time| !fixed_interval && !time.is_zero())
 }
 

@@ -1,6 +1,6 @@
 //! HEAD, conditional requests and ranges, answered from the page that is kept.
 
-use facetheory::{PageKey, Policy, Route, Strength};
+use facetheory::{PageKey, Policy, Route, Routes, Strength, Tag};
 use http::Response;
 use http_body_util::Full;
 
@@ -195,6 +195,76 @@ async fn what_must_not_be_served_is_not_offered_to_the_renderer_either() {
     let asked = site.asked();
     assert_eq!(asked.len(), 1);
     assert!(!asked[0].headers().contains_key("if-none-match"), "the same body would come back unseen");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unchanged_page_has_the_tags_of_its_route_and_those_that_the_renderer_says_now() {
+    for (tags, headers, tag) in [
+        (&["blog"][..], &[][..], "blog"),
+        (&[][..], &[("surrogate-key", "news")][..], "news"),
+        (&["blog"][..], &[("cache-tag", "news")][..], "old"),
+    ] {
+        let site = Site::new();
+        tagged(&site, &[("surrogate-key", "old")]);
+        site.get("/a").await;
+        tokio::time::advance(INTERVAL).await;
+        let route = Route::new("/{*path}", Policy::every(INTERVAL)).tags(tags.iter().copied());
+        let site = site.with_routes(Routes::new([route]).expect("routes"));
+        tagged(&site, headers);
+        assert_eq!(site.get("/a").await.state(), "stale");
+        site.settle().await;
+        assert_eq!(site.get("/a").await.state(), "hit");
+        site.isr.invalidate_tag(&Tag::new(tag).expect("a tag"), None).await.expect("an answer");
+        assert_eq!(site.get("/a").await.state(), "stale", "{tag}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unchanged_page_has_the_headers_that_the_renderer_says_now() {
+    let site = Site::new();
+    tagged(&site, &[("x-seen", "once"), ("x-end", "1"), ("content-type", "text/html")]);
+    site.get("/a").await;
+    tokio::time::advance(INTERVAL).await;
+    tagged(&site, &[("x-seen", "twice"), ("content-type", "text/plain"), ("content-length", "0")]);
+    site.get("/a").await;
+    site.settle().await;
+    let page = site.get("/a").await;
+    assert_eq!((page.state(), page.text()), ("hit", "one"));
+    assert_eq!((page.header("x-seen"), page.header("x-end")), ("twice", "1"));
+    assert_eq!(page.header("content-type"), "text/html", "no bytes came that it could be of");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unchanged_page_that_now_differs_by_what_its_route_does_not_list_is_not_kept() {
+    let site = Site::new();
+    tagged(&site, &[]);
+    site.get("/a").await;
+    tokio::time::advance(INTERVAL).await;
+    tagged(&site, &[("vary", "accept-language")]);
+    for _ in 0..2 {
+        assert_eq!(site.get("/a").await.state(), "stale");
+        site.settle().await;
+        tokio::time::advance(2 * SECOND).await;
+    }
+    assert_eq!(site.get("/a").await.state(), "bypass");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tags_that_change_at_each_renewal_are_not_piled_up() {
+    let site = Site::new();
+    tagged(&site, &[]);
+    site.get("/a").await;
+    for number in 0..100 {
+        let tag: &'static str = Box::leak(format!("tag-{number}").into());
+        tagged(&site, Box::leak(Box::new([("cache-tag", tag)])));
+        tokio::time::advance(INTERVAL).await;
+        site.get("/a").await;
+        site.settle().await;
+    }
+    let page = PageKey::new("default::example.com/{*path}?path=a").expect("a key");
+    let meta = site.isr.pages().store().look(&page).await.expect("an answer").meta.expect("a page");
+    let tags = meta.generation.content.tags;
+    assert!(tags.len() == 64 && tags.contains(&"tag-99".to_owned()), "{tags:?}");
 }
 
 #[tokio::test(start_paused = true)]

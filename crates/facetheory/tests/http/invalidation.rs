@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use facetheory::{Invalidated, Lifetimes, PageKey, Routes, Strength};
+use facetheory::{Invalidated, Lifetimes, PageKey, Route, Routes, Strength, Tag};
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use tabletheory::{Faults, Scan, Table as _};
@@ -340,5 +340,26 @@ async fn what_must_not_be_served_is_not_offered_for_validation() {
         let asked = site.asked();
         assert_eq!(asked[0].headers().contains_key("if-none-match"), conditional, "{strength:?}");
         tokio::time::advance(SLOW).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_304_or_a_rule_tags_anew_is_invalidated_by_that() {
+    for tag in ["blog", "news", "old"] {
+        let route = || Route::by_origin("/{*path}");
+        let site = Site::with([route()]);
+        site.answers(
+            200,
+            &[("cache-control", "max-age=60"), ("etag", "\"a\""), ("cache-tag", "old")],
+            "page",
+        );
+        site.get("/a").await;
+        let site = site.with_routes(Routes::new([route().tags(["blog"])]).expect("routes"));
+        site.answers(304, &[("cache-control", "max-age=60"), ("cache-tag", "news")], "");
+        tokio::time::advance(61 * SECOND).await;
+        site.get("/a").await;
+        assert_eq!(site.get("/a").await.state(), "hit");
+        site.isr.invalidate_tag(&Tag::new(tag).expect("a tag"), None).await.expect("a table");
+        assert_ne!(site.get("/a").await.state(), "hit", "{tag}");
     }
 }

@@ -18,7 +18,7 @@ use crate::http::body::{BoxError, Collected, IsrBody, collect};
 use crate::http::date::format_date;
 use crate::http::header::restored_by_origin;
 use crate::http::hint::Hint;
-use crate::http::render::{FailedRender, MAX_FAILURE_BYTES, Rendering, declined, failed};
+use crate::http::render::{FailedRender, MAX_FAILURE_BYTES, Rendering, declined, failed, still_tagged};
 use crate::http::shared::directive::Said;
 use crate::http::shared::storing::{Limits, Received, Storing};
 use crate::http::shared::update::{has_another_tag, updated};
@@ -234,6 +234,8 @@ impl Fetch<'_> {
             }
         };
         let mut rendered = Rendered::unchanged(stored);
+        let tags = self.tags.iter().chain(&storing.tags).map(|tag| tag.as_str().to_owned()).collect();
+        rendered.content.tags = still_tagged(tags, &content.tags, self.tags.len());
         rendered.content.headers = storing.headers;
         rendered.content.content_type = text(&headers, &CONTENT_TYPE);
         rendered.content.initial_age = Some(storing.initial_age);
