@@ -86,6 +86,19 @@ fn what_the_origin_takes_back_twice_is_not_served_by_a_rule_any_more() {
 }
 
 #[test]
+fn an_answer_for_one_visitor_is_what_the_origin_says_to_all_of_the_request() {
+    let site = embedded("[routes]\n\"/**\" = { isr = \"60s\" }\n");
+    site.origin.script("/api", |request| match request.header("x-api-key") {
+        Some("right") => Answer::page(&["Cache-Control: private"], "yours"),
+        _ => Answer::with("401 Unauthorized", &[], "who are you?"),
+    });
+    for _ in 0..2 {
+        assert_eq!(site.get_with("/api", "X-Api-Key: right\r\n").text(), "yours");
+        assert_eq!(site.get("/api").status, 401);
+    }
+}
+
+#[test]
 fn the_interval_of_a_rule_wins_over_the_lifetime_that_an_answer_tells() {
     let site = embedded("[routes]\n\"/rule/**\" = { isr = \"1h\" }\n");
     for (index, control) in

@@ -409,7 +409,7 @@ impl Site {
                 Ok(Visitor { parts: &shared.parts, route, now, id: &id }.page(&served))
             }
             // The renderer has not seen the visitor's cookies, so an answer for this visitor alone is not what it would
-            // say to one who sent some: it is asked again, with all of the request.
+            // say to one who sent some: it is asked again, with all of the request. So it is where there is none.
             (Ok(Answer::Bypass(reason)), Some(own)) if !shared.parts.headers.contains_key(COOKIE) => {
                 Ok(reply::passed(own, reason.word(), &id, head_only))
             }
@@ -491,6 +491,7 @@ impl Site {
             max_bytes: self.max_page_bytes,
             welcome: context.served.is_some()
                 || (self.welcomes(context.started) && self.welcomes_variant(&context)),
+            whole: is_all_of(&request, &shared.parts),
             deployment: self.isr.deployment(),
         };
         let rendering =
@@ -533,6 +534,12 @@ impl Site {
         let given = request_id(&parts.headers).and_then(|id| HeaderValue::from_str(id).ok());
         given.unwrap_or_else(|| self.ids.next())
     }
+}
+
+/// Whether a request for a renderer has all that its visitor sent.
+fn is_all_of(request: &Request<()>, visitor: &Parts) -> bool {
+    let seen = |(name, value)| request.headers().get_all(name).iter().any(|seen| seen == value);
+    request.uri().path_and_query() == visitor.uri.path_and_query() && visitor.headers.iter().all(seen)
 }
 
 fn no_answer(why: &str) -> Refusal {

@@ -36,6 +36,8 @@ pub(super) struct Wish<'a> {
     pub(super) max_bytes: u64,
     /// Whether the page may be kept, if it was not before.
     pub(super) welcome: bool,
+    /// Whether the renderer sees all that the visitor sent.
+    pub(super) whole: bool,
     /// Which deployment renders, if that is known.
     pub(super) deployment: Option<&'a str>,
 }
@@ -79,7 +81,7 @@ where
     let told = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     // What the headers alone forbid is not even read.
     match wish.verdict(&head, told.unwrap_or(1), true) {
-        Verdict::Decline(reason) => not_kept(&reason, Response::from_parts(head, IsrBody::passed(body))),
+        Verdict::Decline(reason) => wish.not_kept(&reason, Response::from_parts(head, IsrBody::passed(body))),
         Verdict::Fail(reason) => match collect(body, MAX_FAILURE_BYTES).await {
             Collected::Whole(bytes) => failed(reason, head, bytes),
             Collected::TooLong(body) => {
@@ -93,7 +95,7 @@ where
                 Verdict::Store(kept) => {
                     Rendering { outcome: Ok(page(wish, &head, kept, bytes).into()), own: None }
                 }
-                Verdict::Decline(reason) => not_kept(&reason, Response::from_parts(head, bytes.into())),
+                Verdict::Decline(reason) => wish.not_kept(&reason, Response::from_parts(head, bytes.into())),
                 Verdict::Fail(reason) => {
                     let failure = FailedRender { reason, answer: None, silent: None };
                     Rendering { outcome: Err(failure.into()), own: None }
@@ -101,7 +103,7 @@ where
             },
             Collected::TooLong(body) => {
                 let reason = Reason::TooLong { limit: wish.max_bytes };
-                not_kept(&reason, Response::from_parts(head, body))
+                wish.not_kept(&reason, Response::from_parts(head, body))
             }
             Collected::Broken(error) => {
                 tracing::warn!(%error, "the body of a page broke off");
@@ -118,6 +120,17 @@ impl Wish<'_> {
     fn may_be_unchanged(&self, stored: &Meta) -> bool {
         let deployment = stored.generation.content.deployment.as_deref();
         !stored.must_not_serve && self.deployment.is_none_or(|ours| deployment == Some(ours))
+    }
+
+    /// An answer that is not kept, by which the renderer may take back what is. Where it may depend on what the renderer has
+    /// not seen, it is nobody's: whoever waits is to ask with all of the request.
+    fn not_kept(&self, reason: &Reason, own: Response<IsrBody>) -> Rendering {
+        let mut rendering = declined(reason, own);
+        rendering.own = rendering.own.filter(|_| self.whole || reason.is_for_all());
+        if reason.takes_back() {
+            rendering.outcome = Ok(Render::Withdrawn);
+        }
+        rendering
     }
 
     /// The tags of its route, and those that its renderer gives it.
@@ -214,12 +227,6 @@ fn page(wish: Wish<'_>, head: &response::Parts, kept: Kept, bytes: Bytes) -> Ren
     rendered.etag = text(ETAG).filter(|etag| EntityTag::of_page(etag).is_some()).map(str::to_owned);
     rendered.revalidate = kept.revalidate;
     rendered
-}
-
-/// What is not kept, by which the renderer may take back what is.
-fn not_kept(reason: &Reason, own: Response<IsrBody>) -> Rendering {
-    let rendering = declined(reason, own);
-    if reason.takes_back() { Rendering { outcome: Ok(Render::Withdrawn), ..rendering } } else { rendering }
 }
 
 pub(super) fn declined(reason: &Reason, own: Response<IsrBody>) -> Rendering {

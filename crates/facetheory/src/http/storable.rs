@@ -112,6 +112,11 @@ impl Reason {
         !is_visitors && !self.is_limit()
     }
 
+    /// Whether it is the same for all visitors, whatever else they send.
+    pub(crate) fn is_for_all(&self) -> bool {
+        self.is_limit() || matches!(self, Reason::Empty | Reason::Coded | Reason::NoLocation)
+    }
+
     /// Whether it is a limit of ours.
     fn is_limit(&self) -> bool {
         use Reason::{TooLong, TooManyHeaders, TooManyPages, UnreadableHeader};

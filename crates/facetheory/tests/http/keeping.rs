@@ -222,3 +222,47 @@ async fn a_page_that_has_grown_over_our_limit_is_not_taken_back_by_that() {
     }
     assert!(site.asked().len() > 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_for_one_visitor_is_what_the_origin_says_to_all_of_the_request() {
+    let site = Site::new();
+    site.renders(|request| async move {
+        let language =
+            request.headers().get("accept-language").map_or("none", |value| value.to_str().expect("a text"));
+        let response = http::Response::builder().header("vary", "accept-language");
+        response.body(http_body_util::Full::from(language.to_owned())).expect("a response")
+    });
+    for _ in 0..2 {
+        let own = site.get_with("/a", &[("accept-language", "de")]).await;
+        assert_eq!((own.state(), own.text()), ("bypass", "de"));
+    }
+    site.renders(|request| async move {
+        let known = request.headers().get("x-api-key").is_some_and(|key| key == "right");
+        let response = http::Response::builder().status(if known { 200 } else { 401 });
+        let response = response.header("cache-control", "private");
+        response
+            .body(http_body_util::Full::from(if known { "yours" } else { "who are you?" }))
+            .expect("a response")
+    });
+    for _ in 0..3 {
+        let own = site.get_with("/b", &[("x-api-key", "right")]).await;
+        assert_eq!((own.status, own.text()), (200, "yours"));
+        assert_eq!(site.get("/b").await.status, 401, "nobody else is given it");
+        tokio::time::advance(5 * SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_renderer_is_asked_twice_only_if_it_may_say_something_else() {
+    let site = Site::new();
+    site.answers(200, &[("cache-control", "private")], "yours");
+    assert_eq!(site.get("/a").await.text(), "yours");
+    assert_eq!(site.asked().len(), 1);
+    assert_eq!(site.get_with("/some/a", &[("accept-language", "de")]).await.text(), "yours");
+    assert_eq!(site.asked().len(), 1, "the route lists that header");
+    assert_eq!(site.get("/some/b?page=1&draft=1").await.text(), "yours");
+    assert_eq!(site.asked().len(), 2, "the route does not list that parameter");
+    site.answers(200, &[], vec![b'x'; 100_001]);
+    assert_eq!(site.get_with("/b", &[("accept-language", "de")]).await.body.len(), 100_001);
+    assert_eq!(site.asked().len(), 1, "it is too long for everyone");
+}
