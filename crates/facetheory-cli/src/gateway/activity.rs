@@ -45,9 +45,10 @@ impl Activity {
         Stream { activity: self.clone(), untaken: AtomicBool::new(false) }
     }
 
-    /// Whether nothing has been asked for, or nothing of what was asked for has been taken, for so long.
+    /// Whether nothing has been asked for, or nothing of what was asked for has been taken, for so long. An answer that the
+    /// origin is waited for is none that the visitor does not take, whatever becomes of others.
     pub(crate) fn is_idle(&self, limit: Duration) -> bool {
-        let waits_for_visitor = self.answers.load(Relaxed) == 0 || self.untaken.load(Relaxed) > 0;
+        let waits_for_visitor = self.answers.load(Relaxed) == self.untaken.load(Relaxed);
         let last = Duration::from_millis(self.last.load(Relaxed));
         waits_for_visitor && self.start.elapsed().saturating_sub(last) >= limit
     }
@@ -165,6 +166,19 @@ mod tests {
         assert!(!activity.is_idle(LIMIT), "something has just gone on");
         tokio::time::advance(LIMIT).await;
         assert!(activity.is_idle(LIMIT));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_not_taken_does_not_end_another_that_the_origin_is_waited_for() {
+        let activity = Activity::new();
+        let (paused, slow) = (activity.begin(), activity.begin());
+        paused.polled(true);
+        slow.polled(false);
+        tokio::time::advance(LIMIT * 9).await;
+        assert!(!activity.is_idle(LIMIT), "the origin is slow");
+        slow.polled(true);
+        tokio::time::advance(LIMIT).await;
+        assert!(activity.is_idle(LIMIT), "neither is taken");
     }
 
     #[tokio::test(start_paused = true)]

@@ -37,6 +37,8 @@ const RESETS: usize = 32;
 /// How much of one answer waits to be taken, in bytes, on an HTTP/2 connection: there may be many answers, and nobody may take
 /// any.
 const UNTAKEN_BYTES: usize = 64 * 1024;
+/// How long a visitor over HTTP/2 has to agree to the end of a connection that rests.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// As many headers as hyper reads without being told.
 const USUAL_HEADERS: usize = 100;
 /// hyper refuses to read with less.
@@ -265,12 +267,20 @@ impl Connection {
                     ended = &mut connection => return ended,
                     () = last_call.rung() => break,
                     () = tokio::time::sleep(idle / 2) => if activity.is_idle(idle) {
+                        break;
+                    },
+                }
+            }
+            // It is told, so that nothing is asked for that nobody would hear; and what was asked for just now is answered.
+            connection.as_mut().graceful_shutdown();
+            loop {
+                tokio::select! {
+                    ended = &mut connection => return ended,
+                    () = tokio::time::sleep(FAREWELL) => if activity.is_idle(idle) {
                         return Ok(());
                     },
                 }
             }
-            connection.as_mut().graceful_shutdown();
-            connection.await
         }
     }
 }

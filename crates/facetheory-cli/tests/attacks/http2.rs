@@ -1,7 +1,7 @@
 //! What HTTP/1 requests are refused for, asked over HTTP/2, where other code reads them.
 
-use crate::support::http2::{self, END_STREAM, Frame, HEADERS, Http2, Outcome};
-use crate::support::origin::Answer;
+use crate::support::http2::{self, END_STREAM, Frame, HEADERS, Http2, NO_ERROR, Outcome};
+use crate::support::origin::{Answer, Gate};
 use crate::support::site::{HOST, Site};
 use crate::support::until;
 use crate::trial::{PAGES, kept};
@@ -270,4 +270,28 @@ fn row_64_answers_that_nobody_takes_hold_little_memory_over_http_2() {
     });
     let taken = site.gateway.peak_memory() - before;
     assert!(taken < u64::from(STREAMS) * KIBIBYTES_A_STREAM, "{taken} KiB");
+}
+
+/// Sees a connection out that rests from now on: `client_idle` has passed since, for all of them.
+fn rest_for_client_idle(site: &Site) {
+    Http2::open(site.gateway.address).closed();
+}
+
+#[test]
+fn a_visitor_who_pauses_one_answer_gets_the_others_and_is_told_of_the_end_over_http_2() {
+    const ROOM: u32 = 10_000;
+    let site = Site::start(&format!("{PAGES}\n[timeouts]\nclient_idle = \"2s\"\n"));
+    let gate = Gate::default();
+    site.origin.answer("/pass/slow", Answer::page(&[], "at last").after(&gate));
+    site.origin.answer("/pass/long", Answer::page(&[], &"x".repeat(1_000_000)));
+    let mut visitor = Http2::open_without_room(site.gateway.address);
+    visitor.send(&Frame::get(1, HOST, "/pass/long"));
+    visitor.send_all(&[Frame::get(3, HOST, "/pass/slow"), Frame::window(3, ROOM)]);
+    until("the origin is asked", || (site.origin.requests().len() == 2).then_some(()));
+    // Once could be before anybody has looked at the visitor.
+    rest_for_client_idle(&site);
+    rest_for_client_idle(&site);
+    gate.open();
+    assert_eq!(visitor.outcome(3), Outcome::Answered { status: 200 });
+    assert_eq!(visitor.closed(), Some(NO_ERROR), "it takes nothing more, and is told so");
 }

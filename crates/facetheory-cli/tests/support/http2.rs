@@ -37,6 +37,7 @@ pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
 pub(crate) const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
 pub(crate) const WINDOW_UPDATE: u8 = 8;
 pub(crate) const CONTINUATION: u8 = 9;
@@ -44,6 +45,8 @@ pub(crate) const CONTINUATION: u8 = 9;
 pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 
+/// The code of an end that is nobody's fault.
+pub(crate) const NO_ERROR: u32 = 0;
 /// The code of a frame that breaks the protocol.
 pub(crate) const PROTOCOL_ERROR: u32 = 1;
 /// The code of a stream that nobody waits for.
@@ -54,14 +57,25 @@ pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const ACK: u8 = 1;
 /// The setting for the size of the table of headers, which is kept empty: every block is understood by itself then.
 const HEADER_TABLE_SIZE: [u8; 6] = [0, 1, 0, 0, 0, 0];
+/// The setting for the room that streams have for what the server sends: none.
+const NO_ROOM: [u8; 6] = [0, 4, 0, 0, 0, 0];
 
 impl Http2 {
     /// Connects, and says what is to be said first.
     pub(crate) fn open(address: SocketAddr) -> Http2 {
+        Http2::open_with(address, &HEADER_TABLE_SIZE)
+    }
+
+    /// The same for a visitor who takes no body of any stream until it is given room.
+    pub(crate) fn open_without_room(address: SocketAddr) -> Http2 {
+        Http2::open_with(address, &[HEADER_TABLE_SIZE, NO_ROOM].concat())
+    }
+
+    fn open_with(address: SocketAddr, settings: &[u8]) -> Http2 {
         let mut connection = Connection::open(address);
         connection.send(PREFACE);
         let mut http2 = Http2 { connection };
-        http2.send(&Frame { kind: SETTINGS, flags: 0, stream: 0, payload: HEADER_TABLE_SIZE.to_vec() });
+        http2.send(&Frame { kind: SETTINGS, flags: 0, stream: 0, payload: settings.to_vec() });
         http2
     }
 
@@ -87,6 +101,13 @@ impl Http2 {
             self.send(&Frame { kind: SETTINGS, flags: ACK, stream: 0, payload: Vec::new() });
         }
         (frame.payload.len() == length).then_some(frame)
+    }
+
+    /// Asks whether the server is there, and waits until it says so; none if it closes the connection instead.
+    pub(crate) fn ping(&mut self) -> Option<()> {
+        self.send(&Frame { kind: PING, flags: 0, stream: 0, payload: vec![0; 8] });
+        while self.next()?.kind != PING {}
+        Some(())
     }
 
     /// Waits until a stream has come to its end, one way or another.
