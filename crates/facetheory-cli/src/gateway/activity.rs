@@ -10,6 +10,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
+use super::frame::Frames;
+
 /// What goes on on one connection.
 #[derive(Debug)]
 pub(crate) struct Activity {
@@ -91,11 +93,33 @@ impl Drop for Stream {
 pub(crate) struct Observed<IO> {
     io: IO,
     activity: Arc<Activity>,
+    /// On HTTP/2, where only what was asked for counts: there a visitor can have other things written without end.
+    frames: Option<Frames>,
 }
 
 impl<IO> Observed<IO> {
+    /// A connection on which all that is written counts.
     pub(crate) fn new(io: IO, activity: Arc<Activity>) -> Self {
-        Observed { io, activity }
+        Observed { io, activity, frames: None }
+    }
+
+    /// A connection that speaks HTTP/2.
+    pub(crate) fn http2(io: IO, activity: Arc<Activity>) -> Self {
+        Observed { io, activity, frames: Some(Frames::default()) }
+    }
+
+    /// So many bytes of these pieces were written.
+    fn note<'a>(&mut self, mut count: usize, pieces: impl IntoIterator<Item = &'a [u8]>) {
+        let Some(frames) = &mut self.frames else { return self.activity.touch() };
+        let mut is_data = false;
+        for piece in pieces {
+            let here = &piece[..count.min(piece.len())];
+            count -= here.len();
+            is_data |= frames.have_data(here);
+        }
+        if is_data {
+            self.activity.touch();
+        }
     }
 }
 
@@ -116,8 +140,8 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Observed<IO> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(context, bytes);
-        if written.is_ready() {
-            self.activity.touch();
+        if let Poll::Ready(Ok(count)) = written {
+            self.note(count, [bytes]);
         }
         written
     }
@@ -128,8 +152,8 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Observed<IO> {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write_vectored(context, pieces);
-        if written.is_ready() {
-            self.activity.touch();
+        if let Poll::Ready(Ok(count)) = written {
+            self.note(count, pieces.iter().map(|piece| &**piece));
         }
         written
     }

@@ -258,7 +258,7 @@ impl Connection {
             .max_local_error_reset_streams(RESETS)
             .max_header_list_size(header_bytes)
             .max_send_buf_size(UNTAKEN_BYTES)
-            .serve_connection(TokioIo::new(Observed::new(io, activity.clone())), conversation);
+            .serve_connection(TokioIo::new(Observed::http2(io, activity.clone())), conversation);
         let last_call = self.last_call.clone();
         async move {
             let mut connection = pin!(connection);

@@ -8,6 +8,7 @@ mod client;
 mod conversation;
 mod dial;
 mod forwarding;
+mod frame;
 mod health;
 mod hint;
 mod listener;

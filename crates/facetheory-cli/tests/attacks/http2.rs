@@ -295,3 +295,24 @@ fn a_visitor_who_pauses_one_answer_gets_the_others_and_is_told_of_the_end_over_h
     assert_eq!(visitor.outcome(3), Outcome::Answered { status: 200 });
     assert_eq!(visitor.closed(), Some(NO_ERROR), "it takes nothing more, and is told so");
 }
+
+#[test]
+fn row_64_a_visitor_who_takes_nothing_and_only_pings_is_cut_over_http_2() {
+    const LITTLE: u32 = 10;
+    let site = Site::start(&format!("{PAGES}{HURRIED}"));
+    site.origin.answer("/row-64-long", Answer::page(&[], &"x".repeat(1_000_000)));
+    kept(&site, "/row-64-long");
+    let endless = Answer::raw("HTTP/1.1 200 OK\r\n\r\n").then_endlessly(vec![b'x'; 64 * 1024]);
+    site.origin.answer("/pass/endless", endless);
+    // With a little room hyper gives the whole page away, and forgets it.
+    let visits = [("/row-64-long", None), ("/row-64-long", Some(LITTLE)), ("/pass/endless", None)];
+    let mut visitors = visits.map(|(path, room)| {
+        let mut visitor = Http2::open_without_room(site.gateway.address);
+        visitor.send(&Frame::get(1, HOST, path));
+        if let Some(room) = room {
+            visitor.send(&Frame::window(1, room));
+        }
+        visitor
+    });
+    until("they are cut", || (visitors.iter_mut().filter_map(Http2::ping).count() == 0).then_some(()));
+}
