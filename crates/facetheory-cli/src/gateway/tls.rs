@@ -1,6 +1,6 @@
 //! TLS: one certificate, which can be replaced while connections are open.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
@@ -13,11 +13,9 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 
-/// The certificate that visitors are shown, and the files that it comes from.
+/// The certificate that visitors are shown.
 #[derive(Debug)]
 pub(crate) struct Tls {
-    certificate: PathBuf,
-    key: PathBuf,
     shown: Arc<Shown>,
     acceptor: ServerConfigOf,
 }
@@ -51,12 +49,12 @@ impl Tls {
             .with_cert_resolver(shown.clone());
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let acceptor = ServerConfigOf(TlsAcceptor::from(Arc::new(config)));
-        Ok(Tls { certificate: certificate.to_owned(), key: key.to_owned(), shown, acceptor })
+        Ok(Tls { shown, acceptor })
     }
 
-    /// Reads the files again. If they are wrong, the certificate that is shown stays.
-    pub(crate) fn reload(&self) -> Result<()> {
-        self.shown.0.store(read(&self.certificate, &self.key)?);
+    /// Shows the certificate of these files from now on. If they are wrong, the one that is shown stays.
+    pub(crate) fn replace(&self, certificate: &Path, key: &Path) -> Result<()> {
+        self.shown.0.store(read(certificate, key)?);
         Ok(())
     }
 

@@ -117,6 +117,7 @@ impl Server {
             }
         });
         let mut signals = Signals::new()?;
+        let mut certificate = settings.config.tls.clone();
         loop {
             tokio::select! {
                 () = &mut serving => break,
@@ -126,19 +127,23 @@ impl Server {
                         let rules = read_again().and_then(|new| {
                             let (config, tunnels) = (&new.config, tunnels.clone());
                             let rules = Rules::new(config, &new.origin, isr.clone(), tunnels, is_logged)?;
-                            Ok((rules, new.shown()))
+                            Ok((rules, new))
                         });
                         match rules {
                             Ok((rules, new)) => {
                                 gateway.replace(rules);
-                                shown.store(Arc::new(new));
+                                shown.store(Arc::new(new.shown()));
                                 tracing::info!("the configuration was read again");
+                                settings.tell_what_waits(&new);
+                                certificate = new.config.tls.or(certificate);
                             }
                             Err(error) => {
                                 tracing::error!(error = format!("{error:#}"), "the configuration stays as it was");
                             }
                         }
-                        if let Some(Err(error)) = tls.as_ref().map(|tls| tls.reload()) {
+                        if let (Some(tls), Some(files)) = (&tls, &certificate)
+                            && let Err(error) = tls.replace(&files.certificate, &files.key)
+                        {
                             tracing::error!(error = format!("{error:#}"), "the certificate stays as it was");
                         }
                     }

@@ -13,6 +13,19 @@ const USUAL_FILE: &str = "facetheory.toml";
 /// Where visitors are served if nothing says otherwise.
 const USUAL_ADDRESS: &str = "127.0.0.1:8080";
 
+/// What is gone by from the start to the end.
+const FOR_GOOD: [&str; 9] = [
+    "listen",
+    "admin",
+    "log",
+    "store",
+    "timeouts.table",
+    "timeouts.bodies",
+    "timeouts.shutdown",
+    "limits.connections",
+    "limits.connections_per_address",
+];
+
 /// What is to be done. The command line has the last word.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -55,6 +68,20 @@ impl Settings {
         Ok(Settings { config, origin, listen })
     }
 
+    /// Says which of the new settings will hold after a restart and not before.
+    pub(crate) fn tell_what_waits(&self, new: &Settings) {
+        let (old_shown, new_shown) = (self.shown(), new.shown());
+        let mut waiting: Vec<&str> =
+            FOR_GOOD.into_iter().filter(|name| value(&old_shown, name) != value(&new_shown, name)).collect();
+        // Another certificate is shown at once; whether connections are secure at all stays as it is.
+        if self.config.tls.is_some() != new.config.tls.is_some() {
+            waiting.push("tls");
+        }
+        if !waiting.is_empty() {
+            tracing::warn!(changed = waiting.join(", "), "some settings hold only after a restart");
+        }
+    }
+
     /// What it has come to, for operators to read.
     pub(crate) fn shown(&self) -> serde_json::Value {
         let mut shown = serde_json::to_value(&self.config).unwrap_or_default();
@@ -62,6 +89,11 @@ impl Settings {
         shown["listen"] = self.listen.to_string().into();
         shown
     }
+}
+
+/// The value of this name, with a point between a section and what is in it.
+fn value<'a>(shown: &'a serde_json::Value, name: &str) -> Option<&'a serde_json::Value> {
+    name.split('.').try_fold(shown, |value, name| value.get(name))
 }
 
 const NO_ORIGIN: &str = "nothing says where the pages come from; name the server that renders them, as in \

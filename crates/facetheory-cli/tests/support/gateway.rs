@@ -212,14 +212,23 @@ impl Gateway {
         self.child.wait().expect("a process");
     }
 
+    /// Asks it to read its configuration again.
+    pub(crate) fn reload(&self) {
+        self.signal("HUP");
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let asked = Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs");
+        assert!(asked.success(), "the gateway has ended before it was asked to");
+    }
+
     /// Asks it to end, and returns once it has.
     ///
     /// # Panics
     /// When it does not, or not well.
     pub(crate) fn end(mut self) {
-        let pid = self.child.id().to_string();
-        let asked = Command::new("kill").args(["-s", "TERM", &pid]).status().expect("kill runs");
-        assert!(asked.success(), "the gateway has ended before it was asked to");
+        self.signal("TERM");
         let status = until("the gateway ends", || self.child.try_wait().expect("a process"));
         assert!(status.success(), "the gateway ended with {status}: {}", self.log());
     }

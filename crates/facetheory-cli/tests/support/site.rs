@@ -53,6 +53,12 @@ impl Site {
         Site { gateway, origin, directory }
     }
 
+    /// Gives the gateway another configuration, which [is patient](patient), and asks it to read it.
+    pub(crate) fn reload(&self, config: &str) {
+        std::fs::write(self.directory.path().join("facetheory.toml"), patient(config)).expect("a file");
+        self.gateway.reload();
+    }
+
     /// What a visitor gets for a target.
     pub(crate) fn get(&self, target: &str) -> Response {
         self.get_with(target, "")

@@ -1,0 +1,84 @@
+//! What a gateway makes of its configuration when it is asked to read it again.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+
+use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
+use support::site::Site;
+use support::{HANG, until};
+use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+const NAME: &str = "localhost";
+
+/// Makes a certificate, in files of this name.
+fn certificate(directory: &Path, name: &str) -> CertifiedKey<KeyPair> {
+    let made = generate_simple_self_signed([NAME.to_owned()]).expect("a certificate");
+    let write = |kind: &str, text: String| {
+        std::fs::write(directory.join(format!("{name}.{kind}")), text).expect("a file");
+    };
+    write("pem", made.cert.pem());
+    write("key", made.signing_key.serialize_pem());
+    made
+}
+
+/// The configuration with the certificate of this name.
+fn config(directory: &Path, name: &str, rest: &str) -> String {
+    let file = |kind: &str| directory.join(format!("{name}.{kind}")).display().to_string();
+    format!("[tls]\ncertificate = {:?}\nkey = {:?}\n{rest}", file("pem"), file("key"))
+}
+
+/// Whether a visitor is shown this certificate.
+fn is_shown(address: SocketAddr, certificate: &CertifiedKey<KeyPair>) -> bool {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.cert.der().clone()).expect("a certificate");
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions of TLS")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = NAME.try_into().expect("a name");
+    let mut visitor = ClientConnection::new(Arc::new(config), name).expect("a visitor");
+    let mut stream = TcpStream::connect(address).expect("the gateway listens");
+    stream.set_read_timeout(Some(HANG)).expect("a socket");
+    while visitor.is_handshaking() {
+        if visitor.complete_io(&mut stream).is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+#[test]
+fn a_certificate_that_the_configuration_newly_names_is_shown() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (old, new) = (certificate(directory.path(), "old"), certificate(directory.path(), "new"));
+    let site = Site::start(&config(directory.path(), "old", ""));
+    assert!(is_shown(site.gateway.address, &old) && !is_shown(site.gateway.address, &new));
+    site.reload(&config(directory.path(), "new", ""));
+    until("the new one is shown", || is_shown(site.gateway.address, &new).then_some(()));
+    // A wrong configuration says nothing of where certificates are: what was named last is read again.
+    let newer = certificate(directory.path(), "new");
+    site.reload("nonsense");
+    until("it is renewed", || is_shown(site.gateway.address, &newer).then_some(()));
+}
+
+#[test]
+fn what_needs_a_restart_is_told_at_a_reload_and_nothing_else_is() {
+    let site = Site::start("[limits]\nconnections = 100\n[timeouts]\nheaders = \"1m\"\n");
+    site.reload("[limits]\nconnections = 100\nheaders = 50\n[timeouts]\nheaders = \"2m\"\n");
+    until("it is read", || site.gateway.log().contains("was read again").then_some(()));
+    assert!(!site.gateway.log().contains("restart"), "{}", site.gateway.log());
+    site.reload("listen = \"127.0.0.1:1\"\n[limits]\nconnections = 200\n[store]\nmemory = \"1MiB\"\n");
+    let told = until("it is told", || {
+        site.gateway.log().lines().find(|line| line.contains("restart")).map(str::to_owned)
+    });
+    assert!(
+        told.contains("limits.connections, store.memory") || told.contains("store, limits.connections"),
+        "{told}"
+    );
+}
