@@ -21,11 +21,14 @@ mod tunnel;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use facetheory::{Hit, Isr, IsrBody, IsrLayer, IsrService};
-use http::header::{CONTENT_LENGTH, HeaderName};
+use http::header::{CONTENT_LENGTH, COOKIE, HeaderName};
 use http::request::Parts;
 use http::uri::{PathAndQuery, Scheme};
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tower::{Layer as _, Service as _};
 
@@ -42,6 +45,9 @@ pub(crate) use origin::Origin;
 pub(crate) use place::Places;
 pub(crate) use tls::Tls;
 pub(crate) use tunnel::Tunnels;
+
+/// What is said of a GET or a HEAD that has one.
+const HAS_BODY: (StatusCode, &str) = (StatusCode::BAD_REQUEST, "a request for a page has no body");
 
 /// What answers visitors, on whatever connection they come. Its rules can be replaced while it does.
 #[derive(Debug)]
@@ -124,16 +130,35 @@ impl Rules {
             Some((StatusCode::BAD_REQUEST, "the Content-Length is there twice"))
         } else if target.len() > limits.target_bytes {
             Some((StatusCode::URI_TOO_LONG, "the address of the request is too long"))
-        } else if request.headers().len() > limits.headers {
+        } else if request.headers().len() > limits.headers && header_count(request.headers()) > limits.headers {
             Some((StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the request has too many headers"))
         } else if matches!(*request.method(), Method::GET | Method::HEAD) && !request.body().is_end_stream() {
-            Some((StatusCode::BAD_REQUEST, "a request for a page has no body"))
+            Some(HAS_BODY)
         } else if request.body().size_hint().lower() > limits.body_bytes {
             Some((StatusCode::PAYLOAD_TOO_LARGE, "the body of the request is too long"))
         } else {
             None
         }
     }
+}
+
+/// How many headers there are: a visitor may send each cookie in a line of its own (RFC 9113 §8.2.3), and they are one header.
+fn header_count(headers: &HeaderMap) -> usize {
+    let cookie_lines = headers.get_all(COOKIE).iter().count();
+    headers.len() - cookie_lines.saturating_sub(1)
+}
+
+/// Waits for the end of a body, and says whether it had nothing in it.
+async fn ends_empty(body: &mut Incoming) -> bool {
+    if body.size_hint().lower() > 0 {
+        return false;
+    }
+    while let Some(frame) = body.frame().await {
+        if !frame.is_ok_and(|frame| frame.data_ref().is_none_or(Bytes::is_empty)) {
+            return false;
+        }
+    }
+    true
 }
 
 fn names<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<HeaderName> {
@@ -166,6 +191,20 @@ impl Gateway {
         self.rules.load().fault(request).is_some()
     }
 
+    /// What is wrong with the body of a request for a page, which has none. Over HTTP/2 that may turn out only at its end.
+    async fn fault_of_body(&self, request: &mut Request<Incoming>) -> Option<(StatusCode, &'static str)> {
+        let is_for_page = matches!(*request.method(), Method::GET | Method::HEAD);
+        if !is_for_page || request.body().is_end_stream() {
+            return None;
+        }
+        let limit = self.rules.load().body.pause;
+        match tokio::time::timeout(limit, ends_empty(request.body_mut())).await {
+            Ok(true) => None,
+            Ok(false) => Some(HAS_BODY),
+            Err(_) => Some((StatusCode::REQUEST_TIMEOUT, "the request did not come to its end in time")),
+        }
+    }
+
     /// The answer to a request, if it is at hand: most requests, without the weight of a future.
     fn at_hand(&self, request: &Parts) -> Option<Hit> {
         self.rules.load().service.at_hand(request)
@@ -182,7 +221,7 @@ impl Gateway {
     }
 
     /// Answers one request.
-    async fn answer(&self, client: &Arc<Client>, request: Request<Incoming>) -> Response<IsrBody> {
+    async fn answer(&self, client: &Arc<Client>, mut request: Request<Incoming>) -> Response<IsrBody> {
         let method = request.method();
         let refused = client.conduct.as_ref().and_then(|conduct| conduct.refused(method, request.headers()));
         if let Some((Refusal { status, text }, seen)) = refused {
@@ -192,6 +231,10 @@ impl Gateway {
         }
         if matches!(*method, Method::CONNECT | Method::TRACE) {
             return own(StatusCode::METHOD_NOT_ALLOWED, "this server is no tunnel, and echoes nothing");
+        }
+        if let (None, Some((status, text))) = (&client.conduct, self.fault_of_body(&mut request).await) {
+            let response = own(status, text);
+            return if *request.method() == Method::HEAD { without_body(response) } else { response };
         }
         // It ends before hyper is given the answer.
         let prelude = client.conduct.as_ref().map(|conduct| conduct.prelude());

@@ -316,3 +316,35 @@ fn row_64_a_visitor_who_takes_nothing_and_only_pings_is_cut_over_http_2() {
     });
     until("they are cut", || (visitors.iter_mut().filter_map(Http2::ping).count() == 0).then_some(()));
 }
+
+#[test]
+fn row_45_cookies_count_as_one_header_in_however_many_lines_they_come_over_http_2() {
+    let site = Site::start(&format!("{PAGES}\n[limits]\nheaders = 10\n"));
+    let cookies: Vec<String> = (0..50).map(|number| format!("c{number}=1")).collect();
+    let others: Vec<String> = (0..9).map(|number| format!("x-{number}")).collect();
+    let mut fields = http2::get(HOST, "/pass/row-45").to_vec();
+    fields.extend(cookies.iter().map(|cookie| ("cookie", cookie.as_str())));
+    fields.extend(others.iter().map(|name| (name.as_str(), "a")));
+    assert_eq!(ask(&site, &fields, b""), Outcome::Answered { status: 200 });
+    assert!(site.origin.was_told(&format!("cookie: {}", cookies.join("; "))));
+    fields.push(("x-too-many", "a"));
+    assert_refused(&site, 431, &fields, b"");
+}
+
+#[test]
+fn row_40_a_get_whose_body_turns_out_to_be_empty_has_none_over_http_2() {
+    let site = Site::start(&format!("{PAGES}{NO_TIME_FOR_BODIES}"));
+    for path in ["/row-40", "/row-40", "/pass/row-40"] {
+        for method in ["GET", "HEAD"] {
+            let mut fields = http2::get(HOST, path);
+            fields[0].1 = method;
+            let mut visitor = Http2::open(site.gateway.address);
+            visitor.send_all(&[Frame::headers(1, &fields, 0), Frame::data(1, b"", END_STREAM)]);
+            assert_eq!(visitor.outcome(1), Outcome::Answered { status: 200 }, "{method} {path}");
+        }
+        let mut visitor = Http2::open(site.gateway.address);
+        visitor.send(&Frame::headers(1, &http2::get(HOST, path), 0));
+        assert_eq!(visitor.outcome(1), Outcome::Answered { status: 408 }, "its end does not come");
+    }
+    assert!(site.origin.requests().iter().all(|request| !request.has("transfer-encoding")));
+}
