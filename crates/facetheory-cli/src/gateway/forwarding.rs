@@ -80,7 +80,8 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
-    fn believes(&self, address: IpAddr) -> bool {
+    /// Whether this is a proxy in front.
+    pub(crate) fn believes(&self, address: IpAddr) -> bool {
         self.proxies.iter().any(|network| network.contains(address))
     }
 

@@ -1,7 +1,7 @@
 //! Where visitors connect: every connection gets a place, is secured if it has to be, and is spoken to in its protocol.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +53,13 @@ pub(crate) struct Endpoint {
     pub(crate) watch: Arc<Watch>,
 }
 
+impl Endpoint {
+    /// A place for a connection from this address. A proxy in front comes for many visitors, and has no share as one of them.
+    fn place_for(&self, address: IpAddr) -> Option<Place> {
+        self.places.take((!self.gateway.trusts(address)).then_some(address))
+    }
+}
+
 /// An address that visitors can connect to.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -92,7 +99,7 @@ impl Listener {
                 () = stop.cancelled() => break,
             };
             match accepted {
-                Ok((stream, address)) => match endpoint.places.take(address.ip()) {
+                Ok((stream, address)) => match endpoint.place_for(address.ip()) {
                     Some(place) => {
                         let connection = Connection {
                             endpoint: endpoint.clone(),

@@ -18,6 +18,7 @@ mod place;
 mod tls;
 mod tunnel;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -130,7 +131,8 @@ impl Rules {
             Some((StatusCode::BAD_REQUEST, "the Content-Length is there twice"))
         } else if target.len() > limits.target_bytes {
             Some((StatusCode::URI_TOO_LONG, "the address of the request is too long"))
-        } else if request.headers().len() > limits.headers && header_count(request.headers()) > limits.headers {
+        } else if request.headers().len() > limits.headers && header_count(request.headers()) > limits.headers
+        {
             Some((StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the request has too many headers"))
         } else if matches!(*request.method(), Method::GET | Method::HEAD) && !request.body().is_end_stream() {
             Some(HAS_BODY)
@@ -184,6 +186,11 @@ impl Gateway {
     /// Whether the origin counts as down.
     pub(crate) fn origin_is_down(&self) -> bool {
         self.rules.load().origin.is_down()
+    }
+
+    /// Whether a connection from this address is one of a proxy in front.
+    fn trusts(&self, address: IpAddr) -> bool {
+        self.rules.load().trust.believes(address)
     }
 
     /// Whether something is wrong with a request that came over HTTP/2.

@@ -22,7 +22,8 @@ struct Taken {
 #[derive(Debug)]
 pub(crate) struct Place {
     places: Arc<Places>,
-    address: IpAddr,
+    /// Of whose share it is, if of anybody's.
+    address: Option<IpAddr>,
 }
 
 impl Places {
@@ -31,16 +32,21 @@ impl Places {
         Arc::new(Places { most, most_of_one, taken: Mutex::default() })
     }
 
-    /// A place for a connection from this address, if there is one.
-    pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
-        let address = network_of(address);
+    /// A place for a connection, of the share of this address if it has one, and if there is one.
+    pub(crate) fn take(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Place> {
+        let address = address.map(network_of);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = taken.by_address.get(&address).copied().unwrap_or(0);
-        if taken.all >= self.most || own >= self.most_of_one {
+        if taken.all >= self.most {
             return None;
         }
+        if let Some(address) = address {
+            let own = taken.by_address.get(&address).copied().unwrap_or(0);
+            if own >= self.most_of_one {
+                return None;
+            }
+            taken.by_address.insert(address, own + 1);
+        }
         taken.all += 1;
-        taken.by_address.insert(address, own + 1);
         Some(Place { places: self.clone(), address })
     }
 
@@ -54,10 +60,11 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.places.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.all = taken.all.saturating_sub(1);
-        if let Some(own) = taken.by_address.get_mut(&self.address) {
+        let Some(address) = &self.address else { return };
+        if let Some(own) = taken.by_address.get_mut(address) {
             *own -= 1;
             if *own == 0 {
-                taken.by_address.remove(&self.address);
+                taken.by_address.remove(address);
             }
         }
     }
@@ -76,8 +83,8 @@ fn network_of(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    fn address(text: &str) -> IpAddr {
-        text.parse().expect("an address")
+    fn address(text: &str) -> Option<IpAddr> {
+        Some(text.parse().expect("an address"))
     }
 
     #[test]
@@ -91,6 +98,13 @@ mod tests {
         drop(one);
         assert!(places.take(address("10.0.0.1")).is_some(), "a place is free again");
         assert_eq!(places.taken(), 2);
+    }
+
+    #[test]
+    fn who_has_no_share_is_limited_only_with_all_others() {
+        let places = Places::new(3, 1);
+        let _taken = [(); 3].map(|()| places.take(None).expect("a place"));
+        assert!(places.take(None).is_none(), "there are no more");
     }
 
     #[test]

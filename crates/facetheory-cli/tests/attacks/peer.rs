@@ -386,3 +386,22 @@ fn row_68_an_answer_in_chunks_has_no_other_length() {
         }
     }
 }
+
+#[test]
+fn a_trusted_proxy_has_more_connections_than_one_visitor() {
+    const MOST: usize = 2;
+    let limits = format!("[limits]\nconnections = 5\nconnections_per_address = {MOST}\n");
+    let site = Site::start(&format!("trusted_proxies = [\"127.0.0.1\"]\n{PAGES}\n{limits}"));
+    let connections: Vec<Connection> = (0..MOST * 2)
+        .map(|_| {
+            let mut connection = site.gateway.connect();
+            connection.send(get("/row-64", ""));
+            assert_eq!(connection.answer().status, 200);
+            connection
+        })
+        .collect();
+    let last = site.gateway.connect();
+    assert!(!is_served(&site), "there are no more for anybody");
+    drop((connections, last));
+    until("there is a place again", || is_served(&site).then_some(()));
+}
