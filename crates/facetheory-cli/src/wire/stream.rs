@@ -248,8 +248,12 @@ impl<IO> Wire<IO> {
         matches!(self.mode, Mode::Refused | Mode::Broken(..)) || self.scan.pause() != Pause::Between
     }
 
-    /// Notes whether the client takes what is written, and ends it if it has not done so for too long.
+    /// Notes whether the client takes what is written, and ends it if it has not done so for too long. In a tunnel it may
+    /// rest: how long is for those who dug it to say.
     fn watch_write<T>(&mut self, cx: &Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if matches!(self.mode, Mode::Tunnel) {
+            return outcome;
+        }
         if outcome.is_ready() {
             if self.is_blocked {
                 self.is_blocked = false;

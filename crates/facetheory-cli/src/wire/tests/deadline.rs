@@ -180,3 +180,16 @@ async fn a_client_that_stays_after_its_refusal_is_left_too() {
     assert!(start.elapsed() <= Duration::from_secs(6), "{:?}", start.elapsed());
     assert_eq!(server.watch.connections(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tunnel_whose_client_does_not_read_for_a_while_goes_on() {
+    const ROOM: usize = 100;
+    let mut server = server(ROOM);
+    let request = b"GET /tunnel HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nfirst";
+    server.client.write_all(request).await.expect("room");
+    server.until("first").await;
+    let more = "x".repeat(ROOM * 2);
+    server.client.write_all(more.as_bytes()).await.expect("room");
+    sleep(PATIENCE.write * 10).await;
+    server.until(&more).await;
+}
