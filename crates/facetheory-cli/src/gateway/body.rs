@@ -2,8 +2,6 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -43,30 +41,6 @@ pub(crate) struct RequestBody {
     pub(crate) asker: Option<Asker>,
     /// Told, by being dropped, when all of it was sent.
     sent: Option<oneshot::Sender<Infallible>>,
-    /// How many pieces the origin has taken.
-    taken: Arc<AtomicU64>,
-}
-
-/// A body on its way to the origin.
-#[derive(Debug)]
-pub(crate) struct Sending {
-    sent: oneshot::Receiver<Infallible>,
-    taken: Arc<AtomicU64>,
-}
-
-impl Sending {
-    /// Waits until all of it was sent, or is not going to be. False if the origin takes nothing of it for so long.
-    pub(crate) async fn ends_unless_it_stops_for(mut self, limit: Duration) -> bool {
-        loop {
-            let before = self.taken.load(Relaxed);
-            if tokio::time::timeout(limit, &mut self.sent).await.is_ok() {
-                return true;
-            }
-            if self.taken.load(Relaxed) == before {
-                return false;
-            }
-        }
-    }
 }
 
 /// What a visitor sends.
@@ -107,11 +81,14 @@ impl RequestBody {
         Ok(())
     }
 
-    /// How it comes along.
-    pub(crate) fn sending(&mut self) -> Sending {
+    /// Ends when all of it was sent, or is not going to be.
+    pub(crate) fn sent(&mut self) -> impl Future<Output = ()> + use<> {
         let (sender, sent) = oneshot::channel();
         self.sent = (!self.is_end_stream()).then_some(sender);
-        Sending { sent, taken: self.taken.clone() }
+        async {
+            // Nothing is ever sent there.
+            let _ = sent.await;
+        }
     }
 }
 
@@ -123,7 +100,6 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        self.taken.fetch_add(1, Relaxed);
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(first)));
         }

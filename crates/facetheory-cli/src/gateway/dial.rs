@@ -12,22 +12,25 @@ use tokio::net::TcpStream;
 use tower::Service;
 
 use super::body::BodyError;
+use super::link::Link;
 
 /// What connects to the origin, within a time that includes agreeing on a secure connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Dial {
     connector: HttpsConnector<HttpConnector>,
     limit: Duration,
+    /// How long the origin may stop to take what it is sent.
+    idle: Duration,
 }
 
 impl Dial {
-    pub(crate) fn new(connector: HttpsConnector<HttpConnector>, limit: Duration) -> Self {
-        Dial { connector, limit }
+    pub(crate) fn new(connector: HttpsConnector<HttpConnector>, limit: Duration, idle: Duration) -> Self {
+        Dial { connector, limit, idle }
     }
 }
 
 impl Service<Uri> for Dial {
-    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Response = TokioIo<Link<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>>;
     type Error = BodyError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BodyError>> + Send>>;
 
@@ -36,10 +39,11 @@ impl Service<Uri> for Dial {
     }
 
     fn call(&mut self, address: Uri) -> Self::Future {
-        let (connecting, limit) = (self.connector.call(address), self.limit);
+        let (connecting, limit, idle) = (self.connector.call(address), self.limit, self.idle);
         Box::pin(async move {
             let connected = tokio::time::timeout(limit, connecting).await;
-            connected.map_err(|_| format!("it took longer than {limit:?} to connect"))?
+            let connected = connected.map_err(|_| format!("it took longer than {limit:?} to connect"))??;
+            Ok(TokioIo::new(Link::new(TokioIo::new(connected), idle)))
         })
     }
 }

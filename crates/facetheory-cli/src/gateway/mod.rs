@@ -11,6 +11,7 @@ mod forwarding;
 mod frame;
 mod health;
 mod hint;
+mod link;
 mod listener;
 mod origin;
 mod own;

@@ -1,6 +1,7 @@
 //! The origin: a pool of connections to it, and every request that is passed on to it.
 
 use std::convert::Infallible;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -31,6 +32,7 @@ use super::dial::Dial;
 use super::forwarding::{self, Trust, is_circular};
 use super::health::Health;
 use super::hint::{Hints, Spoken};
+use super::link::Bond;
 use super::own::own;
 use super::tunnel::Tunnels;
 use crate::config;
@@ -99,7 +101,7 @@ impl Origin {
             // Over HTTP/2 the host would have to be that of the connection, and no protocol could be switched.
             .enable_http1()
             .wrap_connector(http);
-        let connector = Dial::new(connector, timeouts.connect);
+        let connector = Dial::new(connector, timeouts.connect, timeouts.idle);
         let pool = |idle: usize| {
             Pool::builder(TokioExecutor::new())
                 .pool_timer(TokioTimer::new())
@@ -249,14 +251,13 @@ impl Shared {
         parts: Parts,
         mut body: RequestBody,
     ) -> Result<Response<Incoming>, Failure> {
-        let (sending, asker) = (body.sending(), body.asker.clone());
+        let (sent, asker) = (body.sent(), body.asker.clone());
         let mut request = Request::from_parts(parts, body);
         let hints = Hints::of(&mut request);
         let late = async {
-            // Its time begins when it has the whole request, which it must not stop to take.
-            if sending.ends_unless_it_stops_for(self.timeouts.idle).await {
-                tokio::time::sleep(self.timeouts.headers).await;
-            }
+            // Its time begins when it has the whole request, which the connection does not let it stop to take.
+            sent.await;
+            tokio::time::sleep(self.timeouts.headers).await;
         };
         let outcome = tokio::select! {
             response = hints.passed_on_until(pool.request(request)) => response,
@@ -280,7 +281,7 @@ impl Shared {
             }
             Err(error) => {
                 self.health.reached();
-                Err(Failure::Broken(error))
+                Err(if is_late(&error) { Failure::Silent } else { Failure::Broken(error) })
             }
         }
     }
@@ -300,6 +301,9 @@ impl Shared {
             };
             if !client.conduct.as_ref().is_some_and(|conduct| conduct.tunnel()) {
                 return Err(Failure::Unasked);
+            }
+            if let Some(bond) = parts.extensions.remove::<Arc<Bond>>() {
+                bond.let_rest();
             }
             self.tunnels.join((visitor, client), origin, self.timeouts.tunnel_idle);
             remove_hops(&mut parts.headers);
@@ -358,9 +362,19 @@ fn refusal(client: Option<&Client>, error: &(dyn std::error::Error + 'static)) -
 
 /// Whether a request failed because of its own body, which is the visitor's doing.
 fn is_ours(error: &Error) -> bool {
+    has_cause(error, hyper::Error::is_user)
+}
+
+/// Whether a request failed because the origin took nothing more of it.
+fn is_late(error: &Error) -> bool {
+    has_cause(error, |cause: &io::Error| cause.kind() == io::ErrorKind::TimedOut)
+}
+
+/// Whether such a cause is among those of an error.
+fn has_cause<E: std::error::Error + 'static>(error: &Error, is_such: impl Fn(&E) -> bool) -> bool {
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
-        if error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_user) {
+        if error.downcast_ref().is_some_and(&is_such) {
             return true;
         }
         cause = error.source();

@@ -405,3 +405,26 @@ fn a_trusted_proxy_has_more_connections_than_one_visitor() {
     drop((connections, last));
     until("there is a place again", || is_served(&site).then_some(()));
 }
+
+#[test]
+fn a_visitor_who_rests_while_sending_is_waited_for_and_an_origin_that_stops_taking_is_not() {
+    /// More than all buffers on the way, and little enough that the gateway reads the rest of it to be heard.
+    const MUCH: usize = 20 << 20;
+    let hurried = "[timeouts]\nidle = \"1s\"\nclient_body = \"2m\"\n[limits]\nbody_bytes = \"100MiB\"\n";
+    let site = Site::start(&format!("{PAGES}\n{hurried}"));
+    let mut resting = site.gateway.connect();
+    resting.send(request("POST", "/pass/resting", "Content-Length: 10\r\n") + "first");
+    until("the origin has what there is", || site.origin.was_told("first").then_some(()));
+    let never = Gate::default();
+    site.origin.answer("/pass/stopping", Answer::page(&[], "never").early().after(&never));
+    let mut sending = site.gateway.connect();
+    sending.send(request("POST", "/pass/stopping", &format!("Content-Length: {MUCH}\r\n")));
+    sending.send(vec![b'x'; MUCH]);
+    assert_eq!(sending.answer().status, 504, "the origin takes nothing more");
+    sending.assert_closed();
+    // The origin could have been given up long before for the visitor who rests.
+    resting.send("later");
+    let answer = resting.answer();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(site.origin.requests_for("/pass/resting").pop().expect("it is whole").body, b"firstlater");
+}
