@@ -29,12 +29,29 @@ pub(crate) struct Link<IO> {
 #[derive(Debug, Default)]
 pub(crate) struct Bond {
     is_tunnel: AtomicBool,
+    /// Whether there was an answer before the request that was sent last.
+    is_kept: AtomicBool,
+    /// Whether anything has come since.
+    is_answered: AtomicBool,
 }
 
 impl Bond {
     /// Another protocol is spoken from now on, in which either end may rest.
     pub(crate) fn let_rest(&self) {
         self.is_tunnel.store(true, Relaxed);
+    }
+
+    /// Whether it was kept after an answer, and nothing has come for the request that was sent since: the origin may have
+    /// closed it before it saw that.
+    pub(crate) fn may_have_been_gone(&self) -> bool {
+        self.is_kept.load(Relaxed) && !self.is_answered.load(Relaxed)
+    }
+
+    /// Something is about to be sent.
+    fn ask(&self) {
+        if self.is_answered.swap(false, Relaxed) {
+            self.is_kept.store(true, Relaxed);
+        }
     }
 }
 
@@ -67,7 +84,12 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Link<IO> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let outcome = Pin::new(&mut self.io).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.bond.is_answered.store(true, Relaxed);
+        }
+        outcome
     }
 }
 
@@ -77,6 +99,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Link<IO> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.bond.ask();
         let outcome = Pin::new(&mut self.io).poll_write(context, bytes);
         self.watch(context, outcome)
     }
@@ -86,6 +109,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Link<IO> {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.bond.ask();
         let outcome = Pin::new(&mut self.io).poll_write_vectored(context, pieces);
         self.watch(context, outcome)
     }
@@ -131,6 +155,24 @@ mod tests {
         let error = sending.await.expect("no panic").expect_err("it has stopped");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(since.elapsed() >= LIMIT && since.elapsed() < LIMIT * 2, "{:?}", since.elapsed());
+    }
+
+    #[tokio::test]
+    async fn only_a_connection_that_was_kept_and_says_nothing_may_have_been_gone() {
+        let (near, mut origin) = duplex(ROOM);
+        let mut link = Link::new(near, LIMIT);
+        for round in 0..3 {
+            link.write_all(b"asked").await.expect("room");
+            assert_eq!(link.bond.may_have_been_gone(), round > 0, "round {round}");
+            origin.write_all(b"told").await.expect("room");
+            link.read_exact(&mut [0; 4]).await.expect("an answer");
+            assert!(!link.bond.may_have_been_gone(), "round {round}: it has answered");
+            origin.read_exact(&mut [0; 5]).await.expect("what was asked");
+        }
+        link.write_all(b"asked").await.expect("room");
+        drop(origin);
+        assert_eq!(link.read(&mut [0]).await.expect("an end"), 0);
+        assert!(link.bond.may_have_been_gone());
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Method, Request, Response, StatusCode, Uri, Version};
+use http::{Extensions, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -237,7 +237,7 @@ impl Shared {
         let again =
             (parts.method.is_safe() && body.is_end_stream()).then(|| (parts.clone(), body.asker.clone()));
         match (self.attempt(&self.pool, parts, body).await, again) {
-            (Err(Failure::Broken(error)), Some((parts, asker))) => {
+            (Err(Failure::Broken(error)), Some((parts, asker))) if may_have_been_gone(&error) => {
                 tracing::debug!(error = %causes(&error), "the origin is asked once more, over a new connection");
                 self.attempt(&self.fresh, parts, RequestBody::empty(asker)).await
             }
@@ -368,6 +368,15 @@ fn is_ours(error: &Error) -> bool {
 /// Whether a request failed because the origin took nothing more of it.
 fn is_late(error: &Error) -> bool {
     has_cause(error, |cause: &io::Error| cause.kind() == io::ErrorKind::TimedOut)
+}
+
+/// Whether a request failed on a connection that the origin may have closed before it saw the request.
+fn may_have_been_gone(error: &Error) -> bool {
+    let mut extras = Extensions::new();
+    if let Some(connected) = error.connect_info() {
+        connected.get_extras(&mut extras);
+    }
+    extras.get::<Arc<Bond>>().is_some_and(|bond| bond.may_have_been_gone())
 }
 
 /// Whether such a cause is among those of an error.

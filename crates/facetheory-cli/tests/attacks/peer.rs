@@ -2,10 +2,11 @@
 
 use std::io::Write as _;
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::client::Connection;
 use crate::support::gateway::Gateway;
-use crate::support::origin::{Answer, Gate, Origin};
+use crate::support::origin::{Answer, Gate, Origin, Request};
 use crate::support::site::{Site, get, request};
 use crate::support::until;
 use crate::trial::{PAGES, assert_not_kept};
@@ -427,4 +428,37 @@ fn a_visitor_who_rests_while_sending_is_waited_for_and_an_origin_that_stops_taki
     let answer = resting.answer();
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(site.origin.requests_for("/pass/resting").pop().expect("it is whole").body, b"firstlater");
+}
+
+/// An answer that never begins.
+fn nothing() -> Answer {
+    Answer::raw("").then_close()
+}
+
+#[test]
+fn a_safe_request_is_sent_once_more_only_where_a_kept_connection_gives_no_answer() {
+    let site = Site::start(PAGES);
+    site.origin.answer("/pass/new", nothing());
+    assert_eq!(site.get("/pass/new").status, 502);
+    assert_eq!(site.origin.requests_for("/pass/new").len(), 1, "the connection was new");
+
+    let fails_once = || {
+        let is_second = AtomicBool::new(false);
+        move |_: &Request| {
+            if is_second.swap(true, Ordering::Relaxed) { Answer::page(&[], "there") } else { nothing() }
+        }
+    };
+    // Until it is kept, a connection is not used again.
+    until("a request is sent once more", || {
+        site.origin.script("/pass/gone", fails_once());
+        assert_eq!(site.get("/pass/fine").status, 200);
+        (site.get("/pass/gone").status == 200).then_some(())
+    });
+
+    site.origin.answer("/pass/wrong", Answer::raw("garbage\r\n\r\n").then_close());
+    for asked in 1..=5 {
+        assert_eq!(site.get("/pass/fine").status, 200);
+        assert_eq!(site.get("/pass/wrong").status, 502);
+        assert_eq!(site.origin.requests_for("/pass/wrong").len(), asked, "it has been answered");
+    }
 }
