@@ -1,12 +1,12 @@
 //! What is not tried again for a while: renders that failed, and pages that are not to be kept.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use quick_cache::sync::Cache;
 use tabletheory::{Random, Timestamp};
 
-use super::memory::Slot;
-use crate::key::PageKey;
+use crate::key::{PageKey, Tenant};
 
 /// The most pages of which this is remembered.
 const MOST_PAGES: usize = 10_000;
@@ -15,15 +15,16 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// For how long nobody waits for a page that was not to be kept.
 const DECLINED: Duration = Duration::from_secs(5);
 
-/// Pages whose render went wrong not long ago.
+/// Pages whose render went wrong not long ago. They go by a keyed hash: visitors choose how long the keys of pages are.
 #[derive(Debug)]
 pub(super) struct BackOff {
-    failures: Cache<Slot, Failure>,
+    hasher: RandomState,
+    failures: Cache<u64, Failure>,
     /// Until when answers are expected to be nobody else's, in milliseconds.
-    declined: Cache<Slot, i64>,
+    declined: Cache<u64, i64>,
     /// Pages of which it was said that there is none, or none for everyone, where there had been one, and when that one was
     /// generated, in epoch seconds: one such answer proves nothing.
-    vanished: Cache<Slot, i64>,
+    vanished: Cache<u64, i64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +37,7 @@ struct Failure {
 impl BackOff {
     pub(super) fn new() -> Self {
         BackOff {
+            hasher: RandomState::new(),
             failures: Cache::new(MOST_PAGES),
             declined: Cache::new(MOST_PAGES),
             vanished: Cache::new(MOST_PAGES),
@@ -44,14 +46,14 @@ impl BackOff {
 
     /// Whether a page that can be served is better left alone for now.
     pub(super) fn is_on(&self, page: &PageKey, now: Timestamp) -> bool {
-        let Some(failure) = self.failures.get(&Slot::of(page)) else { return false };
+        let Some(failure) = self.failures.get(&self.slot(page)) else { return false };
         // A clock that was set back must not prolong it.
         (1..=millis(LONGEST)).contains(&(failure.until - now.millis()))
     }
 
     pub(super) fn failed(&self, page: &PageKey, first: Duration, now: Timestamp, random: &dyn Random) {
         const MOST_DOUBLINGS: u32 = 16;
-        let slot = Slot::of(page);
+        let slot = self.slot(page);
         let count = self.failures.get(&slot).map_or(0, |failure| failure.count);
         let pause = first.saturating_mul(2_u32.pow(count.min(MOST_DOUBLINGS))).min(LONGEST);
         let pause = pause.mul_f64(0.5 + random.fraction() / 2.0);
@@ -64,7 +66,7 @@ impl BackOff {
         if self.failures.is_empty() && self.declined.is_empty() && self.vanished.is_empty() {
             return;
         }
-        let slot = Slot::of(page);
+        let slot = self.slot(page);
         self.failures.remove(&slot);
         self.declined.remove(&slot);
         self.vanished.remove(&slot);
@@ -75,31 +77,35 @@ impl BackOff {
         if self.declined.is_empty() {
             return false;
         }
-        let until = self.declined.get(&Slot::of(page));
+        let until = self.declined.get(&self.slot(page));
         until.is_some_and(|until| (1..=millis(DECLINED)).contains(&(until - now.millis())))
     }
 
     pub(super) fn declined(&self, page: &PageKey, now: Timestamp) {
-        self.declined.insert(Slot::of(page), now.millis() + millis(DECLINED));
+        self.declined.insert(self.slot(page), now.millis() + millis(DECLINED));
     }
 
     /// Others should wait for the next render of a page, since it may be kept after all.
     #[cfg(feature = "http")]
     pub(super) fn reconsider(&self, page: &PageKey) {
         if !self.declined.is_empty() {
-            self.declined.remove(&Slot::of(page));
+            self.declined.remove(&self.slot(page));
         }
     }
 
     /// A page that was there seems to be gone. False if that was said before of the one that was generated then, and is
     /// believed now: had it been renewed meanwhile, here or elsewhere, it would be another.
     pub(super) fn vanished_at_first_sight(&self, page: &PageKey, generated_at: i64) -> bool {
-        let slot = Slot::of(page);
+        let slot = self.slot(page);
         if self.vanished.get(&slot) == Some(generated_at) {
             return false;
         }
         self.vanished.insert(slot, generated_at);
         true
+    }
+
+    fn slot(&self, page: &PageKey) -> u64 {
+        self.hasher.hash_one((page.tenant().map(Tenant::as_str), page.cache_key()))
     }
 }
 
@@ -150,5 +156,38 @@ mod tests {
         back_off.succeeded(&page);
         assert!(back_off.vanished_at_first_sight(&page, 1), "it was there again meanwhile");
         assert!(back_off.vanished_at_first_sight(&page, 2), "another process has renewed it meanwhile");
+    }
+
+    #[test]
+    fn pages_are_told_apart_by_their_keys_and_their_tenants() {
+        let back_off = BackOff::new();
+        let tenant = Tenant::new("acme").expect("a tenant");
+        let pages = [
+            PageKey::new("/a").expect("a page"),
+            PageKey::new("/b").expect("a page"),
+            crate::KeyScheme::Hashed.page(Some(&tenant), "/a").expect("a page"),
+        ];
+        for (index, page) in pages.iter().enumerate() {
+            back_off.declined(page, at(0));
+            let declined = pages.iter().filter(|page| back_off.is_declined(page, at(0))).count();
+            assert_eq!(declined, index + 1);
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_of_a_page_is_as_small_however_long_its_key_is() {
+        /// What can be copied bit by bit owns nothing elsewhere.
+        fn bytes<T: Copy>(_: T) -> usize {
+            size_of::<T>()
+        }
+        let back_off = BackOff::new();
+        let page = PageKey::new("/a".repeat(4096)).expect("a page");
+        back_off.failed(&page, Duration::from_secs(2), at(0), &SeededRandom::new(1));
+        back_off.declined(&page, at(0));
+        assert!(back_off.vanished_at_first_sight(&page, 1));
+        let failures: usize = back_off.failures.iter().map(bytes).sum();
+        let declined: usize = back_off.declined.iter().map(bytes).sum();
+        let vanished: usize = back_off.vanished.iter().map(bytes).sum();
+        assert_eq!((failures, declined, vanished), (24, 16, 16));
     }
 }

@@ -1,6 +1,7 @@
 //! Variants that were not kept before: how many of them a page may have.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,17 +17,18 @@ const COUNTED: Duration = Duration::from_secs(3600);
 /// The most pages whose variants are counted.
 const MOST_PAGES: usize = 10_000;
 
-/// Counts new variants, page by page.
+/// Counts new variants, page by page. Both go by keyed hashes: visitors choose how long the keys of pages are.
 #[derive(Debug)]
 pub(crate) struct Crowd {
     most: usize,
-    pages: Cache<String, Arc<Mutex<Counted>>>,
+    hasher: RandomState,
+    pages: Cache<u64, Arc<Mutex<Counted>>>,
 }
 
 #[derive(Debug, Default)]
 struct Counted {
     since: i64,
-    variants: HashSet<String>,
+    variants: HashSet<u64>,
 }
 
 impl Crowd {
@@ -37,14 +39,14 @@ impl Crowd {
 
     /// At most so many variants besides the page itself.
     fn new(most: usize) -> Self {
-        Crowd { most, pages: Cache::new(MOST_PAGES) }
+        Crowd { most, hasher: RandomState::new(), pages: Cache::new(MOST_PAGES) }
     }
 
     /// Whether one more variant may be kept.
     pub(crate) fn welcomes(&self, variant: &PageKey, now: Timestamp) -> bool {
         // What follows the address in a key is what tells variants of it apart.
-        let (page, name) =
-            (variant.address().split('#').next().unwrap_or_default().to_owned(), variant.cache_key());
+        let page = variant.address().split('#').next().unwrap_or_default();
+        let (page, name) = (self.hasher.hash_one(page), self.hasher.hash_one(variant.cache_key()));
         let Ok(counted) =
             self.pages.get_or_insert_with::<_, std::convert::Infallible>(&page, || Ok(Arc::default()));
         let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,12 +55,12 @@ impl Crowd {
         if !(0..i64::try_from(COUNTED.as_secs()).unwrap_or(i64::MAX)).contains(&age) {
             *counted = Counted { since: now.seconds(), variants: HashSet::new() };
         }
-        if counted.variants.contains(name) {
+        if counted.variants.contains(&name) {
             return true;
         }
         let welcome = counted.variants.len() < self.most;
         if welcome {
-            counted.variants.insert(name.to_owned());
+            counted.variants.insert(name);
         }
         welcome
     }
@@ -84,5 +86,22 @@ mod tests {
         assert!(crowd.welcomes(&variant(&other, "3"), at(0)), "another page has its own");
         assert!(crowd.welcomes(&variant(&one, "3"), at(3600)), "an hour later");
         assert!(crowd.welcomes(&variant(&one, "4"), at(0)), "a clock that was set back");
+    }
+    #[test]
+    fn what_is_remembered_of_a_variant_is_as_small_however_long_its_key_is() {
+        /// What can be copied bit by bit owns nothing elsewhere.
+        fn bytes<T: Copy>(_: &T) -> usize {
+            size_of::<T>()
+        }
+        let crowd = Crowd::new(2);
+        let page = PageKey::new("/a".repeat(4096)).expect("a page").with_variants();
+        let variant = page.variant(format!("{}#vary=1", page.cache_key())).expect("a variant");
+        assert!(crowd.welcomes(&variant, Timestamp::from_seconds(1_700_000_000)));
+        for (page, counted) in crowd.pages.iter() {
+            let counted = counted.lock().expect("the count");
+            let variants: usize = counted.variants.iter().map(bytes).sum();
+            assert_eq!(bytes(&page) + variants, 16);
+        }
+        assert_eq!(crowd.pages.len(), 1);
     }
 }
