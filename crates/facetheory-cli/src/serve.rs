@@ -1,5 +1,6 @@
 //! `facetheory serve`: the gateway in front of an origin.
 
+mod collection;
 mod ending;
 mod server;
 mod setting;

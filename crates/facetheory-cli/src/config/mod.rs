@@ -1,5 +1,6 @@
 //! `facetheory.toml`: the configuration of the gateway.
 
+mod collection;
 mod duration;
 mod fault;
 mod limit;
@@ -24,10 +25,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use facetheory::Routes;
+use facetheory::{LeaseTerms, Routes};
 use serde::{Serialize, Serializer};
 use toml::de::{DeTable, DeValue};
 
+pub(crate) use collection::Collection;
 pub(crate) use fault::{Fault, Faults, WrongFile};
 pub(crate) use limit::Limits;
 pub(crate) use network::Network;
@@ -73,6 +75,8 @@ pub(crate) struct Config {
     pub(crate) timeouts: Timeouts,
     /// How much anybody may send, keep or open.
     pub(crate) limits: Limits,
+    /// When what nothing names any more is deleted.
+    pub(crate) collection: Collection,
     /// How pages are renewed.
     #[serde(rename = "routes")]
     pub(crate) rules: Rules,
@@ -168,9 +172,18 @@ impl Config {
         }
     }
 
+    /// Bodies that nothing names must stay for longer than anybody holds a lease or goes by what was read before.
+    fn shortest_grace(&self) -> Duration {
+        let usual = LeaseTerms::default();
+        let leases = self.rules.resolved().filter_map(|rule| rule.settings().lease);
+        let duration = leases.fold(usual.duration, Duration::max);
+        let terms = LeaseTerms { duration, ..usual };
+        facetheory::Collection::shortest_grace(&terms).saturating_add(self.store.believe)
+    }
+
     fn of<'a>(source: &'a Source, table: &'a DeTable<'a>) -> Config {
         let mut top = Section::new(source, "the file", Some(table));
-        let config = Config {
+        let mut config = Config {
             origin: top.read("origin", |value| text(value)?.parse()),
             listen: top.read("listen", address),
             hosts: top.read("hosts", hosts).unwrap_or_default(),
@@ -185,8 +198,11 @@ impl Config {
             tls: tls(&mut top),
             timeouts: Timeouts::read(top.section("timeouts", "[timeouts]")),
             limits: Limits::read(top.section("limits", "[limits]")),
+            collection: Collection::default(),
             rules: Rules::read(source, top.read("routes", routes)),
         };
+        config.collection =
+            Collection::read(top.section("collection", "[collection]"), config.shortest_grace());
         if let (Some(origin), Some(listen)) = (&config.origin, config.listen)
             && origin.is(listen)
         {

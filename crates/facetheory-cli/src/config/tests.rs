@@ -95,7 +95,7 @@ connect = 5
 "/y" = { headers = ["cookie"], isr = "5s" }
 "/z/**" = { isr = "500ms", tenant = { param = "q" } }
 "#;
-    let expected = r#"- line 1: `orgin` is no key of the file; did you mean `origin`? known keys: origin, listen, hosts, site, tenant_headers, trusted_proxies, log, default, strip_tags, admin, store, tls, timeouts, limits, routes
+    let expected = r#"- line 1: `orgin` is no key of the file; did you mean `origin`? known keys: origin, listen, hosts, site, tenant_headers, trusted_proxies, log, default, strip_tags, admin, store, tls, timeouts, limits, routes, collection
 - line 2: `listen`: `8080` is no address to listen on; write an IP address and a port, such as 127.0.0.1:8080
 - line 3: `log`: write "human", "json" or "off"
 - line 5: `headrs` is no key of [limits]; did you mean `headers`? known keys: header_bytes, uri_bytes, body_bytes, page_bytes, origin_bytes, connections, connections_per_address, new_keys_per_second, variants_per_page, headers
@@ -157,6 +157,24 @@ fn what_excludes_each_other_is_not_said_together() {
 }
 
 #[test]
+fn a_grace_that_is_shorter_than_a_lease_and_what_readers_go_by_is_refused() {
+    let told = faults("[collection]\ngrace = \"630s\"\nevery = \"0s\"\n");
+    let expected = "- line 2: `grace`: \"630s\" is too short; at least 631s is needed: 631s is the longest lease, `believe` \
+                    and ten minutes for readers on their way\n\
+                    - line 3: `every`: \"0s\" is too short; at least 1s is needed; `false` leaves everything where it is";
+    assert_eq!(told, expected);
+    let with =
+        |rest: &str| Config::parse(&format!("[routes]\n\"/a\" = {{ isr = \"1s\", lease = \"2d\" }}\n{rest}"));
+    assert!(with("[collection]\ngrace = \"2d\"").is_err(), "a rule may give longer leases");
+    let day = Duration::from_secs(86_400);
+    let least = Duration::from_secs(601);
+    assert_eq!(with("").expect("nothing is said").collection.grace, 2 * day + least);
+    let off = Config::parse("[collection]\nevery = false\ngrace = \"631s\"").expect("it is right").collection;
+    assert_eq!(off, Collection { every: None, grace: Duration::from_secs(631) });
+    assert_eq!(Config::default().collection, Collection { every: Some(day), grace: day });
+}
+
+#[test]
 fn values_of_a_wrong_kind_are_told() {
     for text in [
         "origin = 1",
@@ -185,6 +203,11 @@ fn values_of_a_wrong_kind_are_told() {
         "[timeouts]\ntable = \"0ms\"",
         "[timeouts]\ntable = \"dynamodb:pages\"",
         "[timeouts]\nbodies = false",
+        "[collection]\nevery = \"0s\"",
+        "[collection]\nevery = true",
+        "[collection]\nevery = 60",
+        "[collection]\ngrace = \"10m\"",
+        "[collection]\ngrace = false",
         "[limits]\nconnections = 0",
         "[limits]\nconnections = 1.5",
         "[limits]\nheaders = 99999999999999999999",
@@ -232,7 +255,7 @@ fn the_example_of_the_docs_is_right() {
 #[test]
 fn the_docs_name_every_key_and_its_default() {
     let config = serde_json::to_value(Config::default()).expect("a value");
-    for table in ["timeouts", "limits"] {
+    for table in ["timeouts", "limits", "collection"] {
         for (key, value) in config[table].as_object().expect("a table") {
             let value = value.as_str().map_or(value.to_string(), str::to_owned);
             let row = format!("| `{key}` | `{value}` |");

@@ -8,8 +8,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
 use facetheory::Isr;
+use tabletheory::SystemRandom;
 use tokio_util::sync::CancellationToken;
 
+use super::collection::Collector;
 use super::ending::Ending;
 use super::setting::Settings;
 use crate::admin::{self, Admin, Metrics, Readiness};
@@ -107,6 +109,9 @@ impl Server {
         });
         let ticking = endpoint.watch.clone();
         let ticker = tokio::spawn(async move { ticking.run().await });
+        let (pages, random) = (isr.pages().clone(), Arc::new(SystemRandom));
+        let collector = Collector { pages, settings: settings.config.collection.clone(), random };
+        tokio::spawn(collector.run(ending.stop.clone()));
         let mut serving = pin!(async {
             if !listener.run(endpoint, ending.stop.clone(), ending.over.clone()).await {
                 tracing::warn!("some connections had to be cut");

@@ -14,11 +14,12 @@ const USUAL_FILE: &str = "facetheory.toml";
 const USUAL_ADDRESS: &str = "127.0.0.1:8080";
 
 /// What is gone by from the start to the end.
-const FOR_GOOD: [&str; 9] = [
+const FOR_GOOD: [&str; 10] = [
     "listen",
     "admin",
     "log",
     "store",
+    "collection",
     "timeouts.table",
     "timeouts.bodies",
     "timeouts.shutdown",

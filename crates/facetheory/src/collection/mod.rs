@@ -40,17 +40,15 @@ use self::reference::References;
 use self::row::{Rows, Superfluous};
 use crate::body::unavailable;
 use crate::error::{Error, Kind, Result};
+use crate::lease::LeaseTerms;
 use crate::pages::Pages;
 use crate::sweep::Retention;
 
-/// Rows that are read at once.
-const SCAN_ROWS: usize = 1000;
 /// Versions that are deleted at the same time.
 const VERSIONS_AT_ONCE: usize = 32;
-/// Bodies that are deleted with one request, where the store allows it.
+/// Rows that are read, bodies that are listed until the caller hears of it, and bodies that are deleted at once, unless it
+/// is to be fewer.
 const BATCH: usize = 1000;
-/// How many objects are listed at most until the caller hears of it.
-const PROGRESS_OBJECTS: u64 = 1000;
 /// After so many failures the run ends: the next ones would fail too.
 const MOST_FAILURES: u64 = 1000;
 /// Of so many failures it is kept what was the matter.
@@ -92,6 +90,10 @@ pub struct Collection {
     pub memory: usize,
     /// Where a run that did not finish ended: [`Collected::resume`].
     pub resume: Option<String>,
+    /// Rows that are read, bodies that are listed and bodies that are deleted at once: 1000 by default, which is the most.
+    pub batch: usize,
+    /// The rest between two batches, so that whoever else uses the stores is not disturbed; none by default.
+    pub pause: Duration,
 }
 
 impl Default for Collection {
@@ -102,6 +104,33 @@ impl Default for Collection {
             dry_run: false,
             memory: 16 * 1024 * 1024,
             resume: None,
+            batch: BATCH,
+            pause: Duration::ZERO,
+        }
+    }
+}
+
+impl Collection {
+    /// The shortest grace period that is safe where leases are given on these terms: readers and requests may be as far
+    /// behind as a lease and ten minutes.
+    ///
+    /// ```
+    /// use facetheory::{Collection, LeaseTerms};
+    ///
+    /// assert_eq!(Collection::shortest_grace(&LeaseTerms::default()).as_secs(), 630);
+    /// ```
+    #[must_use]
+    pub fn shortest_grace(terms: &LeaseTerms) -> Duration {
+        terms.term().saturating_add(terms.skew).saturating_add(READERS)
+    }
+
+    fn at_once(&self) -> usize {
+        self.batch.clamp(1, BATCH)
+    }
+
+    async fn rest(&self) {
+        if !self.pause.is_zero() {
+            tokio::time::sleep(self.pause).await;
         }
     }
 }
@@ -197,14 +226,13 @@ impl Pages {
 
     fn check(&self, how: &Collection) -> Result<()> {
         let terms = self.store.terms();
-        let lease = terms.term().saturating_add(terms.skew);
-        let least = lease.saturating_add(READERS);
+        let least = Collection::shortest_grace(terms);
         if how.grace < least {
             return Err(Error::invalid(format!(
                 "a grace period of {} s is too short: a lease of {} s, and readers and requests that are {} s behind, \
                  need at least {} s",
                 how.grace.as_secs(),
-                lease.as_secs(),
+                least.saturating_sub(READERS).as_secs(),
                 READERS.as_secs(),
                 least.as_secs()
             )));
@@ -231,7 +259,7 @@ impl Pages {
         progress: &mut impl FnMut(&Collected) -> ControlFlow<()>,
     ) -> Result<Option<References>> {
         let mut rows = Rows::new(References::new(how.memory, &*self.random), how.retention);
-        let mut scan = Scan::new().limit(SCAN_ROWS);
+        let mut scan = Scan::new().limit(how.at_once());
         loop {
             let page = self.store.table().scan(&scan).await?;
             page.items.iter().try_for_each(|item| rows.note(item))?;
@@ -247,9 +275,10 @@ impl Pages {
                 return Ok(None);
             }
             match page.next {
-                Some(cursor) => scan = Scan::new().limit(SCAN_ROWS).after(cursor),
+                Some(cursor) => scan = Scan::new().limit(how.at_once()).after(cursor),
                 None => break,
             }
+            how.rest().await;
         }
         rows.finish();
         let false_keeps = rows.references.false_keeps();
@@ -308,11 +337,16 @@ impl Pages {
                 None => siblings.finish(collected, &mut orphans),
             }
             unheard += 1;
-            if orphans.len() < BATCH && unheard < PROGRESS_OBJECTS && !is_end {
+            if orphans.len() < how.at_once() && unheard < how.at_once() && !is_end {
                 continue;
             }
             unheard = 0;
-            self.delete_orphans(std::mem::take(&mut orphans), how.dry_run, collected).await;
+            // The bodies of a page are decided upon together, so these can be many more than one batch.
+            while !orphans.is_empty() {
+                let some = orphans.drain(..orphans.len().min(how.at_once())).collect();
+                self.delete_orphans(some, how.dry_run, collected).await;
+                how.rest().await;
+            }
             if bodies.lists_in_order {
                 collected.resume = siblings.through.clone().or(collected.resume.take());
             }
@@ -322,6 +356,7 @@ impl Pages {
             if is_end {
                 return Ok(true);
             }
+            how.rest().await;
         }
     }
 

@@ -204,3 +204,36 @@ async fn settings_that_could_not_be_safe_are_refused() {
     let terms = LeaseTerms { duration: Duration::from_secs(90), ..LeaseTerms::default() };
     assert!(Pages::new(store(terms), Bodies::memory()).collect(&grace(690), go_on).await.is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_collection_that_is_told_to_rest_does_so_after_each_batch() {
+    let pages = orphans(250, usize::MAX, usize::MAX).await;
+    let pause = Duration::from_secs(1);
+    let how = Collection { batch: 100, pause, ..Collection::default() };
+    let (began, mut before) = (tokio::time::Instant::now(), 0);
+    let collected = pages.collect(&how, |so_far| {
+        assert!(so_far.orphans - before <= 100, "{} at once", so_far.orphans - before);
+        before = so_far.orphans;
+        ControlFlow::Continue(())
+    });
+    assert_eq!(collected.await.expect("a report").orphans, 250);
+    assert!(began.elapsed() >= 3 * pause, "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_many_bodies_of_one_page_go_batch_by_batch_too() {
+    const BODIES: u32 = 1000;
+    let pages = orphans(0, usize::MAX, usize::MAX).await;
+    let (page, random) = (PageKey::new("/").expect("a page"), SeededRandom::new(2));
+    for age in 1..=BODIES {
+        let stored = NOW - age * Duration::from_secs(86_400);
+        let stored = pages.bodies.put(&page, stored, "orphan".into(), &Content::default(), &random).await;
+        stored.expect("stored");
+    }
+    let pause = Duration::from_secs(1);
+    let how = Collection { batch: 10, pause, grace: Duration::from_secs(3600), ..Collection::default() };
+    let began = tokio::time::Instant::now();
+    assert_eq!(pages.collect(&how, go_on).await.expect("a report").orphans, u64::from(BODIES));
+    // It rests as often while they are listed, and again while they are deleted.
+    assert!(began.elapsed() >= BODIES / 10 * 2 * pause - pause, "{:?}", began.elapsed());
+}

@@ -14,7 +14,7 @@ const TOP: [&str; 8] = [
     "default = \"pass\"",
     "strip_tags = true",
 ];
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 10] = [
     "[admin]\nlisten = \"127.0.0.1:1\"\ntoken_file = \"a b\"",
     "[store]\ndata = \"d/é\"\nmemory = \"3MB\"",
     "[store]\ntable = \"sqlite:x\"\nbelieve = \"7ms\"\ndeployment = \"v\\\"1\"",
@@ -22,6 +22,7 @@ const TABLES: [&str; 9] = [
     "[timeouts]\nconnect = \"90s\"\ntotal = false",
     "[timeouts]\nidle = \"1d\"\nshutdown = \"0s\"",
     "[timeouts]\ntable = \"5s\"\nbodies = \"1ms\"",
+    "[collection]\nevery = false\ngrace = \"1h\"",
     "[limits]\nheaders = 7\nbody_bytes = 0",
     "[limits]\npage_bytes = 123456789\nconnections = 0x10",
 ];

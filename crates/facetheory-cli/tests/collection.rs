@@ -1,0 +1,146 @@
+//! What becomes of bodies that nothing names any more, through the real binary.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::support::gateway::{Gateway, data};
+use crate::support::origin::{Answer, Origin};
+use crate::support::site::{HOST, get, patient};
+use crate::support::until;
+
+const DAY: Duration = Duration::from_secs(86_400);
+const PAGES: &str = "[routes]\n\"/**\" = { isr = \"1h\" }\n";
+const COLLECTING: &str = "[collection]\nevery = \"1s\"\ngrace = \"631s\"\n";
+
+/// All bodies with this extension, the newest of them last.
+fn bodies(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let pages = std::fs::read_dir(data(directory).join("bodies").join("isr"));
+    let pages = pages.expect("a directory").map(|page| page.expect("a directory").path());
+    // A directory may go while it is looked at.
+    let files = pages.filter_map(|page| std::fs::read_dir(page).ok());
+    let files = files.flatten().filter_map(Result::ok).map(|file| file.path());
+    let mut files: Vec<PathBuf> =
+        files.filter(|file| file.extension().is_some_and(|it| it == extension)).collect();
+    files.sort_by_key(|file| file.file_name().map(ToOwned::to_owned));
+    files
+}
+
+/// Makes the file of a body two days older.
+fn stored_long_ago(file: &Path) {
+    let opened = std::fs::File::options().write(true).open(file).expect("a body");
+    let stored = opened.metadata().and_then(|metadata| metadata.modified()).expect("its time");
+    opened.set_modified(stored - 2 * DAY).expect("another time");
+}
+
+/// Makes a body that nothing names two days older, also by its name.
+fn rendered_long_ago(file: &Path) {
+    stored_long_ago(file);
+    let name = file.file_name().and_then(|name| name.to_str()).expect("a name");
+    let (millis, rest) = name.split_once('-').expect("a time and an id");
+    let millis = millis.parse::<u128>().expect("a time") - (2 * DAY).as_millis();
+    std::fs::rename(file, file.with_file_name(format!("{millis}-{rest}"))).expect("another name");
+}
+
+/// An origin whose page is another each time, and how often it was asked.
+fn changing() -> (Origin, Arc<AtomicUsize>) {
+    let (origin, renders) = (Origin::start(), Arc::new(AtomicUsize::new(0)));
+    let counted = renders.clone();
+    origin.script("/news", move |_| {
+        let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
+        Answer::page(&["Content-Type: text/html"], &format!("the news, number {number}"))
+    });
+    (origin, renders)
+}
+
+/// Has the page rendered so many times more.
+fn renew(gateway: &Gateway, times: usize) {
+    let wish = format!("{{\"url\":\"http://{HOST}/news\",\"hard\":true}}");
+    for _ in 0..times {
+        assert_eq!(gateway.wish("/api/v1/invalidate", &wish).status, 200);
+        let answer = gateway.exchange(get("/news", ""));
+        assert_eq!(answer.state(), "miss");
+    }
+}
+
+#[test]
+fn the_bodies_of_a_changing_page_do_not_pile_up_and_the_one_that_is_served_stays() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = directory.path();
+    let (origin, renders) = changing();
+    let patient = |config: &str| patient(&format!("{PAGES}{config}"));
+    let gateway = Gateway::start(place, origin.address, &patient("[collection]\nevery = false\n"), &[]);
+    assert_eq!(gateway.exchange(get("/news", "")).state(), "miss");
+    renew(&gateway, 9);
+    gateway.end();
+    let all = bodies(place, "html");
+    assert_eq!(all.len(), 10, "each render has left its body");
+    let (served, replaced) = all.split_last().expect("ten bodies");
+    replaced.iter().for_each(|file| rendered_long_ago(file));
+
+    let gateway = Gateway::start(place, origin.address, &patient(COLLECTING), &[]);
+    // Readers may be on their way to the one that was replaced last.
+    until("the old bodies are gone", || (bodies(place, "html").len() == 2).then_some(()));
+    assert_eq!(bodies(place, "html").last(), Some(served));
+    let log = until("it says what it did", || {
+        gateway
+            .log()
+            .lines()
+            .find(|line| line.contains("collected") && line.contains("\"deleted_bodies\":8,"))
+            .map(str::to_owned)
+    });
+    assert!(log.contains("\"deleted_bytes\":144"), "{log}");
+    let answer = gateway.exchange(get("/news", ""));
+    assert_eq!((answer.state(), answer.text().as_str()), ("hit", "the news, number 10"));
+    renew(&gateway, 3);
+    gateway.end();
+    assert_eq!(renders.load(Ordering::SeqCst), 13);
+    assert_eq!(bodies(place, "html").len(), 5, "what was replaced lately stays for the grace period");
+}
+
+#[test]
+fn a_body_that_is_old_and_served_stays_although_all_others_of_its_page_go() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = directory.path();
+    let (origin, _) = changing();
+    let config = patient(&format!("{PAGES}{COLLECTING}"));
+    let page = facetheory::PageKey::new("/a page of long ago").expect("a page");
+    let kept = {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(publish_long_ago(place, &page))
+    };
+    assert_eq!(bodies(place, "html").len(), 3);
+    bodies(place, "html").iter().for_each(|file| stored_long_ago(file));
+    let gateway = Gateway::start(place, origin.address, &config, &[]);
+    until("the others are gone", || (bodies(place, "html").len() == 1).then_some(()));
+    assert!(bodies(place, "html")[0].ends_with(&kept), "{kept} is named");
+    until("that was done several times", || {
+        (gateway.log().matches("was collected").count() > 2).then_some(())
+    });
+    assert_eq!(bodies(place, "txt").len(), 1, "to tell of it leaves nothing behind");
+}
+
+/// Publishes a page three times, two days ago, and tells the key of its last body.
+async fn publish_long_ago(place: &Path, page: &facetheory::PageKey) -> String {
+    use facetheory::{Bodies, Outcome, PageStore, Pages, Policy, Rendered};
+    use tabletheory::{Clock as _, ManualClock, SqliteSettings, SqliteTable, SystemClock};
+    let clock = Arc::new(ManualClock::at(SystemClock.now() - 2 * DAY));
+    std::fs::create_dir_all(data(place)).expect("a directory");
+    let settings = SqliteSettings { sweep: None, ..SqliteSettings::default() };
+    let table = SqliteTable::open_with(data(place).join("table.db"), &settings, clock.clone());
+    let bodies = Bodies::files(data(place).join("bodies")).expect("a store");
+    let pages = Pages::new(PageStore::new(Arc::new(table.expect("a table"))), bodies);
+    let mut kept = String::new();
+    for body in ["one", "two", "three"] {
+        let policy = Policy::every(Duration::ZERO);
+        let outcome = pages.regenerate(page, &policy, |_| async { Ok(Rendered::html(body)) }).await;
+        let Ok(Outcome::Published(generation)) = outcome else { panic!("{outcome:?}") };
+        kept = generation.s3_key;
+        clock.advance(Duration::from_secs(60));
+    }
+    kept
+}
