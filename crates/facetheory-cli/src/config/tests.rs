@@ -3,6 +3,7 @@
 mod property;
 mod rule;
 
+use super::collection::Every;
 use super::*;
 
 /// What is wrong with a text, one line each.
@@ -170,8 +171,20 @@ fn a_grace_that_is_shorter_than_a_lease_and_what_readers_go_by_is_refused() {
     let least = Duration::from_secs(601);
     assert_eq!(with("").expect("nothing is said").collection.grace, 2 * day + least);
     let off = Config::parse("[collection]\nevery = false\ngrace = \"631s\"").expect("it is right").collection;
-    assert_eq!(off, Collection { every: None, grace: Duration::from_secs(631) });
-    assert_eq!(Config::default().collection, Collection { every: Some(day), grace: day });
+    assert_eq!(off, Collection { every: Every::Never, grace: Duration::from_secs(631) });
+    assert_eq!(Config::default().collection, Collection { every: Every::Usual, grace: day });
+}
+
+#[test]
+fn nothing_is_deleted_unasked_where_others_may_keep_something() {
+    let every = |text: &str| {
+        let every = Config::parse(text).expect("it is right").collection.every;
+        (every.time(true).map(|time| time.as_secs()), every.time(false).map(|time| time.as_secs()))
+    };
+    assert_eq!(every(""), (Some(86_400), None));
+    assert_eq!(every("[collection]\nevery = \"usual\""), (Some(86_400), None));
+    assert_eq!(every("[collection]\nevery = \"12h\""), (Some(43_200), Some(43_200)));
+    assert_eq!(every("[collection]\nevery = false"), (None, None));
 }
 
 #[test]

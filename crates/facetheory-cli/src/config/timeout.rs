@@ -115,7 +115,7 @@ impl Timeouts {
     }
 }
 
-pub(super) fn print_limit<S: Serializer>(limit: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+fn print_limit<S: Serializer>(limit: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     match limit {
         Some(limit) => serializer.serialize_str(&text::print(*limit)),
         None => serializer.serialize_bool(false),

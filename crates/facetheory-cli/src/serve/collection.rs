@@ -13,8 +13,6 @@ use tabletheory::Random;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::config;
-
 /// The page that says when it was done last. The keys of pages that visitors ask for have `::` in them.
 const PAGE: &str = "facetheory/collection";
 /// What that page says: always the same, so that it has one body. Others would stay, since its lease is held during each run.
@@ -31,14 +29,17 @@ const FRESH: f64 = 0.9;
 #[derive(Debug)]
 pub(crate) struct Collector {
     pub(crate) pages: Pages,
-    pub(crate) settings: config::Collection,
+    /// The time between two runs, if there are any.
+    pub(crate) every: Option<Duration>,
+    /// For how long bodies stay that nothing names.
+    pub(crate) grace: Duration,
     pub(crate) random: Arc<dyn Random>,
 }
 
 impl Collector {
     /// Runs now and then until it is stopped, which it is at once: what is left is for another run.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        if let Some(every) = self.settings.every {
+        if let Some(every) = self.every {
             stop.run_until_cancelled(self.repeat(every)).await;
         }
     }
@@ -77,7 +78,7 @@ impl Collector {
     async fn collect(&self) -> Result<Rendered, RenderError> {
         let began = Instant::now();
         let how = facetheory::Collection {
-            grace: self.settings.grace,
+            grace: self.grace,
             batch: BATCH,
             pause: PAUSE,
             ..facetheory::Collection::default()
@@ -156,9 +157,8 @@ mod tests {
 
         /// A gateway's collector, at work until the token says otherwise.
         fn collector(&self, seed: u64, stop: &CancellationToken) -> tokio::task::JoinHandle<()> {
-            let settings = config::Collection { every: Some(HOUR), grace: DAY };
-            let collector =
-                Collector { pages: self.pages(), settings, random: Arc::new(SeededRandom::new(seed)) };
+            let random = Arc::new(SeededRandom::new(seed));
+            let collector = Collector { pages: self.pages(), every: Some(HOUR), grace: DAY, random };
             tokio::spawn(collector.run(stop.clone()))
         }
 
@@ -256,8 +256,8 @@ mod tests {
     #[tokio::test]
     async fn one_that_is_switched_off_ends() {
         let store = Store::with(0).await;
-        let settings = config::Collection { every: None, grace: DAY };
-        let collector = Collector { pages: store.pages(), settings, random: Arc::new(SeededRandom::new(1)) };
+        let random = Arc::new(SeededRandom::new(1));
+        let collector = Collector { pages: store.pages(), every: None, grace: DAY, random };
         collector.run(CancellationToken::new()).await;
     }
 }

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::collection::Collector;
 use super::ending::Ending;
 use super::setting::Settings;
+use super::store;
 use crate::admin::{self, Admin, Metrics, Readiness};
 use crate::descriptor;
 use crate::gateway::{Endpoint, Gateway, Listener, Places, Rules, Tls, Tunnels};
@@ -110,7 +111,9 @@ impl Server {
         let ticking = endpoint.watch.clone();
         let ticker = tokio::spawn(async move { ticking.run().await });
         let (pages, random) = (isr.pages().clone(), Arc::new(SystemRandom));
-        let collector = Collector { pages, settings: settings.config.collection.clone(), random };
+        let collection = &settings.config.collection;
+        let every = collection.every.time(store::is_embedded(&settings.config.store)?);
+        let collector = Collector { pages, every, grace: collection.grace, random };
         tokio::spawn(collector.run(ending.stop.clone()));
         let mut serving = pin!(async {
             if !listener.run(endpoint, ending.stop.clone(), ending.over.clone()).await {

@@ -34,6 +34,15 @@ pub(crate) async fn open(store: &Store, timeouts: &Timeouts) -> Result<IsrBuilde
     })
 }
 
+/// Whether that is the embedded store, whose bodies are nobody else's.
+pub(crate) fn is_embedded(store: &Store) -> Result<bool> {
+    Ok(match (&store.data, &store.table, &store.bodies) {
+        (Some(_), _, _) => true,
+        (None, None, None) => environment(|name| std::env::var(name))?.is_none(),
+        (None, _, _) => false,
+    })
+}
+
 /// The store in a directory.
 pub(crate) async fn embedded(data: &Path) -> Result<Pages> {
     std::fs::create_dir_all(data)
