@@ -109,7 +109,7 @@ impl Reason {
     /// Whether the renderer says by it that a page is not, or no longer, for everyone.
     pub(crate) fn takes_back(&self) -> bool {
         let is_visitors = matches!(self, Reason::Method | Reason::Authorization | Reason::Cookie);
-        !is_visitors && !self.is_limit()
+        !is_visitors && !self.is_for_all()
     }
 
     /// Whether it is the same for all visitors, whatever else they send.
@@ -150,6 +150,8 @@ fn failure(answer: &Answer<'_>) -> Option<Reason> {
         status if status.is_server_error() => Some(Reason::ServerError(status)),
         status if status.is_informational() => Some(Reason::Informational),
         StatusCode::TOO_MANY_REQUESTS => Some(Reason::TooManyRequests),
+        // They are about one attempt, and none of a page.
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => Some(Reason::Status(status)),
         StatusCode::NOT_MODIFIED => Some(Reason::NotModified),
         StatusCode::PARTIAL_CONTENT => Some(Reason::Partial),
         _ if !answer.complete || !is_of_its_length(answer) => Some(Reason::Truncated),

@@ -22,9 +22,9 @@ pub(super) struct BackOff {
     failures: Cache<u64, Failure>,
     /// Until when answers are expected to be nobody else's, in milliseconds.
     declined: Cache<u64, i64>,
-    /// Pages of which it was said that there is none, or none for everyone, where there had been one, and when that one was
-    /// generated, in epoch seconds: one such answer proves nothing.
-    vanished: Cache<u64, i64>,
+    /// Pages of which it was said that there is none, or none for everyone, where there had been one: one such answer proves
+    /// nothing.
+    vanished: Cache<u64, Sight>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +32,15 @@ struct Failure {
     count: u32,
     /// Until when it is not tried again, in milliseconds.
     until: i64,
+}
+
+/// What it was said of, and since when.
+#[derive(Clone, Copy, Debug)]
+struct Sight {
+    /// When the page was generated that seems to be gone, in epoch seconds.
+    generated_at: i64,
+    /// When that was said first, in milliseconds.
+    first: i64,
 }
 
 impl BackOff {
@@ -93,15 +102,25 @@ impl BackOff {
         }
     }
 
-    /// A page that was there seems to be gone. False if that was said before of the one that was generated then, and is
-    /// believed now: had it been renewed meanwhile, here or elsewhere, it would be another.
-    pub(super) fn vanished_at_first_sight(&self, page: &PageKey, generated_at: i64) -> bool {
-        let slot = self.slot(page);
-        if self.vanished.get(&slot) == Some(generated_at) {
-            return false;
+    /// A page that was there seems to be gone. False if that was said before of the one that was generated then, so long ago at
+    /// least, and is believed now: had it been renewed meanwhile, here or elsewhere, it would be another.
+    pub(super) fn vanished_at_first_sight(
+        &self,
+        page: &PageKey,
+        generated_at: i64,
+        least: Duration,
+        now: Timestamp,
+    ) -> bool {
+        let (slot, now) = (self.slot(page), now.millis());
+        let seen = self.vanished.get(&slot).filter(|seen| seen.generated_at == generated_at);
+        // A clock that was set back makes it the first time again.
+        match seen.filter(|seen| seen.first <= now) {
+            Some(seen) => now - seen.first < millis(least),
+            None => {
+                self.vanished.insert(slot, Sight { generated_at, first: now });
+                true
+            }
         }
-        self.vanished.insert(slot, generated_at);
-        true
     }
 
     fn slot(&self, page: &PageKey) -> u64 {
@@ -151,11 +170,24 @@ mod tests {
     fn that_a_page_is_gone_is_believed_at_second_sight() {
         let back_off = BackOff::new();
         let page = PageKey::new("/").expect("a page");
-        assert!(back_off.vanished_at_first_sight(&page, 1));
-        assert!(!back_off.vanished_at_first_sight(&page, 1));
+        let at_first_sight = |generated_at, seconds| {
+            back_off.vanished_at_first_sight(&page, generated_at, Duration::ZERO, at(seconds))
+        };
+        assert!(at_first_sight(1, 0));
+        assert!(!at_first_sight(1, 0));
         back_off.succeeded(&page);
-        assert!(back_off.vanished_at_first_sight(&page, 1), "it was there again meanwhile");
-        assert!(back_off.vanished_at_first_sight(&page, 2), "another process has renewed it meanwhile");
+        assert!(at_first_sight(1, 0), "it was there again meanwhile");
+        assert!(at_first_sight(2, 0), "another process has renewed it meanwhile");
+        assert!(at_first_sight(2, -1), "the clock was set back");
+    }
+
+    #[test]
+    fn what_is_said_again_too_soon_is_believed_later() {
+        let (back_off, least) = (BackOff::new(), Duration::from_secs(10));
+        let page = PageKey::new("/").expect("a page");
+        let at_first_sight = |seconds| back_off.vanished_at_first_sight(&page, 1, least, at(seconds));
+        assert!(at_first_sight(0) && at_first_sight(1) && at_first_sight(9));
+        assert!(!at_first_sight(10));
     }
 
     #[test]
@@ -184,10 +216,10 @@ mod tests {
         let page = PageKey::new("/a".repeat(4096)).expect("a page");
         back_off.failed(&page, Duration::from_secs(2), at(0), &SeededRandom::new(1));
         back_off.declined(&page, at(0));
-        assert!(back_off.vanished_at_first_sight(&page, 1));
+        assert!(back_off.vanished_at_first_sight(&page, 1, Duration::ZERO, at(0)));
         let failures: usize = back_off.failures.iter().map(bytes).sum();
         let declined: usize = back_off.declined.iter().map(bytes).sum();
         let vanished: usize = back_off.vanished.iter().map(bytes).sum();
-        assert_eq!((failures, declined, vanished), (24, 16, 16));
+        assert_eq!((failures, declined, vanished), (24, 16, 24));
     }
 }

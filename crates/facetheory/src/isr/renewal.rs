@@ -31,6 +31,9 @@ use crate::sweep::Retention;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const GROWTH: f64 = 1.5;
+/// For so long at least a renderer has to take a page back before that is believed: a wrong turn of the origin may last for a
+/// second or two, and would take away every page that is visited meanwhile.
+const WITHDRAWN_FOR: Duration = Duration::from_secs(10);
 
 /// What is to be renewed.
 #[derive(Clone, Debug)]
@@ -152,12 +155,16 @@ impl Engine {
             let rendered = rendered.into();
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.personal = rendered == Render::Personal;
-            let at_first_sight =
-                |was: &Meta| engine.back_off.vanished_at_first_sight(&page, was.generation.generated_at);
+            let at_first_sight = |was: &Meta, least| {
+                let generated_at = was.generation.generated_at;
+                engine.back_off.vanished_at_first_sight(&page, generated_at, least, engine.now())
+            };
             let mut rendered = match rendered {
                 Render::Page(rendered) => rendered,
                 Render::Withdrawn
-                    if served.as_ref().is_some_and(|was| !was.must_not_serve && !at_first_sight(was)) =>
+                    if served
+                        .as_ref()
+                        .is_some_and(|was| !was.must_not_serve && !at_first_sight(was, WITHDRAWN_FOR)) =>
                 {
                     return Ok(Render::Withdrawn);
                 }
@@ -166,7 +173,7 @@ impl Engine {
             // Where the origin says how its answers are kept, that one is gone is such an answer.
             if is_gone(rendered.content.status) && rendered.content.initial_age.is_none() {
                 let was_there = served.filter(|meta| !is_gone(meta.generation.content.status));
-                if was_there.is_some_and(|was| at_first_sight(&was)) {
+                if was_there.is_some_and(|was| at_first_sight(&was, Duration::ZERO)) {
                     kept.vanished = true;
                     return Ok(Render::Declined);
                 }
