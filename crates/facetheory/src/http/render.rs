@@ -270,10 +270,12 @@ impl FailedRender {
         Some(response)
     }
 
-    /// Whether the renderer said something to the one visitor alone for whom it was asked.
-    pub(super) fn is_of_another(error: &crate::Error) -> bool {
-        let answered = |failure: &FailedRender| matches!(failure.reason, Reason::ServerError(_));
-        FailedRender::behind(error).is_some_and(|failure| answered(failure) && failure.answer.is_none())
+    /// With what status the renderer said something to the one visitor alone for whom it was asked, if it did.
+    pub(super) fn of_another(error: &crate::Error) -> Option<StatusCode> {
+        match FailedRender::behind(error)? {
+            FailedRender { reason: Reason::ServerError(status), answer: None, .. } => Some(*status),
+            _ => None,
+        }
     }
 
     fn behind(error: &crate::Error) -> Option<&FailedRender> {

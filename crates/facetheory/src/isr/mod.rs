@@ -106,6 +106,9 @@ struct Engine {
     coding: Arc<Semaphore>,
     #[cfg(feature = "http")]
     coding_queue: Arc<Semaphore>,
+    /// Places of those whose work goes on after they have left.
+    #[cfg(feature = "http")]
+    outliving: Arc<Semaphore>,
     /// Whether the table is being told of what it could not be told of before.
     #[cfg(feature = "http")]
     paying: AtomicBool,
@@ -284,6 +287,9 @@ const CODING: usize = 1;
 /// So many pages wait for that, or are being compressed.
 #[cfg(feature = "http")]
 const CODING_QUEUE: usize = 128;
+/// The work of so many visitors goes on after they have left.
+#[cfg(feature = "http")]
+const OUTLIVING: usize = 256;
 
 impl Engine {
     /// Keeps a page in memory.
@@ -425,6 +431,8 @@ impl IsrBuilder {
             coding: Arc::new(Semaphore::new(CODING)),
             #[cfg(feature = "http")]
             coding_queue: Arc::new(Semaphore::new(CODING_QUEUE)),
+            #[cfg(feature = "http")]
+            outliving: Arc::new(Semaphore::new(OUTLIVING)),
             #[cfg(feature = "http")]
             paying: AtomicBool::new(false),
             tasks: TaskTracker::new(),

@@ -41,8 +41,16 @@ impl<F: Future<Output: 'static> + Send + 'static> Drop for Outliving<F> {
         if tokio::runtime::Handle::try_current().is_err() {
             return;
         }
+        // Whoever asks and leaves, again and again, must not keep the origin busy without end.
+        let Ok(place) = self.engine.outliving.clone().try_acquire_owned() else {
+            tracing::warn!(
+                "too many visitors have left: what this one may have changed is not followed any more"
+            );
+            return;
+        };
         let abandon = self.engine.abandon.clone();
         self.engine.spawn(Box::pin(async move {
+            let _place = place;
             tokio::select! {
                 biased;
                 _ = work => {}

@@ -329,6 +329,49 @@ async fn where_rows_of_pages_expire_a_change_always_leaves_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_variant_of_what_must_not_be_served_is_not_offered_for_validation() {
+    let site = Site::of(routes());
+    changes(&site, |_| false);
+    let [english, french] = ["en", "fr"].map(|language| [("x-language", language)]);
+    for visitor in [&english, &french] {
+        site.get_with("/a", visitor).await;
+    }
+    tokio::time::advance(61 * SECOND).await;
+    site.asked();
+    site.get_with("/a", &french).await;
+    assert!(site.asked()[0].headers().contains_key("if-none-match"), "it is stale by its time alone");
+    site.isr.invalidate(&page(&site, "/a"), Strength::Hard).await.expect("a table");
+    tokio::time::advance(SLOW).await;
+    site.get_with("/a", &english).await;
+    site.asked();
+    site.get_with("/a", &french).await;
+    let asked = site.asked();
+    assert!(!asked[0].headers().contains_key("if-none-match"), "the forbidden body would come back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_visitors_who_leave_only_so_many_are_followed() {
+    const MOST: u32 = 256;
+    let (site, answered) = (Site::of(routes()), Arc::new(AtomicU32::new(0)));
+    let counted = answered.clone();
+    site.renders(move |_| {
+        let counted = counted.clone();
+        async move {
+            tokio::time::sleep(SLOW).await;
+            counted.fetch_add(1, Ordering::SeqCst);
+            Response::new(Full::default())
+        }
+    });
+    for number in 0..MOST + 10 {
+        let path = format!("/{number}");
+        let mut visit = Box::pin(site.visit("POST", &path, &[]));
+        assert!(futures_util::poll!(&mut visit).is_pending(), "the origin is slow");
+    }
+    assert!(site.isr.shut_down(2 * SLOW).await, "they end");
+    assert_eq!(answered.load(Ordering::SeqCst), MOST);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_must_not_be_served_is_not_offered_for_validation() {
     let site = Site::of(routes());
     changes(&site, |_| false);

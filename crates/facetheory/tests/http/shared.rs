@@ -241,6 +241,23 @@ async fn those_who_waited_for_what_is_not_for_them_ask_all_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_origin_that_has_too_much_to_do_is_not_asked_by_all_who_waited() {
+    for status in [502, 503, 504] {
+        let site = site();
+        site.answers(200, &[("cache-control", "max-age=60"), ("etag", "\"a\"")], "page");
+        site.get("/a").await;
+        tokio::time::advance(61 * SECOND).await;
+        site.asked();
+        takes_a_second(&site, status, &[("cache-control", "private"), ("x-own", "1")]);
+        let replies = join_all((0..MANY).map(|_| site.get("/a"))).await;
+        assert!(replies.iter().all(|reply| reply.status == status), "{status}");
+        assert_eq!(site.asked().len(), 1, "{status}");
+        let own = replies.iter().filter(|reply| reply.headers.contains_key("x-own")).count();
+        assert_eq!(own, 1, "what it said is for the visitor who asked");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failure_is_for_all_who_waited_unless_it_may_be_for_one_visitor_alone() {
     let own = [("cookie", "sid=alice")];
     for (headers, visitor, asked) in [

@@ -38,6 +38,10 @@ use crate::render::{Render, RenderContext, RenderError, Rendered};
 use crate::row::Meta;
 use crate::state::State;
 
+/// By what an origin says that it, or what is behind it, cannot do any more now.
+const OVERLOADED: [StatusCode; 3] =
+    [StatusCode::BAD_GATEWAY, StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
+
 /// How often a visitor looks for its variant, while what selects variants changes.
 const ROUNDS: usize = 3;
 
@@ -169,14 +173,21 @@ impl Site {
                 (Err(_), Some(own)) => {
                     Ok(self.passed(&forward, without_hops(own), (selected.why, "render-failed"), id))
                 }
-                (Err(error), None) if FailedRender::is_of_another(&error) => {
-                    self.pass_forward(&forward, &selected.key, (selected.why, "render-failed"), id).await
-                }
                 (Err(error), None) => Ok(match FailedRender::answer_in(&error) {
                     Some(own) => {
                         self.passed(&forward, without_hops(own), (selected.why, "render-failed"), id)
                     }
-                    None => refused(&no_answer(&told(&error)), "render-failed", id),
+                    None => match FailedRender::of_another(&error) {
+                        // An origin that has too much to do must not be asked by all who waited. A status is nobody's own.
+                        Some(status) if OVERLOADED.contains(&status) => {
+                            refused(&Refusal { status, ..no_answer(&told(&error)) }, "render-failed", id)
+                        }
+                        Some(_) => {
+                            let way = (selected.why, "render-failed");
+                            return self.pass_forward(&forward, &selected.key, way, id).await;
+                        }
+                        None => refused(&no_answer(&told(&error)), "render-failed", id),
+                    },
                 }),
             };
         }
@@ -246,7 +257,16 @@ impl Site {
                 && (!is_variant || self.variants.welcomes(&context.page, context.started)));
         let limits = Limits { max_bytes: self.max_page_bytes, welcome };
         let tags = &self.routes.at(forward.route).tags;
-        let fetch = Fetch { visitor: &forward.parts, stored, limits, tags, requested: context.started };
+        let offered = match stored {
+            // Whether its address was invalidated hard is not known of a variant.
+            Some(stored) if is_variant => {
+                let outdated = self.isr.pages().store().is_outdated(&context.page, stored).await;
+                !outdated.unwrap_or(true)
+            }
+            stored => stored.is_some_and(|stored| !stored.must_not_serve),
+        };
+        let (visitor, requested) = (&forward.parts, context.started);
+        let fetch = Fetch { visitor, stored, offered, limits, tags, requested };
         let complete = |request: Request<()>| {
             let mut request = request.map(|()| forward.body());
             request.extensions_mut().insert(behalf);
@@ -350,8 +370,8 @@ impl Site {
                 if site.isr.pages().store().is_outdated(&context.page, stored).await.unwrap_or(true) {
                     return Ok(Render::Personal);
                 }
-                let fetch =
-                    Fetch { visitor: &forward.parts, stored: Some(stored), limits, tags: &[], requested };
+                let (visitor, tags) = (&forward.parts, &site.routes.at(forward.route).tags);
+                let fetch = Fetch { visitor, stored: Some(stored), offered: true, limits, tags, requested };
                 Ok::<_, RenderError>(fetch.freshened(stored, &answer, received).asked_at(requested))
             };
             let again = Reason::Early(stored.generation().generated_at);

@@ -37,6 +37,8 @@ pub(crate) struct Fetch<'a> {
     pub(crate) visitor: &'a Parts,
     /// What is stored, if it is.
     pub(crate) stored: Option<&'a Meta>,
+    /// Whether that is offered to the origin for validation. What must not be served is not: it would come back unseen.
+    pub(crate) offered: bool,
     pub(crate) limits: Limits,
     /// What its route tags it with.
     pub(crate) tags: &'a [Tag],
@@ -47,8 +49,7 @@ impl Fetch<'_> {
     /// The request that the origin gets: the visitor's own, with conditions of ours.
     fn request(&self) -> Request<()> {
         let mut request = self.unconditional();
-        // What must not be served would come back unseen.
-        let Some(stored) = self.stored.filter(|stored| !stored.must_not_serve) else { return request };
+        let Some(stored) = self.stored.filter(|_| self.offered) else { return request };
         let (headers, kept) = (request.headers_mut(), restored_by_origin(&stored.generation.content.headers));
         if self.selects(&kept, stored) {
             for (condition, name) in [(IF_NONE_MATCH, ETAG), (IF_MODIFIED_SINCE, LAST_MODIFIED)] {

@@ -16,7 +16,8 @@ fn rfc9111_4_3_5_what_is_said_of_one_variant_does_not_freshen_another() {
         .body(())
         .expect("a response");
     let (head, ()) = answer.into_parts();
-    let of = |visitor, stored| Fetch { visitor, stored, limits: LIMITS, tags: &[], requested: NOW };
+    let of =
+        |visitor, stored| Fetch { visitor, stored, offered: true, limits: LIMITS, tags: &[], requested: NOW };
     let (german, french) = (visitor("de"), visitor("fr"));
     let storing = of(&german, None).storing(&head, 4, NOW).expect("it is stored");
     let mut stored = Meta::of(Generation::new("a.html", NOW.seconds(), 60));
