@@ -49,7 +49,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let log = log::start(&arguments.log, None)?;
     let temporary = tempfile::tempdir().context("no temporary directory can be made")?;
     let data = arguments.data.as_deref().unwrap_or(temporary.path());
-    let config = Config::parse(CONFIGURATION).map_err(|faults| anyhow!("the demo is wrong: {faults:?}"))?;
+    let mut config =
+        Config::parse(CONFIGURATION).map_err(|faults| anyhow!("the demo is wrong: {faults:?}"))?;
+    // Whatever the environment says: it is for other programs.
+    config.store.data = Some(data.to_owned());
     let admin = match arguments.admin.terms(&config.admin)? {
         Some(terms) => admin::Listener::bind(terms).await?,
         None => None,

@@ -26,6 +26,8 @@ impl Demo {
         let mut child = Command::new(env!("CARGO_BIN_EXE_facetheory"))
             .args(["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "off"])
             .args(arguments)
+            // Half a store, which is an error where a gateway has none of its own.
+            .env("CACHE_TABLE", "pages")
             .stdout(Stdio::piped())
             .spawn()
             .expect("the binary runs");

@@ -21,7 +21,13 @@ pub(crate) struct Activity {
     untaken: AtomicUsize,
     /// When an answer last began, ended or went on, in milliseconds since the start.
     last: AtomicU64,
+    /// When the visitor last took something.
+    taken: AtomicU64,
 }
+
+/// A visitor who takes nothing of one answer may have others begin and end for so many times as long as it may rest: a paused
+/// answer holds a connection of the origin.
+const PAUSE: u32 = 5;
 
 /// One answer that is under way.
 #[derive(Debug)]
@@ -37,6 +43,7 @@ impl Activity {
             answers: AtomicUsize::new(0),
             untaken: AtomicUsize::new(0),
             last: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
         })
     }
 
@@ -48,11 +55,13 @@ impl Activity {
     }
 
     /// Whether nothing has been asked for, or nothing of what was asked for has been taken, for so long. An answer that the
-    /// origin is waited for is none that the visitor does not take, whatever becomes of others.
+    /// origin is waited for is none that the visitor does not take, whatever becomes of others, but for a while only.
     pub(crate) fn is_idle(&self, limit: Duration) -> bool {
-        let waits_for_visitor = self.answers.load(Relaxed) == self.untaken.load(Relaxed);
-        let last = Duration::from_millis(self.last.load(Relaxed));
-        waits_for_visitor && self.start.elapsed().saturating_sub(last) >= limit
+        let (answers, untaken) = (self.answers.load(Relaxed), self.untaken.load(Relaxed));
+        let passed = self.start.elapsed();
+        let since = |time: &AtomicU64| passed.saturating_sub(Duration::from_millis(time.load(Relaxed)));
+        (answers == untaken && since(&self.last) >= limit)
+            || (untaken > 0 && since(&self.taken) >= limit.saturating_mul(PAUSE))
     }
 
     /// Waits until it [is idle](Activity::is_idle).
@@ -64,15 +73,29 @@ impl Activity {
     }
 
     fn touch(&self) {
-        let passed = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(self.passed(), Relaxed);
+    }
+
+    /// The visitor takes something.
+    fn take(&self) {
+        let passed = self.passed();
         self.last.store(passed, Relaxed);
+        self.taken.store(passed, Relaxed);
+    }
+
+    fn passed(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
 impl Stream {
     /// More of the answer was asked for. If there was some, the visitor has yet to take it; if not, the origin is waited for.
     pub(crate) fn polled(&self, is_there: bool) {
-        self.activity.touch();
+        self.activity.take();
+        self.waits_for_visitor(is_there);
+    }
+
+    fn waits_for_visitor(&self, is_there: bool) {
         match (self.untaken.swap(is_there, Relaxed), is_there) {
             (false, true) => self.activity.untaken.fetch_add(1, Relaxed),
             (true, false) => self.activity.untaken.fetch_sub(1, Relaxed),
@@ -83,7 +106,8 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.polled(false);
+        self.activity.touch();
+        self.waits_for_visitor(false);
         self.activity.answers.fetch_sub(1, Relaxed);
     }
 }
@@ -118,7 +142,7 @@ impl<IO> Observed<IO> {
             is_data |= frames.have_data(here);
         }
         if is_data {
-            self.activity.touch();
+            self.activity.take();
         }
     }
 }
@@ -198,11 +222,27 @@ mod tests {
         let (paused, slow) = (activity.begin(), activity.begin());
         paused.polled(true);
         slow.polled(false);
-        tokio::time::advance(LIMIT * 9).await;
+        tokio::time::advance(LIMIT * 4).await;
         assert!(!activity.is_idle(LIMIT), "the origin is slow");
         slow.polled(true);
         tokio::time::advance(LIMIT).await;
         assert!(activity.is_idle(LIMIT), "neither is taken");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whatever_else_is_asked_for_an_answer_is_not_left_untaken_for_ever() {
+        let activity = Activity::new();
+        let (paused, slow) = (activity.begin(), activity.begin());
+        paused.polled(true);
+        slow.polled(false);
+        for _ in 0..5 {
+            assert!(!activity.is_idle(LIMIT));
+            drop(activity.begin());
+            tokio::time::advance(LIMIT).await;
+        }
+        assert!(activity.is_idle(LIMIT), "nothing was taken, of any answer");
+        slow.polled(false);
+        assert!(!activity.is_idle(LIMIT), "something is taken");
     }
 
     #[tokio::test(start_paused = true)]

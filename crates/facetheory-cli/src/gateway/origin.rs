@@ -42,6 +42,9 @@ use crate::wire::Refusal;
 const IDLE_CONNECTIONS: usize = 256;
 /// The most headers of an answer.
 const MOST_HEADERS: usize = 200;
+/// What the system holds of a request that the origin has yet to take. Of more, an origin that takes it slowly but steadily would
+/// seem to have stopped: nothing more fits until a third of it is gone.
+const SEND_BYTES: usize = 256 * 1024;
 /// The most bytes of an answer's headers.
 const HEADER_BYTES: usize = 64 * 1024;
 
@@ -95,6 +98,7 @@ impl Origin {
         http.enforce_http(false);
         http.set_nodelay(true);
         http.set_connect_timeout(Some(timeouts.connect));
+        http.set_send_buffer_size(Some(SEND_BYTES));
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config(tls(address.tls)?)
             .https_or_http()

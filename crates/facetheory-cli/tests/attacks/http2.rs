@@ -280,7 +280,7 @@ fn rest_for_client_idle(site: &Site) {
 #[test]
 fn a_visitor_who_pauses_one_answer_gets_the_others_and_is_told_of_the_end_over_http_2() {
     const ROOM: u32 = 10_000;
-    let site = Site::start(&format!("{PAGES}\n[timeouts]\nclient_idle = \"2s\"\n"));
+    let site = Site::start(&format!("{PAGES}\n[timeouts]\nclient_idle = \"5s\"\n"));
     let gate = Gate::default();
     site.origin.answer("/pass/slow", Answer::page(&[], "at last").after(&gate));
     site.origin.answer("/pass/long", Answer::page(&[], &"x".repeat(1_000_000)));
