@@ -1,5 +1,7 @@
 //! Which rows belong to a page: from a tenant and a cache key to the keys of the table.
 
+mod tenant;
+
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -11,66 +13,10 @@ use tabletheory::{Attr, Key, limit};
 use crate::attribute as name;
 use crate::epoch::Tag;
 use crate::error::{Error, Result};
+pub use tenant::Tenant;
 
 /// The most bytes in a cache key: more than any address that a server accepts.
 pub const MAX_CACHE_KEY_BYTES: usize = 64 * 1024;
-
-/// Whose page it is. Tenants never share a row: the name is a part of every key.
-///
-/// ```
-/// use facetheory::Tenant;
-///
-/// assert_eq!(Tenant::new("acme")?.as_str(), "acme");
-/// assert!(Tenant::new("acme#CACHE#x").is_err(), "refused, never escaped");
-/// # Ok::<(), facetheory::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tenant(String);
-
-impl Tenant {
-    /// The longest name, in bytes.
-    pub const MAX_BYTES: usize = 128;
-
-    /// The tenant of this name: 1 to 128 bytes, without `#` and control characters.
-    ///
-    /// ```
-    /// let error = facetheory::Tenant::new("a\nb").unwrap_err();
-    /// assert_eq!(error.to_string(), "a tenant has the character '\\n'; `#` and control characters are refused");
-    /// ```
-    pub fn new(name: impl Into<String>) -> Result<Self> {
-        let name = name.into();
-        if name.is_empty() || name.len() > Self::MAX_BYTES {
-            return Err(Error::invalid(format!(
-                "a tenant has {} bytes; it must have 1 to {}",
-                name.len(),
-                Self::MAX_BYTES
-            )));
-        }
-        if let Some(bad) = name.chars().find(|c| *c == '#' || c.is_control()) {
-            return Err(Error::invalid(format!(
-                "a tenant has the character {bad:?}; `#` and control characters are refused"
-            )));
-        }
-        Ok(Tenant(name))
-    }
-
-    /// The name.
-    ///
-    /// ```
-    /// assert_eq!(facetheory::Tenant::new("acme")?.as_str(), "acme");
-    /// # Ok::<(), facetheory::Error>(())
-    /// ```
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Tenant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// How a cache key becomes a partition key.
 ///
