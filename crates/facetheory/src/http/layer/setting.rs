@@ -126,8 +126,8 @@ impl IsrLayer {
         self
     }
 
-    /// The same, with the [`PageKey`] of a page in the extensions of its response, for services around this one that log it,
-    /// say. Nothing of it reaches a visitor.
+    /// The same, with the [`PageKey`](crate::PageKey) of a page in the extensions of its response, for services around this one
+    /// that log it, say. Nothing of it reaches a visitor.
     ///
     /// ```no_run
     /// # fn f(layer: facetheory::IsrLayer) {
