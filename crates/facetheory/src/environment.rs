@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tabletheory::Address;
 
-use crate::body::Bodies;
+use crate::bodies::Bodies;
 use crate::error::{Error, Result};
 use crate::pages::Pages;
 use crate::store::PageStore;

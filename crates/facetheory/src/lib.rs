@@ -1,72 +1,48 @@
 //! What a cached page is, and how it is renewed by exactly one worker.
 
-mod attribute;
-mod body;
-mod cache_key;
-mod collection;
-mod diff;
+mod bodies;
+mod engine;
 mod environment;
-mod epoch;
 mod error;
-mod freshness;
-mod generation;
-mod history;
+mod gc;
 #[cfg(feature = "http")]
 mod http;
-mod invalidate;
-mod isr;
-mod key;
-mod lease;
-mod lifetime;
 #[cfg(test)]
 mod model;
-mod object;
 mod pages;
-mod policy;
-mod probe;
-mod publish;
-mod reason;
-mod render;
-mod request;
-mod row;
-#[cfg(feature = "s3")]
-mod s3;
-mod state;
+mod protocol;
 mod store;
-mod sweep;
-mod version_id;
 
 #[cfg(feature = "http")]
 pub use self::http::{
     Drafts, Hint, Hit, IsrBody, IsrLayer, IsrService, OnBehalf, Params, Query, Route, Routes, TenantFrom,
     is_host, remove_hops,
 };
-pub use body::{Bodies, Body, StoredBody};
-pub use cache_key::CacheKey;
-pub use collection::{Collected, Collection};
-pub use diff::{BodyDiff, Diff, FieldDiff, Side};
+pub use bodies::probe::{Probe, Shortcoming};
+pub use bodies::{Bodies, Body, StoredBody};
+pub use engine::{Answer, Bypass, CachedPage, Incident, Isr, IsrBuilder, Phase, Served, State};
 pub use environment::Environment;
-pub use epoch::{Epoch, Tag};
 pub use error::{Error, Kind, Result};
-pub use freshness::Freshness;
-pub use generation::{Content, Generation};
-pub use invalidate::Strength;
-pub use isr::{Answer, Bypass, CachedPage, Incident, Isr, IsrBuilder, Phase, Served};
-pub use key::{KeyScheme, MAX_CACHE_KEY_BYTES, PageKey, Tenant};
-pub use lease::{Acquire, Lease, LeaseTerms};
-pub use lifetime::Lifetimes;
+pub use gc::{Collected, Collection};
+pub use pages::diff::{BodyDiff, Diff, FieldDiff, Side};
+pub use pages::policy::{Contention, Mode, OtherDeployment, Policy};
+pub use pages::reason::Reason;
+pub use pages::render::{NoAnswer, Render, RenderContext, RenderError, Rendered};
 pub use pages::{Outcome, Pages};
-pub use policy::{Contention, Mode, OtherDeployment, Policy};
-pub use probe::{Probe, Shortcoming};
-pub use publish::{Guards, Publication};
-pub use reason::Reason;
-pub use render::{NoAnswer, Render, RenderContext, RenderError, Rendered};
-pub use request::{Claim, RequestTerms};
-pub use row::{Lock, Meta, Request, RequestStatus, Version};
-pub use state::State;
+pub use protocol::cache_key::CacheKey;
+pub use protocol::epoch::{Epoch, Tag};
+pub use protocol::freshness::Freshness;
+pub use protocol::generation::{Content, Generation};
+pub use protocol::invalidate::Strength;
+pub use protocol::key::{KeyScheme, MAX_CACHE_KEY_BYTES, PageKey, Tenant};
+pub use protocol::lease::{Acquire, Lease, LeaseTerms};
+pub use protocol::publish::{Guards, Publication};
+pub use protocol::request::{Claim, RequestTerms};
+pub use protocol::retention::Retention;
+pub use protocol::row::{Lock, Meta, Request, RequestStatus, Version};
+pub use protocol::ttl::Lifetimes;
+pub use protocol::version_id::VersionId;
 pub use store::{
     Begin, Entry, EpochTerms, Invalidated, Keep, Listed, Listing, PageStore, Published, Refresh, RolledBack,
     View,
 };
-pub use sweep::Retention;
-pub use version_id::VersionId;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::epoch::Tag;
+use crate::protocol::epoch::Tag;
 
 /// What a renderer says of how its page is kept: put it into the extensions of its response.
 ///

@@ -8,7 +8,7 @@ use super::operator::COLLECTOR;
 use super::protocol::{self, How, Request};
 use super::state::{BODIES, Budget, OLD, Operator, Past, Phase, SERVED, Set, State, UNDER_WAY, Writer};
 use super::table::{LOCK, META, Rows, World, version_place};
-use crate::row::{Meta, Version};
+use crate::protocol::row::{Meta, Version};
 
 /// What becomes of a request that somebody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use super::protocol::{self, MARGIN, Request, body_of};
 use super::scope::Recipe;
 use super::state::{BODIES, Report, State};
 use super::table::{LOCK, META, REQUEST, Rows, TAG, World, version_place};
-use crate::freshness::Freshness;
-use crate::row::RequestStatus;
+use crate::protocol::freshness::Freshness;
+use crate::protocol::row::RequestStatus;
 
 /// Something that must never happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ pub(super) fn of_write(world: &World, before: &State, after: &State, request: Re
     let (old, new) = (world.meta(before.rows.0[META]), world.meta(after.rows.0[META]));
     if let Request::RollBack { seen, .. } = request {
         let seen = world.meta(seen);
-        let pointer = |meta: Option<&crate::row::Meta>| meta.map(|meta| meta.generation.s3_key.clone());
+        let pointer = |meta: Option<&crate::protocol::row::Meta>| meta.map(|meta| meta.generation.s3_key.clone());
         if pointer(old) != pointer(seen) {
             return Some(Broken::UnseenRolledBack);
         }
@@ -116,7 +116,7 @@ pub(super) fn of_write(world: &World, before: &State, after: &State, request: Re
         Request::RollBack { .. } => true,
         _ => false,
     };
-    let version = |meta: Option<&crate::row::Meta>| meta.and_then(|meta| meta.version);
+    let version = |meta: Option<&crate::protocol::row::Meta>| meta.and_then(|meta| meta.version);
     let next = match (version(old), moves) {
         (None, true) if version(new).is_none() => None,
         (old, true) => Some(old.unwrap_or(0) + 1),

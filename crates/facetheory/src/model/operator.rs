@@ -5,9 +5,9 @@ use super::network::Answer;
 use super::protocol::{self, How, Request, Target, body_of};
 use super::state::{BODIES, Operator, State};
 use super::table::{LOCK, META, World, version_place};
-use crate::invalidate::Found;
-use crate::row::Version;
-use crate::sweep::Retention;
+use crate::protocol::invalidate::Found;
+use crate::protocol::row::Version;
+use crate::protocol::retention::Retention;
 
 pub(super) const INVALIDATOR: usize = 0;
 pub(super) const ROLLER: usize = 1;
@@ -26,7 +26,7 @@ impl World {
         }
         *left -= 1;
         let now = protocol::at(state.time);
-        let row = self.meta(state.rows.0[META]).map(crate::row::Meta::to_item);
+        let row = self.meta(state.rows.0[META]).map(crate::protocol::row::Meta::to_item);
         let target = match Found::of(row.as_ref(), now) {
             Found::Nothing => Target::Nothing,
             Found::Page => Target::Page,

@@ -8,15 +8,15 @@ use super::mutant::Mutant;
 use super::scope::Recipe;
 use super::state::{FIRST, LEASES};
 use super::table::{LOCK, META, REQUEST, RowId, Rows, World, version_place};
-use crate::attribute as name;
-use crate::generation::Generation;
-use crate::history::Rollback;
-use crate::invalidate::{self, Found, Strength};
-use crate::lease::{Lease, LeaseTerms};
-use crate::publish::{Guards, Publication};
-use crate::request::{self, Claim, Next, RequestTerms, Wish};
-use crate::row::Meta;
-use crate::sweep;
+use crate::protocol::attribute as name;
+use crate::protocol::generation::Generation;
+use crate::protocol::rollback::Rollback;
+use crate::protocol::invalidate::{self, Found, Strength};
+use crate::protocol::lease::{Lease, LeaseTerms};
+use crate::protocol::publish::{Guards, Publication};
+use crate::protocol::request::{self, Claim, Next, RequestTerms, Wish};
+use crate::protocol::row::Meta;
+use crate::protocol::retention;
 
 /// When it all begins, in epoch seconds.
 const START: i64 = 1_700_000_000;
@@ -168,7 +168,7 @@ pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
             without(txn, world.is(Mutant::RollbackWithoutFence), &world.key(LOCK).sk)
         }
         Request::Collect { body, .. } => {
-            let txn = sweep::version(&world.page.meta(), &world.key(version_place(body)).sk);
+            let txn = retention::version(&world.page.meta(), &world.key(version_place(body)).sk);
             without(txn, world.is(Mutant::CollectServed), &world.key(META).sk)
         }
     }

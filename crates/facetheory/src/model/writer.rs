@@ -9,7 +9,7 @@ use super::protocol::{self, Request, body_for};
 use super::scope::Recipe;
 use super::state::{Phase, Report, State, Writer};
 use super::table::{LOCK, META, REQUEST, World};
-use crate::request::Next;
+use crate::protocol::request::Next;
 use crate::store::{Published, judge};
 
 /// What a writer's clock says.

@@ -1,7 +1,7 @@
 //! What came of a regeneration.
 
-use crate::generation::Generation;
-use crate::row::Meta;
+use crate::protocol::generation::Generation;
+use crate::protocol::row::Meta;
 
 /// How a regeneration ended.
 ///

@@ -8,12 +8,12 @@ use quick_cache::sync::Cache;
 use tabletheory::{Consistency, Key, Timestamp};
 
 use super::PageStore;
-use crate::epoch::{Epoch, Tag};
+use crate::protocol::epoch::{Epoch, Tag};
 use crate::error::Result;
-use crate::freshness::Freshness;
-use crate::invalidate;
-use crate::key::{PageKey, Tenant};
-use crate::row::Meta;
+use crate::protocol::freshness::Freshness;
+use crate::protocol::invalidate;
+use crate::protocol::key::{PageKey, Tenant};
+use crate::protocol::row::Meta;
 
 /// The most epochs that are remembered.
 const MOST_EPOCHS: usize = 10_000;

@@ -3,10 +3,10 @@
 use tabletheory::{Cursor, Item, Scan, Value};
 
 use super::PageStore;
-use crate::attribute as name;
+use crate::protocol::attribute as name;
 use crate::error::Result;
-use crate::key::Tenant;
-use crate::row::Meta;
+use crate::protocol::key::Tenant;
+use crate::protocol::row::Meta;
 
 /// The most rows that one call looks at: where few of them are wanted, it returns what it has and where to go on.
 const MOST_ROWS: usize = 2000;

@@ -23,12 +23,12 @@ pub use request::Begin;
 
 use self::epoch::KnownEpochs;
 use crate::error::{Error, Kind, Result};
-use crate::key::PageKey;
-use crate::lease::LeaseTerms;
-use crate::lifetime::Lifetimes;
-use crate::publish::Guards;
-use crate::request::RequestTerms;
-use crate::row::{Lock, Meta};
+use crate::protocol::key::PageKey;
+use crate::protocol::lease::LeaseTerms;
+use crate::protocol::ttl::Lifetimes;
+use crate::protocol::publish::Guards;
+use crate::protocol::request::RequestTerms;
+use crate::protocol::row::{Lock, Meta};
 
 /// How often a decision is made again because rows have moved since they were read.
 const ROUNDS: u32 = 16;

@@ -7,12 +7,12 @@ use tabletheory::{Commit, Consistency, Key, Query, TableExt as _};
 use super::version::check_version_sk;
 use super::{PageStore, ROUNDS, restless};
 use crate::error::Result;
-use crate::history::{self, Rollback};
-use crate::invalidate::{self, Found, Strength};
-use crate::key::PageKey;
-use crate::lease::Lease;
-use crate::row::{Meta, Version};
-use crate::sweep::{self, Retention};
+use crate::protocol::rollback::{self, Rollback};
+use crate::protocol::invalidate::{self, Found, Strength};
+use crate::protocol::key::PageKey;
+use crate::protocol::lease::Lease;
+use crate::protocol::row::{Meta, Version};
+use crate::protocol::retention::{self, Retention};
 
 /// What an invalidation met.
 ///
@@ -132,7 +132,7 @@ impl PageStore {
             match self.persist(&txn).await? {
                 Commit::Done => return Ok(RolledBack::Done),
                 // Somebody has deleted the version that is served, which is no reason to keep serving it.
-                refused if history::is_gone(page, Some(&seen), &txn, &refused) => superseded_ttl = None,
+                refused if rollback::is_gone(page, Some(&seen), &txn, &refused) => superseded_ttl = None,
                 Commit::Refused { .. } => {}
             }
         }
@@ -149,7 +149,7 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn unpin(&self, page: &PageKey) -> Result<bool> {
-        Ok(self.persist(&self.once(history::unpin(page, self.now()))).await?.is_done())
+        Ok(self.persist(&self.once(rollback::unpin(page, self.now()))).await?.is_done())
     }
 
     /// Deletes the versions past the retention of one page, and returns the bodies that they named.
@@ -184,6 +184,6 @@ impl PageStore {
 
     /// Deletes a version of the page that has this `META`. False if it is the one that is served.
     pub(crate) async fn delete_version(&self, meta: &Key, version_sk: &str) -> Result<bool> {
-        Ok(self.persist(&self.once(sweep::version(meta, version_sk))).await?.is_done())
+        Ok(self.persist(&self.once(retention::version(meta, version_sk))).await?.is_done())
     }
 }

@@ -4,14 +4,14 @@ use tabletheory::{ClientToken, Commit, Txn};
 
 use super::PageStore;
 use crate::error::{Error, Kind, Result};
-use crate::generation::Generation;
-use crate::history;
-use crate::key::{PageKey, sha256_hex};
-use crate::lease::{Acquire, Lease};
-use crate::publish::Publication;
-use crate::request::Claim;
-use crate::row::Meta;
-use crate::version_id::VersionId;
+use crate::protocol::generation::Generation;
+use crate::protocol::rollback;
+use crate::protocol::key::{PageKey, sha256_hex};
+use crate::protocol::lease::{Acquire, Lease};
+use crate::protocol::publish::Publication;
+use crate::protocol::request::Claim;
+use crate::protocol::row::Meta;
+use crate::protocol::version_id::VersionId;
 
 /// Which generations of a page are kept.
 ///
@@ -195,7 +195,7 @@ impl PageStore {
         let id = VersionId::new(now, &*self.random).to_string();
         let txn = recipe(&publication, keep, &id).with_token(client_token(lease, "")?);
         match self.persist(&txn).await {
-            Ok(refused) if history::is_gone(lease.page(), seen, &txn, &refused) => {
+            Ok(refused) if rollback::is_gone(lease.page(), seen, &txn, &refused) => {
                 // Somebody has deleted the version that is served. The page goes on without it.
                 publication.superseded_ttl = None;
                 let txn = recipe(&publication, keep, &id).with_token(client_token(lease, "again")?);

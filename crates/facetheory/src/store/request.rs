@@ -4,11 +4,11 @@ use tabletheory::{ClientToken, Commit, Consistency};
 
 use super::{PageStore, ROUNDS, restless};
 use crate::error::Result;
-use crate::freshness::Freshness;
-use crate::key::PageKey;
-use crate::lease::{Acquire, Lease};
-use crate::request::{self, Claim, Next, Wish};
-use crate::row::{Lock, Meta, Request};
+use crate::protocol::freshness::Freshness;
+use crate::protocol::key::PageKey;
+use crate::protocol::lease::{Acquire, Lease};
+use crate::protocol::request::{self, Claim, Next, Wish};
+use crate::protocol::row::{Lock, Meta, Request};
 
 /// What became of a request.
 ///

@@ -4,8 +4,8 @@ use tabletheory::Consistency;
 
 use super::PageStore;
 use crate::error::{Error, Result};
-use crate::key::PageKey;
-use crate::row::Version;
+use crate::protocol::key::PageKey;
+use crate::protocol::row::Version;
 
 impl PageStore {
     /// A version of a page by its sort key; none if it is not kept.

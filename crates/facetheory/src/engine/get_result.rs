@@ -1,0 +1,93 @@
+//! What a visitor is given.
+
+use std::sync::Arc;
+
+use super::cached_page::CachedPage;
+use crate::engine::state::State;
+
+/// What a visitor is given.
+///
+/// ```no_run
+/// # async fn f(isr: facetheory::Isr, page: facetheory::PageKey, policy: facetheory::Policy) -> facetheory::Result<()> {
+/// use facetheory::{Answer, Rendered};
+///
+/// match isr.get(&page, &policy, |_| async { Ok(Rendered::html("hello")) }).await? {
+///     Answer::Page(served) => println!("{}: {} bytes", served.state, served.page.bytes().len()),
+///     Answer::Bypass(reason) => println!("ask the origin yourself: {}", reason.as_str()),
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a visitor waits for it"]
+pub enum Answer {
+    /// A page.
+    Page(Served),
+    /// Nothing from here: the visitor should be given an answer of its own, which is not kept.
+    Bypass(Bypass),
+}
+
+/// A page, and how a visitor came to it.
+///
+/// ```no_run
+/// # fn f(served: facetheory::Served) {
+/// assert!(served.state == facetheory::State::Hit || served.page.status() == 200);
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Served {
+    /// How the visitor came to it.
+    pub state: State,
+    /// The page.
+    pub page: Arc<CachedPage>,
+}
+
+/// Why a visitor is given nothing from here.
+///
+/// ```
+/// assert_eq!(facetheory::Bypass::Declined.as_str(), "the answer is not to be kept");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Bypass {
+    /// The renderer's answer is nobody else's.
+    Declined,
+    /// Somebody else has rendered the page for too long.
+    WaitedTooLong,
+    /// The table or the bodies cannot be reached, and the page is not in memory.
+    Unreachable,
+    /// The page was invalidated while it was rendered, again and again.
+    Restless,
+    /// The page that is kept is for requests with other headers.
+    Other,
+}
+
+impl Bypass {
+    /// It in words.
+    ///
+    /// ```
+    /// assert!(facetheory::Bypass::Unreachable.as_str().contains("cannot be reached"));
+    /// ```
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Bypass::Declined => "the answer is not to be kept",
+            Bypass::WaitedTooLong => "somebody else has rendered the page for too long",
+            Bypass::Unreachable => "the store cannot be reached",
+            Bypass::Restless => "the page was invalidated while it was rendered",
+            Bypass::Other => "the page is for requests with other headers",
+        }
+    }
+
+    /// It in one word, for headers.
+    #[cfg(feature = "http")]
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Bypass::Declined => "not-kept",
+            Bypass::WaitedTooLong => "waited-too-long",
+            Bypass::Unreachable => "unreachable",
+            Bypass::Restless => "invalidated",
+            Bypass::Other => "other-headers",
+        }
+    }
+}

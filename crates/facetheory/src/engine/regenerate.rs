@@ -1,0 +1,130 @@
+//! A page rendered because somebody asks for that, and not because of a visitor.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+use tracing::Instrument as _;
+
+use super::memory::Checked;
+use super::metrics::Phase;
+use super::render::{Kept, Renewal, name};
+use super::{Engine, Isr};
+use crate::error::{Error, Kind, Result};
+use crate::protocol::key::PageKey;
+use crate::pages::Outcome;
+use crate::pages::policy::Policy;
+use crate::pages::reason::Reason;
+use crate::pages::render::{Render, RenderContext, RenderError};
+
+impl Isr {
+    /// Renders a page anew if it is not fresh and nobody else does, and publishes it: what visitors make happen, without
+    /// one. It goes on even if the caller goes away.
+    ///
+    /// With a request, which is an idempotency key and the hash of what was asked for, it is done once however often it is
+    /// asked for: see [`Pages::regenerate_once`](crate::Pages::regenerate_once).
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, Isr, Outcome, PageKey, Pages, PageStore, Policy, Rendered};
+    /// # use std::{sync::Arc, time::Duration};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// let isr = Isr::new(pages);
+    /// let (page, policy) = (PageKey::new("/")?, Policy::every(Duration::from_secs(60)));
+    /// let outcome = isr.regenerate(&page, &policy, None, |_| async { Ok(Rendered::html("new")) }).await?;
+    /// assert!(matches!(outcome, Outcome::Published(_)));
+    /// let again = isr.regenerate(&page, &policy, None, |_| async { Ok(Rendered::html("newer")) }).await?;
+    /// assert!(matches!(again, Outcome::AlreadyFresh(_)));
+    /// # Ok(()) }
+    /// ```
+    pub async fn regenerate<T, F, R>(
+        &self,
+        page: &PageKey,
+        policy: &Policy,
+        request: Option<(&str, &str)>,
+        render: F,
+    ) -> Result<Outcome>
+    where
+        T: Into<Render> + Send + 'static,
+        F: FnOnce(RenderContext) -> R + Send + 'static,
+        R: Future<Output = Result<T, RenderError>> + Send + 'static,
+    {
+        self.regenerate_because(page, policy, Reason::Stale, request, render).await
+    }
+
+    /// The same for this reason.
+    pub(crate) async fn regenerate_because<T, F, R>(
+        &self,
+        page: &PageKey,
+        policy: &Policy,
+        reason: Reason,
+        request: Option<(&str, &str)>,
+        render: F,
+    ) -> Result<Outcome>
+    where
+        T: Into<Render> + Send + 'static,
+        F: FnOnce(RenderContext) -> R + Send + 'static,
+        R: Future<Output = Result<T, RenderError>> + Send + 'static,
+    {
+        let renewal = Renewal { page: page.clone(), policy: *policy, reason, waits: false };
+        let request = request.map(|(key, hash)| (key.to_owned(), hash.to_owned()));
+        let (sender, receiver) = oneshot::channel();
+        let engine = self.engine.clone();
+        // On its own, so that a caller who goes away does not leave a lease behind that nobody gives back.
+        self.engine.spawn(Box::pin(async move {
+            let outcome = engine.regenerate(&renewal, request, render).await;
+            // Nobody has to hear of it.
+            drop(sender.send(outcome));
+        }));
+        let stopped = |_| Error::new(Kind::Unavailable, "the regeneration was stopped; try again");
+        receiver.await.map_err(stopped)?
+    }
+}
+
+impl Engine {
+    async fn regenerate<T, F, R>(
+        self: Arc<Self>,
+        renewal: &Renewal,
+        request: Option<(String, String)>,
+        render: F,
+    ) -> Result<Outcome>
+    where
+        T: Into<Render> + Send + 'static,
+        F: FnOnce(RenderContext) -> R + Send + 'static,
+        R: Future<Output = Result<T, RenderError>> + Send + 'static,
+    {
+        let Renewal { page, policy, reason, .. } = renewal;
+        let kept = Arc::new(Mutex::new(Kept::default()));
+        let (sequence, began) = (self.memory.sequence(page), self.now());
+        let render = |context| self.render(Some(render), context, policy, kept.clone());
+        let span = tracing::debug_span!("regeneration", page = %page.shown());
+        let outcome = match &request {
+            None => self.pages.regenerate_because(page, policy, reason, render).instrument(span).await,
+            Some((key, hash)) => {
+                self.pages.regenerate_once(page, policy, (key, hash), render).instrument(span).await
+            }
+        };
+        let took = u64::try_from(self.now().millis() - began.millis()).unwrap_or(0);
+        self.observer.regenerated(page, name(&outcome), took);
+        match &outcome {
+            // Visitors of this process see it at once, and what was learnt of the renderer is remembered.
+            Ok(
+                done @ (Outcome::Published(_)
+                | Outcome::Unchanged(_)
+                | Outcome::Declined
+                | Outcome::Withdrawn),
+            ) => {
+                let checked =
+                    Checked { at: began, sequence, outdated: false, invalidated: false, held_until: 0 };
+                self.land(renewal, Ok(done.clone()), &kept, checked, took).await;
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == Kind::Render => {
+                self.back_off.failed(page, policy.back_off, self.now(), &*self.random);
+                self.observer.incident(Phase::Render, page, error);
+            }
+            Err(error) => self.observer.incident(Phase::Publish, page, error),
+        }
+        outcome
+    }
+}

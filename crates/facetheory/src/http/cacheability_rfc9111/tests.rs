@@ -1,0 +1,205 @@
+use super::*;
+use crate::http::semantics::date::format_date;
+use http::header::{HeaderName, HeaderValue};
+
+const NOW: Timestamp = Timestamp::from_seconds(1_700_000_000);
+const LIMITS: Limits = Limits { max_bytes: 100, welcome: true };
+
+fn map(lines: &[(&'static str, &str)]) -> HeaderMap {
+    let value = |text: &str| HeaderValue::from_str(text).expect("a value");
+    lines.iter().map(|(name, text)| (HeaderName::from_static(name), value(text))).collect()
+}
+
+fn stored(
+    method: &Method,
+    request: &[(&'static str, &str)],
+    status: u16,
+    lines: &[(&'static str, &str)],
+) -> Result<Storing, Reason> {
+    let (request, headers) = (map(request), map(lines));
+    let status = StatusCode::from_u16(status).expect("a status");
+    let received = Received {
+        method,
+        request: &request,
+        status,
+        headers: &headers,
+        hint: None,
+        bytes: 5,
+        requested: NOW,
+        received: NOW,
+    };
+    received.storing(LIMITS)
+}
+
+fn get(status: u16, lines: &[(&'static str, &str)]) -> Result<Storing, Reason> {
+    stored(&Method::GET, &[], status, lines)
+}
+
+fn control(line: &str) -> Result<Storing, Reason> {
+    get(200, &[("cache-control", line)])
+}
+
+#[test]
+fn rfc9111_3_only_answers_to_get_are_stored() {
+    for method in [Method::HEAD, Method::POST, Method::PUT, Method::OPTIONS] {
+        assert_eq!(
+            stored(&method, &[], 200, &[("cache-control", "max-age=60")]),
+            Err(Reason::Method),
+            "{method}"
+        );
+    }
+}
+
+#[test]
+fn rfc9111_3_any_final_status_is_stored_that_says_how_long_it_is_fresh() {
+    for status in [200, 203, 204, 299, 301, 302, 303, 307, 308, 400, 404, 410, 499, 500, 502, 503, 504, 599] {
+        assert!(get(status, &[("cache-control", "max-age=60")]).is_ok(), "{status}");
+    }
+    assert_eq!(get(101, &[("cache-control", "max-age=60")]), Err(Reason::Informational));
+    assert_eq!(get(304, &[("cache-control", "max-age=60")]), Err(Reason::NotModified));
+}
+
+#[test]
+fn rfc9111_3_3_a_part_is_not_stored_as_the_whole() {
+    assert_eq!(get(206, &[("cache-control", "max-age=60")]), Err(Reason::Partial));
+}
+
+#[test]
+fn rfc9111_5_2_2_5_no_store_is_not_stored_whatever_else_is_said() {
+    assert_eq!(control("max-age=60, No-Store"), Err(Reason::NoStore));
+    assert_eq!(control("no-store=\"x\", public, max-age=60"), Err(Reason::NoStore));
+}
+
+#[test]
+fn rfc9111_5_2_2_7_private_is_not_stored_even_for_some_fields_only() {
+    assert_eq!(control("max-age=60, private"), Err(Reason::Private));
+    assert_eq!(control("max-age=60, private=\"x-a\""), Err(Reason::Private));
+}
+
+#[test]
+fn rfc9111_5_2_2_3_must_understand_outweighs_no_store_where_the_status_is_understood() {
+    let line = [("cache-control", "max-age=60, must-understand, no-store")];
+    assert!(get(200, &line).is_ok());
+    assert!(matches!(get(599, &line), Err(Reason::Status(_))));
+    assert!(matches!(get(599, &[("cache-control", "max-age=60, must-understand")]), Err(Reason::Status(_))));
+}
+
+#[test]
+fn rfc9111_3_5_what_was_authorized_is_stored_only_if_it_may_be_shared() {
+    let authorized = |line: &str| {
+        stored(&Method::GET, &[("authorization", "x")], 200, &[("cache-control", line)]).map(|_| ())
+    };
+    assert_eq!(authorized("max-age=60"), Err(Reason::Authorization));
+    for line in ["max-age=60, public", "max-age=60, must-revalidate", "s-maxage=60"] {
+        assert_eq!(authorized(line), Ok(()), "{line}");
+    }
+}
+
+#[test]
+fn rfc9111_7_3_a_response_that_sets_a_cookie_is_never_stored() {
+    let lines = [("cache-control", "public, max-age=60"), ("set-cookie", "a=1")];
+    assert_eq!(get(200, &lines), Err(Reason::SetCookie));
+}
+
+#[test]
+fn rfc9111_4_2_what_has_neither_freshness_nor_a_validator_is_of_no_use() {
+    assert_eq!(get(200, &[]), Err(Reason::NeverFresh));
+    assert_eq!(control("max-age=0"), Err(Reason::NeverFresh));
+    assert_eq!(control("no-cache"), Err(Reason::NeverFresh));
+    assert_eq!(get(200, &[("cache-control", "max-age=60"), ("age", "60")]), Err(Reason::NeverFresh));
+    let validated = get(200, &[("etag", "\"a\"")]).expect("it can be validated");
+    assert_eq!(validated.fresh_for, Duration::ZERO);
+    assert!(matches!(get(201, &[("etag", "\"a\"")]), Err(Reason::Status(_))), "nothing allows it");
+    assert!(control("max-age=0, stale-while-revalidate=60").is_ok());
+    assert_eq!(control("max-age=0, stale-while-revalidate=60, must-revalidate"), Err(Reason::NeverFresh));
+}
+
+#[test]
+fn rfc9111_4_2_2_what_a_cookie_brought_is_stored_only_if_the_response_says_how() {
+    let (cookie, later) = ([("cookie", "sid=alice")], format_date(NOW + Duration::from_secs(60)));
+    let with_cookie = |lines: &[(&'static str, &str)]| stored(&Method::GET, &cookie, 200, lines);
+    let (modified, later) = (("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT"), later.expect("a date"));
+    for silent in [
+        &[("etag", "\"a\"")][..],
+        &[modified],
+        &[modified, ("cache-control", "must-revalidate")],
+        &[modified, ("vary", "cookie")],
+        &[modified, ("expires", &later), ("cdn-cache-control", "must-revalidate")],
+    ] {
+        assert!(get(200, silent).is_ok(), "{silent:?}");
+        assert_eq!(with_cookie(silent), Err(Reason::Cookie), "{silent:?}");
+    }
+    for said in [
+        ("cache-control", "max-age=60"),
+        ("cache-control", "s-maxage=60"),
+        ("cache-control", "public"),
+        ("cache-control", "no-cache"),
+        ("cdn-cache-control", "max-age=60"),
+        ("expires", &later),
+    ] {
+        assert!(with_cookie(&[modified, said]).is_ok(), "{said:?}");
+    }
+}
+
+#[test]
+fn rfc9111_5_2_2_4_no_cache_is_stored_to_be_validated_at_every_use() {
+    let lines = [("cache-control", "no-cache, max-age=60"), ("etag", "\"a\"")];
+    assert_eq!(get(200, &lines).expect("stored").fresh_for, Duration::ZERO);
+}
+
+#[test]
+fn rfc9111_4_2_3_the_age_that_it_came_with_is_taken_off() {
+    let storing = get(200, &[("cache-control", "max-age=60"), ("age", "20")]).expect("stored");
+    assert_eq!((storing.initial_age, storing.fresh_for), (20, Duration::from_secs(40)));
+    let date = format_date(NOW - Duration::from_secs(50)).expect("a date");
+    let storing = get(200, &[("cache-control", "max-age=60"), ("date", &date)]).expect("stored");
+    assert_eq!((storing.initial_age, storing.fresh_for), (50, Duration::from_secs(10)));
+}
+
+#[test]
+fn rfc9111_4_1_what_varies_with_anything_is_not_stored_and_else_what_selected_it_is_noted() {
+    assert_eq!(get(200, &[("cache-control", "max-age=60"), ("vary", "a, *")]), Err(Reason::VaryAnything));
+    let lines = [("cache-control", "max-age=60"), ("vary", "foo")];
+    let of = |value| stored(&Method::GET, &[("foo", value)], 200, &lines).expect("stored").variant;
+    assert!(of("1").is_some() && of("1") == of("1") && of("1") != of("2"));
+    assert_eq!(control("max-age=60").expect("stored").variant, None);
+}
+
+#[test]
+fn rfc9111_3_1_headers_are_stored_but_for_those_of_a_connection() {
+    let lines = [
+        ("cache-control", "max-age=60"),
+        ("connection", "x-hop"),
+        ("x-hop", "1"),
+        ("keep-alive", "1"),
+        ("content-length", "5"),
+        ("age", "1"),
+        ("date", "x"),
+        ("expires", "y"),
+        ("etag", "\"a\""),
+        ("clear-site-data", "\"cache\""),
+    ];
+    let kept = get(200, &lines).expect("stored").headers;
+    let names: Vec<&str> = kept.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["cache-control", "date", "expires", "etag", "clear-site-data"]);
+}
+
+#[test]
+fn streams_of_events_and_what_is_too_long_or_too_many_are_not_stored() {
+    let lines = [("cache-control", "max-age=60"), ("content-type", "Text/Event-Stream; charset=utf-8")];
+    assert_eq!(get(200, &lines), Err(Reason::NeverFresh));
+    let headers = map(&lines[..1]);
+    let received = Received {
+        method: &Method::GET,
+        request: &HeaderMap::new(),
+        status: StatusCode::OK,
+        headers: &headers,
+        hint: None,
+        bytes: 101,
+        requested: NOW,
+        received: NOW,
+    };
+    assert_eq!(received.storing(LIMITS), Err(Reason::TooLong { limit: 100 }));
+    let crowd = Limits { max_bytes: 1000, welcome: false };
+    assert_eq!(received.storing(crowd), Err(Reason::TooManyPages));
+}

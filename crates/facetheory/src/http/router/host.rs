@@ -1,0 +1,149 @@
+//! Who is being asked: the host of a request, and which sites are served.
+
+use http::StatusCode;
+use http::header::HOST;
+use http::request::Parts;
+
+use crate::http::router::rejection::Refusal;
+
+/// Which sites are served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Site {
+    /// Every host that is asked for: each has its own pages.
+    #[default]
+    Any,
+    /// These hosts, in lower case: each has its own pages, and any other is refused.
+    These(Vec<String>),
+    /// One site: its pages are found under every host, and the renderer is told this one.
+    One(String),
+}
+
+impl Site {
+    /// The host that the renderer is told, and whether it is a part of the key.
+    pub(crate) fn host<'a>(&'a self, parts: &'a Parts) -> Result<(&'a str, bool), Refusal> {
+        match self {
+            Site::One(host) => Ok((host, false)),
+            Site::Any => Ok((asked(parts)?, true)),
+            Site::These(hosts) => {
+                let host = asked(parts)?;
+                if hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) {
+                    return Ok((host, true));
+                }
+                let text = format!("this server has no site `{}`", host.to_ascii_lowercase());
+                Err(Refusal { status: StatusCode::MISDIRECTED_REQUEST, text })
+            }
+        }
+    }
+}
+
+/// The host that a request asks for, with its port where it names one, in whatever case.
+///
+/// An address in the request line and a `Host` line must agree, since two servers may believe different ones.
+pub(crate) fn asked(parts: &Parts) -> Result<&str, Refusal> {
+    let mut lines = parts.headers.get_all(HOST).iter();
+    let line = lines.next().map(|line| line.to_str().unwrap_or(""));
+    if lines.next().is_some() {
+        return Err(Refusal::bad("a request has one Host"));
+    }
+    let host = match (parts.uri.authority(), line) {
+        (Some(address), Some(line)) if !address.as_str().eq_ignore_ascii_case(line) => {
+            return Err(Refusal::bad("the Host and the address of the request differ"));
+        }
+        (Some(address), _) => address.as_str(),
+        (None, Some(line)) => line,
+        (None, None) => return Err(Refusal::bad("a request needs a Host")),
+    };
+    if is_host(host) { Ok(host) } else { Err(Refusal::bad("the Host of the request is no host")) }
+}
+
+/// The longest host with its port, in bytes.
+const MAX_HOST_BYTES: usize = 261;
+
+/// Whether a text is a name or an address, and perhaps a port. Less than RFC 3986 allows: what no browser sends is
+/// no host.
+///
+/// ```
+/// assert!(facetheory::is_host("example.com:8080"));
+/// assert!(facetheory::is_host("[::1]:80"));
+/// assert!(!facetheory::is_host("a@evil"));
+/// assert!(!facetheory::is_host("a:port"));
+/// ```
+#[must_use]
+pub fn is_host(text: &str) -> bool {
+    let (name, port) = match text.rfind(':') {
+        Some(colon) if !text[colon..].contains(']') => (&text[..colon], Some(&text[colon + 1..])),
+        _ => (text, None),
+    };
+    let port_fits = port.is_none_or(|port| {
+        (1..=5).contains(&port.len())
+            && port.bytes().all(|byte| byte.is_ascii_digit())
+            && port.parse::<u16>().is_ok()
+    });
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let name_fits = match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !name.is_empty() && name.bytes().all(plain),
+    };
+    text.len() <= MAX_HOST_BYTES && port_fits && name_fits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parts(uri: &str, hosts: &[&str]) -> Parts {
+        let mut request = http::Request::builder().uri(uri);
+        for host in hosts {
+            request = request.header(HOST, *host);
+        }
+        request.body(()).expect("a request").into_parts().0
+    }
+
+    #[test]
+    fn one_host_is_asked_for() {
+        for (uri, hosts, expected) in [
+            ("/", &["Example.com"][..], Ok("Example.com")),
+            ("/", &["example.com:8080"], Ok("example.com:8080")),
+            ("/", &["[::1]:80"], Ok("[::1]:80")),
+            ("http://a.b/x", &[], Ok("a.b")),
+            ("http://a.b/x", &["A.B"], Ok("a.b")),
+            ("http://a.b/x", &["c"], Err("the Host and the address of the request differ")),
+            ("/", &[], Err("a request needs a Host")),
+            ("/", &["a", "a"], Err("a request has one Host")),
+            ("/", &[""], Err("the Host of the request is no host")),
+            ("/", &["a@evil"], Err("the Host of the request is no host")),
+            ("/", &["a/b"], Err("the Host of the request is no host")),
+            ("/", &["a b"], Err("the Host of the request is no host")),
+            ("/", &["a:x"], Err("the Host of the request is no host")),
+            ("/", &["a:"], Err("the Host of the request is no host")),
+            ("/", &["a:99999"], Err("the Host of the request is no host")),
+            ("/", &["a:1:2"], Err("the Host of the request is no host")),
+            ("/", &["[::1"], Err("the Host of the request is no host")),
+            ("/", &["a#b"], Err("the Host of the request is no host")),
+            ("/", &[":80"], Err("the Host of the request is no host")),
+        ] {
+            let parts = parts(uri, hosts);
+            let found = asked(&parts).map_err(|refusal| refusal.text);
+            assert_eq!(found, expected.map_err(str::to_owned), "{uri} {hosts:?}");
+        }
+    }
+
+    #[test]
+    fn sites_that_are_not_served_are_refused() {
+        let parts = parts("/", &["B.example"]);
+        assert_eq!(Site::Any.host(&parts), Ok(("B.example", true)));
+        assert_eq!(Site::One("a.example".into()).host(&parts), Ok(("a.example", false)));
+        assert_eq!(Site::These(vec!["b.example".into()]).host(&parts), Ok(("B.example", true)));
+        let refusal = Site::These(vec!["a.example".into()]).host(&parts).expect_err("another site");
+        assert_eq!(refusal.status, StatusCode::MISDIRECTED_REQUEST);
+        assert_eq!(refusal.text, "this server has no site `b.example`");
+    }
+
+    proptest! {
+        #[test]
+        fn a_host_has_nothing_that_ends_it_in_a_key(text in "[a-z0-9.:@/#?\\[\\]% -]{0,12}") {
+            prop_assert!(!is_host(&text) || !text.contains(['/', '?', '#', '@', '%', ' ']));
+        }
+    }
+}

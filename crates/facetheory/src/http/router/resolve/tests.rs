@@ -1,0 +1,384 @@
+use super::*;
+use crate::protocol::cache_key::CacheKey;
+use crate::http::router::preview::Drafts;
+use crate::pages::policy::Policy;
+use http::HeaderName;
+use proptest::prelude::*;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+const NOW: Timestamp = Timestamp::from_seconds(1_700_000_000);
+
+fn route(pattern: &str) -> Route {
+    Route::new(pattern, Policy::every(Duration::from_secs(60)))
+}
+
+/// Routes of every kind.
+static ROUTES: LazyLock<Routes> = LazyLock::new(|| {
+    Routes::new([
+        route("/"),
+        route("/news/{slug}"),
+        route("/list/{b}/{a}").query(Query::only(["page", "a"])),
+        route("/plain/{*rest}").query(Query::None),
+        route("/wide/{slug}").headers(["accept-language", "x-kind"]).cookies(["theme", "lang"]),
+        route("/mine").headers(["authorization"]),
+        route("/t/{tenant}/{slug}").tenant(TenantFrom::Param("tenant".into())),
+        route("/h/{slug}").tenant(TenantFrom::TrustedHeader("x-tenant-id".into())),
+        route("/s/{slug}").tenant(TenantFrom::Subdomain("example.com".into())),
+    ])
+    .expect("the routes are right")
+});
+
+/// Some of them, for one site.
+static ROUTES_OF_ONE_SITE: LazyLock<Routes> = LazyLock::new(|| {
+    let routes = Routes::new([
+        route("/news/{slug}"),
+        route("/list/{b}/{a}").query(Query::only(["page", "a"])),
+        route("/wide/{slug}").headers(["accept-language", "x-kind"]).cookies(["theme", "lang"]),
+    ]);
+    routes.and_then(|routes| routes.of_one_site("www.example.com")).expect("the routes are right")
+});
+
+fn visitor(uri: &str, lines: &[(&str, &str)]) -> Parts {
+    let mut request = Request::builder().uri(uri);
+    for (name, value) in lines {
+        request = request.header(*name, *value);
+    }
+    request.body(()).expect("a request").into_parts().0
+}
+
+/// The key, or what became of the request.
+fn key_of(routes: &Routes, parts: &Parts) -> String {
+    match routes.visit(parts, NOW) {
+        Visit::Page(page) => page.key,
+        Visit::Pass(reason) => format!("pass: {}", reason.as_str()),
+        Visit::Refused(refusal) => format!("{}: {}", refusal.status.as_u16(), refusal.text),
+    }
+}
+
+fn asked_for(uri: &str, lines: &[(&str, &str)]) -> String {
+    let mut all = vec![("host", "example.com")];
+    all.extend(lines);
+    key_of(&ROUTES, &visitor(uri, &all))
+}
+
+#[test]
+fn a_key_has_what_tells_a_page_apart() {
+    for (uri, expected) in [
+        ("/", "default::example.com/?"),
+        ("/?", "default::example.com/?"),
+        ("/?b=2&a=1", "default::example.com/?b=2&a=1"),
+        ("/news/hello", "default::example.com/news/{slug}?slug=hello"),
+        ("/news/a%20b?x", "default::example.com/news/{slug}?slug=a%20b&x"),
+        ("/news/a&page=2", "default::example.com/news/{slug}?slug=a%%26page%%3D2"),
+        ("/list/1/2?page=3&utm=x&a=4&page=5", "default::example.com/list/{b}/{a}?a=2&b=1&a=4&page=3&page=5"),
+        ("/list/1/2?utm=x", "default::example.com/list/{b}/{a}?a=2&b=1"),
+        ("/list/1/2?p%61ge=3", "default::example.com/list/{b}/{a}?a=2&b=1"),
+        ("/list/1/2?utm=a;page=3", "default::example.com/list/{b}/{a}?a=2&b=1"),
+        ("/plain/a/b?c", "default::example.com/plain/{*rest}?rest=a%2Fb"),
+        ("/t/acme/x", "acme::example.com/t/{tenant}/{slug}?slug=x&tenant=acme"),
+        ("/missing", "pass: no-route"),
+        ("/news/..%2fadmin", "400: the path has a dot segment"),
+        ("/news/%00", "400: the path has an encoded control character"),
+        ("/t/%61cme/x", "400: the tenant of a path may not be percent-encoded"),
+        ("/s/x", "400: the host names no tenant; it must be <tenant>.example.com"),
+        ("/h/x", "400: the header x-tenant-id must name one tenant"),
+    ] {
+        assert_eq!(asked_for(uri, &[]), expected, "{uri}");
+    }
+    assert_eq!(key_of(&ROUTES, &visitor("/", &[("host", "A.Example:80")])), "default::a.example:80/?");
+    assert_eq!(asked_for("/h/x", &[("x-tenant-id", "acme")]), "acme::example.com/h/{slug}?slug=x");
+}
+
+#[test]
+fn a_query_that_no_route_lists_is_the_part_of_a_key_that_nobody_shows() {
+    for (uri, expected) in [
+        ("/news/a?token=x&b", "token=x&b"),
+        ("/wide/a?token=x", "token=x"),
+        ("/news/a", ""),
+        ("/list/1/2?page=3&token=x", ""),
+        ("/plain/a?token=x", ""),
+    ] {
+        let parts = visitor(uri, &[("host", "example.com"), ("accept-language", "de")]);
+        let Visit::Page(page) = ROUTES.visit(&parts, NOW) else { panic!("{uri} is a page") };
+        assert_eq!(&page.key[page.private.clone()], expected, "{uri}: {}", page.key);
+    }
+}
+
+#[test]
+fn what_is_no_visit_of_a_page_is_passed_on_or_refused() {
+    for (lines, expected) in [
+        (&[("authorization", "Bearer x")][..], "pass: authorization"),
+        (&[("content-length", "5")], "pass: body"),
+        (&[("content-length", "0")], "default::example.com/?"),
+        (&[("transfer-encoding", "chunked")], "pass: body"),
+        (&[("upgrade", "WebSocket")], "pass: upgrade"),
+        (&[("upgrade", "h2c")], "default::example.com/?"),
+        (&[("host", "b")], "400: a request has one Host"),
+        (&[("cookie", "a=1"), ("x-forwarded-host", "evil")], "default::example.com/?"),
+    ] {
+        assert_eq!(asked_for("/", lines), expected, "{lines:?}");
+    }
+    for name in ["x-tenant-id", "x-facetheory-tenant"] {
+        assert!(asked_for("/", &[(name, "acme"), ("authorization", "x")]).starts_with("400: the header "));
+    }
+    let customers = ROUTES.clone().tenant_headers(["x-customer"]).expect("a header");
+    let parts = visitor("/", &[("host", "a"), ("x-customer", "acme")]);
+    assert!(key_of(&customers, &parts).starts_with("400: the header x-customer"));
+    let (mut post, ()) = http::Request::new(()).into_parts();
+    post.method = Method::POST;
+    assert_eq!(key_of(&ROUTES, &post), "pass: method");
+    let long = format!("/?{}", "x".repeat(60_000));
+    assert!(asked_for(&long, &[]).starts_with("default::"));
+}
+
+#[test]
+fn an_editor_with_a_draft_is_passed_on() {
+    let drafts = Drafts::new([7; 32]).expect("a secret");
+    let cookie =
+        format!("a=1; {}={}", Drafts::COOKIE, drafts.cookie(NOW + Duration::from_secs(1), Some("/news")));
+    let routes = ROUTES.clone().drafts(drafts);
+    let visit = |uri| key_of(&routes, &visitor(uri, &[("host", "a"), ("cookie", &cookie)]));
+    assert_eq!(visit("/news/x"), "pass: draft");
+    assert_eq!(visit("/"), "default::a/?");
+    assert!(
+        asked_for("/news/x", &[("cookie", &cookie)]).starts_with("default::"),
+        "where there are no drafts"
+    );
+}
+
+#[test]
+fn who_asks_has_pages_of_its_own_only_where_the_route_says_so() {
+    let key = |value: &str| asked_for("/mine", &[("authorization", value)]);
+    assert_ne!(key("a"), key("b"));
+    assert!(key("a").starts_with("default::example.com/mine?#auth="));
+    assert_eq!(asked_for("/mine", &[]), "default::example.com/mine?");
+}
+
+#[test]
+fn the_renderer_sees_what_the_route_lists_and_nothing_else() {
+    let routes = &*ROUTES;
+    let mut parts = visitor(
+        "http://Example.com/wide/x?q=1",
+        &[
+            ("accept-language", "de"),
+            ("accept-language", "en"),
+            ("cookie", "theme=dark; session=secret"),
+            ("cookie", "lang=de"),
+            ("x-forwarded-host", "evil"),
+            ("accept-encoding", "br"),
+            ("range", "bytes=0-1"),
+            ("if-none-match", "*"),
+            ("x-tenant", "acme"),
+        ],
+    );
+    parts.method = Method::HEAD;
+    parts.extensions.insert("who is connected");
+    let Visit::Page(page) = routes.visit(&parts, NOW) else { panic!("a page") };
+    let request = page.request(&parts).expect("a request");
+    assert_eq!(request.method(), Method::GET);
+    assert_eq!(request.uri(), "/wide/x?q=1");
+    assert!(request.extensions().is_empty());
+    let mut seen: Vec<String> = request
+        .headers()
+        .iter()
+        .map(|(name, value)| format!("{name}: {}", value.to_str().expect("a text")))
+        .collect();
+    seen.sort();
+    assert_eq!(
+        seen,
+        ["accept-language: de", "accept-language: en", "cookie: lang=de; theme=dark", "host: example.com"]
+    );
+}
+
+#[test]
+fn the_pages_of_one_site_are_found_under_every_host() {
+    let routes = &*ROUTES_OF_ONE_SITE;
+    for host in ["a.example", "B.example:8080"] {
+        let parts = visitor("/news/x", &[("host", host)]);
+        let Visit::Page(page) = routes.visit(&parts, NOW) else { panic!("a page") };
+        assert_eq!(page.key, "default::/news/{slug}?slug=x");
+        assert_eq!(page.request(&parts).expect("a request").headers()["host"], "www.example.com");
+    }
+    assert_eq!(key_of(routes, &visitor("/news/x", &[])), "default::/news/{slug}?slug=x");
+}
+
+/// The path, the query, the host and the other headers of a request.
+type Words = (String, Option<String>, &'static str, Vec<(&'static str, String)>);
+
+/// A request out of so few words that two of them often meet.
+fn words() -> impl Strategy<Value = Words> {
+    let path = prop_oneof![
+        "/(news|wide|plain|h|s)/(a|b|%26|&|a/b|a%2Fb|=|%3D|a&b=c){1,2}",
+        "/(list|t)/(a|b|a&b=c)/(a|b|c|&a=b)",
+        "/(mine)?",
+    ];
+    let query = proptest::option::of("((a|page|b)?(=|%3D)?(1|2|&|;|a=1)?&?){0,3}");
+    let hosts = ["x.example.com", "X.example.com", "y.example.com", "y.example.com:1"];
+    let names = [
+        "accept-language",
+        "x-kind",
+        "cookie",
+        "authorization",
+        "x-tenant-id",
+        "user-agent",
+        "x-forwarded-host",
+    ];
+    let value = prop_oneof!["(a|b|c)?", "(theme|lang|x)=(1|2|1=1)?(; ?(theme|lang|x)=(1|2)?){0,2}"];
+    let lines = proptest::collection::vec((proptest::sample::select(names.to_vec()), value), 0..4);
+    (path, query, proptest::sample::select(hosts.to_vec()), lines)
+}
+
+fn request_of((path, query, host, lines): &Words) -> Parts {
+    let uri = query.as_ref().map_or(path.clone(), |query| format!("{path}?{query}"));
+    let mut all = vec![("host", *host)];
+    all.extend(lines.iter().map(|(name, value)| (*name, value.as_str())));
+    visitor(&uri, &all)
+}
+
+fn request() -> impl Strategy<Value = Parts> {
+    words().prop_map(|words| request_of(&words))
+}
+
+/// Two requests that have some of their parts in common.
+fn relatives() -> impl Strategy<Value = (Parts, Parts)> {
+    (words(), words(), any::<[bool; 4]>()).prop_map(|(one, other, common)| {
+        let mut relative = one.clone();
+        if !common[0] {
+            relative.0 = other.0;
+        }
+        if !common[1] {
+            relative.1 = other.1;
+        }
+        if !common[2] {
+            relative.2 = other.2;
+        }
+        if !common[3] {
+            relative.3 = other.3;
+        }
+        (request_of(&one), request_of(&relative))
+    })
+}
+
+type Seen = (Option<Tenant>, Uri, HeaderMap);
+
+/// The key of a page, and everything that the renderer sees.
+fn seen(routes: &Routes, parts: &Parts) -> Option<(String, Seen)> {
+    let Visit::Page(page) = routes.visit(parts, NOW) else { return None };
+    let request = page.request(parts).expect("what came can be passed on");
+    Some((page.key, (page.tenant, request.uri().clone(), request.headers().clone())))
+}
+
+proptest! {
+    #[test]
+    fn what_the_renderer_can_tell_apart_has_two_keys_and_what_it_cannot_has_one((one, other) in relatives()) {
+        for routes in [&*ROUTES, &ROUTES_OF_ONE_SITE] {
+            if let (Some((key, page)), Some((other_key, other_page))) = (seen(routes, &one), seen(routes, &other)) {
+                prop_assert_eq!(key == other_key, page == other_page, "{} and {}", key, other_key);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_listed_changes_nothing(
+        parts in request(),
+        name in "(x-[a-z]{1,8}|user-agent|accept|referer|origin|x-original-url|rsc)", value in "[ -~]{0,10}",
+        cookie in "[a-z]{1,3}",
+    ) {
+        prop_assume!(!["x-kind", "x-tenant-id"].contains(&name.as_str()));
+        let routes = &*ROUTES;
+        let mut more = parts.clone();
+        more.headers.append(HeaderName::try_from(name).expect("a name"), HeaderValue::try_from(value).expect("a value"));
+        more.headers.append(COOKIE, HeaderValue::try_from(format!("zz{cookie}=1")).expect("a value"));
+        more.method = Method::HEAD;
+        prop_assert_eq!(seen(routes, &parts), seen(routes, &more));
+    }
+
+    // Without a slash, since its encoded form is the one spelling that they cannot tell from another.
+    #[test]
+    fn a_key_is_what_services_in_other_languages_make(
+        slug in "s[a-zA-Z é&=%+.!~*'()_-]{0,9}", lang in proptest::option::of("[a-z]{0,3}"),
+        kinds in proptest::collection::vec("[a-z]{0,3}", 0..3), theme in proptest::option::of("[a-z]{0,3}"),
+        page in proptest::option::of("[a-z é&=]{0,5}"),
+    ) {
+        let encoded = |text: &str| {
+            let key = CacheKey::route("").param("x", text).to_string();
+            key.strip_prefix("default::?x=").expect("a value").to_owned()
+        };
+        let segment = encoded(&slug);
+        let mut expected = CacheKey::route("/wide/{slug}").param("slug", slug);
+        let mut uri = format!("/wide/{segment}");
+        if let Some(page) = &page {
+            expected = expected.query("page", page.as_str());
+            uri.push_str(&format!("?page={}", encoded(page)));
+        }
+        let mut lines: Vec<(&str, String)> = Vec::new();
+        for kind in kinds {
+            expected = expected.auth("x-kind", kind.as_str());
+            lines.push(("x-kind", kind));
+        }
+        if let Some(lang) = lang {
+            expected = expected.auth("accept-language", lang.as_str()).cookie("lang", lang.as_str());
+            lines.push(("cookie", format!("other=1; lang={lang}")));
+            lines.push(("accept-language", lang));
+        }
+        if let Some(theme) = theme {
+            expected = expected.cookie("theme", theme.as_str());
+            lines.push(("cookie", format!("theme={theme}")));
+        }
+        let lines: Vec<(&str, &str)> = lines.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        prop_assert_eq!(key_of(&ROUTES_OF_ONE_SITE, &visitor(&uri, &lines)), expected.to_string());
+    }
+
+    #[test]
+    fn no_request_is_too_strange(path in "\\PC{0,30}", host in "[!-~]{0,12}", cookie in "[ -~]{0,20}") {
+        let request = Request::builder().uri(format!("/{path}")).header("host", host).header("cookie", cookie).body(());
+        if let Ok(request) = request {
+            let routes = Routes::new([route("/{*all}").cookies(["a"])]).expect("a route");
+            let _ = seen(&routes, &request.into_parts().0);
+        }
+    }
+}
+
+#[test]
+fn a_route_that_is_passed_by_wins_over_the_one_around_it_and_yields_to_the_ones_in_it() {
+    let routes = Routes::new([
+        route("/{*all}"),
+        Route::bypass("/account/{*rest}"),
+        route("/account/help/{page}"),
+        Route::bypass("/account/help/me"),
+    ])
+    .expect("the routes are right");
+    for (uri, expected) in [
+        ("/account", "default::example.com/{*all}?all=account"),
+        ("/account/orders", "pass: route"),
+        ("/account/orders/../x", "pass: route"),
+        ("/account/help/faq", "default::example.com/account/help/{page}?page=faq"),
+        ("/account/help/me", "pass: route"),
+    ] {
+        assert_eq!(key_of(&routes, &visitor(uri, &[("host", "example.com")])), expected, "{uri}");
+    }
+    let named = [("host", "example.com"), ("x-tenant-id", "acme")];
+    assert_eq!(key_of(&routes, &visitor("/account/orders", &named)), "pass: route", "nothing is kept of it");
+}
+
+#[test]
+fn a_site_over_a_secure_connection_has_pages_of_its_own_by_the_word_of_the_server_only() {
+    let keyed = |uri: &str, secure: bool| {
+        let mut parts = visitor(uri, &[("host", "example.com"), ("x-forwarded-proto", "https")]);
+        if secure {
+            parts.extensions.insert(http::uri::Scheme::HTTPS);
+        }
+        parts
+    };
+    let plain = "default::example.com/{*rest}?rest=a";
+    let secure = "default::https://example.com/{*rest}?rest=a";
+    let routes = Routes::new([route("/{*rest}")]).expect("routes");
+    assert_eq!(key_of(&routes, &keyed("/a", false)), plain);
+    assert_eq!(key_of(&routes, &keyed("https://example.com/a", false)), plain, "anyone can say so");
+    assert_eq!(key_of(&routes, &keyed("/a", true)), secure);
+    let one = routes.of_one_site("example.com").expect("one site");
+    assert_eq!(key_of(&one, &keyed("/a", false)), "default::/{*rest}?rest=a");
+    let told = "its renderer is told the scheme, and may send visitors of one to the other";
+    assert_eq!(key_of(&one, &keyed("/a", true)), "default::https:///{*rest}?rest=a", "{told}");
+}

@@ -1,0 +1,359 @@
+//! All routes together: which one a path belongs to.
+
+use std::time::Duration;
+
+use http::header::HeaderName;
+
+use crate::error::{Error, Result};
+use crate::http::router::preview::Drafts;
+use crate::http::router::host::{Site, is_host};
+use crate::http::router::pattern::{Tree, Values};
+use crate::http::router::route::Route;
+use crate::http::router::tenant::{KNOWN_HEADERS, TenantFrom};
+
+/// Routes, of which a path belongs to the most specific one.
+///
+/// Segment by segment from the left, exact bytes are more specific than `{name}`, and `{name}` is more specific than
+/// `{*name}`. The order in which they are listed does not matter.
+///
+/// ```
+/// use facetheory::{Policy, Route, Routes};
+/// use std::time::Duration;
+///
+/// let route = |pattern| Route::new(pattern, Policy::every(Duration::from_secs(60)));
+/// let routes = Routes::new([route("/{*rest}"), route("/news/{slug}"), route("/news/today")])?;
+///
+/// let (found, params) = routes.find("/news/hello").unwrap();
+/// assert_eq!((found.pattern(), params.get("slug")), ("/news/{slug}", Some("hello")));
+/// assert_eq!(routes.find("/news/today").unwrap().0.pattern(), "/news/today");
+/// assert_eq!(routes.find("/a/b").unwrap().1.get("rest"), Some("a/b"));
+/// assert!(routes.find("/").is_none());
+/// # Ok::<(), facetheory::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Routes {
+    routes: Vec<Route>,
+    tree: Tree,
+    pub(crate) site: Site,
+    pub(crate) tenant_headers: Vec<HeaderName>,
+    pub(crate) drafts: Option<Drafts>,
+    /// The number of the route of paths that have no other, if there is one.
+    otherwise: Option<usize>,
+}
+
+/// The most routes: each is looked at when they are made, and kept in memory.
+const MAX_ROUTES: usize = 10_000;
+
+impl Routes {
+    /// These routes, or all that is wrong with them.
+    ///
+    /// ```
+    /// use facetheory::{Policy, Route, Routes};
+    ///
+    /// let route = |pattern| Route::new(pattern, Policy::every(std::time::Duration::ZERO));
+    /// let error = Routes::new([route("/a/{x}"), route("/a/{y}"), route("b").headers(["cookie"])]).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "the routes are wrong:\n\
+    ///      - `/a/{y}`: it has the same paths as `/a/{x}`\n\
+    ///      - `b`: the header cookie cannot tell pages apart: list the cookies that matter\n\
+    ///      - `b`: it must begin with `/`"
+    /// );
+    /// ```
+    pub fn new(routes: impl IntoIterator<Item = Route>) -> Result<Self> {
+        let mut routes: Vec<Route> = routes.into_iter().collect();
+        let mut faults: Vec<String> = Vec::new();
+        if routes.len() > MAX_ROUTES {
+            return Err(Error::invalid(format!(
+                "there are {} routes; at most {MAX_ROUTES} are allowed",
+                routes.len()
+            )));
+        }
+        let mut tree = Tree::default();
+        for number in 0..routes.len() {
+            let own = match routes[number].check() {
+                Ok(pattern) => match tree.insert(&pattern, number) {
+                    Ok(()) => Vec::new(),
+                    Err(other) => vec![format!("it has the same paths as `{}`", routes[other].pattern())],
+                },
+                Err(faults) => faults,
+            };
+            faults.extend(own.iter().map(|fault| format!("\n- `{}`: {fault}", routes[number].pattern())));
+        }
+        if faults.is_empty() {
+            Ok(Routes {
+                routes,
+                tree,
+                site: Site::Any,
+                tenant_headers: KNOWN_HEADERS.to_vec(),
+                drafts: None,
+                otherwise: None,
+            })
+        } else {
+            Err(Error::invalid(format!("the routes are wrong:{}", faults.concat())))
+        }
+    }
+
+    /// The same for one site: its pages are found under whatever host is asked for, and the renderer is told this one.
+    ///
+    /// Keys have no host then, as those of services in other languages.
+    ///
+    /// ```
+    /// use facetheory::Routes;
+    ///
+    /// assert!(Routes::new([])?.of_one_site("www.example.com").is_ok());
+    /// assert!(Routes::new([])?.of_one_site("https://www.example.com/").is_err());
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub fn of_one_site(mut self, host: impl Into<String>) -> Result<Self> {
+        let by_host = |route: &&Route| matches!(route.tenant, Some(TenantFrom::Subdomain(_)));
+        if let Some(route) = self.routes.iter().find(by_host) {
+            return Err(Error::invalid(format!(
+                "`{}` tells tenants apart by the host, so there is more than one site",
+                route.pattern()
+            )));
+        }
+        self.site = Site::One(checked_host(host.into())?);
+        Ok(self)
+    }
+
+    /// The same for these hosts only: each has its own pages, and any other is refused (421).
+    ///
+    /// ```
+    /// use facetheory::Routes;
+    ///
+    /// assert!(Routes::new([])?.of_sites(["example.com", "example.org:8080"]).is_ok());
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub fn of_sites<S: Into<String>>(mut self, hosts: impl IntoIterator<Item = S>) -> Result<Self> {
+        self.site =
+            Site::These(hosts.into_iter().map(|host| checked_host(host.into())).collect::<Result<_>>()?);
+        Ok(self)
+    }
+
+    /// The same, where these headers name a tenant, too: they are refused on routes that do not tell tenants apart,
+    /// as `x-tenant-id` and `x-facetheory-tenant` always are.
+    ///
+    /// ```
+    /// use facetheory::Routes;
+    ///
+    /// assert!(Routes::new([])?.tenant_headers(["x-customer"]).is_ok());
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub fn tenant_headers<S: AsRef<str>>(mut self, names: impl IntoIterator<Item = S>) -> Result<Self> {
+        for name in names {
+            let name = name.as_ref();
+            let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
+                return Err(Error::invalid(format!("`{name}` is no name of a header")));
+            };
+            self.tenant_headers.push(name);
+        }
+        Ok(self)
+    }
+
+    /// The same, where editors see drafts.
+    ///
+    /// ```
+    /// use facetheory::{Drafts, Routes};
+    ///
+    /// let routes = Routes::new([])?.drafts(Drafts::new([7; 32])?);
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn drafts(mut self, drafts: Drafts) -> Self {
+        self.drafts = Some(drafts);
+        self
+    }
+
+    /// The same, where pages without a route are kept as their origin says by its own headers: see
+    /// [`Route::by_origin`].
+    ///
+    /// ```
+    /// use facetheory::Routes;
+    ///
+    /// let routes = Routes::new([])?.otherwise_by_origin();
+    /// assert!(routes.find("/anything").unwrap().0.is_by_origin());
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn otherwise_by_origin(mut self) -> Self {
+        if self.otherwise.is_none() {
+            self.otherwise = Some(self.routes.len());
+            self.routes.push(Route::otherwise());
+        }
+        self
+    }
+
+    /// What follows its origin may take this long to come.
+    pub(crate) fn fetch_within(&mut self, limit: Duration) {
+        for route in self.routes.iter_mut().filter(|route| route.by_origin) {
+            route.policy.render_deadline = limit;
+        }
+    }
+
+    /// The route of a path, and the path's parameters.
+    ///
+    /// ```
+    /// assert!(facetheory::Routes::new([])?.find("/").is_none());
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn find<'a>(&'a self, path: &'a str) -> Option<(&'a Route, Params<'a>)> {
+        let (number, params) = self.locate(path)?;
+        Some((self.at(number), params))
+    }
+
+    /// The number of a path's route, and the path's parameters.
+    pub(crate) fn locate<'a>(&'a self, path: &'a str) -> Option<(usize, Params<'a>)> {
+        let (number, values) = self.tree.find(path).or_else(|| self.otherwise(path))?;
+        Some((number, Params { names: &self.routes[number].params, values }))
+    }
+
+    /// The route of this number, see [`Routes::locate`].
+    fn otherwise<'a>(&self, path: &'a str) -> Option<(usize, Values<'a>)> {
+        let number = self.otherwise.filter(|_| path.starts_with('/'))?;
+        let mut values = Values::default();
+        values[0] = path;
+        Some((number, values))
+    }
+
+    /// Whether any pages follow their origin.
+    pub(crate) fn any_by_origin(&self) -> bool {
+        self.routes.iter().any(|route| route.by_origin)
+    }
+
+    pub(crate) fn at(&self, number: usize) -> &Route {
+        &self.routes[number]
+    }
+}
+
+fn checked_host(host: String) -> Result<String> {
+    if is_host(&host) {
+        Ok(host.to_ascii_lowercase())
+    } else {
+        Err(Error::invalid(format!(
+            "`{host}` is no host; write a name and perhaps a port, as in example.com:8080"
+        )))
+    }
+}
+
+/// The parameters of a path, byte for byte, without decoding.
+///
+/// ```
+/// # use facetheory::{Policy, Route, Routes};
+/// let routes = Routes::new([Route::new("/{a}/{b}", Policy::every(std::time::Duration::ZERO))])?;
+/// let (_, params) = routes.find("/1/%32").unwrap();
+/// assert_eq!(params.iter().collect::<Vec<_>>(), [("a", "1"), ("b", "%32")]);
+/// # Ok::<(), facetheory::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Params<'a> {
+    names: &'a [String],
+    values: Values<'a>,
+}
+
+impl<'a> Params<'a> {
+    /// The value of this name.
+    ///
+    /// ```
+    /// # use facetheory::{Policy, Route, Routes};
+    /// let routes = Routes::new([Route::new("/{a}", Policy::every(std::time::Duration::ZERO))])?;
+    /// assert_eq!(routes.find("/1").unwrap().1.get("b"), None);
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&'a str> {
+        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// Names and values, in the order of the path.
+    ///
+    /// ```
+    /// # use facetheory::{Policy, Route, Routes};
+    /// let routes = Routes::new([Route::new("/a", Policy::every(std::time::Duration::ZERO))])?;
+    /// assert_eq!(routes.find("/a").unwrap().1.iter().count(), 0);
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        self.names.iter().map(String::as_str).zip(self.values)
+    }
+
+    /// The value at this place of the path.
+    pub(crate) fn at(&self, place: usize) -> (&'a str, &'a str) {
+        (&self.names[place], self.values[place])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::semantics::cache_control::Audience;
+    use crate::http::router::route::Query;
+    use crate::pages::policy::Policy;
+    use std::time::Duration;
+
+    fn route(pattern: &str) -> Route {
+        Route::new(pattern, Policy::every(Duration::from_secs(60)))
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_told_at_once() {
+        let many: Vec<String> = (0..33).map(|n| format!("c{n}")).collect();
+        let error = Routes::new([
+            route("/a").headers(["host", "If-None-Match", "x y", "x_y", "connection", "accept-encoding"]),
+            route("/b").cookies(["a b", ""]).tags(["path=/x", "fine"]),
+            route("/c").query(Query::only(["page", "a=b", ""])).cookies(many),
+            route("/d/{x}").tenant(TenantFrom::Param("y".into())),
+            route("/e").tenant(TenantFrom::TrustedHeader("cookie".into())),
+            route("/f").tenant(TenantFrom::Subdomain("https://example.com".into())),
+            route("/a"),
+            route("/{*all}/x"),
+        ])
+        .expect_err("all of it is wrong");
+        let expected = "the routes are wrong:
+- `/a`: the header host cannot tell pages apart: every key has the host already
+- `/a`: the header if-none-match cannot tell pages apart: the renderer is asked for whole pages, without conditions
+- `/a`: `x y` is no name of a header
+- `/a`: the header x_y cannot tell pages apart: its name has an underscore
+- `/a`: the header connection cannot tell pages apart: it is about one connection
+- `/a`: the header accept-encoding cannot tell pages apart: pages are compressed after they are rendered
+- `/b`: `a b` is no name of a cookie
+- `/b`: `` is no name of a cookie
+- `/b`: the tag `path=/x` is one that pages have by themselves; choose another name
+- `/c`: `a=b` is no name of a query's parameter; write it as addresses have it, without `=`
+- `/c`: `` is no name of a query's parameter; write it as addresses have it, without `=`
+- `/c`: it lists 33 cookies; at most 32 are allowed
+- `/d/{x}`: its tenant is in the parameter `y`, which the pattern does not have
+- `/e`: the header cookie cannot tell pages apart: list the cookies that matter
+- `/f`: `https://example.com` is no domain; write it without a port, as in example.com
+- `/{*all}/x`: nothing may follow `{*…}`";
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn a_route_says_how_its_pages_are_kept_and_for_whom() {
+        let shared = route("/a").cookies(["theme"]).headers(["accept-language"]);
+        let terms = shared.terms(5);
+        assert!(terms.cookies && terms.headers.len() == 1 && terms.max_bytes == 5);
+        assert_eq!(terms.negative, shared.policy().negative);
+        assert_eq!(shared.audience(), Audience::Everyone);
+        assert_eq!(route("/a").headers(["Authorization"]).audience(), Audience::OneVisitor);
+    }
+
+    #[test]
+    fn one_site_has_no_tenants_by_host() {
+        let routes = Routes::new([route("/a").tenant(TenantFrom::Subdomain("example.com".into()))]);
+        let error = routes.and_then(|routes| routes.of_one_site("example.com")).expect_err("several sites");
+        assert_eq!(error.to_string(), "`/a` tells tenants apart by the host, so there is more than one site");
+    }
+
+    #[test]
+    fn the_same_route_twice_is_found_out() {
+        let error = Routes::new([route("/a/{x}/b"), route("/a/{y}/b")]).expect_err("the same paths");
+        assert_eq!(
+            error.to_string(),
+            "the routes are wrong:\n- `/a/{y}/b`: it has the same paths as `/a/{x}/b`"
+        );
+        assert!(Routes::new([route("/a/{x}"), route("/a/{*x}"), route("/a/x")]).is_ok());
+    }
+}

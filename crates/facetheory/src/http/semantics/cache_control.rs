@@ -1,0 +1,412 @@
+//! `Cache-Control`: what others say of a response, read in the strictest sensible way, and what we say of a page.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use http::header::CACHE_CONTROL;
+use http::{HeaderMap, HeaderValue};
+
+use crate::pages::policy::{Mode, Policy};
+
+/// Every directive of RFC 9111, RFC 5861 and RFC 8246, of a response or of a request.
+///
+/// Whatever is sent has a reading, and where there are several it is the strictest: a directive that is repeated
+/// counts with its least lenient value, a number that is none counts as zero, and one that is too large as
+/// [`MAX_SECONDS`]. Unknown directives are ignored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CacheControl {
+    pub(crate) no_store: bool,
+    pub(crate) no_cache: Option<Scope>,
+    pub(crate) private: Option<Scope>,
+    pub(crate) public: bool,
+    pub(crate) max_age: Option<Duration>,
+    pub(crate) s_maxage: Option<Duration>,
+    pub(crate) must_revalidate: bool,
+    pub(crate) proxy_revalidate: bool,
+    pub(crate) must_understand: bool,
+    pub(crate) no_transform: bool,
+    pub(crate) immutable: bool,
+    pub(crate) stale_while_revalidate: Option<Duration>,
+    pub(crate) stale_if_error: Option<Duration>,
+    pub(crate) only_if_cached: bool,
+    pub(crate) min_fresh: Option<Duration>,
+    pub(crate) max_stale: Option<MaxStale>,
+}
+
+/// What `no-cache` or `private` is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// All of the response.
+    All,
+    /// These header fields only, in lower case and in order.
+    Fields(Vec<String>),
+}
+
+/// How stale an answer a client accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MaxStale {
+    /// Of any age.
+    Any,
+    /// Stale for this long at most.
+    For(Duration),
+}
+
+/// The longest time that is told apart, by RFC 9111 §1.2.2: 2^31 seconds.
+pub(crate) const MAX_SECONDS: u64 = 1 << 31;
+
+impl CacheControl {
+    /// What all `Cache-Control` lines say together.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let mut said = CacheControl::default();
+        for line in headers.get_all(CACHE_CONTROL) {
+            let line: Cow<'_, str> = String::from_utf8_lossy(line.as_bytes());
+            said.add(&line);
+        }
+        said
+    }
+
+    fn add(&mut self, line: &str) {
+        let mut rest = line;
+        while let Some((name, value, after)) = directive(rest) {
+            self.note(name, value);
+            rest = after;
+        }
+    }
+
+    /// Takes note of one directive.
+    pub(crate) fn note(&mut self, name: &str, value: Option<&str>) {
+        let least = |known: &mut Option<Duration>| {
+            let said = seconds(value).unwrap_or_default();
+            *known = Some(known.map_or(said, |known| known.min(said)));
+        };
+        match name.to_ascii_lowercase().as_str() {
+            "no-store" => self.no_store = true,
+            "no-cache" => widen(&mut self.no_cache, value),
+            "private" => widen(&mut self.private, value),
+            "public" => self.public = true,
+            "max-age" => least(&mut self.max_age),
+            "s-maxage" => least(&mut self.s_maxage),
+            "must-revalidate" => self.must_revalidate = true,
+            "proxy-revalidate" => self.proxy_revalidate = true,
+            "must-understand" => self.must_understand = true,
+            "no-transform" => self.no_transform = true,
+            "immutable" => self.immutable = true,
+            "stale-while-revalidate" => least(&mut self.stale_while_revalidate),
+            "stale-if-error" => least(&mut self.stale_if_error),
+            "only-if-cached" => self.only_if_cached = true,
+            // A demand that cannot be read is none: nobody could ever satisfy the strictest reading.
+            "min-fresh" => self.min_fresh = self.min_fresh.max(seconds(value)),
+            "max-stale" => {
+                let said = value.map_or(MaxStale::Any, |_| MaxStale::For(seconds(value).unwrap_or_default()));
+                self.max_stale = Some(match (self.max_stale, said) {
+                    (Some(MaxStale::For(one)), MaxStale::For(other)) => MaxStale::For(one.min(other)),
+                    (Some(MaxStale::For(one)), MaxStale::Any) => MaxStale::For(one),
+                    (_, said) => said,
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The first directive of a line, its argument without quotes, and the rest; nothing at the end of the line.
+///
+/// Directives end at commas, and at semicolons, which some people take for the separator.
+fn directive(line: &str) -> Option<(&str, Option<&str>, &str)> {
+    let line = line.trim_start_matches(|c: char| c == ',' || c == ';' || c.is_ascii_whitespace());
+    if line.is_empty() {
+        return None;
+    }
+    let end = line.find([',', ';', '=']).unwrap_or(line.len());
+    let (name, rest) = (line[..end].trim(), &line[end..]);
+    let Some(argument) = rest.strip_prefix('=') else { return Some((name, None, rest)) };
+    let argument = argument.trim_start();
+    // A quote that is never closed opens nothing: it must not hide the directives after it.
+    if let Some((value, rest)) = argument.strip_prefix('"').and_then(|quoted| quoted.split_once('"')) {
+        let rest = rest.find([',', ';']).map_or("", |end| &rest[end..]);
+        return Some((name, Some(value), rest));
+    }
+    let end = argument.find([',', ';']).unwrap_or(argument.len());
+    Some((name, Some(argument[..end].trim()), &argument[end..]))
+}
+
+/// A number of seconds, of digits only; none for anything else.
+fn seconds(value: Option<&str>) -> Option<Duration> {
+    let digits = value?.trim();
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    // Digits that do not fit are a number all the same, and a large one.
+    plain.then(|| Duration::from_secs(digits.parse().unwrap_or(MAX_SECONDS).min(MAX_SECONDS)))
+}
+
+/// Adds the fields that an argument names, or everything where it names none.
+fn widen(scope: &mut Option<Scope>, value: Option<&str>) {
+    let fields: Vec<String> = value
+        .unwrap_or_default()
+        .split(',')
+        .map(|field| field.trim().to_ascii_lowercase())
+        .filter(|field| !field.is_empty())
+        .collect();
+    match scope {
+        _ if fields.is_empty() => *scope = Some(Scope::All),
+        None => *scope = Some(Scope::Fields(fields)),
+        Some(Scope::All) => {}
+        Some(Scope::Fields(known)) => known.extend(fields),
+    }
+}
+
+/// How long a page has been and will be good, for those who are told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lifetime {
+    /// Since when it was generated: what `Age` says.
+    pub(crate) age: Duration,
+    /// For how long it is fresh from its generation on.
+    pub(crate) interval: Duration,
+    /// For how long it is fresh from now on; zero for a page that is stale, also if that is for its tags.
+    pub(crate) remaining: Duration,
+}
+
+/// Who may have a page that is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// Everyone who asks in the same way.
+    Everyone,
+    /// Whoever shows the same `Authorization`: caches in front of us cannot check it.
+    OneVisitor,
+}
+
+/// What clients and caches in front of us are told of a page, given what its renderer said.
+///
+/// Browsers validate at every visit (`max-age=0`), because nobody can invalidate what they hold. Shared caches keep
+/// the page for its interval, from which they take off `Age`. The time for which they may serve it stale is told
+/// only where the policy sets a limit: a page without one is ours to serve, since we hear of invalidations.
+pub(crate) fn told(policy: &Policy, life: Lifetime, audience: Audience, said: &CacheControl) -> HeaderValue {
+    if audience == Audience::OneVisitor {
+        let value = if said.no_transform { "private, max-age=0, no-transform" } else { "private, max-age=0" };
+        return HeaderValue::from_static(value);
+    }
+    // Of a page that was made stale before its time, no more is told than has passed already.
+    let lifetime =
+        if life.remaining.is_zero() { life.interval.min(life.age) } else { life.age + life.remaining };
+    let mut text = format!("public, max-age=0, s-maxage={}", lifetime.as_secs().min(MAX_SECONDS));
+    let mut limit = |name: &str, limit: Option<Duration>| {
+        if let Some(limit) = limit {
+            text.push_str(&format!(", {name}={}", limit.as_secs().min(MAX_SECONDS)));
+        }
+    };
+    if policy.mode == Mode::Swr {
+        limit("stale-while-revalidate", policy.stale_while_revalidate);
+    }
+    limit("stale-if-error", policy.stale_if_error);
+    for (name, said) in [
+        ("must-revalidate", said.must_revalidate),
+        ("proxy-revalidate", said.proxy_revalidate),
+        ("no-transform", said.no_transform),
+    ] {
+        if said {
+            text.push_str(", ");
+            text.push_str(name);
+        }
+    }
+    // Letters, digits and separators always make a header value.
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("no-store"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(lines: &[&str]) -> CacheControl {
+        let value = |line: &&str| HeaderValue::from_bytes(line.as_bytes()).expect("a header value");
+        CacheControl::of(&lines.iter().map(|line| (CACHE_CONTROL, value(line))).collect())
+    }
+
+    fn secs(seconds: u64) -> Option<Duration> {
+        Some(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn every_directive_is_read_in_any_case_and_spacing() {
+        let said = read(&[
+            " Public ,MAX-AGE=1,\ts-maxage = \"2\" ,must-revalidate,proxy-revalidate,must-understand,no-transform",
+            "immutable, stale-while-revalidate=3; stale-if-error=4",
+            "No-Store, No-Cache, Private, only-if-cached, min-fresh=5, max-stale=6",
+        ]);
+        let all = CacheControl {
+            no_store: true,
+            no_cache: Some(Scope::All),
+            private: Some(Scope::All),
+            public: true,
+            max_age: secs(1),
+            s_maxage: secs(2),
+            must_revalidate: true,
+            proxy_revalidate: true,
+            must_understand: true,
+            no_transform: true,
+            immutable: true,
+            stale_while_revalidate: secs(3),
+            stale_if_error: secs(4),
+            only_if_cached: true,
+            min_fresh: secs(5),
+            max_stale: Some(MaxStale::For(Duration::from_secs(6))),
+        };
+        assert_eq!(said, all);
+    }
+
+    #[test]
+    fn numbers_have_their_strictest_reading() {
+        for (line, expected) in [
+            ("max-age=60", 60),
+            ("max-age=\"60\"", 60),
+            ("max-age=60, max-age=30, max-age=90", 30),
+            ("max-age=007", 7),
+            ("max-age", 0),
+            ("max-age=", 0),
+            ("max-age=-1", 0),
+            ("max-age=+1", 0),
+            ("max-age=1.5", 0),
+            ("max-age=1e3", 0),
+            ("max-age=0x10", 0),
+            ("max-age=sixty", 0),
+            ("max-age=60 seconds", 0),
+            ("max-age=60, max-age=junk", 0),
+            ("max-age=2147483648", MAX_SECONDS),
+            ("max-age=99999999999999999999999999", MAX_SECONDS),
+        ] {
+            assert_eq!(read(&[line]).max_age, secs(expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_forbids_is_found_wherever_it_hides() {
+        for line in [
+            "no-store",
+            "NO-STORE",
+            "public, no-store, max-age=9",
+            "no-store=1",
+            "no-store=\"x\"",
+            ",,;no-store",
+            "private=\"a, no-store",
+            "foo=\"bar, no-store",
+            "foo=\"a,b\" junk, no-store",
+            "max-age=\"1, no-store",
+            "public; no-store; max-age=1",
+            "=,no-store",
+        ] {
+            assert!(read(&[line]).no_store, "{line}");
+        }
+        assert!(!read(&["foo=\"no-store, x\", xno-store, no-storex, no store"]).no_store);
+    }
+
+    #[test]
+    fn fields_add_up_and_no_field_means_all() {
+        let fields = |names: &[&str]| Some(Scope::Fields(names.iter().map(ToString::to_string).collect()));
+        assert_eq!(
+            read(&["private=\"Set-Cookie, X-a\", private=b"]).private,
+            fields(&["set-cookie", "x-a", "b"])
+        );
+        assert_eq!(read(&["no-cache=\"a\", no-cache"]).no_cache, Some(Scope::All));
+        assert_eq!(read(&["no-cache, no-cache=\"a\""]).no_cache, Some(Scope::All));
+        assert_eq!(read(&["no-cache=\"\""]).no_cache, Some(Scope::All));
+    }
+
+    #[test]
+    fn the_wishes_of_a_request_are_read() {
+        assert_eq!(read(&["max-stale"]).max_stale, Some(MaxStale::Any));
+        assert_eq!(read(&["max-stale, max-stale=5"]).max_stale, Some(MaxStale::For(Duration::from_secs(5))));
+        assert_eq!(read(&["max-stale=5, max-stale"]).max_stale, Some(MaxStale::For(Duration::from_secs(5))));
+        assert_eq!(read(&["max-stale=x"]).max_stale, Some(MaxStale::For(Duration::ZERO)));
+        assert_eq!(read(&["min-fresh=5, min-fresh=9, min-fresh=x"]).min_fresh, secs(9));
+    }
+
+    #[test]
+    fn clients_are_told_the_policy() {
+        let life = |age, interval, remaining| Lifetime {
+            age: Duration::from_secs(age),
+            interval: Duration::from_secs(interval),
+            remaining: Duration::from_secs(remaining),
+        };
+        let mut policy = Policy::every(Duration::from_secs(60));
+        let say = |policy: &Policy, life, said: &str| {
+            told(policy, life, Audience::Everyone, &read(&[said])).to_str().expect("a text").to_owned()
+        };
+        assert_eq!(say(&policy, life(10, 60, 50), ""), "public, max-age=0, s-maxage=60");
+        assert_eq!(say(&policy, life(70, 60, 0), ""), "public, max-age=0, s-maxage=60", "stale by its age");
+        assert_eq!(say(&policy, life(20, 60, 0), ""), "public, max-age=0, s-maxage=20", "stale by a tag");
+        let value = told(&policy, life(0, 60, 60), Audience::OneVisitor, &CacheControl::default());
+        assert_eq!(value, "private, max-age=0", "caches in front of us do not check who asks");
+        policy.stale_while_revalidate = Some(Duration::from_secs(30));
+        policy.stale_if_error = Some(Duration::from_secs(300));
+        let text =
+            say(&policy, life(0, 60, 60), "must-revalidate, no-transform, proxy-revalidate, max-age=9");
+        assert_eq!(
+            text,
+            "public, max-age=0, s-maxage=60, stale-while-revalidate=30, stale-if-error=300, must-revalidate, \
+             proxy-revalidate, no-transform"
+        );
+        let text = say(&policy.blocking(), life(0, 60, 60), "");
+        assert_eq!(text, "public, max-age=0, s-maxage=60, stale-if-error=300", "nobody serves it stale");
+    }
+
+    /// Lines made of the parts that matter, and of noise.
+    fn line() -> impl Strategy<Value = String> {
+        let part = prop_oneof![
+            "[a-z\",;= 0-9]{0,8}",
+            "\\PC{0,6}",
+            proptest::sample::select(vec![
+                "no-store",
+                "private",
+                "max-age=",
+                "s-maxage=",
+                "no-cache=",
+                "\"",
+                ",",
+                "=",
+                " ",
+            ])
+            .prop_map(str::to_owned),
+        ];
+        proptest::collection::vec(part, 0..8).prop_map(|parts| parts.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_is_sent_takes_a_restriction_back(before in line(), after in line()) {
+            let said = read(&[&before, "no-store, private, no-cache, max-age=5", &after]);
+            prop_assert!(said.no_store);
+            prop_assert_eq!(said.private, Some(Scope::All));
+            prop_assert_eq!(said.no_cache, Some(Scope::All));
+            prop_assert!(said.max_age <= secs(5) && said.max_age.is_some());
+        }
+
+        #[test]
+        fn saying_it_twice_changes_nothing(line in line()) {
+            let (once, mut twice) = (read(&[&line]), read(&[&line, &line]));
+            // Only the names of fields add up.
+            twice.private.clone_from(&once.private);
+            twice.no_cache.clone_from(&once.no_cache);
+            prop_assert_eq!(once, twice);
+        }
+
+        #[test]
+        fn what_we_tell_is_read_as_it_was_meant(
+            age in 0u64..1 << 40, interval in 0u64..1 << 40, remaining in 0u64..1 << 40,
+            swr in proptest::option::of(0u64..1 << 40),
+        ) {
+            let mut policy = Policy::every(Duration::from_secs(interval));
+            policy.stale_while_revalidate = swr.map(Duration::from_secs);
+            let [age, interval, remaining] = [age, interval, remaining].map(Duration::from_secs);
+            let value = told(&policy, Lifetime { age, interval, remaining }, Audience::Everyone, &CacheControl::default());
+            let said = read(&[value.to_str().expect("a text")]);
+            prop_assert!(said.public && !said.no_store);
+            let shared = said.s_maxage.expect("a lifetime");
+            if age.as_secs() < MAX_SECONDS && remaining.is_zero() {
+                prop_assert!(shared <= age, "what is stale here is stale for those who are told");
+            }
+            prop_assert_eq!(
+                said.stale_while_revalidate.map(|time| time.as_secs()),
+                swr.map(|time| time.min(MAX_SECONDS))
+            );
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Parts of a page: one range of bytes, or all of it (RFC 9110 §14).
+
+use std::ops::RangeInclusive;
+
+use http::HeaderMap;
+use http::header::{IF_RANGE, RANGE};
+
+use crate::http::semantics::conditional::{Validators, single_tag};
+use crate::http::semantics::date::parse_date;
+use crate::http::compression::Coding;
+
+/// What part of a page a client gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it: 200.
+    Whole,
+    /// The bytes from the first to the last: 206.
+    Bytes(RangeInclusive<u64>),
+    /// It asked for bytes that are not there: 416.
+    None,
+}
+
+impl Part {
+    /// What a request asks for, of a page that is sent in a coding in which it has this length.
+    ///
+    /// One range is served. Several, or what cannot be read, are answered with the whole page, as RFC 9110 §14.2
+    /// allows. So is a range of another version than the one that the client has begun with.
+    pub(crate) fn of(headers: &HeaderMap, page: &Validators<'_>, coding: Coding, length: u64) -> Part {
+        let mut lines = headers.get_all(RANGE).iter();
+        let (Some(line), None) = (lines.next(), lines.next()) else { return Part::Whole };
+        let Some(spec) = line.to_str().ok().and_then(Spec::parse) else { return Part::Whole };
+        if !is_same_version(headers, page, coding) {
+            return Part::Whole;
+        }
+        match spec.within(length) {
+            Some(bytes) => Part::Bytes(bytes),
+            None => Part::None,
+        }
+    }
+
+    /// The value of `Content-Range`, where there is one.
+    pub(crate) fn content_range(&self, length: u64) -> Option<String> {
+        match self {
+            Part::Whole => None,
+            Part::Bytes(bytes) => Some(format!("bytes {}-{}/{length}", bytes.start(), bytes.end())),
+            Part::None => Some(format!("bytes */{length}")),
+        }
+    }
+}
+
+/// One range as it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spec {
+    From { first: u64, last: Option<u64> },
+    Last(u64),
+}
+
+impl Spec {
+    fn parse(text: &str) -> Option<Spec> {
+        let (unit, range) = text.split_once('=')?;
+        if !unit.trim().eq_ignore_ascii_case("bytes") {
+            return None;
+        }
+        let (first, last) = range.trim().split_once('-')?;
+        match (first.trim_end(), last.trim_start()) {
+            ("", last) => Some(Spec::Last(number(last)?)),
+            (first, "") => Some(Spec::From { first: number(first)?, last: None }),
+            (first, last) => {
+                let (first, last) = (number(first)?, number(last)?);
+                (first <= last).then_some(Spec::From { first, last: Some(last) })
+            }
+        }
+    }
+
+    fn within(self, length: u64) -> Option<RangeInclusive<u64>> {
+        let end = length.checked_sub(1)?;
+        match self {
+            Spec::From { first, .. } if first > end => None,
+            Spec::From { first, last } => Some(first..=last.map_or(end, |last| last.min(end))),
+            Spec::Last(0) => None,
+            Spec::Last(count) => Some(length.saturating_sub(count)..=end),
+        }
+    }
+}
+
+/// A number of digits only. One that does not fit is as good as the largest: no page is as long.
+fn number(text: &str) -> Option<u64> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+/// Whether `If-Range` names the version that would be sent, or is not there at all.
+fn is_same_version(headers: &HeaderMap, page: &Validators<'_>, coding: Coding) -> bool {
+    let mut lines = headers.get_all(IF_RANGE).iter();
+    let Some(line) = lines.next() else { return true };
+    let (Ok(text), None) = (std::str::from_utf8(line.as_bytes()), lines.next()) else { return false };
+    match single_tag(text) {
+        // The parts of two codings do not fit together, and neither do those of pages that are merely alike.
+        Some(tag) => page.etag.is_some_and(|own| own.strongly_is(tag, coding)),
+        // A date must be the very one that we told, since a client cannot have another of this version. We only
+        // believe it for pages as they are: one date says nothing of the coding.
+        None => {
+            coding == Coding::Identity
+                && page.last_modified.is_some()
+                && parse_date(text) == page.last_modified
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::semantics::conditional::EntityTag;
+    use http::HeaderValue;
+    use proptest::prelude::*;
+
+    const MODIFIED: &str = "Tue, 14 Nov 2023 22:13:19 GMT";
+
+    fn ask(range: &str, if_range: Option<&str>, coding: Coding, length: u64) -> Part {
+        let value = |text: &str| HeaderValue::from_bytes(text.as_bytes()).expect("a header value");
+        let mut headers = HeaderMap::new();
+        headers.insert(RANGE, value(range));
+        if let Some(text) = if_range {
+            headers.insert(IF_RANGE, value(text));
+        }
+        let page = Validators {
+            etag: EntityTag::of_page("\"x\""),
+            last_modified: parse_date(MODIFIED),
+            exact: false,
+        };
+        Part::of(&headers, &page, coding, length)
+    }
+
+    #[test]
+    fn one_range_is_served_and_anything_else_is_the_whole_page() {
+        for (range, expected) in [
+            ("bytes=0-0", Part::Bytes(0..=0)),
+            ("bytes=0-9", Part::Bytes(0..=9)),
+            ("bytes=5-100", Part::Bytes(5..=9)),
+            ("bytes=5-", Part::Bytes(5..=9)),
+            ("bytes=-3", Part::Bytes(7..=9)),
+            ("bytes=-100", Part::Bytes(0..=9)),
+            ("Bytes=0-0", Part::Bytes(0..=0)),
+            ("bytes= 0 - 0 ", Part::Bytes(0..=0)),
+            ("bytes=9-9223372036854775808", Part::Bytes(9..=9)),
+            ("bytes=0-99999999999999999999999", Part::Bytes(0..=9)),
+            ("bytes=10-", Part::None),
+            ("bytes=10-20", Part::None),
+            ("bytes=99999999999999999999999-", Part::None),
+            ("bytes=-0", Part::None),
+            ("bytes=0-0,2-3", Part::Whole),
+            ("bytes=0-0,", Part::Whole),
+            ("bytes=3-2", Part::Whole),
+            ("bytes=", Part::Whole),
+            ("bytes=-", Part::Whole),
+            ("bytes=--1", Part::Whole),
+            ("bytes=+1-2", Part::Whole),
+            ("bytes=0x0-1", Part::Whole),
+            ("bytes=a-b", Part::Whole),
+            ("bytes 0-1", Part::Whole),
+            ("lines=0-1", Part::Whole),
+            ("0-1", Part::Whole),
+        ] {
+            assert_eq!(ask(range, None, Coding::Identity, 10), expected, "{range}");
+        }
+        assert_eq!(ask("bytes=0-", None, Coding::Identity, 0), Part::None, "an empty page has no bytes");
+    }
+
+    #[test]
+    fn a_range_of_another_version_is_the_whole_page() {
+        for (if_range, coding, same) in [
+            ("\"x\"", Coding::Identity, true),
+            ("\"x-br\"", Coding::Brotli, true),
+            ("\"x\"", Coding::Brotli, false),
+            ("\"x-br\"", Coding::Identity, false),
+            ("W/\"x\"", Coding::Identity, false),
+            ("\"y\"", Coding::Identity, false),
+            ("\"x\", \"y\"", Coding::Identity, false),
+            ("*", Coding::Identity, false),
+            ("", Coding::Identity, false),
+            (MODIFIED, Coding::Identity, true),
+            (MODIFIED, Coding::Brotli, false),
+            ("Tue, 14 Nov 2023 22:13:20 GMT", Coding::Identity, false),
+        ] {
+            let expected = if same { Part::Bytes(0..=0) } else { Part::Whole };
+            assert_eq!(ask("bytes=0-0", Some(if_range), coding, 10), expected, "{if_range}");
+        }
+    }
+
+    #[test]
+    fn a_client_is_told_which_part_it_got() {
+        assert_eq!(Part::Whole.content_range(10), None);
+        assert_eq!(Part::Bytes(2..=3).content_range(10).as_deref(), Some("bytes 2-3/10"));
+        assert_eq!(Part::None.content_range(10).as_deref(), Some("bytes */10"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_part_is_always_within_the_page(range in "bytes=[0-9, -]{0,12}", length in 0u64..1000) {
+            if let Part::Bytes(bytes) = ask(&range, None, Coding::Identity, length) {
+                prop_assert!(bytes.start() <= bytes.end() && *bytes.end() < length, "{range} of {length}");
+            }
+        }
+
+        #[test]
+        fn a_well_formed_range_selects_what_slicing_selects(first in 0u64..20, last in 0u64..20, length in 1u64..20) {
+            let all: Vec<u64> = (0..length).collect();
+            let wanted: Vec<u64> = all.iter().copied().filter(|byte| (first..=last).contains(byte)).collect();
+            let got = match ask(&format!("bytes={first}-{last}"), None, Coding::Identity, length) {
+                Part::Whole => { prop_assert!(first > last); return Ok(()); }
+                Part::Bytes(bytes) => bytes.collect(),
+                Part::None => Vec::new(),
+            };
+            prop_assert_eq!(got, wanted);
+            let tail = match ask(&format!("bytes=-{last}"), None, Coding::Identity, length) {
+                Part::Bytes(bytes) => bytes.collect(),
+                _ => Vec::new(),
+            };
+            let skip = usize::try_from(length.saturating_sub(last)).expect("small");
+            prop_assert_eq!(&tail[..], &all[skip..]);
+        }
+
+        #[test]
+        fn nothing_is_too_strange(range in "\\PC{0,40}", if_range in "\\PC{0,20}", length: u64) {
+            let _ = ask(&range, Some(&if_range), Coding::Gzip, length);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! How a validation changes what is stored (RFC 9111 §3.2, §4.3.4 and §4.3.5).
+
+use http::HeaderMap;
+use http::header::{
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, LAST_MODIFIED, SET_COOKIE,
+};
+
+use crate::http::semantics::conditional::EntityTag;
+use crate::http::headers::remove_hops;
+
+/// What says of the stored bytes how they are to be read: an answer without bytes cannot change it.
+const OF_THE_BYTES: [HeaderName; 6] = [
+    CONTENT_LENGTH,
+    CONTENT_ENCODING,
+    CONTENT_RANGE,
+    HeaderName::from_static("content-md5"),
+    ETAG,
+    SET_COOKIE,
+];
+
+/// The headers of a stored response, after its origin has said this of it: what is said anew replaces what was said before.
+pub(crate) fn updated(stored: &HeaderMap, answer: &HeaderMap) -> HeaderMap {
+    let (mut updated, mut said) = (stored.clone(), answer.clone());
+    remove_hops(&mut said);
+    for name in said.keys().filter(|name| !OF_THE_BYTES.contains(name)) {
+        updated.remove(name);
+        for value in said.get_all(name) {
+            updated.append(name.clone(), value.clone());
+        }
+    }
+    // Something to be recognised by is better than nothing, if there was nothing.
+    if let (false, Some(etag)) = (stored.contains_key(ETAG), said.get(ETAG)) {
+        updated.insert(ETAG, etag.clone());
+    }
+    updated
+}
+
+/// Whether an answer has a strong tag, and what is stored has another one. A tag that became weak on its way, as compressing
+/// servers make it, is still the same.
+pub(crate) fn has_another_tag(stored: &HeaderMap, answer: &HeaderMap) -> bool {
+    let known = stored.get(ETAG).and_then(|tag| EntityTag::of_page(tag.to_str().ok()?));
+    let said = answer.get(ETAG).and_then(|tag| EntityTag::of_page(tag.to_str().ok()?));
+    known.zip(said).is_some_and(|(known, said)| !said.weak && said.opaque != known.opaque)
+}
+
+/// Whether the answer to a HEAD is about the response that is stored: nothing that recognises it has changed.
+pub(crate) fn is_about(stored: &HeaderMap, stored_bytes: u64, answer: &HeaderMap) -> bool {
+    let same = |name: HeaderName| match (stored.get(&name), answer.get(&name)) {
+        (Some(known), Some(said)) => known == said,
+        (_, said) => said.is_none(),
+    };
+    let length = answer.get(CONTENT_LENGTH).map(|length| length.to_str().ok()?.parse::<u64>().ok());
+    same(ETAG) && same(LAST_MODIFIED) && length.is_none_or(|length| length == Some(stored_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        lines.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn rfc9111_3_2_what_is_said_anew_replaces_what_was_said_and_the_rest_stays() {
+        let stored = headers(&[("a", "1"), ("a", "2"), ("b", "1"), ("content-type", "text/plain")]);
+        let answer = headers(&[("a", "3"), ("c", "1"), ("c", "2"), ("content-type", "text/html")]);
+        let expected =
+            headers(&[("a", "3"), ("b", "1"), ("c", "1"), ("c", "2"), ("content-type", "text/html")]);
+        assert_eq!(updated(&stored, &answer), expected);
+    }
+
+    #[test]
+    fn rfc9111_3_2_what_is_about_the_bytes_or_the_connection_is_not_updated() {
+        let stored = headers(&[("content-encoding", "gzip"), ("etag", "\"a\"")]);
+        let answer = headers(&[
+            ("content-encoding", "br"),
+            ("content-length", "9"),
+            ("content-range", "bytes 0-1/2"),
+            ("content-md5", "x"),
+            ("transfer-encoding", "chunked"),
+            ("connection", "x-hop"),
+            ("x-hop", "1"),
+            ("keep-alive", "1"),
+            ("set-cookie", "a=1"),
+            ("etag", "\"b\""),
+        ]);
+        assert_eq!(updated(&stored, &answer), stored);
+    }
+
+    #[test]
+    fn rfc9111_4_3_4_a_strong_tag_is_another_unless_what_is_stored_has_it_if_only_weakly() {
+        for (known, said, another) in [
+            ("\"a\"", "\"a\"", false),
+            ("\"a\"", "\"b\"", true),
+            ("\"a\"", "W/\"b\"", false),
+            ("W/\"a\"", "\"a\"", false),
+            ("W/\"a\"", "\"b\"", true),
+            ("a", "\"a\"", false),
+        ] {
+            let (stored, answer) = (headers(&[("etag", known)]), headers(&[("etag", said)]));
+            assert_eq!(has_another_tag(&stored, &answer), another, "{known} and {said}");
+        }
+        assert!(!has_another_tag(&headers(&[]), &headers(&[("etag", "\"a\"")])), "it had none");
+        assert!(!has_another_tag(&headers(&[("etag", "\"a\"")]), &headers(&[])), "it says none");
+    }
+
+    #[test]
+    fn rfc9111_4_3_5_a_head_is_about_what_is_stored_unless_something_differs() {
+        let stored = headers(&[("etag", "\"a\""), ("last-modified", "x")]);
+        for (lines, same) in [
+            (&[][..], true),
+            (&[("etag", "\"a\"")], true),
+            (&[("etag", "\"b\"")], false),
+            (&[("last-modified", "y")], false),
+            (&[("content-length", "5")], true),
+            (&[("content-length", "6")], false),
+            (&[("content-length", "five")], false),
+        ] {
+            assert_eq!(is_about(&stored, 5, &headers(lines)), same, "{lines:?}");
+        }
+        assert!(!is_about(&headers(&[]), 5, &headers(&[("etag", "\"a\"")])), "it was not known before");
+    }
+}

@@ -1,0 +1,137 @@
+//! `Vary`: which headers of a request a response depends on (RFC 9110 §12.5.5).
+
+use http::HeaderMap;
+use http::HeaderValue;
+use http::header::{ACCEPT_ENCODING, COOKIE, HeaderName, VARY};
+
+use crate::http::router::route::Route;
+
+/// Which headers of a request a response depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Vary {
+    /// These, each once and in order; none where it depends on no header.
+    On(Vec<HeaderName>),
+    /// Something that is in no header, or that cannot be read.
+    Anything,
+}
+
+/// The most names that are told apart. A response that depends on more is no page for many.
+const MAX_NAMES: usize = 64;
+
+impl Vary {
+    /// What all lines say together. A member that is no header name makes it `Anything`.
+    pub(crate) fn of(headers: &HeaderMap) -> Vary {
+        let mut names: Vec<HeaderName> = Vec::new();
+        for line in headers.get_all(VARY) {
+            let Ok(line) = line.to_str() else { return Vary::Anything };
+            for member in line.split(',').map(str::trim).filter(|member| !member.is_empty()) {
+                // `*` is a header name by its letters, but is never one here.
+                let name = match HeaderName::from_bytes(member.as_bytes()) {
+                    Ok(name) if member != "*" => name,
+                    _ => return Vary::Anything,
+                };
+                if names.contains(&name) {
+                    continue;
+                }
+                if names.len() == MAX_NAMES {
+                    return Vary::Anything;
+                }
+                names.push(name);
+            }
+        }
+        Vary::On(names)
+    }
+}
+
+/// What caches in front of us are told that a page depends on; nothing where it depends on no header.
+///
+/// That is what its renderer said, everything that the route tells its pages apart by, and the coding if the page is
+/// there in several.
+pub(crate) fn told(kept: &HeaderMap, route: &Route, coded: bool) -> Option<HeaderValue> {
+    let Vary::On(mut names) = Vary::of(kept) else { return Some(HeaderValue::from_static("*")) };
+    let cookie = (!route.cookies.is_empty()).then_some(COOKIE);
+    let coding = coded.then_some(ACCEPT_ENCODING);
+    let own = route.headers.iter().chain(&route.tenant_header).cloned();
+    for name in own.chain(cookie).chain(coding) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let names: Vec<&str> = names.iter().map(HeaderName::as_str).collect();
+    if names.is_empty() { None } else { HeaderValue::try_from(names.join(", ")).ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::router::tenant::TenantFrom;
+    use crate::pages::policy::Policy;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    fn read(lines: &[&str]) -> Vary {
+        let value = |line: &&str| HeaderValue::from_bytes(line.as_bytes()).expect("a header value");
+        Vary::of(&lines.iter().map(|line| (VARY, value(line))).collect())
+    }
+
+    fn on(names: &[&'static str]) -> Vary {
+        Vary::On(names.iter().map(|name| HeaderName::from_static(name)).collect())
+    }
+
+    #[test]
+    fn lines_add_up_and_case_does_not_matter() {
+        assert_eq!(read(&[]), on(&[]));
+        assert_eq!(read(&["", " , "]), on(&[]));
+        assert_eq!(read(&["Accept-Encoding"]), on(&["accept-encoding"]));
+        assert_eq!(read(&["Accept , COOKIE,accept", "x-a"]), on(&["accept", "cookie", "x-a"]));
+    }
+
+    #[test]
+    fn a_star_or_nonsense_anywhere_means_anything() {
+        for lines in
+            [&["*"][..], &["accept, *"], &["accept", " * "], &["a b"], &["acc\u{e9}pt"], &["\"accept\""]]
+        {
+            assert_eq!(read(lines), Vary::Anything, "{lines:?}");
+        }
+        let many: Vec<String> = (0..=MAX_NAMES).map(|n| format!("x-{n}")).collect();
+        assert_eq!(read(&[&many.join(",")]), Vary::Anything);
+        assert!(matches!(read(&[&many[1..].join(",")]), Vary::On(names) if names.len() == MAX_NAMES));
+    }
+
+    #[test]
+    fn caches_in_front_are_told_what_tells_pages_apart() {
+        let route = || Route::new("/", Policy::every(Duration::ZERO));
+        let tell = |said: &str, route: &Route, coded| {
+            let kept: HeaderMap =
+                [(VARY, HeaderValue::try_from(said).expect("a header value"))].into_iter().collect();
+            told(&kept, route, coded).map(|value| value.to_str().expect("a text").to_owned())
+        };
+        assert_eq!(tell("", &route(), false), None);
+        assert_eq!(tell("", &route(), true).as_deref(), Some("accept-encoding"));
+        assert_eq!(tell("Accept-Encoding", &route(), true).as_deref(), Some("accept-encoding"));
+        assert_eq!(tell("*", &route(), false).as_deref(), Some("*"));
+        let wide = route()
+            .headers(["accept-language"])
+            .cookies(["theme"])
+            .tenant(TenantFrom::TrustedHeader("x-tenant-id".into()));
+        assert_eq!(
+            tell("Host", &wide, true).as_deref(),
+            Some("host, accept-language, x-tenant-id, cookie, accept-encoding")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn how_names_are_spread_over_lines_does_not_matter(
+            names in proptest::collection::vec("[a-zA-Z-]{1,6}", 0..8), split in 0usize..8,
+        ) {
+            let (left, right) = names.split_at(split.min(names.len()));
+            prop_assert_eq!(read(&[&names.join(",")]), read(&[&left.join(" , "), &right.join(",")]));
+        }
+
+        #[test]
+        fn a_star_is_never_missed(before in "\\PC{0,20}", after in "\\PC{0,20}") {
+            prop_assert_eq!(read(&[&format!("{before}, * ,{after}")]), Vary::Anything);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Which of the stored responses of one address a request selects (RFC 9111 §4.1).
+
+use http::HeaderMap;
+use http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, HeaderName};
+use sha2::{Digest, Sha256};
+
+use crate::http::headers::FORWARDED_HOST;
+use crate::http::router::path::push_hex;
+use crate::http::semantics::vary::Vary;
+
+/// The bytes of a digest that tell variants apart.
+const DIGEST_BYTES: usize = 12;
+
+/// Headers that make origins answer with something else at the same address, whether they say so in `Vary` or not: some
+/// frameworks do. One visitor who sends them must not choose what others get.
+const ALWAYS_TOLD_APART: [HeaderName; 4] = [
+    HeaderName::from_static("rsc"),
+    HeaderName::from_static("x-nextjs-data"),
+    HeaderName::from_static("x-original-uri"),
+    // By the word of a proxy in front it may be another host than the one that is asked for.
+    FORWARDED_HOST,
+];
+
+/// What a response depends on: by which headers of a request it was selected; none where it varies with anything.
+pub(crate) fn names(response: &HeaderMap) -> Option<Vec<HeaderName>> {
+    match Vary::of(response) {
+        Vary::Anything => None,
+        Vary::On(mut names) => {
+            names.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+            Some(names)
+        }
+    }
+}
+
+/// What a request has in these headers, in a few letters; none where there are no such headers. Headers that always tell
+/// responses apart count where a request has them.
+///
+/// Two requests have the same if they have the same values in all of them, however these are spread over lines and spaced.
+pub(crate) fn digest(names: &[HeaderName], request: &HeaderMap) -> Option<String> {
+    let always = ALWAYS_TOLD_APART;
+    let always = always.iter().filter(|name| request.contains_key(*name) && !names.contains(name));
+    let mut names = names.iter().chain(always).peekable();
+    names.peek()?;
+    let mut digest = Sha256::new();
+    for name in names {
+        digest.update(name.as_str());
+        match normalised(name, request) {
+            Some(value) => {
+                digest.update(b"=");
+                digest.update((value.len() as u64).to_le_bytes());
+                digest.update(&value);
+            }
+            None => digest.update(b"!"),
+        }
+        digest.update(b"\n");
+    }
+    let mut hex = String::with_capacity(2 * DIGEST_BYTES);
+    digest
+        .finalize()
+        .iter()
+        .take(DIGEST_BYTES)
+        .for_each(|byte| push_hex(&mut hex, *byte, b"0123456789abcdef"));
+    Some(hex)
+}
+
+/// The cache key of a variant.
+pub(crate) fn key(primary: &str, digest: &str) -> String {
+    // An address has no `#`, so what follows one is never a part of it.
+    let separator = if primary.contains('#') { '&' } else { '#' };
+    format!("{primary}{separator}vary={digest}")
+}
+
+/// All values of a header, one after the other with one comma between, of cookies with a semicolon; none where it is absent.
+fn normalised(name: &HeaderName, request: &HeaderMap) -> Option<Vec<u8>> {
+    let mut lines = request.get_all(name).iter().peekable();
+    lines.peek()?;
+    // Cookies are no list: a comma is a part of one, and lines are put together as the origin sees them (RFC 9113 §8.2.3).
+    if *name == COOKIE {
+        let lines: Vec<&[u8]> = lines.map(|line| line.as_bytes().trim_ascii()).collect();
+        return Some(lines.join(&b"; "[..]));
+    }
+    let mut members: Vec<Vec<u8>> = Vec::new();
+    for line in lines {
+        // A comma within quotes is a part of its value, and so is all that is around it.
+        if line.as_bytes().contains(&b'"') {
+            members.push(line.as_bytes().trim_ascii().to_vec());
+            continue;
+        }
+        let parts = line.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        members.extend(parts.filter(|part| !part.is_empty()).map(<[u8]>::to_vec));
+    }
+    if [ACCEPT_LANGUAGE, ACCEPT_ENCODING, ACCEPT_CHARSET].contains(name) {
+        for member in &mut members {
+            member.make_ascii_lowercase();
+            member.retain(|byte| !byte.is_ascii_whitespace());
+        }
+        // Weights say what is wanted most; of those with the same weight, none is (RFC 9110 §12.4.2).
+        members.sort_unstable();
+    }
+    Some(members.join(&b","[..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+    use http::header::VARY;
+    use proptest::prelude::*;
+
+    fn request(lines: &[(&'static str, &str)]) -> HeaderMap {
+        let value = |text: &str| HeaderValue::from_str(text).expect("a value");
+        lines.iter().map(|(name, text)| (HeaderName::from_static(name), value(text))).collect()
+    }
+
+    fn selected(vary: &[&'static str], lines: &[(&'static str, &str)]) -> Option<String> {
+        let response = vary.iter().map(|line| (VARY, HeaderValue::from_static(line))).collect();
+        digest(&names(&response).expect("names"), &request(lines))
+    }
+
+    #[test]
+    fn rfc9111_4_1_a_response_is_selected_by_all_the_headers_that_it_varies_with() {
+        let same = |one: &[(&'static str, &str)], other: &[(&'static str, &str)]| {
+            selected(&["Foo, Bar"], one) == selected(&["Foo, Bar"], other)
+        };
+        assert!(same(&[("foo", "1"), ("bar", "2")], &[("bar", "2"), ("foo", "1"), ("baz", "3")]));
+        assert!(!same(&[("foo", "1"), ("bar", "2")], &[("foo", "1"), ("bar", "3")]));
+        assert!(!same(&[("foo", "1"), ("bar", "2")], &[("foo", "1")]));
+        assert!(!same(&[("foo", "1"), ("bar", "")], &[("foo", "1")]), "an empty one is one");
+        assert!(!same(&[("foo", "1")], &[("bar", "1")]));
+        assert_eq!(selected(&[], &[("foo", "1")]), None);
+    }
+
+    #[test]
+    fn rfc9111_4_1_several_lines_of_vary_add_up_in_any_case_and_order() {
+        let lines = [("foo", "1"), ("bar", "2")];
+        assert_eq!(selected(&["Foo", "bar"], &lines), selected(&["BAR,foo, foo"], &lines));
+        let anything: HeaderMap = [(VARY, HeaderValue::from_static("a, *"))].into_iter().collect();
+        assert_eq!(names(&anything), None);
+    }
+
+    #[test]
+    fn rfc9111_4_1_values_are_compared_without_lines_and_spaces() {
+        let same = |name: &'static str, one: &[&str], other: &[&str]| {
+            let of = |values: &[&str]| {
+                let lines: Vec<(&'static str, &str)> = values.iter().map(|value| (name, *value)).collect();
+                digest(&[HeaderName::from_static(name)], &request(&lines))
+            };
+            of(one) == of(other)
+        };
+        assert!(same("foo", &["1, 2"], &["1", "2"]));
+        assert!(same("foo", &["1,2"], &[" 1 ,  2 "]));
+        assert!(!same("foo", &["1, 2"], &["2, 1"]));
+        assert!(!same("foo", &["a"], &["A"]));
+        assert!(!same("foo", &["\"a,b\""], &["\"a, b\""]));
+        assert!(same("cookie", &["a=1; b=2"], &["a=1", "b=2"]));
+        assert!(!same("cookie", &["a=1,b=2"], &["a=1", "b=2"]));
+        assert!(!same("cookie", &["a=1,b=2"], &["a=1, b=2"]));
+        assert!(same("accept-language", &["en, de"], &["De,eN"]));
+        assert!(!same("accept-language", &["en, de;q=0.5"], &["en;q=0.5, de"]));
+        assert!(same("accept-encoding", &["gzip, br"], &["br,gzip"]));
+    }
+
+    #[test]
+    fn what_frameworks_answer_differently_to_is_told_apart_without_vary() {
+        for name in ["rsc", "x-nextjs-data", "x-original-uri"] {
+            assert!(selected(&[], &[(name, "1")]).is_some(), "{name}");
+            assert_ne!(selected(&["foo"], &[(name, "1")]), selected(&["foo"], &[]), "{name}");
+            assert_ne!(selected(&["RSC"], &[(name, "1")]), selected(&["RSC"], &[]), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_variant_has_a_key_that_no_address_has() {
+        assert_eq!(key("default::a/b?", "00"), "default::a/b?#vary=00");
+        assert_eq!(key("default::a/b?#auth=1", "00"), "default::a/b?#auth=1&vary=00");
+    }
+
+    proptest! {
+        #[test]
+        fn other_values_have_another_digest(one in "[!-+--~]{0,9}", other in "[!-+--~]{0,9}") {
+            let name = [HeaderName::from_static("foo")];
+            let same = digest(&name, &request(&[("foo", &one)])) == digest(&name, &request(&[("foo", &other)]));
+            prop_assert_eq!(same, one == other);
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! The difference of two versions: what an operator looks at before going back to one.
+
+use std::fmt::{self, Write as _};
+
+use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices, group_diff_ops};
+
+use crate::bodies::Body;
+use crate::error::{Error, Kind, Result};
+use crate::protocol::key::PageKey;
+use crate::pages::Pages;
+use crate::protocol::row::Version;
+
+/// So many lines around a change are shown with it.
+const CONTEXT_LINES: usize = 3;
+
+/// What differs between two versions of a page. Its text is like that of `git diff`.
+///
+/// ```
+/// use facetheory::{Body, BodyDiff, Diff, Generation, Version};
+///
+/// let version = |s3_key: &str| Version { generation: Generation::new(s3_key, 1_700_000_000, 60), ttl: None };
+/// let body = |text: &'static str| Body::from(text.as_bytes());
+/// let diff = Diff::between(
+///     ("VER#1", &version("1.html"), Some(&body("a\nb\n"))),
+///     ("VER#2", &version("2.html"), Some(&body("a\nc\n"))),
+/// );
+/// assert_eq!(diff.body, BodyDiff::Text("@@ -1,2 +1,2 @@\n a\n-b\n+c\n".into()));
+/// assert!(diff.to_string().ends_with("--- VER#1\n+++ VER#2\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Diff {
+    /// The version on the left.
+    pub from: Side,
+    /// The version on the right.
+    pub to: Side,
+    /// What is told of the bodies and is not the same, in a fixed order.
+    pub fields: Vec<FieldDiff>,
+    /// What differs between the bodies.
+    pub body: BodyDiff,
+}
+
+/// One of two versions that are compared.
+///
+/// ```
+/// # use facetheory::{Diff, Generation, Version};
+/// let version = Version { generation: Generation::new("1.html", 1_700_000_000, 60), ttl: None };
+/// let diff = Diff::between(("VER#1", &version, None), ("VER#1", &version, None));
+/// assert_eq!((diff.from.sk.as_str(), diff.from.size), ("VER#1", None));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Side {
+    /// The sort key of the version.
+    pub sk: String,
+    /// When it was generated, in epoch seconds.
+    pub generated_at: i64,
+    /// The length of its body in bytes; none where the body is missing.
+    pub size: Option<usize>,
+}
+
+/// Something that is told of a body and differs: absent on a side where nothing is told.
+///
+/// ```
+/// # use facetheory::{Diff, Generation, Version};
+/// let mut version = Version { generation: Generation::new("1.html", 1_700_000_000, 60), ttl: None };
+/// let before = version.clone();
+/// version.generation.etag = Some("\"7\"".into());
+/// let diff = Diff::between(("VER#1", &before, None), ("VER#2", &version, None));
+/// assert_eq!((diff.fields[0].name.as_str(), diff.fields[0].to.as_deref()), ("etag", Some("\"7\"")));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FieldDiff {
+    /// Its name: `status`, `content-type`, `etag`, `tags`, `deployment`, `revalidate-seconds`, or `header NAME`.
+    pub name: String,
+    /// On the left.
+    pub from: Option<String>,
+    /// On the right.
+    pub to: Option<String>,
+}
+
+/// What differs between two bodies, or why that cannot be told.
+///
+/// ```
+/// assert_eq!(facetheory::BodyDiff::Same.to_string(), "The bodies are the same.");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BodyDiff {
+    /// They are the same, byte for byte.
+    Same,
+    /// They differ; in the unified format, without the two lines that name the files.
+    Text(String),
+    /// A body is not there, or is damaged.
+    Missing {
+        /// The one on the left.
+        from: bool,
+        /// The one on the right.
+        to: bool,
+    },
+    /// They differ, and one is not text.
+    NotText,
+    /// They differ, and one is longer than [`BodyDiff::MAX_BYTES`] or [`BodyDiff::MAX_LINES`].
+    TooLarge,
+}
+
+impl BodyDiff {
+    /// Longer bodies are not compared line by line, in bytes.
+    pub const MAX_BYTES: usize = 2 * 1024 * 1024;
+    /// Bodies of more lines are not compared line by line, which bounds the work of the worst pair.
+    pub const MAX_LINES: usize = 20_000;
+
+    fn between(from: Option<&Body>, to: Option<&Body>) -> Self {
+        let (Some(from), Some(to)) = (from, to) else {
+            return BodyDiff::Missing { from: from.is_none(), to: to.is_none() };
+        };
+        if from.bytes == to.bytes {
+            return BodyDiff::Same;
+        }
+        if from.bytes.len().max(to.bytes.len()) > Self::MAX_BYTES {
+            return BodyDiff::TooLarge;
+        }
+        let text = |body: &'_ Body| std::str::from_utf8(&body.bytes).ok().map(str::to_owned);
+        let (Some(from), Some(to)) = (text(from), text(to)) else { return BodyDiff::NotText };
+        let lines = |text: &'_ str| text.split_inclusive('\n').map(str::to_owned).collect::<Vec<String>>();
+        let (from, to) = (lines(&from), lines(&to));
+        if from.len().max(to.len()) > Self::MAX_LINES {
+            return BodyDiff::TooLarge;
+        }
+        BodyDiff::Text(unified(&from, &to))
+    }
+}
+
+impl Diff {
+    /// Compares two versions, each with its sort key and its body, where that is there.
+    ///
+    /// ```
+    /// # use facetheory::{BodyDiff, Diff, Generation, Version};
+    /// let version = Version { generation: Generation::new("1.html", 1_700_000_000, 60), ttl: None };
+    /// let diff = Diff::between(("VER#1", &version, None), ("VER#2", &version, None));
+    /// assert_eq!(diff.body, BodyDiff::Missing { from: true, to: true });
+    /// ```
+    #[must_use]
+    pub fn between(from: (&str, &Version, Option<&Body>), to: (&str, &Version, Option<&Body>)) -> Self {
+        let side = |(sk, version, body): (&str, &Version, Option<&Body>)| Side {
+            sk: sk.to_owned(),
+            generated_at: version.generation.generated_at,
+            size: body.map(|body| body.bytes.len()),
+        };
+        let fields = fields(from.1, from.2).into_iter().zip(fields(to.1, to.2));
+        let fields = fields.filter(|((_, from), (_, to))| from != to);
+        let fields = fields.map(|((name, from), (_, to))| FieldDiff { name: name.into(), from, to });
+        let fields = fields.chain(headers(from.1, to.1)).collect();
+        Diff { from: side(from), to: side(to), fields, body: BodyDiff::between(from.2, to.2) }
+    }
+
+    /// Whether nothing differs but the times.
+    ///
+    /// ```
+    /// # use facetheory::{Body, Diff, Generation, Version};
+    /// let version = Version { generation: Generation::new("1.html", 1_700_000_000, 60), ttl: None };
+    /// let body = Body::default();
+    /// let diff = Diff::between(("VER#1", &version, Some(&body)), ("VER#2", &version, Some(&body)));
+    /// assert!(diff.is_empty());
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty() && self.body == BodyDiff::Same
+    }
+}
+
+impl Pages {
+    /// One version of a page that is kept, with its body where that is there and whole.
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, Keep, PageKey, Pages, PageStore, Policy, Rendered};
+    /// # use std::{sync::Arc, time::Duration};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// # let page = PageKey::new("/")?;
+    /// let policy = Policy::every(Duration::from_secs(60)).keeping(Keep::Versions);
+    /// let _ = pages.regenerate(&page, &policy, |_| async { Ok(Rendered::html("<h1>One</h1>")) }).await?;
+    /// let (sk, _) = pages.store().versions(&page, 1).await?.remove(0);
+    /// let (_, body) = pages.read_version(&page, &sk).await?.expect("it is kept");
+    /// assert_eq!(body.expect("its body is there").bytes, "<h1>One</h1>");
+    /// # Ok(()) }
+    /// ```
+    pub async fn read_version(&self, page: &PageKey, sk: &str) -> Result<Option<(Version, Option<Body>)>> {
+        let Some(version) = self.store().version(page, sk).await? else { return Ok(None) };
+        let generation = &version.generation;
+        let body = self.bodies.get(&generation.s3_key, generation.content.digest.as_deref()).await?;
+        Ok(Some((version, body)))
+    }
+
+    /// What differs between two versions of a page; none if one of them is not kept.
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, PageKey, Pages, PageStore};
+    /// # use std::sync::Arc;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// assert!(pages.diff(&PageKey::new("/")?, "VER#1", "VER#2").await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub async fn diff(&self, page: &PageKey, from_sk: &str, to_sk: &str) -> Result<Option<Diff>> {
+        let from = self.read_version(page, from_sk).await?;
+        let to = self.read_version(page, to_sk).await?;
+        let (Some((from, from_body)), Some((to, to_body))) = (from, to) else { return Ok(None) };
+        let (from_sk, to_sk) = (from_sk.to_owned(), to_sk.to_owned());
+        // The worst pair takes a fifth of a second, for which no thread that serves requests may stand still.
+        let compare =
+            move || Diff::between((&from_sk, &from, from_body.as_ref()), (&to_sk, &to, to_body.as_ref()));
+        let diff = tokio::task::spawn_blocking(compare).await;
+        let stopped = |cause| Error::new(Kind::Unavailable, "the comparison was stopped").caused_by(cause);
+        diff.map(Some).map_err(stopped)
+    }
+}
+
+/// What is told of a version by its row, and where that is silent, by its object.
+fn fields(version: &Version, body: Option<&Body>) -> [(&'static str, Option<String>); 6] {
+    let (generation, content) = (&version.generation, &version.generation.content);
+    let status = content.status.or(body.and_then(|body| body.status));
+    let content_type = content.content_type.clone().or(body.and_then(|body| body.content_type.clone()));
+    let tags = Some(content.tags.join(", ")).filter(|tags| !tags.is_empty());
+    [
+        ("status", status.map(|status| status.to_string())),
+        ("content-type", content_type),
+        ("etag", generation.etag.clone()),
+        ("tags", tags),
+        ("deployment", content.deployment.clone()),
+        ("revalidate-seconds", Some(generation.revalidate_seconds.to_string())),
+    ]
+}
+
+/// The headers that differ, by name; several of one name are one value, as on the wire.
+fn headers(from: &Version, to: &Version) -> Vec<FieldDiff> {
+    let mut headers: std::collections::BTreeMap<String, [Option<String>; 2]> =
+        std::collections::BTreeMap::new();
+    for (side, version) in [from, to].into_iter().enumerate() {
+        for (name, value) in &version.generation.content.headers {
+            let known = &mut headers.entry(name.to_ascii_lowercase()).or_default()[side];
+            *known = Some(known.take().map_or_else(|| value.clone(), |known| format!("{known}, {value}")));
+        }
+    }
+    let differing = headers.into_iter().filter(|(_, [from, to])| from != to);
+    differing.map(|(name, [from, to])| FieldDiff { name: format!("header {name}"), from, to }).collect()
+}
+
+/// The unified format: hunks with context, and a note where a last line has no end.
+fn unified(from: &[String], to: &[String]) -> String {
+    let mut text = String::new();
+    for hunk in group_diff_ops(capture_diff_slices(Algorithm::Myers, from, to), CONTEXT_LINES) {
+        let (Some(first), Some(last)) = (hunk.first(), hunk.last()) else { continue };
+        let range = |start: usize, end: usize| match end - start {
+            // An empty range is named by the line before it.
+            0 => format!("{start},0"),
+            1 => format!("{}", start + 1),
+            length => format!("{},{length}", start + 1),
+        };
+        let old = range(first.old_range().start, last.old_range().end);
+        let new = range(first.new_range().start, last.new_range().end);
+        let _infallible = writeln!(text, "@@ -{old} +{new} @@");
+        for op in &hunk {
+            write_lines(&mut text, op, from, to);
+        }
+    }
+    text
+}
+
+fn write_lines(text: &mut String, op: &DiffOp, from: &[String], to: &[String]) {
+    let mut write = |sign: char, lines: &[String]| {
+        for line in lines {
+            text.push(sign);
+            text.push_str(line);
+            if !line.ends_with('\n') {
+                text.push_str("\n\\ No newline at end of file\n");
+            }
+        }
+    };
+    if op.tag() == DiffTag::Equal {
+        return write(' ', &from[op.old_range()]);
+    }
+    write('-', &from[op.old_range()]);
+    write('+', &to[op.new_range()]);
+}
+
+impl fmt::Display for BodyDiff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BodyDiff::Same => f.write_str("The bodies are the same."),
+            BodyDiff::Text(text) => f.write_str(text),
+            BodyDiff::Missing { from: true, to: true } => {
+                f.write_str("Both bodies are missing or damaged, so they cannot be compared.")
+            }
+            BodyDiff::Missing { from, .. } => {
+                let which = if *from { "first" } else { "second" };
+                write!(f, "The body of the {which} version is missing or damaged, so it cannot be compared.")
+            }
+            BodyDiff::NotText => f.write_str("The bodies differ, and are not both text."),
+            BodyDiff::TooLarge => write!(
+                f,
+                "The bodies differ, and are not compared line by line: one has more than {} bytes or {} lines.",
+                Self::MAX_BYTES,
+                Self::MAX_LINES
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Diff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "diff {} {}", self.from.sk, self.to.sk)?;
+        let size =
+            |size: Option<usize>| size.map_or_else(|| "missing".to_owned(), |bytes| format!("{bytes} bytes"));
+        writeln!(f, "generated-at {} -> {}", self.from.generated_at, self.to.generated_at)?;
+        writeln!(f, "size {} -> {}", size(self.from.size), size(self.to.size))?;
+        for FieldDiff { name, from, to } in &self.fields {
+            let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "(none)".to_owned());
+            writeln!(f, "{name} {} -> {}", shown(from), shown(to))?;
+        }
+        match &self.body {
+            BodyDiff::Text(text) => write!(f, "--- {}\n+++ {}\n{text}", self.from.sk, self.to.sk),
+            other => writeln!(f, "{other}"),
+        }
+    }
+}
