@@ -87,7 +87,7 @@ mutants! {
     Unhealed, "unhealed" => NoMissingBody;
     /// A worker panics.
     Panics, "panics" => NoPanic;
-    /// Operators go past the engine that they seem to use, which goes on believing what it knows.
+    /// Operators go past the engine that they seem to use, which goes on metadata_max_age what it knows.
     NoDoubt, "no-doubt" => ShownFresh | Forbidden;
     /// Engines believe for a second what they are said to ask for each time.
     Credulous, "credulous" => ShownFresh;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use facetheory::{
-    Begin, Content, EpochTerms, Freshness, Generation, Invalidated, Keep, Kind, LeaseTerms, Meta, Outcome,
-    PageStore, Pages, Policy, Published, Reason, Rendered, RequestTerms, Retention, Strength, Tag,
+    Begin, Content, EpochTerms, Freshness, Generation, History, Invalidated, InvalidationMode, Kind,
+    LeaseTerms, Meta, Outcome, PageStore, Pages, Policy, Published, RegenerateReason, Rendered, RequestTerms,
+    Retention, Tag,
 };
 
 use crate::character::Deed;
@@ -73,8 +74,8 @@ impl<'w> Worker<'w> {
             Deed::Regenerate => drop(self.regenerate(place, None, self.keep(place)).await),
             Deed::Serve => self.serve(place).await,
             Deed::Request => self.request(place).await,
-            Deed::InvalidateSoft => self.invalidate(place, Strength::Soft).await,
-            Deed::InvalidateHard => self.invalidate(place, Strength::Hard).await,
+            Deed::InvalidateSoft => self.invalidate(place, InvalidationMode::Soft).await,
+            Deed::InvalidateHard => self.invalidate(place, InvalidationMode::Hard).await,
             Deed::InvalidateTag => self.invalidate_tag(place).await,
             Deed::RollBack => self.roll_back(place).await,
             Deed::Unpin => drop(self.tools().pages.store().unpin(&place.key).await),
@@ -102,8 +103,12 @@ impl<'w> Worker<'w> {
         Tools { name, pages: Pages::new(store, world.bodies.clone()).with_random(self.dice.clone()) }
     }
 
-    fn keep(&self, place: &Place) -> Keep {
-        if self.world.character.mixed { *self.dice.pick(&[Keep::Latest, Keep::Versions]) } else { place.keep }
+    fn keep(&self, place: &Place) -> History {
+        if self.world.character.mixed {
+            *self.dice.pick(&[History::Latest, History::Versions])
+        } else {
+            place.keep
+        }
     }
 
     /// One of few texts, so that some renders come out the same.
@@ -116,10 +121,10 @@ impl<'w> Worker<'w> {
         &self,
         place: &Place,
         broken: Option<&str>,
-        keep: Keep,
+        keep: History,
     ) -> facetheory::Result<Outcome> {
         let (ledger, character, tools) = (&self.world.ledger, &self.world.character, self.tools());
-        let policy = Policy::every(character.revalidate).keeping(keep);
+        let policy = Policy::every(character.revalidate).with_history(keep);
         let (takes, fails) =
             (self.dice.up_to(character.render), self.world.is_stormy() && self.dice.chance(0.1));
         let render = |_| {
@@ -135,8 +140,9 @@ impl<'w> Worker<'w> {
                 Ok(rendered)
             }
         };
-        let reason = broken.map_or(Reason::Stale, |s3_key| Reason::Broken(s3_key.to_owned()));
-        let outcome = tools.pages.regenerate_because(&place.key, &policy, &reason, render).await;
+        let reason =
+            broken.map_or(RegenerateReason::Stale, |s3_key| RegenerateReason::BodyMissing(s3_key.to_owned()));
+        let outcome = tools.pages.regenerate_for(&place.key, &policy, &reason, render).await;
         match &outcome {
             Ok(Outcome::Published(_) | Outcome::Unchanged(_)) => ledger.told_published(&tools.name),
             // What became of these is not known, and they say so.
@@ -244,7 +250,7 @@ impl<'w> Worker<'w> {
         published.map(|_| begin)
     }
 
-    async fn invalidate(&self, place: &Place, strength: Strength) {
+    async fn invalidate(&self, place: &Place, strength: InvalidationMode) {
         let asked = self.world.ledger.now();
         let done = self.tools().pages.store().invalidate(&place.key, strength).await;
         if let Ok(Invalidated::Stale | Invalidated::Absent) = done {

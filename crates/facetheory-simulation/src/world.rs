@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use facetheory::{Bodies, Keep, KeyScheme, PageKey, Tag, Tenant};
+use facetheory::{Bodies, History, KeyScheme, PageKey, Tag, Tenant};
 use tabletheory::{Faults, Faulty, MemoryTable};
 
 use crate::Settings;
@@ -40,7 +40,7 @@ const CALM: u64 = 1005;
 pub(crate) struct Place {
     pub(crate) tenant: Tenant,
     pub(crate) key: PageKey,
-    pub(crate) keep: Keep,
+    pub(crate) keep: History,
     path: String,
 }
 
@@ -100,7 +100,7 @@ impl World {
                 let (tenant, path) = (Tenant::new(*tenant).expect("a tenant"), format!("/{path}"));
                 let owner = Some(&tenant).filter(|_| mutant != Some(Mutant::SharedPartition));
                 let key = KeyScheme::Hashed.page(owner, path.as_str()).expect("a page");
-                let keep = if path.ends_with('1') { Keep::Latest } else { Keep::Versions };
+                let keep = if path.ends_with('1') { History::Latest } else { History::Versions };
                 Place { tenant, key, keep, path }
             })
         });

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use facetheory::{Answer, Bodies, Isr, PageKey, PageStore, Pages, Policy, Rendered, State};
+use facetheory::{Bodies, GetResult, Isr, PageKey, PageStore, Pages, Policy, Rendered, State};
 use object_store::local::LocalFileSystem;
 use tabletheory::{Random, SeededRandom, SqliteSettings, SqliteTable, SystemClock};
 
@@ -57,7 +57,7 @@ fn engine(directory: &Path, memory: u64) -> Isr {
     let table = SqliteTable::open_with(directory.join("table.db"), &settings, Arc::new(SystemClock));
     let bodies = bodies(directory, &Arc::default());
     let pages = Pages::new(PageStore::new(Arc::new(table.expect("a file"))), bodies);
-    Isr::builder(pages).memory(memory).believing(LONG).build()
+    Isr::builder(pages).memory(memory).metadata_max_age(LONG).build()
 }
 
 fn bodies(directory: &Path, reads: &Arc<AtomicU64>) -> Bodies {
@@ -76,8 +76,8 @@ async fn visit(isr: &Isr, number: u64, size: usize) -> State {
         Ok(Rendered::html(Bytes::from(body)))
     };
     match isr.get(&page(number), &Policy::every(LONG), render).await.expect("a page") {
-        Answer::Page(served) => served.state,
-        Answer::Bypass(_) => State::Bypass,
+        GetResult::Page(served) => served.state,
+        GetResult::Bypass(_) => State::Bypass,
     }
 }
 
@@ -156,7 +156,7 @@ fn trace(runtime: &tokio::runtime::Runtime, sizes: Sizes) -> f64 {
     let one = Isr::new(pages.clone());
     runtime.block_on(visit(&one, 0, KIB));
     let (_, weight) = one.in_memory();
-    let isr = Isr::builder(pages).memory(weight * sizes.traced / 10).believing(LONG).build();
+    let isr = Isr::builder(pages).memory(weight * sizes.traced / 10).metadata_max_age(LONG).build();
     let (zipf, random) = (Zipf::new(sizes.traced, 0.9), SeededRandom::new(7));
     runtime.block_on(async {
         for _ in 0..sizes.visits {

@@ -16,7 +16,7 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Html;
 use axum::routing::{get, post};
-use facetheory::{Isr, IsrLayer, Keep, Policy, Query, Route, Routes, Tag};
+use facetheory::{History, Isr, IsrLayer, Policy, Query, Route, Routes, Tag};
 
 #[derive(Template)]
 #[template(
@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         std::fs::create_dir_all("blog-data")?;
     }
     let isr = Isr::open(&table, &bodies).await?.build();
-    let every_minute = Policy::every(Duration::from_secs(60)).keeping(Keep::Versions);
+    let every_minute = Policy::every(Duration::from_secs(60)).with_history(History::Versions);
     let routes = Routes::new([Route::new("/posts/{slug}", every_minute).query(Query::None).tags(["posts"])])?;
     let app = Router::new()
         .route("/posts/{slug}", get(show))

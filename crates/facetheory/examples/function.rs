@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use facetheory::{Answer, Isr, PageKey, Policy, RenderError, Rendered};
+use facetheory::{GetResult, Isr, PageKey, Policy, RenderError, Rendered};
 
 /// What takes so long that nobody wants to wait for it twice.
 async fn report(month: u32) -> Result<Rendered, RenderError> {
@@ -20,10 +20,10 @@ async fn main() -> facetheory::Result<()> {
     for month in [11, 11, 12, 11] {
         let key = PageKey::new(format!("report/{month}"))?;
         match isr.get(&key, &policy, move |_| report(month)).await? {
-            Answer::Page(served) => {
+            GetResult::Page(served) => {
                 println!("{}: {}", served.state, String::from_utf8_lossy(served.page.bytes()));
             }
-            Answer::Bypass(reason) => println!("not from the cache: {}", reason.as_str()),
+            GetResult::Bypass(reason) => println!("not from the cache: {}", reason.as_str()),
         }
     }
     isr.shut_down(Duration::from_secs(10)).await;

@@ -15,34 +15,34 @@ mod store;
 
 #[cfg(feature = "http")]
 pub use self::http::{
-    Drafts, Hint, Hit, IsrBody, IsrLayer, IsrService, OnBehalf, Params, Query, Route, Routes, TenantFrom,
-    is_host, remove_hops,
+    CacheHint, Hit, IsrBody, IsrLayer, IsrService, Params, Preview, Query, RequestOrigin, Route, Routes,
+    TenantFrom, is_valid_host, remove_hop_by_hop_headers,
 };
-pub use bodies::probe::{Probe, Shortcoming};
+pub use bodies::probe::{Probe, ProbeFailure};
 pub use bodies::{Bodies, Body, StoredBody};
-pub use engine::{Answer, Bypass, CachedPage, Incident, Isr, IsrBuilder, Phase, Served, State};
+pub use engine::{BypassReason, CachedPage, GetResult, Incident, Isr, IsrBuilder, Phase, Served, State};
 pub use environment::Environment;
 pub use error::{Error, Kind, Result};
-pub use gc::{Collected, Collection};
+pub use gc::{GcOptions, GcReport};
 pub use pages::diff::{BodyDiff, Diff, FieldDiff, Side};
 pub use pages::policy::{Contention, Mode, OtherDeployment, Policy};
-pub use pages::reason::Reason;
-pub use pages::render::{NoAnswer, Render, RenderContext, RenderError, Rendered};
+pub use pages::reason::RegenerateReason;
+pub use pages::render::{OriginUnreachable, Render, RenderContext, RenderError, Rendered};
 pub use pages::{Outcome, Pages};
 pub use protocol::cache_key::CacheKey;
 pub use protocol::epoch::{Epoch, Tag};
 pub use protocol::freshness::Freshness;
 pub use protocol::generation::{Content, Generation};
-pub use protocol::invalidate::Strength;
+pub use protocol::invalidate::InvalidationMode;
 pub use protocol::key::{KeyScheme, MAX_CACHE_KEY_BYTES, PageKey, Tenant};
 pub use protocol::lease::{Acquire, Lease, LeaseTerms};
 pub use protocol::publish::{Guards, Publication};
 pub use protocol::request::{Claim, RequestTerms};
 pub use protocol::retention::Retention;
 pub use protocol::row::{Lock, Meta, Request, RequestStatus, Version};
-pub use protocol::ttl::Lifetimes;
+pub use protocol::ttl::Ttls;
 pub use protocol::version_id::VersionId;
 pub use store::{
-    Begin, Entry, EpochTerms, Invalidated, Keep, Listed, Listing, PageStore, Published, Refresh, RolledBack,
-    View,
+    Begin, Entry, EpochTerms, History, Invalidated, Listed, Listing, PageStore, Published, Refresh,
+    RolledBack, View,
 };

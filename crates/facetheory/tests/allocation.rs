@@ -6,7 +6,7 @@ use std::time::Duration;
 #[cfg(feature = "http")]
 use facetheory::Route;
 use facetheory::{
-    Answer, Bodies, Isr, KeyScheme, PageKey, PageStore, Pages, Policy, Rendered, State, Tenant,
+    Bodies, GetResult, Isr, KeyScheme, PageKey, PageStore, Pages, Policy, Rendered, State, Tenant,
 };
 
 /// The most allocations of a hit, with its key.
@@ -20,8 +20,8 @@ fn key(tenant: &Tenant) -> PageKey {
 async fn hit(isr: &Isr, tenant: &Tenant, policy: &Policy) -> State {
     let answer = isr.get(&key(tenant), policy, |_| async { Ok(Rendered::html("hello")) }).await;
     match answer.expect("no error") {
-        Answer::Page(served) => served.state,
-        Answer::Bypass(_) => State::Bypass,
+        GetResult::Page(served) => served.state,
+        GetResult::Bypass(_) => State::Bypass,
     }
 }
 
@@ -29,7 +29,7 @@ async fn hit(isr: &Isr, tenant: &Tenant, policy: &Policy) -> State {
 fn a_hit_allocates_little_more_than_its_key() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
-    let isr = Isr::builder(pages).believing(Duration::from_secs(3600)).build();
+    let isr = Isr::builder(pages).metadata_max_age(Duration::from_secs(3600)).build();
     let policy = Policy::every(Duration::from_secs(3600));
     let tenant = Tenant::new("acme").expect("a tenant");
     runtime.block_on(async {
@@ -89,7 +89,7 @@ fn held(memory: u64, pages: usize, headers: usize, route: &Route) -> (i64, u64) 
 fn the_memory_tier_holds_no_more_than_it_counts() {
     const PAGES: usize = 50;
     let routes =
-        [Route::new("/{page}", Policy::every(Duration::from_secs(3600))), Route::by_origin("/{page}")];
+        [Route::new("/{page}", Policy::every(Duration::from_secs(3600))), Route::follow_origin("/{page}")];
     // A map takes the most for each header right after it had to grow: with 13, 25 and 49 of them.
     for (route, headers) in
         routes.iter().flat_map(|route| [0, 1, 7, 11, 13, 25, 49].map(|more| (route, more)))

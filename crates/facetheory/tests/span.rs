@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use facetheory::{Answer, Isr, PageKey, Policy, Rendered, State};
+use facetheory::{GetResult, Isr, PageKey, Policy, Rendered, State};
 
 /// Notes the names of spans as they are made.
 struct Names(Arc<Mutex<Vec<&'static str>>>);
@@ -35,11 +35,12 @@ fn a_visit_can_be_followed_from_the_look_to_the_publish() {
         runtime.expect("a runtime").block_on(async {
             let hour = Duration::from_secs(3600);
             // What the table has said is believed however slow the machine is.
-            let isr = Isr::open("memory:", "memory:").await.expect("an engine").believing(hour).build();
+            let isr =
+                Isr::open("memory:", "memory:").await.expect("an engine").metadata_max_age(hour).build();
             let (page, policy) = (PageKey::new("/").expect("a page"), Policy::every(hour));
             for state in [State::Miss, State::Hit] {
                 let answer = isr.get(&page, &policy, |_| async { Ok(Rendered::html("one")) }).await;
-                let Ok(Answer::Page(served)) = answer else { panic!("{answer:?}") };
+                let Ok(GetResult::Page(served)) = answer else { panic!("{answer:?}") };
                 assert_eq!(served.state, state);
             }
         });

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use facetheory::{Invalidated, Outcome, RolledBack, Strength, Tag, Tenant};
+use facetheory::{Invalidated, InvalidationMode, Outcome, RolledBack, Tag, Tenant};
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
@@ -178,7 +178,7 @@ pub(super) async fn invalidate(
     let outcome = match wish.target()? {
         Target::Page(address) => {
             let page = address.page(&admin)?;
-            let strength = if wish.hard { Strength::Hard } else { Strength::Soft };
+            let strength = if wish.hard { InvalidationMode::Hard } else { InvalidationMode::Soft };
             match admin.isr.invalidate(&page, strength).await? {
                 Invalidated::Stale => Met::Stale,
                 Invalidated::Pinned => Met::Pinned,

@@ -162,7 +162,7 @@ impl Config {
     pub(crate) fn routes(&self) -> facetheory::Result<Routes> {
         let routes = self.rules.routes()?.tenant_headers(&self.tenant_headers)?;
         let routes = match self.default {
-            Otherwise::Origin => routes.otherwise_by_origin(),
+            Otherwise::Origin => routes.otherwise_follow_origin(),
             Otherwise::Pass => routes,
         };
         match &self.site {
@@ -178,7 +178,7 @@ impl Config {
         let leases = self.rules.resolved().filter_map(|rule| rule.settings().lease);
         let duration = leases.fold(usual.duration, Duration::max);
         let terms = LeaseTerms { duration, ..usual };
-        facetheory::Collection::shortest_grace(&terms).saturating_add(self.store.believe)
+        facetheory::GcOptions::shortest_grace(&terms).saturating_add(self.store.believe)
     }
 
     fn of<'a>(source: &'a Source, table: &'a DeTable<'a>) -> Config {

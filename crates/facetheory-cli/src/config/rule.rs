@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use facetheory::{Keep, LeaseTerms, Mode, Policy, Query, Route, TenantFrom};
+use facetheory::{History, LeaseTerms, Mode, Policy, Query, Route, TenantFrom};
 use serde::{Serialize, Serializer};
 
 use super::duration;
@@ -165,13 +165,13 @@ impl Settings {
             Some(Grace::Never) => Some(Duration::ZERO),
         };
         let versions = self.versions.unwrap_or(0);
-        policy.keep = if versions == 0 { Keep::Latest } else { Keep::Versions };
+        policy.history = if versions == 0 { History::Latest } else { History::Versions };
         policy.wait = self.wait.unwrap_or(policy.wait);
-        policy.render_deadline = self.render_deadline.unwrap_or(policy.render_deadline);
-        policy.negative = self.negative.unwrap_or(policy.negative);
+        policy.render_timeout = self.render_deadline.unwrap_or(policy.render_timeout);
+        policy.negative_ttl = self.negative.unwrap_or(policy.negative_ttl);
         policy.early_refresh = self.early_refresh.filter(|eagerness| *eagerness > 0.0);
         policy.lease = Some(self.lease.unwrap_or(LeaseTerms::default().duration));
-        policy.retained = (versions > 0).then_some(versions);
+        policy.versions = (versions > 0).then_some(versions);
         policy
     }
 }
@@ -185,7 +185,7 @@ impl Rule {
                 .fixed_interval()
                 .headers(&self.headers)
                 .cookies(self.cookies.iter().cloned()),
-            None => Route::by_origin(pattern),
+            None => Route::follow_origin(pattern),
         };
         let route = route.query(self.query.clone()).tags(self.tags.iter().cloned());
         let route = if self.overrides { route.overriding() } else { route };
@@ -225,12 +225,12 @@ impl Rule {
                 Mode::Blocking => Grace::Never,
             }),
             stale_if_error: Some(grace(policy.stale_if_error)),
-            negative: Some(policy.negative),
+            negative: Some(policy.negative_ttl),
             headers: Some(self.headers.clone()),
             cookies: Some(self.cookies.clone()),
-            versions: Some(policy.retained.unwrap_or(0)),
+            versions: Some(policy.versions.unwrap_or(0)),
             lease: Some(policy.lease.unwrap_or(LeaseTerms::default().duration)),
-            render_deadline: Some(policy.render_deadline),
+            render_deadline: Some(policy.render_timeout),
             wait: Some(policy.wait),
             early_refresh: Some(policy.early_refresh.unwrap_or(0.0)),
             ..settings

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
-use facetheory::OnBehalf;
+use facetheory::RequestOrigin;
 use http::request::Parts;
 use http::uri::Scheme;
 
@@ -38,8 +38,8 @@ impl Asker {
     pub(crate) fn of(request: &mut Parts) -> Option<Self> {
         let asker = request.extensions.remove::<Asker>();
         match request.extensions.remove()? {
-            OnBehalf::Waiting => asker,
-            OnBehalf::Answered => asker.map(|asker| Asker { herald: None, ..asker }),
+            RequestOrigin::Client => asker,
+            RequestOrigin::Background => asker.map(|asker| Asker { herald: None, ..asker }),
         }
     }
 }

@@ -73,7 +73,7 @@ impl Service<Request<Incoming>> for Conversation {
         let (mut parts, body) = request.into_parts();
         let arrival = self.arrival(&parts);
         self.gateway.believe(&self.client, &mut parts);
-        if is_sound && let Some(hit) = self.gateway.at_hand(&parts) {
+        if is_sound && let Some(hit) = self.gateway.get_fresh(&parts) {
             return Answer::There(Some(told(&self.gateway, arrival, hit.into_response(), busy)));
         }
         let (gateway, client) = (self.gateway.clone(), self.client.clone());
@@ -85,10 +85,10 @@ impl Service<Request<Incoming>> for Conversation {
 }
 
 impl Shelf for Conversation {
-    fn at_hand(&self, mut request: Parts) -> Option<Parcel> {
+    fn get_fresh(&self, mut request: Parts) -> Option<Parcel> {
         let arrival = self.arrival(&request);
         self.gateway.believe(&self.client, &mut request);
-        let hit = self.gateway.at_hand(&request)?;
+        let hit = self.gateway.get_fresh(&request)?;
         if hit.status().is_informational() || BODILESS.contains(&hit.status()) {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use facetheory::{is_host, remove_hops};
+use facetheory::{is_valid_host, remove_hop_by_hop_headers};
 use http::header::{
     CONNECTION, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS, TE, UPGRADE, VARY,
     VIA,
@@ -148,7 +148,7 @@ pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
 /// which is nobody's, the origin learns by which host and scheme the page is asked for and nothing more.
 pub(crate) fn prepare(headers: &mut HeaderMap, client: Option<&Client>, scheme: &Scheme, trust: &Trust) {
     let trailers = accepts_trailers(headers);
-    remove_hops(headers);
+    remove_hop_by_hop_headers(headers);
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
@@ -203,7 +203,7 @@ pub(crate) fn varies_by_address(answer: &HeaderMap) -> bool {
 
 /// The same in the words of RFC 7239: by whom, by which host and by which scheme it is asked for.
 fn forwarded(headers: &HeaderMap, client: Option<&Client>, scheme: &Scheme) -> Option<HeaderValue> {
-    let host = headers.get(X_FORWARDED_HOST)?.to_str().ok().filter(|host| is_host(host))?;
+    let host = headers.get(X_FORWARDED_HOST)?.to_str().ok().filter(|host| is_valid_host(host))?;
     let address = client.map(|client| match client.address.ip().to_canonical() {
         IpAddr::V4(address) => format!("for={address};"),
         IpAddr::V6(address) => format!("for=\"[{address}]\";"),
@@ -214,7 +214,7 @@ fn forwarded(headers: &HeaderMap, client: Option<&Client>, scheme: &Scheme) -> O
 
 /// The trailers of a request that the origin gets.
 pub(crate) fn trailers(mut trailers: HeaderMap) -> HeaderMap {
-    remove_hops(&mut trailers);
+    remove_hop_by_hop_headers(&mut trailers);
     for name in NOT_FOR_VISITORS.map(HeaderName::from_static).iter().chain(&[FORWARDED, HOST, COOKIE, VIA]) {
         trailers.remove(name);
     }

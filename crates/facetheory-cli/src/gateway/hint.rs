@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use facetheory::remove_hops;
+use facetheory::remove_hop_by_hop_headers;
 use http::{HeaderMap, Request, StatusCode, Version};
 use tokio::sync::mpsc;
 
@@ -73,7 +73,7 @@ impl Hints {
 /// A hint as it stands on a connection.
 fn written(status: StatusCode, headers: &HeaderMap) -> Bytes {
     let mut headers = headers.clone();
-    remove_hops(&mut headers);
+    remove_hop_by_hop_headers(&mut headers);
     let reason = status.canonical_reason().unwrap_or_default();
     let mut text = format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).into_bytes();
     for (name, value) in &headers {

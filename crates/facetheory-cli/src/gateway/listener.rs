@@ -229,11 +229,11 @@ impl Connection {
         wire.answer_from(Box::new(conversation.clone()));
         let last_call = self.last_call.clone();
         async move {
-            let at_hand = last_call.unless_rung(pin!(wire.answer_at_hand())).await;
-            if let Some(Err(error)) = &at_hand {
+            let get_fresh = last_call.unless_rung(pin!(wire.answer_at_hand())).await;
+            if let Some(Err(error)) = &get_fresh {
                 tracing::debug!(%error, "a connection broke off");
             }
-            if !matches!(at_hand, Some(Ok(Course::Asked))) {
+            if !matches!(get_fresh, Some(Ok(Course::Asked))) {
                 // Whoever has left need not be told.
                 let _ = wire.shutdown().await;
                 return Ok(());

@@ -90,13 +90,13 @@ impl Rules {
         let layer = IsrLayer::new(isr, config.routes()?)
             .strict()
             .max_page_bytes(limits.page_bytes)
-            .fetch_deadline(timeouts.fetch())
+            .fetch_timeout(timeouts.fetch())
             .new_pages_per_second(u32::try_from(limits.new_keys_per_second).unwrap_or(u32::MAX))
             .variants_per_page(size(limits.variants_per_page));
-        let layer = if config.strip_tags { layer.stripping_tags() } else { layer };
+        let layer = if config.strip_tags { layer.strip_tags() } else { layer };
         let body = if limits.body_bytes == 0 { u64::MAX } else { limits.body_bytes };
         Ok(Rules {
-            service: if is_logged { layer.telling_page() } else { layer }.layer(origin.clone()),
+            service: if is_logged { layer.expose_page_key() } else { layer }.layer(origin.clone()),
             origin,
             trust,
             body: Terms { bytes: body, pause: timeouts.client_body },
@@ -214,8 +214,8 @@ impl Gateway {
     }
 
     /// The answer to a request, if it is at hand: most requests, without the weight of a future.
-    fn at_hand(&self, request: &Parts) -> Option<Hit> {
-        self.rules.load().service.at_hand(request)
+    fn get_fresh(&self, request: &Parts) -> Option<Hit> {
+        self.rules.load().service.get_fresh(request)
     }
 
     /// Says by which host and scheme a visitor came, as far as it can be believed: that tells pages apart. The layer knows the

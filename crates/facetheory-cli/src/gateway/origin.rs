@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use anyhow::{Context as _, Result};
-use facetheory::remove_hops;
+use facetheory::remove_hop_by_hop_headers;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING, UPGRADE, VARY,
 };
@@ -173,7 +173,7 @@ impl Shared {
                 }
                 let mut response = own(status, text);
                 if !matches!(failure, Failure::Unasked | Failure::Request(_)) {
-                    response.extensions_mut().insert(facetheory::NoAnswer);
+                    response.extensions_mut().insert(facetheory::OriginUnreachable);
                 }
                 if matches!(failure, Failure::Down) {
                     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -310,7 +310,7 @@ impl Shared {
                 bond.let_rest();
             }
             self.tunnels.join((visitor, client), origin, self.timeouts.tunnel_idle);
-            remove_hops(&mut parts.headers);
+            remove_hop_by_hop_headers(&mut parts.headers);
             parts.headers.insert(UPGRADE, protocol);
             parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             return Ok(Response::from_parts(parts, OriginBody::Own(None)));
@@ -319,7 +319,7 @@ impl Shared {
             // It is as long as its chunks are, whatever else it says (RFC 9112 §6.3).
             parts.headers.remove(CONTENT_LENGTH);
         }
-        remove_hops(&mut parts.headers);
+        remove_hop_by_hop_headers(&mut parts.headers);
         parts.extensions.clear();
         Ok(Response::from_parts(parts, OriginBody::streamed(body, self.timeouts.idle, end, self.most_bytes)))
     }

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use facetheory::{Collected, Content, Outcome, PageKey, Pages, Policy, RenderError, Rendered};
+use facetheory::{Content, GcReport, Outcome, PageKey, Pages, Policy, RenderError, Rendered};
 use tabletheory::Random;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -77,14 +77,14 @@ impl Collector {
 
     async fn collect(&self) -> Result<Rendered, RenderError> {
         let began = Instant::now();
-        let how = facetheory::Collection {
+        let how = facetheory::GcOptions {
             grace: self.grace,
             batch: BATCH,
             pause: PAUSE,
-            ..facetheory::Collection::default()
+            ..facetheory::GcOptions::default()
         };
-        let collected = self.pages.collect(&how, |_| ControlFlow::Continue(())).await?;
-        let Collected { rows, expired, objects, orphans, bytes, failed, .. } = collected;
+        let collected = self.pages.gc(&how, |_| ControlFlow::Continue(())).await?;
+        let GcReport { rows, expired, objects, orphans, bytes, failed, .. } = collected;
         if !collected.finished {
             let first = collected.failures.first().map_or("it did not say why", String::as_str);
             return Err(format!("{failed} bodies could not be deleted; the first of them: {first}").into());

@@ -148,7 +148,7 @@ impl Head {
     ) -> Result<(), Refusal> {
         // Almost always a client asks for one host all the time.
         if field.value.is_empty() || field.value != known.as_slice() {
-            if !std::str::from_utf8(field.value).is_ok_and(facetheory::is_host) {
+            if !std::str::from_utf8(field.value).is_ok_and(facetheory::is_valid_host) {
                 return Err(Refusal::bad("the Host of the request is no host"));
             }
             known.clear();

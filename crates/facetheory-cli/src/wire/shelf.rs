@@ -14,7 +14,7 @@ const MOST_HEADERS: usize = 64;
 /// Who may have the answer to a request at hand.
 pub(crate) trait Shelf: fmt::Debug + Send {
     /// The answer to a `GET` without a body, on a connection of HTTP/1.1 that goes on after it.
-    fn at_hand(&self, request: Parts) -> Option<Parcel>;
+    fn get_fresh(&self, request: Parts) -> Option<Parcel>;
 }
 
 /// An answer, as it is written.

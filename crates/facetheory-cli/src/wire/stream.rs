@@ -137,7 +137,7 @@ impl<IO> Wire<IO> {
             return false;
         }
         let Some(shelf) = &self.shelf else { return false };
-        self.parcel = shelf::request(bytes).and_then(|request| shelf.at_hand(request));
+        self.parcel = shelf::request(bytes).and_then(|request| shelf.get_fresh(request));
         if self.parcel.is_none() {
             return false;
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::ledger::Asked;
-use crate::strict::{Request, is_host, is_token};
+use crate::strict::{Request, is_token, is_valid_host};
 use crate::support::http2::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, HEADERS, PREFACE, RST_STREAM,
 };
@@ -146,7 +146,7 @@ impl Stream {
         (request.method, request.target) = (method?, target?);
         scheme?;
         let hosts: Vec<String> = request.values("host").filter_map(text).chain(authority).collect();
-        request.host = hosts.first().filter(|host| is_host(host))?.clone();
+        request.host = hosts.first().filter(|host| is_valid_host(host))?.clone();
         let is_one = hosts.iter().all(|host| host.eq_ignore_ascii_case(&request.host));
         let is_target =
             request.target.starts_with('/') || (request.target == "*" && request.method == "OPTIONS");

@@ -161,13 +161,13 @@ fn host(request: &Request) -> Read<String> {
     let mut hosts = request.values("host");
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return wrong("not one Host") };
     match str::from_utf8(host) {
-        Ok(host) if is_host(host) => Ok(host.to_owned()),
+        Ok(host) if is_valid_host(host) => Ok(host.to_owned()),
         _ => wrong("a Host that is none"),
     }
 }
 
 /// Whether this is a name or an address, with or without a port.
-pub(crate) fn is_host(text: &str) -> bool {
+pub(crate) fn is_valid_host(text: &str) -> bool {
     let (name, port) = match text.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => (name, port),
         _ => (text, "0"),

@@ -1,6 +1,6 @@
 //! What readers and publishers were told.
 
-use facetheory::{Body, Freshness, Meta, PageKey, Strength, Tag};
+use facetheory::{Body, Freshness, InvalidationMode, Meta, PageKey, Tag};
 use tabletheory::Timestamp;
 
 use super::{Ledger, State};
@@ -50,11 +50,11 @@ impl Ledger {
     }
 
     /// An invalidation that was asked for at this time was acknowledged.
-    pub(crate) fn told_invalidated(&self, page: &PageKey, strength: Strength, asked: Timestamp) {
+    pub(crate) fn told_invalidated(&self, page: &PageKey, strength: InvalidationMode, asked: Timestamp) {
         let mut state = self.state();
         let page = state.pages.entry(page.pk().to_owned()).or_default();
         page.soft_fence = page.soft_fence.max(Some(asked));
-        if strength == Strength::Hard {
+        if strength == InvalidationMode::Hard {
             page.hard_fence = page.hard_fence.max(Some(asked));
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use facetheory::{Policy, Served, State as Shown, Strength, Tag};
+use facetheory::{InvalidationMode, Policy, Served, State as Shown, Tag};
 
 use super::{Ledger, State, short};
 use crate::tally::Count;
@@ -33,7 +33,7 @@ pub(super) struct Site {
 /// What an operator wants to be stale.
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
-    Page(Strength),
+    Page(InvalidationMode),
     Tag(Tag),
 }
 
@@ -113,7 +113,7 @@ impl Ledger {
         Given {
             pages,
             through,
-            hard: matches!(order, Order::Page(Strength::Hard)),
+            hard: matches!(order, Order::Page(InvalidationMode::Hard)),
             tag: matches!(order, Order::Tag(_)),
             asked: state.elapsed,
         }

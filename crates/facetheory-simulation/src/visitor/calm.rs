@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use facetheory::{Policy, State, Strength};
+use facetheory::{InvalidationMode, Policy, State};
 use tabletheory::Faults;
 
 use super::habit::LONGEST_BACK_OFF;
@@ -101,7 +101,7 @@ impl World {
         });
         self.set_faults(Faults::NONE);
         tokio::time::sleep(2 * SECOND).await;
-        process.order(place, Order::Page(Strength::Hard), false).await;
+        process.order(place, Order::Page(InvalidationMode::Hard), false).await;
         self.set_faults(Faults { fail: 1.0, ..Faults::NONE });
         let _checked = process.visit(place, &policy, QUICK).await;
         self.set_faults(Faults::NONE);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use facetheory::{Contention, Keep, Mode, OtherDeployment, Policy};
+use facetheory::{Contention, History, Mode, OtherDeployment, Policy};
 
 use crate::character::{Character, MOST_SKEW};
 use crate::dice::Dice;
@@ -95,8 +95,8 @@ impl Habits {
         policy.stale_if_error = limit(&[None, Some(0), Some(10), Some(60)]);
         policy.contention = *dice.pick(&[Contention::Wait, Contention::ServeStale]);
         policy.wait = seconds(&[1, 5, 10]);
-        policy.render_deadline = seconds(&[5, 20, 60]);
-        policy.back_off = seconds(&[1, 10]);
+        policy.render_timeout = seconds(&[5, 20, 60]);
+        policy.backoff = seconds(&[1, 10]);
         policy.early_refresh = dice.chance(0.3).then_some(1.0);
         policy.other_deployment = *dice.pick(&[OtherDeployment::Stale, OtherDeployment::Missing]);
         Habits {
@@ -121,8 +121,8 @@ impl Habits {
     }
 
     /// The policy of a page.
-    pub(super) fn policy(&self, keep: Keep) -> Policy {
-        self.policy.keeping(keep)
+    pub(super) fn policy(&self, keep: History) -> Policy {
+        self.policy.with_history(keep)
     }
 
     /// For how long after it went stale a page may be served at all; none where there is no limit.
@@ -143,6 +143,6 @@ impl Habits {
         /// And to the store of bodies, which is asked again where nothing was settled.
         const BODIES: u32 = 8;
         let stores = CALLS * character.faults.longest_delay + BODIES * character.object_faults.longest_delay;
-        ROUNDS * (2 * TABLE_TIMEOUT + self.policy.wait + self.policy.render_deadline + stores)
+        ROUNDS * (2 * TABLE_TIMEOUT + self.policy.wait + self.policy.render_timeout + stores)
     }
 }

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use facetheory::Strength;
+use facetheory::InvalidationMode;
 use tabletheory::Faults;
 
 pub(crate) use self::habit::Habits;
@@ -83,8 +83,8 @@ impl World {
             let (process, place) = (dice.pick(processes), dice.pick(&self.places));
             let directly = dice.chance(0.3);
             match habits.order(&dice) {
-                Habit::Soft => process.order(place, Order::Page(Strength::Soft), directly).await,
-                Habit::Hard => process.order(place, Order::Page(Strength::Hard), directly).await,
+                Habit::Soft => process.order(place, Order::Page(InvalidationMode::Soft), directly).await,
+                Habit::Hard => process.order(place, Order::Page(InvalidationMode::Hard), directly).await,
                 Habit::Tag => {
                     let tag = dice.pick(&place.tags()).clone();
                     process.order(place, Order::Tag(tag), directly).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use facetheory::{
-    Answer, EpochTerms, Isr, LeaseTerms, PageStore, Pages, Policy, Render, RenderContext, RenderError,
+    EpochTerms, GetResult, Isr, LeaseTerms, PageStore, Pages, Policy, Render, RenderContext, RenderError,
     Rendered,
 };
 
@@ -54,7 +54,7 @@ impl<'w> Process<'w> {
             let pages = Pages::new(store, world.bodies.clone()).with_random(dice.clone());
             let builder = Isr::builder(pages)
                 .memory(memory)
-                .believing(setup.believed)
+                .metadata_max_age(setup.believed)
                 .table_timeout(TABLE_TIMEOUT)
                 .random(dice.clone());
             match setup.deployment {
@@ -91,11 +91,11 @@ impl<'w> Process<'w> {
         }
         let render = renderer(ledger.clone(), self.number, place, luck);
         match engine.get(&place.key, &asked, render).await {
-            Ok(Answer::Page(served)) => {
+            Ok(GetResult::Page(served)) => {
                 ledger.answered_with(&visit, place, &served);
                 Visited::Page(served.state)
             }
-            Ok(Answer::Bypass(reason)) => {
+            Ok(GetResult::Bypass(reason)) => {
                 ledger.answered_without(&visit, place, reason.as_str());
                 Visited::Bypass
             }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use facetheory::{Bodies, Collected, Collection, PageStore, Pages};
+use facetheory::{Bodies, GcOptions, GcReport, PageStore, Pages};
 use tabletheory::{Clock as _, ManualClock, SqliteSettings, SqliteTable, SystemClock};
 
 use crate::memory::resident_mib;
@@ -27,13 +27,13 @@ pub(crate) async fn run(sizes: &Sizes, place: &Path) {
     let pages = Pages::new(PageStore::new(Arc::new(table.expect("the file"))), bodies);
 
     for dry_run in [true, false] {
-        let how = Collection { dry_run, ..Collection::default() };
+        let how = GcOptions { dry_run, ..GcOptions::default() };
         let (rows, objects) = (bar("rows", sizes.pages), bar("bodies", of));
         say(&rows, &format!("{:>10} {:>10} {:>10} {:>9}", "rows", "bodies", "deleted", "RSS MiB"));
         let mut before = (0, 0);
         let start = instant();
         let mut read = Duration::ZERO;
-        let collected = pages.collect(&how, |so_far: &Collected| {
+        let collected = pages.gc(&how, |so_far: &GcReport| {
             rows.set_position(so_far.rows);
             objects.set_position(so_far.objects);
             if so_far.objects == 0 {

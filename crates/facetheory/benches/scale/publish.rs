@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use facetheory::{Acquire, Content, Generation, Keep, Lock, Meta, PageKey, PageStore, Published};
+use facetheory::{Acquire, Content, Generation, History, Lock, Meta, PageKey, PageStore, Published};
 use tabletheory::{SqliteSettings, SqliteTable, SystemClock, Table, Timestamp, Txn, Write};
 use tokio::task::JoinSet;
 
@@ -134,7 +134,8 @@ async fn publish(store: PageStore, number: u64) {
         panic!("nobody else is there")
     };
     let rendered = generation(&page, number, store.now());
-    let published = store.commit_generation(&lease, &rendered, None, Keep::Latest).await.expect("an answer");
+    let published =
+        store.commit_generation(&lease, &rendered, None, History::Latest).await.expect("an answer");
     assert_eq!(published, Published::Done);
 }
 

@@ -14,10 +14,10 @@ use object_store::path::Path;
 use object_store::{Attributes, ObjectStore, ObjectStoreExt as _};
 use tabletheory::{Random, Timestamp};
 
+use self::object::{Created, Description};
 use crate::error::{Error, Kind, Result};
 use crate::protocol::generation::Content;
 use crate::protocol::key::{PageKey, sha256_hex};
-use self::object::{Created, Description};
 
 /// The prefix of all objects unless another is chosen.
 const PREFIX: &str = "isr/";

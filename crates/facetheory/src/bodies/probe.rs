@@ -7,10 +7,10 @@ use object_store::path::Path;
 use object_store::{Attribute, GetResult, ObjectStoreExt as _};
 use tabletheory::Random;
 
+use crate::bodies::object::{self, Created, Description};
 use crate::bodies::{Bodies, unavailable, uuid};
 use crate::error::Result;
 use crate::protocol::generation::Content;
-use crate::bodies::object::{self, Created, Description};
 
 /// What was found out about a store of bodies.
 ///
@@ -28,18 +28,18 @@ use crate::bodies::object::{self, Created, Description};
 #[non_exhaustive]
 pub struct Probe {
     /// What it does not do.
-    pub shortcomings: Vec<Shortcoming>,
+    pub shortcomings: Vec<ProbeFailure>,
 }
 
 /// Something that a store of bodies does not do. Its text says what that means.
 ///
 /// ```
-/// assert!(facetheory::Shortcoming::Unreadable.is_fatal());
-/// assert!(!facetheory::Shortcoming::NoMetadata.is_fatal());
+/// assert!(facetheory::ProbeFailure::Unreadable.is_fatal());
+/// assert!(!facetheory::ProbeFailure::NoMetadata.is_fatal());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Shortcoming {
+pub enum ProbeFailure {
     /// What was just put is not there, or is something else.
     Unreadable,
     /// A second put of one name replaces the first, although it must not.
@@ -54,15 +54,15 @@ pub enum Shortcoming {
     NoDelete(Option<String>),
 }
 
-impl Shortcoming {
+impl ProbeFailure {
     /// Whether pages cannot be served from such a store at all.
     ///
     /// ```
-    /// assert!(!facetheory::Shortcoming::Overwrites.is_fatal());
+    /// assert!(!facetheory::ProbeFailure::Overwrites.is_fatal());
     /// ```
     #[must_use]
     pub fn is_fatal(&self) -> bool {
-        matches!(self, Shortcoming::Unreadable)
+        matches!(self, ProbeFailure::Unreadable)
     }
 }
 
@@ -73,12 +73,12 @@ impl Bodies {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use facetheory::{Bodies, Shortcoming};
+    /// use facetheory::{Bodies, ProbeFailure};
     ///
     /// let directory = tempfile::tempdir()?;
     /// let probe = Bodies::files(directory.path())?.probe(&tabletheory::SystemRandom).await?;
     /// // Files have no place for them; rows tell them instead.
-    /// assert_eq!(probe.shortcomings, [Shortcoming::NoMetadata, Shortcoming::NoContentType]);
+    /// assert_eq!(probe.shortcomings, [ProbeFailure::NoMetadata, ProbeFailure::NoContentType]);
     /// # Ok(()) }
     /// ```
     pub async fn probe(&self, random: &dyn Random) -> Result<Probe> {
@@ -100,72 +100,72 @@ impl Bodies {
         let mut shortcomings = Vec::new();
         // A store that answers with an error has not replaced anything either, which is what counts.
         if let Ok(Created::Done) = object::create(objects, &path, &SECOND, &attributes).await {
-            shortcomings.push(Shortcoming::Overwrites);
+            shortcomings.push(ProbeFailure::Overwrites);
         }
         match objects.get(&path).await {
-            Err(_) => shortcomings.push(Shortcoming::Unreadable),
+            Err(_) => shortcomings.push(ProbeFailure::Unreadable),
             Ok(found) => shortcomings.extend(of_what_came_back(found, &content, [&FIRST, &SECOND]).await),
         }
         match objects.list_with_delimiter(Some(&Path::from(directory))).await {
-            Err(cause) => shortcomings.push(Shortcoming::NoList(Some(cause.to_string()))),
+            Err(cause) => shortcomings.push(ProbeFailure::NoList(Some(cause.to_string()))),
             Ok(list) if list.objects.iter().any(|object| object.location == path) => {}
-            Ok(_) => shortcomings.push(Shortcoming::NoList(None)),
+            Ok(_) => shortcomings.push(ProbeFailure::NoList(None)),
         }
         match objects.delete(&path).await {
-            Err(cause) => shortcomings.push(Shortcoming::NoDelete(Some(cause.to_string()))),
-            Ok(()) if objects.head(&path).await.is_ok() => shortcomings.push(Shortcoming::NoDelete(None)),
+            Err(cause) => shortcomings.push(ProbeFailure::NoDelete(Some(cause.to_string()))),
+            Ok(()) if objects.head(&path).await.is_ok() => shortcomings.push(ProbeFailure::NoDelete(None)),
             Ok(()) => {}
         }
         Ok(Probe { shortcomings })
     }
 }
 
-async fn of_what_came_back(found: GetResult, content: &Content, written: [&Bytes; 2]) -> Vec<Shortcoming> {
+async fn of_what_came_back(found: GetResult, content: &Content, written: [&Bytes; 2]) -> Vec<ProbeFailure> {
     let mut shortcomings = Vec::new();
     let mut told = Content::default();
     Description::of(&found.attributes).complete(&mut told);
     if told != *content {
-        shortcomings.push(Shortcoming::NoMetadata);
+        shortcomings.push(ProbeFailure::NoMetadata);
     }
     let content_type = found.attributes.get(&Attribute::ContentType).map(|value| value.as_ref().to_owned());
     if content_type != content.content_type {
-        shortcomings.push(Shortcoming::NoContentType);
+        shortcomings.push(ProbeFailure::NoContentType);
     }
     // That the second has replaced the first is said already.
     match found.bytes().await {
         Ok(bytes) if written.contains(&&bytes) => {}
-        _ => shortcomings.push(Shortcoming::Unreadable),
+        _ => shortcomings.push(ProbeFailure::Unreadable),
     }
     shortcomings
 }
 
-impl fmt::Display for Shortcoming {
+impl fmt::Display for ProbeFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let because = |f: &mut fmt::Formatter<'_>, reason: &Option<String>| match reason {
             Some(reason) => write!(f, " ({reason})"),
             None => Ok(()),
         };
         match self {
-            Shortcoming::Unreadable => f.write_str(
+            ProbeFailure::Unreadable => f.write_str(
                 "what was just stored cannot be read back: every page would look as if its body were missing",
             ),
-            Shortcoming::Overwrites => f.write_str(
+            ProbeFailure::Overwrites => f.write_str(
                 "a put that must not replace anything replaces what is there (the store ignores If-None-Match): \
                  that no body is ever rewritten then rests on their random names alone",
             ),
-            Shortcoming::NoMetadata => f.write_str(
+            ProbeFailure::NoMetadata => f.write_str(
                 "metadata does not come back: a page whose row another language has written is served without its \
                  status, content type and security policy",
             ),
-            Shortcoming::NoContentType => f.write_str(
+            ProbeFailure::NoContentType => f.write_str(
                 "the content type does not come back: whoever fetches objects past this program has to guess it",
             ),
-            Shortcoming::NoList(reason) => {
+            ProbeFailure::NoList(reason) => {
                 f.write_str("what is stored is not listed")?;
                 because(f, reason)?;
                 f.write_str(": bodies that no row names cannot be found and collected")
             }
-            Shortcoming::NoDelete(reason) => {
+            ProbeFailure::NoDelete(reason) => {
                 f.write_str("what is deleted stays")?;
                 because(f, reason)?;
                 f.write_str(": bodies that are no longer needed pile up, and the probe leaves one behind too")

@@ -9,22 +9,22 @@ use bytes::Bytes;
 #[cfg(feature = "http")]
 use super::compression::Codings;
 use crate::bodies::Body;
-use crate::protocol::generation::Generation;
 #[cfg(feature = "http")]
 use crate::http::{CacheControl, Coding, Stored, is_worth_coding, restored, restored_by_origin};
+use crate::protocol::generation::Generation;
 use crate::protocol::row::Meta;
 
 /// A page as visitors get it.
 ///
 /// ```
-/// # use facetheory::{Answer, Bodies, Isr, PageKey, Pages, PageStore, Policy, Rendered};
+/// # use facetheory::{GetResult, Bodies, Isr, PageKey, Pages, PageStore, Policy, Rendered};
 /// # use std::{sync::Arc, time::Duration};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
 /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
 /// let isr = Isr::new(pages);
 /// let policy = Policy::every(Duration::from_secs(60));
 /// let answer = isr.get(&PageKey::new("/")?, &policy, |_| async { Ok(Rendered::html("hello")) }).await?;
-/// let Answer::Page(served) = answer else { panic!("it was rendered") };
+/// let GetResult::Page(served) = answer else { panic!("it was rendered") };
 /// assert_eq!((served.page.status(), served.page.content_type()), (200, Some("text/html; charset=utf-8")));
 /// assert_eq!(served.page.bytes(), "hello");
 /// # Ok(()) }

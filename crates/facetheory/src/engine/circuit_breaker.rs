@@ -12,13 +12,13 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 /// Whether a store can be reached, as far as is known.
 #[derive(Debug, Default)]
-pub(super) struct Outage {
+pub(super) struct CircuitBreaker {
     /// Until when it is not asked, in milliseconds; 0 while it answers.
     until: AtomicI64,
     failures: AtomicU32,
 }
 
-impl Outage {
+impl CircuitBreaker {
     /// Whether the store may be asked now. During an outage one visitor at a time finds out whether it is over.
     pub(super) fn lets_ask(&self, now: Timestamp) -> bool {
         let until = self.until.load(Ordering::Acquire);
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn during_an_outage_one_visitor_at_a_time_asks() {
-        let (outage, random) = (Outage::default(), SeededRandom::new(1));
+        let (outage, random) = (CircuitBreaker::default(), SeededRandom::new(1));
         assert!(outage.lets_ask(at(0)) && outage.lets_ask(at(0)));
         outage.failed(at(0), &random);
         assert!(!outage.lets_ask(at(10)));
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn the_table_is_asked_again_within_a_second_however_often_it_failed() {
-        let (outage, random) = (Outage::default(), SeededRandom::new(1));
+        let (outage, random) = (CircuitBreaker::default(), SeededRandom::new(1));
         for failure in 0..100 {
             outage.failed(at(failure * 10_000), &random);
             assert!(outage.lets_ask(at(failure * 10_000 + 1000)));
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_back_does_not_prolong_an_outage() {
-        let (outage, random) = (Outage::default(), SeededRandom::new(1));
+        let (outage, random) = (CircuitBreaker::default(), SeededRandom::new(1));
         outage.failed(at(0), &random);
         assert!(outage.lets_ask(at(-3_600_000)));
     }

@@ -5,19 +5,19 @@ use std::time::Duration;
 use tabletheory::Timestamp;
 
 use super::cached_page::CachedPage;
-use crate::protocol::freshness::Freshness;
 use crate::pages::policy::{Mode, OtherDeployment, Policy};
-use crate::pages::reason::Reason;
+use crate::pages::reason::RegenerateReason;
+use crate::protocol::freshness::Freshness;
 use crate::protocol::row::Meta;
 
 /// What a page can be used for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Usable {
+pub(crate) enum ServeDecision {
     /// It is served as it is.
     Fresh,
     /// It should be renewed.
     Stale {
-        reason: Reason,
+        reason: RegenerateReason,
         /// Whether it may be served while it is renewed.
         while_renewed: bool,
         /// Whether it may be served if it cannot be renewed.
@@ -26,7 +26,7 @@ pub(crate) enum Usable {
         if_silent: bool,
     },
     /// It may not be served.
-    No(Reason),
+    No(RegenerateReason),
     /// It is for others, whose page is another.
     #[cfg_attr(
         not(feature = "http"),
@@ -37,7 +37,7 @@ pub(crate) enum Usable {
 
 /// A page as somebody sees it who is to say what it can be used for.
 #[derive(Debug)]
-pub(crate) struct Sight<'a> {
+pub(crate) struct EntryView<'a> {
     pub(crate) meta: &'a Meta,
     /// The page itself, if its body is there.
     #[cfg_attr(
@@ -58,9 +58,9 @@ pub(crate) struct Sight<'a> {
 }
 
 /// Who says what a page can be used for: a policy; or the page itself, and its visitor.
-pub(crate) trait Judge: Sync {
+pub(crate) trait ReusePolicy: Sync {
     /// What a page can be used for.
-    fn usable(&self, sight: &Sight<'_>) -> Usable;
+    fn usable(&self, sight: &EntryView<'_>) -> ServeDecision;
 
     /// Whether a page that was just rendered, perhaps for somebody else, is the one that is asked for.
     fn is_for(&self, _page: &CachedPage) -> bool {
@@ -73,11 +73,11 @@ pub(crate) trait Judge: Sync {
     }
 }
 
-impl Judge for Policy {
-    fn usable(&self, sight: &Sight<'_>) -> Usable {
+impl ReusePolicy for Policy {
+    fn usable(&self, sight: &EntryView<'_>) -> ServeDecision {
         if sight.meta.generation.follows_origin() {
             // It was stored by another rule, and may be for one visitor only.
-            return Usable::No(Reason::Early(sight.meta.generation.generated_at));
+            return ServeDecision::No(RegenerateReason::Early(sight.meta.generation.generated_at));
         }
         usable(sight.meta, sight.freshness, self, sight.deployment, sight.now)
     }
@@ -87,26 +87,26 @@ impl Judge for Policy {
     }
 }
 
-impl Usable {
+impl ServeDecision {
     /// Why it is renewed, if it is.
-    pub(super) fn reason(self) -> Reason {
+    pub(super) fn reason(self) -> RegenerateReason {
         match self {
-            Usable::Fresh | Usable::Other => Reason::Stale,
-            Usable::Stale { reason, .. } | Usable::No(reason) => reason,
+            ServeDecision::Fresh | ServeDecision::Other => RegenerateReason::Stale,
+            ServeDecision::Stale { reason, .. } | ServeDecision::No(reason) => reason,
         }
     }
 
     /// Whether it may be served if nobody answers who could renew it.
     pub(super) fn if_silent(&self) -> bool {
-        matches!(self, Usable::Stale { if_silent: true, .. })
+        matches!(self, ServeDecision::Stale { if_silent: true, .. })
     }
 
     /// Whether it may be served although it should be renewed, because that takes too long or fails.
     pub(super) fn in_need(&self) -> bool {
         match self {
-            Usable::Fresh => true,
-            Usable::Stale { while_renewed, if_error, .. } => *while_renewed || *if_error,
-            Usable::No(_) | Usable::Other => false,
+            ServeDecision::Fresh => true,
+            ServeDecision::Stale { while_renewed, if_error, .. } => *while_renewed || *if_error,
+            ServeDecision::No(_) | ServeDecision::Other => false,
         }
     }
 }
@@ -118,21 +118,23 @@ pub(super) fn usable(
     policy: &Policy,
     deployment: Option<&str>,
     now: Timestamp,
-) -> Usable {
+) -> ServeDecision {
     let ours = deployment.is_none_or(|ours| meta.generation.content.deployment.as_deref() == Some(ours));
     // A pin holds on to what an earlier deployment rendered.
     let of_other = !ours && !meta.is_pinned(now);
-    let not_ours = || Reason::NotOf(deployment.unwrap_or_default().to_owned());
+    let not_ours = || RegenerateReason::OtherDeployment(deployment.unwrap_or_default().to_owned());
     match freshness {
-        Freshness::Forbidden => return Usable::No(Reason::Stale),
-        _ if of_other && policy.other_deployment == OtherDeployment::Missing => return Usable::No(not_ours()),
-        Freshness::Fresh if !of_other => return Usable::Fresh,
+        Freshness::Forbidden => return ServeDecision::No(RegenerateReason::Stale),
+        _ if of_other && policy.other_deployment == OtherDeployment::Missing => {
+            return ServeDecision::No(not_ours());
+        }
+        Freshness::Fresh if !of_other => return ServeDecision::Fresh,
         Freshness::Fresh | Freshness::Stale => {}
     }
     let stale_for = stale_for(meta, now);
     let within = |limit: Option<Duration>| limit.is_none_or(|limit| stale_for <= limit);
-    Usable::Stale {
-        reason: if freshness == Freshness::Fresh { not_ours() } else { Reason::Stale },
+    ServeDecision::Stale {
+        reason: if freshness == Freshness::Fresh { not_ours() } else { RegenerateReason::Stale },
         while_renewed: policy.mode == Mode::Swr && within(policy.stale_while_revalidate),
         if_error: within(policy.stale_if_error),
         if_silent: within(policy.stale_if_error),
@@ -162,8 +164,8 @@ mod tests {
         Meta::of(Generation::new("a.html", NOW, 60))
     }
 
-    fn stale(while_renewed: bool, if_error: bool) -> Usable {
-        Usable::Stale { reason: Reason::Stale, while_renewed, if_error, if_silent: if_error }
+    fn stale(while_renewed: bool, if_error: bool) -> ServeDecision {
+        ServeDecision::Stale { reason: RegenerateReason::Stale, while_renewed, if_error, if_silent: if_error }
     }
 
     #[test]
@@ -172,7 +174,7 @@ mod tests {
         let at = |policy: &Policy, seconds| {
             usable(&page(), page().freshness(at(seconds)), policy, None, at(seconds))
         };
-        assert_eq!(at(&policy, 59), Usable::Fresh);
+        assert_eq!(at(&policy, 59), ServeDecision::Fresh);
         assert_eq!(at(&policy, 1_000_000), stale(true, true), "without limits for ever");
         policy.stale_while_revalidate = Some(Duration::from_secs(10));
         policy.stale_if_error = Some(Duration::from_secs(20));
@@ -197,18 +199,21 @@ mod tests {
     #[test]
     fn what_must_not_be_served_is_not_whatever_the_policy() {
         let policy = Policy::every(Duration::from_secs(60));
-        assert_eq!(usable(&page(), Freshness::Forbidden, &policy, None, at(0)), Usable::No(Reason::Stale));
+        assert_eq!(
+            usable(&page(), Freshness::Forbidden, &policy, None, at(0)),
+            ServeDecision::No(RegenerateReason::Stale)
+        );
     }
 
     #[test]
     fn a_page_of_another_deployment_is_stale_or_missing_by_choice_unless_it_is_pinned() {
         let mut policy = Policy::every(Duration::from_secs(60));
-        let not_ours = Reason::NotOf("new".into());
+        let not_ours = RegenerateReason::OtherDeployment("new".into());
         let of = |meta: &Meta, policy: &Policy| usable(meta, Freshness::Fresh, policy, Some("new"), at(0));
         let mut meta = page();
         for other in [None, Some("old".to_owned())] {
             meta.generation.content.deployment = other;
-            let expected = Usable::Stale {
+            let expected = ServeDecision::Stale {
                 reason: not_ours.clone(),
                 while_renewed: true,
                 if_error: true,
@@ -217,11 +222,11 @@ mod tests {
             assert_eq!(of(&meta, &policy), expected);
         }
         policy.other_deployment = OtherDeployment::Missing;
-        assert_eq!(of(&meta, &policy), Usable::No(not_ours));
+        assert_eq!(of(&meta, &policy), ServeDecision::No(not_ours));
         meta.pinned_until = Some(NOW + 10);
-        assert_eq!(of(&meta, &policy), Usable::Fresh);
+        assert_eq!(of(&meta, &policy), ServeDecision::Fresh);
         meta.generation.content.deployment = Some("new".into());
         meta.pinned_until = None;
-        assert_eq!(of(&meta, &policy), Usable::Fresh);
+        assert_eq!(of(&meta, &policy), ServeDecision::Fresh);
     }
 }

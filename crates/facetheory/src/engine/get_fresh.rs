@@ -5,14 +5,14 @@ use std::sync::Arc;
 use tabletheory::Timestamp;
 
 use super::Isr;
+use super::cached_page::CachedPage;
+use super::decision::{EntryView, ReusePolicy, ServeDecision};
 use super::get_result::Served;
 use super::lookup::Found;
-use super::memory::Arrival;
-use super::cached_page::CachedPage;
-use super::decision::{Judge, Sight, Usable};
-use crate::protocol::key::PageKey;
-use crate::pages::policy::Policy;
+use super::memory::RequestStart;
 use crate::engine::state::State;
+use crate::pages::policy::Policy;
+use crate::protocol::key::PageKey;
 
 /// What memory has for a visitor.
 pub(crate) enum AtHand {
@@ -25,7 +25,11 @@ pub(crate) enum AtHand {
 impl Isr {
     /// What is kept of a page and may be looked at, and what it can be used for. While the table cannot be reached, what
     /// memory has.
-    pub(crate) async fn peek(&self, page: &PageKey, judge: &dyn Judge) -> Option<(Arc<CachedPage>, Usable)> {
+    pub(crate) async fn peek(
+        &self,
+        page: &PageKey,
+        judge: &dyn ReusePolicy,
+    ) -> Option<(Arc<CachedPage>, ServeDecision)> {
         let engine = &self.engine;
         let now = engine.now();
         let known = engine.memory.get(page);
@@ -34,13 +38,13 @@ impl Isr {
         {
             return Some((entry.page.clone(), engine.usable(entry, judge, now)));
         }
-        let arrival = Arrival { at: now, sequence: engine.memory.sequence(page) };
+        let arrival = RequestStart { at: now, sequence: engine.memory.sequence(page) };
         let Ok(seen) = engine.look(page, arrival).await else {
             return known.map(|entry| (entry.page.clone(), engine.usable_unseen(page, &entry, judge, now)));
         };
         let (Found::Here(entry), Some(meta)) = (&seen.body, &seen.meta) else { return None };
         let now = engine.now();
-        let sight = Sight {
+        let sight = EntryView {
             meta,
             page: Some(&entry.page),
             freshness: seen.freshness_at(now),
@@ -56,22 +60,22 @@ impl Isr {
         &self,
         page: &PageKey,
         policy: &Policy,
-        judge: &dyn Judge,
+        judge: &dyn ReusePolicy,
         now: Timestamp,
     ) -> Option<AtHand> {
         let engine = &self.engine;
         let entry = engine.believed(page, now)?;
         match engine.usable(&entry, judge, now) {
-            Usable::Fresh if !engine.may_be_early(&entry, policy, now) => {
+            ServeDecision::Fresh if !engine.may_be_early(&entry, policy, now) => {
                 Some(AtHand::Page(engine.served(page, State::Hit, &entry)))
             }
-            Usable::Other => Some(AtHand::Other(entry.page.clone())),
-            Usable::Fresh | Usable::Stale { .. } | Usable::No(_) => None,
+            ServeDecision::Other => Some(AtHand::Other(entry.page.clone())),
+            ServeDecision::Fresh | ServeDecision::Stale { .. } | ServeDecision::No(_) => None,
         }
     }
 
     /// The next answer for a page may be kept after all: others wait for it again, instead of asking for themselves.
     pub(crate) fn reconsider(&self, page: &PageKey) {
-        self.engine.back_off.reconsider(page);
+        self.engine.render_failures.reconsider(page);
     }
 }

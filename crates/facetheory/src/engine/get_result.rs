@@ -9,21 +9,21 @@ use crate::engine::state::State;
 ///
 /// ```no_run
 /// # async fn f(isr: facetheory::Isr, page: facetheory::PageKey, policy: facetheory::Policy) -> facetheory::Result<()> {
-/// use facetheory::{Answer, Rendered};
+/// use facetheory::{GetResult, Rendered};
 ///
 /// match isr.get(&page, &policy, |_| async { Ok(Rendered::html("hello")) }).await? {
-///     Answer::Page(served) => println!("{}: {} bytes", served.state, served.page.bytes().len()),
-///     Answer::Bypass(reason) => println!("ask the origin yourself: {}", reason.as_str()),
+///     GetResult::Page(served) => println!("{}: {} bytes", served.state, served.page.bytes().len()),
+///     GetResult::Bypass(reason) => println!("ask the origin yourself: {}", reason.as_str()),
 /// }
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a visitor waits for it"]
-pub enum Answer {
+pub enum GetResult {
     /// A page.
     Page(Served),
     /// Nothing from here: the visitor should be given an answer of its own, which is not kept.
-    Bypass(Bypass),
+    Bypass(BypassReason),
 }
 
 /// A page, and how a visitor came to it.
@@ -45,11 +45,11 @@ pub struct Served {
 /// Why a visitor is given nothing from here.
 ///
 /// ```
-/// assert_eq!(facetheory::Bypass::Declined.as_str(), "the answer is not to be kept");
+/// assert_eq!(facetheory::BypassReason::Declined.as_str(), "the answer is not to be kept");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Bypass {
+pub enum BypassReason {
     /// The renderer's answer is nobody else's.
     Declined,
     /// Somebody else has rendered the page for too long.
@@ -57,25 +57,25 @@ pub enum Bypass {
     /// The table or the bodies cannot be reached, and the page is not in memory.
     Unreachable,
     /// The page was invalidated while it was rendered, again and again.
-    Restless,
+    Contended,
     /// The page that is kept is for requests with other headers.
-    Other,
+    OtherVariant,
 }
 
-impl Bypass {
+impl BypassReason {
     /// It in words.
     ///
     /// ```
-    /// assert!(facetheory::Bypass::Unreachable.as_str().contains("cannot be reached"));
+    /// assert!(facetheory::BypassReason::Unreachable.as_str().contains("cannot be reached"));
     /// ```
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Bypass::Declined => "the answer is not to be kept",
-            Bypass::WaitedTooLong => "somebody else has rendered the page for too long",
-            Bypass::Unreachable => "the store cannot be reached",
-            Bypass::Restless => "the page was invalidated while it was rendered",
-            Bypass::Other => "the page is for requests with other headers",
+            BypassReason::Declined => "the answer is not to be kept",
+            BypassReason::WaitedTooLong => "somebody else has rendered the page for too long",
+            BypassReason::Unreachable => "the store cannot be reached",
+            BypassReason::Contended => "the page was invalidated while it was rendered",
+            BypassReason::OtherVariant => "the page is for requests with other headers",
         }
     }
 
@@ -83,11 +83,11 @@ impl Bypass {
     #[cfg(feature = "http")]
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Bypass::Declined => "not-kept",
-            Bypass::WaitedTooLong => "waited-too-long",
-            Bypass::Unreachable => "unreachable",
-            Bypass::Restless => "invalidated",
-            Bypass::Other => "other-headers",
+            BypassReason::Declined => "not-kept",
+            BypassReason::WaitedTooLong => "waited-too-long",
+            BypassReason::Unreachable => "unreachable",
+            BypassReason::Contended => "invalidated",
+            BypassReason::OtherVariant => "other-headers",
         }
     }
 }

@@ -6,9 +6,9 @@ use tabletheory::Timestamp;
 use tracing::Instrument as _;
 
 use super::Engine;
-use super::memory::{Arrival, Checked, Entry};
-use super::metrics::Phase;
 use super::cached_page::CachedPage;
+use super::memory::{Entry, MetadataCheck, RequestStart};
+use super::metrics::Phase;
 use crate::error::{Error, Kind, Result};
 use crate::protocol::freshness::Freshness;
 use crate::protocol::key::PageKey;
@@ -20,7 +20,7 @@ pub(super) struct Seen {
     pub(super) meta: Option<Meta>,
     /// By its times and tags.
     pub(super) freshness: Freshness,
-    pub(super) checked: Checked,
+    pub(super) checked: MetadataCheck,
     pub(super) body: Found,
 }
 
@@ -61,7 +61,7 @@ pub(super) type Look = Result<Arc<Seen>, Arc<Error>>;
 
 impl Engine {
     /// Asks the table about a page, once for all who want to know now.
-    pub(super) async fn look(self: &Arc<Self>, page: &PageKey, arrival: Arrival) -> Look {
+    pub(super) async fn look(self: &Arc<Self>, page: &PageKey, arrival: RequestStart) -> Look {
         if !self.outage.lets_ask(self.now()) {
             let what = "the table could not be reached a moment ago, and is left alone";
             return Err(Arc::new(Error::new(Kind::Unavailable, what)));
@@ -121,7 +121,7 @@ impl Engine {
             }
         };
         self.outage.ended();
-        let checked = Checked {
+        let checked = MetadataCheck {
             at,
             sequence,
             outdated: freshness == Freshness::Stale,
@@ -141,7 +141,7 @@ impl Engine {
     }
 
     /// The body that `META` names: from memory, if it is there.
-    pub(super) async fn find(self: &Arc<Self>, page: &PageKey, meta: &Meta, checked: Checked) -> Found {
+    pub(super) async fn find(self: &Arc<Self>, page: &PageKey, meta: &Meta, checked: MetadataCheck) -> Found {
         let s3_key = &meta.generation.s3_key;
         let known = self.memory.get(page).filter(|entry| entry.page.generation().s3_key == *s3_key);
         if let Some(entry) = known {

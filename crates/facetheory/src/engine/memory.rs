@@ -12,9 +12,9 @@ use quick_cache::{Equivalent, UnitWeighter, Weighter};
 use tabletheory::{Random, Timestamp};
 
 use super::cached_page::CachedPage;
-use crate::protocol::generation::Generation;
 #[cfg(feature = "http")]
 use crate::http::variant_key;
+use crate::protocol::generation::Generation;
 use crate::protocol::key::PageKey;
 
 /// What an entry costs besides the bytes that it names: the cache's own slot and key, reference counts, and what the
@@ -78,7 +78,7 @@ pub(super) struct Entry {
     pub(super) page: Arc<CachedPage>,
     /// The bytes that it counts for. The cache must find it as heavy as it was when it came.
     weight: usize,
-    checked: Checked,
+    checked: MetadataCheck,
     /// How long it took to render here, in milliseconds; 0 if it was not rendered here.
     render_millis: u64,
     /// Until when another process holds the lease, in epoch seconds, as far as is known.
@@ -86,22 +86,22 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(page: CachedPage, checked: Checked, render_millis: u64) -> Self {
+    pub(super) fn new(page: CachedPage, checked: MetadataCheck, render_millis: u64) -> Self {
         Entry::of(Arc::new(page), checked, render_millis)
     }
 
-    fn of(page: Arc<CachedPage>, checked: Checked, render_millis: u64) -> Self {
+    fn of(page: Arc<CachedPage>, checked: MetadataCheck, render_millis: u64) -> Self {
         let (weight, held_until) = (page.weight(), AtomicI64::new(checked.held_until));
         Entry { page, weight, checked, render_millis, held_until }
     }
 
     /// The same page, of which the table has said this since.
-    pub(super) fn checked_again(&self, checked: Checked) -> Self {
+    pub(super) fn checked_again(&self, checked: MetadataCheck) -> Self {
         Entry::of(self.page.clone(), checked, self.render_millis)
     }
 
     /// What the table said of it when it was asked last.
-    pub(super) fn checked(&self) -> Checked {
+    pub(super) fn checked(&self) -> MetadataCheck {
         self.checked
     }
 
@@ -125,7 +125,7 @@ impl Entry {
 
 /// What the table said when it was asked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Checked {
+pub(super) struct MetadataCheck {
     /// Before the table was asked, since its answer may be older than its arrival.
     pub(super) at: Timestamp,
     /// As it was before the table was asked: an invalidation since then makes the answer too old.
@@ -139,14 +139,14 @@ pub(super) struct Checked {
 
 /// When a visitor came, and how many invalidations this process had made by then.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrival {
+pub(super) struct RequestStart {
     pub(super) at: Timestamp,
     pub(super) sequence: u64,
 }
 
-impl Arrival {
+impl RequestStart {
     /// Whether what the table said is recent enough for this visitor, although it was asked for somebody else.
-    pub(super) fn believes(&self, checked: Checked, for_long: Duration) -> bool {
+    pub(super) fn believes(&self, checked: MetadataCheck, for_long: Duration) -> bool {
         let age = self.at.millis() - checked.at.millis();
         age < millis(for_long) && checked.sequence >= self.sequence
     }
@@ -310,12 +310,12 @@ impl Memory {
     }
 
     /// A page was invalidated: nothing that was read of it or of its variants before is believed any more.
-    pub(super) fn doubt(&self, page: &PageKey) {
+    pub(super) fn mark_unverified(&self, page: &PageKey) {
         self.counter(page).fetch_add(1, Ordering::AcqRel);
     }
 
     /// A tag was invalidated: whose pages are concerned is for the table to say.
-    pub(super) fn doubt_everything(&self) {
+    pub(super) fn mark_all_unverified(&self) {
         self.swept.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -344,7 +344,7 @@ mod tests {
     fn entry(memory: &Memory, page: &PageKey, body: &'static str) -> Entry {
         let meta = crate::Meta::of(Generation::new(body, 1, 60));
         let (at, sequence) = (Timestamp::from_seconds(1), memory.sequence(page));
-        let checked = Checked { at, sequence, outdated: false, invalidated: false, held_until: 0 };
+        let checked = MetadataCheck { at, sequence, outdated: false, invalidated: false, held_until: 0 };
         let body = crate::Body { bytes: body.into(), ..crate::Body::default() };
         Entry::new(CachedPage::new(meta, body), checked, 0)
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use metrics::{Counter, Histogram, counter, gauge, histogram};
 use quick_cache::sync::Cache;
 
+use crate::engine::state::State;
 use crate::error::Error;
 use crate::protocol::key::PageKey;
-use crate::engine::state::State;
 
 /// The most routes whose metrics are told apart.
 const MOST_ROUTES: usize = 4096;

@@ -1,27 +1,27 @@
 //! The engine: from memory, then from the table, then from the renderer, each page once for everyone.
 
-mod get_result;
-#[cfg(feature = "http")]
-mod pending_invalidations;
-mod render_failures;
+mod cached_page;
+mod circuit_breaker;
 #[cfg(feature = "http")]
 mod compression;
-mod single_flight;
-pub(crate) mod state;
+mod decision;
+#[cfg(feature = "http")]
+mod detached;
+#[cfg(feature = "http")]
+mod get_fresh;
+mod get_result;
 mod lookup;
 mod memory;
 mod metrics;
 mod operations;
-mod circuit_breaker;
 #[cfg(feature = "http")]
-mod detached;
-mod cached_page;
-#[cfg(feature = "http")]
-mod get_fresh;
+mod pending_invalidations;
 mod regenerate;
 mod render;
-mod decision;
+mod render_failures;
 mod serve;
+mod single_flight;
+pub(crate) mod state;
 
 use std::fmt;
 use std::pin::Pin;
@@ -36,26 +36,26 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-pub use get_result::{Answer, Bypass, Served};
-pub use metrics::{Incident, Phase};
 pub use cached_page::CachedPage;
-pub use state::State;
+#[cfg(feature = "http")]
+pub(crate) use decision::{EntryView, ReusePolicy, ServeDecision};
 #[cfg(feature = "http")]
 pub(crate) use get_fresh::AtHand;
-#[cfg(feature = "http")]
-pub(crate) use decision::{Judge, Sight, Usable};
+pub use get_result::{BypassReason, GetResult, Served};
+pub use metrics::{Incident, Phase};
+pub use state::State;
 
-use self::render_failures::BackOff;
-use self::single_flight::Flights;
+use self::circuit_breaker::CircuitBreaker;
 use self::lookup::Look;
 use self::memory::{Entry, Memory};
 use self::metrics::{Observer, OnIncident};
-use self::circuit_breaker::Outage;
-use self::render::Landing;
+use self::render::RegenerateResult;
+use self::render_failures::RenderFailures;
+use self::single_flight::SingleFlight;
 use crate::bodies::Bodies;
 use crate::error::Result;
-use crate::protocol::key::PageKey;
 use crate::pages::Pages;
+use crate::protocol::key::PageKey;
 use crate::store::PageStore;
 
 /// Incremental static regeneration: pages rendered once, served to everyone, renewed by one worker.
@@ -63,7 +63,7 @@ use crate::store::PageStore;
 /// A clone is the same engine.
 ///
 /// ```
-/// use facetheory::{Answer, Bodies, Isr, PageKey, Pages, PageStore, Policy, Rendered, State};
+/// use facetheory::{GetResult, Bodies, Isr, PageKey, Pages, PageStore, Policy, Rendered, State};
 /// use std::sync::Arc;
 /// use std::time::Duration;
 ///
@@ -73,7 +73,7 @@ use crate::store::PageStore;
 /// let (page, policy) = (PageKey::new("/about")?, Policy::every(Duration::from_secs(60)));
 /// for state in [State::Miss, State::Hit] {
 ///     let answer = isr.get(&page, &policy, |_| async { Ok(Rendered::html("<h1>About</h1>")) }).await?;
-///     let Answer::Page(served) = answer else { panic!("it can be rendered") };
+///     let GetResult::Page(served) = answer else { panic!("it can be rendered") };
 ///     assert_eq!(served.state, state);
 ///     assert_eq!(served.page.bytes(), "<h1>About</h1>");
 /// }
@@ -90,14 +90,14 @@ struct Engine {
     pages: Pages,
     settings: Settings,
     memory: Memory,
-    outage: Outage,
+    outage: CircuitBreaker,
     /// Of the bodies, or of whatever else keeps a render from being published.
-    bodies_outage: Outage,
-    back_off: BackOff,
+    bodies_outage: CircuitBreaker,
+    render_failures: RenderFailures,
     /// Looks at the table.
-    looks: Arc<Flights<Look>>,
+    looks: Arc<SingleFlight<Look>>,
     /// Renders, and the wait for those of other processes.
-    renewals: Arc<Flights<Landing>>,
+    renewals: Arc<SingleFlight<RegenerateResult>>,
     observer: Observer,
     random: Arc<dyn Random>,
     /// How many renders go on in the background, and how many more may wait for their turn.
@@ -139,7 +139,7 @@ struct Settings {
 /// let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
 /// let isr = Isr::builder(pages)
 ///     .memory(64 * 1024 * 1024)
-///     .believing(Duration::ZERO)
+///     .metadata_max_age(Duration::ZERO)
 ///     .deployment("2026-11-15.1")
 ///     .build();
 /// # }
@@ -338,10 +338,10 @@ impl IsrBuilder {
     ///
     /// ```no_run
     /// # fn f(builder: facetheory::IsrBuilder) {
-    /// builder.believing(std::time::Duration::ZERO);
+    /// builder.metadata_max_age(std::time::Duration::ZERO);
     /// # }
     /// ```
-    pub fn believing(mut self, for_long: Duration) -> Self {
+    pub fn metadata_max_age(mut self, for_long: Duration) -> Self {
         self.settings.believed = for_long;
         self
     }
@@ -420,11 +420,11 @@ impl IsrBuilder {
             pages: self.pages,
             settings: self.settings,
             memory: Memory::new(self.memory, &*self.random),
-            outage: Outage::default(),
-            bodies_outage: Outage::default(),
-            back_off: BackOff::new(),
-            looks: Flights::new(),
-            renewals: Flights::new(),
+            outage: CircuitBreaker::default(),
+            bodies_outage: CircuitBreaker::default(),
+            render_failures: RenderFailures::new(),
+            looks: SingleFlight::new(),
+            renewals: SingleFlight::new(),
             observer: Observer::new(self.on_incident),
             random: self.random,
             rendering: Arc::new(Semaphore::new(self.rendering)),

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::Isr;
-use crate::protocol::epoch::Tag;
 use crate::error::Result;
-use crate::protocol::invalidate::Strength;
+use crate::protocol::epoch::Tag;
+use crate::protocol::invalidate::InvalidationMode;
 use crate::protocol::key::{PageKey, Tenant};
 use crate::store::{Invalidated, RolledBack};
 
@@ -14,15 +14,15 @@ impl Isr {
     /// longer believe what they read.
     ///
     /// ```
-    /// # use facetheory::{Bodies, Invalidated, Isr, PageKey, Pages, PageStore, Strength};
+    /// # use facetheory::{Bodies, Invalidated, Isr, PageKey, Pages, PageStore, InvalidationMode};
     /// # use std::sync::Arc;
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
     /// let isr = Isr::new(pages);
-    /// assert_eq!(isr.invalidate(&PageKey::new("/")?, Strength::Hard).await?, Invalidated::Absent);
+    /// assert_eq!(isr.invalidate(&PageKey::new("/")?, InvalidationMode::Hard).await?, Invalidated::Absent);
     /// # Ok(()) }
     /// ```
-    pub async fn invalidate(&self, page: &PageKey, strength: Strength) -> Result<Invalidated> {
+    pub async fn invalidate(&self, page: &PageKey, strength: InvalidationMode) -> Result<Invalidated> {
         let outcome = self.invalidate_alone(page, strength).await?;
         // What is pinned is left alone, and so is what is found by it.
         #[cfg(feature = "http")]
@@ -33,13 +33,17 @@ impl Isr {
     }
 
     /// The same of one page, and of none of its variants.
-    pub(crate) async fn invalidate_alone(&self, page: &PageKey, strength: Strength) -> Result<Invalidated> {
+    pub(crate) async fn invalidate_alone(
+        &self,
+        page: &PageKey,
+        strength: InvalidationMode,
+    ) -> Result<Invalidated> {
         let outcome = self.pages().store().invalidate(page, strength).await;
         // Also while the table cannot be reached, what must not be served is not.
-        if outcome.is_ok() && strength == Strength::Hard {
+        if outcome.is_ok() && strength == InvalidationMode::Hard {
             self.engine.memory.forbid(page);
         } else {
-            self.engine.memory.doubt(page);
+            self.engine.memory.mark_unverified(page);
         }
         outcome
     }
@@ -57,7 +61,7 @@ impl Isr {
     /// ```
     pub async fn invalidate_tag(&self, tag: &Tag, tenant: Option<&Tenant>) -> Result<()> {
         let outcome = self.pages().store().invalidate_tag(tag, tenant).await;
-        self.engine.memory.doubt_everything();
+        self.engine.memory.mark_all_unverified();
         outcome
     }
 
@@ -65,7 +69,7 @@ impl Isr {
     #[cfg(feature = "http")]
     async fn invalidate_address(&self, page: &PageKey) -> Result<()> {
         let outcome = self.pages().store().invalidate_tag(&Tag::target(page.address()), page.tenant()).await;
-        self.engine.memory.doubt(page);
+        self.engine.memory.mark_unverified(page);
         outcome
     }
 
@@ -83,7 +87,7 @@ impl Isr {
     /// ```
     pub async fn roll_back(&self, page: &PageKey, version_sk: &str, pin: Duration) -> Result<RolledBack> {
         let outcome = self.pages().store().roll_back(page, version_sk, pin).await;
-        self.engine.memory.doubt(page);
+        self.engine.memory.mark_unverified(page);
         outcome
     }
 
@@ -99,7 +103,7 @@ impl Isr {
     /// ```
     pub async fn unpin(&self, page: &PageKey) -> Result<bool> {
         let outcome = self.pages().store().unpin(page).await;
-        self.engine.memory.doubt(page);
+        self.engine.memory.mark_unverified(page);
         outcome
     }
 }

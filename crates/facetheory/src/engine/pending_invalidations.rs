@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::metrics::Phase;
 use super::{Engine, Isr};
-use crate::protocol::epoch::{Epoch, Tag};
 use crate::error::{Error, Kind, Result};
+use crate::protocol::epoch::{Epoch, Tag};
 use crate::protocol::key::PageKey;
 
 /// The first pause before the table is told again; it doubles with each failure.
@@ -27,7 +27,7 @@ impl Isr {
         let (engine, tag) = (&self.engine, Tag::target(page.address()).key(page.tenant()));
         let store = engine.pages.store();
         let owed = store.owe(&tag);
-        engine.memory.doubt(page);
+        engine.memory.mark_unverified(page);
         let epoch = owed.unwrap_or(Epoch { invalidated_at: engine.now().seconds() });
         let told = async {
             // Visitors must not fill the table with what nothing is to be told of.

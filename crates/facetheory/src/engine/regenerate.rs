@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
-use super::memory::Checked;
+use super::memory::MetadataCheck;
 use super::metrics::Phase;
-use super::render::{Kept, Renewal, name};
+use super::render::{Kept, Regeneration, name};
 use super::{Engine, Isr};
 use crate::error::{Error, Kind, Result};
-use crate::protocol::key::PageKey;
 use crate::pages::Outcome;
 use crate::pages::policy::Policy;
-use crate::pages::reason::Reason;
+use crate::pages::reason::RegenerateReason;
 use crate::pages::render::{Render, RenderContext, RenderError};
+use crate::protocol::key::PageKey;
 
 impl Isr {
     /// Renders a page anew if it is not fresh and nobody else does, and publishes it: what visitors make happen, without
@@ -49,15 +49,15 @@ impl Isr {
         F: FnOnce(RenderContext) -> R + Send + 'static,
         R: Future<Output = Result<T, RenderError>> + Send + 'static,
     {
-        self.regenerate_because(page, policy, Reason::Stale, request, render).await
+        self.regenerate_for(page, policy, RegenerateReason::Stale, request, render).await
     }
 
     /// The same for this reason.
-    pub(crate) async fn regenerate_because<T, F, R>(
+    pub(crate) async fn regenerate_for<T, F, R>(
         &self,
         page: &PageKey,
         policy: &Policy,
-        reason: Reason,
+        reason: RegenerateReason,
         request: Option<(&str, &str)>,
         render: F,
     ) -> Result<Outcome>
@@ -66,7 +66,7 @@ impl Isr {
         F: FnOnce(RenderContext) -> R + Send + 'static,
         R: Future<Output = Result<T, RenderError>> + Send + 'static,
     {
-        let renewal = Renewal { page: page.clone(), policy: *policy, reason, waits: false };
+        let renewal = Regeneration { page: page.clone(), policy: *policy, reason, waits: false };
         let request = request.map(|(key, hash)| (key.to_owned(), hash.to_owned()));
         let (sender, receiver) = oneshot::channel();
         let engine = self.engine.clone();
@@ -84,7 +84,7 @@ impl Isr {
 impl Engine {
     async fn regenerate<T, F, R>(
         self: Arc<Self>,
-        renewal: &Renewal,
+        renewal: &Regeneration,
         request: Option<(String, String)>,
         render: F,
     ) -> Result<Outcome>
@@ -93,13 +93,13 @@ impl Engine {
         F: FnOnce(RenderContext) -> R + Send + 'static,
         R: Future<Output = Result<T, RenderError>> + Send + 'static,
     {
-        let Renewal { page, policy, reason, .. } = renewal;
+        let Regeneration { page, policy, reason, .. } = renewal;
         let kept = Arc::new(Mutex::new(Kept::default()));
         let (sequence, began) = (self.memory.sequence(page), self.now());
         let render = |context| self.render(Some(render), context, policy, kept.clone());
         let span = tracing::debug_span!("regeneration", page = %page.shown());
         let outcome = match &request {
-            None => self.pages.regenerate_because(page, policy, reason, render).instrument(span).await,
+            None => self.pages.regenerate_for(page, policy, reason, render).instrument(span).await,
             Some((key, hash)) => {
                 self.pages.regenerate_once(page, policy, (key, hash), render).instrument(span).await
             }
@@ -115,12 +115,12 @@ impl Engine {
                 | Outcome::Withdrawn),
             ) => {
                 let checked =
-                    Checked { at: began, sequence, outdated: false, invalidated: false, held_until: 0 };
+                    MetadataCheck { at: began, sequence, outdated: false, invalidated: false, held_until: 0 };
                 self.land(renewal, Ok(done.clone()), &kept, checked, took).await;
             }
             Ok(_) => {}
             Err(error) if error.kind() == Kind::Render => {
-                self.back_off.failed(page, policy.back_off, self.now(), &*self.random);
+                self.render_failures.failed(page, policy.backoff, self.now(), &*self.random);
                 self.observer.incident(Phase::Render, page, error);
             }
             Err(error) => self.observer.incident(Phase::Publish, page, error),

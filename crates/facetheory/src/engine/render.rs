@@ -11,21 +11,21 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::Engine;
-use super::lookup::Found;
-use super::memory::{Checked, Entry};
-use super::metrics::Phase;
 use super::cached_page::CachedPage;
+use super::lookup::Found;
+use super::memory::{Entry, MetadataCheck};
+use super::metrics::Phase;
 use crate::bodies::Body;
 use crate::error::{Error, Kind, Result};
-use crate::protocol::freshness::Freshness;
-use crate::protocol::key::PageKey;
 use crate::pages::Outcome;
 use crate::pages::policy::Policy;
-use crate::pages::reason::Reason;
+use crate::pages::reason::RegenerateReason;
 use crate::pages::render::{Render, RenderContext, RenderError, Rendered};
-use crate::protocol::row::Meta;
-use crate::store::Keep;
+use crate::protocol::freshness::Freshness;
+use crate::protocol::key::PageKey;
 use crate::protocol::retention::Retention;
+use crate::protocol::row::Meta;
+use crate::store::History;
 
 /// The first pause between two looks at a page that another process renders; the next ones are longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -37,17 +37,17 @@ const WITHDRAWN_FOR: Duration = Duration::from_secs(10);
 
 /// What is to be renewed.
 #[derive(Clone, Debug)]
-pub(super) struct Renewal {
+pub(super) struct Regeneration {
     pub(super) page: PageKey,
     pub(super) policy: Policy,
-    pub(super) reason: Reason,
+    pub(super) reason: RegenerateReason,
     /// Whether somebody waits for it, also if another process does it.
     pub(super) waits: bool,
 }
 
 /// What came of a renewal, for all who wait for it.
 #[derive(Clone, Debug)]
-pub(super) enum Landing {
+pub(super) enum RegenerateResult {
     /// A page that everyone is served now.
     Page {
         entry: Arc<Entry>,
@@ -81,13 +81,17 @@ pub(super) struct Kept {
 
 impl Engine {
     /// Renders a page and publishes it, or waits until somebody else has.
-    pub(super) async fn renew<T, F, R>(self: Arc<Self>, renewal: Renewal, mut render: Option<F>) -> Landing
+    pub(super) async fn renew<T, F, R>(
+        self: Arc<Self>,
+        renewal: Regeneration,
+        mut render: Option<F>,
+    ) -> RegenerateResult
     where
         T: Into<Render> + Send + 'static,
         F: FnOnce(RenderContext) -> R + Send + 'static,
         R: Future<Output = Result<T, RenderError>> + Send + 'static,
     {
-        let Renewal { page, policy, reason, waits } = &renewal;
+        let Regeneration { page, policy, reason, waits } = &renewal;
         let kept = Arc::new(Mutex::new(Kept::default()));
         let mut patience = Patience::new(Instant::now(), policy.wait);
         loop {
@@ -95,7 +99,7 @@ impl Engine {
             let began = self.now();
             let outcome = self
                 .pages
-                .regenerate_because(page, policy, reason, |context| {
+                .regenerate_for(page, policy, reason, |context| {
                     self.render(render.take(), context, policy, kept.clone())
                 })
                 .instrument(tracing::debug_span!("renewal", page = %page.shown(), ?reason))
@@ -106,8 +110,13 @@ impl Engine {
                 Ok(Outcome::HeldBy { until }) => until,
                 outcome => {
                     // Of its tags no more is known than what was read before the render.
-                    let checked =
-                        Checked { at: began, sequence, outdated: false, invalidated: false, held_until: 0 };
+                    let checked = MetadataCheck {
+                        at: began,
+                        sequence,
+                        outdated: false,
+                        invalidated: false,
+                        held_until: 0,
+                    };
                     return self.land(&renewal, outcome, &kept, checked, took).await;
                 }
             };
@@ -116,7 +125,7 @@ impl Engine {
                 entry.hold_until(until);
             }
             if !waits {
-                return Landing::Held;
+                return RegenerateResult::Held;
             }
             if let Some(landing) = self.wait(page, reason, until, &mut patience).await {
                 return landing;
@@ -137,7 +146,7 @@ impl Engine {
         F: FnOnce(RenderContext) -> R + Send + 'static,
         R: Future<Output = Result<T, RenderError>> + Send + 'static,
     {
-        let (engine, deadline, negative) = (self.clone(), policy.render_deadline, policy.negative);
+        let (engine, deadline, negative) = (self.clone(), policy.render_timeout, policy.negative_ttl);
         async move {
             let render = render.ok_or("it was rendered already")?;
             let (page, served) = (context.page.clone(), context.served.clone());
@@ -154,10 +163,10 @@ impl Engine {
             };
             let rendered = rendered.into();
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.personal = rendered == Render::Personal;
+            kept.personal = rendered == Render::Uncacheable;
             let at_first_sight = |was: &Meta, least| {
                 let generated_at = was.generation.generated_at;
-                engine.back_off.vanished_at_first_sight(&page, generated_at, least, engine.now())
+                engine.render_failures.vanished_at_first_sight(&page, generated_at, least, engine.now())
             };
             let mut rendered = match rendered {
                 Render::Page(rendered) => rendered,
@@ -168,7 +177,7 @@ impl Engine {
                 {
                     return Ok(Render::Withdrawn);
                 }
-                Render::Declined | Render::Personal | Render::Withdrawn => return Ok(Render::Declined),
+                Render::Declined | Render::Uncacheable | Render::Withdrawn => return Ok(Render::Declined),
             };
             // Where the origin says how its answers are kept, that one is gone is such an answer.
             if is_gone(rendered.content.status) && rendered.content.initial_age.is_none() {
@@ -191,13 +200,13 @@ impl Engine {
     /// What the outcome of a regeneration means for those who wait for it.
     pub(super) async fn land(
         self: &Arc<Self>,
-        renewal: &Renewal,
+        renewal: &Regeneration,
         outcome: Result<Outcome>,
         kept: &Mutex<Kept>,
-        checked: Checked,
+        checked: MetadataCheck,
         took: u64,
-    ) -> Landing {
-        let Renewal { page, policy, .. } = renewal;
+    ) -> RegenerateResult {
+        let Regeneration { page, policy, .. } = renewal;
         let (rendered, vanished, personal) = {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
             (kept.rendered.take(), kept.vanished, kept.personal)
@@ -210,31 +219,31 @@ impl Engine {
             }
             Ok(Outcome::Unchanged(meta)) => self.published(page, meta, rendered, checked, took).await,
             Ok(Outcome::AlreadyFresh(meta)) => self.found(page, &meta, checked, false).await,
-            Ok(Outcome::Declined) if personal => Landing::Declined,
+            Ok(Outcome::Declined) if personal => RegenerateResult::Declined,
             Ok(declined @ (Outcome::Declined | Outcome::Withdrawn)) => {
                 if declined == Outcome::Withdrawn {
                     // Also while the table cannot be reached, what must not be served is not.
                     self.memory.forbid(page);
                 }
                 if !vanished {
-                    self.back_off.declined(page, now);
+                    self.render_failures.declined(page, now);
                 }
-                self.back_off.failed(page, policy.back_off, now, &*self.random);
-                Landing::Declined
+                self.render_failures.failed(page, policy.backoff, now, &*self.random);
+                RegenerateResult::Declined
             }
-            Ok(Outcome::HeldBy { .. }) => Landing::Held,
+            Ok(Outcome::HeldBy { .. }) => RegenerateResult::Held,
             Ok(Outcome::Lost | Outcome::Superseded) => match rendered.and_then(unpublished) {
-                Some(rendered) => Landing::Unpublished(Arc::new(rendered)),
-                None => Landing::Lost,
+                Some(rendered) => RegenerateResult::Unpublished(Arc::new(rendered)),
+                None => RegenerateResult::Lost,
             },
             Ok(other) => {
                 let context = format!("a renewal without a request ended as one with one: {other:?}");
-                Landing::Failed(Arc::new(Error::new(Kind::Render, context)))
+                RegenerateResult::Failed(Arc::new(Error::new(Kind::Render, context)))
             }
             Err(error) if error.kind() == Kind::Render => {
-                self.back_off.failed(page, policy.back_off, now, &*self.random);
+                self.render_failures.failed(page, policy.backoff, now, &*self.random);
                 self.observer.incident(Phase::Render, page, &error);
-                Landing::Failed(Arc::new(error))
+                RegenerateResult::Failed(Arc::new(error))
             }
             Err(error) => {
                 self.observer.incident(Phase::Publish, page, &error);
@@ -243,8 +252,8 @@ impl Engine {
                     self.bodies_outage.failed(now, &*self.random);
                 }
                 match rendered.and_then(unpublished) {
-                    Some(rendered) => Landing::Unpublished(Arc::new(rendered)),
-                    None => Landing::Unreachable,
+                    Some(rendered) => RegenerateResult::Unpublished(Arc::new(rendered)),
+                    None => RegenerateResult::Unreachable,
                 }
             }
         }
@@ -253,7 +262,7 @@ impl Engine {
     /// Leaves as many versions as the policy says, behind the visitor's back. What is left because that fails goes with the
     /// next publication, or with a collection.
     fn drop_old_versions(self: &Arc<Self>, page: &PageKey, policy: &Policy) {
-        let (Keep::Versions, Some(versions)) = (policy.keep, policy.retained) else { return };
+        let (History::Versions, Some(versions)) = (policy.history, policy.versions) else { return };
         let (engine, page) = (self.clone(), page.clone());
         self.spawn(Box::pin(async move {
             let retention = Retention { versions, oldest: None };
@@ -263,12 +272,18 @@ impl Engine {
         }));
     }
 
-    async fn found(self: &Arc<Self>, page: &PageKey, meta: &Meta, checked: Checked, ours: bool) -> Landing {
+    async fn found(
+        self: &Arc<Self>,
+        page: &PageKey,
+        meta: &Meta,
+        checked: MetadataCheck,
+        ours: bool,
+    ) -> RegenerateResult {
         match self.find(page, meta, checked).await {
-            Found::Here(entry) => Landing::Page { entry, ours },
-            Found::Unreachable => Landing::Unreachable,
+            Found::Here(entry) => RegenerateResult::Page { entry, ours },
+            Found::Unreachable => RegenerateResult::Unreachable,
             // It will be found broken again, and healed.
-            Found::Broken | Found::Nothing => Landing::Lost,
+            Found::Broken | Found::Nothing => RegenerateResult::Lost,
         }
     }
 
@@ -278,11 +293,11 @@ impl Engine {
         page: &PageKey,
         meta: Meta,
         rendered: Option<Rendered>,
-        checked: Checked,
+        checked: MetadataCheck,
         took: u64,
-    ) -> Landing {
+    ) -> RegenerateResult {
         self.bodies_outage.ended();
-        self.back_off.succeeded(page);
+        self.render_failures.succeeded(page);
         // A body that memory has already has its compressed forms, too.
         let known =
             self.memory.get(page).filter(|entry| entry.page.generation().s3_key == meta.generation.s3_key);
@@ -291,24 +306,24 @@ impl Engine {
             (None, Some(bytes)) => CachedPage::new(meta, Body { bytes, ..Body::default() }),
             (None, None) => return self.found(page, &meta, checked, true).await,
         };
-        Landing::Page { entry: self.keep(page, Entry::new(cached, checked, took)), ours: true }
+        RegenerateResult::Page { entry: self.keep(page, Entry::new(cached, checked, took)), ours: true }
     }
 
     /// Looks at a page now and then until another process has rendered it; none if its lease is free before that.
     pub(super) async fn wait(
         self: &Arc<Self>,
         page: &PageKey,
-        reason: &Reason,
+        reason: &RegenerateReason,
         mut until: i64,
         patience: &mut Patience,
-    ) -> Option<Landing> {
+    ) -> Option<RegenerateResult> {
         let skew = i64::try_from(self.pages.store().terms().skew.as_secs()).unwrap_or(i64::MAX);
         loop {
             // Nobody is given the lease before it has ended by the clock of whoever holds it, too.
             let free = until.saturating_add(skew).saturating_mul(1000).saturating_sub(self.now().millis());
             let free = Duration::from_millis(u64::try_from(free).unwrap_or(0).max(1));
             let Some(pause) = patience.next(free, self.random.fraction(), Instant::now()) else {
-                return Some(Landing::WaitedTooLong);
+                return Some(RegenerateResult::WaitedTooLong);
             };
             tokio::time::sleep(pause).await;
             // A table that cannot be reached for a moment is no reason to stop waiting.
@@ -318,7 +333,7 @@ impl Engine {
                 && seen.freshness == Freshness::Fresh
                 && !reason.still_applies(meta, self.now())
             {
-                return Some(Landing::Page { entry: entry.clone(), ours: false });
+                return Some(RegenerateResult::Page { entry: entry.clone(), ours: false });
             }
             until = seen.checked.held_until;
             if until.saturating_add(skew) <= self.now().seconds() {

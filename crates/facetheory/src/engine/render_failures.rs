@@ -17,7 +17,7 @@ const DECLINED: Duration = Duration::from_secs(5);
 
 /// Pages whose render went wrong not long ago. They go by a keyed hash: visitors choose how long the keys of pages are.
 #[derive(Debug)]
-pub(super) struct BackOff {
+pub(super) struct RenderFailures {
     hasher: RandomState,
     failures: Cache<u64, Failure>,
     /// Until when answers are expected to be nobody else's, in milliseconds.
@@ -43,9 +43,9 @@ struct Sight {
     first: i64,
 }
 
-impl BackOff {
+impl RenderFailures {
     pub(super) fn new() -> Self {
-        BackOff {
+        RenderFailures {
             hasher: RandomState::new(),
             failures: Cache::new(MOST_PAGES),
             declined: Cache::new(MOST_PAGES),
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_up_to_a_limit_and_end_with_a_success() {
-        let (back_off, random) = (BackOff::new(), SeededRandom::new(1));
+        let (back_off, random) = (RenderFailures::new(), SeededRandom::new(1));
         let page = PageKey::new("/").expect("a page");
         assert!(!back_off.is_on(&page, at(0)));
         back_off.failed(&page, Duration::from_secs(2), at(0), &random);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_is_not_kept_is_remembered_for_a_while() {
-        let back_off = BackOff::new();
+        let back_off = RenderFailures::new();
         let page = PageKey::new("/").expect("a page");
         assert!(!back_off.is_declined(&page, at(0)));
         back_off.declined(&page, at(0));
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn that_a_page_is_gone_is_believed_at_second_sight() {
-        let back_off = BackOff::new();
+        let back_off = RenderFailures::new();
         let page = PageKey::new("/").expect("a page");
         let at_first_sight = |generated_at, seconds| {
             back_off.vanished_at_first_sight(&page, generated_at, Duration::ZERO, at(seconds))
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_is_said_again_too_soon_is_believed_later() {
-        let (back_off, least) = (BackOff::new(), Duration::from_secs(10));
+        let (back_off, least) = (RenderFailures::new(), Duration::from_secs(10));
         let page = PageKey::new("/").expect("a page");
         let at_first_sight = |seconds| back_off.vanished_at_first_sight(&page, 1, least, at(seconds));
         assert!(at_first_sight(0) && at_first_sight(1) && at_first_sight(9));
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn pages_are_told_apart_by_their_keys_and_their_tenants() {
-        let back_off = BackOff::new();
+        let back_off = RenderFailures::new();
         let tenant = Tenant::new("acme").expect("a tenant");
         let pages = [
             PageKey::new("/a").expect("a page"),
@@ -212,7 +212,7 @@ mod tests {
         fn bytes<T: Copy>(_: T) -> usize {
             size_of::<T>()
         }
-        let back_off = BackOff::new();
+        let back_off = RenderFailures::new();
         let page = PageKey::new("/a".repeat(4096)).expect("a page");
         back_off.failed(&page, Duration::from_secs(2), at(0), &SeededRandom::new(1));
         back_off.declined(&page, at(0));

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use tabletheory::Timestamp;
 use tracing::Instrument as _;
 
-use super::get_result::{Answer, Bypass, Served};
+use super::decision::{EntryView, ReusePolicy, ServeDecision};
+use super::get_result::{BypassReason, GetResult, Served};
 use super::lookup::Found;
-use super::memory::{Arrival, Checked, Entry};
-use super::render::{Landing, Patience, Renewal};
-use super::decision::{Judge, Sight, Usable};
+use super::memory::{Entry, MetadataCheck, RequestStart};
+use super::render::{Patience, RegenerateResult, Regeneration};
 use super::{Engine, Isr};
+use crate::engine::state::State;
 use crate::error::{Error, Kind, Result};
+use crate::pages::policy::{Contention, Policy};
+use crate::pages::reason::RegenerateReason;
+use crate::pages::render::{OriginUnreachable, Render, RenderContext, RenderError};
 use crate::protocol::freshness::Freshness;
 use crate::protocol::key::PageKey;
-use crate::pages::policy::{Contention, Policy};
-use crate::pages::reason::Reason;
-use crate::pages::render::{NoAnswer, Render, RenderContext, RenderError};
-use crate::engine::state::State;
 
 /// How often a visitor waits for a render whose result was invalidated before it could be published.
 const ROUNDS: u32 = 3;
@@ -31,7 +31,7 @@ impl Isr {
     /// is nothing else that may be served.
     ///
     /// ```
-    /// # use facetheory::{Answer, Bodies, Isr, Kind, PageKey, Pages, PageStore, Policy, Rendered};
+    /// # use facetheory::{GetResult, Bodies, Isr, Kind, PageKey, Pages, PageStore, Policy, Rendered};
     /// # use std::{sync::Arc, time::Duration};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
@@ -42,7 +42,7 @@ impl Isr {
     /// assert_eq!(failed.unwrap_err().kind(), Kind::Render);
     /// # Ok(()) }
     /// ```
-    pub async fn get<T, F, R>(&self, page: &PageKey, policy: &Policy, render: F) -> Result<Answer>
+    pub async fn get<T, F, R>(&self, page: &PageKey, policy: &Policy, render: F) -> Result<GetResult>
     where
         T: Into<Render> + Send + 'static,
         F: FnOnce(RenderContext) -> R + Send + 'static,
@@ -56,9 +56,9 @@ impl Isr {
         &self,
         page: &PageKey,
         policy: &Policy,
-        judge: &dyn Judge,
+        judge: &dyn ReusePolicy,
         render: F,
-    ) -> Result<Answer>
+    ) -> Result<GetResult>
     where
         T: Into<Render> + Send + 'static,
         F: FnOnce(RenderContext) -> R + Send + 'static,
@@ -71,26 +71,26 @@ impl Isr {
             known.as_ref().filter(|entry| engine.memory.believes(page, entry, now, engine.settings.believed));
         if let Some(entry) = believed {
             match engine.usable(entry, judge, now) {
-                Usable::Fresh => {
+                ServeDecision::Fresh => {
                     if engine.is_early(entry, policy, now) {
-                        let reason = Reason::Early(entry.page.generation().generated_at);
+                        let reason = RegenerateReason::Early(entry.page.generation().generated_at);
                         engine.renew_in_background(page, policy, reason, entry, render);
                     }
                     return Ok(engine.serve(page, State::Hit, entry));
                 }
-                Usable::Stale { reason, while_renewed: true, .. } => {
+                ServeDecision::Stale { reason, while_renewed: true, .. } => {
                     engine.renew_in_background(page, policy, reason, entry, render);
                     return Ok(engine.serve(page, State::Stale, entry));
                 }
-                Usable::Other => return Ok(Answer::Bypass(Bypass::Other)),
-                Usable::Stale { .. } | Usable::No(_) => {}
+                ServeDecision::Other => return Ok(GetResult::Bypass(BypassReason::OtherVariant)),
+                ServeDecision::Stale { .. } | ServeDecision::No(_) => {}
             }
         }
         // A hit should not carry the weight of everything else.
         let span = tracing::debug_span!("visit", page = %page.shown(), route = page.route());
         let answer = Box::pin(engine.visit(page, policy, judge, known, render)).instrument(span).await;
-        if let Ok(Answer::Bypass(reason)) = &answer
-            && *reason != Bypass::Other
+        if let Ok(GetResult::Bypass(reason)) = &answer
+            && *reason != BypassReason::OtherVariant
         {
             engine.observer.served(page, State::Bypass);
         }
@@ -101,19 +101,19 @@ impl Isr {
     /// without the weight of a future. None says nothing about the page; [`get`](Isr::get) does.
     ///
     /// ```
-    /// # use facetheory::{Answer, Bodies, Isr, PageKey, Pages, PageStore, Policy, Rendered, State};
+    /// # use facetheory::{GetResult, Bodies, Isr, PageKey, Pages, PageStore, Policy, Rendered, State};
     /// # use std::{sync::Arc, time::Duration};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
     /// let isr = Isr::new(pages);
     /// let (page, policy) = (PageKey::new("/")?, Policy::every(Duration::from_secs(60)));
-    /// assert!(isr.at_hand(&page, &policy).is_none());
-    /// let Answer::Page(_) = isr.get(&page, &policy, |_| async { Ok(Rendered::html("hello")) }).await? else { panic!() };
-    /// assert_eq!(isr.at_hand(&page, &policy).unwrap().state, State::Hit);
+    /// assert!(isr.get_fresh(&page, &policy).is_none());
+    /// let GetResult::Page(_) = isr.get(&page, &policy, |_| async { Ok(Rendered::html("hello")) }).await? else { panic!() };
+    /// assert_eq!(isr.get_fresh(&page, &policy).unwrap().state, State::Hit);
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn at_hand(&self, page: &PageKey, policy: &Policy) -> Option<Served> {
+    pub fn get_fresh(&self, page: &PageKey, policy: &Policy) -> Option<Served> {
         self.at_hand_at(page, policy, self.engine.now())
     }
 
@@ -121,7 +121,7 @@ impl Isr {
     pub(crate) fn at_hand_at(&self, page: &PageKey, policy: &Policy, now: Timestamp) -> Option<Served> {
         let engine = &self.engine;
         let entry = engine.believed(page, now)?;
-        let fresh = matches!(engine.usable(&entry, policy, now), Usable::Fresh)
+        let fresh = matches!(engine.usable(&entry, policy, now), ServeDecision::Fresh)
             && !engine.may_be_early(&entry, policy, now);
         fresh.then(|| engine.served(page, State::Hit, &entry))
     }
@@ -139,17 +139,17 @@ impl Engine {
         self: &Arc<Self>,
         page: &PageKey,
         policy: &Policy,
-        judge: &dyn Judge,
+        judge: &dyn ReusePolicy,
         known: Option<Arc<Entry>>,
         render: F,
-    ) -> Result<Answer>
+    ) -> Result<GetResult>
     where
         T: Into<Render> + Send + 'static,
         F: FnOnce(RenderContext) -> R + Send + 'static,
         R: Future<Output = Result<T, RenderError>> + Send + 'static,
     {
         let mut render = Some(render);
-        let arrival = Arrival { at: self.now(), sequence: self.memory.sequence(page) };
+        let arrival = RequestStart { at: self.now(), sequence: self.memory.sequence(page) };
         for _ in 0..ROUNDS {
             let seen = match self.look(page, arrival).await {
                 Ok(seen) => seen,
@@ -157,8 +157,8 @@ impl Engine {
             };
             let now = self.now();
             let mut usable = match &seen.meta {
-                None => Usable::No(Reason::Stale),
-                Some(meta) => judge.usable(&Sight {
+                None => ServeDecision::No(RegenerateReason::Stale),
+                Some(meta) => judge.usable(&EntryView {
                     meta,
                     page: seen.body.page(),
                     freshness: seen.freshness_at(now),
@@ -171,23 +171,25 @@ impl Engine {
             match (&seen.body, &seen.meta) {
                 (Found::Here(entry), _) => {
                     let at_once = match &usable {
-                        Usable::Fresh => Some(State::Hit),
-                        Usable::Stale { while_renewed: true, .. } => Some(State::Stale),
-                        Usable::Stale { .. } if held && policy.contention == Contention::ServeStale => {
+                        ServeDecision::Fresh => Some(State::Hit),
+                        ServeDecision::Stale { while_renewed: true, .. } => Some(State::Stale),
+                        ServeDecision::Stale { .. }
+                            if held && policy.contention == Contention::ServeStale =>
+                        {
                             usable.in_need().then_some(State::Stale)
                         }
-                        Usable::Other => return Ok(Answer::Bypass(Bypass::Other)),
-                        Usable::Stale { .. } | Usable::No(_) => None,
+                        ServeDecision::Other => return Ok(GetResult::Bypass(BypassReason::OtherVariant)),
+                        ServeDecision::Stale { .. } | ServeDecision::No(_) => None,
                     };
                     if let Some(state) = at_once {
-                        if let (Usable::Stale { reason, .. }, Some(render)) = (usable, render.take()) {
+                        if let (ServeDecision::Stale { reason, .. }, Some(render)) = (usable, render.take()) {
                             self.renew_in_background(page, policy, reason, entry, render);
                         }
                         return Ok(self.serve(page, state, entry));
                     }
                 }
                 (Found::Broken, Some(meta)) => {
-                    usable = Usable::No(Reason::Broken(meta.generation.s3_key.clone()));
+                    usable = ServeDecision::No(RegenerateReason::BodyMissing(meta.generation.s3_key.clone()));
                 }
                 (Found::Unreachable, Some(_)) => {
                     return Ok(self.without_store(page, judge, known.as_ref()));
@@ -198,15 +200,15 @@ impl Engine {
                 let until = seen.checked.held_until;
                 return Ok(self.wait_for_other(page, policy, judge, usable.reason(), until).await);
             }
-            if self.back_off.is_declined(page, now) {
-                return Ok(Answer::Bypass(Bypass::Declined));
+            if self.render_failures.is_declined(page, now) {
+                return Ok(GetResult::Bypass(BypassReason::Declined));
             }
             let in_need = match &seen.body {
                 Found::Here(entry) if usable.in_need() => Some(entry),
                 _ => None,
             };
             if let Some(entry) = in_need
-                && self.back_off.is_on(page, now)
+                && self.render_failures.is_on(page, now)
             {
                 return Ok(self.serve(page, State::StaleError, entry));
             }
@@ -214,7 +216,7 @@ impl Engine {
             if !self.bodies_outage.lets_ask(now) {
                 return Ok(match in_need {
                     Some(entry) => self.serve(page, State::StaleMetadataError, entry),
-                    None => Answer::Bypass(Bypass::Unreachable),
+                    None => GetResult::Bypass(BypassReason::Unreachable),
                 });
             }
             let if_silent = match &seen.body {
@@ -223,56 +225,56 @@ impl Engine {
             };
             let (first, mut landing) = self.wait_for_render(page, policy, usable, &mut render).await;
             // What each visitor has to ask for is asked for by all at once: by those who waited, and by those who come now.
-            if let Landing::Page { entry, ours } = &landing
+            if let RegenerateResult::Page { entry, ours } = &landing
                 && !(first && *ours)
                 && !judge.shares(&entry.page)
             {
-                self.back_off.declined(page, self.now());
-                return Ok(Answer::Bypass(Bypass::Declined));
+                self.render_failures.declined(page, self.now());
+                return Ok(GetResult::Bypass(BypassReason::Declined));
             }
-            if let Landing::Page { entry, .. } = &landing
+            if let RegenerateResult::Page { entry, .. } = &landing
                 && !first
                 && !self.holds(page, entry, arrival).await
             {
-                landing = Landing::Lost;
+                landing = RegenerateResult::Lost;
             }
             match landing {
-                Landing::Page { entry, .. } if !judge.is_for(&entry.page) => {
-                    return Ok(Answer::Bypass(Bypass::Other));
+                RegenerateResult::Page { entry, .. } if !judge.is_for(&entry.page) => {
+                    return Ok(GetResult::Bypass(BypassReason::OtherVariant));
                 }
-                Landing::Page { entry, ours } => {
+                RegenerateResult::Page { entry, ours } => {
                     let state = if first && ours { State::Miss } else { State::WaitHit };
                     return Ok(self.serve(page, state, &entry));
                 }
-                Landing::Unpublished(unpublished) if first => {
+                RegenerateResult::Unpublished(unpublished) if first => {
                     self.observer.served(page, State::Bypass);
-                    return Ok(Answer::Page(Served { state: State::Bypass, page: unpublished }));
+                    return Ok(GetResult::Page(Served { state: State::Bypass, page: unpublished }));
                 }
                 // What was rendered before an invalidation is for nobody who may have come after it.
-                Landing::Unpublished(_) | Landing::Lost | Landing::Held => {}
-                Landing::Declined => return Ok(Answer::Bypass(Bypass::Declined)),
-                Landing::WaitedTooLong => {
+                RegenerateResult::Unpublished(_) | RegenerateResult::Lost | RegenerateResult::Held => {}
+                RegenerateResult::Declined => return Ok(GetResult::Bypass(BypassReason::Declined)),
+                RegenerateResult::WaitedTooLong => {
                     return Ok(match in_need {
                         Some(entry) => self.serve(page, State::Stale, entry),
-                        None => Answer::Bypass(Bypass::WaitedTooLong),
+                        None => GetResult::Bypass(BypassReason::WaitedTooLong),
                     });
                 }
-                Landing::Failed(error) => {
-                    return match in_need.or(if_silent.filter(|_| NoAnswer::is_behind(&*error))) {
+                RegenerateResult::Failed(error) => {
+                    return match in_need.or(if_silent.filter(|_| OriginUnreachable::is_behind(&*error))) {
                         Some(entry) => Ok(self.serve(page, State::StaleError, entry)),
                         None => Err(Error::shared(error)),
                     };
                 }
-                Landing::Unreachable => {
+                RegenerateResult::Unreachable => {
                     return Ok(match in_need {
                         Some(entry) => self.serve(page, State::StaleMetadataError, entry),
                         None if seen.meta.is_none() => self.without_store(page, judge, known.as_ref()),
-                        None => Answer::Bypass(Bypass::Unreachable),
+                        None => GetResult::Bypass(BypassReason::Unreachable),
                     });
                 }
             }
         }
-        Ok(Answer::Bypass(Bypass::Restless))
+        Ok(GetResult::Bypass(BypassReason::Contended))
     }
 
     /// Waits for a render that is under way, or starts one. True if it was started here.
@@ -280,9 +282,9 @@ impl Engine {
         self: &Arc<Self>,
         page: &PageKey,
         policy: &Policy,
-        usable: Usable,
+        usable: ServeDecision,
         render: &mut Option<F>,
-    ) -> (bool, Landing)
+    ) -> (bool, RegenerateResult)
     where
         T: Into<Render> + Send + 'static,
         F: FnOnce(RenderContext) -> R + Send + 'static,
@@ -290,20 +292,20 @@ impl Engine {
     {
         let reason = usable.reason();
         let start = || {
-            let renewal = Renewal { page: page.clone(), policy: *policy, reason, waits: true };
+            let renewal = Regeneration { page: page.clone(), policy: *policy, reason, waits: true };
             self.clone().renew(renewal, render.take())
         };
         let seat = self.renewals.join(page, start, |flight| self.spawn(flight));
         let first = seat.first;
         let crashed = || {
             let context = format!("the render of {} came to grief", page.shown());
-            Landing::Failed(Arc::new(Error::new(Kind::Render, context)))
+            RegenerateResult::Failed(Arc::new(Error::new(Kind::Render, context)))
         };
         // The render goes on all the same: it is the store that may take much longer than anybody waits.
-        let patience = if first { policy.render_deadline.saturating_add(policy.wait) } else { policy.wait };
+        let patience = if first { policy.render_timeout.saturating_add(policy.wait) } else { policy.wait };
         match tokio::time::timeout(patience, seat.landed()).await {
             Ok(landing) => (first, landing.unwrap_or_else(crashed)),
-            Err(_) => (first, Landing::WaitedTooLong),
+            Err(_) => (first, RegenerateResult::WaitedTooLong),
         }
     }
 
@@ -312,19 +314,19 @@ impl Engine {
         self: &Arc<Self>,
         page: &PageKey,
         policy: &Policy,
-        judge: &dyn Judge,
-        reason: Reason,
+        judge: &dyn ReusePolicy,
+        reason: RegenerateReason,
         until: i64,
-    ) -> Answer {
+    ) -> GetResult {
         match self
             .wait(page, &reason, until, &mut Patience::new(tokio::time::Instant::now(), policy.wait))
             .await
         {
-            Some(Landing::Page { entry, .. }) if judge.is_for(&entry.page) => {
+            Some(RegenerateResult::Page { entry, .. }) if judge.is_for(&entry.page) => {
                 self.serve(page, State::WaitHit, &entry)
             }
-            Some(_) => Answer::Bypass(Bypass::WaitedTooLong),
-            None => Answer::Bypass(Bypass::Restless),
+            Some(_) => GetResult::Bypass(BypassReason::WaitedTooLong),
+            None => GetResult::Bypass(BypassReason::Contended),
         }
     }
 
@@ -333,7 +335,7 @@ impl Engine {
         self: &Arc<Self>,
         page: &PageKey,
         policy: &Policy,
-        reason: Reason,
+        reason: RegenerateReason,
         entry: &Entry,
         render: F,
     ) where
@@ -342,7 +344,7 @@ impl Engine {
         R: Future<Output = Result<T, RenderError>> + Send + 'static,
     {
         let now = self.now();
-        if entry.is_held(now) || self.back_off.is_on(page, now) || self.renewals.has(page) {
+        if entry.is_held(now) || self.render_failures.is_on(page, now) || self.renewals.has(page) {
             return;
         }
         if !self.bodies_outage.lets_ask(now) {
@@ -356,7 +358,7 @@ impl Engine {
         };
         let start = || {
             let engine = self.clone();
-            let renewal = Renewal { page: page.clone(), policy: *policy, reason, waits: false };
+            let renewal = Regeneration { page: page.clone(), policy: *policy, reason, waits: false };
             async move {
                 let _turn = engine.rendering.clone().acquire_owned().await;
                 let landing = engine.renew(renewal, Some(render)).await;
@@ -368,15 +370,20 @@ impl Engine {
     }
 
     /// What memory has, while the table or the bodies cannot be reached.
-    fn without_store(&self, page: &PageKey, judge: &dyn Judge, known: Option<&Arc<Entry>>) -> Answer {
+    fn without_store(
+        &self,
+        page: &PageKey,
+        judge: &dyn ReusePolicy,
+        known: Option<&Arc<Entry>>,
+    ) -> GetResult {
         match known.filter(|entry| self.usable_unseen(page, entry, judge, self.now()).in_need()) {
             Some(entry) => self.serve(page, State::StaleMetadataError, entry),
-            None => Answer::Bypass(Bypass::Unreachable),
+            None => GetResult::Bypass(BypassReason::Unreachable),
         }
     }
 
-    fn serve(&self, page: &PageKey, state: State, entry: &Entry) -> Answer {
-        Answer::Page(self.served(page, state, entry))
+    fn serve(&self, page: &PageKey, state: State, entry: &Entry) -> GetResult {
+        GetResult::Page(self.served(page, state, entry))
     }
 
     pub(super) fn served(&self, page: &PageKey, state: State, entry: &Entry) -> Served {
@@ -389,14 +396,14 @@ impl Engine {
         self.settings.deployment.as_deref()
     }
 
-    pub(super) fn usable(&self, entry: &Entry, judge: &dyn Judge, now: Timestamp) -> Usable {
+    pub(super) fn usable(&self, entry: &Entry, judge: &dyn ReusePolicy, now: Timestamp) -> ServeDecision {
         let meta = entry.page.meta();
         let freshness = match meta.freshness(now) {
             Freshness::Fresh if entry.is_outdated() => Freshness::Stale,
             other => other,
         };
         let (page, invalidated) = (Some(&*entry.page), entry.checked().invalidated);
-        judge.usable(&Sight { meta, page, freshness, invalidated, deployment: self.deployment(), now })
+        judge.usable(&EntryView { meta, page, freshness, invalidated, deployment: self.deployment(), now })
     }
 
     /// The same while the table cannot be asked: what this process knows to be invalidated is so.
@@ -404,13 +411,13 @@ impl Engine {
         &self,
         page: &PageKey,
         entry: &Entry,
-        judge: &dyn Judge,
+        judge: &dyn ReusePolicy,
         now: Timestamp,
-    ) -> Usable {
+    ) -> ServeDecision {
         if entry.page.generation().follows_origin()
             && self.pages.store().is_known_outdated(page, entry.page.meta())
         {
-            let invalidated = Checked { invalidated: true, ..entry.checked() };
+            let invalidated = MetadataCheck { invalidated: true, ..entry.checked() };
             return self.usable(&entry.checked_again(invalidated), judge, now);
         }
         self.usable(entry, judge, now)
@@ -430,7 +437,7 @@ impl Engine {
 
     /// Whether a page that was rendered for somebody else may be shown to a visitor as new: its render may have begun
     /// before an invalidation that the visitor came after.
-    async fn holds(self: &Arc<Self>, page: &PageKey, entry: &Entry, arrival: Arrival) -> bool {
+    async fn holds(self: &Arc<Self>, page: &PageKey, entry: &Entry, arrival: RequestStart) -> bool {
         if arrival.believes(entry.checked(), self.settings.believed) {
             return true;
         }

@@ -1,4 +1,4 @@
-//! Flights: what is done once for everyone who asks for it at the same time.
+//! SingleFlight: what is done once for everyone who asks for it at the same time.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -11,7 +11,7 @@ use crate::protocol::key::PageKey;
 
 /// What is under way for which page. It goes on even if everyone who waits for it goes away.
 #[derive(Debug)]
-pub(super) struct Flights<T> {
+pub(super) struct SingleFlight<T> {
     flying: Mutex<HashMap<Slot, watch::Receiver<Option<T>>>>,
 }
 
@@ -22,9 +22,9 @@ pub(super) struct Seat<T> {
     pub(super) first: bool,
 }
 
-impl<T: Clone + Send + Sync + 'static> Flights<T> {
+impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Flights { flying: Mutex::default() })
+        Arc::new(SingleFlight { flying: Mutex::default() })
     }
 
     /// Joins what is under way for a page, or starts it with what `start` spawns.
@@ -68,7 +68,7 @@ impl<T: Clone + Send + Sync + 'static> Flights<T> {
 }
 
 struct Departure<T> {
-    flights: Arc<Flights<T>>,
+    flights: Arc<SingleFlight<T>>,
     slot: Slot,
 }
 

@@ -1,4 +1,4 @@
-//! Collection: versions past the retention, bodies that nothing names, and rows that have expired.
+//! GcOptions: versions past the retention, bodies that nothing names, and rows that have expired.
 //!
 //! # Why nothing is deleted that is named, or can come to be
 //!
@@ -40,8 +40,8 @@ use self::reference::References;
 use self::row::{Rows, Superfluous};
 use crate::bodies::unavailable;
 use crate::error::{Error, Kind, Result};
-use crate::protocol::lease::LeaseTerms;
 use crate::pages::Pages;
+use crate::protocol::lease::LeaseTerms;
 use crate::protocol::retention::Retention;
 
 /// Versions that are deleted at the same time.
@@ -65,19 +65,19 @@ const FALSE_KEEPS: f64 = 0.05;
 /// What is collected, and how.
 ///
 /// ```
-/// use facetheory::{Collection, Retention};
+/// use facetheory::{GcOptions, Retention};
 /// use std::time::Duration;
 ///
-/// let plan = Collection {
+/// let plan = GcOptions {
 ///     retention: Some(Retention { versions: 5, oldest: None }),
 ///     grace: Duration::from_secs(6 * 3600),
 ///     dry_run: true,
-///     ..Collection::default()
+///     ..GcOptions::default()
 /// };
-/// assert!(!Collection::default().dry_run);
+/// assert!(!GcOptions::default().dry_run);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Collection {
+pub struct GcOptions {
     /// How much of a page's history stays; none leaves all versions.
     pub retention: Option<Retention>,
     /// Bodies that nothing names stay for this long, a day by default. It must be longer than a lease and ten minutes
@@ -88,7 +88,7 @@ pub struct Collection {
     /// The size of the set of all names, 16 MiB by default: enough for ten million bodies. A set that is too small
     /// keeps orphans by mistake, others in each run; with 16 MiB and a million bodies one in a thousand million.
     pub memory: usize,
-    /// Where a run that did not finish ended: [`Collected::resume`].
+    /// Where a run that did not finish ended: [`GcReport::resume`].
     pub resume: Option<String>,
     /// Rows that are read, bodies that are listed and bodies that are deleted at once: 1000 by default, which is the most.
     pub batch: usize,
@@ -96,9 +96,9 @@ pub struct Collection {
     pub pause: Duration,
 }
 
-impl Default for Collection {
+impl Default for GcOptions {
     fn default() -> Self {
-        Collection {
+        GcOptions {
             retention: None,
             grace: Duration::from_secs(86_400),
             dry_run: false,
@@ -110,14 +110,14 @@ impl Default for Collection {
     }
 }
 
-impl Collection {
+impl GcOptions {
     /// The shortest grace period that is safe where leases are given on these terms: readers and requests may be as far
     /// behind as a lease and ten minutes.
     ///
     /// ```
-    /// use facetheory::{Collection, LeaseTerms};
+    /// use facetheory::{GcOptions, LeaseTerms};
     ///
-    /// assert_eq!(Collection::shortest_grace(&LeaseTerms::default()).as_secs(), 630);
+    /// assert_eq!(GcOptions::shortest_grace(&LeaseTerms::default()).as_secs(), 630);
     /// ```
     #[must_use]
     pub fn shortest_grace(terms: &LeaseTerms) -> Duration {
@@ -138,12 +138,12 @@ impl Collection {
 /// What a collection has done so far, or would do.
 ///
 /// ```
-/// let nothing = facetheory::Collected::default();
+/// let nothing = facetheory::GcReport::default();
 /// assert_eq!((nothing.versions, nothing.orphans, nothing.bytes), (0, 0, 0));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Collected {
+pub struct GcReport {
     /// Rows that were read.
     pub rows: u64,
     /// Versions that were deleted.
@@ -183,31 +183,31 @@ impl Pages {
     /// the caller is told how far it has come, and may stop it.
     ///
     /// A run that was stopped, or failed, has to read the rows again, but need not list the bodies again that came
-    /// before [`Collected::resume`]. Files are listed in no order, so there is no such place among them; what was
+    /// before [`GcReport::resume`]. Files are listed in no order, so there is no such place among them; what was
     /// deleted before is then not met again.
     ///
     /// Fails with [`Kind::Invalid`](crate::Kind::Invalid) where the grace period is too short to be safe.
     ///
     /// ```
-    /// use facetheory::{Bodies, Collection, Pages, PageStore};
+    /// use facetheory::{Bodies, GcOptions, Pages, PageStore};
     /// use std::{ops::ControlFlow, sync::Arc};
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
-    /// let how = Collection::default();
-    /// let collected = pages.collect(&how, |_so_far| ControlFlow::Continue(())).await?;
+    /// let how = GcOptions::default();
+    /// let collected = pages.gc(&how, |_so_far| ControlFlow::Continue(())).await?;
     /// assert!(collected.finished);
     /// # Ok(()) }
     /// ```
-    pub async fn collect(
+    pub async fn gc(
         &self,
-        how: &Collection,
-        mut progress: impl FnMut(&Collected) -> ControlFlow<()>,
-    ) -> Result<Collected> {
+        how: &GcOptions,
+        mut progress: impl FnMut(&GcReport) -> ControlFlow<()>,
+    ) -> Result<GcReport> {
         self.check(how)?;
         // What is stored from now on is too young, whatever the scan finds.
         let cut_off = self.store.now() - how.grace;
-        let mut collected = Collected { resume: how.resume.clone(), ..Collected::default() };
+        let mut collected = GcReport { resume: how.resume.clone(), ..GcReport::default() };
         let Some(references) = self.collect_versions(how, &mut collected, &mut progress).await? else {
             return Ok(collected);
         };
@@ -224,9 +224,9 @@ impl Pages {
         Ok(collected)
     }
 
-    fn check(&self, how: &Collection) -> Result<()> {
+    fn check(&self, how: &GcOptions) -> Result<()> {
         let terms = self.store.terms();
-        let least = Collection::shortest_grace(terms);
+        let least = GcOptions::shortest_grace(terms);
         if how.grace < least {
             return Err(Error::invalid(format!(
                 "a grace period of {} s is too short: a lease of {} s, and readers and requests that are {} s behind, \
@@ -254,9 +254,9 @@ impl Pages {
     /// Reads all rows, deletes the versions past the retention, and returns what is named; none if it was stopped.
     async fn collect_versions(
         &self,
-        how: &Collection,
-        collected: &mut Collected,
-        progress: &mut impl FnMut(&Collected) -> ControlFlow<()>,
+        how: &GcOptions,
+        collected: &mut GcReport,
+        progress: &mut impl FnMut(&GcReport) -> ControlFlow<()>,
     ) -> Result<Option<References>> {
         let mut rows = Rows::new(References::new(how.memory, &*self.random), how.retention);
         let mut scan = Scan::new().limit(how.at_once());
@@ -291,7 +291,7 @@ impl Pages {
         Ok(Some(rows.references))
     }
 
-    async fn delete_versions(&self, versions: &[Superfluous], rows: &mut Rows, collected: &mut Collected) {
+    async fn delete_versions(&self, versions: &[Superfluous], rows: &mut Rows, collected: &mut GcReport) {
         for some in versions.chunks(VERSIONS_AT_ONCE) {
             let deletes = some.iter().map(|version| self.store.delete_version(&version.meta, &version.sk));
             for (version, outcome) in some.iter().zip(future::join_all(deletes).await) {
@@ -312,11 +312,11 @@ impl Pages {
     /// Lists all bodies, and deletes those that nothing names. False if it was stopped.
     async fn collect_orphans(
         &self,
-        how: &Collection,
+        how: &GcOptions,
         references: &References,
         cut_off: Timestamp,
-        collected: &mut Collected,
-        progress: &mut impl FnMut(&Collected) -> ControlFlow<()>,
+        collected: &mut GcReport,
+        progress: &mut impl FnMut(&GcReport) -> ControlFlow<()>,
     ) -> Result<bool> {
         let bodies = &self.bodies;
         let prefix = Path::from(bodies.prefix.as_str());
@@ -360,7 +360,7 @@ impl Pages {
         }
     }
 
-    async fn delete_orphans(&self, orphans: Vec<Found>, dry_run: bool, collected: &mut Collected) {
+    async fn delete_orphans(&self, orphans: Vec<Found>, dry_run: bool, collected: &mut GcReport) {
         let mut gone = |size: u64| {
             collected.orphans += 1;
             collected.bytes += size;
@@ -390,7 +390,7 @@ impl Pages {
     }
 }
 
-impl Collected {
+impl GcReport {
     fn fail(&mut self, times: u64, error: &Error) {
         tracing::warn!(%error, times, "something could not be collected");
         self.failed += times;

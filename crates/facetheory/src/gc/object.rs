@@ -4,7 +4,7 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 use tabletheory::Timestamp;
 
-use super::Collected;
+use super::GcReport;
 use super::reference::References;
 
 /// The most objects of one page that are held at once.
@@ -93,7 +93,7 @@ impl<'r> Siblings<'r> {
     }
 
     /// Takes the next object of the store, and adds those to the orphans of which that is certain now.
-    pub(super) fn add(&mut self, object: ObjectMeta, collected: &mut Collected, orphans: &mut Vec<Found>) {
+    pub(super) fn add(&mut self, object: ObjectMeta, collected: &mut GcReport, orphans: &mut Vec<Found>) {
         let key = object.location.to_string();
         let Some(name) = Name::parse(self.prefix, &key) else {
             collected.foreign += 1;
@@ -116,14 +116,14 @@ impl<'r> Siblings<'r> {
     }
 
     /// There are no more objects of this page.
-    pub(super) fn finish(&mut self, collected: &mut Collected, orphans: &mut Vec<Found>) {
+    pub(super) fn finish(&mut self, collected: &mut GcReport, orphans: &mut Vec<Found>) {
         self.held.sort_unstable_by(|one, other| one.order.cmp(&other.order));
         self.decide(None, collected, orphans);
         self.through = self.last.take().or(self.through.take());
     }
 
     /// Decides about all that are held, which are sorted; after them comes this one.
-    fn decide(&mut self, after: Option<&Found>, collected: &mut Collected, orphans: &mut Vec<Found>) {
+    fn decide(&mut self, after: Option<&Found>, collected: &mut GcReport, orphans: &mut Vec<Found>) {
         let young = |found: &Found| found.stored > self.cut_off.millis();
         let protected = !self.held.is_empty() && self.references.may_contain(&self.page);
         let mut replaced_lately = after.is_some_and(young);
@@ -193,7 +193,7 @@ mod tests {
     fn gone(millis: impl IntoIterator<Item = i64>, cut_off: i64) -> Vec<i64> {
         let references = References::new(64, &SeededRandom::new(1));
         let mut siblings = Siblings::new(&references, "isr/", Timestamp::from_millis(cut_off));
-        let (mut collected, mut orphans) = (Collected::default(), Vec::new());
+        let (mut collected, mut orphans) = (GcReport::default(), Vec::new());
         for millis in millis {
             siblings.add(object(1, millis), &mut collected, &mut orphans);
             assert!(siblings.held.len() <= MOST_SIBLINGS, "memory is bounded");
@@ -229,7 +229,7 @@ mod tests {
     fn a_run_goes_on_after_the_last_page_that_was_decided() {
         let references = References::new(64, &SeededRandom::new(1));
         let mut siblings = Siblings::new(&references, "isr/", Timestamp::from_millis(100));
-        let (mut collected, mut orphans) = (Collected::default(), Vec::new());
+        let (mut collected, mut orphans) = (GcReport::default(), Vec::new());
         for (page, millis) in [(1, 10), (1, 20), (2, 10)] {
             siblings.add(object(page, millis), &mut collected, &mut orphans);
         }

@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use tabletheory::{Item, Key, Value};
 
 use super::reference::References;
-use crate::protocol::attribute as name;
 use crate::error::{Error, Result};
+use crate::protocol::attribute as name;
 use crate::protocol::key::sha256_hex;
-use crate::protocol::row::Reader;
 use crate::protocol::retention::Retention;
+use crate::protocol::row::Reader;
 
 /// How many pages at most a partition key is taken to be of, where it is not hashed and its prefix is not known.
 const MOST_READINGS: usize = 8;

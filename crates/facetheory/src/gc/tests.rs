@@ -12,7 +12,7 @@ use object_store::{
 use tabletheory::{Faults, Faulty, ManualClock, MemoryTable, SeededRandom};
 
 use super::*;
-use crate::{Bodies, Content, Keep, Kind, LeaseTerms, Outcome, PageKey, PageStore, Policy, Rendered};
+use crate::{Bodies, Content, History, Kind, LeaseTerms, Outcome, PageKey, PageStore, Policy, Rendered};
 
 /// Long after all objects that a test stores, whose times the machine's clock tells.
 const NOW: Timestamp = Timestamp::from_seconds(4_102_444_800);
@@ -110,19 +110,19 @@ async fn orphans(count: usize, fail_each: usize, list_most: usize) -> Pages {
     Pages::new(PageStore::new(Arc::new(table)), bodies)
 }
 
-fn go_on(_: &Collected) -> ControlFlow<()> {
+fn go_on(_: &GcReport) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
 #[tokio::test]
 async fn what_cannot_be_deleted_is_told_and_does_not_stop_the_rest() {
     let pages = orphans(100, 4, usize::MAX).await;
-    let collected = pages.collect(&Collection::default(), go_on).await.expect("a report");
+    let collected = pages.gc(&GcOptions::default(), go_on).await.expect("a report");
     assert_eq!((collected.orphans, collected.failed, collected.bytes), (75, 25, 75 * 6));
     assert!(collected.finished);
     assert_eq!(collected.failures.len(), 1);
     assert!(collected.failures[0].contains("the disk is on fire"), "{:?}", collected.failures);
-    let again = pages.collect(&Collection::default(), go_on).await.expect("a report");
+    let again = pages.gc(&GcOptions::default(), go_on).await.expect("a report");
     assert_eq!(again.objects, 25, "they are tried again by the next run");
 }
 
@@ -132,7 +132,7 @@ async fn the_body_of_a_version_that_may_still_be_there_stays() {
     let table = Arc::new(Faulty::new(MemoryTable::with_clock(clock.clone()), 1, Faults::NONE));
     let pages = Pages::new(PageStore::new(table.clone()), Bodies::memory());
     let page = PageKey::new("/").expect("a page");
-    let policy = Policy::every(Duration::ZERO).keeping(Keep::Versions);
+    let policy = Policy::every(Duration::ZERO).with_history(History::Versions);
     for body in ["old", "new"] {
         let outcome = pages.regenerate(&page, &policy, |_| async { Ok(Rendered::html(body)) }).await;
         assert!(matches!(outcome, Ok(Outcome::Published(_))));
@@ -141,20 +141,20 @@ async fn the_body_of_a_version_that_may_still_be_there_stays() {
     let versions = pages.store.versions(&page, 10).await.expect("an answer");
     let old = &versions[1].1.generation.s3_key;
     let none = Retention { versions: 0, oldest: None };
-    let how = Collection { retention: Some(none), ..Collection::default() };
+    let how = GcOptions { retention: Some(none), ..GcOptions::default() };
     table.set_faults(Faults { lose_request: 1.0, ..Faults::NONE });
-    let collected = pages.collect(&how, go_on).await.expect("a report");
+    let collected = pages.gc(&how, go_on).await.expect("a report");
     assert_eq!((collected.versions, collected.failed, collected.orphans), (0, 1, 0));
     assert!(pages.bodies.get(old, None).await.expect("an answer").is_some());
     table.set_faults(Faults::NONE);
-    let collected = pages.collect(&how, go_on).await.expect("a report");
+    let collected = pages.gc(&how, go_on).await.expect("a report");
     assert_eq!((collected.versions, collected.failed, collected.orphans), (1, 0, 1));
 }
 
 #[tokio::test]
 async fn a_store_that_deletes_nothing_is_not_asked_for_ever() {
     let pages = orphans(3 * BATCH, 1, usize::MAX).await;
-    let collected = pages.collect(&Collection::default(), go_on).await.expect("a report");
+    let collected = pages.gc(&GcOptions::default(), go_on).await.expect("a report");
     assert_eq!(collected.orphans, 0);
     assert!(collected.failed <= 2 * BATCH as u64, "the third batch is not tried");
     assert!(!collected.finished);
@@ -165,53 +165,53 @@ async fn a_store_that_deletes_nothing_is_not_asked_for_ever() {
 async fn a_listing_that_fails_can_be_taken_up_where_it_was() {
     let pages = orphans(2 * BATCH, usize::MAX, BATCH + BATCH / 2).await;
     let mut resume = None;
-    let how = Collection::default();
-    let failed = pages.collect(&how, |so_far| {
+    let how = GcOptions::default();
+    let failed = pages.gc(&how, |so_far| {
         resume.clone_from(&so_far.resume);
         ControlFlow::Continue(())
     });
     assert_eq!(failed.await.expect_err("the listing fails").kind(), Kind::Unavailable);
     let resume = resume.expect("the first batch was done by then");
-    let again = Collection { resume: Some(resume), ..Collection::default() };
-    let rest = pages.collect(&again, go_on).await.expect("the listing works again");
+    let again = GcOptions { resume: Some(resume), ..GcOptions::default() };
+    let rest = pages.gc(&again, go_on).await.expect("the listing works again");
     assert!(rest.finished);
     assert!((BATCH..=BATCH + 1).contains(&usize::try_from(rest.objects).expect("few")), "{}", rest.objects);
-    let left = pages.collect(&Collection::default(), go_on).await.expect("a report");
+    let left = pages.gc(&GcOptions::default(), go_on).await.expect("a report");
     assert_eq!(left.objects, 0, "none was forgotten");
 }
 
 #[tokio::test]
 async fn settings_that_could_not_be_safe_are_refused() {
     let store = |terms| PageStore::new(Arc::new(MemoryTable::new())).with_terms(terms);
-    let refusal = async |how: Collection| {
+    let refusal = async |how: GcOptions| {
         let terms = LeaseTerms { duration: Duration::from_secs(90), ..LeaseTerms::default() };
-        let error = Pages::new(store(terms), Bodies::memory()).collect(&how, go_on).await;
+        let error = Pages::new(store(terms), Bodies::memory()).gc(&how, go_on).await;
         let error = error.expect_err("it is refused");
         assert_eq!(error.kind(), Kind::Invalid);
         error.to_string()
     };
-    let grace = |seconds| Collection { grace: Duration::from_secs(seconds), ..Collection::default() };
+    let grace = |seconds| GcOptions { grace: Duration::from_secs(seconds), ..GcOptions::default() };
     assert_eq!(
         refusal(grace(689)).await,
         "a grace period of 689 s is too short: a lease of 90 s, and readers and requests that are 600 s behind, \
          need at least 690 s"
     );
     let many = Retention { versions: MOST_VERSIONS + 1, oldest: None };
-    let words = refusal(Collection { retention: Some(many), ..Collection::default() }).await;
+    let words = refusal(GcOptions { retention: Some(many), ..GcOptions::default() }).await;
     assert!(words.starts_with("at most 10000 versions"), "{words}");
-    let words = refusal(Collection { resume: Some("elsewhere".into()), ..Collection::default() }).await;
+    let words = refusal(GcOptions { resume: Some("elsewhere".into()), ..GcOptions::default() }).await;
     assert!(words.contains("no body under isr/"), "{words}");
     let terms = LeaseTerms { duration: Duration::from_secs(90), ..LeaseTerms::default() };
-    assert!(Pages::new(store(terms), Bodies::memory()).collect(&grace(690), go_on).await.is_ok());
+    assert!(Pages::new(store(terms), Bodies::memory()).gc(&grace(690), go_on).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_collection_that_is_told_to_rest_does_so_after_each_batch() {
     let pages = orphans(250, usize::MAX, usize::MAX).await;
     let pause = Duration::from_secs(1);
-    let how = Collection { batch: 100, pause, ..Collection::default() };
+    let how = GcOptions { batch: 100, pause, ..GcOptions::default() };
     let (began, mut before) = (tokio::time::Instant::now(), 0);
-    let collected = pages.collect(&how, |so_far| {
+    let collected = pages.gc(&how, |so_far| {
         assert!(so_far.orphans - before <= 100, "{} at once", so_far.orphans - before);
         before = so_far.orphans;
         ControlFlow::Continue(())
@@ -231,9 +231,9 @@ async fn the_many_bodies_of_one_page_go_batch_by_batch_too() {
         stored.expect("stored");
     }
     let pause = Duration::from_secs(1);
-    let how = Collection { batch: 10, pause, grace: Duration::from_secs(3600), ..Collection::default() };
+    let how = GcOptions { batch: 10, pause, grace: Duration::from_secs(3600), ..GcOptions::default() };
     let began = tokio::time::Instant::now();
-    assert_eq!(pages.collect(&how, go_on).await.expect("a report").orphans, u64::from(BODIES));
+    assert_eq!(pages.gc(&how, go_on).await.expect("a report").orphans, u64::from(BODIES));
     // It rests as often while they are listed, and again while they are deleted.
     assert!(began.elapsed() >= BODIES / 10 * 2 * pause - pause, "{:?}", began.elapsed());
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, COOKIE, HOST, HeaderName, LOCATION, SET_COOKIE};
 use http::{HeaderMap, Method, StatusCode};
 
-use crate::protocol::epoch::Tag;
-use crate::http::semantics::cache_control::CacheControl;
 use crate::http::compression::is_coded;
 use crate::http::headers::{CACHE_TAG, SURROGATE_KEY, Unkept, kept};
-use crate::http::hint::Hint;
+use crate::http::hint::CacheHint;
+use crate::http::semantics::cache_control::CacheControl;
 use crate::http::semantics::vary::Vary;
+use crate::protocol::epoch::Tag;
 
 #[cfg(test)]
 mod matrix;
@@ -22,9 +22,9 @@ pub(crate) enum Verdict {
     /// It is a page for everyone.
     Store(Kept),
     /// It is this visitor's own: sent, and nothing is stored.
-    Decline(Reason),
+    Decline(UncacheableReason),
     /// It is no answer: what is served stays, and the renderer is left alone for a while.
-    Fail(Reason),
+    Fail(UncacheableReason),
 }
 
 /// How a page is kept.
@@ -66,7 +66,7 @@ pub(crate) struct Answer<'a> {
     pub(crate) authorized: bool,
     pub(crate) status: StatusCode,
     pub(crate) headers: &'a HeaderMap,
-    pub(crate) hint: Option<&'a Hint>,
+    pub(crate) hint: Option<&'a CacheHint>,
     /// How long the body is, or how much of it has come so far.
     pub(crate) bytes: u64,
     /// Whether the body came to its end.
@@ -77,7 +77,7 @@ pub(crate) struct Answer<'a> {
 
 /// Why an answer is not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub(crate) enum UncacheableReason {
     ServerError(StatusCode),
     TooManyRequests,
     Informational,
@@ -105,21 +105,28 @@ pub(crate) enum Reason {
     TooManyPages,
 }
 
-impl Reason {
+impl UncacheableReason {
     /// Whether the renderer says by it that a page is not, or no longer, for everyone.
     pub(crate) fn takes_back(&self) -> bool {
-        let is_visitors = matches!(self, Reason::Method | Reason::Authorization | Reason::Cookie);
+        let is_visitors = matches!(
+            self,
+            UncacheableReason::Method | UncacheableReason::Authorization | UncacheableReason::Cookie
+        );
         !is_visitors && !self.is_for_all()
     }
 
     /// Whether it is the same for all visitors, whatever else they send.
     pub(crate) fn is_for_all(&self) -> bool {
-        self.is_limit() || matches!(self, Reason::Empty | Reason::Coded | Reason::NoLocation)
+        self.is_limit()
+            || matches!(
+                self,
+                UncacheableReason::Empty | UncacheableReason::Coded | UncacheableReason::NoLocation
+            )
     }
 
     /// Whether it is a limit of ours.
     fn is_limit(&self) -> bool {
-        use Reason::{TooLong, TooManyHeaders, TooManyPages, UnreadableHeader};
+        use UncacheableReason::{TooLong, TooManyHeaders, TooManyPages, UnreadableHeader};
         matches!(self, TooLong { .. } | UnreadableHeader(_) | TooManyHeaders | TooManyPages)
     }
 }
@@ -130,7 +137,7 @@ pub(crate) const MAX_TAGS: usize = 64;
 impl Verdict {
     /// What becomes of an answer.
     ///
-    /// For how long it is fresh is said by its [`Hint`], else by its `s-maxage` where the route lets it, else by the route;
+    /// For how long it is fresh is said by its [`CacheHint`], else by its `s-maxage` where the route lets it, else by the route;
     /// `max-age` and `Expires` are for browsers and say nothing here.
     pub(crate) fn of(answer: &Answer<'_>, terms: &Terms<'_>) -> Verdict {
         if let Some(reason) = failure(answer) {
@@ -144,17 +151,17 @@ impl Verdict {
 }
 
 /// Why an answer is none. The renderer was asked for all of a page, without conditions.
-fn failure(answer: &Answer<'_>) -> Option<Reason> {
+fn failure(answer: &Answer<'_>) -> Option<UncacheableReason> {
     let status = answer.status;
     match status {
-        status if status.is_server_error() => Some(Reason::ServerError(status)),
-        status if status.is_informational() => Some(Reason::Informational),
-        StatusCode::TOO_MANY_REQUESTS => Some(Reason::TooManyRequests),
+        status if status.is_server_error() => Some(UncacheableReason::ServerError(status)),
+        status if status.is_informational() => Some(UncacheableReason::Informational),
+        StatusCode::TOO_MANY_REQUESTS => Some(UncacheableReason::TooManyRequests),
         // They are about one attempt, and none of a page.
-        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => Some(Reason::Status(status)),
-        StatusCode::NOT_MODIFIED => Some(Reason::NotModified),
-        StatusCode::PARTIAL_CONTENT => Some(Reason::Partial),
-        _ if !answer.complete || !is_of_its_length(answer) => Some(Reason::Truncated),
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => Some(UncacheableReason::Status(status)),
+        StatusCode::NOT_MODIFIED => Some(UncacheableReason::NotModified),
+        StatusCode::PARTIAL_CONTENT => Some(UncacheableReason::Partial),
+        _ if !answer.complete || !is_of_its_length(answer) => Some(UncacheableReason::Truncated),
         _ => None,
     }
 }
@@ -166,42 +173,42 @@ fn is_of_its_length(answer: &Answer<'_>) -> bool {
         .all(|length| length == Some(answer.bytes))
 }
 
-fn keep(answer: &Answer<'_>, terms: &Terms<'_>) -> Result<Kept, Reason> {
+fn keep(answer: &Answer<'_>, terms: &Terms<'_>) -> Result<Kept, UncacheableReason> {
     let (status, headers) = (answer.status, answer.headers);
-    let refuse_if = |wrong: bool, reason: Reason| if wrong { Err(reason) } else { Ok(()) };
+    let refuse_if = |wrong: bool, reason: UncacheableReason| if wrong { Err(reason) } else { Ok(()) };
     let keyed = |name: &HeaderName| terms.headers.contains(name);
 
-    refuse_if(*answer.method != Method::GET && *answer.method != Method::HEAD, Reason::Method)?;
-    refuse_if(answer.authorized && !keyed(&http::header::AUTHORIZATION), Reason::Authorization)?;
-    refuse_if(answer.hint.is_some_and(|hint| hint.never_kept), Reason::NeverKept)?;
-    refuse_if(!STORED.contains(&status), Reason::Status(status))?;
-    refuse_if(headers.contains_key(SET_COOKIE), Reason::SetCookie)?;
+    refuse_if(*answer.method != Method::GET && *answer.method != Method::HEAD, UncacheableReason::Method)?;
+    refuse_if(answer.authorized && !keyed(&http::header::AUTHORIZATION), UncacheableReason::Authorization)?;
+    refuse_if(answer.hint.is_some_and(|hint| hint.never_kept), UncacheableReason::NeverKept)?;
+    refuse_if(!STORED.contains(&status), UncacheableReason::Status(status))?;
+    refuse_if(headers.contains_key(SET_COOKIE), UncacheableReason::SetCookie)?;
 
     let said = CacheControl::of(headers);
     if !terms.overrides {
-        refuse_if(said.no_store, Reason::NoStore)?;
-        refuse_if(said.private.is_some(), Reason::Private)?;
-        refuse_if(said.no_cache.is_some(), Reason::NoCache)?;
-        refuse_if(said.s_maxage == Some(Duration::ZERO), Reason::NeverFresh)?;
+        refuse_if(said.no_store, UncacheableReason::NoStore)?;
+        refuse_if(said.private.is_some(), UncacheableReason::Private)?;
+        refuse_if(said.no_cache.is_some(), UncacheableReason::NoCache)?;
+        refuse_if(said.s_maxage == Some(Duration::ZERO), UncacheableReason::NeverFresh)?;
     }
 
-    let Vary::On(names) = Vary::of(headers) else { return Err(Reason::VaryAnything) };
+    let Vary::On(names) = Vary::of(headers) else { return Err(UncacheableReason::VaryAnything) };
     // We choose the coding ourselves, and every key has the host or is of one site.
     let told_apart = |name: &HeaderName| {
         keyed(name) || *name == ACCEPT_ENCODING || *name == HOST || (*name == COOKIE && terms.cookies)
     };
     if let Some(name) = names.into_iter().find(|name| !told_apart(name)) {
-        return Err(Reason::Vary(name));
+        return Err(UncacheableReason::Vary(name));
     }
 
-    refuse_if(is_coded(headers), Reason::Coded)?;
-    refuse_if(status.is_redirection() && !headers.contains_key(LOCATION), Reason::NoLocation)?;
-    refuse_if(status.is_success() && answer.bytes == 0, Reason::Empty)?;
-    refuse_if(answer.bytes > terms.max_bytes, Reason::TooLong { limit: terms.max_bytes })?;
-    refuse_if(!answer.welcome, Reason::TooManyPages)?;
+    refuse_if(is_coded(headers), UncacheableReason::Coded)?;
+    refuse_if(status.is_redirection() && !headers.contains_key(LOCATION), UncacheableReason::NoLocation)?;
+    refuse_if(status.is_success() && answer.bytes == 0, UncacheableReason::Empty)?;
+    refuse_if(answer.bytes > terms.max_bytes, UncacheableReason::TooLong { limit: terms.max_bytes })?;
+    refuse_if(!answer.welcome, UncacheableReason::TooManyPages)?;
     let headers = kept(headers).map_err(|unkept| match unkept {
-        Unkept::Unreadable(name) => Reason::UnreadableHeader(name),
-        Unkept::TooMany => Reason::TooManyHeaders,
+        Unkept::Unreadable(name) => UncacheableReason::UnreadableHeader(name),
+        Unkept::TooMany => UncacheableReason::TooManyHeaders,
     })?;
 
     let negative = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE).then_some(terms.negative);
@@ -230,7 +237,7 @@ const STORED: [StatusCode; 9] = [
 ];
 
 /// The tags of a hint, of `Surrogate-Key` and of `Cache-Tag`, and how many others were left out.
-pub(crate) fn tags_of(hint: Option<&Hint>, headers: &HeaderMap) -> (Vec<Tag>, usize) {
+pub(crate) fn tags_of(hint: Option<&CacheHint>, headers: &HeaderMap) -> (Vec<Tag>, usize) {
     let mut tags: Vec<Tag> = Vec::new();
     let mut left_out = 0;
     let mut add = |tag: Option<Tag>| match tag {
@@ -252,45 +259,59 @@ pub(crate) fn tags_of(hint: Option<&Hint>, headers: &HeaderMap) -> (Vec<Tag>, us
     (tags, left_out)
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for UncacheableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::ServerError(status) => write!(f, "the renderer failed with {}", status.as_u16()),
-            Reason::TooManyRequests => f.write_str("the renderer asks for fewer requests (429)"),
-            Reason::Informational => f.write_str("the renderer gave no final answer (1xx)"),
-            Reason::NotModified => {
+            UncacheableReason::ServerError(status) => {
+                write!(f, "the renderer failed with {}", status.as_u16())
+            }
+            UncacheableReason::TooManyRequests => f.write_str("the renderer asks for fewer requests (429)"),
+            UncacheableReason::Informational => f.write_str("the renderer gave no final answer (1xx)"),
+            UncacheableReason::NotModified => {
                 f.write_str("the renderer said 304 although it was asked without a condition")
             }
-            Reason::Partial => f.write_str("the renderer sent a part (206) although it was asked for all"),
-            Reason::Truncated => f.write_str("the body ended early, or has another length than was told"),
-            Reason::Method => f.write_str("only answers to GET and HEAD are kept"),
-            Reason::Authorization => f.write_str(
+            UncacheableReason::Partial => {
+                f.write_str("the renderer sent a part (206) although it was asked for all")
+            }
+            UncacheableReason::Truncated => {
+                f.write_str("the body ended early, or has another length than was told")
+            }
+            UncacheableReason::Method => f.write_str("only answers to GET and HEAD are kept"),
+            UncacheableReason::Authorization => f.write_str(
                 "the visitor sent Authorization; list that header in the route to keep a page for each",
             ),
-            Reason::NeverKept => f.write_str("the renderer said that it is never kept"),
-            Reason::Status(status) => write!(f, "answers with status {} are not kept", status.as_u16()),
-            Reason::Empty => f.write_str("the page is empty"),
-            Reason::TooLong { limit } => write!(f, "the page is longer than {limit} bytes"),
-            Reason::SetCookie => f.write_str("the response sets a cookie"),
-            Reason::Cookie => {
+            UncacheableReason::NeverKept => f.write_str("the renderer said that it is never kept"),
+            UncacheableReason::Status(status) => {
+                write!(f, "answers with status {} are not kept", status.as_u16())
+            }
+            UncacheableReason::Empty => f.write_str("the page is empty"),
+            UncacheableReason::TooLong { limit } => write!(f, "the page is longer than {limit} bytes"),
+            UncacheableReason::SetCookie => f.write_str("the response sets a cookie"),
+            UncacheableReason::Cookie => {
                 f.write_str("the visitor sent a cookie, and the response does not say how it is cached")
             }
-            Reason::NoStore => f.write_str("the response says no-store"),
-            Reason::Private => f.write_str("the response says private"),
-            Reason::NoCache => f.write_str("the response says no-cache"),
-            Reason::NeverFresh => f.write_str("the response says s-maxage=0"),
-            Reason::VaryAnything => f.write_str("the response varies with anything (Vary: *)"),
-            Reason::Vary(name) => {
+            UncacheableReason::NoStore => f.write_str("the response says no-store"),
+            UncacheableReason::Private => f.write_str("the response says private"),
+            UncacheableReason::NoCache => f.write_str("the response says no-cache"),
+            UncacheableReason::NeverFresh => f.write_str("the response says s-maxage=0"),
+            UncacheableReason::VaryAnything => f.write_str("the response varies with anything (Vary: *)"),
+            UncacheableReason::Vary(name) => {
                 write!(
                     f,
                     "the response varies with {name}; list that header in the route to tell its pages apart"
                 )
             }
-            Reason::Coded => f.write_str("the response has a Content-Encoding that nobody asked for"),
-            Reason::NoLocation => f.write_str("the redirect has no Location"),
-            Reason::UnreadableHeader(name) => write!(f, "the value of the header {name} is no UTF-8"),
-            Reason::TooManyHeaders => f.write_str("the headers are too many or too long to be kept"),
-            Reason::TooManyPages => f.write_str("too many pages are new in this second"),
+            UncacheableReason::Coded => {
+                f.write_str("the response has a Content-Encoding that nobody asked for")
+            }
+            UncacheableReason::NoLocation => f.write_str("the redirect has no Location"),
+            UncacheableReason::UnreadableHeader(name) => {
+                write!(f, "the value of the header {name} is no UTF-8")
+            }
+            UncacheableReason::TooManyHeaders => {
+                f.write_str("the headers are too many or too long to be kept")
+            }
+            UncacheableReason::TooManyPages => f.write_str("too many pages are new in this second"),
         }
     }
 }

@@ -6,14 +6,14 @@ use http::header::{CONTENT_TYPE, COOKIE, SET_COOKIE};
 use http::{HeaderMap, Method, StatusCode};
 use tabletheory::Timestamp;
 
-use crate::protocol::epoch::Tag;
+use crate::http::cacheability::{UncacheableReason, tags_of};
 use crate::http::headers::{Unkept, kept_by_origin};
-use crate::http::hint::Hint;
+use crate::http::hint::CacheHint;
 use crate::http::semantics::age::initial_age;
-use crate::http::semantics::directives::{Said, Tolerance};
+use crate::http::semantics::directives::{ResponseDirectives, Tolerance};
 use crate::http::semantics::freshness::{Lifetime, has_validator, is_heuristically_cacheable, lifetime};
 use crate::http::variants;
-use crate::http::cacheability::{Reason, tags_of};
+use crate::protocol::epoch::Tag;
 
 /// A response of an origin, and the request that it answers.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Received<'a> {
     pub(crate) request: &'a HeaderMap,
     pub(crate) status: StatusCode,
     pub(crate) headers: &'a HeaderMap,
-    pub(crate) hint: Option<&'a Hint>,
+    pub(crate) hint: Option<&'a CacheHint>,
     /// How long the body is, or how much of it has come so far.
     pub(crate) bytes: u64,
     pub(crate) requested: Timestamp,
@@ -54,43 +54,43 @@ pub(crate) struct Storing {
 
 impl Received<'_> {
     /// How the response is stored, or why it is not.
-    pub(crate) fn storing(&self, limits: Limits) -> Result<Storing, Reason> {
+    pub(crate) fn storing(&self, limits: Limits) -> Result<Storing, UncacheableReason> {
         let storing = self.still_storing(limits)?;
         // Guesses are for what carries nothing of a person: whoever knows visitors by their cookies and says nothing of caches
         // has not thought of one.
         if self.request.contains_key(COOKIE) && self.is_left_to_guess() {
-            return Err(Reason::Cookie);
+            return Err(UncacheableReason::Cookie);
         }
         Ok(storing)
     }
 
     /// The same of a response that is stored already, where its origin has said to this request that it still holds.
-    pub(crate) fn still_storing(&self, limits: Limits) -> Result<Storing, Reason> {
-        let refuse_if = |wrong: bool, reason: Reason| if wrong { Err(reason) } else { Ok(()) };
+    pub(crate) fn still_storing(&self, limits: Limits) -> Result<Storing, UncacheableReason> {
+        let refuse_if = |wrong: bool, reason: UncacheableReason| if wrong { Err(reason) } else { Ok(()) };
         let (status, headers) = (self.status, self.headers);
-        let said = Said::of(headers);
+        let said = ResponseDirectives::of(headers);
         let control = &said.control;
-        refuse_if(*self.method != Method::GET, Reason::Method)?;
-        refuse_if(status.is_informational(), Reason::Informational)?;
-        refuse_if(status == StatusCode::PARTIAL_CONTENT, Reason::Partial)?;
-        refuse_if(status == StatusCode::NOT_MODIFIED, Reason::NotModified)?;
-        refuse_if(self.hint.is_some_and(|hint| hint.never_kept), Reason::NeverKept)?;
+        refuse_if(*self.method != Method::GET, UncacheableReason::Method)?;
+        refuse_if(status.is_informational(), UncacheableReason::Informational)?;
+        refuse_if(status == StatusCode::PARTIAL_CONTENT, UncacheableReason::Partial)?;
+        refuse_if(status == StatusCode::NOT_MODIFIED, UncacheableReason::NotModified)?;
+        refuse_if(self.hint.is_some_and(|hint| hint.never_kept), UncacheableReason::NeverKept)?;
         // A cookie is one visitor's own, whatever else the response says.
-        refuse_if(headers.contains_key(SET_COOKIE), Reason::SetCookie)?;
+        refuse_if(headers.contains_key(SET_COOKIE), UncacheableReason::SetCookie)?;
         let understood = status.canonical_reason().is_some();
-        refuse_if(control.must_understand && !understood, Reason::Status(status))?;
+        refuse_if(control.must_understand && !understood, UncacheableReason::Status(status))?;
         // Whoever understands the status does what the other directives say (RFC 9111 §5.2.2.3).
-        refuse_if(control.no_store && !control.must_understand, Reason::NoStore)?;
-        refuse_if(control.private.is_some(), Reason::Private)?;
+        refuse_if(control.no_store && !control.must_understand, UncacheableReason::NoStore)?;
+        refuse_if(control.private.is_some(), UncacheableReason::Private)?;
         let authorized = self.request.contains_key(http::header::AUTHORIZATION);
-        refuse_if(authorized && !said.shares_authorized(), Reason::Authorization)?;
-        let names = variants::names(headers).ok_or(Reason::VaryAnything)?;
-        refuse_if(is_endless(headers), Reason::NeverFresh)?;
+        refuse_if(authorized && !said.shares_authorized(), UncacheableReason::Authorization)?;
+        let names = variants::names(headers).ok_or(UncacheableReason::VaryAnything)?;
+        refuse_if(is_endless(headers), UncacheableReason::NeverFresh)?;
 
         let lifetime = lifetime(status, headers, &said, self.received);
         let allowed =
             matches!(lifetime, Lifetime::Explicit(_)) || control.public || is_heuristically_cacheable(status);
-        refuse_if(!allowed, Reason::Status(status))?;
+        refuse_if(!allowed, UncacheableReason::Status(status))?;
         let initial_age = initial_age(headers, self.requested, self.received);
         let left = lifetime.time().saturating_sub(Duration::from_secs(initial_age.unsigned_abs()));
         let fresh_for = if control.no_cache.is_some() { Duration::ZERO } else { left };
@@ -98,14 +98,17 @@ impl Received<'_> {
         let tolerated = said.tolerance() != Tolerance::None;
         let served_stale = tolerated && windows.iter().flatten().any(|window| !window.is_zero());
         // What is stale at once and cannot be recognised is of no use to anyone.
-        refuse_if(fresh_for.is_zero() && !has_validator(headers) && !served_stale, Reason::NeverFresh)?;
+        refuse_if(
+            fresh_for.is_zero() && !has_validator(headers) && !served_stale,
+            UncacheableReason::NeverFresh,
+        )?;
 
-        refuse_if(self.bytes > limits.max_bytes, Reason::TooLong { limit: limits.max_bytes })?;
-        refuse_if(!limits.welcome, Reason::TooManyPages)?;
+        refuse_if(self.bytes > limits.max_bytes, UncacheableReason::TooLong { limit: limits.max_bytes })?;
+        refuse_if(!limits.welcome, UncacheableReason::TooManyPages)?;
         let (tags, _) = tags_of(self.hint, headers);
         let headers = kept_by_origin(headers).map_err(|unkept| match unkept {
-            Unkept::Unreadable(name) => Reason::UnreadableHeader(name),
-            Unkept::TooMany => Reason::TooManyHeaders,
+            Unkept::Unreadable(name) => UncacheableReason::UnreadableHeader(name),
+            Unkept::TooMany => UncacheableReason::TooManyHeaders,
         })?;
         let variant = variants::digest(&names, self.request);
         Ok(Storing { initial_age, fresh_for, variant, headers, tags })
@@ -113,7 +116,7 @@ impl Received<'_> {
 
     /// Whether the response says nothing of how shared caches use it.
     fn is_left_to_guess(&self) -> bool {
-        let said = Said::of(self.headers);
+        let said = ResponseDirectives::of(self.headers);
         let told = matches!(lifetime(self.status, self.headers, &said, self.received), Lifetime::Explicit(_));
         !told && !said.control.public && said.control.no_cache.is_none()
     }

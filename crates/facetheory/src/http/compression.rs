@@ -54,7 +54,7 @@ impl Coding {
 /// A client that says nothing gets the page as it is, and so does one that accepts nothing we have: a page that
 /// it did not ask for is better than none. Where it likes several equally, our own order decides.
 pub(crate) fn choose(headers: &HeaderMap, available: &[Coding]) -> Coding {
-    let wish = Wish::of(headers);
+    let wish = StoreContext::of(headers);
     let mut best = (Coding::Identity, wish.weight(Coding::Identity));
     // The least preferred first, so that a later one wins where the weights are equal.
     for coding in Coding::ALL.into_iter().rev().filter(|coding| available.contains(coding)) {
@@ -68,7 +68,7 @@ pub(crate) fn choose(headers: &HeaderMap, available: &[Coding]) -> Coding {
 
 /// What a client says of each coding, in thousandths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Wish {
+struct StoreContext {
     named: [Option<u16>; 4],
     others: Option<u16>,
 }
@@ -76,9 +76,9 @@ struct Wish {
 /// The most codings of a request that are looked at; fewer than ten are registered.
 const MAX_CODINGS: usize = 64;
 
-impl Wish {
+impl StoreContext {
     fn of(headers: &HeaderMap) -> Self {
-        let mut wish = Wish::default();
+        let mut wish = StoreContext::default();
         let lines = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
         for part in lines.flat_map(|line| line.split(',')).take(MAX_CODINGS) {
             let (name, parameters) = part.split_once(';').unwrap_or((part, ""));

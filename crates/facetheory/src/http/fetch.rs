@@ -12,16 +12,16 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use tower::{Service, ServiceExt as _};
 
-use crate::protocol::generation::Content;
 use crate::http::body::{BoxError, Collected, IsrBody, collect};
-use crate::http::semantics::conditional::EntityTag;
+use crate::http::cacheability::{Answer, Kept, MAX_TAGS, UncacheableReason, Verdict};
 use crate::http::compression::Coding;
 use crate::http::headers::restored;
-use crate::http::hint::Hint;
+use crate::http::hint::CacheHint;
 use crate::http::router::route::Route;
+use crate::http::semantics::conditional::EntityTag;
 use crate::http::semantics::revalidation::updated;
-use crate::http::cacheability::{Answer, Kept, MAX_TAGS, Reason, Verdict};
-use crate::pages::render::{NoAnswer, Render, RenderContext, RenderError, Rendered};
+use crate::pages::render::{OriginUnreachable, Render, RenderContext, RenderError, Rendered};
+use crate::protocol::generation::Content;
 use crate::protocol::row::Meta;
 
 /// The longest body of a failure that is shown to all who waited for the render.
@@ -29,7 +29,7 @@ pub(super) const MAX_FAILURE_BYTES: u64 = 64 * 1024;
 
 /// What a visitor asked for, as far as keeping the answer is concerned.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish<'a> {
+pub(super) struct StoreContext<'a> {
     pub(super) route: &'a Route,
     pub(super) method: &'a Method,
     pub(super) authorized: bool,
@@ -55,7 +55,7 @@ pub(super) async fn render<S, B, R>(
     service: S,
     mut request: Request<B>,
     context: &RenderContext,
-    wish: Wish<'_>,
+    wish: StoreContext<'_>,
 ) -> Rendering
 where
     S: Service<Request<B>, Response = Response<R>>,
@@ -102,19 +102,19 @@ where
                 }
             },
             Collected::TooLong(body) => {
-                let reason = Reason::TooLong { limit: wish.max_bytes };
+                let reason = UncacheableReason::TooLong { limit: wish.max_bytes };
                 wish.not_kept(&reason, Response::from_parts(head, body))
             }
             Collected::Broken(error) => {
                 tracing::warn!(%error, "the body of a page broke off");
-                let failure = FailedRender::new(Reason::Truncated);
+                let failure = FailedRender::new(UncacheableReason::Truncated);
                 Rendering { outcome: Err(failure.into()), own: None }
             }
         },
     }
 }
 
-impl Wish<'_> {
+impl StoreContext<'_> {
     /// Whether what is stored may still be right: what another deployment has rendered is not, whatever its tag says, and
     /// what must not be served would come back unseen.
     fn may_be_unchanged(&self, stored: &Meta) -> bool {
@@ -124,7 +124,7 @@ impl Wish<'_> {
 
     /// An answer that is not kept, by which the renderer may take back what is. Where it may depend on what the renderer has
     /// not seen, it is nobody's: whoever waits is to ask with all of the request.
-    fn not_kept(&self, reason: &Reason, own: Response<IsrBody>) -> Rendering {
+    fn not_kept(&self, reason: &UncacheableReason, own: Response<IsrBody>) -> Rendering {
         let mut rendering = declined(reason, own);
         rendering.own = rendering.own.filter(|_| self.whole || reason.is_for_all());
         if reason.takes_back() {
@@ -147,7 +147,7 @@ impl Wish<'_> {
             authorized: self.authorized,
             status: head.status,
             headers: &head.headers,
-            hint: head.extensions.get::<Hint>(),
+            hint: head.extensions.get::<CacheHint>(),
             bytes,
             complete,
             welcome: self.welcome,
@@ -185,7 +185,7 @@ fn ask_whether_changed(headers: &mut HeaderMap, served: &Meta) -> bool {
 
 /// The page that is served is still right, as the renderer says now that it is (RFC 9111 §4.3.4); unless it is to be kept no
 /// longer: then visitors ask for themselves.
-fn unchanged(wish: Wish<'_>, mut head: response::Parts, served: &Meta) -> Render {
+fn unchanged(wish: StoreContext<'_>, mut head: response::Parts, served: &Meta) -> Render {
     let content = &served.generation.content;
     let status = content.status.and_then(|status| StatusCode::from_u16(status).ok());
     head.status = status.unwrap_or(StatusCode::OK);
@@ -214,7 +214,7 @@ pub(super) fn still_tagged(mut tags: Vec<String>, before: &[String], of_route: u
     tags
 }
 
-fn page(wish: Wish<'_>, head: &response::Parts, kept: Kept, bytes: Bytes) -> Rendered {
+fn page(wish: StoreContext<'_>, head: &response::Parts, kept: Kept, bytes: Bytes) -> Rendered {
     let text = |name: HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
     let content = Content {
         status: Some(head.status.as_u16()),
@@ -229,13 +229,13 @@ fn page(wish: Wish<'_>, head: &response::Parts, kept: Kept, bytes: Bytes) -> Ren
     rendered
 }
 
-pub(super) fn declined(reason: &Reason, own: Response<IsrBody>) -> Rendering {
+pub(super) fn declined(reason: &UncacheableReason, own: Response<IsrBody>) -> Rendering {
     tracing::debug!(%reason, "an answer is not kept");
     Rendering { outcome: Ok(Render::Declined), own: Some(own) }
 }
 
-pub(super) fn failed(reason: Reason, head: response::Parts, bytes: Bytes) -> Rendering {
-    let silent = head.extensions.get::<NoAnswer>().copied();
+pub(super) fn failed(reason: UncacheableReason, head: response::Parts, bytes: Bytes) -> Rendering {
+    let silent = head.extensions.get::<OriginUnreachable>().copied();
     // What was set for one visitor is not for the others who waited.
     if head.headers.contains_key(SET_COOKIE) {
         let failure = FailedRender { reason, answer: None, silent };
@@ -249,15 +249,15 @@ pub(super) fn failed(reason: Reason, head: response::Parts, bytes: Bytes) -> Ren
 /// Why a render failed, and what the renderer said to it, for all who waited.
 #[derive(Debug)]
 pub(super) struct FailedRender {
-    reason: Reason,
+    reason: UncacheableReason,
     answer: Option<(StatusCode, HeaderMap, Bytes)>,
     /// Whether it was given in the place of somebody who did not answer.
-    silent: Option<NoAnswer>,
+    silent: Option<OriginUnreachable>,
 }
 
 impl FailedRender {
     /// A failure that the renderer said nothing to.
-    pub(super) fn new(reason: Reason) -> Self {
+    pub(super) fn new(reason: UncacheableReason) -> Self {
         FailedRender { reason, answer: None, silent: None }
     }
 
@@ -273,7 +273,9 @@ impl FailedRender {
     /// With what status the renderer said something to the one visitor alone for whom it was asked, if it did.
     pub(super) fn of_another(error: &crate::Error) -> Option<StatusCode> {
         match FailedRender::behind(error)? {
-            FailedRender { reason: Reason::ServerError(status), answer: None, .. } => Some(*status),
+            FailedRender { reason: UncacheableReason::ServerError(status), answer: None, .. } => {
+                Some(*status)
+            }
             _ => None,
         }
     }

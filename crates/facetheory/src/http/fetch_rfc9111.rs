@@ -12,19 +12,19 @@ use http_body_util::BodyExt as _;
 use tabletheory::Timestamp;
 use tower::{Service, ServiceExt as _};
 
-use crate::protocol::epoch::Tag;
-use crate::protocol::generation::Content;
 use crate::http::body::{BoxError, Collected, IsrBody, collect};
-use crate::http::semantics::date::format_date;
-use crate::http::headers::restored_by_origin;
-use crate::http::hint::Hint;
-use crate::http::fetch::{FailedRender, MAX_FAILURE_BYTES, Rendering, declined, failed, still_tagged};
-use crate::http::semantics::directives::Said;
+use crate::http::cacheability::UncacheableReason;
 use crate::http::cacheability_rfc9111::{Limits, Received, Storing};
+use crate::http::fetch::{FailedRender, MAX_FAILURE_BYTES, Rendering, declined, failed, still_tagged};
+use crate::http::headers::restored_by_origin;
+use crate::http::hint::CacheHint;
+use crate::http::semantics::date::format_date;
+use crate::http::semantics::directives::ResponseDirectives;
 use crate::http::semantics::revalidation::{has_another_tag, updated};
 use crate::http::variants;
-use crate::http::cacheability::Reason;
-use crate::pages::render::{NoAnswer, Render, Rendered};
+use crate::pages::render::{OriginUnreachable, Render, Rendered};
+use crate::protocol::epoch::Tag;
+use crate::protocol::generation::Content;
 use crate::protocol::row::Meta;
 
 /// The conditions of a visitor, which we answer ourselves.
@@ -124,7 +124,7 @@ impl Fetch<'_> {
         let body = body.map_err(Into::into).boxed_unsync();
         // A failure while something is stored is for whoever knows whether that may be served (RFC 9111 §4.3.3).
         if head.status.is_server_error() && self.stored.is_some_and(|stored| !is_failure(stored)) {
-            let reason = Reason::ServerError(head.status);
+            let reason = UncacheableReason::ServerError(head.status);
             if !self.is_for_everyone(&head) {
                 let (failure, body) = (FailedRender::new(reason), IsrBody::passed(body));
                 return Rendering {
@@ -147,30 +147,35 @@ impl Fetch<'_> {
             // Whoever asked for a part got one, which says nothing of the whole.
             Err(reason) if self.is_partial(&head) => {
                 let rendering = declined(&reason, Response::from_parts(head, IsrBody::passed(body)));
-                return Rendering { outcome: Ok(Render::Personal), ..rendering };
+                return Rendering { outcome: Ok(Render::Uncacheable), ..rendering };
             }
             Err(reason) => return declined(&reason, Response::from_parts(head, IsrBody::passed(body))),
         };
         match collect(body, self.limits.max_bytes).await {
             Collected::Whole(bytes) if told.is_some_and(|told| told != bytes.len() as u64) => {
-                Rendering { outcome: Err(FailedRender::new(Reason::Truncated).into()), own: None }
+                Rendering { outcome: Err(FailedRender::new(UncacheableReason::Truncated).into()), own: None }
             }
             Collected::Whole(bytes) => {
                 Rendering { outcome: Ok(page(&head, storing, self.tags, bytes).into()), own: None }
             }
             Collected::TooLong(body) => {
-                let reason = Reason::TooLong { limit: self.limits.max_bytes };
+                let reason = UncacheableReason::TooLong { limit: self.limits.max_bytes };
                 declined(&reason, Response::from_parts(head, body))
             }
             Collected::Broken(error) => {
                 tracing::warn!(%error, "the body of a response broke off");
-                Rendering { outcome: Err(FailedRender::new(Reason::Truncated).into()), own: None }
+                Rendering { outcome: Err(FailedRender::new(UncacheableReason::Truncated).into()), own: None }
             }
         }
     }
 
-    fn storing(&self, head: &response::Parts, bytes: u64, received: Timestamp) -> Result<Storing, Reason> {
-        let hint = head.extensions.get::<Hint>();
+    fn storing(
+        &self,
+        head: &response::Parts,
+        bytes: u64,
+        received: Timestamp,
+    ) -> Result<Storing, UncacheableReason> {
+        let hint = head.extensions.get::<CacheHint>();
         Received { hint, bytes, ..self.received(head.status, &head.headers, received) }.storing(self.limits)
     }
 
@@ -194,10 +199,10 @@ impl Fetch<'_> {
 
     /// Whether a failure says nothing that may be for this visitor alone, so that all who waited may see it.
     fn is_for_everyone(&self, head: &response::Parts) -> bool {
-        if head.extensions.get::<NoAnswer>().is_some() {
+        if head.extensions.get::<OriginUnreachable>().is_some() {
             return true;
         }
-        let (said, visitor) = (Said::of(&head.headers).control, &self.visitor.headers);
+        let (said, visitor) = (ResponseDirectives::of(&head.headers).control, &self.visitor.headers);
         let forbidden = said.no_store || said.private.is_some() || said.no_cache.is_some();
         let own = [COOKIE, AUTHORIZATION].iter().any(|name| visitor.contains_key(name))
             || [SET_COOKIE, VARY].iter().any(|name| head.headers.contains_key(name));
@@ -224,7 +229,7 @@ impl Fetch<'_> {
         // What is said to one visitor alone, or of what another selects, is nothing to keep for all.
         if answer.contains_key(SET_COOKIE) || !self.selects(&kept, stored) {
             tracing::debug!("a response has not changed, which is told to one visitor alone");
-            return Render::Personal;
+            return Render::Uncacheable;
         }
         let headers = updated(&kept, answer);
         let storing = match self.received(status, &headers, received).still_storing(self.limits) {

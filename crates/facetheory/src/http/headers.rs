@@ -98,12 +98,12 @@ fn restored_if(kept: &[(String, String)], is_kept: impl Fn(&HeaderName) -> bool)
 /// for name in ["connection", "x-own", "keep-alive", "host", "trailer"] {
 ///     headers.insert(name, HeaderValue::from_static("x-own, host"));
 /// }
-/// facetheory::remove_hops(&mut headers);
+/// facetheory::remove_hop_by_hop_headers(&mut headers);
 /// let mut left: Vec<&str> = headers.keys().map(header::HeaderName::as_str).collect();
 /// left.sort();
 /// assert_eq!(left, ["host", "trailer"]);
 /// ```
-pub fn remove_hops(headers: &mut HeaderMap) {
+pub fn remove_hop_by_hop_headers(headers: &mut HeaderMap) {
     let named = named_by_connection(headers);
     let named = named.into_iter().filter(|name| *name != header::HOST && *name != header::COOKIE);
     let fixed = HOP_BY_HOP.iter().map(|name| HeaderName::from_static(name));

@@ -10,36 +10,36 @@ use crate::protocol::epoch::Tag;
 /// [fixed interval](crate::Route::fixed_interval).
 ///
 /// ```
-/// use facetheory::{Hint, Tag};
+/// use facetheory::{CacheHint, Tag};
 /// use std::time::Duration;
 ///
 /// let mut response = http::Response::new("<h1>News</h1>");
-/// response.extensions_mut().insert(Hint::new().fresh_for(Duration::from_secs(5)).tag(Tag::new("news")?));
+/// response.extensions_mut().insert(CacheHint::new().fresh_for(Duration::from_secs(5)).tag(Tag::new("news")?));
 /// # Ok::<(), facetheory::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hint {
+pub struct CacheHint {
     pub(crate) fresh_for: Option<Duration>,
     pub(crate) tags: Vec<Tag>,
     pub(crate) never_kept: bool,
 }
 
-impl Hint {
+impl CacheHint {
     /// Nothing said yet.
     ///
     /// ```
-    /// assert_eq!(facetheory::Hint::new(), facetheory::Hint::default());
+    /// assert_eq!(facetheory::CacheHint::new(), facetheory::CacheHint::default());
     /// ```
     #[must_use]
     pub fn new() -> Self {
-        Hint::default()
+        CacheHint::default()
     }
 
     /// The page is fresh for this long, whatever the policy says.
     ///
     /// ```
-    /// let hint = facetheory::Hint::new().fresh_for(std::time::Duration::from_secs(5));
-    /// assert_ne!(hint, facetheory::Hint::new());
+    /// let hint = facetheory::CacheHint::new().fresh_for(std::time::Duration::from_secs(5));
+    /// assert_ne!(hint, facetheory::CacheHint::new());
     /// ```
     #[must_use]
     pub fn fresh_for(mut self, time: Duration) -> Self {
@@ -50,9 +50,9 @@ impl Hint {
     /// The page has this tag, too.
     ///
     /// ```
-    /// use facetheory::{Hint, Tag};
+    /// use facetheory::{CacheHint, Tag};
     ///
-    /// assert_ne!(Hint::new().tag(Tag::new("news")?), Hint::new());
+    /// assert_ne!(CacheHint::new().tag(Tag::new("news")?), CacheHint::new());
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     #[must_use]
@@ -64,7 +64,7 @@ impl Hint {
     /// This answer is for one visitor only.
     ///
     /// ```
-    /// assert_ne!(facetheory::Hint::new().never_kept(), facetheory::Hint::new());
+    /// assert_ne!(facetheory::CacheHint::new().never_kept(), facetheory::CacheHint::new());
     /// ```
     #[must_use]
     pub fn never_kept(mut self) -> Self {

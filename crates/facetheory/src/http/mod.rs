@@ -22,12 +22,12 @@ mod variant_limiter;
 mod variants;
 
 pub use body::IsrBody;
-pub use headers::remove_hops;
-pub use hint::Hint;
-pub use request_origin::OnBehalf;
+pub use headers::remove_hop_by_hop_headers;
+pub use hint::CacheHint;
+pub use request_origin::RequestOrigin;
 pub use response_cache::Hit;
-pub use router::host::is_host;
-pub use router::preview::Drafts;
+pub use router::host::is_valid_host;
+pub use router::preview::Preview;
 pub use router::route::{Query, Route};
 pub use router::routes::{Params, Routes};
 pub use router::tenant::TenantFrom;

@@ -6,16 +6,16 @@ use tabletheory::Timestamp;
 
 /// Counts new pages, second by second.
 #[derive(Debug)]
-pub(crate) struct Newcomers {
+pub(crate) struct NewPageLimiter {
     most: u32,
     /// The second that is counted in, and how many came in it.
     counted: Mutex<(i64, u32)>,
 }
 
-impl Newcomers {
+impl NewPageLimiter {
     /// At most so many in a second.
     pub(crate) fn new(most: u32) -> Self {
-        Newcomers { most, counted: Mutex::new((i64::MIN, 0)) }
+        NewPageLimiter { most, counted: Mutex::new((i64::MIN, 0)) }
     }
 
     /// Whether one more may be kept.
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn so_many_are_welcome_in_each_second() {
-        let newcomers = Newcomers::new(2);
+        let newcomers = NewPageLimiter::new(2);
         let at = |second: i64| Timestamp::from_seconds(second);
         let welcome: Vec<bool> = [1, 1, 1, 2, 2, 2, 1].map(|second| newcomers.welcomes(at(second))).to_vec();
         assert_eq!(welcome, [true, true, false, true, true, false, true]);

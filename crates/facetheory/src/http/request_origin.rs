@@ -6,18 +6,18 @@
 /// A request without it is a render: it is nobody's, and everybody sees the result.
 ///
 /// ```
-/// use facetheory::OnBehalf;
+/// use facetheory::RequestOrigin;
 ///
 /// /// Whether the service may say something to the visitor before its answer.
 /// fn may_hint(request: &http::Request<String>) -> bool {
-///     request.extensions().get() == Some(&OnBehalf::Waiting)
+///     request.extensions().get() == Some(&RequestOrigin::Client)
 /// }
 /// assert!(!may_hint(&http::Request::new(String::new())));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnBehalf {
+pub enum RequestOrigin {
     /// Of a visitor who waits for this very answer.
-    Waiting,
+    Client,
     /// Of a visitor who is served what is stored, while it is renewed; or of an operator.
-    Answered,
+    Background,
 }

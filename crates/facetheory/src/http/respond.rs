@@ -12,19 +12,19 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use http_body::{Body as _, SizeHint};
 use tabletheory::Timestamp;
 
+use crate::engine::state::State;
+use crate::engine::{CachedPage, Served};
 use crate::http::body::IsrBody;
+use crate::http::compression::{Coding, choose};
+use crate::http::headers::{CACHE_STATUS, REQUEST_ID, STATE, remove_hop_by_hop_headers};
+use crate::http::router::rejection::Rejection;
+use crate::http::router::route::Route;
 use crate::http::semantics::cache_control::{self, CacheControl, Lifetime};
+use crate::http::semantics::cache_status::CacheStatus;
 use crate::http::semantics::conditional::{Condition, EntityTag, Validators, evaluate};
 use crate::http::semantics::date::{date_of, format_date};
-use crate::http::compression::{Coding, choose};
-use crate::http::headers::{CACHE_STATUS, REQUEST_ID, STATE, remove_hops};
 use crate::http::semantics::range::Part;
-use crate::http::router::rejection::Refusal;
-use crate::http::router::route::Route;
-use crate::http::semantics::cache_status::CacheStatus;
 use crate::http::semantics::vary;
-use crate::engine::{CachedPage, Served};
-use crate::engine::state::State;
 
 /// What a visitor asked for, and when.
 #[derive(Clone, Copy, Debug)]
@@ -159,12 +159,12 @@ pub(super) fn without_body(mut response: Response<IsrBody>) -> Response<IsrBody>
 
 /// The same, of an answer that came through a cache and may have said things about another connection.
 pub(super) fn without_hops(mut response: Response<IsrBody>) -> Response<IsrBody> {
-    remove_hops(response.headers_mut());
+    remove_hop_by_hop_headers(response.headers_mut());
     response
 }
 
 /// An error that is told in words.
-pub(super) fn refused(refusal: &Refusal, detail: &'static str, id: &HeaderValue) -> Response<IsrBody> {
+pub(super) fn refused(refusal: &Rejection, detail: &'static str, id: &HeaderValue) -> Response<IsrBody> {
     let mut response = Response::new(IsrBody::from(format!("{}\n", refusal.text)));
     *response.status_mut() = refusal.status;
     let headers = response.headers_mut();

@@ -9,20 +9,20 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use http_body::{Body as _, SizeHint};
 use tabletheory::Timestamp;
 
-use crate::http::body::IsrBody;
-use crate::http::semantics::conditional::{Condition, EntityTag, Validators, evaluate};
-use crate::http::semantics::date::date_of;
-use crate::http::compression::Coding;
-use crate::http::semantics::range::Part;
-use crate::http::respond::{refusing, reply, slice, tell};
-use crate::http::semantics::reuse::{age, left};
-use crate::http::semantics::cache_status::CacheStatus;
 use crate::engine::Served;
 use crate::engine::state::State;
+use crate::http::body::IsrBody;
+use crate::http::compression::Coding;
+use crate::http::respond::{refusing, reply, slice, tell};
+use crate::http::semantics::cache_status::CacheStatus;
+use crate::http::semantics::conditional::{Condition, EntityTag, Validators, evaluate};
+use crate::http::semantics::date::date_of;
+use crate::http::semantics::range::Part;
+use crate::http::semantics::reuse::{age, left};
 
 /// How a visitor came to a response, besides its state.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Way<'a> {
+pub(crate) struct ForwardInfo<'a> {
     /// Under which key the response is kept.
     pub(crate) key: &'a str,
     /// Why the origin was asked, in the words of RFC 9211.
@@ -35,7 +35,7 @@ pub(crate) struct Way<'a> {
 pub(crate) fn page(
     parts: &Parts,
     served: &Served,
-    way: Way<'_>,
+    way: ForwardInfo<'_>,
     now: Timestamp,
     id: &HeaderValue,
 ) -> Response<IsrBody> {
@@ -84,7 +84,7 @@ pub(crate) fn page(
     reply(status, headers, body)
 }
 
-fn headers(served: &Served, way: Way<'_>, now: Timestamp, id: &HeaderValue) -> HeaderMap {
+fn headers(served: &Served, way: ForwardInfo<'_>, now: Timestamp, id: &HeaderValue) -> HeaderMap {
     let page = &*served.page;
     let mut headers = page.headers().clone();
     let mut status = CacheStatus::of(served.state);

@@ -1,4 +1,4 @@
-//! Replies that many visitors get within a second: their headers are put together once, and then copied.
+//! ResponseCache that many visitors get within a second: their headers are put together once, and then copied.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -8,11 +8,11 @@ use http::header::{HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_U
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
 
+use crate::engine::{CachedPage, Served};
 use crate::http::body::IsrBody;
 use crate::http::compression::Coding;
 use crate::http::headers::REQUEST_ID;
 use crate::http::respond::Visitor;
-use crate::engine::{CachedPage, Served};
 use crate::protocol::key::PageKey;
 
 /// The most replies that are prepared. Pages share these places, and the last one to come has it.
@@ -20,11 +20,11 @@ const PLACES: usize = 1024;
 
 /// The replies that visitors got last.
 #[derive(Debug)]
-pub(super) struct Replies(Box<[ArcSwapOption<Prepared>]>);
+pub(super) struct ResponseCache(Box<[ArcSwapOption<Prepared>]>);
 
-impl Default for Replies {
+impl Default for ResponseCache {
     fn default() -> Self {
-        Replies((0..PLACES).map(|_| ArcSwapOption::empty()).collect())
+        ResponseCache((0..PLACES).map(|_| ArcSwapOption::empty()).collect())
     }
 }
 
@@ -43,11 +43,11 @@ struct Prepared {
     http1: OnceLock<Bytes>,
 }
 
-/// A page that is at hand, as its visitor gets it: from [`IsrService::at_hand`](crate::IsrService::at_hand).
+/// A page that is at hand, as its visitor gets it: from [`IsrService::get_fresh`](crate::IsrService::get_fresh).
 ///
 /// ```no_run
 /// # fn f(service: facetheory::IsrService<()>, request: http::request::Parts) {
-/// if let Some(hit) = service.at_hand(&request) {
+/// if let Some(hit) = service.get_fresh(&request) {
 ///     assert_eq!(hit.into_response().headers()["x-facetheory-isr"], "hit");
 /// }
 /// # }
@@ -85,7 +85,7 @@ impl Hit {
         &self.bytes
     }
 
-    /// The key of the page, where [the layer tells it](crate::IsrLayer::telling_page).
+    /// The key of the page, where [the layer tells it](crate::IsrLayer::expose_page_key).
     ///
     /// ```no_run
     /// # fn f(hit: facetheory::Hit) {
@@ -165,7 +165,7 @@ pub(super) fn is_plain(request: &Parts) -> bool {
     request.method == Method::GET && !request.headers.keys().any(|name| ASKING_FOR_LESS.contains(name))
 }
 
-impl Replies {
+impl ResponseCache {
     /// A page that is fresh, as this visitor gets it who [asks plainly](is_plain). What makes the response is asked at most
     /// once a second.
     pub(super) fn reply(

@@ -19,7 +19,7 @@ const MOST_PAGES: usize = 10_000;
 
 /// Counts new variants, page by page. Both go by keyed hashes: visitors choose how long the keys of pages are.
 #[derive(Debug)]
-pub(crate) struct Crowd {
+pub(crate) struct VariantLimiter {
     most: usize,
     hasher: RandomState,
     pages: Cache<u64, Arc<Mutex<Counted>>>,
@@ -31,15 +31,15 @@ struct Counted {
     variants: HashSet<u64>,
 }
 
-impl Crowd {
+impl VariantLimiter {
     /// At most so many variants of a page, together with the page itself.
     pub(crate) fn of_all(most: usize) -> Self {
-        Crowd::new(most.saturating_sub(1))
+        VariantLimiter::new(most.saturating_sub(1))
     }
 
     /// At most so many variants besides the page itself.
     fn new(most: usize) -> Self {
-        Crowd { most, hasher: RandomState::new(), pages: Cache::new(MOST_PAGES) }
+        VariantLimiter { most, hasher: RandomState::new(), pages: Cache::new(MOST_PAGES) }
     }
 
     /// Whether one more variant may be kept.
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_page_has_so_many_variants_in_an_hour_and_each_counts_once() {
-        let crowd = Crowd::new(2);
+        let crowd = VariantLimiter::new(2);
         let page = |name: &str| PageKey::new(name).expect("a page").with_variants();
         let at = |second: i64| Timestamp::from_seconds(1_700_000_000 + second);
         let variant = |primary: &PageKey, name: &str| {
@@ -93,7 +93,7 @@ mod tests {
         fn bytes<T: Copy>(_: &T) -> usize {
             size_of::<T>()
         }
-        let crowd = Crowd::new(2);
+        let crowd = VariantLimiter::new(2);
         let page = PageKey::new("/a".repeat(4096)).expect("a page").with_variants();
         let variant = page.variant(format!("{}#vary=1", page.cache_key())).expect("a variant");
         assert!(crowd.welcomes(&variant, Timestamp::from_seconds(1_700_000_000)));

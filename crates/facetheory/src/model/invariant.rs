@@ -106,7 +106,8 @@ pub(super) fn of_write(world: &World, before: &State, after: &State, request: Re
     let (old, new) = (world.meta(before.rows.0[META]), world.meta(after.rows.0[META]));
     if let Request::RollBack { seen, .. } = request {
         let seen = world.meta(seen);
-        let pointer = |meta: Option<&crate::protocol::row::Meta>| meta.map(|meta| meta.generation.s3_key.clone());
+        let pointer =
+            |meta: Option<&crate::protocol::row::Meta>| meta.map(|meta| meta.generation.s3_key.clone());
         if pointer(old) != pointer(seen) {
             return Some(Broken::UnseenRolledBack);
         }

@@ -6,8 +6,8 @@ use super::protocol::{self, How, Request, Target, body_of};
 use super::state::{BODIES, Operator, State};
 use super::table::{LOCK, META, World, version_place};
 use crate::protocol::invalidate::Found;
-use crate::protocol::row::Version;
 use crate::protocol::retention::Retention;
+use crate::protocol::row::Version;
 
 pub(super) const INVALIDATOR: usize = 0;
 pub(super) const ROLLER: usize = 1;

@@ -10,13 +10,13 @@ use super::state::{FIRST, LEASES};
 use super::table::{LOCK, META, REQUEST, RowId, Rows, World, version_place};
 use crate::protocol::attribute as name;
 use crate::protocol::generation::Generation;
-use crate::protocol::rollback::Rollback;
-use crate::protocol::invalidate::{self, Found, Strength};
+use crate::protocol::invalidate::{self, Found, InvalidationMode};
 use crate::protocol::lease::{Lease, LeaseTerms};
 use crate::protocol::publish::{Guards, Publication};
 use crate::protocol::request::{self, Claim, Next, RequestTerms, Wish};
-use crate::protocol::row::Meta;
 use crate::protocol::retention;
+use crate::protocol::rollback::Rollback;
+use crate::protocol::row::Meta;
 
 /// When it all begins, in epoch seconds.
 const START: i64 = 1_700_000_000;
@@ -219,8 +219,8 @@ fn only_check(txn: Txn, sk: &str) -> Txn {
 
 fn invalidation(world: &World, now: i8, how: How, target: Target) -> Txn {
     let strength = match how {
-        How::Soft => Strength::Soft,
-        How::Hard => Strength::Hard,
+        How::Soft => InvalidationMode::Soft,
+        How::Hard => InvalidationMode::Hard,
         How::Tag => return invalidate::tag(&world.tag, None, at(now)),
     };
     let found = match target {

@@ -6,8 +6,8 @@ use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices, group_diff_ops};
 
 use crate::bodies::Body;
 use crate::error::{Error, Kind, Result};
-use crate::protocol::key::PageKey;
 use crate::pages::Pages;
+use crate::protocol::key::PageKey;
 use crate::protocol::row::Version;
 
 /// So many lines around a change are shown with it.
@@ -174,12 +174,12 @@ impl Pages {
     /// One version of a page that is kept, with its body where that is there and whole.
     ///
     /// ```
-    /// # use facetheory::{Bodies, Keep, PageKey, Pages, PageStore, Policy, Rendered};
+    /// # use facetheory::{Bodies, History, PageKey, Pages, PageStore, Policy, Rendered};
     /// # use std::{sync::Arc, time::Duration};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
     /// # let page = PageKey::new("/")?;
-    /// let policy = Policy::every(Duration::from_secs(60)).keeping(Keep::Versions);
+    /// let policy = Policy::every(Duration::from_secs(60)).with_history(History::Versions);
     /// let _ = pages.regenerate(&page, &policy, |_| async { Ok(Rendered::html("<h1>One</h1>")) }).await?;
     /// let (sk, _) = pages.store().versions(&page, 1).await?.remove(0);
     /// let (_, body) = pages.read_version(&page, &sk).await?.expect("it is kept");

@@ -16,16 +16,16 @@ use tracing::Instrument as _;
 
 use crate::bodies::{self, Bodies, Body};
 use crate::error::{Error, Kind, Result};
+use crate::pages::policy::Policy;
+use crate::pages::reason::RegenerateReason;
+use crate::pages::render::{Render, RenderContext, RenderError, Rendered};
 use crate::protocol::freshness::Freshness;
 use crate::protocol::generation::Generation;
 use crate::protocol::key::PageKey;
 use crate::protocol::lease::{Acquire, Lease, LeaseTerms};
-use crate::protocol::ttl::seconds;
-use crate::pages::policy::Policy;
-use crate::pages::reason::Reason;
-use crate::pages::render::{Render, RenderContext, RenderError, Rendered};
 use crate::protocol::request::Claim;
 use crate::protocol::row::Meta;
+use crate::protocol::ttl::seconds;
 use crate::store::{Begin, PageStore, Published, Refresh};
 pub use outcome::Outcome;
 
@@ -202,13 +202,13 @@ impl Pages {
         T: Into<Render>,
         R: Future<Output = Result<T, RenderError>>,
     {
-        self.regenerate_because(page, policy, &Reason::Stale, render).await
+        self.regenerate_for(page, policy, &RegenerateReason::Stale, render).await
     }
 
     /// Renders a page anew for this reason, if nobody else does, and publishes it.
     ///
     /// ```
-    /// # use facetheory::{Bodies, Outcome, PageKey, Pages, PageStore, Policy, Reason, Rendered};
+    /// # use facetheory::{Bodies, Outcome, PageKey, Pages, PageStore, Policy, RegenerateReason, Rendered};
     /// # use std::{sync::Arc, time::Duration};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # let bodies = Bodies::memory();
@@ -218,16 +218,16 @@ impl Pages {
     /// let outcome = pages.regenerate(&page, &policy, |_| async { Ok(Rendered::html("a")) }).await?;
     /// let Outcome::Published(generation) = outcome else { panic!() };
     /// bodies.delete(&generation.s3_key).await?;
-    /// let lost = Reason::Broken(generation.s3_key);
-    /// let healed = pages.regenerate_because(&page, &policy, &lost, |_| async { Ok(Rendered::html("a")) }).await?;
+    /// let lost = RegenerateReason::BodyMissing(generation.s3_key);
+    /// let healed = pages.regenerate_for(&page, &policy, &lost, |_| async { Ok(Rendered::html("a")) }).await?;
     /// assert!(matches!(healed, Outcome::Published(_)));
     /// # Ok(()) }
     /// ```
-    pub async fn regenerate_because<T, R>(
+    pub async fn regenerate_for<T, R>(
         &self,
         page: &PageKey,
         policy: &Policy,
-        reason: &Reason,
+        reason: &RegenerateReason,
         render: impl FnOnce(RenderContext) -> R,
     ) -> Result<Outcome>
     where
@@ -284,7 +284,7 @@ impl Pages {
             Begin::Held { until } => return Ok(Outcome::HeldBy { until }),
             Begin::OtherRequest => return Ok(Outcome::OtherRequest),
         };
-        pages.renew(Hold { lease, claim: Some(claim) }, policy, &Reason::Stale, render).await
+        pages.renew(Hold { lease, claim: Some(claim) }, policy, &RegenerateReason::Stale, render).await
     }
 
     /// The same, with leases as long as the policy says.
@@ -299,7 +299,7 @@ impl Pages {
         &self,
         hold: Hold,
         policy: &Policy,
-        reason: &Reason,
+        reason: &RegenerateReason,
         render: impl FnOnce(RenderContext) -> R,
     ) -> Result<Outcome>
     where
@@ -328,7 +328,7 @@ impl Pages {
                 Error::new(Kind::Render, context).caused_by(cause)
             })?;
             match rendered.into() {
-                Render::Declined | Render::Personal => Ok(Made::Nothing),
+                Render::Declined | Render::Uncacheable => Ok(Made::Nothing),
                 Render::Withdrawn => Ok(Made::Withdrawal),
                 Render::Page(rendered) => {
                     let stored = self.store_body(page, policy, *rendered, whole.as_ref(), started).await?;
@@ -364,9 +364,9 @@ impl Pages {
         let (store, seen_before) = (&self.store, seen.as_ref());
         let publish = async {
             match &hold.claim {
-                None => store.commit_generation(&hold.lease, &generation, seen_before, policy.keep).await,
+                None => store.commit_generation(&hold.lease, &generation, seen_before, policy.history).await,
                 Some(claim) => {
-                    store.commit_request(&hold.lease, claim, &generation, seen_before, policy.keep).await
+                    store.commit_request(&hold.lease, claim, &generation, seen_before, policy.history).await
                 }
             }
         };
@@ -390,7 +390,7 @@ impl Pages {
     }
 
     /// `META` as it is once the lease is held, and whether there is anything left to do.
-    async fn look_again(&self, page: &PageKey, reason: &Reason) -> Result<Seen> {
+    async fn look_again(&self, page: &PageKey, reason: &RegenerateReason) -> Result<Seen> {
         let Some(meta) = self.store.look(page).await?.meta else { return Ok(Seen::Stale(None)) };
         let settled = !reason.still_applies(&meta, self.store.now());
         if settled && self.store.freshness(page, &meta).await? == Freshness::Fresh {

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use crate::store::Keep;
+use crate::store::History;
 
 /// How a page is renewed, and what visitors get meanwhile.
 ///
 /// ```
-/// use facetheory::{Keep, Mode, Policy};
+/// use facetheory::{History, Mode, Policy};
 /// use std::time::Duration;
 ///
-/// let policy = Policy::every(Duration::from_secs(60)).keeping(Keep::Versions).blocking();
+/// let policy = Policy::every(Duration::from_secs(60)).with_history(History::Versions).blocking();
 /// assert_eq!(policy.revalidate, Duration::from_secs(60));
 /// assert_eq!(policy.mode, Mode::Blocking);
 /// ```
@@ -20,7 +20,7 @@ pub struct Policy {
     /// For how long a render is fresh.
     pub revalidate: Duration,
     /// Which generations are kept.
-    pub keep: Keep,
+    pub history: History,
     /// What a visitor of a stale page gets.
     pub mode: Mode,
     /// For how long after it went stale a page may be served while it is renewed; none sets no limit.
@@ -32,20 +32,20 @@ pub struct Policy {
     /// How long a visitor waits for a renewal by another process at most.
     pub wait: Duration,
     /// How long a render may take.
-    pub render_deadline: Duration,
+    pub render_timeout: Duration,
     /// How long after a failed render the next one is tried; this doubles with each failure up to a limit.
-    pub back_off: Duration,
+    pub backoff: Duration,
     /// How eagerly a page that is often visited is renewed before it goes stale: the more, the earlier; 1 is usual.
     pub early_refresh: Option<f64>,
     /// For how long a page is fresh that says that there is none (404 and 410).
-    pub negative: Duration,
+    pub negative_ttl: Duration,
     /// What becomes of a page that another deployment rendered.
     pub other_deployment: OtherDeployment,
     /// How long a lease on these pages is held unless it is refreshed; none leaves that to the store.
     pub lease: Option<Duration>,
     /// How many versions besides the one that is served are left when another is published; none leaves all of them
     /// to a collection.
-    pub retained: Option<usize>,
+    pub versions: Option<usize>,
 }
 
 /// What a visitor of a stale page gets.
@@ -102,33 +102,33 @@ impl Policy {
     pub fn every(revalidate: Duration) -> Self {
         Policy {
             revalidate,
-            keep: Keep::Latest,
+            history: History::Latest,
             mode: Mode::Swr,
             stale_while_revalidate: None,
             stale_if_error: None,
             contention: Contention::Wait,
             wait: Duration::from_secs(10),
-            render_deadline: Duration::from_secs(30),
-            back_off: Duration::from_secs(1),
+            render_timeout: Duration::from_secs(30),
+            backoff: Duration::from_secs(1),
             early_refresh: None,
-            negative: Duration::from_secs(10),
+            negative_ttl: Duration::from_secs(10),
             other_deployment: OtherDeployment::Stale,
             lease: None,
-            retained: None,
+            versions: None,
         }
     }
 
     /// The same, keeping these generations.
     ///
     /// ```
-    /// use facetheory::{Keep, Policy};
+    /// use facetheory::{History, Policy};
     /// use std::time::Duration;
     ///
-    /// assert_eq!(Policy::every(Duration::ZERO).keeping(Keep::Versions).keep, Keep::Versions);
+    /// assert_eq!(Policy::every(Duration::ZERO).with_history(History::Versions).history, History::Versions);
     /// ```
     #[must_use]
-    pub fn keeping(mut self, keep: Keep) -> Self {
-        self.keep = keep;
+    pub fn with_history(mut self, history: History) -> Self {
+        self.history = history;
         self
     }
 

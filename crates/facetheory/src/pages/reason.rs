@@ -7,21 +7,21 @@ use crate::protocol::row::Meta;
 /// Why a page is rendered again. Somebody else may have seen to it by the time the lease is held.
 ///
 /// ```
-/// assert_ne!(facetheory::Reason::Stale, facetheory::Reason::Broken("isr/0/1-a.html".into()));
+/// assert_ne!(facetheory::RegenerateReason::Stale, facetheory::RegenerateReason::BodyMissing("isr/0/1-a.html".into()));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum RegenerateReason {
     /// It is stale, or there is none.
     Stale,
     /// The body of this key, which `META` names, is missing or damaged.
-    Broken(String),
+    BodyMissing(String),
     /// It will soon be stale: this is when it was generated, in epoch seconds.
     Early(i64),
     /// It was not rendered by this deployment.
-    NotOf(String),
+    OtherDeployment(String),
 }
 
-impl Reason {
+impl RegenerateReason {
     /// Whether there is still something to do about a page that is fresh by its times and its tags.
     ///
     /// A pin may have come since the reason did. It holds on to what is served, unless there is nothing to serve.
@@ -30,16 +30,18 @@ impl Reason {
             return self.finds_broken(meta);
         }
         match self {
-            Reason::Stale => false,
-            Reason::Broken(_) => self.finds_broken(meta),
-            Reason::Early(generated_at) => meta.generation.generated_at <= *generated_at,
-            Reason::NotOf(deployment) => meta.generation.content.deployment.as_ref() != Some(deployment),
+            RegenerateReason::Stale => false,
+            RegenerateReason::BodyMissing(_) => self.finds_broken(meta),
+            RegenerateReason::Early(generated_at) => meta.generation.generated_at <= *generated_at,
+            RegenerateReason::OtherDeployment(deployment) => {
+                meta.generation.content.deployment.as_ref() != Some(deployment)
+            }
         }
     }
 
     /// Whether what is served cannot be served.
     pub(crate) fn finds_broken(&self, meta: &Meta) -> bool {
-        matches!(self, Reason::Broken(s3_key) if *s3_key == meta.generation.s3_key)
+        matches!(self, RegenerateReason::BodyMissing(s3_key) if *s3_key == meta.generation.s3_key)
     }
 }
 
@@ -53,12 +55,17 @@ mod tests {
         let now = Timestamp::from_seconds(100);
         let mut meta = Meta::of(Generation::new("a.html", 100, 60));
         meta.generation.content.deployment = Some("old".into());
-        let reasons = [Reason::Broken("a.html".into()), Reason::Early(100), Reason::NotOf("new".into())];
+        let reasons = [
+            RegenerateReason::BodyMissing("a.html".into()),
+            RegenerateReason::Early(100),
+            RegenerateReason::OtherDeployment("new".into()),
+        ];
         assert!(reasons.iter().all(|reason| reason.still_applies(&meta, now)));
-        assert!(!Reason::Stale.still_applies(&meta, now), "that is told by its times");
+        assert!(!RegenerateReason::Stale.still_applies(&meta, now), "that is told by its times");
 
         meta.pinned_until = Some(200);
-        let left: Vec<&Reason> = reasons.iter().filter(|reason| reason.still_applies(&meta, now)).collect();
+        let left: Vec<&RegenerateReason> =
+            reasons.iter().filter(|reason| reason.still_applies(&meta, now)).collect();
         assert_eq!(left, [&reasons[0]], "a pin outlasts all but a body that is not there");
 
         meta.pinned_until = None;

@@ -74,7 +74,7 @@ pub enum Render {
     /// [`Isr`](crate::Isr) believes it when it is said twice in a row, since one such answer may be a mistake.
     Withdrawn,
     /// The same, because of what this one visitor asked for: the next one may be given a page.
-    Personal,
+    Uncacheable,
 }
 
 /// Why a render failed for which nobody answered: whoever puts a cache in front of an origin that cannot be reached says so
@@ -83,26 +83,26 @@ pub enum Render {
 /// Responses that follow their origin's headers may then be served stale, where nothing forbids it (RFC 9111 §4.2.4).
 ///
 /// ```
-/// let failure: facetheory::RenderError = facetheory::NoAnswer.into();
+/// let failure: facetheory::RenderError = facetheory::OriginUnreachable.into();
 /// assert_eq!(failure.to_string(), "the origin gave no answer");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoAnswer;
+pub struct OriginUnreachable;
 
-impl fmt::Display for NoAnswer {
+impl fmt::Display for OriginUnreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the origin gave no answer")
     }
 }
 
-impl StdError for NoAnswer {}
+impl StdError for OriginUnreachable {}
 
-impl NoAnswer {
+impl OriginUnreachable {
     /// Whether it is behind an error.
     pub(crate) fn is_behind(error: &(dyn StdError + 'static)) -> bool {
         let mut cause = Some(error);
         while let Some(error) = cause {
-            if error.is::<NoAnswer>() {
+            if error.is::<OriginUnreachable>() {
                 return true;
             }
             cause = error.source();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tabletheory::{Item, Key};
 
-use crate::protocol::attribute as name;
 use crate::error::{Error, Result};
+use crate::protocol::attribute as name;
 use crate::protocol::key::{Tenant, sha256_hex};
 use crate::protocol::row::Reader;
 

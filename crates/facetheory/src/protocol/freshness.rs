@@ -5,8 +5,8 @@ use std::time::Duration;
 use tabletheory::Timestamp;
 
 use crate::protocol::epoch::Epoch;
-use crate::protocol::ttl::seconds;
 use crate::protocol::row::{Lock, Meta};
+use crate::protocol::ttl::seconds;
 
 /// What a page is good for at a moment.
 ///

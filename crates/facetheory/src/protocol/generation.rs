@@ -2,8 +2,8 @@
 
 use tabletheory::{Item, Set, Value};
 
-use crate::protocol::attribute as name;
 use crate::error::Result;
+use crate::protocol::attribute as name;
 use crate::protocol::row::{Reader, STATUSES, set_optional};
 
 /// One render of a page: where its body is, when it was made, and how long it is good for.

@@ -11,10 +11,10 @@ use crate::protocol::row::Meta;
 /// What becomes of a page that is invalidated.
 ///
 /// ```
-/// assert_ne!(facetheory::Strength::Soft, facetheory::Strength::Hard);
+/// assert_ne!(facetheory::InvalidationMode::Soft, facetheory::Strength::Hard);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strength {
+pub enum InvalidationMode {
     /// It may be served while it is renewed. A pinned page is left alone.
     Soft,
     /// It may not be served any more: the next request waits. This ends a pin.
@@ -43,22 +43,22 @@ impl Found {
 /// Makes one page stale, and fences renders that began before: they lose their lease, so they cannot publish.
 ///
 /// None if there is nothing to do: a pinned page is left alone by a soft invalidation.
-pub(crate) fn page(page: &PageKey, found: Found, strength: Strength, now: Timestamp) -> Option<Txn> {
+pub(crate) fn page(page: &PageKey, found: Found, strength: InvalidationMode, now: Timestamp) -> Option<Txn> {
     let fence = Write::delete(page.lock());
     match (found, strength) {
         // Together with the fence, so that no page can slip in between.
         (Found::Nothing, _) => {
             return Some(Txn::new([Write::check(page.meta(), name::PK.absent()), fence]));
         }
-        (Found::Pinned, Strength::Soft) => return None,
-        (Found::Page, _) | (Found::Pinned, Strength::Hard) => {}
+        (Found::Pinned, InvalidationMode::Soft) => return None,
+        (Found::Page, _) | (Found::Pinned, InvalidationMode::Hard) => {}
     }
     let update = Write::update(page.meta(), ended(strength, now));
     // What is no number is no pin either.
     let unpinned = !name::PINNED_UNTIL.gt(now.seconds());
     let update = match strength {
-        Strength::Soft => update.when(name::PK.exists()).when(unpinned),
-        Strength::Hard => update.when(name::PK.exists()),
+        InvalidationMode::Soft => update.when(name::PK.exists()).when(unpinned),
+        InvalidationMode::Hard => update.when(name::PK.exists()),
     };
     Some(Txn::new([update, fence]))
 }
@@ -67,7 +67,7 @@ pub(crate) fn page(page: &PageKey, found: Found, strength: Strength, now: Timest
 pub(crate) fn withdrawal(lease: &Lease, seen: &Meta, now: Timestamp) -> Txn {
     let page = lease.page();
     Txn::new([
-        Write::update(page.meta(), ended(Strength::Hard, now))
+        Write::update(page.meta(), ended(InvalidationMode::Hard, now))
             .when(name::S3_KEY.is(seen.generation.s3_key.as_str())),
         // DynamoDB refuses two writes to one row, so the guard rides on the delete.
         Write::delete(page.lock()).when(lease.held_at(now)),
@@ -75,11 +75,13 @@ pub(crate) fn withdrawal(lease: &Lease, seen: &Meta, now: Timestamp) -> Txn {
 }
 
 /// What becomes of `META`.
-fn ended(strength: Strength, now: Timestamp) -> Update {
+fn ended(strength: InvalidationMode, now: Timestamp) -> Update {
     let stale = Update::new([name::REVALIDATE_SECONDS.set(0), name::STALE_SINCE.set(now.seconds())]);
     match strength {
-        Strength::Soft => stale,
-        Strength::Hard => stale.with(name::MUST_NOT_SERVE.set(true)).with(name::PINNED_UNTIL.remove()),
+        InvalidationMode::Soft => stale,
+        InvalidationMode::Hard => {
+            stale.with(name::MUST_NOT_SERVE.set(true)).with(name::PINNED_UNTIL.remove())
+        }
     }
 }
 

@@ -10,9 +10,9 @@ use std::sync::{Arc, OnceLock};
 use sha2::{Digest, Sha256};
 use tabletheory::{Attr, Key, limit};
 
+use crate::error::{Error, Result};
 use crate::protocol::attribute as name;
 use crate::protocol::epoch::Tag;
-use crate::error::{Error, Result};
 pub use tenant::Tenant;
 
 /// The most bytes in a cache key: more than any address that a server accepts.

@@ -7,8 +7,8 @@ use tabletheory::{Commit, Cond, Timestamp, Txn, Update, Value, Write};
 
 use crate::protocol::attribute as name;
 use crate::protocol::key::PageKey;
-use crate::protocol::ttl::seconds;
 use crate::protocol::row::Lock;
+use crate::protocol::ttl::seconds;
 
 /// For how long leases are given.
 ///

@@ -6,10 +6,10 @@ use tabletheory::{Change, Cond, Item, Key, Timestamp, Txn, Update, Value, Write}
 
 use crate::protocol::attribute as name;
 use crate::protocol::generation::Generation;
-use crate::protocol::rollback;
 use crate::protocol::key::PageKey;
 use crate::protocol::lease::Lease;
 use crate::protocol::request::Claim;
+use crate::protocol::rollback;
 use crate::protocol::row::{Meta, Version};
 
 /// Which conditions a publish must meet besides the lease's token, which alone makes it safe.

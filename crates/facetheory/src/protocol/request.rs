@@ -6,8 +6,8 @@ use tabletheory::{Cond, Key, Timestamp, Txn, Update, Write};
 
 use crate::protocol::attribute as name;
 use crate::protocol::lease::{Lease, LeaseTerms};
-use crate::protocol::ttl::seconds;
 use crate::protocol::row::{Lock, Request, RequestStatus};
+use crate::protocol::ttl::seconds;
 
 /// For how long requests are worked on and remembered.
 ///

@@ -1,4 +1,4 @@
-//! Collection: what is no longer needed goes, and what is served never does.
+//! GcOptions: what is no longer needed goes, and what is served never does.
 
 use tabletheory::{Key, Txn, Write};
 

@@ -6,9 +6,9 @@ use tabletheory::{Commit, Cond, Timestamp, Txn, Update, Write};
 
 use crate::protocol::attribute as name;
 use crate::protocol::key::PageKey;
-use crate::protocol::ttl::seconds;
 use crate::protocol::publish::{changes_to, next_version};
 use crate::protocol::row::{Meta, Version};
+use crate::protocol::ttl::seconds;
 
 /// The way back to a version that is kept.
 pub(crate) struct Rollback<'a> {

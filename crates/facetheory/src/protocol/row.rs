@@ -3,8 +3,8 @@
 
 use tabletheory::{Attr, Item, Number, Value};
 
-use crate::protocol::attribute as name;
 use crate::error::{Error, Result};
+use crate::protocol::attribute as name;
 use crate::protocol::generation::Generation;
 
 /// `META`: the current generation of a page, and what has happened to it since.

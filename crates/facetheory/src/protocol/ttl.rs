@@ -1,4 +1,4 @@
-//! Lifetimes: after how long rows may be collected by their `ttl`, which decides nothing else.
+//! Ttls: after how long rows may be collected by their `ttl`, which decides nothing else.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::protocol::generation::Generation;
 /// After how long rows may be collected.
 ///
 /// ```
-/// let lifetimes = facetheory::Lifetimes::default();
+/// let lifetimes = facetheory::Ttls::default();
 /// assert_eq!(lifetimes.page, None, "a page stays");
 /// assert_eq!(lifetimes.superseded.map(|month| month.as_secs()), Some(30 * 86_400));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lifetimes {
+pub struct Ttls {
     /// A page that nobody renews any more, counted from when it goes stale; none keeps it for ever.
     ///
     /// A page that was collected begins to count its versions anew.
@@ -23,14 +23,14 @@ pub struct Lifetimes {
     pub superseded: Option<Duration>,
 }
 
-impl Default for Lifetimes {
+impl Default for Ttls {
     fn default() -> Self {
         const MONTH: Duration = Duration::from_secs(30 * 86_400);
-        Lifetimes { page: None, superseded: Some(MONTH) }
+        Ttls { page: None, superseded: Some(MONTH) }
     }
 }
 
-impl Lifetimes {
+impl Ttls {
     /// When the page that is served may be collected, in epoch seconds.
     pub(crate) fn of_page(&self, page: &Generation) -> Option<i64> {
         let stale = page.generated_at.saturating_add(page.revalidate_seconds);

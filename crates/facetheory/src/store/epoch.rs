@@ -8,8 +8,8 @@ use quick_cache::sync::Cache;
 use tabletheory::{Consistency, Key, Timestamp};
 
 use super::PageStore;
-use crate::protocol::epoch::{Epoch, Tag};
 use crate::error::Result;
+use crate::protocol::epoch::{Epoch, Tag};
 use crate::protocol::freshness::Freshness;
 use crate::protocol::invalidate;
 use crate::protocol::key::{PageKey, Tenant};

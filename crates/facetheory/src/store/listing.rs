@@ -3,8 +3,8 @@
 use tabletheory::{Cursor, Item, Scan, Value};
 
 use super::PageStore;
-use crate::protocol::attribute as name;
 use crate::error::Result;
+use crate::protocol::attribute as name;
 use crate::protocol::key::Tenant;
 use crate::protocol::row::Meta;
 

@@ -18,17 +18,17 @@ pub use listing::{Entry, Listed, Listing};
 pub use operation::{Invalidated, RolledBack};
 #[cfg(test)]
 pub(crate) use regeneration::judge;
-pub use regeneration::{Keep, Published, Refresh};
+pub use regeneration::{History, Published, Refresh};
 pub use request::Begin;
 
 use self::epoch::KnownEpochs;
 use crate::error::{Error, Kind, Result};
 use crate::protocol::key::PageKey;
 use crate::protocol::lease::LeaseTerms;
-use crate::protocol::ttl::Lifetimes;
 use crate::protocol::publish::Guards;
 use crate::protocol::request::RequestTerms;
 use crate::protocol::row::{Lock, Meta};
+use crate::protocol::ttl::Ttls;
 
 /// How often a decision is made again because rows have moved since they were read.
 const ROUNDS: u32 = 16;
@@ -38,7 +38,7 @@ const ATTEMPTS: u32 = 3;
 /// Pages in a table, and the leases to renew them.
 ///
 /// ```
-/// use facetheory::{Acquire, Generation, Keep, PageKey, PageStore, Published};
+/// use facetheory::{Acquire, Generation, History, PageKey, PageStore, Published};
 /// use std::sync::Arc;
 /// use tabletheory::MemoryTable;
 ///
@@ -50,7 +50,7 @@ const ATTEMPTS: u32 = 3;
 ///
 /// let seen = store.look(&page).await?.meta;
 /// let rendered = Generation::new("isr/0/1-a.html", store.now().seconds(), 60);
-/// let published = store.commit_generation(&lease, &rendered, seen.as_ref(), Keep::Latest).await?;
+/// let published = store.commit_generation(&lease, &rendered, seen.as_ref(), History::Latest).await?;
 /// assert_eq!(published, Published::Done);
 /// assert_eq!(store.look(&page).await?.meta.unwrap().generation, rendered);
 /// # Ok(()) }
@@ -62,7 +62,7 @@ pub struct PageStore {
     terms: LeaseTerms,
     guards: Guards,
     request_terms: RequestTerms,
-    lifetimes: Lifetimes,
+    lifetimes: Ttls,
     epoch_terms: EpochTerms,
     epochs: KnownEpochs,
 }
@@ -96,7 +96,7 @@ impl PageStore {
             terms: LeaseTerms::default(),
             guards: Guards::default(),
             request_terms: RequestTerms::default(),
-            lifetimes: Lifetimes::default(),
+            lifetimes: Ttls::default(),
             epoch_terms: EpochTerms::default(),
             epochs: KnownEpochs::new(),
         }
@@ -149,16 +149,16 @@ impl PageStore {
     /// The same with rows that may be collected after these times.
     ///
     /// ```
-    /// use facetheory::{Lifetimes, PageStore};
+    /// use facetheory::{Ttls, PageStore};
     /// use std::sync::Arc;
     /// use std::time::Duration;
     ///
     /// let week = Duration::from_secs(7 * 86_400);
     /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new()))
-    ///     .with_lifetimes(Lifetimes { superseded: Some(week), ..Lifetimes::default() });
+    ///     .with_lifetimes(Ttls { superseded: Some(week), ..Ttls::default() });
     /// ```
     #[must_use]
-    pub fn with_lifetimes(mut self, lifetimes: Lifetimes) -> Self {
+    pub fn with_lifetimes(mut self, lifetimes: Ttls) -> Self {
         self.lifetimes = lifetimes;
         self
     }

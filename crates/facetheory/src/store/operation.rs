@@ -7,12 +7,12 @@ use tabletheory::{Commit, Consistency, Key, Query, TableExt as _};
 use super::version::check_version_sk;
 use super::{PageStore, ROUNDS, restless};
 use crate::error::Result;
-use crate::protocol::rollback::{self, Rollback};
-use crate::protocol::invalidate::{self, Found, Strength};
+use crate::protocol::invalidate::{self, Found, InvalidationMode};
 use crate::protocol::key::PageKey;
 use crate::protocol::lease::Lease;
-use crate::protocol::row::{Meta, Version};
 use crate::protocol::retention::{self, Retention};
+use crate::protocol::rollback::{self, Rollback};
+use crate::protocol::row::{Meta, Version};
 
 /// What an invalidation met.
 ///
@@ -49,13 +49,13 @@ impl PageStore {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # use std::sync::Arc;
-    /// use facetheory::{Invalidated, PageKey, Strength};
+    /// use facetheory::{Invalidated, PageKey, InvalidationMode};
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
-    /// assert_eq!(store.invalidate(&PageKey::new("/")?, Strength::Soft).await?, Invalidated::Absent);
+    /// assert_eq!(store.invalidate(&PageKey::new("/")?, InvalidationMode::Soft).await?, Invalidated::Absent);
     /// # Ok(()) }
     /// ```
-    pub async fn invalidate(&self, page: &PageKey, strength: Strength) -> Result<Invalidated> {
+    pub async fn invalidate(&self, page: &PageKey, strength: InvalidationMode) -> Result<Invalidated> {
         for _ in 0..ROUNDS {
             let row = self.table.get(&page.meta(), Consistency::Strong).await?;
             let now = self.now();
@@ -155,7 +155,7 @@ impl PageStore {
     /// Deletes the versions past the retention of one page, and returns the bodies that they named.
     ///
     /// The version that is served stays, even if a rollback chooses it while this runs. A request may still name
-    /// one of the bodies; [`Pages::collect`](crate::Pages::collect) finds out, and deletes those that nothing names.
+    /// one of the bodies; [`Pages::gc`](crate::Pages::collect) finds out, and deletes those that nothing names.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {

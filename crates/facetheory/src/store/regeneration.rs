@@ -5,21 +5,21 @@ use tabletheory::{ClientToken, Commit, Txn};
 use super::PageStore;
 use crate::error::{Error, Kind, Result};
 use crate::protocol::generation::Generation;
-use crate::protocol::rollback;
 use crate::protocol::key::{PageKey, sha256_hex};
 use crate::protocol::lease::{Acquire, Lease};
 use crate::protocol::publish::Publication;
 use crate::protocol::request::Claim;
+use crate::protocol::rollback;
 use crate::protocol::row::Meta;
 use crate::protocol::version_id::VersionId;
 
 /// Which generations of a page are kept.
 ///
 /// ```
-/// assert_ne!(facetheory::Keep::Latest, facetheory::Keep::Versions);
+/// assert_ne!(facetheory::History::Latest, facetheory::History::Versions);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum History {
     /// The latest alone: `META` is replaced.
     Latest,
     /// Earlier ones too: each has a row, and `META` points at one of them.
@@ -126,13 +126,13 @@ impl PageStore {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # use std::sync::Arc;
-    /// use facetheory::{Acquire, Generation, Keep, Published};
+    /// use facetheory::{Acquire, Generation, History, Published};
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
     /// let Acquire::Granted(lease) = store.try_acquire(&facetheory::PageKey::new("/")?).await? else { panic!() };
     /// store.release(&lease).await?;
     /// let late = Generation::new("late.html", store.now().seconds(), 60);
-    /// assert_eq!(store.commit_generation(&lease, &late, None, Keep::Latest).await?, Published::Lost);
+    /// assert_eq!(store.commit_generation(&lease, &late, None, History::Latest).await?, Published::Lost);
     /// # Ok(()) }
     /// ```
     pub async fn commit_generation(
@@ -140,7 +140,7 @@ impl PageStore {
         lease: &Lease,
         page: &Generation,
         seen: Option<&Meta>,
-        keep: Keep,
+        keep: History,
     ) -> Result<Published> {
         self.publish(lease, page, seen, keep, None).await
     }
@@ -150,13 +150,13 @@ impl PageStore {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # use std::sync::Arc;
-    /// use facetheory::{Begin, Generation, Keep, PageKey, Published};
+    /// use facetheory::{Begin, Generation, History, PageKey, Published};
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
     /// let page = PageKey::new("/")?;
     /// let Begin::Started { lease, claim } = store.begin_request(&page, "order-7", "hash").await? else { panic!() };
     /// let rendered = Generation::new("a.html", store.now().seconds(), 0);
-    /// let done = store.commit_request(&lease, &claim, &rendered, None, Keep::Latest).await?;
+    /// let done = store.commit_request(&lease, &claim, &rendered, None, History::Latest).await?;
     /// assert_eq!(done, Published::Done);
     /// let again = store.begin_request(&page, "order-7", "hash").await?;
     /// assert_eq!(again, Begin::Replayed { s3_key: Some("a.html".into()) });
@@ -168,7 +168,7 @@ impl PageStore {
         claim: &Claim,
         page: &Generation,
         seen: Option<&Meta>,
-        keep: Keep,
+        keep: History,
     ) -> Result<Published> {
         self.publish(lease, page, seen, keep, Some(claim)).await
     }
@@ -178,7 +178,7 @@ impl PageStore {
         lease: &Lease,
         page: &Generation,
         seen: Option<&Meta>,
-        keep: Keep,
+        keep: History,
         request: Option<&Claim>,
     ) -> Result<Published> {
         let now = self.now();
@@ -272,14 +272,14 @@ pub(crate) fn judge(lease: &Lease, page: &Generation, seen: Option<&Meta>, now: 
 }
 
 /// The transaction of a publish.
-fn recipe(publication: &Publication<'_>, keep: Keep, version_id: &str) -> Txn {
+fn recipe(publication: &Publication<'_>, keep: History, version_id: &str) -> Txn {
     let page = publication.page;
     // The same body under a new key replaces one that was missing: the pointer has to move.
     let is_unchanged = |seen: &&Meta| seen.generation.s3_key == page.s3_key;
     match (publication.seen.filter(is_unchanged), keep) {
         (Some(current), _) => publication.unchanged(current),
-        (None, Keep::Latest) => publication.in_place(),
-        (None, Keep::Versions) => publication.versioned(version_id),
+        (None, History::Latest) => publication.in_place(),
+        (None, History::Versions) => publication.versioned(version_id),
     }
 }
 

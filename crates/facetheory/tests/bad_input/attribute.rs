@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use facetheory::{
-    Acquire, Begin, Epoch, Freshness, Generation, Keep, Lock, Meta, Outcome, Policy, Rendered, Request,
-    Strength, Tag, Version,
+    Acquire, Begin, Epoch, Freshness, Generation, History, InvalidationMode, Lock, Meta, Outcome, Policy,
+    Rendered, Request, Tag, Version,
 };
 use tabletheory::{Item, Set, Value};
 
@@ -134,7 +134,7 @@ async fn meta(item: &Item) -> String {
         Some(state) => format!("{state:?}").to_lowercase(),
     }];
     let mut fails = |what: &str, error: String| told_of.push(format!("{what} fails ({error})"));
-    for strength in [Strength::Soft, Strength::Hard] {
+    for strength in [InvalidationMode::Soft, InvalidationMode::Hard] {
         let site = site_of(item).await;
         if let Err(error) = site.store.invalidate(&site.page, strength).await {
             fails("invalidation", error.to_string());
@@ -143,10 +143,10 @@ async fn meta(item: &Item) -> String {
             assert_ne!(meta.freshness(site.store.now()), Freshness::Fresh, "it was invalidated");
         }
     }
-    for keep in [Keep::Latest, Keep::Versions] {
+    for keep in [History::Latest, History::Versions] {
         let site = site_of(item).await;
         site.set_clock(NOW + 100);
-        let policy = Policy::every(Duration::from_secs(60)).keeping(keep);
+        let policy = Policy::every(Duration::from_secs(60)).with_history(keep);
         let renewed =
             site.pages.regenerate(&site.page, &policy, |_| async { Ok(Rendered::html("new")) }).await;
         match renewed {
@@ -186,7 +186,7 @@ async fn lock(item: &Item) -> String {
     let before = acquired().await;
     site.set_clock(NOW + 11);
     let after = acquired().await;
-    site.store.invalidate(&site.page, Strength::Soft).await.expect("an answer");
+    site.store.invalidate(&site.page, InvalidationMode::Soft).await.expect("an answer");
     format!("{before}, {after} when it has expired, {} after an invalidation", acquired().await)
 }
 

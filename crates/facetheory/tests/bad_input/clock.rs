@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use facetheory::{
-    Acquire, Freshness, Generation, Invalidated, Keep, Lease, Meta, Outcome, PageStore, Policy, Refresh,
-    Rendered, Strength, Tag,
+    Acquire, Freshness, Generation, History, Invalidated, InvalidationMode, Lease, Meta, Outcome, PageStore,
+    Policy, Refresh, Rendered, Tag,
 };
 
 use crate::{NOW, Site, assert_documented, told};
@@ -22,7 +22,7 @@ async fn granted(store: &PageStore, site: &Site) -> Lease {
 async fn publish(site: &Site, lease: &Lease) -> String {
     let seen = site.store.look(&site.page).await.expect("an answer").meta;
     let rendered = Generation::new("a.html", site.store.now().seconds(), 60);
-    let done = site.store.commit_generation(lease, &rendered, seen.as_ref(), Keep::Latest).await;
+    let done = site.store.commit_generation(lease, &rendered, seen.as_ref(), History::Latest).await;
     told(done, |done| format!("{done:?}"))
 }
 
@@ -102,7 +102,7 @@ async fn dead_holder(jump: i64) -> String {
     let _dead = granted(&site.store, &site).await;
     site.set_clock(NOW);
     let before = acquired(&site).await;
-    site.store.invalidate(&site.page, Strength::Soft).await.expect("an answer");
+    site.store.invalidate(&site.page, InvalidationMode::Soft).await.expect("an answer");
     format!("{before}; after an invalidation {}", acquired(&site).await)
 }
 
@@ -132,7 +132,7 @@ async fn invalidated(jump: i64) -> String {
     published(&site).await;
     let before = granted(&site.store, &site).await;
     site.set_clock(NOW + jump);
-    let done = site.store.invalidate(&site.page, Strength::Soft).await.expect("an answer");
+    let done = site.store.invalidate(&site.page, InvalidationMode::Soft).await.expect("an answer");
     assert_eq!(done, Invalidated::Stale);
     site.set_clock(NOW + 1);
     let late = publish(&site, &before).await;
@@ -168,7 +168,7 @@ async fn tag(jump: i64) -> String {
 
 async fn pinned(jump: i64) -> String {
     let site = Site::new();
-    let policy = Policy::every(Duration::from_secs(60)).keeping(Keep::Versions);
+    let policy = Policy::every(Duration::from_secs(60)).with_history(History::Versions);
     let outcome = site.pages.regenerate(&site.page, &policy, |_| async { Ok(Rendered::html("x")) }).await;
     assert!(matches!(outcome, Ok(Outcome::Published(_))));
     let versions = site.store.versions(&site.page, 1).await.expect("an answer");

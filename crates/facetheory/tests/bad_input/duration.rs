@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use facetheory::{
-    Acquire, Freshness, Keep, LeaseTerms, Outcome, Policy, Refresh, Rendered, RequestTerms, Retention,
+    Acquire, Freshness, History, LeaseTerms, Outcome, Policy, Refresh, Rendered, RequestTerms, Retention,
 };
 use tabletheory::Timestamp;
 
@@ -48,7 +48,7 @@ async fn state(site: &Site, at: i64) -> Freshness {
 
 async fn interval(revalidate: Duration) -> String {
     let site = Site::new();
-    let outcome = publish(&site, &Policy::every(revalidate).keeping(Keep::Versions), "x").await;
+    let outcome = publish(&site, &Policy::every(revalidate).with_history(History::Versions), "x").await;
     assert!(matches!(outcome, Ok(Outcome::Published(_))), "{outcome:?}");
     let later = i64::MAX / 1000;
     format!(
@@ -83,7 +83,7 @@ async fn margin(skew: Duration) -> String {
 
 async fn pin(pin: Duration) -> String {
     let site = Site::new();
-    let policy = Policy::every(Duration::from_secs(60)).keeping(Keep::Versions);
+    let policy = Policy::every(Duration::from_secs(60)).with_history(History::Versions);
     assert!(matches!(publish(&site, &policy, "x").await, Ok(Outcome::Published(_))));
     let versions = site.store.versions(&site.page, 1).await.expect("an answer");
     let back = site.store.roll_back(&site.page, &versions[0].0, pin).await;
@@ -109,7 +109,7 @@ async fn request(in_progress: Duration) -> String {
 
 async fn retention() -> String {
     let site = Site::new();
-    let policy = Policy::every(Duration::ZERO).keeping(Keep::Versions);
+    let policy = Policy::every(Duration::ZERO).with_history(History::Versions);
     for body in ["a", "b"] {
         assert!(matches!(publish(&site, &policy, body).await, Ok(Outcome::Published(_))));
         site.set_clock(NOW + 1);

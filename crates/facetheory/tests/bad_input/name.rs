@@ -1,6 +1,6 @@
 //! Names from outside: tenants, cache keys, idempotency keys, tags, tokens, sort keys.
 
-use facetheory::{Acquire, Generation, Keep, KeyScheme, Lease, LeaseTerms, PageKey, Result, Tag, Tenant};
+use facetheory::{Acquire, Generation, History, KeyScheme, Lease, LeaseTerms, PageKey, Result, Tag, Tenant};
 use tabletheory::Timestamp;
 
 use crate::{Site, assert_documented, told};
@@ -89,7 +89,7 @@ async fn publish_with_token(token: &str) -> String {
     let now = Timestamp::from_seconds(crate::NOW);
     let forged = Lease::starting(site.page.clone(), token, now, &LeaseTerms::default());
     let rendered = Generation::new("forged.html", crate::NOW, 60);
-    let published = site.store.commit_generation(&forged, &rendered, None, Keep::Latest).await;
+    let published = site.store.commit_generation(&forged, &rendered, None, History::Latest).await;
     assert_eq!(site.store.look(&site.page).await.expect("an answer").meta, None, "nothing is published");
     told(published, |published| format!("{published:?}"))
 }

@@ -1,12 +1,12 @@
 //! What stores cannot do is said at start-up, and what S3 answers under contention is understood.
 
-use facetheory::{Bodies, Content, Kind, PageKey, Shortcoming};
+use facetheory::{Bodies, Content, Kind, PageKey, ProbeFailure};
 use tabletheory::{SeededRandom, SystemRandom};
 
 use crate::fake::{Fake, Faults};
 use crate::{NOW, each_store};
 
-async fn shortcomings(faults: Faults) -> (Fake, Vec<Shortcoming>) {
+async fn shortcomings(faults: Faults) -> (Fake, Vec<ProbeFailure>) {
     let fake = Fake::start(faults).await;
     let probe = fake.bodies().probe(&SystemRandom).await.expect("it can be tried out");
     (fake, probe.shortcomings)
@@ -23,7 +23,7 @@ async fn real_stores_do_what_is_needed_and_are_left_as_they_were() {
     for (name, bodies) in stores {
         let probe = bodies.probe(&SystemRandom).await.expect(name);
         if name == "files" {
-            assert_eq!(probe.shortcomings, [Shortcoming::NoMetadata, Shortcoming::NoContentType]);
+            assert_eq!(probe.shortcomings, [ProbeFailure::NoMetadata, ProbeFailure::NoContentType]);
         } else {
             assert_eq!(probe.to_string(), "the store of bodies does everything that is needed", "{name}");
         }
@@ -64,11 +64,11 @@ async fn what_a_store_cannot_do_is_said_in_plain_words() {
         let fake = Fake::start(faults).await;
         let probe = fake.bodies().probe(&SystemRandom).await.expect("it can be tried out");
         assert_eq!(probe.to_string(), said, "{faults:?}");
-        assert_eq!(probe.shortcomings.iter().any(Shortcoming::is_fatal), faults.garbles);
+        assert_eq!(probe.shortcomings.iter().any(ProbeFailure::is_fatal), faults.garbles);
         assert_eq!(fake.keys().is_empty(), !faults.keeps_what_is_deleted);
     }
     let (_fake, found) = shortcomings(Faults { denies_lists: true, ..Faults::default() }).await;
-    let [Shortcoming::NoList(Some(reason))] = found.as_slice() else { panic!("{found:?}") };
+    let [ProbeFailure::NoList(Some(reason))] = found.as_slice() else { panic!("{found:?}") };
     assert!(reason.contains("AccessDenied"), "{reason}");
 }
 

@@ -1,6 +1,6 @@
 //! HEAD, conditional requests and ranges, answered from the page that is kept.
 
-use facetheory::{PageKey, Policy, Route, Routes, Strength, Tag};
+use facetheory::{InvalidationMode, PageKey, Policy, Route, Routes, Tag};
 use http::Response;
 use http_body_util::Full;
 
@@ -190,7 +190,7 @@ async fn what_must_not_be_served_is_not_offered_to_the_renderer_either() {
     site.get("/a").await;
     site.asked();
     let page = PageKey::new("default::example.com/{*path}?path=a").expect("a key");
-    site.isr.invalidate(&page, Strength::Hard).await.expect("an answer");
+    site.isr.invalidate(&page, InvalidationMode::Hard).await.expect("an answer");
     assert_eq!(site.get("/a").await.state(), "miss");
     let asked = site.asked();
     assert_eq!(asked.len(), 1);

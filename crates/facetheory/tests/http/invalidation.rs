@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use facetheory::{Invalidated, Lifetimes, PageKey, Route, Routes, Strength, Tag};
+use facetheory::{Invalidated, InvalidationMode, PageKey, Route, Routes, Tag, Ttls};
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use tabletheory::{Faults, Scan, Table as _};
@@ -17,7 +17,7 @@ use crate::fixture::{SECOND, Site};
 const SLOW: Duration = SECOND.saturating_mul(5);
 
 fn routes() -> Routes {
-    Routes::new([]).expect("no routes").otherwise_by_origin()
+    Routes::new([]).expect("no routes").otherwise_follow_origin()
 }
 
 /// An origin whose page any request but GET and HEAD changes. What it answers is as it was when it was asked, however long
@@ -169,7 +169,7 @@ fn page(site: &Site, path: &str) -> PageKey {
 
 #[tokio::test(start_paused = true)]
 async fn what_an_operator_invalidates_is_stale_with_all_its_variants() {
-    for strength in [Strength::Soft, Strength::Hard] {
+    for strength in [InvalidationMode::Soft, InvalidationMode::Hard] {
         told_of_each(|site, other| async move {
             changes(&site, |_| false);
             let languages = ["en", "de", "fr", "it"];
@@ -197,7 +197,7 @@ async fn a_variant_that_an_operator_forbids_is_not_served_while_the_table_cannot
         site.get_with("/a", &[("x-language", language)]).await;
         site.get_with("/b", &[("x-language", language)]).await;
     }
-    site.isr.invalidate(&page(&site, "/a"), Strength::Hard).await.expect("a table");
+    site.isr.invalidate(&page(&site, "/a"), InvalidationMode::Hard).await.expect("a table");
     // What is there again says by what to select variants.
     assert_eq!(site.get_with("/a", &[("x-language", "en")]).await.state(), "miss");
     site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
@@ -322,7 +322,7 @@ async fn what_is_asked_for_the_first_time_while_it_is_changed_is_not_fresh() {
 #[tokio::test(start_paused = true)]
 async fn where_rows_of_pages_expire_a_change_always_leaves_one() {
     let site = Site::over_store(routes(), |store| {
-        store.with_lifetimes(Lifetimes { page: Some(SECOND), superseded: None })
+        store.with_lifetimes(Ttls { page: Some(SECOND), superseded: None })
     });
     is_changed(&site, "/a").await;
     assert_eq!(rows_of_changes(&site).await, 1, "a variant may have outlived the page that it was found by");
@@ -340,7 +340,7 @@ async fn a_variant_of_what_must_not_be_served_is_not_offered_for_validation() {
     site.asked();
     site.get_with("/a", &french).await;
     assert!(site.asked()[0].headers().contains_key("if-none-match"), "it is stale by its time alone");
-    site.isr.invalidate(&page(&site, "/a"), Strength::Hard).await.expect("a table");
+    site.isr.invalidate(&page(&site, "/a"), InvalidationMode::Hard).await.expect("a table");
     tokio::time::advance(SLOW).await;
     site.get_with("/a", &english).await;
     site.asked();
@@ -375,7 +375,7 @@ async fn of_visitors_who_leave_only_so_many_are_followed() {
 async fn what_must_not_be_served_is_not_offered_for_validation() {
     let site = Site::of(routes());
     changes(&site, |_| false);
-    for (strength, conditional) in [(Strength::Soft, true), (Strength::Hard, false)] {
+    for (strength, conditional) in [(InvalidationMode::Soft, true), (InvalidationMode::Hard, false)] {
         site.get("/a").await;
         site.isr.invalidate(&page(&site, "/a"), strength).await.expect("a table");
         site.asked();
@@ -389,7 +389,7 @@ async fn what_must_not_be_served_is_not_offered_for_validation() {
 #[tokio::test(start_paused = true)]
 async fn what_a_304_or_a_rule_tags_anew_is_invalidated_by_that() {
     for tag in ["blog", "news", "old"] {
-        let route = || Route::by_origin("/{*path}");
+        let route = || Route::follow_origin("/{*path}");
         let site = Site::with([route()]);
         site.answers(
             200,

@@ -1,7 +1,7 @@
 //! What is kept and what is not, seen from outside.
 
 use bytes::Bytes;
-use facetheory::{Acquire, Content, Drafts, Generation, Keep, PageKey, Policy, Published, Route, Routes};
+use facetheory::{Acquire, Content, Generation, History, PageKey, Policy, Preview, Published, Route, Routes};
 use tabletheory::{SystemRandom, Timestamp};
 
 use crate::fixture::{INTERVAL, NOW, SECOND, Site};
@@ -82,7 +82,7 @@ async fn a_page_of_another_language_is_served_with_what_its_object_tells() {
     };
     // A row with the attributes of the wire format, and nothing else.
     let bare = Generation::new(stored.expect("stored").s3_key, NOW, 60);
-    let published = pages.store().commit_generation(&lease, &bare, None, Keep::Latest).await;
+    let published = pages.store().commit_generation(&lease, &bare, None, History::Latest).await;
     assert_eq!(published.expect("an answer"), Published::Done);
     let theirs = site.get("/a").await;
     assert_eq!((theirs.status, theirs.state(), theirs.text()), (203, "hit", "theirs"));
@@ -102,14 +102,14 @@ async fn a_body_shorter_than_it_says_is_a_failed_render() {
 
 #[tokio::test(start_paused = true)]
 async fn an_editor_with_a_signed_cookie_is_served_by_the_renderer_itself() {
-    let drafts = Drafts::new("a secret of at least thirty-two bytes").expect("a secret");
-    let cookie = drafts.cookie(Timestamp::from_seconds(NOW + 100), Some("/blog"));
+    let preview = Preview::new("a secret of at least thirty-two bytes").expect("a secret");
+    let cookie = preview.cookie(Timestamp::from_seconds(NOW + 100), Some("/blog"));
     let routes = Routes::new([Route::new("/{*path}", Policy::every(INTERVAL))]).expect("routes");
-    let site = Site::of(routes.drafts(drafts));
+    let site = Site::of(routes.preview(preview));
     site.answers(200, &[], "public");
     site.get("/blog/a").await;
     site.answers(200, &[("cache-control", "s-maxage=60")], "draft");
-    let cookie = format!("{}={cookie}", Drafts::COOKIE);
+    let cookie = format!("{}={cookie}", Preview::COOKIE);
     let draft = site.get_with("/blog/a", &[("cookie", &cookie)]).await;
     assert_eq!((draft.state(), draft.text()), ("bypass", "draft"));
     assert_eq!(draft.header("cache-control"), "private, no-store", "no cache in front shows it to others");

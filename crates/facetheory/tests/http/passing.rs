@@ -1,7 +1,7 @@
 //! What is passed on or refused, and what the renderer sees of what is not.
 
 use bytes::Bytes;
-use facetheory::{IsrLayer, OnBehalf, Policy, Route, Routes, TenantFrom};
+use facetheory::{IsrLayer, Policy, RequestOrigin, Route, Routes, TenantFrom};
 use http::Request;
 use http_body_util::Full;
 use tower::ServiceExt as _;
@@ -46,10 +46,10 @@ async fn a_tenant_that_nobody_asked_for_is_refused_before_anything_is_looked_up(
 #[tokio::test(start_paused = true)]
 async fn a_render_is_nobodys_whatever_was_said_of_the_visitors_request() {
     let site = Site::new();
-    let request = Request::get("/a").header("host", "example.com").extension(OnBehalf::Waiting);
+    let request = Request::get("/a").header("host", "example.com").extension(RequestOrigin::Client);
     let request = request.body(Full::<Bytes>::default()).expect("a request");
     site.service.clone().oneshot(request).await.expect("no error");
-    assert_eq!(site.asked()[0].extensions().get::<OnBehalf>(), None);
+    assert_eq!(site.asked()[0].extensions().get::<RequestOrigin>(), None);
 }
 
 #[tokio::test(start_paused = true)]

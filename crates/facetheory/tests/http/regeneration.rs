@@ -108,8 +108,8 @@ async fn a_response_tells_its_page_to_services_around_it_if_it_is_asked_to() {
     });
     for (layer, path, expected) in [
         (layer.clone(), "/pages/a", None),
-        (layer.clone().telling_page(), "/pages/a", Some("default::example.com/pages/{name}?name=a")),
-        (layer.telling_page(), "/elsewhere", None),
+        (layer.clone().expose_page_key(), "/pages/a", Some("default::example.com/pages/{name}?name=a")),
+        (layer.expose_page_key(), "/elsewhere", None),
     ] {
         let request = request(path, &[]).map(|()| Full::default());
         let response = layer.layer(inner).oneshot(request).await.expect("a response");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use facetheory::{NoAnswer, OnBehalf, Policy, Query, Route, Routes};
+use facetheory::{OriginUnreachable, Policy, Query, RequestOrigin, Route, Routes};
 use futures_util::future::join_all;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -15,7 +15,7 @@ use tabletheory::Faults;
 use crate::fixture::{INTERVAL, Reply, SECOND, Site};
 
 fn site() -> Site {
-    Site::of(Routes::new([]).expect("no routes").otherwise_by_origin())
+    Site::of(Routes::new([]).expect("no routes").otherwise_follow_origin())
 }
 
 /// An origin that answers with what it was asked in a header, and says that this matters.
@@ -72,7 +72,7 @@ async fn the_origin_is_told_whether_the_visitor_waits_for_its_answer() {
     site.settle().await;
     site.visit("POST", "/a", &[]).await;
     let asked: Vec<_> = site.asked().iter().map(|request| request.extensions().get().copied()).collect();
-    assert_eq!(asked, [OnBehalf::Waiting, OnBehalf::Answered, OnBehalf::Waiting].map(Some));
+    assert_eq!(asked, [RequestOrigin::Client, RequestOrigin::Background, RequestOrigin::Client].map(Some));
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,9 +116,9 @@ async fn a_304_makes_a_stored_response_fresh_and_updates_its_headers() {
 
 #[tokio::test(start_paused = true)]
 async fn an_origin_may_take_as_long_as_its_time_outs_allow() {
-    let routes = || Routes::new([]).expect("no routes").otherwise_by_origin();
+    let routes = || Routes::new([]).expect("no routes").otherwise_follow_origin();
     let usual = Site::of(routes());
-    let patient = Site::under(routes(), |layer| layer.fetch_deadline(600 * SECOND));
+    let patient = Site::under(routes(), |layer| layer.fetch_timeout(600 * SECOND));
     for (site, status) in [(usual, 502), (patient, 200)] {
         site.renders(|_| async {
             tokio::time::sleep(130 * SECOND).await;
@@ -149,7 +149,7 @@ async fn variants_are_told_apart_by_what_vary_names() {
 
 #[tokio::test(start_paused = true)]
 async fn no_more_variants_are_kept_than_the_limit_allows() {
-    let routes = Routes::new([]).expect("no routes").otherwise_by_origin();
+    let routes = Routes::new([]).expect("no routes").otherwise_follow_origin();
     let site = Site::under(routes, |layer| layer.variants_per_page(3));
     speaks(&site, "X-Language");
     let mut kept = 0;
@@ -310,7 +310,7 @@ async fn what_is_stale_is_served_while_nobody_answers_unless_that_is_forbidden()
     site.renders(|_| async {
         let mut response = Response::new(Full::from("nobody is there"));
         *response.status_mut() = http::StatusCode::BAD_GATEWAY;
-        response.extensions_mut().insert(NoAnswer);
+        response.extensions_mut().insert(OriginUnreachable);
         response
     });
     let stale = site.get("/a").await;
@@ -335,7 +335,7 @@ async fn a_range_of_what_is_not_stored_is_asked_for_as_it_is_and_says_nothing_of
 async fn routes_with_a_rule_go_by_it_and_a_route_may_say_that_the_origin_is_followed() {
     let routes = [
         Route::new("/rule/{x}", Policy::every(INTERVAL)),
-        Route::by_origin("/origin/{x}").query(Query::only(["page"])).tags(["own"]),
+        Route::follow_origin("/origin/{x}").query(Query::only(["page"])).tags(["own"]),
     ];
     let site = Site::with(routes);
     site.answers(200, &[("cache-control", "max-age=5")], "page");
@@ -353,8 +353,8 @@ async fn routes_with_a_rule_go_by_it_and_a_route_may_say_that_the_origin_is_foll
 async fn tags_are_sent_on_unless_they_are_stripped() {
     for strips in [false, true] {
         let rule = Route::new("/rule", Policy::every(INTERVAL));
-        let routes = Routes::new([rule]).expect("routes").otherwise_by_origin();
-        let site = Site::under(routes, |layer| if strips { layer.stripping_tags() } else { layer });
+        let routes = Routes::new([rule]).expect("routes").otherwise_follow_origin();
+        let site = Site::under(routes, |layer| if strips { layer.strip_tags() } else { layer });
         site.answers(200, &[("cache-control", "max-age=60"), ("surrogate-key", "a b")], "page");
         for _ in 0..2 {
             assert_eq!(site.get("/a").await.header("surrogate-key").is_empty(), strips);
@@ -372,7 +372,7 @@ async fn tags_are_sent_on_unless_they_are_stripped() {
 #[tokio::test(start_paused = true)]
 async fn an_unsafe_request_makes_no_page_of_a_rule_be_looked_up_again() {
     let page = Route::new("/page", Policy::every(INTERVAL));
-    let site = Site::of(Routes::new([page]).expect("routes").otherwise_by_origin());
+    let site = Site::of(Routes::new([page]).expect("routes").otherwise_follow_origin());
     assert_eq!(site.get("/page").await.state(), "miss");
     assert_eq!(site.visit("POST", "/elsewhere", &[]).await.status, 200);
     site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
@@ -381,19 +381,19 @@ async fn an_unsafe_request_makes_no_page_of_a_rule_be_looked_up_again() {
 
 #[tokio::test(start_paused = true)]
 async fn what_follows_its_origin_is_at_hand_as_well_and_so_are_variants() {
-    let site = Site::of(Routes::new([]).expect("no routes").otherwise_by_origin());
-    let at_hand = |headers: &[(&str, &str)]| {
+    let site = Site::of(Routes::new([]).expect("no routes").otherwise_follow_origin());
+    let get_fresh = |headers: &[(&str, &str)]| {
         let mut request = http::Request::get("/a").header("host", "example.com");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let (request, ()) = request.body(()).expect("a request").into_parts();
-        site.service.at_hand(&request).map(|hit| (hit.body().clone(), hit.into_response()))
+        site.service.get_fresh(&request).map(|hit| (hit.body().clone(), hit.into_response()))
     };
     for language in ["de", "en"] {
         let headers = [("cache-control", "max-age=60"), ("vary", "accept-language"), ("x-own", language)];
         site.answers(200, &headers, language);
-        assert!(at_hand(&[("accept-language", language)]).is_none(), "{language}");
+        assert!(get_fresh(&[("accept-language", language)]).is_none(), "{language}");
         site.get_with("/a", &[("accept-language", language)]).await;
     }
     tokio::time::advance(10 * SECOND).await;
@@ -401,7 +401,7 @@ async fn what_follows_its_origin_is_at_hand_as_well_and_so_are_variants() {
         // A condition that is not met is not for the quick way, and changes nothing.
         let slow = site.get_with("/a", &[("accept-language", language), ("if-none-match", "\"x\"")]).await;
         assert_eq!((slow.state(), slow.text()), ("hit", language));
-        let (body, mut response) = at_hand(&[("accept-language", language)]).expect("a hit");
+        let (body, mut response) = get_fresh(&[("accept-language", language)]).expect("a hit");
         assert_eq!(body, language);
         response.headers_mut().insert("x-request-id", slow.headers["x-request-id"].clone());
         assert_eq!(*response.headers(), slow.headers, "the same either way");
@@ -416,15 +416,15 @@ async fn what_follows_its_origin_is_at_hand_as_well_and_so_are_variants() {
         ("pragma", "no-cache"),
         ("connection", "accept-language"),
     ] {
-        assert!(at_hand(&[("accept-language", "de"), other]).is_none(), "{other:?}");
+        assert!(get_fresh(&[("accept-language", "de"), other]).is_none(), "{other:?}");
     }
     tokio::time::advance(51 * SECOND).await;
-    assert!(at_hand(&[("accept-language", "de")]).is_none(), "it is stale");
+    assert!(get_fresh(&[("accept-language", "de")]).is_none(), "it is stale");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_stored_for_one_visitor_is_not_served_to_all_by_a_rule_that_comes_later() {
-    let before = Site::with([Route::by_origin("/account")]);
+    let before = Site::with([Route::follow_origin("/account")]);
     let headers = [("cache-control", "max-age=3600"), ("vary", "cookie"), ("etag", "\"alice\"")];
     before.answers(200, &headers, "the page of Alice");
     before.get_with("/account", &[("cookie", "user=alice")]).await;

@@ -1,6 +1,6 @@
 //! Every state, with the headers that tell of it.
 
-use facetheory::{Hint, Policy, RenderError, Rendered, Route, Strength, Tag};
+use facetheory::{CacheHint, InvalidationMode, Policy, RenderError, Rendered, Route, Tag};
 use http::Response;
 use http_body_util::Full;
 use tabletheory::Faults;
@@ -143,7 +143,7 @@ async fn a_render_that_was_invalidated_meanwhile_is_for_its_visitor_alone() {
         async move {
             isr.invalidate_tag(&Tag::everything(), None).await.expect("an answer");
             let key = facetheory::PageKey::new("default::example.com/{*path}?path=a").expect("a key");
-            isr.invalidate(&key, Strength::Hard).await.expect("an answer");
+            isr.invalidate(&key, InvalidationMode::Hard).await.expect("an answer");
             Response::new(Full::from("before"))
         }
     });
@@ -170,7 +170,7 @@ async fn a_renderer_says_for_how_long_its_page_is_fresh_and_what_it_is_tagged_wi
     assert_eq!(view.meta.expect("a page").generation.content.tags, ["a", "b", "c"]);
     site.renders(|_| async {
         let mut response = Response::new(Full::from("two"));
-        response.extensions_mut().insert(Hint::new().fresh_for(7 * SECOND));
+        response.extensions_mut().insert(CacheHint::new().fresh_for(7 * SECOND));
         response
     });
     assert_eq!(site.get("/b").await.header("cache-control"), "public, max-age=0, s-maxage=7");
@@ -215,7 +215,7 @@ async fn a_hit_is_the_same_whether_a_server_or_a_connection_sends_it() {
             Ok::<_, RenderError>(rendered)
         };
         let _miss = site.isr.get(&page, &Policy::every(INTERVAL), |_| rendered).await.expect("a page");
-        let hit = || site.service.at_hand(&request).unwrap_or_else(|| panic!("{path} is a hit"));
+        let hit = || site.service.get_fresh(&request).unwrap_or_else(|| panic!("{path} is a hit"));
         let head = String::from_utf8(hit().http1_head().to_vec()).expect("a text");
         let body = hit().body().clone();
         let (response, _) = hit().into_response().into_parts();

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use facetheory::{Acquire, Begin, Bodies, Generation, Keep, Pages, Published, Rendered};
+use facetheory::{Acquire, Begin, Bodies, Generation, History, Pages, Published, Rendered};
 use libtest_mimic::Failed;
 use tabletheory::{Clock as _, SystemClock, SystemRandom};
 
@@ -60,7 +60,7 @@ impl Calm<'_> {
             };
             let generation = self.stored(number).await?;
             let seen = store.look(&page).await?.meta;
-            let done = store.commit_generation(&lease, &generation, seen.as_ref(), Keep::Versions).await?;
+            let done = store.commit_generation(&lease, &generation, seen.as_ref(), History::Versions).await?;
             let view = store.look(&page).await?;
             if view.lock.as_ref().is_some_and(|lock| lock.lease_token == lease.token()) {
                 return Err(format!("page {number}: it is {done:?}, and its lease is held still").into());
@@ -85,7 +85,7 @@ impl Calm<'_> {
                     let generation = self.stored(number).await?;
                     let seen = store.look(&page).await?.meta;
                     let done =
-                        store.commit_request(&lease, &claim, &generation, seen.as_ref(), Keep::Versions);
+                        store.commit_request(&lease, &claim, &generation, seen.as_ref(), History::Versions);
                     let done = done.await?;
                     if done != Published::Done {
                         store.fail_request(&lease, &claim).await?;

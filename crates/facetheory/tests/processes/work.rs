@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use facetheory::{
-    Acquire, Begin, Bodies, Claim, Error, Freshness, Generation, Invalidated, Keep, KeyScheme, Kind, Lease,
-    Outcome, PageKey, Pages, Policy, Published, Rendered, RolledBack, Strength, Tenant,
+    Acquire, Begin, Bodies, Claim, Error, Freshness, Generation, History, Invalidated, InvalidationMode,
+    KeyScheme, Kind, Lease, Outcome, PageKey, Pages, Policy, Published, Rendered, RolledBack, Tenant,
 };
 use libtest_mimic::Failed;
 use tabletheory::{Random, SystemRandom};
@@ -141,7 +141,7 @@ impl Attempt<'_> {
             same.generated_at = started.seconds();
             same.revalidate_seconds = interval(self.number);
             self.note("confirming", &[lease.token()]);
-            let confirmed = store.commit_generation(lease, &same, Some(seen), Keep::Versions).await?;
+            let confirmed = store.commit_generation(lease, &same, Some(seen), History::Versions).await?;
             self.note("confirmed", &[&format!("{confirmed:?}")]);
             return Ok(());
         }
@@ -157,9 +157,9 @@ impl Attempt<'_> {
         let key = request.map_or("-", |(_, key)| key);
         self.note("publishing", &[lease.token(), &stored.s3_key, &version.to_string(), key]);
         let published = match request {
-            None => store.commit_generation(lease, &generation, seen.as_ref(), Keep::Versions).await,
+            None => store.commit_generation(lease, &generation, seen.as_ref(), History::Versions).await,
             Some((claim, _)) => {
-                store.commit_request(lease, claim, &generation, seen.as_ref(), Keep::Versions).await
+                store.commit_request(lease, claim, &generation, seen.as_ref(), History::Versions).await
             }
         };
         match published {
@@ -185,7 +185,7 @@ impl Attempt<'_> {
     /// All of it at once, as a program would.
     async fn regenerate(&self) -> Result<(), Error> {
         let every = Duration::from_secs(interval(self.number).unsigned_abs());
-        let policy = Policy::every(every).keeping(Keep::Versions);
+        let policy = Policy::every(every).with_history(History::Versions);
         let body = self.body();
         let rendered = |_| async { Ok(Rendered::html(body)) };
         if let Outcome::Published(generation) =
@@ -221,7 +221,7 @@ impl Attempt<'_> {
     }
 
     async fn invalidate(&self) -> Result<(), Error> {
-        let strength = if draw(2) == 0 { Strength::Soft } else { Strength::Hard };
+        let strength = if draw(2) == 0 { InvalidationMode::Soft } else { InvalidationMode::Hard };
         let store = self.worker.pages.store();
         self.note("invalidating", &[]);
         match store.invalidate(&self.page, strength).await? {

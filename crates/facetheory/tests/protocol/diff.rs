@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use facetheory::{Bodies, Body, BodyDiff, Diff, Generation, Keep, Kind, PageKey, PageStore, Pages, Policy};
+use facetheory::{
+    Bodies, Body, BodyDiff, Diff, Generation, History, Kind, PageKey, PageStore, Pages, Policy,
+};
 use facetheory::{Rendered, Version};
 use tabletheory::MemoryTable;
 
@@ -14,7 +16,7 @@ fn of(from: impl Into<Body>, to: impl Into<Body>) -> BodyDiff {
 }
 
 async fn published(pages: &Pages, page: &PageKey, rendered: Rendered) -> String {
-    let policy = Policy::every(Duration::ZERO).keeping(Keep::Versions);
+    let policy = Policy::every(Duration::ZERO).with_history(History::Versions);
     let outcome = pages.regenerate(page, &policy, |_| async { Ok(rendered) }).await.expect("published");
     let facetheory::Outcome::Published(generation) = outcome else { panic!("{outcome:?}") };
     let versions = pages.store().versions(page, 10).await.expect("an answer");

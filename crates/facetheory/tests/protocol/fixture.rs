@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use facetheory::{Acquire, Generation, Keep, Lease, Meta, PageKey, PageStore, Published};
+use facetheory::{Acquire, Generation, History, Lease, Meta, PageKey, PageStore, Published};
 use tabletheory::{
     ManualClock, MemoryTable, Query, SeededRandom, SqliteSettings, SqliteTable, Table, Timestamp,
 };
@@ -62,7 +62,7 @@ impl Test {
         Generation::new(body, self.store.now().seconds(), 60)
     }
 
-    pub(crate) async fn publish(&self, lease: &Lease, body: &str, keep: Keep) -> Published {
+    pub(crate) async fn publish(&self, lease: &Lease, body: &str, keep: History) -> Published {
         let seen = self.meta().await;
         self.store
             .commit_generation(lease, &self.rendered(body), seen.as_ref(), keep)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use facetheory::{Freshness, Invalidated, Keep, Kind, Published, Retention, RolledBack, Strength};
+use facetheory::{Freshness, History, Invalidated, InvalidationMode, Kind, Published, Retention, RolledBack};
 
 use crate::fixture::{SECOND, Test};
 use crate::scripted::Fate;
@@ -13,7 +13,7 @@ const PIN: Duration = Duration::from_secs(3600);
 async fn publish_versions(t: &Test, bodies: &[&str]) -> Vec<String> {
     for body in bodies {
         let lease = t.acquire().await;
-        assert_eq!(t.publish(&lease, body, Keep::Versions).await, Published::Done);
+        assert_eq!(t.publish(&lease, body, History::Versions).await, Published::Done);
         t.advance(SECOND);
     }
     let mut versions = t.store.versions(&t.page, 10).await.expect("an answer");
@@ -39,7 +39,7 @@ async fn a_page_that_was_rolled_back_stays_for_as_long_as_it_is_pinned() {
         let in_flight = t.acquire().await;
         let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("an answer");
         assert_eq!(done, RolledBack::Done);
-        assert_eq!(t.publish(&in_flight, "bad again", Keep::Versions).await, Published::Lost);
+        assert_eq!(t.publish(&in_flight, "bad again", History::Versions).await, Published::Lost);
         let meta = t.meta().await.expect("a page");
         assert_eq!(meta.generation.s3_key, "good");
         assert_eq!((meta.version, meta.current_sk.as_ref()), (Some(3), Some(&versions[0])));
@@ -50,12 +50,15 @@ async fn a_page_that_was_rolled_back_stays_for_as_long_as_it_is_pinned() {
             "for readers that know nothing of pins too"
         );
         assert_eq!(
-            t.store.invalidate(&t.page, Strength::Soft).await.expect("an answer"),
+            t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect("an answer"),
             Invalidated::Pinned
         );
         t.advance(SECOND);
         assert_eq!(t.meta().await.expect("a page").freshness(t.store.now()), Freshness::Stale);
-        assert_eq!(t.store.invalidate(&t.page, Strength::Soft).await.expect("an answer"), Invalidated::Stale);
+        assert_eq!(
+            t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect("an answer"),
+            Invalidated::Stale
+        );
     }
 }
 
@@ -67,7 +70,7 @@ async fn a_pin_ends_by_unpinning_and_by_hard_invalidation() {
             let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("an answer");
             assert_eq!(done, RolledBack::Done);
             if hard {
-                let done = t.store.invalidate(&t.page, Strength::Hard).await.expect("an answer");
+                let done = t.store.invalidate(&t.page, InvalidationMode::Hard).await.expect("an answer");
                 assert_eq!(done, Invalidated::Stale);
             } else {
                 assert!(t.store.unpin(&t.page).await.expect("an answer"));
@@ -78,7 +81,7 @@ async fn a_pin_ends_by_unpinning_and_by_hard_invalidation() {
             assert_ne!(meta.freshness(t.store.now()), Freshness::Fresh);
         }
         let lease = t.acquire().await;
-        assert_eq!(t.publish(&lease, "better", Keep::Versions).await, Published::Done);
+        assert_eq!(t.publish(&lease, "better", History::Versions).await, Published::Done);
         assert_eq!(t.meta().await.expect("a page").generation.s3_key, "better");
     }
 }
@@ -134,7 +137,7 @@ async fn collection_keeps_the_newest_and_the_one_that_is_served() {
 async fn the_way_back_without_a_pin_does_not_outlive_an_invalidation() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["young"]).await;
-        let invalidated = t.store.invalidate(&t.page, Strength::Soft).await.expect("an answer");
+        let invalidated = t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect("an answer");
         assert_eq!(invalidated, Invalidated::Stale);
         let back = t.store.roll_back(&t.page, &versions[0], Duration::ZERO).await.expect("an answer");
         assert_eq!(back, RolledBack::Done);
@@ -176,7 +179,7 @@ async fn a_soft_invalidation_that_arrives_late_leaves_a_pin_alone() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["good", "bad"]).await;
         t.table.script(&[Fate::Delay; 3]);
-        let unheard = t.store.invalidate(&t.page, Strength::Soft).await.expect_err("no answer");
+        let unheard = t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect_err("no answer");
         assert_eq!(unheard.kind(), Kind::Unknown);
         let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("an answer");
         assert_eq!(done, RolledBack::Done);

@@ -2,26 +2,28 @@
 
 use std::time::Duration;
 
-use facetheory::{Freshness, Invalidated, Keep, Published, Strength, Tag, Tenant};
+use facetheory::{Freshness, History, Invalidated, InvalidationMode, Published, Tag, Tenant};
 use tabletheory::{Item, Table, Txn, Value, Write};
 
 use crate::fixture::{NOW, SECOND, Test};
 
 #[tokio::test]
 async fn an_invalidated_page_is_stale_and_a_render_in_flight_cannot_publish() {
-    for (strength, state) in [(Strength::Soft, Freshness::Stale), (Strength::Hard, Freshness::Forbidden)] {
+    for (strength, state) in
+        [(InvalidationMode::Soft, Freshness::Stale), (InvalidationMode::Hard, Freshness::Forbidden)]
+    {
         for t in Test::on_each_table() {
             let lease = t.acquire().await;
-            assert_eq!(t.publish(&lease, "a", Keep::Latest).await, Published::Done);
+            assert_eq!(t.publish(&lease, "a", History::Latest).await, Published::Done);
             let before = t.acquire().await;
             let done = t.store.invalidate(&t.page, strength).await.expect("an answer");
             assert_eq!(done, Invalidated::Stale);
-            assert_eq!(t.publish(&before, "rendered before", Keep::Latest).await, Published::Lost);
+            assert_eq!(t.publish(&before, "rendered before", History::Latest).await, Published::Lost);
             let meta = t.meta().await.expect("a page");
             assert_eq!(meta.freshness(t.store.now()), state);
             assert_eq!(meta.stale_since, Some(NOW));
             let after = t.acquire().await;
-            assert_eq!(t.publish(&after, "rendered after", Keep::Latest).await, Published::Done);
+            assert_eq!(t.publish(&after, "rendered after", History::Latest).await, Published::Done);
             let meta = t.meta().await.expect("a page");
             assert_eq!(meta.freshness(t.store.now()), Freshness::Fresh);
             assert_eq!(meta.stale_since, None);
@@ -33,9 +35,9 @@ async fn an_invalidated_page_is_stale_and_a_render_in_flight_cannot_publish() {
 async fn a_page_that_is_rendered_for_the_first_time_is_fenced_as_well() {
     for t in Test::on_each_table() {
         let first = t.acquire().await;
-        let done = t.store.invalidate(&t.page, Strength::Soft).await.expect("an answer");
+        let done = t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect("an answer");
         assert_eq!(done, Invalidated::Absent);
-        assert_eq!(t.publish(&first, "rendered before", Keep::Versions).await, Published::Lost);
+        assert_eq!(t.publish(&first, "rendered before", History::Versions).await, Published::Lost);
         assert_eq!(t.meta().await, None);
     }
 }
@@ -45,7 +47,7 @@ async fn a_row_that_cannot_be_read_can_be_invalidated() {
     for t in Test::on_each_table() {
         let broken = Write::put(t.page.meta(), Item::from([("s3_key", Value::from(7))]));
         assert!(t.table.commit(&Txn::from(broken)).await.expect("a put").is_done());
-        let done = t.store.invalidate(&t.page, Strength::Hard).await.expect("an answer");
+        let done = t.store.invalidate(&t.page, InvalidationMode::Hard).await.expect("an answer");
         assert_eq!(done, Invalidated::Stale);
     }
 }
@@ -56,7 +58,7 @@ async fn a_tag_makes_its_pages_stale_with_one_row_and_tenants_do_not_share_it() 
         let (news, sport) = (Tag::new("news").expect("a tag"), Tag::new("sport").expect("a tag"));
         let acme = Tenant::new("acme").expect("a tenant");
         let lease = t.acquire().await;
-        assert_eq!(t.publish(&lease, "a", Keep::Latest).await, Published::Done);
+        assert_eq!(t.publish(&lease, "a", History::Latest).await, Published::Done);
         let meta = t.meta().await.expect("a page");
         let skew = Duration::from_secs(2);
         t.advance(Duration::from_secs(10));

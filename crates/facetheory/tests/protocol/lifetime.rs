@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use facetheory::{Keep, Lifetimes, Published, RolledBack};
+use facetheory::{History, Published, RolledBack, Ttls};
 use tabletheory::{Table as _, Txn, Write};
 
 use crate::fixture::{NOW, SECOND, Test};
@@ -10,7 +10,7 @@ use crate::fixture::{NOW, SECOND, Test};
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
 fn forgetful(t: Test) -> Test {
-    t.with(|store| store.with_lifetimes(Lifetimes { page: Some(WEEK), superseded: Some(WEEK) }))
+    t.with(|store| store.with_lifetimes(Ttls { page: Some(WEEK), superseded: Some(WEEK) }))
 }
 
 /// The `ttl` of each version, oldest first.
@@ -19,7 +19,7 @@ async fn ttls(t: &Test) -> Vec<Option<i64>> {
     versions.iter().rev().map(|(_, version)| version.ttl).collect()
 }
 
-async fn publish(t: &Test, body: &str, keep: Keep) -> Published {
+async fn publish(t: &Test, body: &str, keep: History) -> Published {
     let lease = t.acquire().await;
     t.publish(&lease, body, keep).await
 }
@@ -27,13 +27,13 @@ async fn publish(t: &Test, body: &str, keep: Keep) -> Published {
 #[tokio::test]
 async fn a_version_may_be_collected_once_another_takes_its_place() {
     for t in Test::on_each_table().map(forgetful) {
-        assert_eq!(publish(&t, "a", Keep::Versions).await, Published::Done);
+        assert_eq!(publish(&t, "a", History::Versions).await, Published::Done);
         assert_eq!(ttls(&t).await, [None], "what is served never expires");
         t.advance(SECOND);
-        assert_eq!(publish(&t, "b", Keep::Versions).await, Published::Done);
+        assert_eq!(publish(&t, "b", History::Versions).await, Published::Done);
         assert_eq!(ttls(&t).await, [Some(NOW + 1 + 604_800), None]);
         t.advance(SECOND);
-        assert_eq!(publish(&t, "c", Keep::Latest).await, Published::Done);
+        assert_eq!(publish(&t, "c", History::Latest).await, Published::Done);
         assert_eq!(ttls(&t).await, [Some(NOW + 1 + 604_800), Some(NOW + 2 + 604_800)]);
     }
 }
@@ -42,7 +42,7 @@ async fn a_version_may_be_collected_once_another_takes_its_place() {
 async fn a_version_that_is_served_again_no_longer_expires() {
     for t in Test::on_each_table().map(forgetful) {
         for body in ["a", "b"] {
-            assert_eq!(publish(&t, body, Keep::Versions).await, Published::Done);
+            assert_eq!(publish(&t, body, History::Versions).await, Published::Done);
             t.advance(SECOND);
         }
         let versions = t.store.versions(&t.page, 10).await.expect("an answer");
@@ -60,7 +60,7 @@ async fn a_version_that_is_served_again_no_longer_expires() {
 async fn a_page_goes_on_without_a_version_that_somebody_deleted() {
     for t in Test::on_each_table().map(forgetful) {
         for body in ["a", "b"] {
-            assert_eq!(publish(&t, body, Keep::Versions).await, Published::Done);
+            assert_eq!(publish(&t, body, History::Versions).await, Published::Done);
             t.advance(SECOND);
         }
         let delete_served = async || {
@@ -74,7 +74,7 @@ async fn a_page_goes_on_without_a_version_that_somebody_deleted() {
         assert_eq!(done, RolledBack::Done);
         t.advance(SECOND);
         delete_served().await;
-        assert_eq!(publish(&t, "c", Keep::Versions).await, Published::Done);
+        assert_eq!(publish(&t, "c", History::Versions).await, Published::Done);
         assert_eq!(t.rows().await.len(), 2, "META and the new version; no deleted one has come back");
         assert_eq!(t.meta().await.expect("a page").version, Some(4));
     }
@@ -83,14 +83,14 @@ async fn a_page_goes_on_without_a_version_that_somebody_deleted() {
 #[tokio::test]
 async fn a_page_that_nobody_renews_may_be_collected_after_its_time() {
     for t in Test::on_each_table().map(forgetful) {
-        assert_eq!(publish(&t, "a", Keep::Latest).await, Published::Done);
+        assert_eq!(publish(&t, "a", History::Latest).await, Published::Done);
         assert_eq!(t.meta().await.expect("a page").ttl, Some(NOW + 60 + 604_800));
         t.advance(SECOND);
-        assert_eq!(publish(&t, "b", Keep::Versions).await, Published::Done);
+        assert_eq!(publish(&t, "b", History::Versions).await, Published::Done);
         assert_eq!(t.meta().await.expect("a page").ttl, Some(NOW + 61 + 604_800));
     }
     for t in Test::on_each_table() {
-        assert_eq!(publish(&t, "a", Keep::Latest).await, Published::Done);
+        assert_eq!(publish(&t, "a", History::Latest).await, Published::Done);
         assert_eq!(t.meta().await.expect("a page").ttl, None, "unless somebody says so, it stays");
     }
 }

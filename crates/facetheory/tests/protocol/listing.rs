@@ -1,6 +1,6 @@
 //! Listing: which pages there are, as far as their rows tell.
 
-use facetheory::{Acquire, Generation, Keep, KeyScheme, Listed, Listing, PageKey, Published, Tenant};
+use facetheory::{Acquire, Generation, History, KeyScheme, Listed, Listing, PageKey, Published, Tenant};
 use tabletheory::{Item, Key, Table as _, Txn, Value, Write};
 
 use crate::fixture::{NOW, Test};
@@ -11,7 +11,7 @@ async fn publish(t: &Test, page: &PageKey, tags: &[&str]) {
     };
     let mut rendered = Generation::new("a.html", NOW, 60);
     rendered.content.tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
-    let published = t.store.commit_generation(&lease, &rendered, None, Keep::Versions).await;
+    let published = t.store.commit_generation(&lease, &rendered, None, History::Versions).await;
     assert_eq!(published.expect("an answer"), Published::Done);
 }
 
@@ -113,7 +113,7 @@ async fn rows_of_other_languages_are_listed_with_what_they_tell() {
 #[tokio::test]
 async fn a_page_is_told_of_after_every_way_of_publishing() {
     for t in Test::on_each_table() {
-        for keep in [Keep::Latest, Keep::Versions] {
+        for keep in [History::Latest, History::Versions] {
             // Twice: the second finds the body that is served already.
             for _ in 0..2 {
                 let lease = t.acquire().await;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use facetheory::{
-    Acquire, Bodies, Freshness, Keep, Kind, Outcome, PageKey, PageStore, Pages, Policy, Reason, Render,
-    RenderContext, RenderError, Rendered, RolledBack, Strength, Tag,
+    Acquire, Bodies, Freshness, History, InvalidationMode, Kind, Outcome, PageKey, PageStore, Pages, Policy,
+    RegenerateReason, Render, RenderContext, RenderError, Rendered, RolledBack, Tag,
 };
 use tabletheory::MemoryTable;
 
@@ -38,7 +38,7 @@ impl Site {
     }
 
     async fn renew(&self, body: &'static str, takes: Duration) -> facetheory::Result<Outcome> {
-        let policy = Policy::every(Duration::from_secs(60)).keeping(Keep::Versions);
+        let policy = Policy::every(Duration::from_secs(60)).with_history(History::Versions);
         self.pages
             .regenerate(&self.page, &policy, |_| async {
                 self.renders.fetch_add(1, Ordering::SeqCst);
@@ -102,7 +102,7 @@ async fn a_render_whose_lease_is_lost_is_cancelled() {
     let site = Site::new();
     let invalidate = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        site.pages.store().invalidate(&site.page, Strength::Hard).await.expect("an answer");
+        site.pages.store().invalidate(&site.page, InvalidationMode::Hard).await.expect("an answer");
     };
     let began = site.pages.store().now();
     let (outcome, ()) = tokio::join!(site.renew("outdated", 100 * LEASE), invalidate);
@@ -169,9 +169,9 @@ async fn a_body_that_got_lost_makes_the_page_a_missing_one_and_is_rendered_again
     );
     let policy = Policy::every(Duration::from_secs(60));
     for healed in [true, false] {
-        let lost = Reason::Broken(broken.generation.s3_key.clone());
+        let lost = RegenerateReason::BodyMissing(broken.generation.s3_key.clone());
         let render = |_| async { Ok(Rendered::html("one")) };
-        let heal = site.pages.regenerate_because(&site.page, &policy, &lost, render);
+        let heal = site.pages.regenerate_for(&site.page, &policy, &lost, render);
         let outcome = heal.await.expect("no error");
         assert_eq!(matches!(outcome, Outcome::Published(_)), healed, "once is enough: {outcome:?}");
         assert_eq!(site.body().await.as_deref(), Some("one"));
@@ -182,7 +182,7 @@ async fn renew_with<R>(site: &Site, render: impl FnOnce(RenderContext) -> R) -> 
 where
     R: Future<Output = Result<Render, RenderError>>,
 {
-    let policy = Policy::every(Duration::from_secs(60)).keeping(Keep::Versions);
+    let policy = Policy::every(Duration::from_secs(60)).with_history(History::Versions);
     site.pages.regenerate(&site.page, &policy, render).await.expect("no error")
 }
 
@@ -258,7 +258,7 @@ async fn what_somebody_else_has_published_meanwhile_is_not_taken_back() {
         tokio::time::advance(Duration::from_secs(100)).await;
         let outcome = renew_with(&site, |_| async {
             // It ends the lease of this render, which does not hear of it before its next heartbeat.
-            site.pages.store().invalidate(&site.page, Strength::Soft).await.expect("an answer");
+            site.pages.store().invalidate(&site.page, InvalidationMode::Soft).await.expect("an answer");
             let outcome = site.renew(text, Duration::ZERO).await;
             assert!(matches!(outcome, Ok(Outcome::Published(_) | Outcome::Unchanged(_))));
             Ok(Render::Withdrawn)
@@ -338,7 +338,7 @@ async fn a_request_whose_lease_was_lost_can_be_tried_again_at_once() {
     };
     let fence = async || {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        site.pages.store().invalidate(&site.page, Strength::Soft).await.expect("an answer")
+        site.pages.store().invalidate(&site.page, InvalidationMode::Soft).await.expect("an answer")
     };
     // Noticed when it publishes, and noticed by a heartbeat.
     for takes in [Duration::from_secs(2), 2 * LEASE] {
@@ -360,7 +360,7 @@ async fn a_page_that_cannot_be_published_leaves_the_lease_to_others() {
 #[tokio::test(start_paused = true)]
 async fn a_pin_outlasts_the_reasons_that_came_before_it() {
     let site = Site::new();
-    let policy = Policy::every(Duration::from_secs(60)).keeping(Keep::Versions);
+    let policy = Policy::every(Duration::from_secs(60)).with_history(History::Versions);
     for body in ["good", "bad"] {
         assert!(matches!(site.renew(body, Duration::ZERO).await, Ok(Outcome::Published(_))));
         tokio::time::advance(Duration::from_secs(60)).await;
@@ -370,14 +370,17 @@ async fn a_pin_outlasts_the_reasons_that_came_before_it() {
     let back = store.roll_back(&site.page, &versions[1].0, Duration::from_secs(3600)).await;
     assert_eq!(back.expect("an answer"), RolledBack::Done);
     let (pinned, _) = site.pages.read(&site.page).await.expect("an answer").expect("a page");
-    for reason in [Reason::NotOf("another".into()), Reason::Early(pinned.generation.generated_at)] {
+    for reason in [
+        RegenerateReason::OtherDeployment("another".into()),
+        RegenerateReason::Early(pinned.generation.generated_at),
+    ] {
         let render = |_| async { Ok(Rendered::html("bad")) };
-        let outcome = site.pages.regenerate_because(&site.page, &policy, &reason, render).await;
+        let outcome = site.pages.regenerate_for(&site.page, &policy, &reason, render).await;
         assert!(matches!(outcome, Ok(Outcome::AlreadyFresh(_))), "{reason:?}: {outcome:?}");
     }
     assert_eq!(site.body().await.as_deref(), Some("good"));
-    let broken = Reason::Broken(pinned.generation.s3_key);
+    let broken = RegenerateReason::BodyMissing(pinned.generation.s3_key);
     let render = |_| async { Ok(Rendered::html("better")) };
-    let outcome = site.pages.regenerate_because(&site.page, &policy, &broken, render).await;
+    let outcome = site.pages.regenerate_for(&site.page, &policy, &broken, render).await;
     assert!(matches!(outcome, Ok(Outcome::Published(_))), "there is nothing that could be held on to");
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use facetheory::{
-    Acquire, Freshness, Generation, Guards, Invalidated, Keep, Kind, Lease, LeaseTerms, Lock, Meta,
-    Published, Refresh, Strength,
+    Acquire, Freshness, Generation, Guards, History, Invalidated, InvalidationMode, Kind, Lease, LeaseTerms,
+    Lock, Meta, Published, Refresh,
 };
 use tabletheory::{Commit, Item, Table, Timestamp, Txn, Value, Write};
 
@@ -13,7 +13,7 @@ use crate::scripted::Fate;
 
 #[tokio::test]
 async fn a_late_writer_cannot_publish() {
-    for keep in [Keep::Latest, Keep::Versions] {
+    for keep in [History::Latest, History::Versions] {
         for t in Test::on_each_table() {
             let slow = t.acquire().await;
             t.advance(LEASE + SECOND);
@@ -32,12 +32,12 @@ async fn an_expired_lease_cannot_publish_even_if_nobody_took_it() {
     for t in Test::on_each_table() {
         let lease = t.acquire().await;
         t.advance(LEASE);
-        assert_eq!(t.publish(&lease, "late", Keep::Latest).await, Published::Lost);
+        assert_eq!(t.publish(&lease, "late", History::Latest).await, Published::Lost);
         // Without that guard the token alone decides, which is safe as well.
         let t = t.with(|store| store.with_guards(Guards { not_expired: false, ..Guards::default() }));
         let lease = t.acquire().await;
         t.advance(LEASE);
-        assert_eq!(t.publish(&lease, "late", Keep::Latest).await, Published::Done);
+        assert_eq!(t.publish(&lease, "late", History::Latest).await, Published::Done);
     }
 }
 
@@ -68,7 +68,7 @@ async fn a_refreshed_lease_outlives_its_first_term() {
             };
             assert!(matches!(t.store.try_acquire(&t.page).await, Ok(Acquire::Held { .. })));
         }
-        assert_eq!(t.publish(&lease, "slow but alive", Keep::Latest).await, Published::Done);
+        assert_eq!(t.publish(&lease, "slow but alive", History::Latest).await, Published::Done);
         let expired = t.acquire().await;
         t.advance(LEASE);
         assert_eq!(t.store.refresh(&expired).await.expect("an answer"), Refresh::Lost);
@@ -93,7 +93,7 @@ async fn versions_rise_by_one_and_meta_repeats_the_one_it_points_at() {
     for t in Test::on_each_table() {
         for (count, body) in ["a", "b", "c"].into_iter().enumerate() {
             let lease = t.acquire().await;
-            assert_eq!(t.publish(&lease, body, Keep::Versions).await, Published::Done);
+            assert_eq!(t.publish(&lease, body, History::Versions).await, Published::Done);
             let meta = t.meta().await.expect("a page");
             assert_eq!(meta.version, Some(count as u64 + 1));
             assert_eq!(meta.generation.s3_key, body);
@@ -104,7 +104,7 @@ async fn versions_rise_by_one_and_meta_repeats_the_one_it_points_at() {
         assert_eq!(t.meta().await.expect("a page").current_sk.as_ref(), rows.last(), "the newest sorts last");
         // A page that stops keeping versions goes on counting.
         let lease = t.acquire().await;
-        assert_eq!(t.publish(&lease, "d", Keep::Latest).await, Published::Done);
+        assert_eq!(t.publish(&lease, "d", History::Latest).await, Published::Done);
         let meta = t.meta().await.expect("a page");
         assert_eq!((meta.version, meta.current_sk), (Some(4), None));
     }
@@ -112,7 +112,7 @@ async fn versions_rise_by_one_and_meta_repeats_the_one_it_points_at() {
 
 #[tokio::test]
 async fn an_unchanged_body_moves_only_the_times() {
-    for keep in [Keep::Latest, Keep::Versions] {
+    for keep in [History::Latest, History::Versions] {
         for t in Test::on_each_table() {
             let with_digest = |t: &Test, body: &str| {
                 let mut page = t.rendered(body);
@@ -155,12 +155,12 @@ async fn guards_refuse_what_was_read_too_early_and_what_is_older() {
         let guards = Guards { version: true, ..Guards::default() };
         let t = t.with(|store| store.with_guards(guards));
         let lease = t.acquire().await;
-        assert_eq!(t.publish(&lease, "a", Keep::Versions).await, Published::Done);
+        assert_eq!(t.publish(&lease, "a", History::Versions).await, Published::Done);
         let lease = t.acquire().await;
-        let late = t.store.commit_generation(&lease, &t.rendered("b"), None, Keep::Versions).await;
+        let late = t.store.commit_generation(&lease, &t.rendered("b"), None, History::Versions).await;
         assert_eq!(late.expect("an answer"), Published::Lost, "META has a version since");
         let lease = t.acquire().await;
-        assert_eq!(t.publish(&lease, "b", Keep::Versions).await, Published::Done);
+        assert_eq!(t.publish(&lease, "b", History::Versions).await, Published::Done);
 
         let guards = Guards { rising: true, ..Guards::default() };
         let t = t.with(|store| store.with_guards(guards));
@@ -168,7 +168,7 @@ async fn guards_refuse_what_was_read_too_early_and_what_is_older() {
         for generated_at in [NOW - 5, NOW] {
             let lease = t.acquire().await;
             let older = Generation::new("older", generated_at, 60);
-            let late = t.store.commit_generation(&lease, &older, seen.as_ref(), Keep::Latest).await;
+            let late = t.store.commit_generation(&lease, &older, seen.as_ref(), History::Latest).await;
             assert_eq!(late.expect("an answer"), Published::Lost, "{generated_at}");
         }
         assert_eq!(t.meta().await.expect("a page").generation.s3_key, "b");
@@ -178,7 +178,7 @@ async fn guards_refuse_what_was_read_too_early_and_what_is_older() {
 #[tokio::test]
 async fn a_lost_answer_is_never_a_false_no() {
     use Fate::{Deny, LoseAnswer, LoseRequest, Pass};
-    for keep in [Keep::Latest, Keep::Versions] {
+    for keep in [History::Latest, History::Versions] {
         for (fates, published) in [
             (vec![LoseAnswer, Pass], Ok(Published::Done)),
             (vec![LoseRequest, LoseAnswer, LoseAnswer, Pass], Ok(Published::Done)),
@@ -223,20 +223,20 @@ async fn a_lease_whose_answer_was_lost_is_found_again() {
         for t in Test::on_each_table() {
             t.table.script(&fates);
             let lease = t.acquire().await;
-            assert_eq!(t.publish(&lease, "a", Keep::Latest).await, Published::Done);
+            assert_eq!(t.publish(&lease, "a", History::Latest).await, Published::Done);
         }
     }
 }
 
 #[tokio::test]
 async fn an_acquisition_that_arrives_late_does_not_bring_the_lease_back() {
-    for keep in [Keep::Latest, Keep::Versions] {
+    for keep in [History::Latest, History::Versions] {
         for t in Test::on_each_table() {
             t.table.script(&[Fate::Delay, Fate::Pass]);
             let lease = t.acquire().await;
             let rendered = t.rendered("from before the invalidation");
             assert_eq!(
-                t.store.invalidate(&t.page, Strength::Hard).await.expect("an answer"),
+                t.store.invalidate(&t.page, InvalidationMode::Hard).await.expect("an answer"),
                 Invalidated::Absent
             );
             t.table.come_late().await;
@@ -250,7 +250,7 @@ async fn an_acquisition_that_arrives_late_does_not_bring_the_lease_back() {
 #[tokio::test]
 async fn a_refusal_is_believed_only_once_the_lease_is_gone() {
     use Fate::{ComeLate, Delay, Pass};
-    for keep in [Keep::Latest, Keep::Versions] {
+    for keep in [History::Latest, History::Versions] {
         for t in Test::on_each_table() {
             let lease = t.acquire().await;
             t.advance(LEASE / 2);
@@ -269,7 +269,7 @@ async fn a_refusal_is_believed_only_once_the_lease_is_gone() {
 async fn a_row_of_another_language_is_served_and_replaced() {
     for t in Test::on_each_table() {
         let lease = t.acquire().await;
-        assert_eq!(t.publish(&lease, "ours", Keep::Versions).await, Published::Done);
+        assert_eq!(t.publish(&lease, "ours", History::Versions).await, Published::Done);
         // A full put of META with only the attributes that everybody knows.
         let theirs = Item::from([
             ("s3_key", Value::from("theirs")),
@@ -281,7 +281,7 @@ async fn a_row_of_another_language_is_served_and_replaced() {
         );
         assert_eq!(t.meta().await.expect("a page").generation.s3_key, "theirs");
         let lease = t.acquire().await;
-        assert_eq!(t.publish(&lease, "ours again", Keep::Versions).await, Published::Done);
+        assert_eq!(t.publish(&lease, "ours again", History::Versions).await, Published::Done);
         assert_eq!(t.meta().await.expect("a page").generation.s3_key, "ours again");
         // One that nobody can read counts as missing.
         let broken = Item::from([("s3_key", Value::from(7))]);
@@ -300,14 +300,16 @@ async fn a_version_that_is_no_number_counts_as_none_for_the_guard_too() {
         item.set("version", "one");
         assert!(t.table.commit(&Txn::from(Write::put(t.page.meta(), item))).await.expect("a put").is_done());
         let lease = t.acquire().await;
-        assert_eq!(t.publish(&lease, "ours", Keep::Versions).await, Published::Done);
+        assert_eq!(t.publish(&lease, "ours", History::Versions).await, Published::Done);
         assert_eq!(t.meta().await.expect("a page").version, Some(1));
     }
 }
 
 #[tokio::test]
 async fn nothing_of_an_earlier_page_stays_with_the_next() {
-    for (body, keep) in [("next", Keep::Latest), ("next", Keep::Versions), ("before", Keep::Versions)] {
+    for (body, keep) in
+        [("next", History::Latest), ("next", History::Versions), ("before", History::Versions)]
+    {
         for t in Test::on_each_table() {
             let mut before = Meta::of(Generation::new("before", NOW - 9, 0));
             before.generation.etag = Some("\"before\"".into());
@@ -345,11 +347,15 @@ async fn an_unchanged_publish_without_an_answer_is_told_by_its_mark() {
     ] {
         for t in Test::on_each_table() {
             let lease = t.acquire().await;
-            assert_eq!(t.publish(&lease, "a", Keep::Latest).await, Published::Done);
+            assert_eq!(t.publish(&lease, "a", History::Latest).await, Published::Done);
             t.advance(Duration::from_secs(60));
             let lease = t.acquire().await;
             t.table.script(&fates);
-            assert_eq!(t.publish(&lease, "a", Keep::Latest).await, said, "the pointer alone does not tell");
+            assert_eq!(
+                t.publish(&lease, "a", History::Latest).await,
+                said,
+                "the pointer alone does not tell"
+            );
             let meta = t.meta().await.expect("a page");
             assert_eq!(meta.generation.generated_at == NOW + 60, said == Published::Done);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use facetheory::{Begin, Claim, Keep, Kind, Lease, Published, Request, RequestStatus};
+use facetheory::{Begin, Claim, History, Kind, Lease, Published, Request, RequestStatus};
 use tabletheory::{Consistency, Item, Table, Txn, Value, Write};
 
 use crate::fixture::{LEASE, NOW, Test};
@@ -41,7 +41,7 @@ async fn put_foreign(t: &Test, status: &str) {
 
 #[tokio::test]
 async fn a_request_is_done_once_and_then_replayed() {
-    for keep in [Keep::Latest, Keep::Versions] {
+    for keep in [History::Latest, History::Versions] {
         for t in Test::on_each_table() {
             let (lease, claim) = started(&t).await;
             assert_eq!(begin(&t, HASH).await, Begin::InProgress { until: Some(NOW + 300) });
@@ -63,7 +63,7 @@ async fn the_same_key_with_another_request_is_an_error_on_every_path_and_writes_
         let before = row(&t).await;
         assert_eq!(begin(&t, "other").await, Begin::OtherRequest, "while it is worked on");
         let fresh = facetheory::Generation::new("a", NOW, 60);
-        let done = t.store.commit_request(&lease, &claim, &fresh, None, Keep::Latest).await;
+        let done = t.store.commit_request(&lease, &claim, &fresh, None, History::Latest).await;
         assert_eq!(done.expect("an answer"), Published::Done);
         assert_ne!(row(&t).await, before);
         let before = row(&t).await;
@@ -80,7 +80,7 @@ async fn the_same_key_with_another_request_is_an_error_on_every_path_and_writes_
 async fn a_fresh_page_needs_no_request() {
     for t in Test::on_each_table() {
         let lease = t.acquire().await;
-        assert_eq!(t.publish(&lease, "a", Keep::Latest).await, Published::Done);
+        assert_eq!(t.publish(&lease, "a", History::Latest).await, Published::Done);
         assert_eq!(begin(&t, HASH).await, Begin::Fresh);
         assert_eq!(row(&t).await, None);
     }
@@ -92,7 +92,7 @@ async fn a_fresh_page_answers_a_request_whose_worker_has_crashed() {
         let _crashed = started(&t).await;
         t.advance(LEASE);
         let lease = t.acquire().await;
-        assert_eq!(t.publish(&lease, "a", Keep::Latest).await, Published::Done);
+        assert_eq!(t.publish(&lease, "a", History::Latest).await, Published::Done);
         assert_eq!(begin(&t, HASH).await, Begin::Fresh);
         assert_eq!(begin(&t, "other").await, Begin::OtherRequest);
         t.advance(Duration::from_secs(60));
@@ -124,9 +124,9 @@ async fn a_worker_that_crashed_is_replaced_and_cannot_finish_any_more() {
         t.advance(Duration::from_secs(300));
         let (lease, claim) = started(&t).await;
         let page = |body: &str| facetheory::Generation::new(body, NOW, 0);
-        let late = t.store.commit_request(&crashed, &its_claim, &page("late"), None, Keep::Latest).await;
+        let late = t.store.commit_request(&crashed, &its_claim, &page("late"), None, History::Latest).await;
         assert_eq!(late.expect("an answer"), Published::Lost);
-        let done = t.store.commit_request(&lease, &claim, &page("good"), None, Keep::Latest).await;
+        let done = t.store.commit_request(&lease, &claim, &page("good"), None, History::Latest).await;
         assert_eq!(done.expect("an answer"), Published::Done);
         assert_eq!(begin(&t, HASH).await, Begin::Replayed { s3_key: Some("good".into()) });
     }
@@ -161,7 +161,7 @@ async fn a_request_whose_answers_were_lost_is_begun_and_finished_once() {
         let (lease, claim) = started(&t).await;
         t.table.script(&[Fate::LoseAnswer, Fate::Pass]);
         let page = facetheory::Generation::new("a", NOW, 0);
-        let done = t.store.commit_request(&lease, &claim, &page, None, Keep::Versions).await;
+        let done = t.store.commit_request(&lease, &claim, &page, None, History::Versions).await;
         assert_eq!(done.expect("an answer"), Published::Done);
         assert_eq!(t.meta().await.expect("a page").version, Some(1));
         assert_eq!(begin(&t, HASH).await, Begin::Replayed { s3_key: Some("a".into()) });
@@ -195,7 +195,7 @@ async fn a_take_over_that_arrives_late_takes_nothing_from_whoever_was_quicker() 
         assert_eq!(unheard.kind(), Kind::Unknown);
         let (quicker, _) = started(&t).await;
         // Even where the lease is not in the way.
-        t.store.invalidate(&t.page, facetheory::Strength::Soft).await.expect("an answer");
+        t.store.invalidate(&t.page, facetheory::InvalidationMode::Soft).await.expect("an answer");
         t.table.come_late().await;
         assert_eq!(row(&t).await.expect("a row").owner.as_deref(), Some(quicker.token()));
     }

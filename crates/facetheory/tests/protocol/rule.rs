@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use facetheory::{
-    Acquire, Freshness, Generation, Invalidated, Keep, Lease, LeaseTerms, Lock, Meta, Outcome, PageKey,
-    Pages, Policy, Published, Rendered, Strength,
+    Acquire, Freshness, Generation, History, Invalidated, InvalidationMode, Lease, LeaseTerms, Lock, Meta,
+    Outcome, PageKey, Pages, Policy, Published, Rendered,
 };
 use tabletheory::{Consistency, Table, Timestamp, Txn, Value, Write};
 
@@ -50,7 +50,7 @@ async fn a_lock_may_be_collected_an_hour_after_it_has_expired() {
 async fn whoever_gets_the_lease_just_after_a_publish_gives_it_back_and_renders_nothing() {
     for t in Test::on_each_table() {
         let lease = t.acquire().await;
-        assert_eq!(t.publish(&lease, "a", Keep::Latest).await, Published::Done);
+        assert_eq!(t.publish(&lease, "a", History::Latest).await, Published::Done);
         let pages = Pages::new(t.store.clone(), facetheory::Bodies::memory());
         let policy = Policy::every(Duration::from_secs(60));
         let outcome =
@@ -63,7 +63,7 @@ async fn whoever_gets_the_lease_just_after_a_publish_gives_it_back_and_renders_n
 
 #[tokio::test]
 async fn a_publish_without_an_answer_that_somebody_has_overwritten_is_superseded() {
-    for keep in [Keep::Latest, Keep::Versions] {
+    for keep in [History::Latest, History::Versions] {
         for t in Test::on_each_table() {
             let lease = t.acquire().await;
             let theirs = Write::put(t.page.meta(), Meta::of(t.rendered("theirs")).to_item());
@@ -80,10 +80,10 @@ async fn a_publish_without_an_answer_that_somebody_has_overwritten_is_superseded
 
 #[tokio::test]
 async fn readers_that_know_two_attributes_see_an_invalidated_page_as_stale() {
-    for strength in [Strength::Soft, Strength::Hard] {
+    for strength in [InvalidationMode::Soft, InvalidationMode::Hard] {
         for t in Test::on_each_table() {
             let lease = t.acquire().await;
-            assert_eq!(t.publish(&lease, "a", Keep::Versions).await, Published::Done);
+            assert_eq!(t.publish(&lease, "a", History::Versions).await, Published::Done);
             let done = t.store.invalidate(&t.page, strength).await.expect("an answer");
             assert_eq!(done, Invalidated::Stale);
             let row = t.table.get(&t.page.meta(), Consistency::Strong).await.expect("a get").expect("a row");
@@ -101,7 +101,7 @@ async fn a_page_that_appears_during_its_invalidation_is_invalidated_too() {
         t.table.commit(&Txn::from(first)).await.expect_err("it is under way");
         // No page was read, and one is there when the invalidation is committed.
         t.table.script(&[Fate::ComeLate]);
-        let done = t.store.invalidate(&t.page, Strength::Soft).await.expect("an answer");
+        let done = t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect("an answer");
         assert_eq!(done, Invalidated::Stale);
         assert_eq!(t.meta().await.expect("a page").freshness(t.store.now()), Freshness::Stale);
     }

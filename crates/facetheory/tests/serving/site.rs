@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use facetheory::{
-    Answer, Bodies, Isr, Keep, LeaseTerms, PageKey, PageStore, Pages, Policy, RenderError, Rendered,
+    Bodies, GetResult, History, Isr, LeaseTerms, PageKey, PageStore, Pages, Policy, RenderError, Rendered,
 };
 use libtest_mimic::Failed;
 use tabletheory::{Clock as _, Random as _, SystemClock, SystemRandom};
@@ -82,9 +82,9 @@ fn body(page: &PageKey) -> String {
 impl Site {
     /// All visitors come at once: each is on its way before it is said that they have begun.
     async fn visit(&self, visits: &Visits) -> Result<Tally, Failed> {
-        let mut policy = Policy::every(Duration::from_secs(visits.interval)).keeping(Keep::Versions);
+        let mut policy = Policy::every(Duration::from_secs(visits.interval)).with_history(History::Versions);
         // How fast the machine is decides nothing.
-        (policy.wait, policy.render_deadline) = (PATIENCE, PATIENCE);
+        (policy.wait, policy.render_timeout) = (PATIENCE, PATIENCE);
         let (total, begun) = (visits.total(), Arc::new(AtomicUsize::new(0)));
         let mut on_their_way = tokio::task::JoinSet::new();
         for number in 0..total {
@@ -143,13 +143,13 @@ async fn render(page: &PageKey, renders: &PathBuf, until: Option<&Path>) -> Resu
 }
 
 /// What a visitor was given: the state, and the process that rendered its page or why there is none.
-fn given(page: &PageKey, answer: facetheory::Result<Answer>) -> (String, String) {
+fn given(page: &PageKey, answer: facetheory::Result<GetResult>) -> (String, String) {
     match answer {
-        Ok(Answer::Page(served)) => match by(page, served.page.bytes()) {
+        Ok(GetResult::Page(served)) => match by(page, served.page.bytes()) {
             Ok(by) => (served.state.as_str().to_owned(), by),
             Err(failed) => ("error".to_owned(), format!("{failed:?}").replace('\n', " ")),
         },
-        Ok(Answer::Bypass(reason)) => ("bypass".to_owned(), reason.as_str().to_owned()),
+        Ok(GetResult::Bypass(reason)) => ("bypass".to_owned(), reason.as_str().to_owned()),
         Err(error) => ("error".to_owned(), error.to_string().replace('\n', " ")),
     }
 }

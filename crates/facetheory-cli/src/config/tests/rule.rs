@@ -1,7 +1,7 @@
 //! How rules refine each other, and the routes that they come to.
 
 use super::*;
-use facetheory::{Keep, Mode};
+use facetheory::{History, Mode};
 
 fn config(rules: &str) -> Config {
     Config::parse(&format!("[routes]\n{rules}")).expect("the rules are right")
@@ -128,15 +128,15 @@ fn a_rule_is_a_policy_and_more() {
         config.rules.of_route(route).and_then(|found| found.rule?.policy).expect("a rule with an interval")
     };
     let a = policy("/a");
-    let kept = (a.lease, a.retained, a.keep);
-    assert_eq!(kept, (Some(Duration::from_secs(20)), Some(3), Keep::Versions));
+    let kept = (a.lease, a.versions, a.history);
+    assert_eq!(kept, (Some(Duration::from_secs(20)), Some(3), History::Versions));
     assert_eq!(a.stale_while_revalidate, Some(Duration::from_secs(3600)));
     assert_eq!(a.stale_if_error, Some(Duration::ZERO));
-    assert_eq!((a.negative, a.wait), (Duration::from_secs(5), Duration::from_secs(2)));
-    assert_eq!((a.render_deadline, a.early_refresh), (Duration::from_millis(250), Some(1.0)));
+    assert_eq!((a.negative_ttl, a.wait), (Duration::from_secs(5), Duration::from_secs(2)));
+    assert_eq!((a.render_timeout, a.early_refresh), (Duration::from_millis(250), Some(1.0)));
     assert_eq!((a.mode, policy("/b").mode, policy("/c").mode), (Mode::Swr, Mode::Blocking, Mode::Blocking));
     assert_eq!(policy("/c").early_refresh, Some(0.5));
-    assert_eq!(policy("/c").keep, Keep::Latest);
+    assert_eq!(policy("/c").history, History::Latest);
 }
 
 #[test]

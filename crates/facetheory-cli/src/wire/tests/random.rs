@@ -106,7 +106,7 @@ fn parse(mut bytes: &[u8]) -> Result<Vec<String>, String> {
             of_name.map(|header| String::from_utf8_lossy(header.value).into_owned()).collect()
         };
         let (hosts, lengths, codings) = (all("host"), all("content-length"), all("transfer-encoding"));
-        if hosts.len() != 1 || !facetheory::is_host(&hosts[0]) {
+        if hosts.len() != 1 || !facetheory::is_valid_host(&hosts[0]) {
             return Err(format!("{line} has the hosts {hosts:?}"));
         }
         if bytes[..end]

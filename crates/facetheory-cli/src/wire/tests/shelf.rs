@@ -18,7 +18,7 @@ use super::serving::{Asked, Server};
 struct Pages(Asked);
 
 impl Shelf for Pages {
-    fn at_hand(&self, request: Parts) -> Option<Parcel> {
+    fn get_fresh(&self, request: Parts) -> Option<Parcel> {
         let body = match request.uri.path() {
             "/short" => "short".to_owned(),
             "/long" => "y".repeat(10_000),

@@ -175,8 +175,8 @@ fn verdict(row: &(&str, u16, &str, &str, &str)) -> String {
         keyed.push(http::header::AUTHORIZATION);
     }
     let hint = match visit {
-        "hint" | "hint fixed" => Some(Hint::new().fresh_for(Duration::from_secs(7))),
-        "never" => Some(Hint::new().never_kept()),
+        "hint" | "hint fixed" => Some(CacheHint::new().fresh_for(Duration::from_secs(7))),
+        "never" => Some(CacheHint::new().never_kept()),
         _ => None,
     };
     let answer = Answer {
@@ -226,7 +226,7 @@ fn the_matrix_says_what_is_kept() {
 
 #[test]
 fn tags_come_from_headers_and_hints_each_once_and_not_too_many() {
-    let tagged = |lines: &[(HeaderName, &str)], hint: Option<&Hint>| {
+    let tagged = |lines: &[(HeaderName, &str)], hint: Option<&CacheHint>| {
         let headers: HeaderMap = lines
             .iter()
             .map(|(name, value)| (name.clone(), HeaderValue::from_bytes(value.as_bytes()).expect("a value")))
@@ -254,7 +254,7 @@ fn tags_come_from_headers_and_hints_each_once_and_not_too_many() {
         let names: Vec<String> = kept.tags.iter().map(|tag| tag.as_str().to_owned()).collect();
         (names, kept.tags_left_out)
     };
-    let hint = Hint::new().tag(Tag::new("typed").expect("a tag"));
+    let hint = CacheHint::new().tag(Tag::new("typed").expect("a tag"));
     let (tags, left_out) =
         tagged(&[(SURROGATE_KEY, "a b  typed"), (CACHE_TAG, "b, c d,,e,path=/x")], Some(&hint));
     assert_eq!(tags, ["typed", "a", "b", "c d", "e"]);
@@ -288,7 +288,10 @@ fn headers_that_a_row_cannot_hold_keep_a_page_out() {
         negative: Duration::ZERO,
         max_bytes: 1,
     };
-    assert_eq!(Verdict::of(&answer, &terms), Verdict::Decline(Reason::UnreadableHeader(http::header::LINK)));
+    assert_eq!(
+        Verdict::of(&answer, &terms),
+        Verdict::Decline(UncacheableReason::UnreadableHeader(http::header::LINK))
+    );
 }
 
 #[test]
@@ -326,5 +329,5 @@ fn a_rule_that_overrides_keeps_what_forbids_it_but_never_a_cookie() {
     }
     let mut cookie = headers("no-store");
     cookie.insert(http::header::SET_COOKIE, HeaderValue::from_static("a=1"));
-    assert_eq!(verdict(&cookie, true), Verdict::Decline(Reason::SetCookie));
+    assert_eq!(verdict(&cookie, true), Verdict::Decline(UncacheableReason::SetCookie));
 }

@@ -15,7 +15,7 @@ fn stored(
     request: &[(&'static str, &str)],
     status: u16,
     lines: &[(&'static str, &str)],
-) -> Result<Storing, Reason> {
+) -> Result<Storing, UncacheableReason> {
     let (request, headers) = (map(request), map(lines));
     let status = StatusCode::from_u16(status).expect("a status");
     let received = Received {
@@ -31,11 +31,11 @@ fn stored(
     received.storing(LIMITS)
 }
 
-fn get(status: u16, lines: &[(&'static str, &str)]) -> Result<Storing, Reason> {
+fn get(status: u16, lines: &[(&'static str, &str)]) -> Result<Storing, UncacheableReason> {
     stored(&Method::GET, &[], status, lines)
 }
 
-fn control(line: &str) -> Result<Storing, Reason> {
+fn control(line: &str) -> Result<Storing, UncacheableReason> {
     get(200, &[("cache-control", line)])
 }
 
@@ -44,7 +44,7 @@ fn rfc9111_3_only_answers_to_get_are_stored() {
     for method in [Method::HEAD, Method::POST, Method::PUT, Method::OPTIONS] {
         assert_eq!(
             stored(&method, &[], 200, &[("cache-control", "max-age=60")]),
-            Err(Reason::Method),
+            Err(UncacheableReason::Method),
             "{method}"
         );
     }
@@ -55,33 +55,36 @@ fn rfc9111_3_any_final_status_is_stored_that_says_how_long_it_is_fresh() {
     for status in [200, 203, 204, 299, 301, 302, 303, 307, 308, 400, 404, 410, 499, 500, 502, 503, 504, 599] {
         assert!(get(status, &[("cache-control", "max-age=60")]).is_ok(), "{status}");
     }
-    assert_eq!(get(101, &[("cache-control", "max-age=60")]), Err(Reason::Informational));
-    assert_eq!(get(304, &[("cache-control", "max-age=60")]), Err(Reason::NotModified));
+    assert_eq!(get(101, &[("cache-control", "max-age=60")]), Err(UncacheableReason::Informational));
+    assert_eq!(get(304, &[("cache-control", "max-age=60")]), Err(UncacheableReason::NotModified));
 }
 
 #[test]
 fn rfc9111_3_3_a_part_is_not_stored_as_the_whole() {
-    assert_eq!(get(206, &[("cache-control", "max-age=60")]), Err(Reason::Partial));
+    assert_eq!(get(206, &[("cache-control", "max-age=60")]), Err(UncacheableReason::Partial));
 }
 
 #[test]
 fn rfc9111_5_2_2_5_no_store_is_not_stored_whatever_else_is_said() {
-    assert_eq!(control("max-age=60, No-Store"), Err(Reason::NoStore));
-    assert_eq!(control("no-store=\"x\", public, max-age=60"), Err(Reason::NoStore));
+    assert_eq!(control("max-age=60, No-Store"), Err(UncacheableReason::NoStore));
+    assert_eq!(control("no-store=\"x\", public, max-age=60"), Err(UncacheableReason::NoStore));
 }
 
 #[test]
 fn rfc9111_5_2_2_7_private_is_not_stored_even_for_some_fields_only() {
-    assert_eq!(control("max-age=60, private"), Err(Reason::Private));
-    assert_eq!(control("max-age=60, private=\"x-a\""), Err(Reason::Private));
+    assert_eq!(control("max-age=60, private"), Err(UncacheableReason::Private));
+    assert_eq!(control("max-age=60, private=\"x-a\""), Err(UncacheableReason::Private));
 }
 
 #[test]
 fn rfc9111_5_2_2_3_must_understand_outweighs_no_store_where_the_status_is_understood() {
     let line = [("cache-control", "max-age=60, must-understand, no-store")];
     assert!(get(200, &line).is_ok());
-    assert!(matches!(get(599, &line), Err(Reason::Status(_))));
-    assert!(matches!(get(599, &[("cache-control", "max-age=60, must-understand")]), Err(Reason::Status(_))));
+    assert!(matches!(get(599, &line), Err(UncacheableReason::Status(_))));
+    assert!(matches!(
+        get(599, &[("cache-control", "max-age=60, must-understand")]),
+        Err(UncacheableReason::Status(_))
+    ));
 }
 
 #[test]
@@ -89,7 +92,7 @@ fn rfc9111_3_5_what_was_authorized_is_stored_only_if_it_may_be_shared() {
     let authorized = |line: &str| {
         stored(&Method::GET, &[("authorization", "x")], 200, &[("cache-control", line)]).map(|_| ())
     };
-    assert_eq!(authorized("max-age=60"), Err(Reason::Authorization));
+    assert_eq!(authorized("max-age=60"), Err(UncacheableReason::Authorization));
     for line in ["max-age=60, public", "max-age=60, must-revalidate", "s-maxage=60"] {
         assert_eq!(authorized(line), Ok(()), "{line}");
     }
@@ -98,20 +101,26 @@ fn rfc9111_3_5_what_was_authorized_is_stored_only_if_it_may_be_shared() {
 #[test]
 fn rfc9111_7_3_a_response_that_sets_a_cookie_is_never_stored() {
     let lines = [("cache-control", "public, max-age=60"), ("set-cookie", "a=1")];
-    assert_eq!(get(200, &lines), Err(Reason::SetCookie));
+    assert_eq!(get(200, &lines), Err(UncacheableReason::SetCookie));
 }
 
 #[test]
 fn rfc9111_4_2_what_has_neither_freshness_nor_a_validator_is_of_no_use() {
-    assert_eq!(get(200, &[]), Err(Reason::NeverFresh));
-    assert_eq!(control("max-age=0"), Err(Reason::NeverFresh));
-    assert_eq!(control("no-cache"), Err(Reason::NeverFresh));
-    assert_eq!(get(200, &[("cache-control", "max-age=60"), ("age", "60")]), Err(Reason::NeverFresh));
+    assert_eq!(get(200, &[]), Err(UncacheableReason::NeverFresh));
+    assert_eq!(control("max-age=0"), Err(UncacheableReason::NeverFresh));
+    assert_eq!(control("no-cache"), Err(UncacheableReason::NeverFresh));
+    assert_eq!(
+        get(200, &[("cache-control", "max-age=60"), ("age", "60")]),
+        Err(UncacheableReason::NeverFresh)
+    );
     let validated = get(200, &[("etag", "\"a\"")]).expect("it can be validated");
     assert_eq!(validated.fresh_for, Duration::ZERO);
-    assert!(matches!(get(201, &[("etag", "\"a\"")]), Err(Reason::Status(_))), "nothing allows it");
+    assert!(matches!(get(201, &[("etag", "\"a\"")]), Err(UncacheableReason::Status(_))), "nothing allows it");
     assert!(control("max-age=0, stale-while-revalidate=60").is_ok());
-    assert_eq!(control("max-age=0, stale-while-revalidate=60, must-revalidate"), Err(Reason::NeverFresh));
+    assert_eq!(
+        control("max-age=0, stale-while-revalidate=60, must-revalidate"),
+        Err(UncacheableReason::NeverFresh)
+    );
 }
 
 #[test]
@@ -127,7 +136,7 @@ fn rfc9111_4_2_2_what_a_cookie_brought_is_stored_only_if_the_response_says_how()
         &[modified, ("expires", &later), ("cdn-cache-control", "must-revalidate")],
     ] {
         assert!(get(200, silent).is_ok(), "{silent:?}");
-        assert_eq!(with_cookie(silent), Err(Reason::Cookie), "{silent:?}");
+        assert_eq!(with_cookie(silent), Err(UncacheableReason::Cookie), "{silent:?}");
     }
     for said in [
         ("cache-control", "max-age=60"),
@@ -158,7 +167,10 @@ fn rfc9111_4_2_3_the_age_that_it_came_with_is_taken_off() {
 
 #[test]
 fn rfc9111_4_1_what_varies_with_anything_is_not_stored_and_else_what_selected_it_is_noted() {
-    assert_eq!(get(200, &[("cache-control", "max-age=60"), ("vary", "a, *")]), Err(Reason::VaryAnything));
+    assert_eq!(
+        get(200, &[("cache-control", "max-age=60"), ("vary", "a, *")]),
+        Err(UncacheableReason::VaryAnything)
+    );
     let lines = [("cache-control", "max-age=60"), ("vary", "foo")];
     let of = |value| stored(&Method::GET, &[("foo", value)], 200, &lines).expect("stored").variant;
     assert!(of("1").is_some() && of("1") == of("1") && of("1") != of("2"));
@@ -187,7 +199,7 @@ fn rfc9111_3_1_headers_are_stored_but_for_those_of_a_connection() {
 #[test]
 fn streams_of_events_and_what_is_too_long_or_too_many_are_not_stored() {
     let lines = [("cache-control", "max-age=60"), ("content-type", "Text/Event-Stream; charset=utf-8")];
-    assert_eq!(get(200, &lines), Err(Reason::NeverFresh));
+    assert_eq!(get(200, &lines), Err(UncacheableReason::NeverFresh));
     let headers = map(&lines[..1]);
     let received = Received {
         method: &Method::GET,
@@ -199,7 +211,7 @@ fn streams_of_events_and_what_is_too_long_or_too_many_are_not_stored() {
         requested: NOW,
         received: NOW,
     };
-    assert_eq!(received.storing(LIMITS), Err(Reason::TooLong { limit: 100 }));
+    assert_eq!(received.storing(LIMITS), Err(UncacheableReason::TooLong { limit: 100 }));
     let crowd = Limits { max_bytes: 1000, welcome: false };
-    assert_eq!(received.storing(crowd), Err(Reason::TooManyPages));
+    assert_eq!(received.storing(crowd), Err(UncacheableReason::TooManyPages));
 }

@@ -24,5 +24,5 @@ fn rfc9111_4_3_5_what_is_said_of_one_variant_does_not_freshen_another() {
     stored.generation.content = page(&head, storing, &[], "page".into()).content;
     let freshened = |visitor| of(visitor, Some(&stored)).freshened(&stored, &head.headers, NOW);
     assert!(matches!(freshened(&german), Render::Page(_)));
-    assert_eq!(freshened(&french), Render::Personal);
+    assert_eq!(freshened(&french), Render::Uncacheable);
 }

@@ -4,7 +4,7 @@ use http::StatusCode;
 use http::header::HOST;
 use http::request::Parts;
 
-use crate::http::router::rejection::Refusal;
+use crate::http::router::rejection::Rejection;
 
 /// Which sites are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum Site {
 
 impl Site {
     /// The host that the renderer is told, and whether it is a part of the key.
-    pub(crate) fn host<'a>(&'a self, parts: &'a Parts) -> Result<(&'a str, bool), Refusal> {
+    pub(crate) fn host<'a>(&'a self, parts: &'a Parts) -> Result<(&'a str, bool), Rejection> {
         match self {
             Site::One(host) => Ok((host, false)),
             Site::Any => Ok((asked(parts)?, true)),
@@ -30,7 +30,7 @@ impl Site {
                     return Ok((host, true));
                 }
                 let text = format!("this server has no site `{}`", host.to_ascii_lowercase());
-                Err(Refusal { status: StatusCode::MISDIRECTED_REQUEST, text })
+                Err(Rejection { status: StatusCode::MISDIRECTED_REQUEST, text })
             }
         }
     }
@@ -39,21 +39,21 @@ impl Site {
 /// The host that a request asks for, with its port where it names one, in whatever case.
 ///
 /// An address in the request line and a `Host` line must agree, since two servers may believe different ones.
-pub(crate) fn asked(parts: &Parts) -> Result<&str, Refusal> {
+pub(crate) fn asked(parts: &Parts) -> Result<&str, Rejection> {
     let mut lines = parts.headers.get_all(HOST).iter();
     let line = lines.next().map(|line| line.to_str().unwrap_or(""));
     if lines.next().is_some() {
-        return Err(Refusal::bad("a request has one Host"));
+        return Err(Rejection::bad("a request has one Host"));
     }
     let host = match (parts.uri.authority(), line) {
         (Some(address), Some(line)) if !address.as_str().eq_ignore_ascii_case(line) => {
-            return Err(Refusal::bad("the Host and the address of the request differ"));
+            return Err(Rejection::bad("the Host and the address of the request differ"));
         }
         (Some(address), _) => address.as_str(),
         (None, Some(line)) => line,
-        (None, None) => return Err(Refusal::bad("a request needs a Host")),
+        (None, None) => return Err(Rejection::bad("a request needs a Host")),
     };
-    if is_host(host) { Ok(host) } else { Err(Refusal::bad("the Host of the request is no host")) }
+    if is_valid_host(host) { Ok(host) } else { Err(Rejection::bad("the Host of the request is no host")) }
 }
 
 /// The longest host with its port, in bytes.
@@ -63,13 +63,13 @@ const MAX_HOST_BYTES: usize = 261;
 /// no host.
 ///
 /// ```
-/// assert!(facetheory::is_host("example.com:8080"));
-/// assert!(facetheory::is_host("[::1]:80"));
-/// assert!(!facetheory::is_host("a@evil"));
-/// assert!(!facetheory::is_host("a:port"));
+/// assert!(facetheory::is_valid_host("example.com:8080"));
+/// assert!(facetheory::is_valid_host("[::1]:80"));
+/// assert!(!facetheory::is_valid_host("a@evil"));
+/// assert!(!facetheory::is_valid_host("a:port"));
 /// ```
 #[must_use]
-pub fn is_host(text: &str) -> bool {
+pub fn is_valid_host(text: &str) -> bool {
     let (name, port) = match text.rfind(':') {
         Some(colon) if !text[colon..].contains(']') => (&text[..colon], Some(&text[colon + 1..])),
         _ => (text, None),
@@ -143,7 +143,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_host_has_nothing_that_ends_it_in_a_key(text in "[a-z0-9.:@/#?\\[\\]% -]{0,12}") {
-            prop_assert!(!is_host(&text) || !text.contains(['/', '?', '#', '@', '%', ' ']));
+            prop_assert!(!is_valid_host(&text) || !text.contains(['/', '?', '#', '@', '%', ' ']));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Drafts: a signed cookie lets an editor past the cache.
+//! Preview: a signed cookie lets an editor past the cache.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,26 +10,26 @@ use tabletheory::Timestamp;
 use crate::error::{Error, Result};
 use crate::http::router::cookie::cookies;
 
-/// Lets editors see drafts: whoever has a cookie that was signed with this secret is served by the renderer itself,
+/// Lets editors see preview: whoever has a cookie that was signed with this secret is served by the renderer itself,
 /// with all that the visit has, and nothing of it is stored.
 ///
 /// ```
-/// use facetheory::Drafts;
+/// use facetheory::Preview;
 /// use tabletheory::Timestamp;
 ///
-/// let drafts = Drafts::new("a secret of at least 32 bytes, please")?;
+/// let preview = Preview::new("a secret of at least 32 bytes, please")?;
 /// // What a CMS sends to an editor who opens the preview of a page:
-/// let value = drafts.cookie(Timestamp::from_seconds(1_700_003_600), Some("/news"));
-/// let set_cookie = format!("{}={value}; Path=/; Secure; HttpOnly; SameSite=Lax", Drafts::COOKIE);
+/// let value = preview.cookie(Timestamp::from_seconds(1_700_003_600), Some("/news"));
+/// let set_cookie = format!("{}={value}; Path=/; Secure; HttpOnly; SameSite=Lax", Preview::COOKIE);
 ///
 /// let now = Timestamp::from_seconds(1_700_000_000);
-/// assert!(drafts.verify(&value, "/news/today", now));
-/// assert!(!drafts.verify(&value, "/admin", now), "another path");
-/// assert!(!drafts.verify(&value, "/news/today", Timestamp::from_seconds(1_700_003_600)), "expired");
+/// assert!(preview.verify(&value, "/news/today", now));
+/// assert!(!preview.verify(&value, "/admin", now), "another path");
+/// assert!(!preview.verify(&value, "/news/today", Timestamp::from_seconds(1_700_003_600)), "expired");
 /// # Ok::<(), facetheory::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Drafts {
+pub struct Preview {
     signer: Hmac<Sha256>,
 }
 
@@ -39,32 +39,32 @@ const PURPOSE: &[u8] = b"facetheory-draft-v1\n";
 /// Longer cookies are none of ours.
 const MAX_COOKIE_BYTES: usize = 4096;
 
-impl Drafts {
+impl Preview {
     /// The name of the cookie.
     pub const COOKIE: &str = "facetheory-draft";
     /// The shortest secret, in bytes.
     pub const MIN_SECRET_BYTES: usize = 32;
 
-    /// Drafts under this secret, which the CMS and all servers share.
+    /// Preview under this secret, which the CMS and all servers share.
     ///
     /// ```
     /// assert_eq!(
-    ///     facetheory::Drafts::new("short").unwrap_err().to_string(),
-    ///     "the secret of drafts has 5 bytes; it must have 32 or more: make one with `openssl rand -hex 32`"
+    ///     facetheory::Preview::new("short").unwrap_err().to_string(),
+    ///     "the secret of preview has 5 bytes; it must have 32 or more: make one with `openssl rand -hex 32`"
     /// );
     /// ```
     pub fn new(secret: impl AsRef<[u8]>) -> Result<Self> {
         let secret = secret.as_ref();
         if secret.len() < Self::MIN_SECRET_BYTES {
             return Err(Error::invalid(format!(
-                "the secret of drafts has {} bytes; it must have {} or more: make one with `openssl rand -hex 32`",
+                "the secret of preview has {} bytes; it must have {} or more: make one with `openssl rand -hex 32`",
                 secret.len(),
                 Self::MIN_SECRET_BYTES
             )));
         }
         let signer = Hmac::new_from_slice(secret)
-            .map_err(|error| Error::invalid("the secret of drafts cannot be used").caused_by(error))?;
-        Ok(Drafts { signer })
+            .map_err(|error| Error::invalid("the secret of preview cannot be used").caused_by(error))?;
+        Ok(Preview { signer })
     }
 
     /// The value of a cookie that is good until then, everywhere or at a path and below it.
@@ -73,8 +73,8 @@ impl Drafts {
     /// signed after the line `facetheory-draft-v1`.
     ///
     /// ```
-    /// # let drafts = facetheory::Drafts::new([7; 32])?;
-    /// let value = drafts.cookie(tabletheory::Timestamp::from_seconds(1_700_000_000), None);
+    /// # let preview = facetheory::Preview::new([7; 32])?;
+    /// let value = preview.cookie(tabletheory::Timestamp::from_seconds(1_700_000_000), None);
     /// assert!(value.starts_with("MTcwMDAwMDAwMCA."));
     /// # Ok::<(), facetheory::Error>(())
     /// ```
@@ -85,12 +85,12 @@ impl Drafts {
         format!("{}.{}", URL_SAFE_NO_PAD.encode(claim), URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// Whether a cookie of this value lets a visitor see the drafts at a path now.
+    /// Whether a cookie of this value lets a visitor see the preview at a path now.
     ///
     /// ```
-    /// # let drafts = facetheory::Drafts::new([7; 32])?;
+    /// # let preview = facetheory::Preview::new([7; 32])?;
     /// let now = tabletheory::Timestamp::from_seconds(1_700_000_000);
-    /// assert!(!drafts.verify("anything", "/", now));
+    /// assert!(!preview.verify("anything", "/", now));
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     #[must_use]
@@ -98,7 +98,7 @@ impl Drafts {
         self.claim(value).is_some_and(|(expires, prefix)| expires > now.seconds() && is_below(path, &prefix))
     }
 
-    /// Whether a visitor sees the drafts at a path now. A cookie that came twice counts if either is good, since
+    /// Whether a visitor sees the preview at a path now. A cookie that came twice counts if either is good, since
     /// browsers send one for each path and domain that it was set for.
     pub(crate) fn let_in(&self, headers: &HeaderMap, path: &str, now: Timestamp) -> bool {
         /// The most cookies of our name that are checked.
@@ -131,9 +131,9 @@ impl Drafts {
 }
 
 /// Without the secret.
-impl std::fmt::Debug for Drafts {
+impl std::fmt::Debug for Preview {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Drafts").finish_non_exhaustive()
+        f.debug_struct("Preview").finish_non_exhaustive()
     }
 }
 
@@ -153,29 +153,29 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_seconds(1_700_000_000);
     const LATER: Timestamp = Timestamp::from_seconds(1_700_000_001);
 
-    fn drafts() -> Drafts {
-        Drafts::new([7; 32]).expect("a secret")
+    fn preview() -> Preview {
+        Preview::new([7; 32]).expect("a secret")
     }
 
     #[test]
     fn a_cookie_is_good_for_its_path_and_its_time() {
-        let value = drafts().cookie(LATER, Some("/news/"));
+        let value = preview().cookie(LATER, Some("/news/"));
         for (path, expected) in
             [("/news", true), ("/news/", true), ("/news/a/b", true), ("/newsroom", false), ("/", false)]
         {
-            assert_eq!(drafts().verify(&value, path, NOW), expected, "{path}");
+            assert_eq!(preview().verify(&value, path, NOW), expected, "{path}");
         }
-        assert!(!drafts().verify(&value, "/news", LATER), "expired");
-        let everywhere = drafts().cookie(LATER, None);
-        assert!(drafts().verify(&everywhere, "/", NOW) && drafts().verify(&everywhere, "/a/b", NOW));
+        assert!(!preview().verify(&value, "/news", LATER), "expired");
+        let everywhere = preview().cookie(LATER, None);
+        assert!(preview().verify(&everywhere, "/", NOW) && preview().verify(&everywhere, "/a/b", NOW));
     }
 
     #[test]
     fn what_we_have_not_signed_lets_nobody_in() {
-        let good = drafts().cookie(LATER, None);
+        let good = preview().cookie(LATER, None);
         let (claim, signature) = good.split_once('.').expect("two parts");
         let longer = URL_SAFE_NO_PAD.encode("9999999999 ");
-        let other = Drafts::new([8; 32]).expect("a secret").cookie(LATER, None);
+        let other = Preview::new([8; 32]).expect("a secret").cookie(LATER, None);
         for forged in [
             String::new(),
             ".".into(),
@@ -190,42 +190,42 @@ mod tests {
             other,
             "x".repeat(100_000),
         ] {
-            assert!(!drafts().verify(&forged, "/", NOW), "{forged}");
+            assert!(!preview().verify(&forged, "/", NOW), "{forged}");
         }
     }
 
     #[test]
     fn the_cookie_is_found_among_others() {
-        let value = drafts().cookie(LATER, None);
+        let value = preview().cookie(LATER, None);
         let visit = |cookie: String| -> HeaderMap {
             [(COOKIE, HeaderValue::try_from(cookie).expect("a value"))].into_iter().collect()
         };
-        let let_in = |cookie: String| drafts().let_in(&visit(cookie), "/", NOW);
+        let let_in = |cookie: String| preview().let_in(&visit(cookie), "/", NOW);
         assert!(let_in(format!("a=1; facetheory-draft={value}; b=2")));
         assert!(let_in(format!("facetheory-draft=stale; facetheory-draft={value}")));
         assert!(!let_in(format!("other={value}")));
         assert!(!let_in(format!("Facetheory-Draft={value}")), "names of cookies have a case");
-        assert!(!drafts().let_in(&HeaderMap::new(), "/", NOW));
+        assert!(!preview().let_in(&HeaderMap::new(), "/", NOW));
     }
 
     #[test]
     fn a_secret_is_not_shown() {
-        assert_eq!(format!("{:?}", drafts()), "Drafts { .. }");
+        assert_eq!(format!("{:?}", preview()), "Preview { .. }");
     }
 
     proptest! {
         #[test]
         fn one_changed_byte_spoils_it(index in 0usize..60, byte in "[A-Za-z0-9_.-]") {
-            let good = drafts().cookie(LATER, Some("/a"));
+            let good = preview().cookie(LATER, Some("/a"));
             let index = index % good.len();
             let mut changed = good.clone();
             changed.replace_range(index..=index, &byte);
-            prop_assert_eq!(drafts().verify(&changed, "/a", NOW), changed == good);
+            prop_assert_eq!(preview().verify(&changed, "/a", NOW), changed == good);
         }
 
         #[test]
         fn no_text_is_too_strange(text in "\\PC{0,60}", path in "\\PC{0,20}") {
-            prop_assert!(!drafts().verify(&text, &path, NOW));
+            prop_assert!(!preview().verify(&text, &path, NOW));
         }
     }
 }

@@ -4,14 +4,14 @@ use http::StatusCode;
 
 /// Why a request is refused, for the visitor to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct Rejection {
     pub(crate) status: StatusCode,
     pub(crate) text: String,
 }
 
-impl Refusal {
+impl Rejection {
     /// The request is wrong: 400.
     pub(crate) fn bad(text: impl Into<String>) -> Self {
-        Refusal { status: StatusCode::BAD_REQUEST, text: text.into() }
+        Rejection { status: StatusCode::BAD_REQUEST, text: text.into() }
     }
 }

@@ -10,11 +10,11 @@ use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use sha2::{Digest, Sha256};
 use tabletheory::Timestamp;
 
-use crate::http::router::cookie;
 use crate::http::headers::offers_protocol;
+use crate::http::router::cookie;
 use crate::http::router::host::asked;
 use crate::http::router::path::{fault, push_hex, push_part};
-use crate::http::router::rejection::Refusal;
+use crate::http::router::rejection::Rejection;
 use crate::http::router::route::{Query, Route};
 use crate::http::router::routes::{Params, Routes};
 use crate::http::router::tenant::{self, TenantFrom};
@@ -25,18 +25,18 @@ mod tests;
 
 /// What becomes of a request.
 #[derive(Debug)]
-pub(crate) enum Visit<'a> {
+pub(crate) enum Resolved<'a> {
     /// It is for a page.
-    Page(Page<'a>),
+    Page(ResolvedPage<'a>),
     /// It is passed on as it is, and nothing is kept of the answer.
-    Pass(Pass),
+    Pass(PassReason),
     /// It is answered with an error before anything is looked up.
-    Refused(Refusal),
+    Refused(Rejection),
 }
 
 /// Why a request is not for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pass {
+pub(crate) enum PassReason {
     Method,
     NoRoute,
     /// Its route says so, see [`Route::bypass`].
@@ -44,28 +44,28 @@ pub(crate) enum Pass {
     Body,
     Upgrade,
     Authorization,
-    /// An editor's, see [`Drafts`](crate::Drafts).
+    /// An editor's, see [`Preview`](crate::Preview).
     Draft,
 }
 
-impl Pass {
+impl PassReason {
     /// In a word, for `Cache-Status`.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Pass::Method => "method",
-            Pass::NoRoute => "no-route",
-            Pass::Bypass => "route",
-            Pass::Body => "body",
-            Pass::Upgrade => "upgrade",
-            Pass::Authorization => "authorization",
-            Pass::Draft => "draft",
+            PassReason::Method => "method",
+            PassReason::NoRoute => "no-route",
+            PassReason::Bypass => "route",
+            PassReason::Body => "body",
+            PassReason::Upgrade => "upgrade",
+            PassReason::Authorization => "authorization",
+            PassReason::Draft => "draft",
         }
     }
 }
 
 /// The page that a request is for.
 #[derive(Debug)]
-pub(crate) struct Page<'a> {
+pub(crate) struct ResolvedPage<'a> {
     pub(crate) route: &'a Route,
     /// The number of the route, for those who keep neither it nor the request.
     pub(crate) number: usize,
@@ -89,22 +89,22 @@ impl Routes {
     /// site only, and `https://` before that if the request has the extension [`Scheme::HTTPS`]:
     /// `acme::acme.example.com/news/{slug}?slug=hello&page=2#auth=<24 hex>&cookies=<24 hex>`, where `auth` is over all headers that
     /// the route lists.
-    pub(crate) fn visit<'a>(&'a self, parts: &'a Parts, now: Timestamp) -> Visit<'a> {
+    pub(crate) fn visit<'a>(&'a self, parts: &'a Parts, now: Timestamp) -> Resolved<'a> {
         if parts.method != Method::GET && parts.method != Method::HEAD {
-            return Visit::Pass(Pass::Method);
+            return Resolved::Pass(PassReason::Method);
         }
         let path = parts.uri.path();
-        let Some((number, params)) = self.locate(path) else { return Visit::Pass(Pass::NoRoute) };
+        let Some((number, params)) = self.locate(path) else { return Resolved::Pass(PassReason::NoRoute) };
         let route = self.at(number);
         if route.bypass {
-            return Visit::Pass(Pass::Bypass);
+            return Resolved::Pass(PassReason::Bypass);
         }
         match self.page(parts, number, params, path) {
             Ok(page) => match self.pass(parts, route, now) {
-                Some(reason) => Visit::Pass(reason),
-                None => Visit::Page(page),
+                Some(reason) => Resolved::Pass(reason),
+                None => Resolved::Page(page),
             },
-            Err(refusal) => Visit::Refused(refusal),
+            Err(refusal) => Resolved::Refused(refusal),
         }
     }
 
@@ -114,10 +114,10 @@ impl Routes {
         number: usize,
         params: Params<'a>,
         path: &'a str,
-    ) -> Result<Page<'a>, Refusal> {
+    ) -> Result<ResolvedPage<'a>, Rejection> {
         let route = self.at(number);
         if let Some(fault) = fault(path) {
-            return Err(Refusal::bad(format!("the path has {fault}")));
+            return Err(Rejection::bad(format!("the path has {fault}")));
         }
         let tenant = match (&route.tenant, &route.tenant_header) {
             (None, _) => {
@@ -132,7 +132,7 @@ impl Routes {
                 Some(tenant::of_header(&parts.headers, name)?)
             }
             (Some(TenantFrom::TrustedHeader(name)), None) => {
-                return Err(Refusal::bad(format!("`{name}` is no header that names a tenant")));
+                return Err(Rejection::bad(format!("`{name}` is no header that names a tenant")));
             }
         };
         let (host, keyed) = self.site.host(parts)?;
@@ -145,9 +145,9 @@ impl Routes {
         let private = if route.query == Query::All { asked } else { 0..0 };
         if key.len() > MAX_CACHE_KEY_BYTES {
             let text = format!("the address is longer than the {MAX_CACHE_KEY_BYTES} bytes of a cache key");
-            return Err(Refusal { status: StatusCode::URI_TOO_LONG, text });
+            return Err(Rejection { status: StatusCode::URI_TOO_LONG, text });
         }
-        Ok(Page { route, number, path, tenant, key, private, host, keyed, query })
+        Ok(ResolvedPage { route, number, path, tenant, key, private, host, keyed, query })
     }
 
     /// The host that a request asks for; none for one that has none.
@@ -160,7 +160,7 @@ impl Routes {
         &self,
         parts: &Parts,
         address: &PathAndQuery,
-        make: impl FnOnce(Page<'_>) -> T,
+        make: impl FnOnce(ResolvedPage<'_>) -> T,
     ) -> Option<T> {
         let mut parts = parts.clone();
         let mut uri = std::mem::take(&mut parts.uri).into_parts();
@@ -168,36 +168,38 @@ impl Routes {
         parts.uri = Uri::from_parts(uri).ok()?;
         let path = parts.uri.path();
         let (number, params) = self.locate(path)?;
-        self.page(&parts, number, params, path).ok().filter(|page| page.route.by_origin).map(make)
+        self.page(&parts, number, params, path).ok().filter(|page| page.route.follow_origin).map(make)
     }
 
     /// What is wrong with a request that is passed on, where the same is expected of it as of one for a page.
-    pub(crate) fn fault(&self, parts: &Parts) -> Option<Refusal> {
+    pub(crate) fn fault(&self, parts: &Parts) -> Option<Rejection> {
         if let Some(fault) = fault(parts.uri.path()) {
-            return Some(Refusal::bad(format!("the path has {fault}")));
+            return Some(Rejection::bad(format!("the path has {fault}")));
         }
         // One site is served under whatever host is asked for, but that must be a host.
         asked(parts).and_then(|_| self.site.host(parts)).err()
     }
 
     /// Why a request for a path with a route is passed on all the same.
-    fn pass(&self, parts: &Parts, route: &Route, now: Timestamp) -> Option<Pass> {
+    fn pass(&self, parts: &Parts, route: &Route, now: Timestamp) -> Option<PassReason> {
         let headers = &parts.headers;
         let is_empty = |length: &HeaderValue| length.as_bytes() == b"0";
         if headers.contains_key(TRANSFER_ENCODING) || !headers.get_all(CONTENT_LENGTH).iter().all(is_empty) {
-            return Some(Pass::Body);
+            return Some(PassReason::Body);
         }
         // Any other upgrade is an offer, which need not be taken; but who follows its origin leaves that to it.
         let is_socket = |value: &HeaderValue| value.as_bytes().to_ascii_lowercase().starts_with(b"websocket");
-        if headers.get_all(UPGRADE).iter().any(is_socket) || (route.by_origin && offers_protocol(headers)) {
-            return Some(Pass::Upgrade);
+        if headers.get_all(UPGRADE).iter().any(is_socket) || (route.follow_origin && offers_protocol(headers))
+        {
+            return Some(PassReason::Upgrade);
         }
         let authorized = headers.contains_key(AUTHORIZATION) && !route.headers.contains(&AUTHORIZATION);
-        if authorized && !route.by_origin {
-            return Some(Pass::Authorization);
+        if authorized && !route.follow_origin {
+            return Some(PassReason::Authorization);
         }
-        let draft = self.drafts.as_ref().is_some_and(|drafts| drafts.let_in(headers, parts.uri.path(), now));
-        draft.then_some(Pass::Draft)
+        let draft =
+            self.preview.as_ref().is_some_and(|preview| preview.let_in(headers, parts.uri.path(), now));
+        draft.then_some(PassReason::Draft)
     }
 }
 
@@ -295,13 +297,13 @@ fn kept_query<'q>(kept: &Query, query: Option<&'q str>) -> Option<Cow<'q, str>> 
     }
 }
 
-impl Page<'_> {
+impl ResolvedPage<'_> {
     /// The request that the renderer gets: GET, the host, the path, and what the route lists.
     ///
     /// Nothing else of the visitor's request is in it. What the key has and what is
     /// in it must be the same, so a request that cannot be put together again is refused.
-    pub(crate) fn request(&self, visitor: &Parts) -> Result<Request<()>, Refusal> {
-        let broken = || Refusal::bad("the request cannot be passed on as it came");
+    pub(crate) fn request(&self, visitor: &Parts) -> Result<Request<()>, Rejection> {
+        let broken = || Rejection::bad("the request cannot be passed on as it came");
         let mut request = Request::new(());
         *request.uri_mut() = self.uri().ok_or_else(broken)?;
         let headers = request.headers_mut();

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use http::header::{self, HeaderName};
 
-use crate::protocol::epoch::Tag;
-use crate::http::semantics::cache_control::Audience;
+use crate::http::cacheability::Terms;
 use crate::http::headers::is_hop_by_hop;
 use crate::http::router::pattern::Pattern;
-use crate::http::cacheability::Terms;
 use crate::http::router::tenant::TenantFrom;
+use crate::http::semantics::cache_control::Audience;
 use crate::pages::policy::Policy;
+use crate::protocol::epoch::Tag;
 
 /// Pages under one pattern of paths: how they are renewed, and what of a request tells them apart.
 ///
@@ -47,7 +47,7 @@ pub struct Route {
     /// Its paths are passed on, and nothing is kept of the answers.
     pub(crate) bypass: bool,
     /// Whether the origin says by its own headers how these pages are kept.
-    pub(crate) by_origin: bool,
+    pub(crate) follow_origin: bool,
     /// Whether its rule outweighs an answer that says that it is not to be kept.
     pub(crate) overrides: bool,
     /// Whether its interval holds although an answer tells another.
@@ -114,7 +114,7 @@ impl Route {
             tenant_header: None,
             tags: Vec::new(),
             bypass: false,
-            by_origin: false,
+            follow_origin: false,
             overrides: false,
             fixed_interval: false,
             params: Vec::new(),
@@ -152,16 +152,16 @@ impl Route {
     /// ```
     /// use facetheory::{Route, Routes};
     ///
-    /// let routes = Routes::new([Route::by_origin("/assets/{*file}")])?;
+    /// let routes = Routes::new([Route::follow_origin("/assets/{*file}")])?;
     /// assert!(routes.find("/assets/site.css").unwrap().0.is_by_origin());
     /// # Ok::<(), facetheory::Error>(())
     /// ```
-    pub fn by_origin(pattern: impl Into<String>) -> Self {
+    pub fn follow_origin(pattern: impl Into<String>) -> Self {
         /// Longer than others: what is fetched may be large, and nobody waits for it in vain.
         const FETCH_DEADLINE: Duration = Duration::from_secs(120);
         let mut policy = Policy::every(Duration::ZERO);
-        policy.render_deadline = FETCH_DEADLINE;
-        Route { by_origin: true, ..Route::new(pattern, policy) }
+        policy.render_timeout = FETCH_DEADLINE;
+        Route { follow_origin: true, ..Route::new(pattern, policy) }
     }
 
     /// The same, where the rule outweighs answers that say `no-store`, `private`, `no-cache` or `s-maxage=0`: they are kept
@@ -180,7 +180,7 @@ impl Route {
     }
 
     /// The same, where the interval of the policy holds even if an answer tells another one by `s-maxage`. What a renderer in
-    /// the same process says by its [`Hint`](crate::Hint) holds all the same.
+    /// the same process says by its [`CacheHint`](crate::CacheHint) holds all the same.
     ///
     /// ```
     /// use facetheory::{Policy, Route};
@@ -197,12 +197,12 @@ impl Route {
     /// Whether its pages are kept as their origin says.
     ///
     /// ```
-    /// assert!(facetheory::Route::by_origin("/a").is_by_origin());
+    /// assert!(facetheory::Route::follow_origin("/a").is_by_origin());
     /// assert!(!facetheory::Route::bypass("/a").is_by_origin());
     /// ```
     #[must_use]
     pub fn is_by_origin(&self) -> bool {
-        self.by_origin
+        self.follow_origin
     }
 
     /// Whether its paths are passed on, and nothing is kept of the answers.
@@ -318,7 +318,7 @@ impl Route {
                 Err(fault) => self.faults.push(fault),
             },
             TenantFrom::Subdomain(domain) => {
-                if !super::host::is_host(domain) || domain.contains(':') {
+                if !super::host::is_valid_host(domain) || domain.contains(':') {
                     self.faults
                         .push(format!("`{domain}` is no domain; write it without a port, as in example.com"));
                 }
@@ -350,7 +350,7 @@ impl Route {
     /// Who may have its pages.
     /// The route of all paths that have no other: no pattern has its name.
     pub(crate) fn otherwise() -> Self {
-        let mut route = Route::by_origin("*");
+        let mut route = Route::follow_origin("*");
         route.params = vec!["path".to_owned()];
         route.by_name = vec![0];
         route
@@ -367,7 +367,7 @@ impl Route {
             cookies: !self.cookies.is_empty(),
             overrides: self.overrides,
             fixed_interval: self.fixed_interval,
-            negative: self.policy.negative,
+            negative: self.policy.negative_ttl,
             max_bytes,
         }
     }

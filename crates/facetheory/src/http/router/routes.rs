@@ -5,9 +5,9 @@ use std::time::Duration;
 use http::header::HeaderName;
 
 use crate::error::{Error, Result};
-use crate::http::router::preview::Drafts;
-use crate::http::router::host::{Site, is_host};
+use crate::http::router::host::{Site, is_valid_host};
 use crate::http::router::pattern::{Tree, Values};
+use crate::http::router::preview::Preview;
 use crate::http::router::route::Route;
 use crate::http::router::tenant::{KNOWN_HEADERS, TenantFrom};
 
@@ -36,7 +36,7 @@ pub struct Routes {
     tree: Tree,
     pub(crate) site: Site,
     pub(crate) tenant_headers: Vec<HeaderName>,
-    pub(crate) drafts: Option<Drafts>,
+    pub(crate) preview: Option<Preview>,
     /// The number of the route of paths that have no other, if there is one.
     otherwise: Option<usize>,
 }
@@ -86,7 +86,7 @@ impl Routes {
                 tree,
                 site: Site::Any,
                 tenant_headers: KNOWN_HEADERS.to_vec(),
-                drafts: None,
+                preview: None,
                 otherwise: None,
             })
         } else {
@@ -151,32 +151,32 @@ impl Routes {
         Ok(self)
     }
 
-    /// The same, where editors see drafts.
+    /// The same, where editors see preview.
     ///
     /// ```
-    /// use facetheory::{Drafts, Routes};
+    /// use facetheory::{Preview, Routes};
     ///
-    /// let routes = Routes::new([])?.drafts(Drafts::new([7; 32])?);
+    /// let routes = Routes::new([])?.preview(Preview::new([7; 32])?);
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     #[must_use]
-    pub fn drafts(mut self, drafts: Drafts) -> Self {
-        self.drafts = Some(drafts);
+    pub fn preview(mut self, preview: Preview) -> Self {
+        self.preview = Some(preview);
         self
     }
 
     /// The same, where pages without a route are kept as their origin says by its own headers: see
-    /// [`Route::by_origin`].
+    /// [`Route::follow_origin`].
     ///
     /// ```
     /// use facetheory::Routes;
     ///
-    /// let routes = Routes::new([])?.otherwise_by_origin();
+    /// let routes = Routes::new([])?.otherwise_follow_origin();
     /// assert!(routes.find("/anything").unwrap().0.is_by_origin());
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     #[must_use]
-    pub fn otherwise_by_origin(mut self) -> Self {
+    pub fn otherwise_follow_origin(mut self) -> Self {
         if self.otherwise.is_none() {
             self.otherwise = Some(self.routes.len());
             self.routes.push(Route::otherwise());
@@ -186,8 +186,8 @@ impl Routes {
 
     /// What follows its origin may take this long to come.
     pub(crate) fn fetch_within(&mut self, limit: Duration) {
-        for route in self.routes.iter_mut().filter(|route| route.by_origin) {
-            route.policy.render_deadline = limit;
+        for route in self.routes.iter_mut().filter(|route| route.follow_origin) {
+            route.policy.render_timeout = limit;
         }
     }
 
@@ -219,7 +219,7 @@ impl Routes {
 
     /// Whether any pages follow their origin.
     pub(crate) fn any_by_origin(&self) -> bool {
-        self.routes.iter().any(|route| route.by_origin)
+        self.routes.iter().any(|route| route.follow_origin)
     }
 
     pub(crate) fn at(&self, number: usize) -> &Route {
@@ -228,7 +228,7 @@ impl Routes {
 }
 
 fn checked_host(host: String) -> Result<String> {
-    if is_host(&host) {
+    if is_valid_host(&host) {
         Ok(host.to_ascii_lowercase())
     } else {
         Err(Error::invalid(format!(
@@ -287,8 +287,8 @@ impl<'a> Params<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::semantics::cache_control::Audience;
     use crate::http::router::route::Query;
+    use crate::http::semantics::cache_control::Audience;
     use crate::pages::policy::Policy;
     use std::time::Duration;
 
@@ -335,7 +335,7 @@ mod tests {
         let shared = route("/a").cookies(["theme"]).headers(["accept-language"]);
         let terms = shared.terms(5);
         assert!(terms.cookies && terms.headers.len() == 1 && terms.max_bytes == 5);
-        assert_eq!(terms.negative, shared.policy().negative);
+        assert_eq!(terms.negative, shared.policy().negative_ttl);
         assert_eq!(shared.audience(), Audience::Everyone);
         assert_eq!(route("/a").headers(["Authorization"]).audience(), Audience::OneVisitor);
     }

@@ -3,7 +3,7 @@
 use http::HeaderMap;
 use http::header::HeaderName;
 
-use crate::http::router::rejection::Refusal;
+use crate::http::router::rejection::Rejection;
 use crate::protocol::key::Tenant;
 
 /// How a route tells tenants apart.
@@ -37,9 +37,9 @@ pub(crate) const KNOWN_HEADERS: [HeaderName; 2] =
     [HeaderName::from_static("x-tenant-id"), HeaderName::from_static("x-facetheory-tenant")];
 
 /// Refuses a request that names a tenant where nobody asked.
-pub(crate) fn refuse_uninvited(headers: &HeaderMap, known: &[HeaderName]) -> Result<(), Refusal> {
+pub(crate) fn refuse_uninvited(headers: &HeaderMap, known: &[HeaderName]) -> Result<(), Rejection> {
     match known.iter().find(|name| headers.contains_key(*name)) {
-        Some(name) => Err(Refusal::bad(format!(
+        Some(name) => Err(Rejection::bad(format!(
             "the header {name} names a tenant, and this route does not tell tenants apart: leave it out, or let the \
              route say that it is trusted"
         ))),
@@ -48,7 +48,7 @@ pub(crate) fn refuse_uninvited(headers: &HeaderMap, known: &[HeaderName]) -> Res
 }
 
 /// The tenant that a host names before a domain.
-pub(crate) fn of_host(host: &str, domain: &str) -> Result<Tenant, Refusal> {
+pub(crate) fn of_host(host: &str, domain: &str) -> Result<Tenant, Rejection> {
     let host = host.rsplit_once(':').map_or(host, |(name, _)| name);
     let at = host.len().checked_sub(domain.len() + 1);
     let label = at
@@ -57,37 +57,37 @@ pub(crate) fn of_host(host: &str, domain: &str) -> Result<Tenant, Refusal> {
         .map(|at| &host[..at])
         .filter(|label| !label.is_empty() && !label.contains('.'));
     let Some(label) = label else {
-        return Err(Refusal::bad(format!("the host names no tenant; it must be <tenant>.{domain}")));
+        return Err(Rejection::bad(format!("the host names no tenant; it must be <tenant>.{domain}")));
     };
     checked(&label.to_ascii_lowercase())
 }
 
 /// The tenant that a part of the path names. An escape in it could spell one tenant in two ways.
-pub(crate) fn of_part(part: &str) -> Result<Tenant, Refusal> {
+pub(crate) fn of_part(part: &str) -> Result<Tenant, Rejection> {
     if part.contains('%') {
-        return Err(Refusal::bad("the tenant of a path may not be percent-encoded"));
+        return Err(Rejection::bad("the tenant of a path may not be percent-encoded"));
     }
     checked(part)
 }
 
 /// The tenant that a trusted header names, once.
-pub(crate) fn of_header(headers: &HeaderMap, name: &HeaderName) -> Result<Tenant, Refusal> {
+pub(crate) fn of_header(headers: &HeaderMap, name: &HeaderName) -> Result<Tenant, Rejection> {
     let mut lines = headers.get_all(name).iter();
     let (Some(line), None) = (lines.next(), lines.next()) else {
-        return Err(Refusal::bad(format!("the header {name} must name one tenant")));
+        return Err(Rejection::bad(format!("the header {name} must name one tenant")));
     };
     match line.to_str() {
         Ok(tenant) => checked(tenant),
-        Err(_) => Err(Refusal::bad(format!("the header {name} has a character that no tenant has"))),
+        Err(_) => Err(Rejection::bad(format!("the header {name} has a character that no tenant has"))),
     }
 }
 
 /// A tenant of the keys' own rules, without `::`, which ends it in a cache key.
-fn checked(name: &str) -> Result<Tenant, Refusal> {
+fn checked(name: &str) -> Result<Tenant, Rejection> {
     if name.contains("::") {
-        return Err(Refusal::bad("a tenant may not contain `::`"));
+        return Err(Rejection::bad("a tenant may not contain `::`"));
     }
-    Tenant::new(name).map_err(|error| Refusal::bad(error.to_string()))
+    Tenant::new(name).map_err(|error| Rejection::bad(error.to_string()))
 }
 
 #[cfg(test)]
@@ -96,7 +96,7 @@ mod tests {
     use http::HeaderValue;
     use proptest::prelude::*;
 
-    fn name(found: Result<Tenant, Refusal>) -> Result<String, String> {
+    fn name(found: Result<Tenant, Rejection>) -> Result<String, String> {
         found.map(|tenant| tenant.as_str().to_owned()).map_err(|refusal| refusal.text)
     }
 

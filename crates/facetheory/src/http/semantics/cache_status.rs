@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tabletheory::Random;
 
-use crate::http::headers::REQUEST_ID;
 use crate::engine::state::State;
+use crate::http::headers::REQUEST_ID;
 
 /// How an answer came to be, as `Cache-Status` tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use http::HeaderMap;
 use http::header::{HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use tabletheory::Timestamp;
 
-use crate::http::semantics::date::date_of;
 use crate::http::compression::Coding;
+use crate::http::semantics::date::date_of;
 
 /// Whether a page has to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

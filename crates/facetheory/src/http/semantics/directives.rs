@@ -10,7 +10,7 @@ use crate::http::semantics::targeted;
 
 /// What an origin says to us of how its response is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct ResponseDirectives {
     pub(crate) control: CacheControl,
     /// Whether it is said in a field that is meant for caches like us, so that `Expires` says nothing (RFC 9213 §2.1).
     pub(crate) targeted: bool,
@@ -28,12 +28,12 @@ pub(crate) enum Tolerance {
     Any,
 }
 
-impl Said {
+impl ResponseDirectives {
     /// What the headers of a response say.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         match targeted::said(headers) {
-            Some(control) => Said { control, targeted: true },
-            None => Said { control: CacheControl::of(headers), targeted: false },
+            Some(control) => ResponseDirectives { control, targeted: true },
+            None => ResponseDirectives { control: CacheControl::of(headers), targeted: false },
         }
     }
 
@@ -88,10 +88,15 @@ mod tests {
 
     #[test]
     fn rfc9213_2_1_a_targeted_field_outweighs_cache_control() {
-        let said = Said::of(&headers(&[("cache-control", "no-store"), ("cdn-cache-control", "max-age=60")]));
+        let said = ResponseDirectives::of(&headers(&[
+            ("cache-control", "no-store"),
+            ("cdn-cache-control", "max-age=60"),
+        ]));
         assert!(said.targeted && !said.control.no_store);
-        let said =
-            Said::of(&headers(&[("cache-control", "no-store"), ("cdn-cache-control", "max-age = 60")]));
+        let said = ResponseDirectives::of(&headers(&[
+            ("cache-control", "no-store"),
+            ("cdn-cache-control", "max-age = 60"),
+        ]));
         assert!(!said.targeted && said.control.no_store, "what cannot be read is not there");
     }
 
@@ -106,7 +111,11 @@ mod tests {
             ("no-cache", Tolerance::None),
             ("no-cache=\"a\"", Tolerance::None),
         ] {
-            assert_eq!(Said::of(&headers(&[("cache-control", line)])).tolerance(), tolerance, "{line}");
+            assert_eq!(
+                ResponseDirectives::of(&headers(&[("cache-control", line)])).tolerance(),
+                tolerance,
+                "{line}"
+            );
         }
     }
 
@@ -119,7 +128,11 @@ mod tests {
             ("s-maxage=1", true),
             ("proxy-revalidate", false),
         ] {
-            assert_eq!(Said::of(&headers(&[("cache-control", line)])).shares_authorized(), shared, "{line}");
+            assert_eq!(
+                ResponseDirectives::of(&headers(&[("cache-control", line)])).shares_authorized(),
+                shared,
+                "{line}"
+            );
         }
     }
 

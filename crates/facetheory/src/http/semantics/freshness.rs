@@ -8,7 +8,7 @@ use tabletheory::Timestamp;
 
 use crate::http::semantics::cache_control::MAX_SECONDS;
 use crate::http::semantics::date::date_of;
-use crate::http::semantics::directives::Said;
+use crate::http::semantics::directives::ResponseDirectives;
 
 /// Of the time since a page was modified last, this part is guessed to pass before it is again.
 const HEURISTIC_PART: u64 = 10;
@@ -40,7 +40,7 @@ impl Lifetime {
 pub(crate) fn lifetime(
     status: StatusCode,
     headers: &HeaderMap,
-    said: &Said,
+    said: &ResponseDirectives,
     received: Timestamp,
 ) -> Lifetime {
     if let Some(time) = said.control.s_maxage.or(said.control.max_age) {

@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 use http::HeaderMap;
 use http::header::{IF_RANGE, RANGE};
 
+use crate::http::compression::Coding;
 use crate::http::semantics::conditional::{Validators, single_tag};
 use crate::http::semantics::date::parse_date;
-use crate::http::compression::Coding;
 
 /// What part of a page a client gets.
 #[derive(Clone, Debug, PartialEq, Eq)]

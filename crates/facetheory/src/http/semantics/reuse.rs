@@ -6,14 +6,14 @@ use http::header::HeaderName;
 use http::{HeaderMap, StatusCode};
 use tabletheory::Timestamp;
 
-use crate::protocol::freshness::Freshness;
-use crate::protocol::generation::Generation;
+use crate::engine::{CachedPage, EntryView, ReusePolicy, ServeDecision};
 use crate::http::semantics::cache_control::{CacheControl, MaxStale};
-use crate::http::semantics::directives::{self, Said, Tolerance};
+use crate::http::semantics::directives::{self, ResponseDirectives, Tolerance};
 use crate::http::semantics::freshness::lifetime;
 use crate::http::variants;
-use crate::engine::{CachedPage, Judge, Sight, Usable};
-use crate::pages::reason::Reason;
+use crate::pages::reason::RegenerateReason;
+use crate::protocol::freshness::Freshness;
+use crate::protocol::generation::Generation;
 
 /// For how long a response may be served stale because its origin cannot be reached, where nothing forbids it: RFC 9111
 /// §4.2.4 sets no limit, but who has been silent for longer than a day is not about to come back.
@@ -34,7 +34,7 @@ pub(crate) struct Stored {
 impl Stored {
     /// What a response says that was stored with these headers.
     pub(crate) fn of(status: u16, headers: &HeaderMap, generation: &Generation) -> Self {
-        let said = Said::of(headers);
+        let said = ResponseDirectives::of(headers);
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
         let received = Timestamp::from_seconds(generation.generated_at);
         Stored {
@@ -77,22 +77,22 @@ fn is_shared(page: &CachedPage) -> bool {
 
 /// What a visitor asks for.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestDirectives<'a> {
     headers: &'a HeaderMap,
     directives: CacheControl,
     /// Whether it looks at the page that all variants have in common.
     primary: bool,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> RequestDirectives<'a> {
     /// What a request asks for.
     pub(crate) fn of(headers: &'a HeaderMap) -> Self {
-        Asked { headers, directives: directives::asked(headers), primary: true }
+        RequestDirectives { headers, directives: directives::asked(headers), primary: true }
     }
 
     /// The same, of a variant.
     pub(crate) fn of_variant(&self) -> Self {
-        Asked { primary: false, ..self.clone() }
+        RequestDirectives { primary: false, ..self.clone() }
     }
 
     /// Whether nothing of it may be stored.
@@ -128,17 +128,17 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn judged(&self, page: &CachedPage, sight: &Sight<'_>) -> Usable {
+    fn judged(&self, page: &CachedPage, sight: &EntryView<'_>) -> ServeDecision {
         let generation = page.generation();
-        let again = Reason::Early(generation.generated_at);
+        let again = RegenerateReason::Early(generation.generated_at);
         if sight.freshness == Freshness::Forbidden {
-            return Usable::No(Reason::Stale);
+            return ServeDecision::No(RegenerateReason::Stale);
         }
         if !self.selects(page) {
-            return if self.primary { Usable::Other } else { Usable::No(again) };
+            return if self.primary { ServeDecision::Other } else { ServeDecision::No(again) };
         }
         let validated =
-            |reason| Usable::Stale { reason, while_renewed: false, if_error: false, if_silent: false };
+            |reason| ServeDecision::Stale { reason, while_renewed: false, if_error: false, if_silent: false };
         let (stored, now) = (page.stored(), sight.now);
         let (age, left) = (age(generation, now), left(page, now));
         // What was invalidated is used by nobody before its origin was asked (RFC 9111 §4.4).
@@ -146,29 +146,29 @@ impl<'a> Asked<'a> {
             || sight.meta.stale_since.is_some()
             || (sight.freshness == Freshness::Stale && sight.meta.freshness(now) == Freshness::Fresh);
         if invalidated {
-            return validated(Reason::Stale);
+            return validated(RegenerateReason::Stale);
         }
         let fresh = sight.freshness == Freshness::Fresh;
         if !self.accepts(age, left) && (fresh || self.directives.no_cache.is_some()) {
-            return validated(if fresh { again } else { Reason::Stale });
+            return validated(if fresh { again } else { RegenerateReason::Stale });
         }
         if fresh {
-            return Usable::Fresh;
+            return ServeDecision::Fresh;
         }
         let stale_for = Duration::from_secs(u64::try_from(left.saturating_neg()).unwrap_or(0));
         if stored.tolerance == Tolerance::None {
-            return validated(Reason::Stale);
+            return validated(RegenerateReason::Stale);
         }
         // What is not for this origin to grant counts only where nothing forbids it.
         let any = stored.tolerance == Tolerance::Any;
         if any && self.accepts_stale(stale_for) {
-            return Usable::Fresh;
+            return ServeDecision::Fresh;
         }
         let asked_if_error = self.directives.stale_if_error.filter(|_| any).unwrap_or_default();
         // Who limits the age of what it gets does not want what is stale (RFC 9111 §5.2.1.1).
         let bound = self.directives.max_age.is_some() || self.directives.min_fresh.is_some();
-        Usable::Stale {
-            reason: Reason::Stale,
+        ServeDecision::Stale {
+            reason: RegenerateReason::Stale,
             while_renewed: !bound && stale_for < stored.while_revalidate,
             if_error: stale_for < stored.if_error.max(asked_if_error),
             if_silent: any && !bound && stale_for < LONGEST_SILENCE,
@@ -176,12 +176,12 @@ impl<'a> Asked<'a> {
     }
 }
 
-impl Judge for Asked<'_> {
-    fn usable(&self, sight: &Sight<'_>) -> Usable {
+impl ReusePolicy for RequestDirectives<'_> {
+    fn usable(&self, sight: &EntryView<'_>) -> ServeDecision {
         match sight.page {
             Some(page) if page.follows_origin() => self.judged(page, sight),
             // It was rendered by a rule that is none any more, or its body is not there.
-            _ => Usable::No(Reason::Early(sight.meta.generation.generated_at)),
+            _ => ServeDecision::No(RegenerateReason::Early(sight.meta.generation.generated_at)),
         }
     }
 

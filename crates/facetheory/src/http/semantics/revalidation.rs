@@ -5,8 +5,8 @@ use http::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, LAST_MODIFIED, SET_COOKIE,
 };
 
+use crate::http::headers::remove_hop_by_hop_headers;
 use crate::http::semantics::conditional::EntityTag;
-use crate::http::headers::remove_hops;
 
 /// What says of the stored bytes how they are to be read: an answer without bytes cannot change it.
 const OF_THE_BYTES: [HeaderName; 6] = [
@@ -21,7 +21,7 @@ const OF_THE_BYTES: [HeaderName; 6] = [
 /// The headers of a stored response, after its origin has said this of it: what is said anew replaces what was said before.
 pub(crate) fn updated(stored: &HeaderMap, answer: &HeaderMap) -> HeaderMap {
     let (mut updated, mut said) = (stored.clone(), answer.clone());
-    remove_hops(&mut said);
+    remove_hop_by_hop_headers(&mut said);
     for name in said.keys().filter(|name| !OF_THE_BYTES.contains(name)) {
         updated.remove(name);
         for value in said.get_all(name) {

@@ -6,11 +6,11 @@ use std::time::Duration;
 use tabletheory::SystemRandom;
 
 use super::{IsrLayer, Site};
-use crate::http::new_page_limiter::Newcomers;
-use crate::http::router::routes::Routes;
-use crate::http::variant_limiter::{Crowd, VARIANTS_A_PAGE};
-use crate::http::semantics::cache_status::RequestIds;
 use crate::engine::Isr;
+use crate::http::new_page_limiter::NewPageLimiter;
+use crate::http::router::routes::Routes;
+use crate::http::semantics::cache_status::RequestIds;
+use crate::http::variant_limiter::{VARIANTS_A_PAGE, VariantLimiter};
 use crate::protocol::key::KeyScheme;
 
 /// The longest page that is kept, unless another limit is chosen.
@@ -35,7 +35,7 @@ impl IsrLayer {
             max_page_bytes: MAX_PAGE_BYTES,
             strict: false,
             newcomers: None,
-            variants: Arc::new(Crowd::of_all(VARIANTS_A_PAGE)),
+            variants: Arc::new(VariantLimiter::of_all(VARIANTS_A_PAGE)),
             tells_page: false,
             strips_tags: false,
             ids: Arc::new(RequestIds::new(&SystemRandom)),
@@ -57,16 +57,16 @@ impl IsrLayer {
         self
     }
 
-    /// The same, where pages that [follow their origin](crate::Route::by_origin) may take this long to come; two minutes by
+    /// The same, where pages that [follow their origin](crate::Route::follow_origin) may take this long to come; two minutes by
     /// default. A service that has time-outs of its own should be given as long as they allow: what is passed on has no other.
     ///
     /// ```no_run
     /// # fn f(layer: facetheory::IsrLayer) {
-    /// let layer = layer.fetch_deadline(std::time::Duration::from_secs(600));
+    /// let layer = layer.fetch_timeout(std::time::Duration::from_secs(600));
     /// # }
     /// ```
     #[must_use]
-    pub fn fetch_deadline(mut self, limit: Duration) -> Self {
+    pub fn fetch_timeout(mut self, limit: Duration) -> Self {
         Arc::make_mut(&mut self.site).routes.fetch_within(limit);
         self
     }
@@ -95,7 +95,7 @@ impl IsrLayer {
     /// ```
     #[must_use]
     pub fn new_pages_per_second(mut self, most: u32) -> Self {
-        Arc::make_mut(&mut self.site).newcomers = Some(Arc::new(Newcomers::new(most)));
+        Arc::make_mut(&mut self.site).newcomers = Some(Arc::new(NewPageLimiter::new(most)));
         self
     }
 
@@ -109,7 +109,7 @@ impl IsrLayer {
     /// ```
     #[must_use]
     pub fn variants_per_page(mut self, most: usize) -> Self {
-        Arc::make_mut(&mut self.site).variants = Arc::new(Crowd::of_all(most));
+        Arc::make_mut(&mut self.site).variants = Arc::new(VariantLimiter::of_all(most));
         self
     }
 
@@ -131,11 +131,11 @@ impl IsrLayer {
     ///
     /// ```no_run
     /// # fn f(layer: facetheory::IsrLayer) {
-    /// let layer = layer.telling_page();
+    /// let layer = layer.expose_page_key();
     /// # }
     /// ```
     #[must_use]
-    pub fn telling_page(mut self) -> Self {
+    pub fn expose_page_key(mut self) -> Self {
         Arc::make_mut(&mut self.site).tells_page = true;
         self
     }
@@ -145,11 +145,11 @@ impl IsrLayer {
     ///
     /// ```no_run
     /// # fn f(layer: facetheory::IsrLayer) {
-    /// let layer = layer.stripping_tags();
+    /// let layer = layer.strip_tags();
     /// # }
     /// ```
     #[must_use]
-    pub fn stripping_tags(mut self) -> Self {
+    pub fn strip_tags(mut self) -> Self {
         Arc::make_mut(&mut self.site).strips_tags = true;
         self
     }

@@ -18,24 +18,24 @@ use http_body_util::BodyExt as _;
 use tabletheory::Timestamp;
 use tower::{Layer, Service, ServiceExt as _};
 
+use crate::engine::{GetResult, Isr};
 use crate::error::Error;
-use crate::http::request_origin::OnBehalf;
 use crate::http::body::{BoxError, IsrBody};
+use crate::http::fetch::{self, FailedRender, StoreContext};
 use crate::http::headers::{CACHE_TAG, SURROGATE_KEY};
-use crate::http::new_page_limiter::Newcomers;
-use crate::http::response_cache::{Hit, Replies, is_plain};
-use crate::http::router::rejection::Refusal;
-use crate::http::fetch::{self, FailedRender, Wish};
+use crate::http::new_page_limiter::NewPageLimiter;
 use crate::http::renderer::Renderer;
+use crate::http::request_origin::RequestOrigin;
 use crate::http::respond::{self, Visitor};
+use crate::http::response_cache::{Hit, ResponseCache, is_plain};
+use crate::http::router::rejection::Rejection;
+use crate::http::router::resolve::{PassReason, Resolved, ResolvedPage};
 use crate::http::router::routes::Routes;
-use crate::http::variant_limiter::Crowd;
 use crate::http::semantics::cache_status::{RequestIds, request_id};
-use crate::http::router::resolve::{Page, Pass, Visit};
-use crate::engine::{Answer, Isr};
-use crate::protocol::key::{KeyScheme, PageKey};
+use crate::http::variant_limiter::VariantLimiter;
 use crate::pages::render::RenderContext;
-use rfc9111::Forward;
+use crate::protocol::key::{KeyScheme, PageKey};
+use rfc9111::OriginRequest;
 
 /// Incremental static regeneration for any service: what it answers is kept as its routes say.
 ///
@@ -73,12 +73,12 @@ struct Site {
     max_page_bytes: u64,
     /// Whether requests that are passed on are checked as those for pages are.
     strict: bool,
-    newcomers: Option<Arc<Newcomers>>,
-    variants: Arc<Crowd>,
+    newcomers: Option<Arc<NewPageLimiter>>,
+    variants: Arc<VariantLimiter>,
     tells_page: bool,
     strips_tags: bool,
     ids: Arc<RequestIds>,
-    replies: Arc<Replies>,
+    replies: Arc<ResponseCache>,
 }
 
 impl<S> Layer<S> for IsrLayer {
@@ -127,7 +127,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        if let Some(hit) = self.at_hand(&parts) {
+        if let Some(hit) = self.get_fresh(&parts) {
             return Box::pin(async move { Ok(hit.into_response()) });
         }
         let request = Request::from_parts(parts, body);
@@ -160,25 +160,25 @@ impl<S> IsrService<S> {
     /// let service = IsrLayer::new(Isr::new(pages), routes)
     ///     .layer(service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new("home".to_owned())) }));
     /// let request = || Request::get("/").header("host", "example.com").body(String::new()).unwrap();
-    /// assert!(service.at_hand(&request().into_parts().0).is_none());
+    /// assert!(service.get_fresh(&request().into_parts().0).is_none());
     /// assert_eq!(service.clone().oneshot(request()).await.unwrap().headers()["x-facetheory-isr"], "miss");
-    /// let hit = service.at_hand(&request().into_parts().0).unwrap();
+    /// let hit = service.get_fresh(&request().into_parts().0).unwrap();
     /// assert_eq!(hit.into_response().headers()["x-facetheory-isr"], "hit");
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn at_hand(&self, request: &Parts) -> Option<Hit> {
+    pub fn get_fresh(&self, request: &Parts) -> Option<Hit> {
         let site = &*self.site;
         if !is_plain(request) {
             return None;
         }
         let now = site.isr.pages().store().now();
-        let Visit::Page(page) = site.routes.visit(request, now) else { return None };
+        let Resolved::Page(page) = site.routes.visit(request, now) else { return None };
         let route = page.route;
         let key = site.key_of(page).ok()?;
         let id = site.request_id(request);
         let visitor = Visitor { parts: request, route, now, id: &id };
-        let (key, mut hit) = if route.by_origin {
+        let (key, mut hit) = if route.follow_origin {
             site.stored_at_hand(&visitor, key)?
         } else {
             let served = site.isr.at_hand_at(&key, &route.policy, now)?;
@@ -218,9 +218,9 @@ impl Site {
         let (parts, body) = request.into_parts();
         let id = self.request_id(&parts);
         let page = match self.routes.visit(&parts, now) {
-            Visit::Page(page) => page,
-            Visit::Refused(refusal) => return Ok(respond::refused(&refusal, "refused", &id)),
-            Visit::Pass(reason) => {
+            Resolved::Page(page) => page,
+            Resolved::Refused(refusal) => return Ok(respond::refused(&refusal, "refused", &id)),
+            Resolved::Pass(reason) => {
                 if let Some(refusal) = self.strict.then(|| self.routes.fault(&parts)).flatten() {
                     return Ok(respond::refused(&refusal, "refused", &id));
                 }
@@ -232,8 +232,8 @@ impl Site {
                 }
                 let request = Request::from_parts(parts, body);
                 let mut response = self.pass(service, request, reason.as_str(), &id).await?;
-                if reason == Pass::Draft {
-                    // Caches in front of us do not know drafts, and would show this one to everyone.
+                if reason == PassReason::Draft {
+                    // Caches in front of us do not know preview, and would show this one to everyone.
                     response
                         .headers_mut()
                         .insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
@@ -241,14 +241,14 @@ impl Site {
                 return Ok(response);
             }
         };
-        let by_origin = page.route.by_origin.then(|| (page.target(), page.own_host()));
+        let follow_origin = page.route.follow_origin.then(|| (page.target(), page.own_host()));
         let (policy, route) = (page.route.policy, page.number);
         let key = match self.key_of(page) {
             Ok(key) => key,
-            Err(error) => return Ok(respond::refused(&Refusal::bad(error.to_string()), "refused", &id)),
+            Err(error) => return Ok(respond::refused(&Rejection::bad(error.to_string()), "refused", &id)),
         };
-        if let Some((target, host)) = by_origin {
-            let forward = Forward::new(parts, service, Some(body)).to(target, route).at(host);
+        if let Some((target, host)) = follow_origin {
+            let forward = OriginRequest::new(parts, service, Some(body)).to(target, route).at(host);
             return self.follow(forward, &key, &policy, &id).await;
         }
         let shared = Arc::new(Shared { parts, service: Mutex::new(service), own: Mutex::default() });
@@ -260,16 +260,16 @@ impl Site {
         let head_only = shared.parts.method == Method::HEAD;
         let own = shared.own.lock().unwrap_or_else(PoisonError::into_inner).take().map(respond::without_hops);
         let mut response = match (answer, own) {
-            (Ok(Answer::Page(served)), _) => {
+            (Ok(GetResult::Page(served)), _) => {
                 let (route, now) = (self.routes.at(route), self.isr.pages().store().now());
                 Ok(Visitor { parts: &shared.parts, route, now, id: &id }.page(&served))
             }
             // The renderer has not seen the visitor's cookies, so an answer for this visitor alone is not what it would
             // say to one who sent some: it is asked again, with all of the request. So it is where there is none.
-            (Ok(Answer::Bypass(reason)), Some(own)) if !shared.parts.headers.contains_key(COOKIE) => {
+            (Ok(GetResult::Bypass(reason)), Some(own)) if !shared.parts.headers.contains_key(COOKIE) => {
                 Ok(respond::passed(own, reason.word(), &id, head_only))
             }
-            (Ok(Answer::Bypass(reason)), _) => {
+            (Ok(GetResult::Bypass(reason)), _) => {
                 let service = shared.service();
                 let parts =
                     Arc::try_unwrap(shared).map_or_else(|shared| shared.parts.clone(), |shared| shared.parts);
@@ -278,7 +278,9 @@ impl Site {
             }
             (Err(_), Some(own)) => Ok(respond::passed(own, "render-failed", &id, head_only)),
             (Err(error), None) => Ok(match FailedRender::answer_in(&error) {
-                Some(answer) => respond::passed(respond::without_hops(answer), "render-failed", &id, head_only),
+                Some(answer) => {
+                    respond::passed(respond::without_hops(answer), "render-failed", &id, head_only)
+                }
                 None => respond::refused(&no_answer(&told(&error)), "render-failed", &id),
             }),
         }?;
@@ -294,7 +296,7 @@ impl Site {
         service: S,
         request: Request<B>,
         parts: Parts,
-        reason: Pass,
+        reason: PassReason,
         id: HeaderValue,
     ) -> Result<Response<IsrBody>, S::Error>
     where
@@ -316,7 +318,7 @@ impl Site {
     where
         S: Renderer<B>,
     {
-        request.extensions_mut().insert(OnBehalf::Waiting);
+        request.extensions_mut().insert(RequestOrigin::Client);
         let response = service.oneshot(request).await?;
         let response = response.map(|body| IsrBody::passed(body.map_err(Into::into).boxed_unsync()));
         Ok(respond::passed(response, detail, id, false))
@@ -331,7 +333,7 @@ impl Site {
         S: Renderer<B>,
         B: Default + Send + 'static,
     {
-        let Visit::Page(page) = self.routes.visit(&shared.parts, context.started) else {
+        let Resolved::Page(page) = self.routes.visit(&shared.parts, context.started) else {
             return Err("the request is no longer one for a page".into());
         };
         let mut request = page.request(&shared.parts).map_err(|refusal| refusal.text)?;
@@ -339,8 +341,8 @@ impl Site {
         // visitor can set them.
         request.extensions_mut().clone_from(&shared.parts.extensions);
         // A layer around this one may have said so of the visitor's request.
-        request.extensions_mut().remove::<OnBehalf>();
-        let wish = Wish {
+        request.extensions_mut().remove::<RequestOrigin>();
+        let wish = StoreContext {
             route: page.route,
             method: &shared.parts.method,
             authorized: shared.parts.headers.contains_key(AUTHORIZATION),
@@ -350,15 +352,14 @@ impl Site {
             whole: is_all_of(&request, &shared.parts),
             deployment: self.isr.deployment(),
         };
-        let rendering =
-            fetch::render(shared.service(), request.map(|()| B::default()), &context, wish).await;
+        let rendering = fetch::render(shared.service(), request.map(|()| B::default()), &context, wish).await;
         *shared.own.lock().unwrap_or_else(PoisonError::into_inner) = rendering.own;
         rendering.outcome
     }
 
     /// Whether a request that is passed on may change what follows its origin.
-    fn may_change(&self, parts: &Parts, reason: Pass) -> bool {
-        reason == Pass::Method && !parts.method.is_safe() && self.routes.any_by_origin()
+    fn may_change(&self, parts: &Parts, reason: PassReason) -> bool {
+        reason == PassReason::Method && !parts.method.is_safe() && self.routes.any_by_origin()
     }
 
     /// Whether another page may be kept that was not kept before.
@@ -371,11 +372,11 @@ impl Site {
         !context.page.cache_key().contains('#') || self.variants.welcomes(&context.page, context.started)
     }
 
-    fn key_of(&self, page: Page<'_>) -> Result<PageKey, Error> {
+    fn key_of(&self, page: ResolvedPage<'_>) -> Result<PageKey, Error> {
         let key = self.scheme.page(page.tenant.as_ref(), page.key)?;
         let key =
             key.at_path(page.path).of_known_route(page.route.name.clone()).keeping_private(page.private);
-        Ok(if page.route.by_origin { key.with_variants() } else { key })
+        Ok(if page.route.follow_origin { key.with_variants() } else { key })
     }
 
     /// Takes away what is not for visitors.
@@ -398,8 +399,8 @@ fn is_all_of(request: &Request<()>, visitor: &Parts) -> bool {
     request.uri().path_and_query() == visitor.uri.path_and_query() && visitor.headers.iter().all(seen)
 }
 
-fn no_answer(why: &str) -> Refusal {
-    Refusal { status: StatusCode::BAD_GATEWAY, text: format!("the page cannot be shown now: {why}") }
+fn no_answer(why: &str) -> Rejection {
+    Rejection { status: StatusCode::BAD_GATEWAY, text: format!("the page cannot be shown now: {why}") }
 }
 
 /// What a visitor is told of a failed render: no more than that it failed, since causes may name what is inside.

@@ -8,14 +8,14 @@ use http::{Request, Response};
 use http_body::Body;
 use tower::Service;
 
-use super::rfc9111::Forward;
+use super::rfc9111::OriginRequest;
 use super::{IsrService, Shared};
 use crate::error::Error;
-use crate::http::request_origin::OnBehalf;
 use crate::http::body::BoxError;
-use crate::http::router::resolve::Visit;
-use crate::protocol::key::PageKey;
+use crate::http::request_origin::RequestOrigin;
+use crate::http::router::resolve::Resolved;
 use crate::pages::Outcome;
+use crate::protocol::key::PageKey;
 
 impl<S> IsrService<S> {
     /// The page that a request is for, without visiting it; none if it is for none and would be passed on.
@@ -41,9 +41,9 @@ impl<S> IsrService<S> {
     pub fn page(&self, request: &Parts) -> Result<Option<PageKey>, Error> {
         let site = &self.site;
         match site.routes.visit(request, site.isr.pages().store().now()) {
-            Visit::Page(page) => site.key_of(page).map(Some),
-            Visit::Pass(_) => Ok(None),
-            Visit::Refused(refusal) => Err(Error::invalid(refusal.text)),
+            Resolved::Page(page) => site.key_of(page).map(Some),
+            Resolved::Pass(_) => Ok(None),
+            Resolved::Refused(refusal) => Err(Error::invalid(refusal.text)),
         }
     }
 
@@ -84,25 +84,26 @@ impl<S> IsrService<S> {
         let site = &self.site;
         let (parts, ()) = request.into_parts();
         let page = match site.routes.visit(&parts, site.isr.pages().store().now()) {
-            Visit::Page(page) => page,
-            Visit::Refused(refusal) => return Err(Error::invalid(refusal.text)),
-            Visit::Pass(reason) => {
+            Resolved::Page(page) => page,
+            Resolved::Refused(refusal) => return Err(Error::invalid(refusal.text)),
+            Resolved::Pass(reason) => {
                 let why = reason.as_str();
                 return Err(Error::invalid(format!("nothing is kept of the answer to this request ({why})")));
             }
         };
-        let by_origin = page.route.by_origin.then(|| (page.target(), page.own_host(), page.number));
+        let follow_origin = page.route.follow_origin.then(|| (page.target(), page.own_host(), page.number));
         let (policy, key) = (page.route.policy, site.key_of(page)?);
         if let Some((idempotency_key, hash)) = once
             && !site.isr.pages().store().bind_request(idempotency_key, hash).await?
         {
             return Ok(Outcome::OtherRequest);
         }
-        if let Some((target, host, route)) = by_origin {
-            let forward = Forward::new(parts, self.inner.clone(), None).to(target, route).at(host);
+        if let Some((target, host, route)) = follow_origin {
+            let forward = OriginRequest::new(parts, self.inner.clone(), None).to(target, route).at(host);
             let forward = Arc::new(forward);
             let site = site.clone();
-            let render = move |context| site.clone().fetch(forward, context, false, OnBehalf::Answered);
+            let render =
+                move |context| site.clone().fetch(forward, context, false, RequestOrigin::Background);
             return self.site.isr.regenerate(&key, &policy, once, render).await;
         }
         let service = Mutex::new(self.inner.clone());

@@ -12,33 +12,33 @@ use tabletheory::Timestamp;
 use tower::ServiceExt as _;
 
 use super::{Site, no_answer, told};
-use crate::error::Error;
-use crate::protocol::generation::Generation;
-use crate::http::request_origin::OnBehalf;
-use crate::http::body::IsrBody;
-use crate::http::compression::Coding;
-use crate::http::headers::{FORWARDED_HOST, has_named_hops, remove_named_hops};
-use crate::http::response_cache::Hit;
-use crate::http::router::rejection::Refusal;
-use crate::http::fetch::FailedRender;
-use crate::http::renderer::Renderer;
-use crate::http::respond::{Visitor, refused, tell, without_hops};
-use crate::http::semantics::reuse::Asked;
-use crate::http::fetch_rfc9111::Fetch;
-use crate::http::respond_rfc9111::{self, Way};
-use crate::http::cacheability_rfc9111::{Limits, Received};
-use crate::http::semantics::unsafe_methods;
-use crate::http::semantics::revalidation;
-use crate::http::variants;
-use crate::http::semantics::cache_status::CacheStatus;
-use crate::protocol::invalidate::Strength;
-use crate::engine::{Answer, AtHand, Bypass, CachedPage, Served, Usable};
-use crate::protocol::key::PageKey;
-use crate::pages::policy::Policy;
-use crate::pages::reason::Reason;
-use crate::pages::render::{Render, RenderContext, RenderError, Rendered};
-use crate::protocol::row::Meta;
 use crate::engine::state::State;
+use crate::engine::{AtHand, BypassReason, CachedPage, GetResult, ServeDecision, Served};
+use crate::error::Error;
+use crate::http::body::IsrBody;
+use crate::http::cacheability_rfc9111::{Limits, Received};
+use crate::http::compression::Coding;
+use crate::http::fetch::FailedRender;
+use crate::http::fetch_rfc9111::Fetch;
+use crate::http::headers::{FORWARDED_HOST, has_named_hops, remove_named_hops};
+use crate::http::renderer::Renderer;
+use crate::http::request_origin::RequestOrigin;
+use crate::http::respond::{Visitor, refused, tell, without_hops};
+use crate::http::respond_rfc9111::{self, ForwardInfo};
+use crate::http::response_cache::Hit;
+use crate::http::router::rejection::Rejection;
+use crate::http::semantics::cache_status::CacheStatus;
+use crate::http::semantics::reuse::RequestDirectives;
+use crate::http::semantics::revalidation;
+use crate::http::semantics::unsafe_methods;
+use crate::http::variants;
+use crate::pages::policy::Policy;
+use crate::pages::reason::RegenerateReason;
+use crate::pages::render::{Render, RenderContext, RenderError, Rendered};
+use crate::protocol::generation::Generation;
+use crate::protocol::invalidate::InvalidationMode;
+use crate::protocol::key::PageKey;
+use crate::protocol::row::Meta;
 
 /// By what an origin says that it, or what is behind it, cannot do any more now.
 const OVERLOADED: [StatusCode; 3] =
@@ -48,7 +48,7 @@ const OVERLOADED: [StatusCode; 3] =
 const ROUNDS: usize = 3;
 
 /// What a visit and the request that it makes of the origin share.
-pub(super) struct Forward<S, B> {
+pub(super) struct OriginRequest<S, B> {
     parts: Parts,
     /// What the origin is asked for, if that is not all of the query.
     target: Option<Uri>,
@@ -63,17 +63,17 @@ pub(super) struct Forward<S, B> {
     answered: Mutex<Option<StatusCode>>,
 }
 
-impl<S: Clone, B: Default> Forward<S, B> {
+impl<S: Clone, B: Default> OriginRequest<S, B> {
     pub(super) fn new(mut parts: Parts, service: S, body: Option<B>) -> Self {
         remove_named_hops(&mut parts.headers);
         let (own, answered) = (Mutex::default(), Mutex::default());
         let (service, body) = (Mutex::new(service), Mutex::new(body));
-        Forward { parts, target: None, route: 0, service, body, own, answered }
+        OriginRequest { parts, target: None, route: 0, service, body, own, answered }
     }
 
     /// The same, by this route and for this part of the address.
     pub(super) fn to(self, target: Option<Uri>, route: usize) -> Self {
-        Forward { target, route, ..self }
+        OriginRequest { target, route, ..self }
     }
 
     /// The same, of this host, whichever the visitor has asked for.
@@ -103,7 +103,7 @@ impl<S: Clone, B: Default> Forward<S, B> {
 /// Which stored response a visitor is for, and what is known of it.
 struct Selected {
     key: PageKey,
-    peeked: Option<(Arc<CachedPage>, Usable)>,
+    peeked: Option<(Arc<CachedPage>, ServeDecision)>,
     /// Why the origin is asked, if it is.
     why: &'static str,
     /// The page by whose headers a variant was selected.
@@ -114,7 +114,7 @@ impl Selected {
     /// Whether it is served without anyone waiting for the origin.
     fn at_once(&self) -> bool {
         let usable = self.peeked.as_ref().map(|(_, usable)| usable);
-        matches!(usable, Some(Usable::Fresh | Usable::Stale { while_renewed: true, .. }))
+        matches!(usable, Some(ServeDecision::Fresh | ServeDecision::Stale { while_renewed: true, .. }))
     }
 }
 
@@ -122,7 +122,7 @@ impl Site {
     /// Answers a visitor of a page that follows its origin.
     pub(super) async fn follow<S, B>(
         self: &Arc<Self>,
-        forward: Forward<S, B>,
+        forward: OriginRequest<S, B>,
         primary: &PageKey,
         policy: &Policy,
         id: &HeaderValue,
@@ -132,7 +132,7 @@ impl Site {
         B: Default + Send + 'static,
     {
         let forward = Arc::new(forward);
-        let (parts, asked) = (&forward.parts, Asked::of(&forward.parts.headers));
+        let (parts, asked) = (&forward.parts, RequestDirectives::of(&forward.parts.headers));
         // These are about what the origin has now, which only it can tell (RFC 9110 §13.1).
         let for_origin = [IF_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| parts.headers.contains_key(name));
         if asked.no_store() || for_origin {
@@ -141,12 +141,12 @@ impl Site {
         for _ in 0..ROUNDS {
             let (judge, selected) = match self.select(primary, &asked, parts).await {
                 Ok(selected) => selected,
-                Err(error) => return Ok(refused(&Refusal::bad(error.to_string()), "refused", id)),
+                Err(error) => return Ok(refused(&Rejection::bad(error.to_string()), "refused", id)),
             };
             if !selected.at_once() {
                 if asked.only_if_cached() {
                     let text = "the response is not stored, and only a stored one was asked for".to_owned();
-                    let refusal = Refusal { status: StatusCode::GATEWAY_TIMEOUT, text };
+                    let refusal = Rejection { status: StatusCode::GATEWAY_TIMEOUT, text };
                     return Ok(refused(&refusal, "only-if-cached", id));
                 }
                 if parts.method == Method::HEAD {
@@ -156,20 +156,21 @@ impl Site {
             let render = {
                 let (site, forward) = (self.clone(), forward.clone());
                 let is_variant = selected.primary.is_some();
-                let behalf = if selected.at_once() { OnBehalf::Answered } else { OnBehalf::Waiting };
+                let behalf =
+                    if selected.at_once() { RequestOrigin::Background } else { RequestOrigin::Client };
                 move |context| site.fetch(forward, context, is_variant, behalf)
             };
             let answer = self.isr.get_by(&selected.key, policy, &judge, render).await;
             let own = forward.own.lock().unwrap_or_else(PoisonError::into_inner).take();
             return match (answer, own) {
-                (Ok(Answer::Page(served)), _) => {
+                (Ok(GetResult::Page(served)), _) => {
                     Ok(self.page(&forward, &selected, policy, &served, id).await)
                 }
-                (Ok(Answer::Bypass(Bypass::Other)), None) => continue,
-                (Ok(Answer::Bypass(reason)), Some(own)) => {
+                (Ok(GetResult::Bypass(BypassReason::OtherVariant)), None) => continue,
+                (Ok(GetResult::Bypass(reason)), Some(own)) => {
                     Ok(self.passed(&forward, without_hops(own), (selected.why, reason.word()), id))
                 }
-                (Ok(Answer::Bypass(reason)), None) => {
+                (Ok(GetResult::Bypass(reason)), None) => {
                     self.pass_forward(&forward, &selected.key, (selected.why, reason.word()), id).await
                 }
                 (Err(_), Some(own)) => {
@@ -182,7 +183,7 @@ impl Site {
                     None => match FailedRender::of_another(&error) {
                         // An origin that has too much to do must not be asked by all who waited. A status is nobody's own.
                         Some(status) if OVERLOADED.contains(&status) => {
-                            refused(&Refusal { status, ..no_answer(&told(&error)) }, "render-failed", id)
+                            refused(&Rejection { status, ..no_answer(&told(&error)) }, "render-failed", id)
                         }
                         Some(_) => {
                             let way = (selected.why, "render-failed");
@@ -200,11 +201,11 @@ impl Site {
     async fn select<'a>(
         &self,
         primary: &PageKey,
-        asked: &Asked<'a>,
+        asked: &RequestDirectives<'a>,
         parts: &Parts,
-    ) -> Result<(Asked<'a>, Selected), Error> {
+    ) -> Result<(RequestDirectives<'a>, Selected), Error> {
         let peeked = self.isr.peek(primary, asked).await;
-        let Some((page, Usable::Other)) = peeked else {
+        let Some((page, ServeDecision::Other)) = peeked else {
             let why = why(peeked.as_ref(), "uri-miss");
             return Ok((asked.clone(), Selected { key: primary.clone(), peeked, why, primary: None }));
         };
@@ -217,7 +218,7 @@ impl Site {
     /// What a visitor who asks plainly selects, if it is in memory and fresh; and under which key.
     pub(super) fn stored_at_hand(&self, visitor: &Visitor<'_>, primary: PageKey) -> Option<(PageKey, Hit)> {
         let (headers, policy, now) = (&visitor.parts.headers, &visitor.route.policy, visitor.now);
-        let asked = Asked::of(headers);
+        let asked = RequestDirectives::of(headers);
         if asked.no_store() || has_named_hops(headers) {
             return None;
         }
@@ -233,7 +234,7 @@ impl Site {
         };
         let coded = (Coding::Identity, served.page.bytes().clone());
         let hit = self.replies.reply(visitor, &served, coded, |_| {
-            let way = Way { key: key.cache_key(), ..Way::default() };
+            let way = ForwardInfo { key: key.cache_key(), ..ForwardInfo::default() };
             let mut response = respond_rfc9111::page(visitor.parts, &served, way, now, visitor.id);
             self.strip(response.headers_mut());
             response
@@ -244,10 +245,10 @@ impl Site {
     /// Asks the origin, and decides what is kept of its answer.
     pub(super) async fn fetch<S, B>(
         self: Arc<Self>,
-        forward: Arc<Forward<S, B>>,
+        forward: Arc<OriginRequest<S, B>>,
         context: RenderContext,
         is_variant: bool,
-        behalf: OnBehalf,
+        behalf: RequestOrigin,
     ) -> Result<Render, RenderError>
     where
         S: Renderer<B>,
@@ -286,7 +287,7 @@ impl Site {
 
     async fn page<S: Clone, B: Default>(
         self: &Arc<Self>,
-        forward: &Forward<S, B>,
+        forward: &OriginRequest<S, B>,
         selected: &Selected,
         policy: &Policy,
         served: &Served,
@@ -297,8 +298,9 @@ impl Site {
             self.promote(selected, policy, primary, served).await;
         }
         let answered = forward.answered().filter(|_| asked_here);
-        let way = Way { key: selected.key.cache_key(), forward: Some(selected.why), answered };
-        let mut response = respond_rfc9111::page(&forward.parts, served, way, self.isr.pages().store().now(), id);
+        let way = ForwardInfo { key: selected.key.cache_key(), forward: Some(selected.why), answered };
+        let mut response =
+            respond_rfc9111::page(&forward.parts, served, way, self.isr.pages().store().now(), id);
         if self.tells_page {
             response.extensions_mut().insert(selected.key.clone());
         }
@@ -320,16 +322,17 @@ impl Site {
             return;
         }
         let Ok(page) = selected.key.primary() else { return };
-        let (promoted, last) = (served.page.clone(), Reason::Early(primary.generation().generated_at));
+        let (promoted, last) =
+            (served.page.clone(), RegenerateReason::Early(primary.generation().generated_at));
         let site = self.clone();
         let copy = move |context: RenderContext| async move {
             let is_outdated = site.isr.pages().store().is_outdated(&context.page, promoted.meta()).await;
             // What was asked for before an invalidation, of the page or of a tag, is not for everyone after it.
             let from_before = is_outdated.unwrap_or(true)
                 || context.served.as_ref().is_some_and(|row| site.is_later(row, promoted.generation()));
-            Ok::<_, RenderError>(if from_before { Render::Personal } else { copied(&promoted) })
+            Ok::<_, RenderError>(if from_before { Render::Uncacheable } else { copied(&promoted) })
         };
-        if let Err(error) = self.isr.regenerate_because(&page, policy, last, None, copy).await {
+        if let Err(error) = self.isr.regenerate_for(&page, policy, last, None, copy).await {
             tracing::warn!(%error, page = %page.shown(), "a page is still selected by what it was");
         }
     }
@@ -344,7 +347,7 @@ impl Site {
     /// Passes a HEAD on, and takes its answer for one about what is stored, if it is (RFC 9111 §4.3.5).
     async fn head<S, B>(
         self: &Arc<Self>,
-        forward: &Arc<Forward<S, B>>,
+        forward: &Arc<OriginRequest<S, B>>,
         selected: &Selected,
         policy: &Policy,
         id: &HeaderValue,
@@ -359,28 +362,32 @@ impl Site {
         let Some(stored) = stored.filter(|page| page.status() == response.status().as_u16()) else {
             return Ok(response);
         };
-        let outcome = if revalidation::is_about(stored.headers(), stored.bytes().len() as u64, response.headers()) {
-            let (site, forward, answer) = (self.clone(), forward.clone(), response.headers().clone());
-            let about = stored.generation().clone();
-            let (limits, received) =
-                (Limits { max_bytes: self.max_page_bytes, welcome: true }, self.isr.pages().store().now());
-            let freshen = move |context: RenderContext| async move {
-                // What was invalidated, or has changed meanwhile, needs more than a HEAD that may be from before that.
-                let stored = context.served.as_ref().filter(|row| row.generation == about);
-                let stored = stored.filter(|row| !row.must_not_serve && row.stale_since.is_none());
-                let Some(stored) = stored else { return Ok(Render::Personal) };
-                if site.isr.pages().store().is_outdated(&context.page, stored).await.unwrap_or(true) {
-                    return Ok(Render::Personal);
-                }
-                let (visitor, tags) = (&forward.parts, &site.routes.at(forward.route).tags);
-                let fetch = Fetch { visitor, stored: Some(stored), offered: true, limits, tags, requested };
-                Ok::<_, RenderError>(fetch.freshened(stored, &answer, received).asked_at(requested))
+        let outcome =
+            if revalidation::is_about(stored.headers(), stored.bytes().len() as u64, response.headers()) {
+                let (site, forward, answer) = (self.clone(), forward.clone(), response.headers().clone());
+                let about = stored.generation().clone();
+                let (limits, received) = (
+                    Limits { max_bytes: self.max_page_bytes, welcome: true },
+                    self.isr.pages().store().now(),
+                );
+                let freshen = move |context: RenderContext| async move {
+                    // What was invalidated, or has changed meanwhile, needs more than a HEAD that may be from before that.
+                    let stored = context.served.as_ref().filter(|row| row.generation == about);
+                    let stored = stored.filter(|row| !row.must_not_serve && row.stale_since.is_none());
+                    let Some(stored) = stored else { return Ok(Render::Uncacheable) };
+                    if site.isr.pages().store().is_outdated(&context.page, stored).await.unwrap_or(true) {
+                        return Ok(Render::Uncacheable);
+                    }
+                    let (visitor, tags) = (&forward.parts, &site.routes.at(forward.route).tags);
+                    let fetch =
+                        Fetch { visitor, stored: Some(stored), offered: true, limits, tags, requested };
+                    Ok::<_, RenderError>(fetch.freshened(stored, &answer, received).asked_at(requested))
+                };
+                let again = RegenerateReason::Early(stored.generation().generated_at);
+                self.isr.regenerate_for(&selected.key, policy, again, None, freshen).await.map(drop)
+            } else {
+                self.isr.invalidate_alone(&selected.key, InvalidationMode::Soft).await.map(drop)
             };
-            let again = Reason::Early(stored.generation().generated_at);
-            self.isr.regenerate_because(&selected.key, policy, again, None, freshen).await.map(drop)
-        } else {
-            self.isr.invalidate_alone(&selected.key, Strength::Soft).await.map(drop)
-        };
         if let Err(error) = outcome {
             tracing::warn!(%error, page = %selected.key.shown(), "what a HEAD told of a page is not kept");
         }
@@ -390,7 +397,7 @@ impl Site {
     /// Passes a request on as it came, and keeps nothing of the answer.
     async fn pass_forward<S, B>(
         &self,
-        forward: &Arc<Forward<S, B>>,
+        forward: &Arc<OriginRequest<S, B>>,
         key: &PageKey,
         (why, detail): (&'static str, &'static str),
         id: &HeaderValue,
@@ -402,7 +409,7 @@ impl Site {
         let parts = &forward.parts;
         let requested = self.isr.pages().store().now();
         let mut request = Request::from_parts(parts.clone(), forward.body());
-        request.extensions_mut().insert(OnBehalf::Waiting);
+        request.extensions_mut().insert(RequestOrigin::Client);
         let response = forward.service().oneshot(request).await?;
         let received = Received {
             method: &parts.method,
@@ -427,7 +434,7 @@ impl Site {
 
     fn passed<S, B>(
         &self,
-        forward: &Forward<S, B>,
+        forward: &OriginRequest<S, B>,
         mut response: Response<IsrBody>,
         (why, detail): (&'static str, &'static str),
         id: &HeaderValue,
@@ -473,10 +480,10 @@ fn variant_of(primary: &PageKey, page: &CachedPage, headers: &HeaderMap) -> Resu
 }
 
 /// Why the origin is asked, in the words of RFC 9211.
-fn why(peeked: Option<&(Arc<CachedPage>, Usable)>, missing: &'static str) -> &'static str {
+fn why(peeked: Option<&(Arc<CachedPage>, ServeDecision)>, missing: &'static str) -> &'static str {
     match peeked {
-        None | Some((_, Usable::Other)) => missing,
-        Some((_, Usable::Stale { reason: Reason::Early(_), .. })) => "request",
+        None | Some((_, ServeDecision::Other)) => missing,
+        Some((_, ServeDecision::Stale { reason: RegenerateReason::Early(_), .. })) => "request",
         Some(_) => "stale",
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
-use crate::protocol::cache_key::CacheKey;
-use crate::http::router::preview::Drafts;
+use crate::http::router::preview::Preview;
 use crate::pages::policy::Policy;
+use crate::protocol::cache_key::CacheKey;
 use http::HeaderName;
 use proptest::prelude::*;
 use std::sync::LazyLock;
@@ -50,9 +50,9 @@ fn visitor(uri: &str, lines: &[(&str, &str)]) -> Parts {
 /// The key, or what became of the request.
 fn key_of(routes: &Routes, parts: &Parts) -> String {
     match routes.visit(parts, NOW) {
-        Visit::Page(page) => page.key,
-        Visit::Pass(reason) => format!("pass: {}", reason.as_str()),
-        Visit::Refused(refusal) => format!("{}: {}", refusal.status.as_u16(), refusal.text),
+        Resolved::Page(page) => page.key,
+        Resolved::Pass(reason) => format!("pass: {}", reason.as_str()),
+        Resolved::Refused(refusal) => format!("{}: {}", refusal.status.as_u16(), refusal.text),
     }
 }
 
@@ -100,7 +100,7 @@ fn a_query_that_no_route_lists_is_the_part_of_a_key_that_nobody_shows() {
         ("/plain/a?token=x", ""),
     ] {
         let parts = visitor(uri, &[("host", "example.com"), ("accept-language", "de")]);
-        let Visit::Page(page) = ROUTES.visit(&parts, NOW) else { panic!("{uri} is a page") };
+        let Resolved::Page(page) = ROUTES.visit(&parts, NOW) else { panic!("{uri} is a page") };
         assert_eq!(&page.key[page.private.clone()], expected, "{uri}: {}", page.key);
     }
 }
@@ -134,16 +134,16 @@ fn what_is_no_visit_of_a_page_is_passed_on_or_refused() {
 
 #[test]
 fn an_editor_with_a_draft_is_passed_on() {
-    let drafts = Drafts::new([7; 32]).expect("a secret");
+    let preview = Preview::new([7; 32]).expect("a secret");
     let cookie =
-        format!("a=1; {}={}", Drafts::COOKIE, drafts.cookie(NOW + Duration::from_secs(1), Some("/news")));
-    let routes = ROUTES.clone().drafts(drafts);
+        format!("a=1; {}={}", Preview::COOKIE, preview.cookie(NOW + Duration::from_secs(1), Some("/news")));
+    let routes = ROUTES.clone().preview(preview);
     let visit = |uri| key_of(&routes, &visitor(uri, &[("host", "a"), ("cookie", &cookie)]));
     assert_eq!(visit("/news/x"), "pass: draft");
     assert_eq!(visit("/"), "default::a/?");
     assert!(
         asked_for("/news/x", &[("cookie", &cookie)]).starts_with("default::"),
-        "where there are no drafts"
+        "where there are no preview"
     );
 }
 
@@ -174,7 +174,7 @@ fn the_renderer_sees_what_the_route_lists_and_nothing_else() {
     );
     parts.method = Method::HEAD;
     parts.extensions.insert("who is connected");
-    let Visit::Page(page) = routes.visit(&parts, NOW) else { panic!("a page") };
+    let Resolved::Page(page) = routes.visit(&parts, NOW) else { panic!("a page") };
     let request = page.request(&parts).expect("a request");
     assert_eq!(request.method(), Method::GET);
     assert_eq!(request.uri(), "/wide/x?q=1");
@@ -196,7 +196,7 @@ fn the_pages_of_one_site_are_found_under_every_host() {
     let routes = &*ROUTES_OF_ONE_SITE;
     for host in ["a.example", "B.example:8080"] {
         let parts = visitor("/news/x", &[("host", host)]);
-        let Visit::Page(page) = routes.visit(&parts, NOW) else { panic!("a page") };
+        let Resolved::Page(page) = routes.visit(&parts, NOW) else { panic!("a page") };
         assert_eq!(page.key, "default::/news/{slug}?slug=x");
         assert_eq!(page.request(&parts).expect("a request").headers()["host"], "www.example.com");
     }
@@ -264,7 +264,7 @@ type Seen = (Option<Tenant>, Uri, HeaderMap);
 
 /// The key of a page, and everything that the renderer sees.
 fn seen(routes: &Routes, parts: &Parts) -> Option<(String, Seen)> {
-    let Visit::Page(page) = routes.visit(parts, NOW) else { return None };
+    let Resolved::Page(page) = routes.visit(parts, NOW) else { return None };
     let request = page.request(parts).expect("what came can be passed on");
     Some((page.key, (page.tenant, request.uri().clone(), request.headers().clone())))
 }

@@ -14,14 +14,14 @@ fn stored_for(age: i64, lines: &[(&str, &str)], request: &[(&'static str, &str)]
     let kept: Vec<(String, String)> =
         lines.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let headers = crate::http::restored_by_origin(&kept);
-    let said = Said::of(&headers);
+    let said = ResponseDirectives::of(&headers);
     let lifetime = lifetime(StatusCode::OK, &headers, &said, Timestamp::from_seconds(NOW)).time();
     let fresh = i64::try_from(lifetime.as_secs()).expect("a time") - age;
     let fresh = if said.control.no_cache.is_some() { 0 } else { fresh.max(0) };
     let mut generation = Generation::new("a", NOW, fresh);
     generation.content.headers = kept;
     generation.content.initial_age = Some(age);
-    generation.content.variant = variant::digest(&variant::names(&headers).expect("names"), &map(request));
+    generation.content.variant = variants::digest(&variants::names(&headers).expect("names"), &map(request));
     CachedPage::new(Meta::of(generation), Body::default())
 }
 
@@ -31,38 +31,53 @@ fn map(lines: &[(&'static str, &str)]) -> HeaderMap {
 }
 
 /// What a visitor may do with it so many seconds later.
-fn after(seconds: i64, page: &CachedPage, request: &[(&'static str, &str)]) -> Usable {
+fn after(seconds: i64, page: &CachedPage, request: &[(&'static str, &str)]) -> ServeDecision {
     judged(seconds, page, request, false)
 }
 
-fn judged(seconds: i64, page: &CachedPage, request: &[(&'static str, &str)], invalidated: bool) -> Usable {
+fn judged(
+    seconds: i64,
+    page: &CachedPage,
+    request: &[(&'static str, &str)],
+    invalidated: bool,
+) -> ServeDecision {
     let (headers, now) = (map(request), Timestamp::from_seconds(NOW + seconds));
     let (meta, freshness) = (page.meta(), page.meta().freshness(now));
-    let sight = Sight { meta, page: Some(page), freshness, invalidated, deployment: None, now };
-    Asked::of(&headers).usable(&sight)
+    let sight = EntryView { meta, page: Some(page), freshness, invalidated, deployment: None, now };
+    RequestDirectives::of(&headers).usable(&sight)
 }
 
-fn stale(while_renewed: bool, if_error: bool) -> Usable {
-    Usable::Stale { reason: Reason::Stale, while_renewed, if_error, if_silent: true }
+fn stale(while_renewed: bool, if_error: bool) -> ServeDecision {
+    ServeDecision::Stale { reason: RegenerateReason::Stale, while_renewed, if_error, if_silent: true }
 }
 
 /// It has to be validated, and is served in no other way.
-fn forbidden() -> Usable {
-    Usable::Stale { reason: Reason::Stale, while_renewed: false, if_error: false, if_silent: false }
+fn forbidden() -> ServeDecision {
+    ServeDecision::Stale {
+        reason: RegenerateReason::Stale,
+        while_renewed: false,
+        if_error: false,
+        if_silent: false,
+    }
 }
 
 /// It has to be validated although it is fresh.
-fn again() -> Usable {
-    Usable::Stale { reason: Reason::Early(NOW), while_renewed: false, if_error: false, if_silent: false }
+fn again() -> ServeDecision {
+    ServeDecision::Stale {
+        reason: RegenerateReason::Early(NOW),
+        while_renewed: false,
+        if_error: false,
+        if_silent: false,
+    }
 }
 
 #[test]
 fn rfc9111_4_2_what_is_fresh_is_used_and_what_is_stale_is_validated() {
     let page = stored(0, &[("cache-control", "max-age=60")]);
-    assert_eq!(after(59, &page, &[]), Usable::Fresh);
+    assert_eq!(after(59, &page, &[]), ServeDecision::Fresh);
     assert_eq!(after(60, &page, &[]), stale(false, false));
     let page = stored(50, &[("cache-control", "max-age=60")]);
-    assert_eq!(after(9, &page, &[]), Usable::Fresh);
+    assert_eq!(after(9, &page, &[]), ServeDecision::Fresh);
     assert_eq!(after(10, &page, &[]), stale(false, false));
 }
 
@@ -78,9 +93,9 @@ fn rfc9111_5_2_1_4_a_visitor_may_ask_for_validation() {
 #[test]
 fn rfc9111_5_2_1_1_and_5_2_1_3_a_visitor_may_limit_the_age() {
     let page = stored(10, &[("cache-control", "max-age=60, stale-while-revalidate=60")]);
-    assert_eq!(after(5, &page, &[("cache-control", "max-age=15")]), Usable::Fresh);
+    assert_eq!(after(5, &page, &[("cache-control", "max-age=15")]), ServeDecision::Fresh);
     assert_eq!(after(6, &page, &[("cache-control", "max-age=15")]), again());
-    assert_eq!(after(5, &page, &[("cache-control", "min-fresh=45")]), Usable::Fresh);
+    assert_eq!(after(5, &page, &[("cache-control", "min-fresh=45")]), ServeDecision::Fresh);
     assert_eq!(after(6, &page, &[("cache-control", "min-fresh=45")]), again());
     assert_eq!(after(51, &page, &[("cache-control", "max-age=1000")]), forbidden());
 }
@@ -88,9 +103,9 @@ fn rfc9111_5_2_1_1_and_5_2_1_3_a_visitor_may_limit_the_age() {
 #[test]
 fn rfc9111_5_2_1_2_a_visitor_may_accept_what_is_stale_unless_its_origin_does_not() {
     let page = stored(100, &[("cache-control", "max-age=60")]);
-    assert_eq!(after(0, &page, &[("cache-control", "max-stale=40")]), Usable::Fresh);
+    assert_eq!(after(0, &page, &[("cache-control", "max-stale=40")]), ServeDecision::Fresh);
     assert_eq!(after(0, &page, &[("cache-control", "max-stale=39")]), stale(false, false));
-    assert_eq!(after(9000, &page, &[("cache-control", "max-stale")]), Usable::Fresh);
+    assert_eq!(after(9000, &page, &[("cache-control", "max-stale")]), ServeDecision::Fresh);
     for word in ["must-revalidate", "proxy-revalidate", "no-cache", "s-maxage=60"] {
         let page = stored(100, &[("cache-control", &format!("max-age=60, {word}"))]);
         assert_eq!(after(0, &page, &[("cache-control", "max-stale")]), forbidden(), "{word}");
@@ -111,15 +126,15 @@ fn rfc5861_3_and_4_stale_answers_are_for_their_windows() {
 
 #[test]
 fn rfc9111_5_2_2_10_s_maxage_leaves_only_the_windows_that_stand_beside_it() {
-    let usable = |while_renewed, if_error| Usable::Stale {
-        reason: Reason::Stale,
+    let usable = |while_renewed, if_error| ServeDecision::Stale {
+        reason: RegenerateReason::Stale,
         while_renewed,
         if_error,
         if_silent: false,
     };
     let page = stored(0, &[("cache-control", "s-maxage=10, stale-while-revalidate=20, stale-if-error=30")]);
     for request in [&[][..], &[("cache-control", "max-stale, stale-if-error=1000")]] {
-        assert_eq!(after(9, &page, request), Usable::Fresh);
+        assert_eq!(after(9, &page, request), ServeDecision::Fresh);
         assert_eq!(after(29, &page, request), usable(true, true));
         assert_eq!(after(30, &page, request), usable(false, true));
         assert_eq!(after(40, &page, request), forbidden());
@@ -147,12 +162,12 @@ fn rfc9111_4_4_what_was_invalidated_is_validated_before_anyone_gets_it() {
 fn rfc9111_4_1_what_was_selected_by_other_headers_is_for_others() {
     let lines = [("cache-control", "max-age=10"), ("vary", "foo")];
     let page = stored_for(0, &lines, &[("foo", "1")]);
-    assert_eq!(after(0, &page, &[("foo", "1"), ("bar", "2")]), Usable::Fresh);
-    assert_eq!(after(0, &page, &[("foo", "2")]), Usable::Other);
-    assert_eq!(after(0, &page, &[]), Usable::Other);
+    assert_eq!(after(0, &page, &[("foo", "1"), ("bar", "2")]), ServeDecision::Fresh);
+    assert_eq!(after(0, &page, &[("foo", "2")]), ServeDecision::Other);
+    assert_eq!(after(0, &page, &[]), ServeDecision::Other);
     let headers = map(&[("foo", "2")]);
     let now = Timestamp::from_seconds(NOW);
-    let sight = Sight {
+    let sight = EntryView {
         meta: page.meta(),
         page: Some(&page),
         freshness: Freshness::Fresh,
@@ -160,20 +175,25 @@ fn rfc9111_4_1_what_was_selected_by_other_headers_is_for_others() {
         deployment: None,
         now,
     };
-    let variant = Asked::of(&headers).of_variant();
-    assert_eq!(variant.usable(&sight), Usable::No(Reason::Early(NOW)), "its place is taken by another");
+    let variant = RequestDirectives::of(&headers).of_variant();
+    assert_eq!(
+        variant.usable(&sight),
+        ServeDecision::No(RegenerateReason::Early(NOW)),
+        "its place is taken by another"
+    );
     assert!(!variant.is_for(&page));
 }
 
 #[test]
 fn a_page_of_a_rule_is_not_taken_for_one_that_follows_its_origin() {
     let page = CachedPage::new(Meta::of(Generation::new("a", NOW, 60)), Body::default());
-    assert_eq!(after(0, &page, &[]), Usable::No(Reason::Early(NOW)));
+    assert_eq!(after(0, &page, &[]), ServeDecision::No(RegenerateReason::Early(NOW)));
 }
 
 #[test]
 fn rfc9111_4_2_4_while_the_origin_is_silent_what_is_stale_is_served_for_a_day() {
     let page = stored(0, &[("cache-control", "max-age=10")]);
-    let silence = |seconds| matches!(after(seconds, &page, &[]), Usable::Stale { if_silent: true, .. });
+    let silence =
+        |seconds| matches!(after(seconds, &page, &[]), ServeDecision::Stale { if_silent: true, .. });
     assert!(silence(10) && silence(86_409) && !silence(86_410));
 }

@@ -1,4 +1,4 @@
-//! Collection on every store of bodies, S3 on a real server among them.
+//! GcOptions on every store of bodies, S3 on a real server among them.
 
 mod fixture;
 mod lively;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use facetheory::{Keep, Rendered, State, Strength, Tag};
+use facetheory::{History, InvalidationMode, Rendered, State, Tag};
 
 use crate::fixture::{INTERVAL, SECOND, Site, seen, sees, slow_bodies};
 
@@ -12,7 +12,7 @@ async fn an_invalidation_through_this_process_applies_at_once_and_in_others_with
     let other = site.another();
     site.visit("one").await;
     other.visit("one").await;
-    site.isr.invalidate(&site.page, Strength::Hard).await.expect("an answer");
+    site.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("an answer");
     assert_eq!(other.visit("two").await, sees(State::Hit, "one"), "it is believed for a second");
     assert_eq!(site.visit("two").await, sees(State::Miss, "two"));
     tokio::time::advance(SECOND).await;
@@ -25,7 +25,7 @@ async fn a_render_that_is_invalidated_meanwhile_is_for_its_visitor_alone() {
     let slow = site.visit_slow(3 * SECOND, Ok(Rendered::html("before")));
     let invalidate = async {
         tokio::time::sleep(SECOND).await;
-        site.isr.invalidate(&site.page, Strength::Soft).await.expect("an answer");
+        site.isr.invalidate(&site.page, InvalidationMode::Soft).await.expect("an answer");
     };
     let follower = async {
         tokio::time::sleep(2 * SECOND).await;
@@ -46,7 +46,7 @@ async fn a_soft_invalidation_is_served_stale_once_and_renewed() {
     let site = Site::new();
     site.visit("one").await;
     tokio::time::advance(SECOND).await;
-    site.isr.invalidate(&site.page, Strength::Soft).await.expect("an answer");
+    site.isr.invalidate(&site.page, InvalidationMode::Soft).await.expect("an answer");
     assert_eq!(site.visit("two").await, sees(State::Stale, "one"));
     site.settle().await;
     assert_eq!(site.visit("three").await, sees(State::Hit, "two"));
@@ -61,7 +61,7 @@ async fn whoever_comes_after_an_invalidation_is_not_given_what_another_was_readi
     let other = site.another();
     let follower = async {
         tokio::time::sleep(SECOND).await;
-        other.isr.invalidate(&site.page, Strength::Hard).await.expect("an answer");
+        other.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("an answer");
         other.visit("after").await
     };
     let (reader, follower) = tokio::join!(other.visit("never"), follower);
@@ -119,8 +119,8 @@ async fn a_lease_is_as_long_as_the_policy_says() {
 #[tokio::test(start_paused = true)]
 async fn old_versions_go_when_a_new_one_is_published() {
     let site = Site::new().with(|policy| {
-        policy.keep = Keep::Versions;
-        policy.retained = Some(2);
+        policy.history = History::Versions;
+        policy.versions = Some(2);
     });
     for content in ["one", "two", "three", "four", "five"] {
         site.visit(content).await;
@@ -137,10 +137,10 @@ async fn old_versions_go_when_a_new_one_is_published() {
 async fn what_was_read_before_a_page_was_seen_to_be_forbidden_does_not_come_back() {
     let site = Site::on(|builder| builder, slow_bodies(5 * SECOND));
     site.visit("before").await;
-    let other = site.another_built(|builder| builder.believing(Duration::ZERO));
+    let other = site.another_built(|builder| builder.metadata_max_age(Duration::ZERO));
     let follower = async {
         tokio::time::sleep(SECOND).await;
-        site.isr.invalidate(&site.page, Strength::Hard).await.expect("an answer");
+        site.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("an answer");
         other.visit_failing().await.expect_err("there is nothing to be served");
     };
     let (reader, ()) = tokio::join!(other.visit("never"), follower);

@@ -8,7 +8,7 @@ use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use facetheory::{
-    Bodies, Collected, Collection, Content, Keep, Outcome, PageKey, PageStore, Pages, Policy, Rendered,
+    Bodies, Content, GcOptions, GcReport, History, Outcome, PageKey, PageStore, Pages, Policy, Rendered,
     Retention,
 };
 use tabletheory::{
@@ -90,8 +90,8 @@ impl Test {
     }
 
     /// Renders a page and publishes it, and tells the key of its body.
-    pub(crate) async fn publish(&self, page: &PageKey, body: &str, keep: Keep) -> String {
-        let policy = Policy::every(Duration::ZERO).keeping(keep);
+    pub(crate) async fn publish(&self, page: &PageKey, body: &str, keep: History) -> String {
+        let policy = Policy::every(Duration::ZERO).with_history(keep);
         let body = body.to_owned();
         let outcome = self.pages.regenerate(page, &policy, |_| async { Ok(Rendered::html(body)) }).await;
         match outcome.expect(self.name) {
@@ -116,8 +116,8 @@ impl Test {
         self.bodies.get(s3_key, None).await.expect(self.name).is_some()
     }
 
-    pub(crate) async fn collect(&self, how: &Collection) -> Collected {
-        self.pages.collect(how, |_| ControlFlow::Continue(())).await.expect(self.name)
+    pub(crate) async fn gc(&self, how: &GcOptions) -> GcReport {
+        self.pages.gc(how, |_| ControlFlow::Continue(())).await.expect(self.name)
     }
 }
 
@@ -126,11 +126,11 @@ pub(crate) fn page(path: &str) -> PageKey {
 }
 
 /// The collection of every story, unless it says otherwise.
-pub(crate) fn how() -> Collection {
-    Collection { grace: GRACE, memory: 65_536, ..Collection::default() }
+pub(crate) fn how() -> GcOptions {
+    GcOptions { grace: GRACE, memory: 65_536, ..GcOptions::default() }
 }
 
 /// Of each page this many versions stay besides the one that is served.
-pub(crate) fn keeping(versions: usize) -> Collection {
-    Collection { retention: Some(Retention { versions, oldest: None }), ..how() }
+pub(crate) fn keeping(versions: usize) -> GcOptions {
+    GcOptions { retention: Some(Retention { versions, oldest: None }), ..how() }
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use facetheory::{Collection, Content, Keep, Kind, PageKey, PageStore, Retention, RolledBack};
+use facetheory::{Content, GcOptions, History, Kind, PageKey, PageStore, Retention, RolledBack};
 use tabletheory::{Clock as _, Item, SeededRandom};
 
 use crate::fixture::{DAY, GRACE, Test, how, keeping, page};
@@ -14,16 +14,16 @@ const SECOND: Duration = Duration::from_secs(1);
 #[tokio::test]
 async fn orphans_past_the_grace_go_and_nothing_else() {
     for t in Test::on_each_store() {
-        let named = t.publish(&page("/"), "served", Keep::Latest).await;
+        let named = t.publish(&page("/"), "served", History::Latest).await;
         let old = t.orphan(&page("/"), "1234567").await;
         let alone = t.orphan(&page("/gone"), "123").await;
         t.clock.advance(GRACE + SECOND);
         let young = t.orphan(&page("/young"), "young").await;
         t.clock.advance(GRACE - SECOND);
 
-        let plan = t.collect(&Collection { dry_run: true, ..how() }).await;
+        let plan = t.gc(&GcOptions { dry_run: true, ..how() }).await;
         assert!(t.has(&old).await && t.has(&alone).await, "{}: a plan deletes nothing", t.name);
-        let collected = t.collect(&how()).await;
+        let collected = t.gc(&how()).await;
         assert_eq!(collected, plan, "{}: it was as planned", t.name);
         assert_eq!((collected.orphans, collected.bytes), (2, 10), "{}", t.name);
         assert_eq!((collected.objects, collected.named, collected.young), (4, 1, 1), "{}", t.name);
@@ -31,7 +31,7 @@ async fn orphans_past_the_grace_go_and_nothing_else() {
         assert!(t.has(&named).await && t.has(&young).await, "{}", t.name);
 
         t.clock.advance(2 * SECOND);
-        assert_eq!(t.collect(&how()).await.orphans, 1, "{}: its time has come", t.name);
+        assert_eq!(t.gc(&how()).await.orphans, 1, "{}: its time has come", t.name);
         assert!(t.pages.read(&page("/")).await.expect("an answer").is_some(), "{}", t.name);
     }
 }
@@ -39,13 +39,13 @@ async fn orphans_past_the_grace_go_and_nothing_else() {
 #[tokio::test]
 async fn a_body_that_was_replaced_lately_is_left_to_readers_that_are_on_their_way() {
     for t in Test::on_each_store() {
-        let old = t.publish(&page("/"), "old", Keep::Latest).await;
+        let old = t.publish(&page("/"), "old", History::Latest).await;
         t.clock.advance(DAY);
-        let new = t.publish(&page("/"), "new", Keep::Latest).await;
-        let collected = t.collect(&how()).await;
+        let new = t.publish(&page("/"), "new", History::Latest).await;
+        let collected = t.gc(&how()).await;
         assert_eq!((collected.orphans, collected.young), (0, 1), "{}: a reader may know of it", t.name);
         t.clock.advance(GRACE);
-        assert_eq!(t.collect(&how()).await.orphans, 1, "{}", t.name);
+        assert_eq!(t.gc(&how()).await.orphans, 1, "{}", t.name);
         assert!(!t.has(&old).await && t.has(&new).await, "{}", t.name);
     }
 }
@@ -55,7 +55,7 @@ async fn versions_past_the_retention_go_with_their_bodies() {
     for t in Test::on_each_store() {
         let mut bodies = Vec::new();
         for body in ["a", "b", "c", "d", "e"] {
-            bodies.push(t.publish(&page("/"), body, Keep::Versions).await);
+            bodies.push(t.publish(&page("/"), body, History::Versions).await);
             t.clock.advance(DAY);
         }
         let versions = t.store().versions(&page("/"), 10).await.expect("an answer");
@@ -63,9 +63,9 @@ async fn versions_past_the_retention_go_with_their_bodies() {
         let back = t.store().roll_back(&page("/"), first, DAY).await.expect("an answer");
         assert_eq!(back, RolledBack::Done);
 
-        let plan = t.collect(&Collection { dry_run: true, ..keeping(2) }).await;
+        let plan = t.gc(&GcOptions { dry_run: true, ..keeping(2) }).await;
         assert_eq!(t.store().versions(&page("/"), 10).await.expect("an answer").len(), 5);
-        let collected = t.collect(&keeping(2)).await;
+        let collected = t.gc(&keeping(2)).await;
         assert_eq!((collected.versions, collected.orphans, collected.bytes), (2, 2, 2), "{}", t.name);
         assert_eq!((plan.versions, plan.orphans, plan.bytes), (2, 2, 2), "{}", t.name);
         for (body, stays) in bodies.iter().zip([true, false, false, true, true]) {
@@ -73,20 +73,20 @@ async fn versions_past_the_retention_go_with_their_bodies() {
         }
 
         let oldest = Some((t.clock.now() - Duration::from_secs(90_000)).seconds());
-        let aged = Collection { retention: Some(Retention { versions: 2, oldest }), ..how() };
-        let collected = t.collect(&aged).await;
+        let aged = GcOptions { retention: Some(Retention { versions: 2, oldest }), ..how() };
+        let collected = t.gc(&aged).await;
         assert_eq!((collected.versions, collected.orphans), (1, 1), "{}: d is too old, e is not", t.name);
         assert!(t.has(&bodies[0]).await && t.has(&bodies[4]).await, "{}: what is served stays", t.name);
-        assert_eq!(t.collect(&how()).await.versions, 0, "{}: without a retention all stay", t.name);
+        assert_eq!(t.gc(&how()).await.versions, 0, "{}: without a retention all stay", t.name);
     }
 }
 
 #[tokio::test]
 async fn a_version_that_a_rollback_chooses_meanwhile_stays() {
     for t in Test::on_each_store() {
-        let good = t.publish(&page("/"), "good", Keep::Versions).await;
+        let good = t.publish(&page("/"), "good", History::Versions).await;
         t.clock.advance(DAY);
-        t.publish(&page("/"), "bad", Keep::Versions).await;
+        t.publish(&page("/"), "bad", History::Versions).await;
         t.clock.advance(DAY);
         let versions = t.store().versions(&page("/"), 10).await.expect("an answer");
         let target = versions[1].0.clone();
@@ -101,13 +101,13 @@ async fn a_version_that_a_rollback_chooses_meanwhile_stays() {
                 }
             })
         })));
-        let collected = t.collect(&keeping(0)).await;
+        let collected = t.gc(&keeping(0)).await;
         t.table.meanwhile(None);
         assert_eq!((collected.versions, collected.orphans), (0, 0), "{}", t.name);
         assert!(t.has(&good).await, "{}", t.name);
         let (_, body) = t.pages.read(&page("/")).await.expect("an answer").expect("it is served");
         assert_eq!(body.bytes, "good", "{}", t.name);
-        assert_eq!(t.collect(&keeping(0)).await.versions, 1, "{}: now the bad one goes", t.name);
+        assert_eq!(t.gc(&keeping(0)).await.versions, 1, "{}: now the bad one goes", t.name);
     }
 }
 
@@ -123,11 +123,11 @@ async fn the_result_of_a_request_stays_although_nothing_else_names_it() {
         item.set("result_s3_key", format!("s3://bucket/{elsewhere}"));
         t.put(page("/").request("2").expect("a key"), item).await;
         t.clock.advance(DAY);
-        let plan = t.collect(&Collection { dry_run: true, ..how() }).await;
-        let collected = t.collect(&how()).await;
+        let plan = t.gc(&GcOptions { dry_run: true, ..how() }).await;
+        let collected = t.gc(&how()).await;
         assert_eq!(collected, plan, "{}", t.name);
         assert_eq!((collected.orphans, collected.named, collected.expired), (0, 2, 2), "{}", t.name);
-        assert_eq!(t.collect(&how()).await.orphans, 2, "{}: the rows had expired, and were deleted", t.name);
+        assert_eq!(t.gc(&how()).await.orphans, 2, "{}: the rows had expired, and were deleted", t.name);
     }
 }
 
@@ -138,10 +138,10 @@ async fn what_a_late_worker_has_stored_stays_until_its_lock_is_gone() {
         let facetheory::Acquire::Granted(lease) = lease else { panic!("nobody else is there") };
         let stored = t.orphan(&page("/"), "slow").await;
         t.clock.advance(DAY);
-        let collected = t.collect(&how()).await;
+        let collected = t.gc(&how()).await;
         assert_eq!((collected.orphans, collected.protected), (0, 1), "{}", t.name);
         t.store().release(&lease).await.expect("released");
-        let _swept_lock = t.collect(&how()).await;
+        let _swept_lock = t.gc(&how()).await;
         assert!(!t.has(&stored).await, "{}", t.name);
     }
 }
@@ -156,7 +156,7 @@ async fn objects_of_others_under_the_prefix_are_left_alone() {
         std::fs::write(other, "not ours").expect("a file");
     }
     t.clock.advance(DAY);
-    let collected = t.collect(&how()).await;
+    let collected = t.gc(&how()).await;
     assert_eq!((collected.orphans, collected.foreign), (1, 2));
     for other in [directory.join("notes.html"), root.join("isr/readme.txt"), root.join("elsewhere")] {
         assert!(other.exists(), "{}", other.display());
@@ -167,12 +167,12 @@ async fn objects_of_others_under_the_prefix_are_left_alone() {
 async fn empty_directories_go_with_their_last_file() {
     let t = &Test::on_each_store()[1];
     let root = t.directory.as_ref().expect("files").path().join("bodies");
-    let (one, other) = (t.orphan(&page("/1"), "x").await, t.publish(&page("/2"), "y", Keep::Latest).await);
+    let (one, other) = (t.orphan(&page("/1"), "x").await, t.publish(&page("/2"), "y", History::Latest).await);
     t.clock.advance(DAY);
-    assert_eq!(t.collect(&how()).await.orphans, 1);
+    assert_eq!(t.gc(&how()).await.orphans, 1);
     assert!(!root.join(&one).parent().expect("a directory").exists());
     assert!(root.join(&other).exists());
-    t.publish(&page("/1"), "again", Keep::Latest).await;
+    t.publish(&page("/1"), "again", History::Latest).await;
 }
 
 #[tokio::test]
@@ -186,26 +186,26 @@ async fn the_time_at_which_a_file_was_written_counts_as_well() {
         + Duration::from_millis(u64::try_from(t.clock.now().millis()).expect("after 1970"));
     let file = std::fs::File::options().write(true).open(root.join(&slow)).expect("the file");
     file.set_modified(written).expect("a time");
-    assert_eq!(t.collect(&how()).await.young, 1);
+    assert_eq!(t.gc(&how()).await.young, 1);
     t.clock.advance(GRACE);
-    assert_eq!(t.collect(&how()).await.orphans, 1);
+    assert_eq!(t.gc(&how()).await.orphans, 1);
 }
 
 #[tokio::test]
 async fn a_damaged_row_keeps_all_that_it_might_name() {
     for t in Test::on_each_store() {
-        let body = t.publish(&page("/"), "served", Keep::Latest).await;
+        let body = t.publish(&page("/"), "served", History::Latest).await;
         let orphan = t.orphan(&page("/other"), "orphan").await;
         t.put(page("/").meta(), Item::from([("s3_key", 7.into())])).await;
         t.clock.advance(DAY);
-        let collected = t.collect(&how()).await;
+        let collected = t.gc(&how()).await;
         assert_eq!((collected.damaged, collected.protected, collected.orphans), (1, 1, 1), "{}", t.name);
         assert!(t.has(&body).await && !t.has(&orphan).await, "{}", t.name);
 
         let orphan = t.orphan(&page("/other"), "orphan").await;
         t.clock.advance(DAY);
         t.put(tabletheory::Key::new("whose", "META"), Item::new()).await;
-        let refused = t.pages.collect(&how(), |_| ControlFlow::Continue(())).await;
+        let refused = t.pages.gc(&how(), |_| ControlFlow::Continue(())).await;
         assert_eq!(refused.expect_err("nobody knows what it names").kind(), Kind::Corrupt, "{}", t.name);
         assert!(t.has(&orphan).await, "{}: nothing was deleted", t.name);
     }
@@ -226,20 +226,20 @@ async fn a_run_that_was_stopped_is_taken_up_where_it_was() {
             }
         }
         t.clock.advance(DAY);
-        let stop = |so_far: &facetheory::Collected| {
+        let stop = |so_far: &facetheory::GcReport| {
             if so_far.orphans > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let first = t.pages.collect(&how(), stop).await.expect(t.name);
+        let first = t.pages.gc(&how(), stop).await.expect(t.name);
         assert!(!first.finished, "{}", t.name);
         assert!((900..=1000).contains(&first.orphans), "{}: {}", t.name, first.orphans);
         assert_eq!(first.resume.is_some(), t.name != "files", "{}: files have no order", t.name);
 
-        let again = Collection { resume: first.resume.clone(), ..how() };
-        let second = t.collect(&again).await;
+        let again = GcOptions { resume: first.resume.clone(), ..how() };
+        let second = t.gc(&again).await;
         assert!(second.finished && second.resume.is_none(), "{}", t.name);
         assert_eq!(first.orphans + second.orphans, ORPHANS, "{}: none was forgotten", t.name);
         assert_eq!(second.objects, second.orphans, "{}: none was met again", t.name);
-        assert_eq!(t.collect(&how()).await.objects, 0, "{}", t.name);
+        assert_eq!(t.gc(&how()).await.objects, 0, "{}", t.name);
     }
 }
 
@@ -248,10 +248,10 @@ async fn a_run_can_be_stopped_while_it_reads_rows() {
     let t = Test::memory();
     let orphan = t.orphan(&page("/"), "orphan").await;
     for number in 0..5 {
-        t.publish(&page(&format!("/{number}")), "x", Keep::Latest).await;
+        t.publish(&page(&format!("/{number}")), "x", History::Latest).await;
     }
     t.clock.advance(DAY);
-    let stopped = t.pages.collect(&how(), |_| ControlFlow::Break(())).await.expect("a report");
+    let stopped = t.pages.gc(&how(), |_| ControlFlow::Break(())).await.expect("a report");
     assert!(!stopped.finished);
     assert!(stopped.rows < 5 && t.has(&orphan).await, "no body goes before every row was read");
 }

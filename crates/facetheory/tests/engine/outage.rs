@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use facetheory::{Bodies, PageKey, Rendered, State, Strength};
+use facetheory::{Bodies, InvalidationMode, PageKey, Rendered, State};
 use object_store::memory::InMemory;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
 
@@ -58,7 +58,7 @@ async fn a_table_that_is_down_is_asked_now_and_then_and_not_by_everyone() {
 async fn a_page_that_must_not_be_served_is_not_even_while_the_table_is_down() {
     let site = Site::new();
     site.visit("one").await;
-    site.isr.invalidate(&site.page, Strength::Hard).await.expect("an answer");
+    site.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("an answer");
     tokio::time::advance(SECOND).await;
     // This visitor finds out, and cannot render.
     assert!(site.visit_failing().await.is_err());
@@ -72,7 +72,7 @@ async fn a_page_that_was_forbidden_through_this_process_is_not_served_although_n
 {
     let site = Site::new();
     site.visit("one").await;
-    site.isr.invalidate(&site.page, Strength::Hard).await.expect("an answer");
+    site.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("an answer");
     site.table.break_down();
     assert_eq!(site.visit("two").await, sees(State::Bypass, "the store cannot be reached"));
 }
@@ -84,7 +84,7 @@ async fn a_page_that_was_forbidden_while_it_was_read_does_not_come_back_to_memor
     let other = site.another();
     let (slow, ()) = tokio::join!(other.visit("two"), async {
         tokio::time::sleep(SECOND).await;
-        other.isr.invalidate(&site.page, Strength::Hard).await.expect("an answer");
+        other.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("an answer");
     });
     assert_eq!(slow, sees(State::Hit, "one"), "this visitor came before it");
     site.table.break_down();
@@ -98,7 +98,7 @@ async fn a_page_that_went_stale_while_it_was_read_is_there_in_an_outage() {
     let other = site.another();
     let (slow, ()) = tokio::join!(other.visit("two"), async {
         tokio::time::sleep(SECOND).await;
-        other.isr.invalidate(&site.page, Strength::Soft).await.expect("an answer");
+        other.isr.invalidate(&site.page, InvalidationMode::Soft).await.expect("an answer");
     });
     assert_eq!(slow, sees(State::Hit, "one"), "this visitor came before it");
     site.table.break_down();

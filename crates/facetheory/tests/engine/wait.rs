@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use facetheory::{Acquire, Answer, Isr, LeaseTerms, PageStore, Pages, Rendered, State};
+use facetheory::{Acquire, GetResult, Isr, LeaseTerms, PageStore, Pages, Rendered, State};
 
 use crate::fixture::{SECOND, Site, sees};
 
@@ -50,6 +50,6 @@ async fn the_first_visitor_of_a_page_waits_no_longer_than_for_a_render_and_for_a
         site.table.slow_down(1000 * SECOND);
     };
     let (answer, ()) = tokio::join!(site.visit_slow(2 * SECOND, Ok(Rendered::html("late"))), slow);
-    assert!(began.elapsed() <= policy.render_deadline + policy.wait, "{:?}", began.elapsed());
-    assert!(matches!(answer, Ok(Answer::Bypass(_) | Answer::Page(_))), "{answer:?}");
+    assert!(began.elapsed() <= policy.render_timeout + policy.wait, "{:?}", began.elapsed());
+    assert!(matches!(answer, Ok(GetResult::Bypass(_) | GetResult::Page(_))), "{answer:?}");
 }

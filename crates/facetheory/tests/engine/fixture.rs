@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use facetheory::{
-    Answer, Bodies, Isr, IsrBuilder, PageKey, PageStore, Pages, Policy, RenderError, Rendered, Result, State,
+    Bodies, GetResult, Isr, IsrBuilder, PageKey, PageStore, Pages, Policy, RenderError, Rendered, Result,
+    State,
 };
 use object_store::memory::InMemory;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
@@ -145,7 +146,7 @@ impl Site {
         &self,
         takes: Duration,
         gives: std::result::Result<Rendered, &'static str>,
-    ) -> Result<Answer> {
+    ) -> Result<GetResult> {
         let renders = self.renders.clone();
         let render = move |_| async move {
             renders.fetch_add(1, Ordering::SeqCst);
@@ -161,7 +162,7 @@ impl Site {
     }
 
     /// A visit, for which a render fails.
-    pub(crate) async fn visit_failing(&self) -> Result<Answer> {
+    pub(crate) async fn visit_failing(&self) -> Result<GetResult> {
         self.visit_slow(Duration::ZERO, Err("the origin is down")).await
     }
 
@@ -183,12 +184,12 @@ pub(crate) fn slow_bodies(takes: Duration) -> Bodies {
 }
 
 /// What a visitor sees: the state, and the body or why there is none.
-pub(crate) fn seen(answer: Result<Answer>) -> (State, String) {
+pub(crate) fn seen(answer: Result<GetResult>) -> (State, String) {
     match answer.expect("no error") {
-        Answer::Page(served) => {
+        GetResult::Page(served) => {
             (served.state, String::from_utf8(served.page.bytes().to_vec()).expect("a text"))
         }
-        Answer::Bypass(reason) => (State::Bypass, reason.as_str().to_owned()),
+        GetResult::Bypass(reason) => (State::Bypass, reason.as_str().to_owned()),
     }
 }
 

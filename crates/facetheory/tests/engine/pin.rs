@@ -1,6 +1,6 @@
 //! Pins: what an operator chose stays until the pin ends, whatever would renew it otherwise.
 
-use facetheory::{Keep, PageKey, Rendered, RolledBack, State};
+use facetheory::{History, PageKey, Rendered, RolledBack, State};
 
 use crate::fixture::{INTERVAL, SECOND, Site, seen, sees};
 
@@ -13,7 +13,7 @@ async fn pin(site: &Site) {
 #[tokio::test(start_paused = true)]
 async fn a_pinned_page_is_not_renewed_before_its_pin_ends() {
     let site = Site::new().with(|policy| {
-        *policy = policy.keeping(Keep::Versions);
+        *policy = policy.with_history(History::Versions);
         policy.early_refresh = Some(100.0);
     });
     let visit = async |body: &'static str| seen(site.visit_slow(SECOND, Ok(Rendered::html(body))).await);
@@ -29,7 +29,7 @@ async fn a_pinned_page_is_not_renewed_before_its_pin_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_page_that_is_pinned_before_its_turn_comes_is_left_to_the_earlier_deployment() {
     let old = Site::built(|builder| builder.deployment("old"))
-        .with(|policy| *policy = policy.keeping(Keep::Versions));
+        .with(|policy| *policy = policy.with_history(History::Versions));
     let busy = Site { page: PageKey::new("/busy").expect("a page"), ..old.clone() };
     assert_eq!(old.visit("old").await, sees(State::Miss, "old"));
     assert_eq!(busy.visit("old").await, sees(State::Miss, "old"));

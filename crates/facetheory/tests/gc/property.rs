@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use facetheory::{
-    Acquire, Begin, Bodies, Claim, Content, Generation, Guards, Keep, Lease, PageKey, PageStore,
+    Acquire, Begin, Bodies, Claim, Content, Generation, Guards, History, Lease, PageKey, PageStore,
 };
 use proptest::prelude::*;
 use tabletheory::{ManualClock, Scan, SeededRandom, Table};
@@ -91,7 +91,7 @@ impl Others {
                 let (lease, claim, s3_key) = worker;
                 let seen = self.store.look(lease.page()).await.expect("an answer").meta;
                 let generation = Generation::new(s3_key, self.store.now().seconds(), 0);
-                let keep = if keep { Keep::Versions } else { Keep::Latest };
+                let keep = if keep { History::Versions } else { History::Latest };
                 let _published = match claim {
                     Some(claim) => {
                         self.store.commit_request(&lease, &claim, &generation, seen.as_ref(), keep).await
@@ -107,7 +107,7 @@ impl Others {
                 }
             }
             Event::Invalidate { page } => {
-                let done = self.store.invalidate(&at(page), facetheory::Strength::Hard).await;
+                let done = self.store.invalidate(&at(page), facetheory::InvalidationMode::Hard).await;
                 done.expect("an answer");
             }
             Event::Wait { grace } => self.clock.advance(GRACE * grace + Duration::from_secs(1)),
@@ -166,7 +166,7 @@ proptest! {
                     }
                 })
             })));
-            let collected = t.collect(&keeping(versions)).await;
+            let collected = t.gc(&keeping(versions)).await;
             t.table.meanwhile(None);
             prop_assert_eq!(missing(&t).await, None);
             prop_assert_eq!(

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use facetheory::{
-    Answer, Contention, Keep, Kind, OtherDeployment, Render, RenderContext, Rendered, RolledBack, State,
-    Strength, Tag,
+    Contention, GetResult, History, InvalidationMode, Kind, OtherDeployment, Render, RenderContext, Rendered,
+    RolledBack, State, Tag,
 };
 
 use crate::fixture::{INTERVAL, SECOND, Site, seen, sees};
@@ -40,7 +40,7 @@ async fn a_hit_asks_the_table_nothing_while_it_is_believed_and_once_a_second_aft
 
 #[tokio::test(start_paused = true)]
 async fn where_nothing_is_believed_every_visitor_reads() {
-    let site = Site::built(|builder| builder.believing(Duration::ZERO));
+    let site = Site::built(|builder| builder.metadata_max_age(Duration::ZERO));
     let other = site.another();
     site.visit("one").await;
     site.table.take();
@@ -49,7 +49,7 @@ async fn where_nothing_is_believed_every_visitor_reads() {
     }
     let (reads, _) = site.table.take();
     assert!(reads >= 10, "{reads}");
-    other.isr.invalidate(&site.page, Strength::Hard).await.expect("an answer");
+    other.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("an answer");
     assert_eq!(site.visit("two").await, sees(State::Miss, "two"), "what another process did is seen at once");
 }
 
@@ -140,7 +140,7 @@ async fn a_render_that_fails_leaves_the_stale_page_and_is_not_tried_again_at_onc
     let site = Site::new().with(|policy| {
         *policy = policy.blocking();
         policy.stale_if_error = Some(100 * SECOND);
-        policy.back_off = 10 * SECOND;
+        policy.backoff = 10 * SECOND;
     });
     site.visit("one").await;
     tokio::time::advance(INTERVAL).await;
@@ -170,7 +170,7 @@ async fn a_render_that_fails_in_the_background_backs_off_and_nobody_notices() {
 
 #[tokio::test(start_paused = true)]
 async fn a_render_that_takes_too_long_has_failed() {
-    let site = Site::new().with(|policy| policy.render_deadline = 5 * SECOND);
+    let site = Site::new().with(|policy| policy.render_timeout = 5 * SECOND);
     let error = site.visit_slow(6 * SECOND, Ok(Rendered::html("late"))).await.expect_err("too late");
     let shared = std::error::Error::source(&error).expect("the error that all who waited share");
     let cause = std::error::Error::source(shared).expect("its cause").to_string();
@@ -187,7 +187,7 @@ async fn a_visitor_whose_render_lost_its_lease_is_given_the_page_of_whoever_took
     tokio::time::sleep(SECOND).await;
     // As if its process had been frozen until the end of its lease.
     let other = site.another();
-    other.isr.invalidate(&site.page, Strength::Soft).await.expect("an answer");
+    other.isr.invalidate(&site.page, InvalidationMode::Soft).await.expect("an answer");
     assert_eq!(other.visit("two").await, sees(State::Miss, "two"));
     assert_eq!(slow.await.expect("no panic"), sees(State::Hit, "two"));
 }
@@ -202,7 +202,7 @@ async fn a_visitor_whose_render_lost_its_lease_waits_for_whoever_took_over() {
     let first = visit(&site, "one");
     tokio::time::sleep(SECOND).await;
     let other = site.another();
-    other.isr.invalidate(&site.page, Strength::Soft).await.expect("an answer");
+    other.isr.invalidate(&site.page, InvalidationMode::Soft).await.expect("an answer");
     let second = visit(&other, "two");
     assert_eq!(first.await.expect("no panic"), sees(State::WaitHit, "two"));
     assert_eq!(second.await.expect("no panic"), sees(State::Miss, "two"));
@@ -211,7 +211,7 @@ async fn a_visitor_whose_render_lost_its_lease_waits_for_whoever_took_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_render_longer_than_its_lease_is_published() {
-    let site = Site::new().with(|policy| policy.render_deadline = 200 * SECOND);
+    let site = Site::new().with(|policy| policy.render_timeout = 200 * SECOND);
     let slow = site.visit_slow(100 * SECOND, Ok(Rendered::html("slow"))).await;
     assert_eq!(seen(slow), sees(State::Miss, "slow"));
     assert_eq!(site.another().visit("other").await, sees(State::Stale, "slow"), "as old as its beginning");
@@ -271,7 +271,7 @@ async fn a_page_that_is_taken_back_at_second_sight_is_served_by_no_process() {
 
 #[tokio::test(start_paused = true)]
 async fn a_page_that_seems_to_be_gone_is_believed_to_be_at_second_sight_and_for_a_short_time() {
-    let site = Site::new().with(|policy| policy.negative = 5 * SECOND);
+    let site = Site::new().with(|policy| policy.negative_ttl = 5 * SECOND);
     let visit_gone = async || {
         let mut gone = Rendered::html("gone");
         gone.content.status = Some(404);
@@ -294,7 +294,7 @@ async fn a_page_that_seems_to_be_gone_is_believed_to_be_at_second_sight_and_for_
 
 #[tokio::test(start_paused = true)]
 async fn a_page_that_was_never_there_is_kept_for_the_short_time_at_once() {
-    let site = Site::new().with(|policy| policy.negative = 5 * SECOND);
+    let site = Site::new().with(|policy| policy.negative_ttl = 5 * SECOND);
     let mut gone = Rendered::html("gone");
     gone.content.status = Some(410);
     assert_eq!(seen(site.visit_slow(Duration::ZERO, Ok(gone)).await), sees(State::Miss, "gone"));
@@ -354,7 +354,7 @@ async fn a_page_that_came_out_the_same_is_served_although_its_body_got_lost() {
     let bodies = facetheory::Bodies::files(directory.path()).expect("a store");
     let site = Site::on(|builder| builder, bodies);
     site.visit("one").await;
-    site.isr.invalidate(&site.page, Strength::Hard).await.expect("an answer");
+    site.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("an answer");
     std::fs::remove_dir_all(directory.path().join("isr")).expect("the bodies are lost");
     assert_eq!(site.visit("one").await, sees(State::Miss, "one"), "it was rendered for this visitor");
     assert_eq!(site.another().visit("one").await, sees(State::Miss, "one"), "whoever has it not heals it");
@@ -367,10 +367,10 @@ async fn a_page_that_is_often_visited_is_renewed_before_it_goes_stale_if_one_cho
     let site = Site::built(|builder| builder.random(random)).with(|policy| policy.early_refresh = Some(1.0));
     let visit = async |body: &'static str| seen(site.visit_slow(SECOND, Ok(Rendered::html(body))).await);
     visit("one").await;
-    let at_hand = |policy: &facetheory::Policy| site.isr.at_hand(&site.page, policy).is_some();
+    let get_fresh = |policy: &facetheory::Policy| site.isr.get_fresh(&site.page, policy).is_some();
     // The table was asked just now.
     visit("one").await;
-    assert!(at_hand(&site.policy), "it need not be renewed for long");
+    assert!(get_fresh(&site.policy), "it need not be renewed for long");
     let mut body = "one".to_owned();
     let mut waited = 0;
     while body == "one" {
@@ -387,13 +387,13 @@ async fn a_page_that_is_often_visited_is_renewed_before_it_goes_stale_if_one_cho
     visit("two").await;
     let mut never_early = site.policy;
     never_early.early_refresh = None;
-    assert!(at_hand(&never_early));
-    assert!(!at_hand(&site.policy), "whether it is renewed early is for the visit itself to say, once");
+    assert!(get_fresh(&never_early));
+    assert!(!get_fresh(&site.policy), "whether it is renewed early is for the visit itself to say, once");
 }
 
 #[tokio::test(start_paused = true)]
 async fn tags_and_rollbacks_reach_visitors() {
-    let site = Site::new().with(|policy| *policy = policy.keeping(Keep::Versions));
+    let site = Site::new().with(|policy| *policy = policy.with_history(History::Versions));
     let store = site.isr.pages().store().clone();
     site.visit("good").await;
     tokio::time::advance(INTERVAL).await;
@@ -409,6 +409,6 @@ async fn tags_and_rollbacks_reach_visitors() {
     assert!(site.isr.unpin(&site.page).await.expect("an answer"));
     assert_eq!(site.visit("best").await, sees(State::Stale, "good"));
     site.settle().await;
-    let Ok(Answer::Page(served)) = site.visit_failing().await else { panic!("it was rendered") };
+    let Ok(GetResult::Page(served)) = site.visit_failing().await else { panic!("it was rendered") };
     assert_eq!(served.page.bytes(), "best");
 }
