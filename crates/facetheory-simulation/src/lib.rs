@@ -1,7 +1,7 @@
 //! The production code of FaceTheory in a simulated world: one seed, one history, checked as it happens.
 //!
 //! Workers regenerate, serve, request, invalidate, roll back and collect pages of two tenants, over a table and a store of
-//! bodies that fail in every way, with clocks that are off, in simulated time. `docs/simulation.md` tells what holds.
+//! bodies that fail in every way, with clocks that are off, in simulated time. `docs/internals/simulation.md` tells what holds.
 //!
 //! ```
 //! use facetheory_simulation::{Settings, simulate};

@@ -1,4 +1,4 @@
-//! `docs/rules.md` names a test for every rule: each of them is there.
+//! `docs/internals/rules.md` names a test for every rule: each of them is there.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ const TO_COME: &str = "to come";
 #[test]
 fn every_rule_names_tests_that_exist() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let document = std::fs::read_to_string(crates.join("../docs/rules.md")).expect("the document");
+    let document = std::fs::read_to_string(crates.join("../docs/internals/rules.md")).expect("the document");
     let lines = document.lines().filter(|line| line.starts_with("| "));
     let rules: Vec<&str> = lines.filter(|line| *line != "| rule | shown by |").collect();
     assert!(rules.len() > 50, "the tables are read: {}", rules.len());

@@ -251,7 +251,7 @@ fn a_file_of_another_kind_is_told_in_few_lines() {
 }
 
 /// The page about the configuration.
-const DOCS: &str = include_str!("../../../../docs/configuration.md");
+const DOCS: &str = include_str!("../../../../docs/reference/configuration.md");
 
 /// The example in it.
 fn example() -> &'static str {
@@ -272,7 +272,7 @@ fn the_docs_name_every_key_and_its_default() {
         for (key, value) in config[table].as_object().expect("a table") {
             let value = value.as_str().map_or(value.to_string(), str::to_owned);
             let row = format!("| `{key}` | `{value}` |");
-            assert!(DOCS.contains(&row), "docs/configuration.md lacks the row {row}");
+            assert!(DOCS.contains(&row), "docs/reference/configuration.md lacks the row {row}");
         }
     }
     let rule = Config::parse("[routes]\n\"/a\" = { isr = \"1s\" }").expect("it is right");
@@ -283,6 +283,6 @@ fn the_docs_name_every_key_and_its_default() {
     let keys = keys.into_iter().chain(["data", "table", "bodies", "memory", "deployment", "believe"]);
     let keys = keys.chain(["certificate", "key", "blocking", "cache", "default", "strip_tags"]);
     for key in settings.as_object().expect("a table").keys().map(String::as_str).chain(keys) {
-        assert!(DOCS.contains(&format!("\n| `{key}` |")), "docs/configuration.md lacks `{key}`");
+        assert!(DOCS.contains(&format!("\n| `{key}` |")), "docs/reference/configuration.md lacks `{key}`");
     }
 }

@@ -1,4 +1,4 @@
-//! `docs/attacks.md` has one line for each row, and names the tests that are here.
+//! `docs/internals/attacks.md` has one line for each row, and names the tests that are here.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn tests() -> BTreeSet<String> {
 
 #[test]
 fn the_document_has_a_line_for_every_row_and_names_every_test_of_it() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/attacks.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/attacks.md");
     let document = std::fs::read_to_string(path).expect("the document");
     let rows: Vec<Vec<&str>> = document
         .lines()

@@ -1,4 +1,4 @@
-//! Hostile inputs against the real gateway, over raw sockets: every row of `docs/attacks.md`, with its number in the name
+//! Hostile inputs against the real gateway, over raw sockets: every row of `docs/internals/attacks.md`, with its number in the name
 //! of its tests.
 //!
 //! A row that has several inputs has all of them tried, each at a path that nobody has asked for before.

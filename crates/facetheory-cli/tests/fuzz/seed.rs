@@ -1,4 +1,4 @@
-//! Connections that have meant trouble to somebody, to begin with: most are rows of `docs/attacks.md`.
+//! Connections that have meant trouble to somebody, to begin with: most are rows of `docs/internals/attacks.md`.
 
 /// Each with `{id}` where its number goes.
 const SEEDS: [&str; 34] = [

@@ -12,7 +12,7 @@ use crate::support::{tell, until};
 /// So long, in milliseconds, another gateway may go by what it knows: a second for `META`, a second for the epochs of tags.
 const BOUND: i64 = 2_000;
 /// What a busy machine may take on top; a gateway that obeys nobody would go on for the hour for which its pages are fresh.
-/// That epochs are believed for no longer is shown by a test of the library with a clock of its own (docs/rules.md).
+/// That epochs are believed for no longer is shown by a test of the library with a clock of its own (docs/internals/rules.md).
 const MARGIN: i64 = 15_000;
 /// So fresh that only an invalidation explains why a page is rendered again.
 const PAGES: &str = "[routes]\n\"/**\" = { isr = \"1h\", tags = [\"news\"] }\n";

@@ -1,4 +1,4 @@
-//! `docs/http.md` says for each section what the gateway does, and names the stories that show it.
+//! `docs/internals/rfc9111.md` says for each section what the gateway does, and names the stories that show it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -45,7 +45,7 @@ fn beginning(section: &str) -> String {
 
 #[test]
 fn the_document_names_every_story_with_its_section() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/http.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/rfc9111.md");
     let document = std::fs::read_to_string(path).expect("the document");
     let (_, rest) = document.split_once(HEADING).expect("the heading");
     let section = rest.split_once("\n## ").map_or(rest, |(section, _)| section);

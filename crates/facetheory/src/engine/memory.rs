@@ -18,7 +18,7 @@ use crate::protocol::generation::Generation;
 use crate::protocol::key::PageKey;
 
 /// What an entry costs besides the bytes that it names: the cache's own slot and key, reference counts, and what the
-/// allocator rounds up. Measured, see docs/benchmarks.md.
+/// allocator rounds up. Measured, see docs/internals/benchmarks.md.
 const OVERHEAD: u64 = 512;
 /// The size of a page for which the cache's tables are laid out.
 const TYPICAL_WEIGHT: u64 = 8 * 1024;

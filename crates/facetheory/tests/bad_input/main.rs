@@ -1,4 +1,4 @@
-//! Bad input: each kind of it, and what comes of it, exactly as `docs/bad-input.md` says.
+//! Bad input: each kind of it, and what comes of it, exactly as `docs/internals/bad-input.md` says.
 //!
 //! The tables of the document are the expectations: a test tries every line, and no line may be missing or left over.
 
@@ -49,7 +49,7 @@ impl Site {
 
 /// Fails unless the table under this heading of the document has exactly these lines.
 fn assert_documented(heading: &str, tried: &[Vec<String>]) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bad-input.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/internals/bad-input.md");
     let document = std::fs::read_to_string(path).expect("the document");
     let lines = document.lines().skip_while(|line| *line != format!("## {heading}")).skip(1);
     let section = lines.take_while(|line| !line.starts_with("## "));
@@ -57,7 +57,7 @@ fn assert_documented(heading: &str, tried: &[Vec<String>]) {
     let tried: Vec<String> = tried.iter().map(|cells| format!("| {} |", cells.join(" | "))).collect();
     assert!(
         table == tried,
-        "docs/bad-input.md, \"{heading}\", says\n{}\n\nand this is so:\n{}\n",
+        "docs/internals/bad-input.md, \"{heading}\", says\n{}\n\nand this is so:\n{}\n",
         table.join("\n"),
         tried.join("\n")
     );

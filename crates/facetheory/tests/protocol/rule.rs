@@ -1,4 +1,4 @@
-//! Rules that no other story tells; `docs/rules.md` says which test shows which.
+//! Rules that no other story tells; `docs/internals/rules.md` says which test shows which.
 
 use std::time::Duration;
 
