@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use self::problem::Problem;
 use self::token::Token;
 use crate::config;
-use crate::gateway::{Gateway, Places};
+use crate::gateway::{ConnectionLimit, Gateway};
 
 pub(crate) use health::Readiness;
 pub(crate) use listener::Listener;
@@ -111,7 +111,7 @@ pub(crate) type Resolved = Arc<dyn Fn() -> serde_json::Value + Send + Sync>;
 pub(crate) struct Admin {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) isr: Isr,
-    pub(crate) places: Arc<Places>,
+    pub(crate) connections: Arc<ConnectionLimit>,
     pub(crate) metrics: Metrics,
     pub(crate) configuration: Resolved,
     /// Cancelled once the gateway is to end.

@@ -14,7 +14,7 @@ use tower::ServiceExt as _;
 
 use super::{Admin, Metrics, Readiness, Terms, router};
 use crate::config::Config;
-use crate::gateway::{Gateway, Places, Rules, Tunnels};
+use crate::gateway::{ConnectionLimit, Gateway, Rules, Tunnels};
 
 /// An admin listener's router, over pages that are stale at once and of which all versions are kept.
 pub(super) async fn site() -> Router {
@@ -38,7 +38,7 @@ pub(super) async fn site() -> Router {
     router(Arc::new(Admin {
         gateway: Gateway::new(rules, None),
         isr,
-        places: Places::new(1, 1),
+        connections: ConnectionLimit::new(1, 1),
         metrics: Metrics::idle(),
         configuration: Arc::new(|| Value::Null),
         stop: CancellationToken::new(),

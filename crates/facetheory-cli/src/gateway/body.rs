@@ -13,16 +13,16 @@ use hyper::body::Incoming;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep};
 
-use super::client::Asker;
-use super::forwarding;
-use crate::wire::Refusal;
+use super::client::ClientContext;
+use super::forwarded_headers;
+use crate::wire::Rejection;
 
 /// What a body may fail with.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How much of a body a visitor may send, and how slowly.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct BodyLimits {
     /// The most bytes.
     pub(crate) bytes: u64,
     /// The longest pause between two pieces.
@@ -38,7 +38,7 @@ pub(crate) struct RequestBody {
     /// What came of it before the origin was asked.
     first: Option<Frame<Bytes>>,
     /// Whose request it is, once that is known.
-    pub(crate) asker: Option<Asker>,
+    pub(crate) client_context: Option<ClientContext>,
     /// Told, by being dropped, when all of it was sent.
     sent: Option<oneshot::Sender<Infallible>>,
 }
@@ -55,7 +55,7 @@ struct Upload {
 
 impl RequestBody {
     /// The body of a visitor's own request.
-    pub(crate) fn of(body: Incoming, terms: Terms) -> Self {
+    pub(crate) fn of(body: Incoming, terms: BodyLimits) -> Self {
         let upload = (!body.is_end_stream()).then(|| Upload {
             body,
             left: terms.bytes,
@@ -66,8 +66,8 @@ impl RequestBody {
     }
 
     /// No body, of a request of this visitor's, or of nobody's.
-    pub(crate) fn empty(asker: Option<Asker>) -> Self {
-        RequestBody { asker, ..RequestBody::default() }
+    pub(crate) fn empty(client_context: Option<ClientContext>) -> Self {
+        RequestBody { client_context, ..RequestBody::default() }
     }
 
     /// Waits for its first piece, where its length is not known: one that is wrong from the beginning is found out.
@@ -139,7 +139,7 @@ impl Upload {
         }
         // What may not stand before a body may not stand behind it.
         let frame = frame.map(|frame| match frame.map(Frame::into_trailers) {
-            Ok(Ok(trailers)) => Ok(Frame::trailers(forwarding::trailers(trailers))),
+            Ok(Ok(trailers)) => Ok(Frame::trailers(forwarded_headers::trailers(trailers))),
             Ok(Err(frame)) => Ok(frame),
             Err(error) => Err(error.into()),
         });
@@ -149,7 +149,7 @@ impl Upload {
 
 /// Why a body breaks off, if that is its visitor's fault: what to answer.
 #[derive(Debug)]
-struct Fault(Refusal);
+struct Fault(Rejection);
 
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -160,19 +160,19 @@ impl std::fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 const TOO_LONG: Fault =
-    Fault(Refusal { status: StatusCode::PAYLOAD_TOO_LARGE, text: "the body of the request is too large" });
+    Fault(Rejection { status: StatusCode::PAYLOAD_TOO_LARGE, text: "the body of the request is too large" });
 
-const TOO_SLOW: Fault = Fault(Refusal {
+const TOO_SLOW: Fault = Fault(Rejection {
     status: StatusCode::REQUEST_TIMEOUT,
     text: "the rest of the request did not come in time",
 });
 
 /// What to answer, if a visitor's own body is among the causes of an error.
-pub(crate) fn fault_in(error: &(dyn std::error::Error + 'static)) -> Option<Refusal> {
+pub(crate) fn fault_in(error: &(dyn std::error::Error + 'static)) -> Option<Rejection> {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        if let Some(Fault(refusal)) = error.downcast_ref() {
-            return Some(*refusal);
+        if let Some(Fault(rejection)) = error.downcast_ref() {
+            return Some(*rejection);
         }
         cause = error.source();
     }

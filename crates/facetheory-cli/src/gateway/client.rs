@@ -7,8 +7,8 @@ use facetheory::RequestOrigin;
 use http::request::Parts;
 use http::uri::Scheme;
 
-use super::place::Place;
-use crate::wire::{Conduct, Herald};
+use super::connection_limit::ConnectionPermit;
+use crate::wire::{ConnectionState, InformationalSender};
 
 /// The visitor's end of a connection, as the gateway itself sees it.
 #[derive(Clone, Debug)]
@@ -18,28 +18,30 @@ pub(crate) struct Client {
     /// Whether the connection is secure.
     pub(crate) scheme: Scheme,
     /// The way to what lies below hyper, where HTTP/1 is spoken.
-    pub(crate) conduct: Option<Arc<Conduct>>,
+    pub(crate) http1_state: Option<Arc<ConnectionState>>,
     /// The place that the connection takes, for as long as anybody speaks on it: not for as long as somebody works because of it.
-    pub(crate) place: Weak<Place>,
+    pub(crate) place: Weak<ConnectionPermit>,
 }
 
 /// Who asks, in the extensions of a request that is passed on: a visitor's own, and all that is asked because of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Asker {
+pub(crate) struct ClientContext {
     /// The visitor's end of the connection.
     pub(crate) client: Arc<Client>,
     /// Who tells the visitor of interim answers, until its own has begun. None where hyper cannot send them, as over HTTP/2, and
     /// for an answer that the visitor does not wait for.
-    pub(crate) herald: Option<Herald>,
+    pub(crate) informational: Option<InformationalSender>,
 }
 
-impl Asker {
+impl ClientContext {
     /// Who asks with this request. Nobody does with a render, of which everybody sees the result.
     pub(crate) fn of(request: &mut Parts) -> Option<Self> {
-        let asker = request.extensions.remove::<Asker>();
+        let client_context = request.extensions.remove::<ClientContext>();
         match request.extensions.remove()? {
-            RequestOrigin::Client => asker,
-            RequestOrigin::Background => asker.map(|asker| Asker { herald: None, ..asker }),
+            RequestOrigin::Client => client_context,
+            RequestOrigin::Background => {
+                client_context.map(|client_context| ClientContext { informational: None, ..client_context })
+            }
         }
     }
 }

@@ -17,13 +17,13 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::Gateway;
-use super::activity::{Activity, Observed};
-use super::bell::Bell;
 use super::client::Client;
-use super::conversation::Conversation;
-use super::place::{Place, Places};
+use super::connection_limit::{ConnectionLimit, ConnectionPermit};
+use super::connection_service::ConnectionService;
+use super::idle_tracker::{IdleTracker, TrackedIo};
+use super::shutdown_signal::ShutdownSignal;
 use super::tls::Tls;
-use crate::wire::{self, Course, Protocol, Watch};
+use crate::wire::{self, DeadlineTicker, FastPathEnd, Protocol};
 
 /// How long a visitor may take to agree on a secure connection.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -49,14 +49,14 @@ const SMALLEST_BUFFER: usize = 8192;
 pub(crate) struct Endpoint {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) tls: Option<Arc<Tls>>,
-    pub(crate) places: Arc<Places>,
-    pub(crate) watch: Arc<Watch>,
+    pub(crate) connections: Arc<ConnectionLimit>,
+    pub(crate) deadline_ticker: Arc<DeadlineTicker>,
 }
 
 impl Endpoint {
     /// A place for a connection from this address. A proxy in front comes for many visitors, and has no share as one of them.
-    fn place_for(&self, address: IpAddr) -> Option<Place> {
-        self.places.take((!self.gateway.trusts(address)).then_some(address))
+    fn place_for(&self, address: IpAddr) -> Option<ConnectionPermit> {
+        self.connections.take((!self.gateway.trusts(address)).then_some(address))
     }
 }
 
@@ -92,7 +92,7 @@ impl Listener {
         stop: CancellationToken,
         over: CancellationToken,
     ) -> bool {
-        let (last_call, cut) = (Bell::default(), Bell::default());
+        let (last_call, cut) = (ShutdownSignal::default(), ShutdownSignal::default());
         loop {
             let accepted = tokio::select! {
                 accepted = self.tcp.accept() => accepted,
@@ -124,7 +124,7 @@ impl Listener {
         }
         drop(self.tcp);
         last_call.ring();
-        tracing::info!(open = endpoint.places.taken(), "no more connections are accepted");
+        tracing::info!(open = endpoint.connections.taken(), "no more connections are accepted");
         self.connections.close();
         let drained = over.run_until_cancelled(self.connections.wait()).await.is_some();
         cut.ring();
@@ -144,10 +144,10 @@ fn is_of_one(error: &io::Error) -> bool {
 struct Connection {
     endpoint: Endpoint,
     /// Rung when the connection is to end, once what is under way has ended.
-    last_call: Bell,
+    last_call: ShutdownSignal,
     /// Rung when it is to end at once.
-    cut: Bell,
-    place: Arc<Place>,
+    cut: ShutdownSignal,
+    place: Arc<ConnectionPermit>,
     /// Says that it is open.
     token: TaskTrackerToken,
 }
@@ -159,7 +159,7 @@ impl Connection {
             tracing::debug!(%error, "a connection is slower than it could be");
         }
         let place = Arc::downgrade(&self.place);
-        let client = Client { address, scheme: Scheme::HTTP, conduct: None, place };
+        let client = Client { address, scheme: Scheme::HTTP, http1_state: None, place };
         let Some(tls) = self.endpoint.tls.clone() else { return self.plain(stream, client).await };
         let handshake = pin!(tokio::time::timeout(HANDSHAKE, tls.acceptor().accept(stream)));
         // Whoever has asked for nothing yet is not waited for in the end.
@@ -183,8 +183,8 @@ impl Connection {
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let patience = self.endpoint.gateway.rules.load().patience.head;
-        let sniffed = pin!(wire::sniff(io, patience));
+        let timeouts = self.endpoint.gateway.rules.load().timeouts.head;
+        let sniffed = pin!(wire::detect_protocol(io, timeouts));
         let Some(sniffed) = self.last_call.unless_rung(sniffed).await else { return };
         match sniffed {
             Ok((Protocol::Http1, io)) => self.go_on(self.http1(io, client)),
@@ -209,13 +209,13 @@ impl Connection {
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let gateway = self.endpoint.gateway.clone();
-        let (limits, patience) = {
+        let (limits, timeouts) = {
             let rules = gateway.rules.load();
-            (rules.limits, rules.patience)
+            (rules.limits, rules.timeouts)
         };
-        let mut wire = self.endpoint.watch.admit(io, limits, &patience);
-        let conduct = wire.conduct().clone();
-        let client = Arc::new(Client { conduct: Some(conduct), ..client });
+        let mut wire = self.endpoint.deadline_ticker.register(io, limits, &timeouts);
+        let http1_state = wire.state().clone();
+        let client = Arc::new(Client { http1_state: Some(http1_state), ..client });
         let mut builder = http1::Builder::new();
         builder
             // The wire has deadlines of its own.
@@ -225,15 +225,15 @@ impl Connection {
             // Where it is told, hyper makes room for so many anew for each request.
             builder.max_headers(limits.headers);
         }
-        let conversation = Conversation::new(gateway, client, Activity::new(), self.place.clone());
-        wire.answer_from(Box::new(conversation.clone()));
+        let conversation = ConnectionService::new(gateway, client, IdleTracker::new(), self.place.clone());
+        wire.set_fast_path(Box::new(conversation.clone()));
         let last_call = self.last_call.clone();
         async move {
-            let get_fresh = last_call.unless_rung(pin!(wire.answer_at_hand())).await;
+            let get_fresh = last_call.unless_rung(pin!(wire.serve_fast_path())).await;
             if let Some(Err(error)) = &get_fresh {
                 tracing::debug!(%error, "a connection broke off");
             }
-            if !matches!(get_fresh, Some(Ok(Course::Asked))) {
+            if !matches!(get_fresh, Some(Ok(FastPathEnd::Asked))) {
                 // Whoever has left need not be told.
                 let _ = wire.shutdown().await;
                 return Ok(());
@@ -252,12 +252,13 @@ impl Connection {
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (gateway, client, activity) = (self.endpoint.gateway.clone(), Arc::new(client), Activity::new());
+        let (gateway, client, activity) =
+            (self.endpoint.gateway.clone(), Arc::new(client), IdleTracker::new());
         let (idle, header_bytes) = {
             let rules = gateway.rules.load();
-            (rules.patience.idle, u32::try_from(rules.limits.head_bytes).unwrap_or(u32::MAX))
+            (rules.timeouts.idle, u32::try_from(rules.limits.head_bytes).unwrap_or(u32::MAX))
         };
-        let conversation = Conversation::new(gateway, client, activity.clone(), self.place.clone());
+        let conversation = ConnectionService::new(gateway, client, activity.clone(), self.place.clone());
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS)
@@ -265,7 +266,7 @@ impl Connection {
             .max_local_error_reset_streams(RESETS)
             .max_header_list_size(header_bytes)
             .max_send_buf_size(UNTAKEN_BYTES)
-            .serve_connection(TokioIo::new(Observed::http2(io, activity.clone())), conversation);
+            .serve_connection(TokioIo::new(TrackedIo::http2(io, activity.clone())), conversation);
         let last_call = self.last_call.clone();
         async move {
             let mut connection = pin!(connection);

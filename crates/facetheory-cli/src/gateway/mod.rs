@@ -1,23 +1,23 @@
 //! The gateway: a reverse proxy whose pages are rendered once, served to everyone, and renewed by one worker.
 
-mod activity;
-mod answered;
-mod bell;
 mod body;
 mod client;
-mod conversation;
-mod dial;
-mod forwarding;
-mod frame;
+mod connection_limit;
+mod connection_service;
+mod connector;
+mod forwarded_headers;
+mod h2_frames;
 mod health;
-mod hint;
-mod link;
+mod idle_tracker;
+mod informational;
 mod listener;
+mod local_response;
 mod origin;
-mod own;
-mod place;
+mod shutdown_signal;
 mod tls;
+mod tracked_body;
 mod tunnel;
+mod upstream_io;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -36,15 +36,15 @@ use tower::{Layer as _, Service as _};
 
 use crate::config::Config;
 use crate::log::{AccessLog, Verdict};
-use crate::wire::{self, Prelude, Refusal};
-use body::{RequestBody, Terms};
-use client::{Asker, Client};
-use forwarding::Trust;
-use own::{own, without_body};
+use crate::wire::{self, InformationalWindow, Rejection};
+use body::{BodyLimits, RequestBody};
+use client::{Client, ClientContext};
+use forwarded_headers::TrustedProxies;
+use local_response::{local_response, without_body};
 
+pub(crate) use connection_limit::ConnectionLimit;
 pub(crate) use listener::{Endpoint, Listener};
 pub(crate) use origin::Origin;
-pub(crate) use place::Places;
 pub(crate) use tls::Tls;
 pub(crate) use tunnel::Tunnels;
 
@@ -64,10 +64,10 @@ pub(crate) struct Gateway {
 pub(crate) struct Rules {
     service: IsrService<Origin>,
     origin: Origin,
-    trust: Trust,
-    body: Terms,
-    limits: wire::Limits,
-    patience: wire::Patience,
+    trust: TrustedProxies,
+    body: BodyLimits,
+    limits: wire::RequestLimits,
+    timeouts: wire::ClientTimeouts,
 }
 
 impl Rules {
@@ -80,7 +80,7 @@ impl Rules {
         is_logged: bool,
     ) -> anyhow::Result<Self> {
         let (limits, timeouts) = (&config.limits, &config.timeouts);
-        let trust = Trust {
+        let trust = TrustedProxies {
             proxies: config.trusted_proxies.clone(),
             headers: names(config.rules.resolved().filter_map(|rule| rule.tenant_header())),
             doubtful: names(config.tenant_headers.iter().map(String::as_str)),
@@ -99,14 +99,14 @@ impl Rules {
             service: if is_logged { layer.expose_page_key() } else { layer }.layer(origin.clone()),
             origin,
             trust,
-            body: Terms { bytes: body, pause: timeouts.client_body },
-            limits: wire::Limits {
+            body: BodyLimits { bytes: body, pause: timeouts.client_body },
+            limits: wire::RequestLimits {
                 head_bytes: size(limits.header_bytes),
                 headers: size(limits.headers),
                 target_bytes: size(limits.uri_bytes),
                 body_bytes: body,
             },
-            patience: wire::Patience {
+            timeouts: wire::ClientTimeouts {
                 head: timeouts.client_headers,
                 idle: timeouts.client_idle,
                 body: timeouts.client_body,
@@ -231,30 +231,36 @@ impl Gateway {
     /// Answers one request.
     async fn answer(&self, client: &Arc<Client>, mut request: Request<Incoming>) -> Response<IsrBody> {
         let method = request.method();
-        let refused = client.conduct.as_ref().and_then(|conduct| conduct.refused(method, request.headers()));
-        if let Some((Refusal { status, text }, seen)) = refused {
-            let mut response = own(status, text);
+        let refused = client
+            .http1_state
+            .as_ref()
+            .and_then(|http1_state| http1_state.refused(method, request.headers()));
+        if let Some((Rejection { status, text }, seen)) = refused {
+            let mut response = local_response(status, text);
             response.extensions_mut().insert(Verdict { reason: text, seen: Some(seen) });
             return response;
         }
         if matches!(*method, Method::CONNECT | Method::TRACE) {
-            return own(StatusCode::METHOD_NOT_ALLOWED, "this server is no tunnel, and echoes nothing");
+            return local_response(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "this server is no tunnel, and echoes nothing",
+            );
         }
-        if let (None, Some((status, text))) = (&client.conduct, self.fault_of_body(&mut request).await) {
-            let response = own(status, text);
+        if let (None, Some((status, text))) = (&client.http1_state, self.fault_of_body(&mut request).await) {
+            let response = local_response(status, text);
             return if *request.method() == Method::HEAD { without_body(response) } else { response };
         }
         // It ends before hyper is given the answer.
-        let prelude = client.conduct.as_ref().map(|conduct| conduct.prelude());
+        let prelude = client.http1_state.as_ref().map(|http1_state| http1_state.informational());
         let (mut service, request) = {
             let rules = self.rules.load();
-            if let (None, Some((status, text))) = (&client.conduct, rules.fault(&request)) {
-                let response = own(status, text);
+            if let (None, Some((status, text))) = (&client.http1_state, rules.fault(&request)) {
+                let response = local_response(status, text);
                 return if *request.method() == Method::HEAD { without_body(response) } else { response };
             }
             let mut request = request.map(|body| RequestBody::of(body, rules.body));
-            let herald = prelude.as_ref().map(Prelude::herald);
-            request.extensions_mut().insert(Asker { client: client.clone(), herald });
+            let informational = prelude.as_ref().map(InformationalWindow::sender);
+            request.extensions_mut().insert(ClientContext { client: client.clone(), informational });
             (rules.service.clone(), request)
         };
         match service.call(request).await {

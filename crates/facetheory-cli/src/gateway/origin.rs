@@ -27,16 +27,16 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tower::Service;
 
 use super::body::{OriginBody, RequestBody, fault_in};
-use super::client::{Asker, Client};
-use super::dial::Dial;
-use super::forwarding::{self, Trust, is_circular};
+use super::client::{Client, ClientContext};
+use super::connector::Connector;
+use super::forwarded_headers::{self, TrustedProxies, is_circular};
 use super::health::Health;
-use super::hint::{Hints, Spoken};
-use super::link::Bond;
-use super::own::own;
+use super::informational::{ClientVersion, InformationalForwarder};
+use super::local_response::local_response;
 use super::tunnel::Tunnels;
+use super::upstream_io::UpstreamState;
 use crate::config;
-use crate::wire::Refusal;
+use crate::wire::Rejection;
 
 /// The most connections to the origin that are kept while nobody uses them.
 const IDLE_CONNECTIONS: usize = 256;
@@ -61,12 +61,12 @@ struct Shared {
     timeouts: config::Timeouts,
     /// The most bytes of an answer.
     most_bytes: u64,
-    trust: Trust,
+    trust: TrustedProxies,
     health: Health,
     tunnels: Tunnels,
-    pool: Pool<Dial, RequestBody>,
+    pool: Pool<Connector, RequestBody>,
     /// For a second attempt: its connections are never used twice, so none of them is one that the origin has just closed.
-    fresh: Pool<Dial, RequestBody>,
+    fresh: Pool<Connector, RequestBody>,
 }
 
 /// Why there is no answer of the origin.
@@ -80,7 +80,7 @@ enum Failure {
     /// It switched to a protocol that nobody asked for.
     Unasked,
     /// The visitor's own request broke off, or was wrong in this way.
-    Request(Option<Refusal>),
+    Request(Option<Rejection>),
 }
 
 impl Origin {
@@ -88,7 +88,7 @@ impl Origin {
     pub(crate) fn new(
         address: &config::Origin,
         (timeouts, limits): (&config::Timeouts, &config::Limits),
-        trust: Trust,
+        trust: TrustedProxies,
         tunnels: Tunnels,
     ) -> Result<Self> {
         let scheme = if address.tls { Scheme::HTTPS } else { Scheme::HTTP };
@@ -105,7 +105,7 @@ impl Origin {
             // Over HTTP/2 the host would have to be that of the connection, and no protocol could be switched.
             .enable_http1()
             .wrap_connector(http);
-        let connector = Dial::new(connector, timeouts.connect, timeouts.idle);
+        let connector = Connector::new(connector, timeouts.connect, timeouts.idle);
         let pool = |idle: usize| {
             Pool::builder(TokioExecutor::new())
                 .pool_timer(TokioTimer::new())
@@ -153,12 +153,12 @@ impl Service<Request<RequestBody>> for Origin {
 
 impl Shared {
     async fn answer(&self, mut request: Request<RequestBody>) -> Response<OriginBody> {
-        if *request.method() == Method::OPTIONS && !forwarding::goes_on(request.headers_mut()) {
-            return own(StatusCode::OK, "this is a gateway, and the request was to go no further");
+        if *request.method() == Method::OPTIONS && !forwarded_headers::goes_on(request.headers_mut()) {
+            return local_response(StatusCode::OK, "this is a gateway, and the request was to go no further");
         }
         if is_circular(request.headers()) {
             let text = "the request goes in a circle: the origin of this gateway leads back to it";
-            return own(StatusCode::LOOP_DETECTED, text);
+            return local_response(StatusCode::LOOP_DETECTED, text);
         }
         match self.ask(request).await {
             Ok(response) => response,
@@ -171,7 +171,7 @@ impl Shared {
                     Failure::Silent | Failure::Unasked => tracing::warn!("{text}"),
                     Failure::Down | Failure::Request(_) => tracing::debug!("{text}"),
                 }
-                let mut response = own(status, text);
+                let mut response = local_response(status, text);
                 if !matches!(failure, Failure::Unasked | Failure::Request(_)) {
                     response.extensions_mut().insert(facetheory::OriginUnreachable);
                 }
@@ -185,12 +185,13 @@ impl Shared {
 
     async fn ask(&self, request: Request<RequestBody>) -> Result<Response<OriginBody>, Failure> {
         let (mut parts, mut body) = request.into_parts();
-        body.asker = Asker::of(&mut parts);
-        let client = body.asker.as_ref().map(|asker| asker.client.clone());
+        body.client_context = ClientContext::of(&mut parts);
+        let client = body.client_context.as_ref().map(|client_context| client_context.client.clone());
         // Before HTTP/1.1 there is nothing to switch, nor for a visitor who does not wait for this.
-        let waits = body.asker.as_ref().is_some_and(|asker| asker.herald.is_some());
+        let waits =
+            body.client_context.as_ref().is_some_and(|client_context| client_context.informational.is_some());
         let may_switch = waits && parts.version == Version::HTTP_11;
-        let protocol = may_switch.then(|| forwarding::upgrade(&parts.headers)).flatten();
+        let protocol = may_switch.then(|| forwarded_headers::upgrade(&parts.headers)).flatten();
         let visitor = parts.extensions.remove::<OnUpgrade>().filter(|_| protocol.is_some());
         let scheme = parts.extensions.remove::<Scheme>().unwrap_or(Scheme::HTTP);
         // HTTP/2 has the host in the address.
@@ -198,17 +199,17 @@ impl Shared {
             let host = HeaderValue::from_str(host.as_str()).map_err(|_| Failure::Request(None))?;
             parts.headers.insert(HOST, host);
         }
-        forwarding::prepare(&mut parts.headers, client.as_deref(), &scheme, &self.trust);
+        forwarded_headers::prepare(&mut parts.headers, client.as_deref(), &scheme, &self.trust);
         if let Some(protocol) = protocol {
             parts.headers.insert(UPGRADE, protocol);
             parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         }
         parts.uri = self.address(&parts)?;
-        let spoken = Spoken(std::mem::replace(&mut parts.version, Version::HTTP_11));
+        let spoken = ClientVersion(std::mem::replace(&mut parts.version, Version::HTTP_11));
         parts.extensions.clear();
         parts.extensions.insert(spoken);
         // What breaks off at once, because it is wrong, does not reach the origin.
-        body.begin().await.map_err(|error| Failure::Request(refusal(client.as_deref(), &*error)))?;
+        body.begin().await.map_err(|error| Failure::Request(rejection(client.as_deref(), &*error)))?;
         if !self.health.admits(Instant::now()) {
             return Err(Failure::Down);
         }
@@ -220,7 +221,7 @@ impl Shared {
         };
         let is_of_visitor = client.is_some();
         let mut response = self.received(response, visitor.zip(client), end)?;
-        if is_of_visitor && forwarding::varies_by_address(response.headers()) {
+        if is_of_visitor && forwarded_headers::varies_by_address(response.headers()) {
             response.headers_mut().insert(VARY, HeaderValue::from_static("*"));
         }
         Ok(response)
@@ -238,12 +239,12 @@ impl Shared {
 
     /// Sends a request, and a safe one once more if a connection that was kept turns out to be gone.
     async fn send(&self, parts: Parts, body: RequestBody) -> Result<Response<Incoming>, Failure> {
-        let again =
-            (parts.method.is_safe() && body.is_end_stream()).then(|| (parts.clone(), body.asker.clone()));
+        let again = (parts.method.is_safe() && body.is_end_stream())
+            .then(|| (parts.clone(), body.client_context.clone()));
         match (self.attempt(&self.pool, parts, body).await, again) {
-            (Err(Failure::Broken(error)), Some((parts, asker))) if may_have_been_gone(&error) => {
+            (Err(Failure::Broken(error)), Some((parts, client_context))) if may_have_been_gone(&error) => {
                 tracing::debug!(error = %causes(&error), "the origin is asked once more, over a new connection");
-                self.attempt(&self.fresh, parts, RequestBody::empty(asker)).await
+                self.attempt(&self.fresh, parts, RequestBody::empty(client_context)).await
             }
             (outcome, _) => outcome,
         }
@@ -251,13 +252,13 @@ impl Shared {
 
     async fn attempt(
         &self,
-        pool: &Pool<Dial, RequestBody>,
+        pool: &Pool<Connector, RequestBody>,
         parts: Parts,
         mut body: RequestBody,
     ) -> Result<Response<Incoming>, Failure> {
-        let (sent, asker) = (body.sent(), body.asker.clone());
+        let (sent, client_context) = (body.sent(), body.client_context.clone());
         let mut request = Request::from_parts(parts, body);
-        let hints = Hints::of(&mut request);
+        let hints = InformationalForwarder::of(&mut request);
         let late = async {
             // Its time begins when it has the whole request, which the connection does not let it stop to take.
             sent.await;
@@ -280,8 +281,8 @@ impl Shared {
                 Err(Failure::Unreachable(error))
             }
             Err(error) if is_ours(&error) => {
-                let client = asker.as_ref().map(|asker| &*asker.client);
-                Err(Failure::Request(refusal(client, &error)))
+                let client = client_context.as_ref().map(|client_context| &*client_context.client);
+                Err(Failure::Request(rejection(client, &error)))
             }
             Err(error) => {
                 self.health.reached();
@@ -303,10 +304,10 @@ impl Shared {
             let (Some((visitor, client)), Some(origin), Some(protocol)) = (visitor, origin, protocol) else {
                 return Err(Failure::Unasked);
             };
-            if !client.conduct.as_ref().is_some_and(|conduct| conduct.tunnel()) {
+            if !client.http1_state.as_ref().is_some_and(|http1_state| http1_state.tunnel()) {
                 return Err(Failure::Unasked);
             }
-            if let Some(bond) = parts.extensions.remove::<Arc<Bond>>() {
+            if let Some(bond) = parts.extensions.remove::<Arc<UpstreamState>>() {
                 bond.let_rest();
             }
             self.tunnels.join((visitor, client), origin, self.timeouts.tunnel_idle);
@@ -336,7 +337,7 @@ impl Failure {
                 (StatusCode::BAD_GATEWAY, "the origin switched to a protocol that nobody asked for")
             }
             Failure::Silent => (StatusCode::GATEWAY_TIMEOUT, "the origin took too long to answer"),
-            Failure::Request(Some(refusal)) => (refusal.status, refusal.text),
+            Failure::Request(Some(rejection)) => (rejection.status, rejection.text),
             Failure::Request(None) => (StatusCode::BAD_REQUEST, "the request is broken, or broke off"),
         }
     }
@@ -360,8 +361,8 @@ fn tls(secure: bool) -> Result<ClientConfig> {
 }
 
 /// What is wrong with a request whose body broke off: by what the wire has found, or the body itself.
-fn refusal(client: Option<&Client>, error: &(dyn std::error::Error + 'static)) -> Option<Refusal> {
-    client.and_then(|client| client.conduct.as_ref()?.refusal()).or_else(|| fault_in(error))
+fn rejection(client: Option<&Client>, error: &(dyn std::error::Error + 'static)) -> Option<Rejection> {
+    client.and_then(|client| client.http1_state.as_ref()?.rejection()).or_else(|| fault_in(error))
 }
 
 /// Whether a request failed because of its own body, which is the visitor's doing.
@@ -380,7 +381,7 @@ fn may_have_been_gone(error: &Error) -> bool {
     if let Some(connected) = error.connect_info() {
         connected.get_extras(&mut extras);
     }
-    extras.get::<Arc<Bond>>().is_some_and(|bond| bond.may_have_been_gone())
+    extras.get::<Arc<UpstreamState>>().is_some_and(|bond| bond.may_have_been_gone())
 }
 
 /// Whether such a cause is among those of an error.

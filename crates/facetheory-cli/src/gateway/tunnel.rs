@@ -10,8 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::activity::{Activity, Observed};
 use super::client::Client;
+use super::idle_tracker::{IdleTracker, TrackedIo};
 
 /// All of them, to be ended with the gateway.
 #[derive(Clone, Debug, Default)]
@@ -60,9 +60,9 @@ where
     V: AsyncRead + AsyncWrite + Unpin,
     O: AsyncRead + AsyncWrite + Unpin,
 {
-    let activity = Activity::new();
-    let mut visitor = Observed::new(visitor, activity.clone());
-    let mut origin = Observed::new(origin, activity.clone());
+    let activity = IdleTracker::new();
+    let mut visitor = TrackedIo::new(visitor, activity.clone());
+    let mut origin = TrackedIo::new(origin, activity.clone());
     let rests = async {
         match idle {
             Some(limit) => activity.rests(limit).await,

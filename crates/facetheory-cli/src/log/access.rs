@@ -14,7 +14,7 @@ use tabletheory::{Clock as _, SystemClock, Timestamp};
 use tokio::time::Instant;
 
 use super::queue::{Line, Lines};
-use crate::wire::Glimpse;
+use crate::wire::RejectedRequest;
 
 /// How a visitor was served, as the response tells it.
 static STATE: HeaderName = HeaderName::from_static("x-facetheory-isr");
@@ -34,7 +34,7 @@ pub(crate) struct Verdict {
     /// Why it is not answered as it was asked to be.
     pub(crate) reason: &'static str,
     /// What was asked for, where what the service got only stood in for that.
-    pub(crate) seen: Option<Glimpse>,
+    pub(crate) seen: Option<RejectedRequest>,
 }
 
 /// A request that has come. All of it is shared with the request itself, so that nothing is copied.
@@ -144,7 +144,7 @@ impl Visit {
         let arrival = &self.arrival;
         let (method, host, path) =
             match self.outcome.verdict.as_ref().and_then(|verdict| verdict.seen.as_ref()) {
-                Some(Glimpse { method, path }) => {
+                Some(RejectedRequest { method, path }) => {
                     let method = method.as_ref().map_or(UNREADABLE, Method::as_str);
                     (method, Cow::Borrowed(UNREADABLE), path.as_deref().unwrap_or(UNREADABLE))
                 }

@@ -17,10 +17,10 @@ use super::setting::Settings;
 use super::store;
 use crate::admin::{self, Admin, Metrics, Readiness};
 use crate::descriptor;
-use crate::gateway::{Endpoint, Gateway, Listener, Places, Rules, Tls, Tunnels};
+use crate::gateway::{ConnectionLimit, Endpoint, Gateway, Listener, Rules, Tls, Tunnels};
 use crate::log::AccessLog;
 use crate::signal::{Signal, Signals};
-use crate::wire::Watch;
+use crate::wire::DeadlineTicker;
 
 /// A gateway that listens.
 pub(crate) struct Server {
@@ -87,19 +87,22 @@ impl Server {
         let endpoint = Endpoint {
             gateway: gateway.clone(),
             tls: tls.clone(),
-            places: Places::new(count(limits.connections), count(limits.connections_per_address)),
-            watch: Watch::new(),
+            connections: ConnectionLimit::new(
+                count(limits.connections),
+                count(limits.connections_per_address),
+            ),
+            deadline_ticker: DeadlineTicker::new(),
         };
         let patience = settings.config.timeouts.shutdown;
         let (ending, end) = (Ending::within(patience), CancellationToken::new());
         let shown = Arc::new(ArcSwap::from_pointee(settings.shown()));
         let admin = admin.map(|listener| {
-            let (gateway, isr, places) = (gateway.clone(), isr.clone(), endpoint.places.clone());
+            let (gateway, isr, connections) = (gateway.clone(), isr.clone(), endpoint.connections.clone());
             let (shown, stop) = (shown.clone(), ending.stop.clone());
             let admin = |terms| Admin {
                 gateway,
                 isr,
-                places,
+                connections,
                 metrics,
                 configuration: Arc::new(move || serde_json::Value::clone(&shown.load())),
                 stop,
@@ -108,7 +111,7 @@ impl Server {
             };
             tokio::spawn(listener.run(admin, end.clone()))
         });
-        let ticking = endpoint.watch.clone();
+        let ticking = endpoint.deadline_ticker.clone();
         let ticker = tokio::spawn(async move { ticking.run().await });
         let (pages, random) = (isr.pages().clone(), Arc::new(SystemRandom));
         let collection = &settings.config.collection;

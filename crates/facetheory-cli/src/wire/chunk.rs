@@ -1,9 +1,9 @@
 //! A body in chunks: sizes, data, and the trailers at its end.
 
 use super::head::{HEAD_TOO_LARGE, TOO_MANY_FIELDS};
-use super::limit::Limits;
+use super::limits::RequestLimits;
 use super::line::{self, Field, Line};
-use super::refusal::Refusal;
+use super::rejection::Rejection;
 use http::StatusCode;
 
 /// The extensions of all chunks of a body together, in bytes. Nobody uses them, and they cost without being counted as
@@ -50,7 +50,7 @@ impl Chunks {
 
     /// Reads on. Says how many bytes are good, and whether the body has ended with them; a trailer line that has no
     /// end yet is not among them and has to be the beginning of the next bytes.
-    pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Result<(usize, bool), Refusal> {
+    pub(super) fn read(&mut self, bytes: &[u8], limits: &RequestLimits) -> Result<(usize, bool), Rejection> {
         let mut at = 0;
         while at < bytes.len() {
             match self.step {
@@ -77,7 +77,7 @@ impl Chunks {
     }
 
     /// One byte of what is between the data.
-    fn byte(&mut self, byte: u8, limits: &Limits) -> Result<Step, Refusal> {
+    fn byte(&mut self, byte: u8, limits: &RequestLimits) -> Result<Step, Rejection> {
         match (self.step, byte) {
             (Step::Size { value, digits }, _) if byte.is_ascii_hexdigit() && digits < MAX_DIGITS => {
                 let digit = char::from(byte).to_digit(16).map_or(0, u64::from);
@@ -92,7 +92,7 @@ impl Chunks {
             (Step::Extension { .. }, b' '..=b'~' | b'\t') => {
                 self.extension_bytes += 1;
                 if self.extension_bytes > MAX_EXTENSION_BYTES {
-                    return Err(Refusal::bad("the body has too long chunk extensions"));
+                    return Err(Rejection::bad("the body has too long chunk extensions"));
                 }
                 Ok(self.step)
             }
@@ -100,13 +100,13 @@ impl Chunks {
             (Step::SizeFeed { value }, b'\n') => Ok(Step::Data { left: value }),
             (Step::DataReturn, b'\r') => Ok(Step::DataFeed),
             (Step::DataFeed, b'\n') => Ok(NO_SIZE),
-            (Step::DataReturn | Step::DataFeed, _) => Err(Refusal::bad("a chunk is longer than its size")),
-            _ => Err(Refusal::bad("the size of a chunk is malformed")),
+            (Step::DataReturn | Step::DataFeed, _) => Err(Rejection::bad("a chunk is longer than its size")),
+            _ => Err(Rejection::bad("the size of a chunk is malformed")),
         }
     }
 
     /// One line of the trailers.
-    fn trailer(&mut self, bytes: &[u8], limits: &Limits) -> Result<(usize, bool), Refusal> {
+    fn trailer(&mut self, bytes: &[u8], limits: &RequestLimits) -> Result<(usize, bool), Rejection> {
         let limit = limits.head_bytes.saturating_sub(self.trailer_bytes);
         let (line, length) = match line::first(bytes, self.searched, limit)? {
             Line::Whole { line, next } => (line, next),
@@ -128,12 +128,12 @@ impl Chunks {
         }
         let field = Field::read(line)?;
         if NOT_IN_TRAILERS.iter().any(|name| field.is(name)) {
-            return Err(Refusal::bad("a trailer has a name that only a header may have"));
+            return Err(Rejection::bad("a trailer has a name that only a header may have"));
         }
         Ok((length, false))
     }
 }
 
-/// The refusal of a body with too many bytes.
-pub(super) const BODY_TOO_LARGE: Refusal =
-    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "the body of the request is too large");
+/// The rejection of a body with too many bytes.
+pub(super) const BODY_TOO_LARGE: Rejection =
+    Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, "the body of the request is too large");

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use http::StatusCode;
 
-use super::limit::Limits;
+use super::limits::RequestLimits;
 use super::line::{self, Field, Line, TOKEN, all, trimmed};
-use super::refusal::Refusal;
+use super::rejection::Rejection;
 use super::request_line::{RequestLine, TOO_LONG};
 
 /// What is known of a head of which some lines have been read. All places count from its first byte.
@@ -53,9 +53,9 @@ impl Head {
     pub(super) fn read(
         &mut self,
         bytes: &[u8],
-        limits: &Limits,
+        limits: &RequestLimits,
         known: &mut Vec<u8>,
-    ) -> Result<Option<Whole>, Refusal> {
+    ) -> Result<Option<Whole>, Rejection> {
         loop {
             let start = self.next;
             let (searched, limit) = (self.searched - start, limits.head_bytes.saturating_sub(start));
@@ -78,7 +78,7 @@ impl Head {
             } else if self.request.is_some() {
                 return self.judge(bytes).map(Some);
             } else if std::mem::replace(&mut self.blank, true) {
-                return Err(Refusal::bad("the request begins with empty lines"));
+                return Err(Rejection::bad("the request begins with empty lines"));
             }
         }
     }
@@ -88,7 +88,7 @@ impl Head {
         self.request.is_some() || self.searched > self.next
     }
 
-    fn too_large(&self) -> Refusal {
+    fn too_large(&self) -> Rejection {
         match self.request {
             Some(_) => HEAD_TOO_LARGE,
             None => TOO_LONG,
@@ -99,9 +99,9 @@ impl Head {
         &mut self,
         line: &[u8],
         start: usize,
-        limits: &Limits,
+        limits: &RequestLimits,
         known: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let Some(request) = &self.request else {
             let mut request = RequestLine::read(line, limits)?;
             if let Some(authority) = &mut request.authority {
@@ -133,7 +133,7 @@ impl Head {
             }
             6 if field.is(b"expect") && !field.value.eq_ignore_ascii_case(b"100-continue") => {
                 let text = "the only expectation that is met is 100-continue";
-                Err(Refusal::new(StatusCode::EXPECTATION_FAILED, text))
+                Err(Rejection::new(StatusCode::EXPECTATION_FAILED, text))
             }
             _ => Ok(()),
         }
@@ -145,11 +145,11 @@ impl Head {
         field: &Field<'_>,
         start: usize,
         known: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         // Almost always a client asks for one host all the time.
         if field.value.is_empty() || field.value != known.as_slice() {
             if !std::str::from_utf8(field.value).is_ok_and(facetheory::is_valid_host) {
-                return Err(Refusal::bad("the Host of the request is no host"));
+                return Err(Rejection::bad("the Host of the request is no host"));
             }
             known.clear();
             known.extend_from_slice(field.value);
@@ -159,12 +159,12 @@ impl Head {
         let from = start + field.name.len() + 1 + blanks.count();
         match self.host.replace(from..from + field.value.len()) {
             None => Ok(()),
-            Some(_) => Err(Refusal::bad("a request has one Host")),
+            Some(_) => Err(Rejection::bad("a request has one Host")),
         }
     }
 
-    fn content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
-        let invalid = Refusal::bad("the Content-Length is not one number");
+    fn content_length(&mut self, value: &[u8]) -> Result<(), Rejection> {
+        let invalid = Rejection::bad("the Content-Length is not one number");
         if value.is_empty() {
             return Err(invalid);
         }
@@ -176,38 +176,40 @@ impl Head {
         let length = length.filter(|&length| i64::try_from(length).is_ok()).ok_or(invalid)?;
         match self.length.replace(length) {
             None => Ok(()),
-            Some(_) => Err(Refusal::bad("the Content-Length is there twice")),
+            Some(_) => Err(Rejection::bad("the Content-Length is there twice")),
         }
     }
 
-    fn transfer_encoding(&mut self, value: &[u8], is_http_11: bool) -> Result<(), Refusal> {
+    fn transfer_encoding(&mut self, value: &[u8], is_http_11: bool) -> Result<(), Rejection> {
         if !is_http_11 {
-            return Err(Refusal::bad("HTTP/1.0 has no Transfer-Encoding"));
+            return Err(Rejection::bad("HTTP/1.0 has no Transfer-Encoding"));
         }
         if value.eq_ignore_ascii_case(b"chunked") {
             let is_repeated = std::mem::replace(&mut self.is_chunked, true);
             let text = "the Transfer-Encoding is there twice";
-            return if is_repeated { Err(Refusal::bad(text)) } else { Ok(()) };
+            return if is_repeated { Err(Rejection::bad(text)) } else { Ok(()) };
         }
         let is_coding = !value.is_empty() && all(TOKEN, value);
         let status = if is_coding { StatusCode::NOT_IMPLEMENTED } else { StatusCode::BAD_REQUEST };
-        Err(Refusal::new(status, "the Transfer-Encoding is not `chunked`"))
+        Err(Rejection::new(status, "the Transfer-Encoding is not `chunked`"))
     }
 
     /// What can only be said once all lines are there.
-    fn judge(&self, bytes: &[u8]) -> Result<Whole, Refusal> {
+    fn judge(&self, bytes: &[u8]) -> Result<Whole, Rejection> {
         let Some(request) = &self.request else {
-            return Err(Refusal::bad("the request has no request line"));
+            return Err(Rejection::bad("the request has no request line"));
         };
-        let host = self.host.clone().ok_or(Refusal::bad("a request needs a Host"))?;
+        let host = self.host.clone().ok_or(Rejection::bad("a request needs a Host"))?;
         if let Some(authority) = &request.authority
             && !bytes[authority.clone()].eq_ignore_ascii_case(&bytes[host])
         {
-            return Err(Refusal::bad("the Host and the address of the request differ"));
+            return Err(Rejection::bad("the Host and the address of the request differ"));
         }
         let body = match (self.length, self.is_chunked) {
             (Some(_), true) => {
-                return Err(Refusal::bad("a request has a Content-Length or a Transfer-Encoding, not both"));
+                return Err(Rejection::bad(
+                    "a request has a Content-Length or a Transfer-Encoding, not both",
+                ));
             }
             (None, true) => Framing::Chunked,
             (None | Some(0), false) => Framing::None,
@@ -215,19 +217,19 @@ impl Head {
         };
         let is_upgrade = self.is_upgrade && self.is_connection_upgrade && request.is_http_11;
         if body != Framing::None && request.is_read {
-            return Err(Refusal::bad("a GET or a HEAD has no body"));
+            return Err(Rejection::bad("a GET or a HEAD has no body"));
         }
         if body != Framing::None && is_upgrade {
-            return Err(Refusal::bad("a request that asks for another protocol has no body"));
+            return Err(Rejection::bad("a request that asks for another protocol has no body"));
         }
         Ok(Whole { end: self.next, body, is_upgrade })
     }
 }
 
-/// The refusal of a head, or of trailers, with too many bytes.
-pub(super) const HEAD_TOO_LARGE: Refusal =
-    Refusal::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the headers of the request are too large");
+/// The rejection of a head, or of trailers, with too many bytes.
+pub(super) const HEAD_TOO_LARGE: Rejection =
+    Rejection::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the headers of the request are too large");
 
-/// The refusal of a head, or of trailers, with too many lines.
-pub(super) const TOO_MANY_FIELDS: Refusal =
-    Refusal::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the request has too many headers");
+/// The rejection of a head, or of trailers, with too many lines.
+pub(super) const TOO_MANY_FIELDS: Rejection =
+    Rejection::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the request has too many headers");

@@ -1,6 +1,6 @@
 //! Lines: which bytes may be in them, and how a header line falls into its name and its value.
 
-use super::refusal::Refusal;
+use super::rejection::Rejection;
 
 /// A header line, or a line of the trailers.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(super) struct Field<'a> {
 
 impl<'a> Field<'a> {
     /// Reads a line that has lost its CRLF, is not empty, and has no control characters but tabs.
-    pub(super) fn read(line: &'a [u8]) -> Result<Self, Refusal> {
+    pub(super) fn read(line: &'a [u8]) -> Result<Self, Rejection> {
         let end = line.iter().position(|&byte| !is(NAME, byte)).unwrap_or(line.len());
         match line.get(end) {
             Some(b':') if end > 0 => {}
@@ -29,8 +29,8 @@ impl<'a> Field<'a> {
 }
 
 /// What is wrong with a name that ends at this byte.
-fn misnamed(end: usize, found: Option<u8>) -> Refusal {
-    Refusal::bad(match found {
+fn misnamed(end: usize, found: Option<u8>) -> Rejection {
+    Rejection::bad(match found {
         Some(b' ' | b'\t') if end == 0 => "a header line is folded, or begins with a blank",
         Some(b' ' | b'\t') => "a header name is followed by a blank",
         Some(b':') => "a header has no name",
@@ -44,7 +44,7 @@ fn misnamed(end: usize, found: Option<u8>) -> Refusal {
 ///
 /// `searched` bytes are known to have no control character, and no control character is looked at from `limit` on:
 /// a line that gets there is too long, whatever is in it.
-pub(super) fn first(bytes: &[u8], searched: usize, limit: usize) -> Result<Line<'_>, Refusal> {
+pub(super) fn first(bytes: &[u8], searched: usize, limit: usize) -> Result<Line<'_>, Rejection> {
     let Some(end) = control(bytes, searched) else { return Ok(Line::Open { searched: bytes.len() }) };
     if end >= limit {
         return Ok(Line::TooLong);
@@ -53,8 +53,8 @@ pub(super) fn first(bytes: &[u8], searched: usize, limit: usize) -> Result<Line<
         [b'\r', b'\n', ..] if end + 2 > limit => Ok(Line::TooLong),
         [b'\r', b'\n', ..] => Ok(Line::Whole { line: &bytes[..end], next: end + 2 }),
         [b'\r'] => Ok(Line::Open { searched: end }),
-        [b'\n', ..] => Err(Refusal::bad("a line ends with a line feed alone")),
-        _ => Err(Refusal::bad("a line has a control character")),
+        [b'\n', ..] => Err(Rejection::bad("a line ends with a line feed alone")),
+        _ => Err(Rejection::bad("a line has a control character")),
     }
 }
 

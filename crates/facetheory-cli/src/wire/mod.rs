@@ -3,36 +3,36 @@
 //! hyper lets through, or repairs, much that other servers read differently: that is what request smuggling is made
 //! of. By the time a request reaches a service the traces are gone, so the bytes themselves are checked, in the buffer
 //! into which hyper reads them. What is wrong is never passed on: in its place hyper reads a request with a method
-//! that only the wire can send, and the service answers that with the refusal, in its turn.
+//! that only the wire can send, and the service answers that with the rejection, in its turn.
 //!
-//! And what is asked for most is answered here: a page that is [at hand](Shelf) is written to the connection at once.
+//! And what is asked for most is answered here: a page that is [at hand](FastPath) is written to the connection at once.
 
 mod chunk;
-mod conduct;
-mod glimpse;
+mod connection_state;
+mod deadline_ticker;
+mod fast_path;
 mod head;
-mod limit;
+mod informational;
+mod limits;
 mod line;
-mod linger;
-mod patience;
-mod prelude;
-mod refusal;
+mod lingering_close;
+mod protocol_detection;
+mod rejected_request;
+mod rejection;
 mod request_line;
-mod scan;
-mod shelf;
-mod sniff;
+mod scanner;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod watch;
+mod timeouts;
 
-pub(crate) use conduct::{Answering, Conduct};
-pub(crate) use glimpse::Glimpse;
-pub(crate) use limit::Limits;
-pub(crate) use patience::Patience;
-pub(crate) use prelude::{Herald, Prelude};
-pub(crate) use refusal::Refusal;
-pub(crate) use shelf::{Parcel, Shelf};
-pub(crate) use sniff::{Protocol, sniff};
-pub(crate) use stream::Course;
-pub(crate) use watch::Watch;
+pub(crate) use connection_state::{ActiveRequest, ConnectionState};
+pub(crate) use deadline_ticker::DeadlineTicker;
+pub(crate) use fast_path::{FastPath, RawResponse};
+pub(crate) use informational::{InformationalSender, InformationalWindow};
+pub(crate) use limits::RequestLimits;
+pub(crate) use protocol_detection::{Protocol, detect_protocol};
+pub(crate) use rejected_request::RejectedRequest;
+pub(crate) use rejection::Rejection;
+pub(crate) use stream::FastPathEnd;
+pub(crate) use timeouts::ClientTimeouts;

@@ -5,9 +5,9 @@ use std::ops::Range;
 use http::StatusCode;
 use memchr::memchr;
 
-use super::limit::Limits;
+use super::limits::RequestLimits;
 use super::line::{PATH, QUERY, TOKEN, all};
-use super::refusal::{REFUSED, Refusal};
+use super::rejection::{Rejection, SUBSTITUTE_METHOD};
 
 /// What the rest of the head is judged by.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub(super) struct RequestLine {
 
 impl RequestLine {
     /// Reads a line that has lost its CRLF.
-    pub(super) fn read(line: &[u8], limits: &Limits) -> Result<Self, Refusal> {
-        let malformed = Refusal::bad("the request line is not METHOD TARGET VERSION with single spaces");
+    pub(super) fn read(line: &[u8], limits: &RequestLimits) -> Result<Self, Rejection> {
+        let malformed = Rejection::bad("the request line is not METHOD TARGET VERSION with single spaces");
         let first = memchr(b' ', line).ok_or(malformed)?;
         let (method, rest) = (&line[..first], &line[first + 1..]);
         let second = memchr(b' ', rest).ok_or(malformed)?;
@@ -31,7 +31,7 @@ impl RequestLine {
             return Err(malformed);
         }
         if !all(TOKEN, method) {
-            return Err(Refusal::bad("the method has a character that no method has"));
+            return Err(Rejection::bad("the method has a character that no method has"));
         }
         let is_http_11 = match version {
             b"HTTP/1.1" => true,
@@ -40,18 +40,18 @@ impl RequestLine {
                 if major.is_ascii_digit() && minor.is_ascii_digit() =>
             {
                 let text = "the request is not HTTP/1.1 or HTTP/1.0";
-                return Err(Refusal::new(StatusCode::HTTP_VERSION_NOT_SUPPORTED, text));
+                return Err(Rejection::new(StatusCode::HTTP_VERSION_NOT_SUPPORTED, text));
             }
             _ => return Err(malformed),
         };
         if method == b"CONNECT" || method == b"TRACE" {
-            return Err(Refusal::new(
+            return Err(Rejection::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "this server does not do CONNECT or TRACE",
             ));
         }
-        if method == REFUSED.as_bytes() {
-            return Err(Refusal::bad("the method is reserved"));
+        if method == SUBSTITUTE_METHOD.as_bytes() {
+            return Err(Rejection::bad("the method is reserved"));
         }
         if target.len() > limits.target_bytes {
             return Err(TOO_LONG);
@@ -62,23 +62,23 @@ impl RequestLine {
     }
 }
 
-/// The refusal of a request line that is too long, whatever it is made of.
-pub(super) const TOO_LONG: Refusal =
-    Refusal::new(StatusCode::URI_TOO_LONG, "the target of the request is too long");
+/// The rejection of a request line that is too long, whatever it is made of.
+pub(super) const TOO_LONG: Rejection =
+    Rejection::new(StatusCode::URI_TOO_LONG, "the target of the request is too long");
 
 /// Where in the target the host is, if it is an absolute one.
-fn authority(method: &[u8], target: &[u8]) -> Result<Option<Range<usize>>, Refusal> {
+fn authority(method: &[u8], target: &[u8]) -> Result<Option<Range<usize>>, Rejection> {
     if target[0] == b'/' {
         return check_path(target).map(|()| None);
     }
     if target == b"*" {
         let allowed = method == b"OPTIONS";
-        return if allowed { Ok(None) } else { Err(Refusal::bad("the target `*` is for OPTIONS only")) };
+        return if allowed { Ok(None) } else { Err(Rejection::bad("the target `*` is for OPTIONS only")) };
     }
     let scheme = [&b"http://"[..], b"https://"]
         .into_iter()
         .find(|scheme| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
-        .ok_or(Refusal::bad("the target is neither a path nor an http or https address"))?;
+        .ok_or(Rejection::bad("the target is neither a path nor an http or https address"))?;
     let rest = &target[scheme.len()..];
     let end = rest.iter().position(|byte| b"/?".contains(byte)).unwrap_or(rest.len());
     check_path(&rest[end..])?;
@@ -87,16 +87,16 @@ fn authority(method: &[u8], target: &[u8]) -> Result<Option<Range<usize>>, Refus
 
 /// Whether a path and a query are made of what they may be made of, and nothing is hidden in the path that ends a line
 /// or a string where somebody decodes it.
-fn check_path(target: &[u8]) -> Result<(), Refusal> {
+fn check_path(target: &[u8]) -> Result<(), Rejection> {
     let end = memchr(b'?', target).unwrap_or(target.len());
     let (path, query) = target.split_at(end);
     if !all(PATH, path) || !all(QUERY, query) {
-        return Err(Refusal::bad("the target has a character that has to be percent-encoded"));
+        return Err(Rejection::bad("the target has a character that has to be percent-encoded"));
     }
     let mut rest = path;
     while let Some(at) = memchr(b'%', rest) {
         if matches!(rest[at + 1..], [b'0', b'0' | b'a' | b'A' | b'd' | b'D', ..]) {
-            return Err(Refusal::bad("the path has an encoded NUL, CR or LF"));
+            return Err(Rejection::bad("the path has an encoded NUL, CR or LF"));
         }
         rest = &rest[at + 1..];
     }

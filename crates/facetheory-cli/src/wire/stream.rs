@@ -11,16 +11,16 @@ use bytes::{Buf, BytesMut};
 use http::{Method, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::conduct::{Conduct, Decision};
-use super::glimpse::Glimpse;
-use super::limit::Limits;
-use super::linger::Linger;
-use super::patience::Overdue;
-use super::prelude::Interim;
-use super::refusal::{Refusal, SUBSTITUTE, SUBSTITUTE_OF_HEAD};
-use super::scan::{Pause, Scan, Scanned, Then};
-use super::shelf::{self, Parcel, Shelf};
-use super::watch::Seat;
+use super::connection_state::{ConnectionState, Decision};
+use super::deadline_ticker::Registration;
+use super::fast_path::{self, FastPath, RawResponse};
+use super::informational::InformationalResponse;
+use super::limits::RequestLimits;
+use super::lingering_close::LingeringClose;
+use super::rejected_request::RejectedRequest;
+use super::rejection::{Rejection, SUBSTITUTE, SUBSTITUTE_OF_HEAD};
+use super::scanner::{Pause, Scanned, Scanner, Then};
+use super::timeouts::Overdue;
 
 /// How much is read at once before hyper reads: it begins with as much.
 const ROOM: usize = 8192;
@@ -30,27 +30,27 @@ const ROOM: usize = 8192;
 /// What comes is read straight into the reader's buffer and looked at there. Only what is not whole is copied and held
 /// back: a head that has not ended, or what follows a request for another protocol.
 #[derive(Debug)]
-pub(crate) struct Wire<IO> {
+pub(crate) struct CheckedStream<IO> {
     io: IO,
-    conduct: Arc<Conduct>,
-    scan: Scan,
+    state: Arc<ConnectionState>,
+    scan: Scanner,
     mode: Mode,
     held: BytesMut,
     /// How many of the bytes held may be passed on.
     ready: usize,
-    /// Who was told to the conduct as the one to be woken.
+    /// Who was told to the state as the one to be woken.
     waker: Option<Waker>,
     is_blocked: bool,
     /// The interim answer that is being written.
-    interim: Option<Interim>,
+    interim: Option<InformationalResponse>,
     /// Where some answers are at hand.
-    shelf: Option<Box<dyn Shelf>>,
+    shelf: Option<Box<dyn FastPath>>,
     /// The answer from there that is being written.
-    parcel: Option<Parcel>,
+    parcel: Option<RawResponse>,
     /// hyper was given requests, and may not have read all of them, or not have written all of its answers.
     is_handed: bool,
     closing: Closing,
-    _seat: Seat,
+    _seat: Registration,
 }
 
 #[derive(Debug)]
@@ -62,25 +62,30 @@ enum Mode {
     /// Another protocol is spoken.
     Tunnel,
     /// A request was refused: nothing more is read, and nothing said, until the answer is there.
-    Refused,
+    Rejected,
     /// The rest of a body was refused, or did not come.
-    Broken(ErrorKind, Refusal),
+    Broken(ErrorKind, Rejection),
 }
 
 #[derive(Debug)]
 enum Closing {
     No,
-    Lingering(Linger),
+    Lingering(LingeringClose),
     Done,
 }
 
-impl<IO> Wire<IO> {
+impl<IO> CheckedStream<IO> {
     /// A connection of which nothing has been read.
-    pub(super) fn new(io: IO, limits: Limits, conduct: Arc<Conduct>, seat: Seat) -> Self {
-        Wire {
+    pub(super) fn new(
+        io: IO,
+        limits: RequestLimits,
+        state: Arc<ConnectionState>,
+        seat: Registration,
+    ) -> Self {
+        CheckedStream {
             io,
-            conduct,
-            scan: Scan::new(limits),
+            state,
+            scan: Scanner::new(limits),
             mode: Mode::Requests,
             held: BytesMut::new(),
             ready: 0,
@@ -96,13 +101,13 @@ impl<IO> Wire<IO> {
     }
 
     /// Answers from this shelf what is there.
-    pub(crate) fn answer_from(&mut self, shelf: Box<dyn Shelf>) {
+    pub(crate) fn set_fast_path(&mut self, shelf: Box<dyn FastPath>) {
         self.shelf = Some(shelf);
     }
 
     /// What is shared with the service.
-    pub(crate) fn conduct(&self) -> &Arc<Conduct> {
-        &self.conduct
+    pub(crate) fn state(&self) -> &Arc<ConnectionState> {
+        &self.state
     }
 
     /// Takes what came straight into the reader's buffer, from `start` on, and leaves there what may be passed on.
@@ -119,7 +124,7 @@ impl<IO> Wire<IO> {
             return;
         }
         let end = start + scanned.passed;
-        let seen = scanned.glimpse(&buffer.filled()[start..]);
+        let seen = scanned.rejected_request(&buffer.filled()[start..]);
         match scanned.then {
             Then::More | Then::Upgrade => self.held.extend_from_slice(&buffer.filled()[end..]),
             Then::Refused(_) | Then::Broken(_) => {}
@@ -137,12 +142,12 @@ impl<IO> Wire<IO> {
             return false;
         }
         let Some(shelf) = &self.shelf else { return false };
-        self.parcel = shelf::request(bytes).and_then(|request| shelf.get_fresh(request));
+        self.parcel = fast_path::request(bytes).and_then(|request| shelf.get_fresh(request));
         if self.parcel.is_none() {
             return false;
         }
-        self.conduct.deliver(1);
-        self.conduct.wait_for(Pause::Between);
+        self.state.deliver(1);
+        self.state.wait_for(Pause::Between);
         true
     }
 
@@ -150,55 +155,55 @@ impl<IO> Wire<IO> {
     fn take_held(&mut self) {
         let scanned = self.scan.read(&self.held);
         self.ready = scanned.passed;
-        let seen = scanned.glimpse(&self.held);
+        let seen = scanned.rejected_request(&self.held);
         if matches!(scanned.then, Then::Refused(_) | Then::Broken(_)) {
             self.held.truncate(scanned.passed);
         }
         self.follow(&scanned, seen);
     }
 
-    fn follow(&mut self, scanned: &Scanned, seen: Glimpse) {
+    fn follow(&mut self, scanned: &Scanned, seen: RejectedRequest) {
         if scanned.heads > 0 {
             self.is_handed = true;
-            self.conduct.deliver(scanned.heads);
+            self.state.deliver(scanned.heads);
             // A head that begins behind another has its own time.
-            self.conduct.wait_for(Pause::Between);
+            self.state.wait_for(Pause::Between);
         }
         match scanned.then {
-            Then::More => self.conduct.wait_for(match self.scan.pause() {
+            Then::More => self.state.wait_for(match self.scan.pause() {
                 // It is waited for only when there was nothing to read.
                 Pause::Body => Pause::Between,
                 pause => pause,
             }),
             Then::Upgrade => {
-                self.conduct.wait_for(Pause::Between);
-                self.conduct.ask();
+                self.state.wait_for(Pause::Between);
+                self.state.ask();
                 self.mode = Mode::Asked;
             }
-            Then::Refused(refusal) => self.refuse(refusal, seen),
-            Then::Broken(refusal) => self.break_off(ErrorKind::InvalidData, refusal),
+            Then::Refused(rejection) => self.refuse(rejection, seen),
+            Then::Broken(rejection) => self.break_off(ErrorKind::InvalidData, rejection),
         }
     }
 
     /// Puts the substitute behind what may still be passed on.
-    fn refuse(&mut self, refusal: Refusal, seen: Glimpse) {
+    fn refuse(&mut self, rejection: Rejection, seen: RejectedRequest) {
         let is_head = seen.method == Some(Method::HEAD);
-        self.conduct.refuse(refusal, seen);
-        self.conduct.wait_for(Pause::Between);
+        self.state.refuse(rejection, seen);
+        self.state.wait_for(Pause::Between);
         self.is_handed = true;
-        self.conduct.deliver(1);
+        self.state.deliver(1);
         self.held.truncate(self.ready);
         self.held.extend_from_slice(if is_head { SUBSTITUTE_OF_HEAD } else { SUBSTITUTE });
         self.ready = self.held.len();
-        self.mode = Mode::Refused;
+        self.mode = Mode::Rejected;
     }
 
-    fn break_off(&mut self, kind: ErrorKind, refusal: Refusal) {
+    fn break_off(&mut self, kind: ErrorKind, rejection: Rejection) {
         // What was asked for is known to those who answer it.
-        self.conduct.refuse(refusal, Glimpse::default());
-        self.conduct.wait_for(Pause::Between);
+        self.state.refuse(rejection, RejectedRequest::default());
+        self.state.wait_for(Pause::Between);
         (self.held, self.ready) = (BytesMut::new(), 0);
-        self.mode = Mode::Broken(kind, refusal);
+        self.mode = Mode::Broken(kind, rejection);
     }
 
     /// Passes on what is ready, as far as there is room.
@@ -213,11 +218,11 @@ impl<IO> Wire<IO> {
         }
     }
 
-    /// Sees to it that the conduct can wake this task.
+    /// Sees to it that the state can wake this task.
     fn be_woken(&mut self, cx: &Context<'_>) {
         if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             self.waker = Some(cx.waker().clone());
-            self.conduct.register(cx.waker().clone());
+            self.state.register(cx.waker().clone());
         }
     }
 
@@ -225,19 +230,19 @@ impl<IO> Wire<IO> {
     fn wait(&mut self, cx: &Context<'_>) -> Waiting {
         self.be_woken(cx);
         if self.scan.pause() == Pause::Body {
-            self.conduct.wait_for(Pause::Body);
+            self.state.wait_for(Pause::Body);
         }
-        match self.conduct.overdue() {
+        match self.state.overdue() {
             None => Waiting::On,
             Some(Overdue::Request) => Waiting::End,
             Some(Overdue::Head) => {
-                let late = Refusal::new(StatusCode::REQUEST_TIMEOUT, "the request did not come in time");
-                self.refuse(late, Glimpse::of(&self.held[self.ready..]));
+                let late = Rejection::new(StatusCode::REQUEST_TIMEOUT, "the request did not come in time");
+                self.refuse(late, RejectedRequest::of(&self.held[self.ready..]));
                 Waiting::Over
             }
             Some(Overdue::Body) => {
                 let text = "the rest of the request did not come in time";
-                self.break_off(ErrorKind::TimedOut, Refusal::new(StatusCode::REQUEST_TIMEOUT, text));
+                self.break_off(ErrorKind::TimedOut, Rejection::new(StatusCode::REQUEST_TIMEOUT, text));
                 Waiting::Over
             }
         }
@@ -245,7 +250,7 @@ impl<IO> Wire<IO> {
 
     /// Whether the client may be sending something that nobody reads.
     fn has_unread(&self) -> bool {
-        matches!(self.mode, Mode::Refused | Mode::Broken(..)) || self.scan.pause() != Pause::Between
+        matches!(self.mode, Mode::Rejected | Mode::Broken(..)) || self.scan.pause() != Pause::Between
     }
 
     /// Notes whether the client takes what is written, and ends it if it has not done so for too long. In a tunnel it may
@@ -257,16 +262,16 @@ impl<IO> Wire<IO> {
         if outcome.is_ready() {
             if self.is_blocked {
                 self.is_blocked = false;
-                self.conduct.unblock();
+                self.state.unblock();
             }
             return outcome;
         }
         self.be_woken(cx);
         if !self.is_blocked {
             self.is_blocked = true;
-            self.conduct.block();
+            self.state.block();
         }
-        if self.conduct.is_stuck() {
+        if self.state.is_stuck() {
             return Poll::Ready(Err(io::Error::new(
                 ErrorKind::TimedOut,
                 "the client does not read its answer",
@@ -278,7 +283,7 @@ impl<IO> Wire<IO> {
 
 /// What a connection has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Course {
+pub(crate) enum FastPathEnd {
     /// Something came that is not at hand: hyper is to read it.
     Asked,
     /// Nothing more comes.
@@ -295,23 +300,23 @@ enum Waiting {
     Over,
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
+impl<IO: AsyncRead + AsyncWrite + Unpin> CheckedStream<IO> {
     /// Answers from the shelf for as long as all that is asked for is there: many connections never need hyper, which costs
     /// them time and memory.
-    pub(crate) async fn answer_at_hand(&mut self) -> io::Result<Course> {
+    pub(crate) async fn serve_fast_path(&mut self) -> io::Result<FastPathEnd> {
         poll_fn(|cx| {
             let mut room = [MaybeUninit::uninit(); ROOM];
             let mut buffer = ReadBuf::uninit(&mut room);
             ready!(Pin::new(&mut *self).poll_read(cx, &mut buffer))?;
             let passed = buffer.filled();
             if passed.is_empty() {
-                return Poll::Ready(Ok(Course::Ended));
+                return Poll::Ready(Ok(FastPathEnd::Ended));
             }
             // What has been held back comes after it.
             let rest = std::mem::replace(&mut self.held, BytesMut::from(passed));
             self.held.unsplit(rest);
             self.ready += passed.len();
-            Poll::Ready(Ok(Course::Asked))
+            Poll::Ready(Ok(FastPathEnd::Asked))
         })
         .await
     }
@@ -353,13 +358,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
             let outcome = Pin::new(&mut self.io).poll_flush(cx);
             ready!(self.watch_write(cx, outcome))?;
             self.parcel = None;
-            self.conduct.answer();
+            self.state.answer();
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<IO> {
+impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for CheckedStream<IO> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -379,16 +384,18 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<IO> {
                 Mode::Requests => {}
                 Mode::Tunnel => return Pin::new(&mut wire.io).poll_read(cx, buffer),
                 // Not the end either: hyper would give up the answer that is under way.
-                Mode::Refused => return Poll::Pending,
-                Mode::Broken(kind, refusal) => return Poll::Ready(Err(io::Error::new(kind, refusal.text))),
+                Mode::Rejected => return Poll::Pending,
+                Mode::Broken(kind, rejection) => {
+                    return Poll::Ready(Err(io::Error::new(kind, rejection.text)));
+                }
                 Mode::Asked => {
                     // Before the question, or the answer could be missed.
                     wire.be_woken(cx);
-                    match wire.conduct.decision() {
+                    match wire.state.decision() {
                         Decision::Tunnel => {
                             wire.mode = Mode::Tunnel;
                             wire.ready = wire.held.len();
-                            wire.conduct.wait_for_nothing();
+                            wire.state.wait_for_nothing();
                         }
                         Decision::Stay => {
                             wire.mode = Mode::Requests;
@@ -416,7 +423,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<IO> {
     }
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<IO> {
+impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for CheckedStream<IO> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let wire = self.get_mut();
         ready!(wire.poll_interim(cx))?;
@@ -447,13 +454,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<IO> {
         wire.be_woken(cx);
         loop {
             ready!(wire.poll_interim(cx))?;
-            wire.interim = wire.conduct.next_interim();
+            wire.interim = wire.state.next_interim();
             if wire.interim.is_none() {
                 break;
             }
         }
         // A body that is still coming is hyper's to read, also if its request was answered without it.
-        let has_ended = wire.conduct.is_answered() && wire.scan.pause() != Pause::Body;
+        let has_ended = wire.state.is_answered() && wire.scan.pause() != Pause::Body;
         let outcome = Pin::new(&mut wire.io).poll_flush(cx);
         if has_ended && matches!(outcome, Poll::Ready(Ok(()))) {
             wire.is_handed = false;
@@ -474,8 +481,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<IO> {
                 Closing::No => {
                     let outcome = Pin::new(&mut wire.io).poll_shutdown(cx);
                     ready!(wire.watch_write(cx, outcome))?;
-                    wire.closing =
-                        if wire.has_unread() { Closing::Lingering(Linger::new()) } else { Closing::Done };
+                    wire.closing = if wire.has_unread() {
+                        Closing::Lingering(LingeringClose::new())
+                    } else {
+                        Closing::Done
+                    };
                 }
             }
         }

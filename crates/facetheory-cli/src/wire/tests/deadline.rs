@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep};
 
-use super::super::{Limits, Patience};
+use super::super::{ClientTimeouts, RequestLimits};
 use super::serving::Server;
 
-const PATIENCE: Patience = Patience {
+const TIMEOUTS: ClientTimeouts = ClientTimeouts {
     head: Duration::from_secs(10),
     idle: Duration::from_secs(60),
     body: Duration::from_secs(20),
@@ -17,9 +17,9 @@ const PATIENCE: Patience = Patience {
 
 /// A server whose time passes.
 fn server(room: usize) -> Server {
-    let server = Server::with(room, Limits::default(), &PATIENCE);
-    let watch = server.watch.clone();
-    tokio::spawn(async move { watch.run().await });
+    let server = Server::with(room, RequestLimits::default(), &TIMEOUTS);
+    let ticker = server.ticker.clone();
+    tokio::spawn(async move { ticker.run().await });
     server
 }
 
@@ -42,7 +42,7 @@ async fn row_64_a_head_that_drips_is_ended_in_time_with_a_408() {
         }
     };
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-    assert!(is_about(start.elapsed(), PATIENCE.head), "{:?}", start.elapsed());
+    assert!(is_about(start.elapsed(), TIMEOUTS.head), "{:?}", start.elapsed());
     assert_eq!(server.asked.lines(), Vec::<String>::new());
 }
 
@@ -51,20 +51,20 @@ async fn row_64_a_client_that_asks_nothing_is_left_without_a_word() {
     let mut server = server(1000);
     let start = Instant::now();
     assert_eq!(server.rest().await, "");
-    assert!(is_about(start.elapsed(), PATIENCE.idle), "{:?}", start.elapsed());
+    assert!(is_about(start.elapsed(), TIMEOUTS.idle), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
 async fn row_64_a_client_that_asks_nothing_more_is_left_after_its_last_answer() {
     let mut server = server(1000);
     for _ in 0..3 {
-        sleep(PATIENCE.idle - Duration::from_secs(1)).await;
+        sleep(TIMEOUTS.idle - Duration::from_secs(1)).await;
         server.client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("room");
         server.until("GET /").await;
     }
     let start = Instant::now();
     assert_eq!(server.rest().await, "");
-    assert!(is_about(start.elapsed(), PATIENCE.idle), "{:?}", start.elapsed());
+    assert!(is_about(start.elapsed(), TIMEOUTS.idle), "{:?}", start.elapsed());
     assert_eq!(server.asked.lines().len(), 3);
 }
 
@@ -79,7 +79,7 @@ async fn an_empty_line_after_a_request_is_not_the_beginning_of_another() {
     server.until("POST /").await;
     let start = Instant::now();
     assert_eq!(server.rest().await, "");
-    assert!(is_about(start.elapsed(), PATIENCE.idle), "{:?}", start.elapsed());
+    assert!(is_about(start.elapsed(), TIMEOUTS.idle), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,7 +91,7 @@ async fn row_64_a_body_that_does_not_come_breaks() {
         .await
         .expect("room");
     for _ in 0..5 {
-        sleep(PATIENCE.body - Duration::from_secs(1)).await;
+        sleep(TIMEOUTS.body - Duration::from_secs(1)).await;
         server.client.write_u8(b'x').await.expect("room");
     }
     // What was sent has to be taken before the time begins.
@@ -99,7 +99,7 @@ async fn row_64_a_body_that_does_not_come_breaks() {
     let start = Instant::now();
     let answer = server.until("\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-    assert!(is_about(start.elapsed(), PATIENCE.body), "{:?}", start.elapsed());
+    assert!(is_about(start.elapsed(), TIMEOUTS.body), "{:?}", start.elapsed());
     assert_eq!(server.asked.lines(), ["POST /p with a broken body"]);
 }
 
@@ -108,27 +108,27 @@ async fn row_64_a_client_that_does_not_read_is_left() {
     let mut server = server(100);
     server.client.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("room");
     for _ in 0..5 {
-        sleep(PATIENCE.write - Duration::from_secs(1)).await;
+        sleep(TIMEOUTS.write - Duration::from_secs(1)).await;
         server.client.read_exact(&mut [0; 10]).await.expect("more of the answer");
     }
     let start = Instant::now();
     server.connection.await.expect("no panic").expect_err("the answer could not be written");
-    assert!(is_about(start.elapsed(), PATIENCE.write), "{:?}", start.elapsed());
+    assert!(is_about(start.elapsed(), TIMEOUTS.write), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_still_reads_its_answer_is_not_idle_until_it_has_it() {
-    let patience = Patience { idle: Duration::from_secs(5), ..PATIENCE };
-    let mut server = Server::with(100, Limits::default(), &patience);
-    let watch = server.watch.clone();
-    tokio::spawn(async move { watch.run().await });
+    let timeouts = ClientTimeouts { idle: Duration::from_secs(5), ..TIMEOUTS };
+    let mut server = Server::with(100, RequestLimits::default(), &timeouts);
+    let ticker = server.ticker.clone();
+    tokio::spawn(async move { ticker.run().await });
     server.client.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("room");
-    sleep(PATIENCE.write - Duration::from_secs(1)).await;
+    sleep(TIMEOUTS.write - Duration::from_secs(1)).await;
     let answer = server.until(&"x".repeat(10_000)).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     let start = Instant::now();
     assert_eq!(server.rest().await, "");
-    assert!(is_about(start.elapsed(), patience.idle), "{:?}", start.elapsed());
+    assert!(is_about(start.elapsed(), timeouts.idle), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,9 +160,9 @@ async fn a_tunnel_may_be_silent() {
 async fn a_head_behind_another_has_its_own_time() {
     let mut server = server(1000);
     server.client.write_all(b"GET /a HTTP/1.1\r\n").await.expect("room");
-    sleep(PATIENCE.head - Duration::from_secs(1)).await;
+    sleep(TIMEOUTS.head - Duration::from_secs(1)).await;
     server.client.write_all(b"Host: a\r\n\r\nGET /b HTTP/1.1\r\n").await.expect("room");
-    sleep(PATIENCE.head - Duration::from_secs(1)).await;
+    sleep(TIMEOUTS.head - Duration::from_secs(1)).await;
     server.client.write_all(b"Host: a\r\nConnection: close\r\n\r\n").await.expect("room");
     server.rest().await;
     assert_eq!(server.asked.lines(), ["GET /a ", "GET /b "]);
@@ -178,7 +178,7 @@ async fn a_client_that_stays_after_its_refusal_is_left_too() {
     // The answer is there at once, the connection a little longer.
     server.connection.await.expect("no panic").expect("a clean end");
     assert!(start.elapsed() <= Duration::from_secs(6), "{:?}", start.elapsed());
-    assert_eq!(server.watch.connections(), 0);
+    assert_eq!(server.ticker.connections(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,6 +190,6 @@ async fn a_tunnel_whose_client_does_not_read_for_a_while_goes_on() {
     server.until("first").await;
     let more = "x".repeat(ROOM * 2);
     server.client.write_all(more.as_bytes()).await.expect("room");
-    sleep(PATIENCE.write * 10).await;
+    sleep(TIMEOUTS.write * 10).await;
     server.until(&more).await;
 }

@@ -1,6 +1,6 @@
 //! Every rule about where a request ends, with the row of the list of hostile inputs that it answers.
 
-use super::{Limits, Then, chunked, get, post, status, target, verdict};
+use super::{RequestLimits, Then, chunked, get, post, status, target, verdict};
 
 #[test]
 fn row_1_and_2_a_length_and_a_transfer_encoding_are_refused_in_either_order() {
@@ -149,9 +149,9 @@ fn row_13_trailers_are_checked_as_headers_are() {
     ] {
         assert_eq!(status(chunked(&format!("0\r\n{trailer}\r\n\r\n"))), 400, "{why}");
     }
-    let limits = Limits { headers: 2, head_bytes: 100, ..Limits::default() };
+    let limits = RequestLimits { headers: 2, head_bytes: 100, ..RequestLimits::default() };
     let status = |trailers: &str| match verdict(chunked(&format!("0\r\n{trailers}\r\n")).as_bytes(), limits) {
-        Then::Refused(refusal) => refusal.status.as_u16(),
+        Then::Refused(rejection) => rejection.status.as_u16(),
         _ => 0,
     };
     assert_eq!(status("A: b\r\nA: b\r\n"), 0);

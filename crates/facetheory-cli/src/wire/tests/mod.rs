@@ -1,29 +1,29 @@
 //! Stories of what a client sends, and of what hyper and the service get to see of it.
 
 mod deadline;
+mod fast_path;
 mod framing;
 mod pipeline;
 mod random;
 mod rule;
 mod serving;
-mod shelf;
 
-use super::limit::Limits;
-use super::scan::{Scan, Then};
+use super::limits::RequestLimits;
+use super::scanner::{Scanner, Then};
 
 /// What became of a connection, told by the scan alone.
 #[derive(Debug, PartialEq, Eq)]
 struct Story {
     /// What was passed on.
     passed: Vec<u8>,
-    /// What happened in the end. A refusal is the same whether its head was already passed on.
+    /// What happened in the end. A rejection is the same whether its head was already passed on.
     then: Then,
     is_broken: bool,
 }
 
 /// Reads bytes that come in pieces.
-fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits) -> Story {
-    let mut scan = Scan::new(limits);
+fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: RequestLimits) -> Story {
+    let mut scan = Scanner::new(limits);
     let mut held = Vec::new();
     let mut passed = Vec::new();
     for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
@@ -32,7 +32,9 @@ fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits) -> Story
         passed.extend(held.drain(..scanned.passed));
         match scanned.then {
             Then::More => {}
-            Then::Broken(refusal) => return Story { passed, then: Then::Refused(refusal), is_broken: true },
+            Then::Broken(rejection) => {
+                return Story { passed, then: Then::Refused(rejection), is_broken: true };
+            }
             then => return Story { passed, then, is_broken: false },
         }
     }
@@ -40,7 +42,7 @@ fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits) -> Story
 }
 
 /// Reads bytes whole, cut in two at every place, and one by one: the verdict must be the same.
-fn verdict(bytes: &[u8], limits: Limits) -> Then {
+fn verdict(bytes: &[u8], limits: RequestLimits) -> Then {
     let whole = read([bytes], limits);
     for cut in 1..bytes.len() {
         let (left, right) = bytes.split_at(cut);
@@ -52,8 +54,8 @@ fn verdict(bytes: &[u8], limits: Limits) -> Then {
 
 /// The status with which a request is refused, or 0 if it is not.
 fn status(request: impl AsRef<[u8]>) -> u16 {
-    match verdict(request.as_ref(), Limits::default()) {
-        Then::Refused(refusal) => refusal.status.as_u16(),
+    match verdict(request.as_ref(), RequestLimits::default()) {
+        Then::Refused(rejection) => rejection.status.as_u16(),
         Then::More | Then::Upgrade => 0,
         Then::Broken(_) => unreachable!("told as refused"),
     }

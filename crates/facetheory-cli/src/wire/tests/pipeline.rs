@@ -2,19 +2,19 @@
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
-use super::super::refusal::SUBSTITUTE;
-use super::super::stream::Wire;
-use super::super::{Limits, Patience, Watch};
+use super::super::rejection::SUBSTITUTE;
+use super::super::stream::CheckedStream;
+use super::super::{ClientTimeouts, DeadlineTicker, RequestLimits};
 
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 
-fn wire() -> (DuplexStream, Wire<DuplexStream>) {
+fn wire() -> (DuplexStream, CheckedStream<DuplexStream>) {
     let (client, server) = tokio::io::duplex(100_000);
-    (client, Watch::new().admit(server, Limits::default(), &Patience::default()))
+    (client, DeadlineTicker::new().register(server, RequestLimits::default(), &ClientTimeouts::default()))
 }
 
 /// What one read brings, of what is there; nothing if it would wait.
-async fn read(wire: &mut Wire<DuplexStream>, room: usize) -> Vec<u8> {
+async fn read(wire: &mut CheckedStream<DuplexStream>, room: usize) -> Vec<u8> {
     let mut buffer = vec![0; room];
     tokio::select! {
         biased;

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::super::refusal::{REFUSED, SUBSTITUTE};
+use super::super::rejection::{SUBSTITUTE, SUBSTITUTE_METHOD};
 use super::serving::Server;
-use super::{Limits, Then, read};
+use super::{RequestLimits, Then, read};
 
 /// What requests are made of, right or wrong.
 fn piece() -> impl Strategy<Value = Vec<u8>> {
@@ -168,8 +168,8 @@ proptest! {
         bytes in connection(),
         places in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
     ) {
-        let whole = read([&bytes[..]], Limits::default());
-        let pieces = read(cut(&bytes, &places), Limits::default());
+        let whole = read([&bytes[..]], RequestLimits::default());
+        let pieces = read(cut(&bytes, &places), RequestLimits::default());
         prop_assert_eq!(&pieces.then, &whole.then);
         if pieces.is_broken {
             // The head had been passed on when its body was found to be wrong.
@@ -183,12 +183,12 @@ proptest! {
     fn any_bytes_at_all_are_read_without_a_panic(
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..10),
     ) {
-        read(pieces.iter().map(Vec::as_slice), Limits { head_bytes: 60, ..Limits::default() });
+        read(pieces.iter().map(Vec::as_slice), RequestLimits { head_bytes: 60, ..RequestLimits::default() });
     }
 
     #[test]
     fn whatever_is_passed_on_has_one_meaning(bytes in connection()) {
-        let story = read([&bytes[..]], Limits::default());
+        let story = read([&bytes[..]], RequestLimits::default());
         let parsed = parse(&story.passed);
         prop_assert!(parsed.is_ok(), "{:?} of {:?}", parsed, String::from_utf8_lossy(&story.passed));
     }
@@ -203,13 +203,13 @@ proptest! {
         let (answers, asked) = runtime.expect("a runtime").block_on(async {
             Server::start(100_000).converse_and_close(&pieces).await
         });
-        let whole = read([&bytes[..]], Limits::default());
+        let whole = read([&bytes[..]], RequestLimits::default());
         if whole.then == Then::Upgrade {
             return Ok(());
         }
         let expected = parse(&whole.passed).expect("checked elsewhere");
         for (at, line) in asked.iter().enumerate() {
-            prop_assert!(!line.contains(REFUSED));
+            prop_assert!(!line.contains(SUBSTITUTE_METHOD));
             // A body that is cut off, or goes wrong later than in the same piece, breaks the last request.
             if let Some(expected) = expected.get(at) {
                 prop_assert!(line.starts_with(expected.as_str()), "{} is not {}", line, expected);
@@ -224,5 +224,5 @@ proptest! {
 
 #[test]
 fn the_substitute_itself_has_one_meaning() {
-    assert_eq!(parse(SUBSTITUTE), Ok(vec![format!("{REFUSED} /")]));
+    assert_eq!(parse(SUBSTITUTE), Ok(vec![format!("{SUBSTITUTE_METHOD} /")]));
 }

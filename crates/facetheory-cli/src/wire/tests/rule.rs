@@ -1,6 +1,6 @@
 //! Every rule about who is asked and for what, with the row of the list of hostile inputs that it answers.
 
-use super::{Limits, Then, chunked, get, post, read, status, target, verdict};
+use super::{RequestLimits, Then, chunked, get, post, read, status, target, verdict};
 
 /// A GET from this host.
 fn host(host: &str) -> String {
@@ -29,7 +29,7 @@ fn requests_that_break_no_rule_are_passed_on_as_they_are() {
         &get("Connection: Upgrade\r\n"),
     ] {
         assert_eq!(status(request), 0, "{request}");
-        let story = read([request.as_bytes()], Limits::default());
+        let story = read([request.as_bytes()], RequestLimits::default());
         assert_eq!(story.passed, request.as_bytes(), "{request}");
     }
 }
@@ -130,9 +130,9 @@ fn row_43_a_name_is_a_token_without_underscores() {
 
 #[test]
 fn row_45_heads_lines_and_targets_have_a_size() {
-    let limits = Limits { head_bytes: 200, headers: 3, target_bytes: 100, body_bytes: 10 };
+    let limits = RequestLimits { head_bytes: 200, headers: 3, target_bytes: 100, body_bytes: 10 };
     let status = |request: &str| match verdict(request.as_bytes(), limits) {
-        Then::Refused(refusal) => refusal.status.as_u16(),
+        Then::Refused(rejection) => rejection.status.as_u16(),
         _ => 0,
     };
     let long = "a".repeat(300);
@@ -160,8 +160,8 @@ fn row_45_heads_lines_and_targets_have_a_size() {
 #[test]
 fn row_45_the_limits_are_those_that_are_promised() {
     let filler = |bytes: usize| get(&format!("X: {}\r\n", "a".repeat(bytes)));
-    let whole = |request: String| match read([request.as_bytes()], Limits::default()).then {
-        Then::Refused(refusal) => refusal.status.as_u16(),
+    let whole = |request: String| match read([request.as_bytes()], RequestLimits::default()).then {
+        Then::Refused(rejection) => rejection.status.as_u16(),
         _ => 0,
     };
     assert_eq!(whole(filler(64 * 1024)), 431);
@@ -223,16 +223,16 @@ fn one_expectation_is_met() {
 #[test]
 fn row_15_what_follows_a_request_for_another_protocol_is_not_read() {
     let upgrade = get("Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n");
-    let story = read([upgrade.as_bytes(), b"\0\x01"], Limits::default());
+    let story = read([upgrade.as_bytes(), b"\0\x01"], RequestLimits::default());
     assert_eq!((story.then, story.passed), (Then::Upgrade, upgrade.clone().into_bytes()));
     let both = upgrade.clone() + "\0\x01";
-    assert_eq!(read([both.as_bytes()], Limits::default()).passed, upgrade.as_bytes());
+    assert_eq!(read([both.as_bytes()], RequestLimits::default()).passed, upgrade.as_bytes());
     for no_upgrade in [
         upgrade.replace("HTTP/1.1", "HTTP/1.0"),
         upgrade.replace(", Upgrade", ""),
         upgrade.replace("Upgrade: websocket", "X: a"),
     ] {
-        assert_eq!(verdict(no_upgrade.as_bytes(), Limits::default()), Then::More, "{no_upgrade}");
+        assert_eq!(verdict(no_upgrade.as_bytes(), RequestLimits::default()), Then::More, "{no_upgrade}");
     }
 }
 

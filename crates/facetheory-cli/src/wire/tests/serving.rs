@@ -17,13 +17,13 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Du
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::super::stream::{Course, Wire};
-use super::super::{Answering, Conduct, Limits, Patience, Watch};
+use super::super::stream::{CheckedStream, FastPathEnd};
+use super::super::{ActiveRequest, ClientTimeouts, ConnectionState, DeadlineTicker, RequestLimits};
 
 /// The body of an answer, which is under way until it is dropped.
 pub(super) struct Answer {
     body: Full<Bytes>,
-    _answering: Answering,
+    _answering: ActiveRequest,
 }
 
 impl Body for Answer {
@@ -64,33 +64,33 @@ impl Asked {
 pub(super) struct Server {
     pub(super) client: DuplexStream,
     pub(super) asked: Asked,
-    pub(super) watch: Arc<Watch>,
+    pub(super) ticker: Arc<DeadlineTicker>,
     pub(super) connection: JoinHandle<hyper::Result<()>>,
 }
 
 impl Server {
     /// Starts one whose pipe has room for so many bytes each way.
     pub(super) fn start(room: usize) -> Self {
-        Server::with(room, Limits::default(), &Patience::default())
+        Server::with(room, RequestLimits::default(), &ClientTimeouts::default())
     }
 
-    pub(super) fn with(room: usize, limits: Limits, patience: &Patience) -> Self {
-        Server::changed(room, limits, patience, |_, _| ())
+    pub(super) fn with(room: usize, limits: RequestLimits, timeouts: &ClientTimeouts) -> Self {
+        Server::changed(room, limits, timeouts, |_, _| ())
     }
 
     /// Starts one whose wire is changed before anything is read.
     pub(super) fn changed(
         room: usize,
-        limits: Limits,
-        patience: &Patience,
-        change: impl FnOnce(&mut Wire<DuplexStream>, &Asked),
+        limits: RequestLimits,
+        timeouts: &ClientTimeouts,
+        change: impl FnOnce(&mut CheckedStream<DuplexStream>, &Asked),
     ) -> Self {
         let (client, server) = tokio::io::duplex(room);
-        let (watch, asked) = (Watch::new(), Asked::default());
-        let mut wire = watch.admit(server, limits, patience);
+        let (ticker, asked) = (DeadlineTicker::new(), Asked::default());
+        let mut wire = ticker.register(server, limits, timeouts);
         change(&mut wire, &asked);
         let connection = serve(wire, asked.clone());
-        Server { client, asked, watch, connection }
+        Server { client, asked, ticker, connection }
     }
 
     /// Sends everything, in pieces, closes, and says all that was answered.
@@ -151,14 +151,14 @@ impl Server {
 }
 
 /// Lets hyper serve a connection.
-fn serve<IO>(mut wire: Wire<IO>, asked: Asked) -> JoinHandle<hyper::Result<()>>
+fn serve<IO>(mut wire: CheckedStream<IO>, asked: Asked) -> JoinHandle<hyper::Result<()>>
 where
     IO: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let conduct = wire.conduct().clone();
-    let service = service_fn(move |request| answer(request, conduct.clone(), asked.clone()));
+    let state = wire.state().clone();
+    let service = service_fn(move |request| answer(request, state.clone(), asked.clone()));
     tokio::spawn(async move {
-        if !matches!(wire.answer_at_hand().await, Ok(Course::Asked)) {
+        if !matches!(wire.serve_fast_path().await, Ok(FastPathEnd::Asked)) {
             let _ = wire.shutdown().await;
             return Ok(());
         }
@@ -170,30 +170,30 @@ where
 /// What the service does, by the path.
 async fn answer(
     request: Request<Incoming>,
-    conduct: Arc<Conduct>,
+    state: Arc<ConnectionState>,
     asked: Asked,
 ) -> Result<Response<Answer>, Infallible> {
-    let answering = conduct.answering();
+    let answering = state.answering();
     let response = |status: StatusCode, text: &str| {
         let body = Full::new(Bytes::from(text.to_owned()));
         let mut response = Response::new(Answer { body, _answering: answering });
         *response.status_mut() = status;
         Ok(response)
     };
-    if let Some((refusal, _)) = conduct.refused(request.method(), request.headers()) {
-        return response(refusal.status, refusal.text);
+    if let Some((rejection, _)) = state.refused(request.method(), request.headers()) {
+        return response(rejection.status, rejection.text);
     }
     let line = format!("{} {}", request.method(), request.uri());
     let version = request.version();
     match request.uri().path() {
         "/hints" => {
             asked.note(line);
-            let prelude = conduct.prelude();
+            let informational = state.informational();
             for hint in ["link: a", "link: b"] {
                 let hint = format!("HTTP/1.1 103 Early Hints\r\n{hint}\r\n\r\n");
-                prelude.herald().tell(version, hint.into()).await;
+                informational.sender().send(version, hint.into()).await;
             }
-            drop(prelude);
+            drop(informational);
             return response(StatusCode::OK, "after hints");
         }
         "/large" => {
@@ -214,7 +214,7 @@ async fn answer(
             tokio::time::sleep(Duration::from_secs(1)).await;
             return response(StatusCode::OK, "unread");
         }
-        "/tunnel" if conduct.tunnel() => {
+        "/tunnel" if state.tunnel() => {
             asked.note(line);
             tokio::spawn(echo(request, asked.clone()));
             return response(StatusCode::SWITCHING_PROTOCOLS, "");
@@ -229,8 +229,8 @@ async fn answer(
         }
         Err(_) => {
             asked.note(format!("{line} with a broken body"));
-            let refusal = conduct.refusal();
-            response(refusal.map_or(StatusCode::BAD_GATEWAY, |refusal| refusal.status), "broken")
+            let rejection = state.rejection();
+            response(rejection.map_or(StatusCode::BAD_GATEWAY, |rejection| rejection.status), "broken")
         }
     }
 }
@@ -406,8 +406,11 @@ async fn a_client_over_tcp_that_sends_on_and_on_is_not_reset_before_it_reads_its
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     let mut client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("a connection");
     let (server, _) = listener.accept().await.expect("a connection");
-    let watch = Watch::new();
-    let connection = serve(watch.admit(server, Limits::default(), &Patience::default()), Asked::default());
+    let ticker = DeadlineTicker::new();
+    let connection = serve(
+        ticker.register(server, RequestLimits::default(), &ClientTimeouts::default()),
+        Asked::default(),
+    );
     let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n";
     client.write_all(head).await.expect("sent");
     client.write_all(&vec![b'x'; 8_000_000]).await.expect("it is taken, and thrown away");
@@ -432,9 +435,9 @@ async fn an_expectation_is_met_by_hyper_once_the_body_is_wanted() {
 #[tokio::test]
 async fn a_connection_that_has_ended_is_no_longer_watched() {
     let server = Server::start(1000);
-    assert_eq!(server.watch.connections(), 1);
-    let (watch, connection) = (server.watch.clone(), server.connection);
+    assert_eq!(server.ticker.connections(), 1);
+    let (ticker, connection) = (server.ticker.clone(), server.connection);
     drop(server.client);
     connection.await.expect("no panic").expect("a clean end");
-    assert_eq!(watch.connections(), 0);
+    assert_eq!(ticker.connections(), 0);
 }

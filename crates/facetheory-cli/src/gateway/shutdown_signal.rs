@@ -13,12 +13,12 @@ use tokio_util::sync::CancellationToken;
 /// A connection is polled for every request, so listening must not cost anything then: a waker is left there once, and
 /// from then on only a flag is looked at.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bell {
+pub(crate) struct ShutdownSignal {
     is_rung: Arc<AtomicBool>,
     wakers: CancellationToken,
 }
 
-impl Bell {
+impl ShutdownSignal {
     pub(crate) fn ring(&self) {
         // Whoever is woken must see it.
         self.is_rung.store(true, Ordering::Release);
@@ -57,7 +57,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_waits_hears_it_however_often_it_was_polled_before() {
-        let (bell, pushed) = (Bell::default(), Arc::new(Notify::new()));
+        let (bell, pushed) = (ShutdownSignal::default(), Arc::new(Notify::new()));
         let listener = {
             let (bell, pushed) = (bell.clone(), pushed.clone());
             tokio::spawn(async move {
@@ -80,7 +80,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_has_ended_has_ended_also_if_it_was_rung_before() {
-        let bell = Bell::default();
+        let bell = ShutdownSignal::default();
         bell.ring();
         assert_eq!(bell.unless_rung(pin!(async { 7 })).await, Some(7));
         assert_eq!(bell.unless_rung(pin!(pending::<()>())).await, None);

@@ -6,34 +6,39 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::conduct::Conduct;
-use super::limit::Limits;
-use super::patience::{Patience, TICK, Terms, ticks};
-use super::stream::Wire;
+use super::connection_state::ConnectionState;
+use super::limits::RequestLimits;
+use super::stream::CheckedStream;
+use super::timeouts::{ClientTimeouts, TICK, TimeoutTicks, ticks};
 
 /// The connections that are open, and the clock that they are timed by.
 ///
 /// A timer for each request would cost more than all else that is done to check it. Here a request costs a few plain
 /// stores, and four times a second somebody looks at all connections.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct DeadlineTicker {
     clock: Arc<AtomicU32>,
     next: AtomicU64,
-    connections: Mutex<HashMap<u64, Arc<Conduct>>>,
+    connections: Mutex<HashMap<u64, Arc<ConnectionState>>>,
 }
 
-impl Watch {
-    /// A watch over nobody; time stands still until it is [run](Watch::run).
+impl DeadlineTicker {
+    /// A ticker over nobody; time stands still until it is [run](DeadlineTicker::run).
     pub(crate) fn new() -> Arc<Self> {
         Arc::default()
     }
 
     /// Puts a wire around a connection, and watches it until that is dropped.
-    pub(crate) fn admit<IO>(self: &Arc<Self>, io: IO, limits: Limits, patience: &Patience) -> Wire<IO> {
-        let conduct = Arc::new(Conduct::new(Terms::new(self.clock.clone(), patience)));
+    pub(crate) fn register<IO>(
+        self: &Arc<Self>,
+        io: IO,
+        limits: RequestLimits,
+        timeouts: &ClientTimeouts,
+    ) -> CheckedStream<IO> {
+        let state = Arc::new(ConnectionState::new(TimeoutTicks::new(self.clock.clone(), timeouts)));
         let id = self.next.fetch_add(1, Relaxed);
-        self.lock().insert(id, conduct.clone());
-        Wire::new(io, limits, conduct, Seat { watch: self.clone(), id })
+        self.lock().insert(id, state.clone());
+        CheckedStream::new(io, limits, state, Registration { ticker: self.clone(), id })
     }
 
     /// How many connections are open.
@@ -57,14 +62,14 @@ impl Watch {
 
     /// The connection itself decides what to do about it: something may have come by then.
     fn wake_overdue(&self) {
-        let is_late = |conduct: &&Arc<Conduct>| conduct.overdue().is_some() || conduct.is_stuck();
+        let is_late = |state: &&Arc<ConnectionState>| state.overdue().is_some() || state.is_stuck();
         let late: Vec<_> = self.lock().values().filter(is_late).cloned().collect();
-        for conduct in late {
-            conduct.wake();
+        for state in late {
+            state.wake();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Conduct>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<ConnectionState>>> {
         // The map is whole at any moment, so a poisoned lock guards nothing broken.
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,15 +77,15 @@ impl Watch {
 
 /// A place among the connections that are watched.
 #[derive(Debug)]
-pub(super) struct Seat {
-    watch: Arc<Watch>,
+pub(super) struct Registration {
+    ticker: Arc<DeadlineTicker>,
     id: u64,
 }
 
-impl Drop for Seat {
+impl Drop for Registration {
     fn drop(&mut self) {
-        if let Some(conduct) = self.watch.lock().remove(&self.id) {
-            conduct.end();
+        if let Some(state) = self.ticker.lock().remove(&self.id) {
+            state.end();
         }
     }
 }

@@ -20,25 +20,25 @@ pub(crate) enum Protocol {
 /// Reads until it is known which protocol the client speaks. No byte is lost: what was read is read again.
 ///
 /// A client that has not made itself known by the deadline is not served.
-pub(crate) async fn sniff<IO>(io: IO, deadline: Duration) -> io::Result<(Protocol, Prefixed<IO>)>
+pub(crate) async fn detect_protocol<IO>(io: IO, deadline: Duration) -> io::Result<(Protocol, Rewind<IO>)>
 where
     IO: AsyncRead + Unpin,
 {
-    let mut prefixed = Prefixed { io, bytes: [0; PREFACE.len()], filled: 0, taken: 0 };
+    let mut prefixed = Rewind { io, bytes: [0; PREFACE.len()], filled: 0, taken: 0 };
     let protocol = tokio::time::timeout(deadline, prefixed.recognise()).await??;
     Ok((protocol, prefixed))
 }
 
 /// A connection whose first bytes are read again.
 #[derive(Debug)]
-pub(crate) struct Prefixed<IO> {
+pub(crate) struct Rewind<IO> {
     io: IO,
     bytes: [u8; PREFACE.len()],
     filled: usize,
     taken: usize,
 }
 
-impl<IO: AsyncRead + Unpin> Prefixed<IO> {
+impl<IO: AsyncRead + Unpin> Rewind<IO> {
     async fn recognise(&mut self) -> io::Result<Protocol> {
         while self.filled < PREFACE.len() {
             let read = self.io.read(&mut self.bytes[self.filled..]).await?;
@@ -51,7 +51,7 @@ impl<IO: AsyncRead + Unpin> Prefixed<IO> {
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Prefixed<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for Rewind<IO> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -74,7 +74,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Prefixed<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Prefixed<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for Rewind<IO> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().io).poll_write(cx, bytes)
     }
@@ -116,7 +116,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         });
-        let (protocol, mut prefixed) = sniff(server, DEADLINE).await.expect("a protocol");
+        let (protocol, mut prefixed) = detect_protocol(server, DEADLINE).await.expect("a protocol");
         let mut all = Vec::new();
         prefixed.read_to_end(&mut all).await.expect("the rest");
         sending.await.expect("sent");
@@ -143,7 +143,7 @@ mod tests {
         let (mut client, server) = tokio::io::duplex(1024);
         client.write_all(b"PO").await.expect("room");
         assert_eq!(
-            sniff(server, DEADLINE).await.expect("a protocol").0,
+            detect_protocol(server, DEADLINE).await.expect("a protocol").0,
             Protocol::Http1,
             "and it is still open"
         );
@@ -154,7 +154,7 @@ mod tests {
         let (mut client, server) = tokio::io::duplex(1024);
         let request = b"GET /a/long/enough/path HTTP/1.1\r\nhost: a\r\n\r\n";
         client.write_all(request).await.expect("room");
-        let (_, mut prefixed) = sniff(server, DEADLINE).await.expect("a protocol");
+        let (_, mut prefixed) = detect_protocol(server, DEADLINE).await.expect("a protocol");
         let mut buffer = [0; 1024];
         assert_eq!(prefixed.read(&mut buffer).await.expect("one read"), request.len());
     }
@@ -163,7 +163,7 @@ mod tests {
     async fn a_client_that_says_nothing_is_not_served() {
         let (mut client, server) = tokio::io::duplex(1024);
         client.write_all(b"PRI * HT").await.expect("room");
-        let error = sniff(server, DEADLINE).await.expect_err("time is over");
+        let error = detect_protocol(server, DEADLINE).await.expect_err("time is over");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -10,11 +10,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use super::frame::Frames;
+use super::h2_frames::H2Frames;
 
 /// What goes on on one connection.
 #[derive(Debug)]
-pub(crate) struct Activity {
+pub(crate) struct IdleTracker {
     start: Instant,
     /// How many answers are under way, and how many of those wait for the visitor to take more.
     answers: AtomicUsize,
@@ -32,13 +32,13 @@ const PAUSE: u32 = 5;
 /// One answer that is under way.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    activity: Arc<Activity>,
+    activity: Arc<IdleTracker>,
     untaken: AtomicBool,
 }
 
-impl Activity {
+impl IdleTracker {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Activity {
+        Arc::new(IdleTracker {
             start: Instant::now(),
             answers: AtomicUsize::new(0),
             untaken: AtomicUsize::new(0),
@@ -64,7 +64,7 @@ impl Activity {
             || (untaken > 0 && since(&self.taken) >= limit.saturating_mul(PAUSE))
     }
 
-    /// Waits until it [is idle](Activity::is_idle).
+    /// Waits until it [is idle](IdleTracker::is_idle).
     pub(crate) async fn rests(&self, limit: Duration) {
         while !self.is_idle(limit) {
             let last = Duration::from_millis(self.last.load(Relaxed));
@@ -114,22 +114,22 @@ impl Drop for Stream {
 
 /// A connection whose writes are activity: hyper takes a whole page at once and forgets it, and is still sending.
 #[derive(Debug)]
-pub(crate) struct Observed<IO> {
+pub(crate) struct TrackedIo<IO> {
     io: IO,
-    activity: Arc<Activity>,
+    activity: Arc<IdleTracker>,
     /// On HTTP/2, where only what was asked for counts: there a visitor can have other things written without end.
-    frames: Option<Frames>,
+    frames: Option<H2Frames>,
 }
 
-impl<IO> Observed<IO> {
+impl<IO> TrackedIo<IO> {
     /// A connection on which all that is written counts.
-    pub(crate) fn new(io: IO, activity: Arc<Activity>) -> Self {
-        Observed { io, activity, frames: None }
+    pub(crate) fn new(io: IO, activity: Arc<IdleTracker>) -> Self {
+        TrackedIo { io, activity, frames: None }
     }
 
     /// A connection that speaks HTTP/2.
-    pub(crate) fn http2(io: IO, activity: Arc<Activity>) -> Self {
-        Observed { io, activity, frames: Some(Frames::default()) }
+    pub(crate) fn http2(io: IO, activity: Arc<IdleTracker>) -> Self {
+        TrackedIo { io, activity, frames: Some(H2Frames::default()) }
     }
 
     /// So many bytes of these pieces were written.
@@ -147,7 +147,7 @@ impl<IO> Observed<IO> {
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Observed<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for TrackedIo<IO> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -157,7 +157,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Observed<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Observed<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for TrackedIo<IO> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -203,7 +203,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_idle_without_answers_and_not_while_the_origin_is_waited_for() {
-        let activity = Activity::new();
+        let activity = IdleTracker::new();
         tokio::time::advance(LIMIT).await;
         assert!(activity.is_idle(LIMIT), "nothing was asked for");
         let stream = activity.begin();
@@ -218,7 +218,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_is_not_taken_does_not_end_another_that_the_origin_is_waited_for() {
-        let activity = Activity::new();
+        let activity = IdleTracker::new();
         let (paused, slow) = (activity.begin(), activity.begin());
         paused.polled(true);
         slow.polled(false);
@@ -231,7 +231,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whatever_else_is_asked_for_an_answer_is_not_left_untaken_for_ever() {
-        let activity = Activity::new();
+        let activity = IdleTracker::new();
         let (paused, slow) = (activity.begin(), activity.begin());
         paused.polled(true);
         slow.polled(false);
@@ -247,7 +247,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_visitor_who_takes_nothing_is_noticed() {
-        let activity = Activity::new();
+        let activity = IdleTracker::new();
         let stream = activity.begin();
         stream.polled(true);
         tokio::time::advance(LIMIT / 2).await;

@@ -12,39 +12,39 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 
 use super::Gateway;
-use super::activity::Activity;
-use super::answered::{Answered, Busy};
 use super::client::Client;
-use super::place::Place;
+use super::connection_limit::ConnectionPermit;
+use super::idle_tracker::IdleTracker;
+use super::tracked_body::{ResponseGuard, TrackedBody};
 use crate::log::Arrival;
-use crate::wire::{Parcel, Shelf};
+use crate::wire::{FastPath, RawResponse};
 
 /// Answers that have no body whatever is kept of them: how they are sent is left to hyper.
 const BODILESS: [StatusCode; 2] = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
 
 /// What is asked and answered on one connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Conversation {
+pub(crate) struct ConnectionService {
     gateway: Arc<Gateway>,
     client: Arc<Client>,
-    activity: Arc<Activity>,
-    _place: Arc<Place>,
+    activity: Arc<IdleTracker>,
+    _place: Arc<ConnectionPermit>,
 }
 
 /// An answer: most are there at once.
 pub(crate) enum Answer {
-    There(Option<Response<Answered>>),
-    Coming(Pin<Box<dyn Future<Output = Response<Answered>> + Send>>),
+    There(Option<Response<TrackedBody>>),
+    Coming(Pin<Box<dyn Future<Output = Response<TrackedBody>> + Send>>),
 }
 
-impl Conversation {
+impl ConnectionService {
     pub(crate) fn new(
         gateway: Arc<Gateway>,
         client: Arc<Client>,
-        activity: Arc<Activity>,
-        place: Arc<Place>,
+        activity: Arc<IdleTracker>,
+        place: Arc<ConnectionPermit>,
     ) -> Self {
-        Conversation { gateway, client, activity, _place: place }
+        ConnectionService { gateway, client, activity, _place: place }
     }
 
     /// What the log is told of a request, if there is one.
@@ -53,23 +53,23 @@ impl Conversation {
     }
 
     /// Says that the connection is busy, until the answer has ended.
-    fn busy(&self) -> Busy {
-        match &self.client.conduct {
-            Some(conduct) => Busy::Answering { _answering: conduct.answering() },
-            None => Busy::Stream(self.activity.begin()),
+    fn busy(&self) -> ResponseGuard {
+        match &self.client.http1_state {
+            Some(http1_state) => ResponseGuard::ActiveRequest { _answering: http1_state.answering() },
+            None => ResponseGuard::Stream(self.activity.begin()),
         }
     }
 }
 
-impl Service<Request<Incoming>> for Conversation {
-    type Response = Response<Answered>;
+impl Service<Request<Incoming>> for ConnectionService {
+    type Response = Response<TrackedBody>;
     type Error = Infallible;
     type Future = Answer;
 
     fn call(&self, request: Request<Incoming>) -> Answer {
         let busy = self.busy();
         // What came over HTTP/1 was checked by the wire.
-        let is_sound = self.client.conduct.is_some() || !self.gateway.has_fault(&request);
+        let is_sound = self.client.http1_state.is_some() || !self.gateway.has_fault(&request);
         let (mut parts, body) = request.into_parts();
         let arrival = self.arrival(&parts);
         self.gateway.believe(&self.client, &mut parts);
@@ -84,15 +84,15 @@ impl Service<Request<Incoming>> for Conversation {
     }
 }
 
-impl Shelf for Conversation {
-    fn get_fresh(&self, mut request: Parts) -> Option<Parcel> {
+impl FastPath for ConnectionService {
+    fn get_fresh(&self, mut request: Parts) -> Option<RawResponse> {
         let arrival = self.arrival(&request);
         self.gateway.believe(&self.client, &mut request);
         let hit = self.gateway.get_fresh(&request)?;
         if hit.status().is_informational() || BODILESS.contains(&hit.status()) {
             return None;
         }
-        let parcel = Parcel { head: hit.http1_head(), body: hit.body().clone() };
+        let parcel = RawResponse { head: hit.http1_head(), body: hit.body().clone() };
         if let (Some(access), Some(arrival)) = (&self.gateway.access, arrival) {
             access.note_hit(arrival, &hit);
         }
@@ -105,16 +105,16 @@ fn told(
     gateway: &Gateway,
     arrival: Option<Arrival>,
     mut response: Response<IsrBody>,
-    busy: Busy,
-) -> Response<Answered> {
+    busy: ResponseGuard,
+) -> Response<TrackedBody> {
     if let (Some(access), Some(arrival)) = (&gateway.access, arrival) {
         access.note(arrival, &mut response);
     }
-    response.map(|body| Answered::new(body, busy))
+    response.map(|body| TrackedBody::new(body, busy))
 }
 
 impl Future for Answer {
-    type Output = Result<Response<Answered>, Infallible>;
+    type Output = Result<Response<TrackedBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {

@@ -19,15 +19,15 @@ const PIECE_BYTES: usize = 8 * 1024;
 
 /// The last moments of a connection.
 #[derive(Debug)]
-pub(super) struct Linger {
+pub(super) struct LingeringClose {
     end: Pin<Box<Sleep>>,
     left: usize,
 }
 
-impl Linger {
+impl LingeringClose {
     /// From now on.
     pub(super) fn new() -> Self {
-        Linger { end: Box::pin(sleep(MAX_TIME)), left: MAX_BYTES }
+        LingeringClose { end: Box::pin(sleep(MAX_TIME)), left: MAX_BYTES }
     }
 
     /// Is ready when the client has closed its side too, or has had its chance.

@@ -1,15 +1,15 @@
 //! The requests of a connection, one after the other: which of the bytes that have come may be passed on.
 
 use super::chunk::{BODY_TOO_LARGE, Chunks};
-use super::glimpse::Glimpse;
 use super::head::{Framing, Head};
-use super::limit::Limits;
-use super::refusal::Refusal;
+use super::limits::RequestLimits;
+use super::rejected_request::RejectedRequest;
+use super::rejection::Rejection;
 
 /// Reads what a client sends, with no opinion about how it was cut in pieces.
 #[derive(Debug)]
-pub(super) struct Scan {
-    limits: Limits,
+pub(super) struct Scanner {
+    limits: RequestLimits,
     /// The host that was asked for last; empty before.
     host: Vec<u8>,
     within: Within,
@@ -34,10 +34,10 @@ pub(super) struct Scanned {
 
 impl Scanned {
     /// What was asked for by the request that is refused, if one is; of the bytes that this came of.
-    pub(super) fn glimpse(&self, bytes: &[u8]) -> Glimpse {
+    pub(super) fn rejected_request(&self, bytes: &[u8]) -> RejectedRequest {
         match self.then {
-            Then::Refused(_) => Glimpse::of(&bytes[self.passed..]),
-            Then::More | Then::Upgrade | Then::Broken(_) => Glimpse::default(),
+            Then::Refused(_) => RejectedRequest::of(&bytes[self.passed..]),
+            Then::More | Then::Upgrade | Then::Broken(_) => RejectedRequest::default(),
         }
     }
 }
@@ -50,9 +50,9 @@ pub(super) enum Then {
     /// The last head asks for another protocol: what comes next is not necessarily HTTP.
     Upgrade,
     /// A request that is refused, and of which nothing has been passed on.
-    Refused(Refusal),
+    Refused(Rejection),
     /// The rest of a body that is refused, but whose head was passed on before.
-    Broken(Refusal),
+    Broken(Rejection),
 }
 
 /// Where the bytes have ended, so far.
@@ -63,10 +63,10 @@ pub(super) enum Pause {
     Body,
 }
 
-impl Scan {
+impl Scanner {
     /// A connection of which nothing has been read.
-    pub(super) fn new(limits: Limits) -> Self {
-        Scan { limits, host: Vec::new(), within: Within::Head(Head::default()) }
+    pub(super) fn new(limits: RequestLimits) -> Self {
+        Scanner { limits, host: Vec::new(), within: Within::Head(Head::default()) }
     }
 
     /// Where the bytes have ended, so far.
@@ -98,7 +98,7 @@ impl Scan {
                             let then = if whole.is_upgrade { Then::Upgrade } else { Then::More };
                             (whole.end, Some((within, then)))
                         }),
-                        Err(refusal) => Err(refusal),
+                        Err(rejection) => Err(rejection),
                     }
                 }
                 Within::Sized { left } => {
@@ -121,13 +121,13 @@ impl Scan {
                         return scanned;
                     }
                 }
-                Err(refusal) => return self.refused(refusal, scanned, start),
+                Err(rejection) => return self.refused(rejection, scanned, start),
             }
         }
     }
 
     /// What follows a head.
-    fn body(&self, framing: Framing) -> Result<Within, Refusal> {
+    fn body(&self, framing: Framing) -> Result<Within, Rejection> {
         match framing {
             Framing::None => Ok(Within::Head(Head::default())),
             Framing::Sized(left) if left > self.limits.body_bytes => Err(BODY_TOO_LARGE),
@@ -136,10 +136,10 @@ impl Scan {
         }
     }
 
-    fn refused(&self, refusal: Refusal, mut scanned: Scanned, start: Option<usize>) -> Scanned {
-        let Some(start) = start else { return Scanned { then: Then::Broken(refusal), ..scanned } };
+    fn refused(&self, rejection: Rejection, mut scanned: Scanned, start: Option<usize>) -> Scanned {
+        let Some(start) = start else { return Scanned { then: Then::Broken(rejection), ..scanned } };
         // A head that was found good is taken back with its body.
         scanned.heads -= u32::from(matches!(self.within, Within::Chunked(_)));
-        Scanned { passed: start, then: Then::Refused(refusal), ..scanned }
+        Scanned { passed: start, then: Then::Refused(rejection), ..scanned }
     }
 }

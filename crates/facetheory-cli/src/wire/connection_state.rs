@@ -6,19 +6,19 @@ use std::task::Waker;
 
 use http::{HeaderMap, Method};
 
-use super::glimpse::Glimpse;
-use super::patience::{Overdue, Terms};
-use super::prelude::{Interim, Interims, Prelude};
-use super::refusal::{Refusal, is_substitute};
-use super::scan::Pause;
+use super::informational::{InformationalQueue, InformationalResponse, InformationalWindow};
+use super::rejected_request::RejectedRequest;
+use super::rejection::{Rejection, is_substitute};
+use super::scanner::Pause;
+use super::timeouts::{Overdue, TimeoutTicks};
 
-/// The state that a [`Wire`](super::Wire) shares with the service of its connection.
+/// The state that a [`CheckedStream`](super::CheckedStream) shares with the service of its connection.
 ///
 /// What is counted and timed here is only ever compared with itself or read by the ticker, which comes again: relaxed
 /// stores are enough, and they cost nothing.
 #[derive(Debug)]
-pub(crate) struct Conduct {
-    terms: Terms,
+pub(crate) struct ConnectionState {
+    terms: TimeoutTicks,
     /// What the wire waits for, and since when: a [`Pause`] in the upper half and a tick in the lower.
     pause: AtomicU64,
     /// When a write was first turned away, as a tick plus one; zero if it was not.
@@ -29,8 +29,8 @@ pub(crate) struct Conduct {
     quiet_since: AtomicU32,
     /// A [`Decision`].
     decision: AtomicU8,
-    refusal: Mutex<Option<(Refusal, Glimpse)>>,
-    pub(super) interims: Interims,
+    rejection: Mutex<Option<(Rejection, RejectedRequest)>>,
+    pub(super) interims: InformationalQueue,
     waker: Mutex<Option<Waker>>,
 }
 
@@ -50,30 +50,34 @@ pub(super) enum Decision {
 const TUNNEL: u64 = 3;
 
 /// For the service.
-impl Conduct {
+impl ConnectionState {
     /// Says that a request is being answered, until what is returned is dropped: with the end of the response's body.
     ///
     /// Every request of the connection needs one, also one that is refused: a connection is idle once as many
     /// answers have ended as requests were delivered.
-    pub(crate) fn answering(self: &Arc<Self>) -> Answering {
-        Answering { conduct: self.clone() }
+    pub(crate) fn answering(self: &Arc<Self>) -> ActiveRequest {
+        ActiveRequest { state: self.clone() }
     }
 
     /// What to answer, if this is the request that stands in for one that was refused, and what that asked for.
-    pub(crate) fn refused(&self, method: &Method, headers: &HeaderMap) -> Option<(Refusal, Glimpse)> {
-        is_substitute(method, headers).then(|| lock(&self.refusal).clone()).flatten()
+    pub(crate) fn refused(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Option<(Rejection, RejectedRequest)> {
+        is_substitute(method, headers).then(|| lock(&self.rejection).clone()).flatten()
     }
 
     /// Why a request, or the rest of a body, was refused. A body that fails for this reason does so by the client's
     /// fault, and this is what to answer.
-    pub(crate) fn refusal(&self) -> Option<Refusal> {
-        lock(&self.refusal).as_ref().map(|(refusal, _)| *refusal)
+    pub(crate) fn rejection(&self) -> Option<Rejection> {
+        lock(&self.rejection).as_ref().map(|(rejection, _)| *rejection)
     }
 
     /// Says that an answer is being made whose head is not there yet, until what is returned is dropped: interim answers may
     /// come before it.
-    pub(crate) fn prelude(self: &Arc<Self>) -> Prelude {
-        Prelude::begin(self)
+    pub(crate) fn informational(self: &Arc<Self>) -> InformationalWindow {
+        InformationalWindow::begin(self)
     }
 
     /// After the request that asked for another protocol, all bytes go through as they are, both ways. To be said
@@ -100,11 +104,11 @@ impl Conduct {
 }
 
 /// For the wire.
-impl Conduct {
+impl ConnectionState {
     /// A connection that has just begun.
-    pub(super) fn new(terms: Terms) -> Self {
+    pub(super) fn new(terms: TimeoutTicks) -> Self {
         let now = terms.now();
-        Conduct {
+        ConnectionState {
             terms,
             pause: AtomicU64::new(u64::from(now)),
             blocked: AtomicU32::new(0),
@@ -112,8 +116,8 @@ impl Conduct {
             answered: AtomicU32::new(0),
             quiet_since: AtomicU32::new(now),
             decision: AtomicU8::new(Decision::None as u8),
-            refusal: Mutex::default(),
-            interims: Interims::default(),
+            rejection: Mutex::default(),
+            interims: InformationalQueue::default(),
             waker: Mutex::default(),
         }
     }
@@ -186,8 +190,8 @@ impl Conduct {
     }
 
     /// Notes why a request, or the rest of a body, is refused, and what the request asked for.
-    pub(super) fn refuse(&self, refusal: Refusal, seen: Glimpse) {
-        lock(&self.refusal).get_or_insert((refusal, seen));
+    pub(super) fn refuse(&self, rejection: Rejection, seen: RejectedRequest) {
+        lock(&self.rejection).get_or_insert((rejection, seen));
     }
 
     /// What comes next may not be HTTP: asks the service.
@@ -209,7 +213,7 @@ impl Conduct {
     }
 
     /// The next interim answer that somebody still waits for.
-    pub(super) fn next_interim(&self) -> Option<Interim> {
+    pub(super) fn next_interim(&self) -> Option<InformationalResponse> {
         self.interims.next()
     }
 
@@ -235,17 +239,17 @@ impl Conduct {
 
 /// A request that is being answered.
 #[derive(Debug)]
-pub(crate) struct Answering {
-    conduct: Arc<Conduct>,
+pub(crate) struct ActiveRequest {
+    state: Arc<ConnectionState>,
 }
 
-impl Drop for Answering {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        let conduct = &self.conduct;
-        conduct.answer();
+        let state = &self.state;
+        state.answer();
         // It was the last request, so if one has asked for another protocol it was this, and it was not given.
-        if conduct.decision.load(Relaxed) == Decision::Asked as u8 && conduct.is_answered() {
-            conduct.stay();
+        if state.decision.load(Relaxed) == Decision::Asked as u8 && state.is_answered() {
+            state.stay();
         }
     }
 }
@@ -257,22 +261,22 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Patience;
+    use super::super::ClientTimeouts;
     use super::*;
 
-    fn conduct() -> Conduct {
-        Conduct::new(Terms::new(Arc::default(), &Patience::default()))
+    fn state() -> ConnectionState {
+        ConnectionState::new(TimeoutTicks::new(Arc::default(), &ClientTimeouts::default()))
     }
 
     #[test]
     fn nobody_decides_what_nobody_has_asked() {
-        let conduct = conduct();
-        assert!(!conduct.tunnel());
-        conduct.ask();
-        assert_eq!(conduct.decision(), Decision::Asked);
-        assert!(conduct.tunnel());
-        assert!(!conduct.stay(), "it is decided once");
-        assert_eq!(conduct.decision(), Decision::Tunnel);
-        assert!(!conduct.tunnel());
+        let state = state();
+        assert!(!state.tunnel());
+        state.ask();
+        assert_eq!(state.decision(), Decision::Asked);
+        assert!(state.tunnel());
+        assert!(!state.stay(), "it is decided once");
+        assert_eq!(state.decision(), Decision::Tunnel);
+        assert!(!state.tunnel());
     }
 }

@@ -70,7 +70,7 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 
 /// Whom the gateway believes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Trust {
+pub(crate) struct TrustedProxies {
     /// Proxies in front of the gateway: what they say of a visitor holds.
     pub(crate) proxies: Vec<Network>,
     /// Headers that a proxy in front sets, or takes away, so that visitors cannot: those by which rules tell tenants apart.
@@ -79,7 +79,7 @@ pub(crate) struct Trust {
     pub(crate) doubtful: Vec<HeaderName>,
 }
 
-impl Trust {
+impl TrustedProxies {
     /// Whether this is a proxy in front.
     pub(crate) fn believes(&self, address: IpAddr) -> bool {
         self.proxies.iter().any(|network| network.contains(address))
@@ -146,7 +146,12 @@ pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
 ///
 /// Hop-by-hop headers go first, so that nothing that is written afterwards can be made one by the visitor. Of a render,
 /// which is nobody's, the origin learns by which host and scheme the page is asked for and nothing more.
-pub(crate) fn prepare(headers: &mut HeaderMap, client: Option<&Client>, scheme: &Scheme, trust: &Trust) {
+pub(crate) fn prepare(
+    headers: &mut HeaderMap,
+    client: Option<&Client>,
+    scheme: &Scheme,
+    trust: &TrustedProxies,
+) {
     let trailers = accepts_trailers(headers);
     remove_hop_by_hop_headers(headers);
     if trailers {
@@ -266,16 +271,20 @@ mod tests {
         Client {
             address: address.parse().expect("an address"),
             scheme: Scheme::HTTP,
-            conduct: None,
+            http1_state: None,
             place: std::sync::Weak::new(),
         }
     }
 
-    fn trusting(network: &str) -> Trust {
-        Trust { proxies: vec![network.parse().expect("a network")], ..Trust::default() }
+    fn trusting(network: &str) -> TrustedProxies {
+        TrustedProxies { proxies: vec![network.parse().expect("a network")], ..TrustedProxies::default() }
     }
 
-    fn told(lines: &[(&'static str, &'static str)], client: Option<&Client>, trust: &Trust) -> Vec<String> {
+    fn told(
+        lines: &[(&'static str, &'static str)],
+        client: Option<&Client>,
+        trust: &TrustedProxies,
+    ) -> Vec<String> {
         let mut headers = headers(lines);
         let scheme = client.map_or(Scheme::HTTP, |client| trust.scheme(client, &headers));
         prepare(&mut headers, client, &scheme, trust);
@@ -303,7 +312,7 @@ mod tests {
             ("x_forwarded_for", "6.6.6.6"),
             ("x-tenant-id", "acme"),
         ];
-        let told = told(&lines, Some(&client("1.2.3.4:5")), &Trust::default());
+        let told = told(&lines, Some(&client("1.2.3.4:5")), &TrustedProxies::default());
         let expected = [
             "forwarded: for=1.2.3.4;host=\"a\";proto=http",
             "host: a",
@@ -344,7 +353,7 @@ mod tests {
             ("x-own", "1"),
             ("te", "trailers, deflate"),
         ];
-        let told = told(&lines, Some(&client("1.2.3.4:5")), &Trust::default());
+        let told = told(&lines, Some(&client("1.2.3.4:5")), &TrustedProxies::default());
         let expected = [
             "cookie: a=b",
             "forwarded: for=1.2.3.4;host=\"a\";proto=http",
@@ -362,7 +371,7 @@ mod tests {
     fn cookies_in_several_lines_become_one() {
         let mut lines = headers(&[("host", "a"), ("cookie", "a=1")]);
         lines.append(COOKIE, HeaderValue::from_static("b=2; c=3"));
-        prepare(&mut lines, Some(&client("1.2.3.4:5")), &Scheme::HTTP, &Trust::default());
+        prepare(&mut lines, Some(&client("1.2.3.4:5")), &Scheme::HTTP, &TrustedProxies::default());
         assert_eq!(lines.get_all(COOKIE).iter().collect::<Vec<_>>(), ["a=1; b=2; c=3"]);
     }
 
@@ -381,7 +390,10 @@ mod tests {
 
     #[test]
     fn a_header_that_is_declared_trusted_passes() {
-        let trust = Trust { headers: vec![HeaderName::from_static("x-tenant-id")], ..Trust::default() };
+        let trust = TrustedProxies {
+            headers: vec![HeaderName::from_static("x-tenant-id")],
+            ..TrustedProxies::default()
+        };
         let told = told(&[("x-tenant-id", "acme")], Some(&client("1.2.3.4:5")), &trust);
         assert!(told.contains(&"x-tenant-id: acme".to_owned()), "{told:?}");
     }
@@ -389,10 +401,10 @@ mod tests {
     #[test]
     fn a_header_that_names_a_tenant_and_is_not_declared_trusted_does_not_pass() {
         let doubtful = vec![HeaderName::from_static("x-shop")];
-        let trust = Trust { doubtful: doubtful.clone(), ..Trust::default() };
+        let trust = TrustedProxies { doubtful: doubtful.clone(), ..TrustedProxies::default() };
         let lines = [("x-shop", "acme")];
         assert!(!told(&lines, Some(&client("1.2.3.4:5")), &trust).contains(&"x-shop: acme".to_owned()));
-        let trust = Trust { headers: doubtful.clone(), doubtful, ..Trust::default() };
+        let trust = TrustedProxies { headers: doubtful.clone(), doubtful, ..TrustedProxies::default() };
         assert!(told(&lines, Some(&client("1.2.3.4:5")), &trust).contains(&"x-shop: acme".to_owned()));
     }
 

@@ -9,7 +9,7 @@ use http::{HeaderMap, Request, StatusCode, Version};
 use tokio::sync::mpsc;
 
 use super::body::RequestBody;
-use crate::wire::Herald;
+use crate::wire::InformationalSender;
 
 /// The most hints of one answer.
 const MOST: usize = 8;
@@ -18,22 +18,28 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The version in which a visitor asked, in the extensions of the request to the origin, which has its own.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spoken(pub(crate) Version);
+pub(crate) struct ClientVersion(pub(crate) Version);
 
 /// The hints of one answer, as they come.
 #[derive(Debug)]
-pub(crate) struct Hints {
-    coming: Option<(mpsc::Receiver<Bytes>, Herald)>,
+pub(crate) struct InformationalForwarder {
+    coming: Option<(mpsc::Receiver<Bytes>, InformationalSender)>,
     version: Version,
 }
 
-impl Hints {
+impl InformationalForwarder {
     /// Those for a request. A render has none, since they are for one visitor; nor has what nobody waits for; nor has a visitor
     /// who speaks HTTP/2, where hyper cannot send them.
     pub(crate) fn of(request: &mut Request<RequestBody>) -> Self {
-        let Spoken(version) = request.extensions_mut().remove().unwrap_or(Spoken(Version::HTTP_11));
-        let Some(herald) = request.body().asker.as_ref().and_then(|asker| asker.herald.clone()) else {
-            return Hints { coming: None, version };
+        let ClientVersion(version) =
+            request.extensions_mut().remove().unwrap_or(ClientVersion(Version::HTTP_11));
+        let Some(informational) = request
+            .body()
+            .client_context
+            .as_ref()
+            .and_then(|client_context| client_context.informational.clone())
+        else {
+            return InformationalForwarder { coming: None, version };
         };
         let (sender, receiver) = mpsc::channel(MOST);
         hyper::ext::on_informational(request, move |hint| {
@@ -43,14 +49,14 @@ impl Hints {
                 let _ = sender.try_send(written(hint.status(), hint.headers()));
             }
         });
-        Hints { coming: Some((receiver, herald)), version }
+        InformationalForwarder { coming: Some((receiver, informational)), version }
     }
 
     /// Waits for an answer, and passes on the hints that come before it, for as long as the visitor takes them.
     pub(crate) async fn passed_on_until<T>(self, answer: impl Future<Output = T>) -> T {
         let version = self.version;
-        let Some((mut hints, herald)) = self.coming else { return answer.await };
-        let tell = |hint| tokio::time::timeout(PATIENCE, herald.tell(version, hint));
+        let Some((mut hints, informational)) = self.coming else { return answer.await };
+        let tell = |hint| tokio::time::timeout(PATIENCE, informational.send(version, hint));
         let mut answer = std::pin::pin!(answer);
         let answer = loop {
             tokio::select! {
@@ -88,16 +94,18 @@ fn written(status: StatusCode, headers: &HeaderMap) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Limits, Patience, Watch};
+    use crate::wire::{ClientTimeouts, DeadlineTicker, RequestLimits};
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_does_not_wait_forever_for_a_visitor_who_takes_no_hints() {
         let (_client, server) = tokio::io::duplex(1);
         // Nobody writes to this connection, as where its client does not read.
-        let wire = Watch::new().admit(server, Limits::default(), &Patience::default());
-        let prelude = wire.conduct().prelude();
+        let wire =
+            DeadlineTicker::new().register(server, RequestLimits::default(), &ClientTimeouts::default());
+        let prelude = wire.state().informational();
         let (sender, receiver) = mpsc::channel(MOST);
-        let hints = Hints { coming: Some((receiver, prelude.herald())), version: Version::HTTP_11 };
+        let hints =
+            InformationalForwarder { coming: Some((receiver, prelude.sender())), version: Version::HTTP_11 };
         for _ in 0..MOST {
             sender.try_send(Bytes::from_static(b"a hint")).expect("room");
         }

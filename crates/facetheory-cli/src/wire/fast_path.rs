@@ -12,20 +12,20 @@ use http::{Method, Request, Uri};
 const MOST_HEADERS: usize = 64;
 
 /// Who may have the answer to a request at hand.
-pub(crate) trait Shelf: fmt::Debug + Send {
+pub(crate) trait FastPath: fmt::Debug + Send {
     /// The answer to a `GET` without a body, on a connection of HTTP/1.1 that goes on after it.
-    fn get_fresh(&self, request: Parts) -> Option<Parcel>;
+    fn get_fresh(&self, request: Parts) -> Option<RawResponse>;
 }
 
 /// An answer, as it is written.
 #[derive(Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct RawResponse {
     /// From the status line to the empty line.
     pub(crate) head: Bytes,
     pub(crate) body: Bytes,
 }
 
-impl Parcel {
+impl RawResponse {
     /// What has not been written yet.
     pub(super) fn pieces(&self) -> [IoSlice<'_>; 2] {
         [IoSlice::new(&self.head), IoSlice::new(&self.body)]
@@ -106,7 +106,8 @@ mod tests {
     #[test]
     fn a_parcel_is_written_piece_by_piece() {
         for step in 1..9 {
-            let mut parcel = Parcel { head: Bytes::from_static(b"head"), body: Bytes::from_static(b"body") };
+            let mut parcel =
+                RawResponse { head: Bytes::from_static(b"head"), body: Bytes::from_static(b"body") };
             let mut written = Vec::new();
             while !parcel.is_written() {
                 let left = parcel.pieces().iter().flat_map(|piece| piece.to_vec()).collect::<Vec<_>>();

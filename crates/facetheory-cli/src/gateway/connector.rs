@@ -12,25 +12,25 @@ use tokio::net::TcpStream;
 use tower::Service;
 
 use super::body::BodyError;
-use super::link::Link;
+use super::upstream_io::UpstreamIo;
 
 /// What connects to the origin, within a time that includes agreeing on a secure connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Dial {
+pub(crate) struct Connector {
     connector: HttpsConnector<HttpConnector>,
     limit: Duration,
     /// How long the origin may stop to take what it is sent.
     idle: Duration,
 }
 
-impl Dial {
+impl Connector {
     pub(crate) fn new(connector: HttpsConnector<HttpConnector>, limit: Duration, idle: Duration) -> Self {
-        Dial { connector, limit, idle }
+        Connector { connector, limit, idle }
     }
 }
 
-impl Service<Uri> for Dial {
-    type Response = TokioIo<Link<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>>;
+impl Service<Uri> for Connector {
+    type Response = TokioIo<UpstreamIo<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>>;
     type Error = BodyError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BodyError>> + Send>>;
 
@@ -43,7 +43,7 @@ impl Service<Uri> for Dial {
         Box::pin(async move {
             let connected = tokio::time::timeout(limit, connecting).await;
             let connected = connected.map_err(|_| format!("it took longer than {limit:?} to connect"))??;
-            Ok(TokioIo::new(Link::new(TokioIo::new(connected), idle)))
+            Ok(TokioIo::new(UpstreamIo::new(TokioIo::new(connected), idle)))
         })
     }
 }

@@ -7,7 +7,7 @@ use http_body::Body;
 use crate::log::Verdict;
 
 /// A status and a text, which nobody keeps.
-pub(crate) fn own<B: From<String>>(status: StatusCode, text: &'static str) -> Response<B> {
+pub(crate) fn local_response<B: From<String>>(status: StatusCode, text: &'static str) -> Response<B> {
     let mut response = Response::new(B::from(format!("{text}\n")));
     *response.status_mut() = status;
     response.extensions_mut().insert(Verdict { reason: text, seen: None });

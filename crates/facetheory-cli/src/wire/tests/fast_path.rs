@@ -10,15 +10,15 @@ use http::request::Parts;
 use proptest::prelude::*;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf};
 
-use super::super::{Limits, Parcel, Patience, Shelf, Watch};
+use super::super::{ClientTimeouts, DeadlineTicker, FastPath, RawResponse, RequestLimits};
 use super::serving::{Asked, Server};
 
 /// A shelf with a short answer and a long one.
 #[derive(Debug)]
 struct Pages(Asked);
 
-impl Shelf for Pages {
-    fn get_fresh(&self, request: Parts) -> Option<Parcel> {
+impl FastPath for Pages {
+    fn get_fresh(&self, request: Parts) -> Option<RawResponse> {
         let body = match request.uri.path() {
             "/short" => "short".to_owned(),
             "/long" => "y".repeat(10_000),
@@ -26,13 +26,13 @@ impl Shelf for Pages {
         };
         self.0.note(format!("shelf {}", request.uri));
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
-        Some(Parcel { head: head.into(), body: Bytes::from(body) })
+        Some(RawResponse { head: head.into(), body: Bytes::from(body) })
     }
 }
 
-fn server(room: usize, patience: &Patience) -> Server {
-    Server::changed(room, Limits::default(), patience, |wire, asked| {
-        wire.answer_from(Box::new(Pages(asked.clone())));
+fn server(room: usize, timeouts: &ClientTimeouts) -> Server {
+    Server::changed(room, RequestLimits::default(), timeouts, |wire, asked| {
+        wire.set_fast_path(Box::new(Pages(asked.clone())));
     })
 }
 
@@ -62,7 +62,7 @@ async fn row_14_a_body_that_the_service_leaves_is_not_answered_from_the_shelf() 
     {
         for cut in 1..body.len() {
             let (left, right) = body.split_at(cut);
-            let mut server = server(100_000, &Patience::default());
+            let mut server = server(100_000, &ClientTimeouts::default());
             let head = format!("POST /unread-later HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n");
             for piece in [&head, left, &format!("{right}{next}")] {
                 server.client.write_all(piece.as_bytes()).await.expect("room");
@@ -125,9 +125,10 @@ impl AsyncWrite for Hoard {
 async fn an_answer_from_the_shelf_is_sent_to_its_end_where_a_connection_takes_more_than_it_sends() {
     let (mut client, pipe) = tokio::io::duplex(100);
     let hoard = Hoard { pipe, hoarded: BytesMut::new() };
-    let mut wire = Watch::new().admit(hoard, Limits::default(), &Patience::default());
-    wire.answer_from(Box::new(Pages(Asked::default())));
-    tokio::spawn(async move { wire.answer_at_hand().await });
+    let mut wire =
+        DeadlineTicker::new().register(hoard, RequestLimits::default(), &ClientTimeouts::default());
+    wire.set_fast_path(Box::new(Pages(Asked::default())));
+    tokio::spawn(async move { wire.serve_fast_path().await });
     for _ in 0..2 {
         client.write_all(REQUESTS[1].0.as_bytes()).await.expect("room");
         let mut answer = vec![0; "HTTP/1.1 200 OK\r\ncontent-length: 10000\r\n\r\n".len() + 10_000];
@@ -166,7 +167,7 @@ async fn converse(requests: &[usize], cuts: &[prop::sample::Index], pause: bool,
     let text: String = requests.iter().map(|&request| REQUESTS[request].0).chain([LAST.0]).collect();
     let mut places: Vec<_> = cuts.iter().map(|cut| cut.index(text.len())).chain([0, text.len()]).collect();
     places.sort_unstable();
-    let (mut reading, mut writing) = tokio::io::split(server(room, &Patience::default()).client);
+    let (mut reading, mut writing) = tokio::io::split(server(room, &ClientTimeouts::default()).client);
     let sending = tokio::spawn(async move {
         for pair in places.windows(2) {
             writing.write_all(&text.as_bytes()[pair[0]..pair[1]]).await.expect("room");
@@ -201,7 +202,7 @@ proptest! {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_at_hand_is_answered_without_the_service_and_all_else_by_it() {
-    let mut server = server(1000, &Patience::default());
+    let mut server = server(1000, &ClientTimeouts::default());
     for _ in 0..3 {
         server.client.write_all(REQUESTS[0].0.as_bytes()).await.expect("room");
         server.until("short").await;
@@ -213,22 +214,22 @@ async fn what_is_at_hand_is_answered_without_the_service_and_all_else_by_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_take_an_answer_from_the_shelf_is_left() {
-    let patience = Patience { write: Duration::from_secs(30), ..Patience::default() };
-    let server = server(100, &patience);
-    let watch = server.watch.clone();
-    tokio::spawn(async move { watch.run().await });
+    let timeouts = ClientTimeouts { write: Duration::from_secs(30), ..ClientTimeouts::default() };
+    let server = server(100, &timeouts);
+    let ticker = server.ticker.clone();
+    tokio::spawn(async move { ticker.run().await });
     let mut client = server.client;
     client.write_all(REQUESTS[1].0.as_bytes()).await.expect("room");
     let start = tokio::time::Instant::now();
     // To hyper it is a client that has left without asking anything.
     server.connection.await.expect("no panic").expect("its end");
-    let limit = patience.write;
+    let limit = timeouts.write;
     assert!((limit..limit + Duration::from_secs(1)).contains(&start.elapsed()), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_has_said_all_gets_its_answer_to_the_end() {
-    let mut server = server(100, &Patience::default());
+    let mut server = server(100, &ClientTimeouts::default());
     server.client.write_all(REQUESTS[1].0.as_bytes()).await.expect("room");
     server.client.shutdown().await.expect("open");
     assert_eq!(bodies(&server.rest().await), ["y"]);

@@ -7,32 +7,32 @@ use bytes::Bytes;
 use facetheory::IsrBody;
 use http_body::{Body, Frame, SizeHint};
 
-use super::activity::Stream;
-use crate::wire::Answering;
+use super::idle_tracker::Stream;
+use crate::wire::ActiveRequest;
 
 /// The body of an answer.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct TrackedBody {
     body: IsrBody,
-    busy: Busy,
+    busy: ResponseGuard,
 }
 
 /// What a connection is told of its answers.
 #[derive(Debug)]
-pub(crate) enum Busy {
+pub(crate) enum ResponseGuard {
     /// On HTTP/1: when the answer has ended, which is when this is dropped.
-    Answering { _answering: Answering },
+    ActiveRequest { _answering: ActiveRequest },
     /// On HTTP/2: whom the answer waits for.
     Stream(Stream),
 }
 
-impl Answered {
-    pub(crate) fn new(body: IsrBody, busy: Busy) -> Self {
-        Answered { body, busy }
+impl TrackedBody {
+    pub(crate) fn new(body: IsrBody, busy: ResponseGuard) -> Self {
+        TrackedBody { body, busy }
     }
 }
 
-impl Body for Answered {
+impl Body for TrackedBody {
     type Data = Bytes;
     type Error = <IsrBody as Body>::Error;
 
@@ -41,7 +41,7 @@ impl Body for Answered {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(context);
-        if let Busy::Stream(stream) = &self.busy {
+        if let ResponseGuard::Stream(stream) = &self.busy {
             stream.polled(frame.is_ready());
         }
         frame

@@ -9,7 +9,7 @@ pub(crate) const TICK: Duration = Duration::from_millis(250);
 
 /// For how long a client is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Patience {
+pub(crate) struct ClientTimeouts {
     /// For a head, from its first byte on.
     pub(crate) head: Duration,
     /// For the next request, from the end of the last answer on.
@@ -20,10 +20,10 @@ pub(crate) struct Patience {
     pub(crate) write: Duration,
 }
 
-impl Default for Patience {
+impl Default for ClientTimeouts {
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        Patience { head: seconds(15), idle: seconds(60), body: seconds(30), write: seconds(30) }
+        ClientTimeouts { head: seconds(15), idle: seconds(60), body: seconds(30), write: seconds(30) }
     }
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Overdue {
 
 /// The same in ticks, with the clock.
 #[derive(Clone, Debug)]
-pub(super) struct Terms {
+pub(super) struct TimeoutTicks {
     clock: Arc<AtomicU32>,
     pub(super) head: u32,
     pub(super) idle: u32,
@@ -46,12 +46,12 @@ pub(super) struct Terms {
     pub(super) write: u32,
 }
 
-impl Terms {
+impl TimeoutTicks {
     /// What is waited for on this clock.
-    pub(super) fn new(clock: Arc<AtomicU32>, patience: &Patience) -> Self {
-        let Patience { head, idle, body, write } = patience;
+    pub(super) fn new(clock: Arc<AtomicU32>, timeouts: &ClientTimeouts) -> Self {
+        let ClientTimeouts { head, idle, body, write } = timeouts;
         let [head, idle, body, write] = [head, idle, body, write].map(|time| ticks(*time));
-        Terms { clock, head, idle, body, write }
+        TimeoutTicks { clock, head, idle, body, write }
     }
 
     /// The tick that it is.
@@ -77,8 +77,8 @@ mod tests {
     #[test]
     fn a_deadline_is_never_met_too_early() {
         let clock = Arc::new(AtomicU32::new(7));
-        let patience = Patience { head: Duration::from_secs(1), ..Patience::default() };
-        let terms = Terms::new(clock.clone(), &patience);
+        let timeouts = ClientTimeouts { head: Duration::from_secs(1), ..ClientTimeouts::default() };
+        let terms = TimeoutTicks::new(clock.clone(), &timeouts);
         // What began at the end of tick 7 may go on for a second: to the end of tick 11.
         clock.store(11, Relaxed);
         assert!(!terms.is_past(7, terms.head));

@@ -4,7 +4,7 @@ use http::Method;
 use memchr::{memchr, memchr2};
 
 use super::line::{PATH, TOKEN, all};
-use super::refusal::REFUSED;
+use super::rejection::SUBSTITUTE_METHOD;
 
 /// The longest method that is told of; those that there are have far fewer bytes.
 const MOST_METHOD_BYTES: usize = 24;
@@ -13,23 +13,23 @@ const MOST_PATH_BYTES: usize = 1024;
 
 /// What a refused request asked for, as far as it can be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Glimpse {
+pub(crate) struct RejectedRequest {
     pub(crate) method: Option<Method>,
     /// Without the query, which may have secrets.
     pub(crate) path: Option<String>,
 }
 
-impl Glimpse {
+impl RejectedRequest {
     /// Of bytes that begin with the request.
     pub(super) fn of(request: &[u8]) -> Self {
         let request = request.strip_prefix(b"\r\n").unwrap_or(request);
         let end = request.iter().position(u8::is_ascii_control).unwrap_or(request.len());
         // What has no blank behind it may be a part only of what was to come.
-        let Some((method, rest)) = cut(&request[..end]) else { return Glimpse::default() };
+        let Some((method, rest)) = cut(&request[..end]) else { return RejectedRequest::default() };
         let is_method =
-            method.len() <= MOST_METHOD_BYTES && all(TOKEN, method) && method != REFUSED.as_bytes();
+            method.len() <= MOST_METHOD_BYTES && all(TOKEN, method) && method != SUBSTITUTE_METHOD.as_bytes();
         let method = Method::from_bytes(method).ok().filter(|_| is_method);
-        Glimpse { method, path: cut(rest).and_then(|(target, _)| path(target)) }
+        RejectedRequest { method, path: cut(rest).and_then(|(target, _)| path(target)) }
     }
 }
 
@@ -76,7 +76,7 @@ mod tests {
             ("\u{16}\u{3}\u{1}", "", ""),
             ("", "", ""),
         ] {
-            let seen = Glimpse::of(request.as_bytes());
+            let seen = RejectedRequest::of(request.as_bytes());
             let told = (seen.method.as_ref().map_or("", Method::as_str), seen.path.as_deref().unwrap_or(""));
             assert_eq!(told, (method, path), "{request:?}");
         }

@@ -7,7 +7,7 @@ const DATA: u8 = 0;
 
 /// Where something that is written piece by piece stands among its frames.
 #[derive(Debug, Default)]
-pub(crate) struct Frames {
+pub(crate) struct H2Frames {
     head: [u8; HEAD_BYTES],
     /// How much of the head is there.
     begun: usize,
@@ -15,7 +15,7 @@ pub(crate) struct Frames {
     left: usize,
 }
 
-impl Frames {
+impl H2Frames {
     /// Goes on by these bytes. True if any of them belongs to a body.
     pub(crate) fn have_data(&mut self, mut bytes: &[u8]) -> bool {
         let mut is_data = false;
@@ -64,7 +64,7 @@ mod tests {
         let (before, after) = (17 + 9 + 9, 17);
         let is_data = |at: usize| (before..before + 5).contains(&at) || at == before + 5 + after + 9;
         for step in 1..=written.len() {
-            let mut frames = Frames::default();
+            let mut frames = H2Frames::default();
             for (index, piece) in written.chunks(step).enumerate() {
                 let mut places = (index * step..).take(piece.len());
                 assert_eq!(frames.have_data(piece), places.any(is_data), "piece {index} of {step} bytes");

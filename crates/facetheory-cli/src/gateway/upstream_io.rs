@@ -16,9 +16,9 @@ use tokio::time::{Sleep, sleep};
 /// Whoever sends it may rest: that is no fault of the origin, and not seen here. hyper would wait for an origin that has
 /// stopped for as long as the connection lasts, even after it was told to give up, and hold on to the visitor's body.
 #[derive(Debug)]
-pub(crate) struct Link<IO> {
+pub(crate) struct UpstreamIo<IO> {
     io: IO,
-    bond: Arc<Bond>,
+    bond: Arc<UpstreamState>,
     /// How long it may stop.
     limit: Duration,
     /// Runs while it takes nothing.
@@ -27,7 +27,7 @@ pub(crate) struct Link<IO> {
 
 /// What is known of a connection to those who use it: in the extensions of an answer.
 #[derive(Debug, Default)]
-pub(crate) struct Bond {
+pub(crate) struct UpstreamState {
     is_tunnel: AtomicBool,
     /// Whether there was an answer before the request that was sent last.
     is_kept: AtomicBool,
@@ -35,7 +35,7 @@ pub(crate) struct Bond {
     is_answered: AtomicBool,
 }
 
-impl Bond {
+impl UpstreamState {
     /// Another protocol is spoken from now on, in which either end may rest.
     pub(crate) fn let_rest(&self) {
         self.is_tunnel.store(true, Relaxed);
@@ -55,9 +55,9 @@ impl Bond {
     }
 }
 
-impl<IO> Link<IO> {
+impl<IO> UpstreamIo<IO> {
     pub(crate) fn new(io: IO, limit: Duration) -> Self {
-        Link { io, bond: Arc::default(), limit, stuck: None }
+        UpstreamIo { io, bond: Arc::default(), limit, stuck: None }
     }
 
     /// Ends the connection if nothing was taken for too long.
@@ -72,13 +72,13 @@ impl<IO> Link<IO> {
     }
 }
 
-impl<IO: Connection> Connection for Link<IO> {
+impl<IO: Connection> Connection for UpstreamIo<IO> {
     fn connected(&self) -> Connected {
         self.io.connected().extra(self.bond.clone())
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Link<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for UpstreamIo<IO> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -93,7 +93,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Link<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Link<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for UpstreamIo<IO> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -141,7 +141,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_origin_that_stops_is_given_up_and_one_that_is_slow_is_not() {
         let (near, mut origin) = duplex(ROOM);
-        let mut link = Link::new(near, LIMIT);
+        let mut link = UpstreamIo::new(near, LIMIT);
         advance(LIMIT * 9).await;
         link.write_all(&[b'x'; ROOM]).await.expect("whoever sends may rest");
         let sending = tokio::spawn(async move { link.write_all(&[b'x'; ROOM * 9]).await });
@@ -160,7 +160,7 @@ mod tests {
     #[tokio::test]
     async fn only_a_connection_that_was_kept_and_says_nothing_may_have_been_gone() {
         let (near, mut origin) = duplex(ROOM);
-        let mut link = Link::new(near, LIMIT);
+        let mut link = UpstreamIo::new(near, LIMIT);
         for round in 0..3 {
             link.write_all(b"asked").await.expect("room");
             assert_eq!(link.bond.may_have_been_gone(), round > 0, "round {round}");
@@ -178,7 +178,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn in_a_tunnel_the_origin_may_rest() {
         let (near, mut origin) = duplex(ROOM);
-        let mut link = Link::new(near, LIMIT);
+        let mut link = UpstreamIo::new(near, LIMIT);
         link.bond.let_rest();
         let sending = tokio::spawn(async move { link.write_all(&[b'x'; ROOM * 2]).await });
         tokio::task::yield_now().await;
