@@ -31,6 +31,7 @@ mod address;
 mod ambient;
 mod attr;
 mod backend;
+mod backoff;
 mod cond;
 mod convert;
 mod decide;
@@ -62,6 +63,7 @@ pub use backend::dynamodb::{DynamoSettings, DynamoTable};
 pub use backend::memory::MemoryTable;
 #[cfg(feature = "sqlite")]
 pub use backend::sqlite::{SqliteSettings, SqliteTable, SweepSettings};
+pub use backoff::Backoff;
 pub use cond::Cond;
 pub use convert::{from_value, to_value};
 pub use error::{Error, Kind, Result};

@@ -23,8 +23,8 @@ use serde_json::{Value as Json, json};
 use support::dynamodb_client;
 use tabletheory::dynamodb::{Creation, KeyPart, Problem, Role};
 use tabletheory::{
-    Attr, ClientToken, Commit, Cond, Consistency, Cursor, DynamoSettings, DynamoTable, Error, Item, Key,
-    Kind, Model, Page, Query, Random, Scan, SystemRandom, Table, TableExt, Txn, Update, Value, Write,
+    Attr, Backoff, ClientToken, Commit, Cond, Consistency, Cursor, DynamoSettings, DynamoTable, Error, Item,
+    Key, Kind, Model, Page, Query, Random, Scan, SystemRandom, Table, TableExt, Txn, Update, Value, Write,
 };
 
 const PK: Attr<String> = Attr::new("pk");
@@ -39,7 +39,7 @@ fn settings(endpoint: impl Into<String>) -> DynamoSettings {
     DynamoSettings::default()
         .endpoint(endpoint)
         .attempts(ATTEMPTS)
-        .back_off(Duration::from_millis(1), Duration::from_millis(5))
+        .backoff(Backoff::new(Duration::from_millis(1), Duration::from_millis(5)))
 }
 
 fn table_at(endpoint: impl Into<String>, name: &str) -> DynamoTable {

@@ -8,7 +8,7 @@ use super::DynamoTable;
 use super::convert::{Attributes, from_key, to_item, to_key};
 use super::expression::{self, Expression};
 use super::failure::Failure;
-use super::retry::{self, Repeat};
+use super::retry::Repeat;
 use crate::error::{Error, Result};
 use crate::item::{Item, Key};
 use crate::query::{Consistency, Cursor, Page, Query, Scan, Sort};
@@ -73,7 +73,7 @@ impl DynamoTable {
                     left.len()
                 )));
             }
-            tokio::time::sleep(retry::pause(&self.settings, &*self.random, in_vain + 1)).await;
+            tokio::time::sleep(self.settings.backoff.delay(in_vain, &*self.random)).await;
             wanted = left;
         }
     }

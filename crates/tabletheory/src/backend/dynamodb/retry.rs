@@ -1,7 +1,5 @@
 //! When a failed attempt is made again, and what the caller hears when it is not.
 
-use std::time::Duration;
-
 use super::failure::{Failure, Verdict};
 use super::settings::DynamoSettings;
 use crate::ambient::Random;
@@ -96,9 +94,9 @@ where
             Next::Retry => {}
         }
         progress.in_doubt |= failure.verdict == Verdict::Ambiguous;
-        let pause = pause(settings, random, progress.failed);
-        tracing::debug!(attempt = progress.failed, ?pause, cause = failure.message(), "trying again");
-        tokio::time::sleep(pause).await;
+        let delay = settings.backoff.delay(progress.failed - 1, random);
+        tracing::debug!(attempt = progress.failed, ?delay, cause = failure.message(), "retrying");
+        tokio::time::sleep(delay).await;
     }
 }
 
@@ -124,18 +122,14 @@ fn kind_at_the_end(verdict: Verdict, repeat: Repeat, in_doubt: bool) -> Kind {
     }
 }
 
-/// A random part of a time that doubles with each failure, up to the cap.
-pub(super) fn pause(settings: &DynamoSettings, random: &dyn Random, failed: u32) -> Duration {
-    let doubled = 2_u32.saturating_pow(failed.saturating_sub(1));
-    settings.base.saturating_mul(doubled).min(settings.cap).mul_f64(random.fraction())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ambient::SeededRandom;
+    use crate::backoff::Backoff;
     use std::collections::VecDeque;
     use std::sync::Mutex;
+    use std::time::Duration;
 
     fn settings() -> DynamoSettings {
         DynamoSettings::default().attempts(4)
@@ -201,9 +195,8 @@ mod tests {
         assert_eq!(kind(Repeat::Read).await, Kind::Unavailable);
 
         // Out of time in a pause: the only attempt was certainly not applied.
-        let hasty = settings()
-            .operation_timeout(Duration::from_millis(1))
-            .back_off(Duration::from_secs(3600), Duration::from_secs(3600));
+        let hour = Duration::from_secs(3600);
+        let hasty = settings().operation_timeout(Duration::from_millis(1)).backoff(Backoff::new(hour, hour));
         let busy = || async { Err::<(), _>(Failure::new(Verdict::NotApplied, "busy")) };
         let error =
             persist(&hasty, &SeededRandom::new(1), Repeat::Never, busy).await.expect_err("out of time");
@@ -214,20 +207,6 @@ mod tests {
         for (repeat, kind) in [(Repeat::Harmless, Kind::Unknown), (Repeat::Read, Kind::Unavailable)] {
             let error = persist(&hasty, &SeededRandom::new(1), repeat, lost).await.expect_err("out of time");
             assert_eq!(error.kind(), kind);
-        }
-    }
-
-    #[test]
-    fn pauses_grow_to_the_cap_and_are_never_longer() {
-        let settings = settings().back_off(Duration::from_millis(10), Duration::from_millis(100));
-        let random = SeededRandom::new(7);
-        for (failed, longest) in [(1, 10), (2, 20), (3, 40), (4, 80), (5, 100), (40, 100), (u32::MAX, 100)] {
-            let pauses: Vec<_> = (0..100).map(|_| pause(&settings, &random, failed)).collect();
-            let longest = Duration::from_millis(longest);
-            assert!(pauses.iter().all(|pause| *pause < longest));
-            // Some are short and some are long, so that those who failed together do not come back together.
-            assert!(pauses.iter().any(|pause| *pause < longest / 4));
-            assert!(pauses.iter().any(|pause| *pause > longest / 4 * 3));
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::backend::TOKEN_WINDOW;
+use crate::backoff::Backoff;
 use crate::error::{Error, Result};
 
 /// Where DynamoDB is, how long to wait for it, and how often to try again.
@@ -14,20 +15,19 @@ use crate::error::{Error, Result};
 /// let local = DynamoSettings::default().endpoint("http://127.0.0.1:8000").attempt_timeout(Duration::from_secs(2));
 /// assert!(local.check().is_ok());
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DynamoSettings {
     pub(super) endpoint: Option<String>,
     pub(super) connect_timeout: Duration,
     pub(super) attempt_timeout: Duration,
     pub(super) operation_timeout: Duration,
     pub(super) attempts: u32,
-    pub(super) base: Duration,
-    pub(super) cap: Duration,
+    pub(super) backoff: Backoff,
 }
 
 impl Default for DynamoSettings {
     /// Two seconds to connect, five for an attempt, twenty for an operation of at most eight attempts,
-    /// with pauses that grow from 25 milliseconds to one second.
+    /// with delays that grow from 25 milliseconds to one second, with full jitter.
     fn default() -> Self {
         DynamoSettings {
             endpoint: None,
@@ -35,8 +35,7 @@ impl Default for DynamoSettings {
             attempt_timeout: Duration::from_secs(5),
             operation_timeout: Duration::from_secs(20),
             attempts: 8,
-            base: Duration::from_millis(25),
-            cap: Duration::from_secs(1),
+            backoff: Backoff::new(Duration::from_millis(25), Duration::from_secs(1)).with_jitter(1.0),
         }
     }
 }
@@ -119,21 +118,18 @@ impl DynamoSettings {
         self
     }
 
-    /// The longest pause before the second attempt, and the longest before any; between them it doubles.
-    ///
-    /// Each pause is a random part of that, so that many who were throttled together do not return together.
+    /// Sets the delays between attempts.
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tabletheory::DynamoSettings;
+    /// use tabletheory::{Backoff, DynamoSettings};
     ///
-    /// let quick = DynamoSettings::default().back_off(Duration::from_millis(1), Duration::from_millis(8));
-    /// assert!(quick.check().is_ok());
+    /// let backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(8));
+    /// assert!(DynamoSettings::default().backoff(backoff).check().is_ok());
     /// ```
     #[must_use]
-    pub fn back_off(mut self, base: Duration, cap: Duration) -> Self {
-        self.base = base;
-        self.cap = cap;
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
         self
     }
 
@@ -171,7 +167,7 @@ impl DynamoSettings {
                 Self::MAX_ATTEMPTS
             )));
         }
-        if self.base > self.cap {
+        if self.backoff.starts_above_longest() {
             return Err(Error::invalid("the first pause between attempts is longer than the longest one"));
         }
         if let Some(url) = &self.endpoint
