@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::ambient::Random;
+use crate::random::Random;
 
 /// How long to wait before each retry: a delay that grows by a constant factor up to a maximum, with random jitter.
 ///
@@ -134,7 +134,7 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ambient::SeededRandom;
+    use crate::random::SeededRandom;
 
     const BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(100));
 

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::ambient::{Clock, Random, SeededRandom};
+use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::item::{Item, Key};
 use crate::query::{Consistency, Page, Query, Scan};
+use crate::random::{Random, SeededRandom};
 use crate::table::Table;
 use crate::txn::{Commit, Txn};
 

@@ -28,14 +28,14 @@
 //! ```
 
 mod address;
-mod ambient;
 mod attr;
 mod backend;
 mod backoff;
+mod clock;
 mod cond;
 mod convert;
-mod decide;
 mod error;
+mod eval;
 mod faulty;
 mod field;
 mod item;
@@ -44,11 +44,12 @@ pub mod limit;
 mod model;
 mod number;
 mod query;
+mod random;
 mod rows;
 mod size;
-mod stamp;
 mod table;
 mod table_ext;
+mod timestamps;
 mod transaction;
 mod ttl;
 mod txn;
@@ -56,7 +57,6 @@ mod update;
 mod value;
 
 pub use address::{Address, open};
-pub use ambient::{Clock, ManualClock, Random, SeededRandom, SystemClock, SystemRandom, Timestamp};
 pub use attr::{Attr, Encoded, Size};
 #[cfg(feature = "dynamodb")]
 pub use backend::dynamodb::{DynamoSettings, DynamoTable};
@@ -64,6 +64,7 @@ pub use backend::memory::MemoryTable;
 #[cfg(feature = "sqlite")]
 pub use backend::sqlite::{SqliteSettings, SqliteTable, SweepSettings};
 pub use backoff::Backoff;
+pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use cond::Cond;
 pub use convert::{from_value, to_value};
 pub use error::{Error, Kind, Result};
@@ -72,6 +73,7 @@ pub use item::{Item, Key};
 pub use model::{Model, Roles};
 pub use number::Number;
 pub use query::{Consistency, Cursor, Page, Query, Scan};
+pub use random::{Random, SeededRandom, SystemRandom};
 pub use rows::{Edit, Rows, Save, Saved};
 pub use table::Table;
 pub use table_ext::TableExt;

@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::item::{Item, Key};
 use crate::model::Model;
 use crate::query::{Consistency, Page, Query};
-use crate::stamp::{self, Stamped};
 use crate::table::Table;
+use crate::timestamps::{self, Stamped};
 use crate::txn::{Commit, Txn, Write};
 use crate::update::Update;
 
@@ -80,7 +80,7 @@ impl<'t, M: Model> Rows<'t, M> {
     /// # Ok(()) }
     /// ```
     pub fn put(&self, row: &M) -> Save<'t, M> {
-        Save { table: self.table, stamped: stamp::put(row, self.table.clock().now()) }
+        Save { table: self.table, stamped: timestamps::put(row, self.table.clock().now()) }
     }
 
     /// Saves a row when awaited, only where there is none.
@@ -97,7 +97,7 @@ impl<'t, M: Model> Rows<'t, M> {
     /// # Ok(()) }
     /// ```
     pub fn put_new(&self, row: &M) -> Save<'t, M> {
-        Save { table: self.table, stamped: stamp::put_new(row, self.table.clock().now()) }
+        Save { table: self.table, stamped: timestamps::put_new(row, self.table.clock().now()) }
     }
 
     /// The row of this key as it is now.
@@ -155,7 +155,7 @@ impl<'t, M: Model> Rows<'t, M> {
     /// # Ok(()) }
     /// ```
     pub fn update(&self, key: &Key, update: Update) -> Edit<'t> {
-        Edit { table: self.table, write: stamp::update::<M>(key, update, self.table.clock().now()) }
+        Edit { table: self.table, write: timestamps::update::<M>(key, update, self.table.clock().now()) }
     }
 
     /// Deletes a row when awaited: only the version that was read, where the model has one.
@@ -175,7 +175,7 @@ impl<'t, M: Model> Rows<'t, M> {
     /// # Ok(()) }
     /// ```
     pub fn delete(&self, row: &M) -> Edit<'t> {
-        Edit { table: self.table, write: stamp::delete(row) }
+        Edit { table: self.table, write: timestamps::delete(row) }
     }
 
     /// Deletes the row of this key when awaited, of whatever version; that there is none is no error.

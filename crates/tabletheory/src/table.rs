@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::ambient::Clock;
+use crate::clock::Clock;
 use crate::error::Result;
 use crate::item::{Item, Key};
 use crate::query::{Consistency, Page, Query, Scan};

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use crate::ambient::Timestamp;
+use crate::clock::Timestamp;
 use crate::cond::Cond;
 use crate::error::{Error, Result};
 use crate::item::Key;
 use crate::model::Model;
-use crate::stamp;
 use crate::table::Table;
+use crate::timestamps;
 use crate::txn::{ClientToken, Commit, Txn, Write};
 use crate::update::Update;
 
@@ -83,7 +83,7 @@ impl<'t> Transaction<'t> {
     /// # Ok::<(), tabletheory::Error>(())
     /// ```
     pub fn put<M: Model>(self, row: &M) -> Self {
-        let write = stamp::put(row, self.now).map(|stamped| stamped.write);
+        let write = timestamps::put(row, self.now).map(|stamped| stamped.write);
         self.push(write)
     }
 
@@ -99,7 +99,7 @@ impl<'t> Transaction<'t> {
     /// # Ok::<(), tabletheory::Error>(())
     /// ```
     pub fn put_new<M: Model>(self, row: &M) -> Self {
-        let write = stamp::put_new(row, self.now).map(|stamped| stamped.write);
+        let write = timestamps::put_new(row, self.now).map(|stamped| stamped.write);
         self.push(write)
     }
 
@@ -125,7 +125,7 @@ impl<'t> Transaction<'t> {
     /// # Ok::<(), tabletheory::Error>(())
     /// ```
     pub fn update<M: Model>(self, key: &Key, update: Update) -> Self {
-        let write = stamp::update::<M>(key, update, self.now);
+        let write = timestamps::update::<M>(key, update, self.now);
         self.push(write)
     }
 
@@ -141,7 +141,7 @@ impl<'t> Transaction<'t> {
     /// # Ok::<(), tabletheory::Error>(())
     /// ```
     pub fn delete<M: Model>(self, row: &M) -> Self {
-        self.push(stamp::delete(row))
+        self.push(timestamps::delete(row))
     }
 
     /// Deletes the row of this key, of whatever model and version.

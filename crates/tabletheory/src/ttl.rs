@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::ambient::Timestamp;
 use crate::backend::TTL_OLDEST;
+use crate::clock::Timestamp;
 use crate::item::{Item, TTL};
 use crate::value::Value;
 

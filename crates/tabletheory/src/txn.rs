@@ -2,10 +2,10 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::ambient::Random;
 use crate::cond::Cond;
 use crate::error::{Error, Result};
 use crate::item::{Item, Key};
+use crate::random::Random;
 use crate::update::Update;
 
 /// One write to one row, with the condition under which it may happen.
@@ -328,7 +328,7 @@ impl Commit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ambient::SeededRandom;
+    use crate::random::SeededRandom;
 
     #[test]
     fn no_half_of_a_random_token_comes_twice() {

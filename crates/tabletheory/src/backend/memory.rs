@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{PageBuilder, TOKEN_WINDOW, token_reused};
-use crate::ambient::{Clock, SystemClock, Timestamp};
-use crate::decide::{Verdict, decide};
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::error::Result;
+use crate::eval::{Verdict, decide};
 use crate::item::{Item, Key};
 use crate::query::{Consistency, Page, Query, Scan, Sort};
 use crate::table::Table;
@@ -196,8 +196,8 @@ fn partition_bounds(query: &Query) -> (Bound<Key>, Bound<Key>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ambient::ManualClock;
     use crate::attr::Attr;
+    use crate::clock::ManualClock;
     use crate::txn::Write;
     use crate::update::Update;
 

@@ -29,10 +29,11 @@ pub use settings::DynamoSettings;
 use self::failure::Failure;
 use self::retry::{Repeat, Settled};
 use self::wire::{Address, Place};
-use crate::ambient::{Clock, Random, SystemClock, SystemRandom};
+use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::item::{Excerpt, Item, Key};
 use crate::query::{Consistency, Page, Query, Scan};
+use crate::random::{Random, SystemRandom};
 use crate::table::Table;
 use crate::txn::{Commit, Txn};
 

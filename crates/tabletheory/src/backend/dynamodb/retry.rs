@@ -2,8 +2,8 @@
 
 use super::failure::{Failure, Verdict};
 use super::settings::DynamoSettings;
-use crate::ambient::Random;
 use crate::error::{Kind, Result};
+use crate::random::Random;
 
 /// What making a call twice would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,8 +125,8 @@ fn kind_at_the_end(verdict: Verdict, repeat: Repeat, in_doubt: bool) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ambient::SeededRandom;
     use crate::backoff::Backoff;
+    use crate::random::SeededRandom;
     use std::collections::VecDeque;
     use std::sync::Mutex;
     use std::time::Duration;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
-use super::fault::{Fault, is_busy};
+use super::error::{Fault, is_busy};
 use crate::error::{Error, Result};
 
 /// Marks a SQLite file as one of ours: "ttbl" in ASCII.

@@ -1,6 +1,6 @@
 //! The embedded table: one SQLite file, which other processes may open too.
 
-mod fault;
+mod error;
 mod file;
 mod reader;
 mod row;
@@ -18,7 +18,7 @@ use rusqlite::Connection;
 use self::reader::Readers;
 use self::sweeper::Sweeper;
 use self::writer::Writer;
-use crate::ambient::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::item::{Item, Key};
 use crate::query::{Consistency, Page, Query, Scan};
@@ -206,7 +206,7 @@ impl SqliteTable {
     async fn read_here<T, F>(&self, read: F) -> Result<T>
     where
         T: Send + 'static,
-        F: Fn(&Connection) -> Result<T, fault::Fault> + Send + 'static,
+        F: Fn(&Connection) -> Result<T, error::Fault> + Send + 'static,
     {
         match self.readers.read_at_once(&read) {
             Some(outcome) => outcome,
@@ -218,7 +218,7 @@ impl SqliteTable {
     async fn read_elsewhere<T, F>(&self, read: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, fault::Fault> + Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, error::Fault> + Send + 'static,
     {
         let readers = Arc::clone(&self.readers);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {

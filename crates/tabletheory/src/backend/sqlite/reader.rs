@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::fault::Fault;
+use super::error::Fault;
 use super::file;
 use super::row::{COLUMNS, decode};
 use crate::backend::PageBuilder;
@@ -208,7 +208,7 @@ fn end_of_prefix(prefix: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::sqlite::fault::failure;
+    use crate::backend::sqlite::error::failure;
     use rusqlite::ffi;
 
     const PATIENCE: Duration = Duration::from_millis(1234);

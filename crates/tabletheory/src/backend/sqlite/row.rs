@@ -2,7 +2,7 @@
 
 use rusqlite::Row;
 
-use super::fault::Fault;
+use super::error::Fault;
 use crate::error::Error;
 use crate::item::{Item, Key};
 

@@ -2,9 +2,9 @@
 
 use rusqlite::{Row, Transaction, params};
 
-use super::fault::Fault;
-use crate::ambient::Timestamp;
+use super::error::Fault;
 use crate::backend::TOKEN_WINDOW;
+use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::txn::ClientToken;
 

@@ -9,13 +9,13 @@ use rusqlite::{Connection, Transaction, params};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::fault::Fault;
+use super::error::Fault;
 use super::file::begin;
 use super::{SqliteSettings, reader, row, token};
-use crate::ambient::{Clock, Timestamp};
 use crate::backend::token_reused;
-use crate::decide::{Verdict, decide};
+use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, Kind, Result};
+use crate::eval::{Verdict, decide};
 use crate::item::{Item, Key};
 use crate::ttl;
 use crate::txn::{ClientToken, Commit, Txn};
@@ -334,7 +334,7 @@ fn delete(transaction: &Transaction<'_>, key: &Key) -> Result<(), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::sqlite::fault::failure;
+    use crate::backend::sqlite::error::failure;
     use rusqlite::ffi;
 
     #[test]

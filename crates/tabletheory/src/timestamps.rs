@@ -1,7 +1,7 @@
 //! Versions and times: what a save adds to a row by itself, as pure functions of the row and the time.
 
-use crate::ambient::Timestamp;
 use crate::attr::Attr;
+use crate::clock::Timestamp;
 use crate::cond::Cond;
 use crate::error::{Error, Result};
 use crate::item::{Item, Key, PK};
