@@ -31,7 +31,7 @@ hosts = ["example.com"]
 [routes]
 "/**" = { isr = "10m", stale_if_error = "1d" }
 "/blog/**" = { isr = "30s", tags = ["blog"] }
-"/*/hello" = { swr = "1h" }
+"/*/hello" = { stale_while_revalidate = "1h" }
 "/cart/**" = false
 "#;
 
@@ -57,22 +57,22 @@ fn the_rules_of_an_address_are_shown_in_the_order_in_which_they_refine_each_othe
     line 6: "/blog/**" = { isr = "30s", tags = ["blog"] }
   which comes to:
     isr = "30s"
-    override = false
-    swr = true
+    ignore_origin_cache_control = false
+    stale_while_revalidate = true
     stale_if_error = "1d"
-    negative = "10s"
+    negative_ttl = "10s"
     tags = ["blog"]
     query = true
     headers = []
     cookies = []
     versions = 0
     lease = "30s"
-    render_deadline = "30s"
-    wait = "10s"
+    render_timeout = "30s"
+    wait_timeout = "10s"
     early_refresh = 0.0
     tenant = false
   rules that have it, too, and are not followed, since the route is another's:
-    line 7: "/*/hello" = { swr = "1h" }
+    line 7: "/*/hello" = { stale_while_revalidate = "1h" }
 
 https://example.org/cart/1
   refused with 421: example.org is none of the hosts that are served

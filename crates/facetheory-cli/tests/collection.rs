@@ -15,7 +15,7 @@ use crate::support::until;
 
 const DAY: Duration = Duration::from_secs(86_400);
 const PAGES: &str = "[routes]\n\"/**\" = { isr = \"1h\" }\n";
-const COLLECTING: &str = "[collection]\nevery = \"1s\"\ngrace = \"631s\"\n";
+const COLLECTING: &str = "[gc]\ninterval = \"1s\"\ngrace = \"631s\"\n";
 
 /// All bodies with this extension, the newest of them last.
 fn bodies(directory: &Path, extension: &str) -> Vec<PathBuf> {
@@ -73,7 +73,7 @@ fn the_bodies_of_a_changing_page_do_not_pile_up_and_the_one_that_is_served_stays
     let place = directory.path();
     let (origin, renders) = changing();
     let patient = |config: &str| patient(&format!("{PAGES}{config}"));
-    let gateway = Gateway::start(place, origin.address, &patient("[collection]\nevery = false\n"), &[]);
+    let gateway = Gateway::start(place, origin.address, &patient("[gc]\ninterval = false\n"), &[]);
     assert_eq!(gateway.exchange(get("/news", "")).state(), "miss");
     renew(&gateway, 9);
     gateway.end();

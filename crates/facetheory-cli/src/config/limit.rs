@@ -25,7 +25,7 @@ pub(crate) struct Limits {
     /// Connections of one address.
     pub(crate) connections_per_address: u64,
     /// Pages that were never asked for before, in a second; above it requests are passed on, and nothing is kept.
-    pub(crate) new_keys_per_second: u64,
+    pub(crate) new_pages_per_second: u64,
     /// Pages of one address that differ by listed headers or cookies alone; above it nothing more is kept.
     pub(crate) variants_per_page: u64,
     /// The body of a page that is kept, in bytes; a longer one is sent to its visitor.
@@ -45,8 +45,8 @@ impl Default for Limits {
             body_bytes: 10 << 20,
             connections: 10_000,
             connections_per_address: 1024,
-            new_keys_per_second: 500,
-            variants_per_page: 100,
+            new_pages_per_second: 500,
+            variants_per_page: 64,
             page_bytes: 16 << 20,
             origin_bytes: 0,
         }
@@ -78,7 +78,7 @@ impl Limits {
         let limits = Limits {
             connections: count("connections", limits.connections),
             connections_per_address: count("connections_per_address", limits.connections_per_address),
-            new_keys_per_second: count("new_keys_per_second", limits.new_keys_per_second),
+            new_pages_per_second: count("new_pages_per_second", limits.new_pages_per_second),
             variants_per_page: count("variants_per_page", limits.variants_per_page),
             headers: section.read("headers", number(1, 1000)).unwrap_or(limits.headers),
             ..limits

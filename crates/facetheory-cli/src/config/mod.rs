@@ -1,8 +1,8 @@
 //! `facetheory.toml`: the configuration of the gateway.
 
-mod collection;
 mod duration;
 mod fault;
+mod gc;
 mod limit;
 mod network;
 mod origin;
@@ -29,8 +29,8 @@ use facetheory::{LeaseTerms, Routes};
 use serde::{Serialize, Serializer};
 use toml::de::{DeTable, DeValue};
 
-pub(crate) use collection::Collection;
 pub(crate) use fault::{Fault, Faults, WrongFile};
+pub(crate) use gc::Gc;
 pub(crate) use limit::Limits;
 pub(crate) use network::Network;
 pub(crate) use origin::Origin;
@@ -39,7 +39,7 @@ pub(crate) use rules::{Rules, Said, Written};
 pub(crate) use store::Store;
 pub(crate) use timeout::Timeouts;
 
-use section::{Section, Source};
+use section::{Section, Source, TOP};
 use value::{address, names, path, text, told, yes_or_no};
 
 /// The configuration of the gateway. What the command line or the environment may say as well is open where the file
@@ -75,8 +75,8 @@ pub(crate) struct Config {
     pub(crate) timeouts: Timeouts,
     /// How much anybody may send, keep or open.
     pub(crate) limits: Limits,
-    /// When what nothing names any more is deleted.
-    pub(crate) collection: Collection,
+    /// When expired rows and unreferenced bodies are deleted.
+    pub(crate) gc: Gc,
     /// How pages are renewed.
     #[serde(rename = "routes")]
     pub(crate) rules: Rules,
@@ -178,11 +178,11 @@ impl Config {
         let leases = self.rules.resolved().filter_map(|rule| rule.settings().lease);
         let duration = leases.fold(usual.duration, Duration::max);
         let terms = LeaseTerms { duration, ..usual };
-        facetheory::GcOptions::shortest_grace(&terms).saturating_add(self.store.believe)
+        facetheory::GcOptions::shortest_grace(&terms).saturating_add(self.store.metadata_max_age)
     }
 
     fn of<'a>(source: &'a Source, table: &'a DeTable<'a>) -> Config {
-        let mut top = Section::new(source, "the file", Some(table));
+        let mut top = Section::new(source, TOP, Some(table));
         let mut config = Config {
             origin: top.read("origin", |value| text(value)?.parse()),
             listen: top.read("listen", address),
@@ -198,11 +198,10 @@ impl Config {
             tls: tls(&mut top),
             timeouts: Timeouts::read(top.section("timeouts", "[timeouts]")),
             limits: Limits::read(top.section("limits", "[limits]")),
-            collection: Collection::default(),
+            gc: Gc::default(),
             rules: Rules::read(source, top.read("routes", routes)),
         };
-        config.collection =
-            Collection::read(top.section("collection", "[collection]"), config.shortest_grace());
+        config.gc = Gc::read(top.section("gc", "[gc]"), config.shortest_grace());
         if let (Some(origin), Some(listen)) = (&config.origin, config.listen)
             && origin.is(listen)
         {

@@ -17,17 +17,17 @@ pub(crate) struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cache: Option<Cache>,
     /// Whether pages are kept although their headers forbid it.
-    #[serde(rename = "override", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "ignore_origin_cache_control", skip_serializing_if = "Option::is_none")]
     pub(crate) overrides: Option<bool>,
     /// Whether, and for how long, a stale page is served while it is renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) swr: Option<Grace>,
+    pub(crate) stale_while_revalidate: Option<Grace>,
     /// Whether, and for how long, a stale page is served because it cannot be renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) stale_if_error: Option<Grace>,
     /// For how long a page is fresh that says that there is none.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
-    pub(crate) negative: Option<Duration>,
+    pub(crate) negative_ttl: Option<Duration>,
     /// Tags that all its pages have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tags: Option<Vec<String>>,
@@ -48,10 +48,10 @@ pub(crate) struct Settings {
     pub(crate) lease: Option<Duration>,
     /// How long a render may take.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
-    pub(crate) render_deadline: Option<Duration>,
+    pub(crate) render_timeout: Option<Duration>,
     /// How long a visitor waits for a renewal by another process.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
-    pub(crate) wait: Option<Duration>,
+    pub(crate) wait_timeout: Option<Duration>,
     /// How eagerly a page that is often visited is renewed before it goes stale; 0 for not at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) early_refresh: Option<f64>,
@@ -115,17 +115,17 @@ impl Settings {
             isr,
             cache,
             overrides: by.overrides.or(self.overrides),
-            swr: by.swr.or(self.swr),
+            stale_while_revalidate: by.stale_while_revalidate.or(self.stale_while_revalidate),
             stale_if_error: by.stale_if_error.or(self.stale_if_error),
-            negative: by.negative.or(self.negative),
+            negative_ttl: by.negative_ttl.or(self.negative_ttl),
             tags: by.tags.or(self.tags),
             query: by.query.or(self.query),
             headers: by.headers.or(self.headers),
             cookies: by.cookies.or(self.cookies),
             versions: by.versions.or(self.versions),
             lease: by.lease.or(self.lease),
-            render_deadline: by.render_deadline.or(self.render_deadline),
-            wait: by.wait.or(self.wait),
+            render_timeout: by.render_timeout.or(self.render_timeout),
+            wait_timeout: by.wait_timeout.or(self.wait_timeout),
             early_refresh: by.early_refresh.or(self.early_refresh),
             tenant: by.tenant.or(self.tenant),
         }
@@ -154,7 +154,7 @@ impl Settings {
 
     fn policy(&self, interval: Duration) -> Policy {
         let mut policy = Policy::every(interval);
-        match self.swr {
+        match self.stale_while_revalidate {
             None | Some(Grace::Unlimited) => {}
             Some(Grace::For(limit)) => policy.stale_while_revalidate = Some(limit),
             Some(Grace::Never) => policy.mode = Mode::Blocking,
@@ -166,9 +166,9 @@ impl Settings {
         };
         let versions = self.versions.unwrap_or(0);
         policy.history = if versions == 0 { History::Latest } else { History::Versions };
-        policy.wait = self.wait.unwrap_or(policy.wait);
-        policy.render_timeout = self.render_deadline.unwrap_or(policy.render_timeout);
-        policy.negative_ttl = self.negative.unwrap_or(policy.negative_ttl);
+        policy.wait = self.wait_timeout.unwrap_or(policy.wait);
+        policy.render_timeout = self.render_timeout.unwrap_or(policy.render_timeout);
+        policy.negative_ttl = self.negative_ttl.unwrap_or(policy.negative_ttl);
         policy.early_refresh = self.early_refresh.filter(|eagerness| *eagerness > 0.0);
         policy.lease = Some(self.lease.unwrap_or(LeaseTerms::default().duration));
         policy.versions = (versions > 0).then_some(versions);
@@ -220,18 +220,18 @@ impl Rule {
         Settings {
             isr: Some(Interval::Every(policy.revalidate)),
             overrides: Some(self.overrides),
-            swr: Some(match policy.mode {
+            stale_while_revalidate: Some(match policy.mode {
                 Mode::Swr => grace(policy.stale_while_revalidate),
                 Mode::Blocking => Grace::Never,
             }),
             stale_if_error: Some(grace(policy.stale_if_error)),
-            negative: Some(policy.negative_ttl),
+            negative_ttl: Some(policy.negative_ttl),
             headers: Some(self.headers.clone()),
             cookies: Some(self.cookies.clone()),
             versions: Some(policy.versions.unwrap_or(0)),
             lease: Some(policy.lease.unwrap_or(LeaseTerms::default().duration)),
-            render_deadline: Some(policy.render_timeout),
-            wait: Some(policy.wait),
+            render_timeout: Some(policy.render_timeout),
+            wait_timeout: Some(policy.wait),
             early_refresh: Some(policy.early_refresh.unwrap_or(0.0)),
             ..settings
         }

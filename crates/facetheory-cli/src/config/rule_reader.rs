@@ -6,7 +6,7 @@ use facetheory::{Query, TenantFrom};
 use toml::de::DeValue;
 
 use super::rule::{Cache, Grace, Interval, Settings, Tenancy};
-use super::section::{Section, Source};
+use super::section::{RULE, Section, Source};
 use super::value::{duration, duration_from, names, number, text, told, yes_or_no};
 
 /// The most versions that are kept of a page.
@@ -20,7 +20,7 @@ const SECOND: Duration = Duration::from_secs(1);
 pub(crate) fn rule<'a>(source: &'a Source, value: &'a DeValue<'a>) -> Result<Option<Settings>, String> {
     match value {
         DeValue::Boolean(false) => Ok(None),
-        DeValue::Table(table) => Ok(Some(settings(Section::new(source, "a rule", Some(table))))),
+        DeValue::Table(table) => Ok(Some(settings(Section::new(source, RULE, Some(table))))),
         DeValue::String(interval) => {
             Err(format!("a rule is a table or `false`; write {{ isr = \"{interval}\" }}"))
         }
@@ -48,18 +48,18 @@ fn settings(mut section: Section<'_>) -> Settings {
                 Cache::Origin
             }
         }),
-        overrides: section.read("override", yes_or_no),
-        swr: renewal(&mut section),
+        overrides: section.read("ignore_origin_cache_control", yes_or_no),
+        stale_while_revalidate: renewal(&mut section),
         stale_if_error: section.read("stale_if_error", grace),
-        negative: section.read("negative", whole_seconds),
+        negative_ttl: section.read("negative_ttl", whole_seconds),
         tags: section.read("tags", names),
         query: section.read("query", query),
         headers: section.read("headers", names),
         cookies: section.read("cookies", names),
         versions: section.read("versions", versions),
         lease: section.read("lease", |value| duration_from(SECOND)(value).and_then(|_| whole_seconds(value))),
-        render_deadline: section.read("render_deadline", duration_from(Duration::from_millis(1))),
-        wait: section.read("wait", duration),
+        render_timeout: section.read("render_timeout", duration_from(Duration::from_millis(1))),
+        wait_timeout: section.read("wait_timeout", duration),
         early_refresh: section.read("early_refresh", eagerness),
         tenant: tenancy(&mut section),
     };
@@ -78,17 +78,17 @@ fn settings(mut section: Section<'_>) -> Settings {
 /// What a rule cannot say of pages whose origin is followed.
 const SAID_BY_HEADERS: [&str; 13] = [
     "isr",
-    "override",
-    "swr",
+    "ignore_origin_cache_control",
+    "stale_while_revalidate",
     "blocking",
     "stale_if_error",
-    "negative",
+    "negative_ttl",
     "headers",
     "cookies",
     "versions",
     "lease",
-    "render_deadline",
-    "wait",
+    "render_timeout",
+    "wait_timeout",
     "early_refresh",
 ];
 
@@ -105,22 +105,22 @@ fn cache(value: &DeValue<'_>) -> Result<Cache, String> {
     }
 }
 
-/// `swr` and `blocking` say one thing in two ways, and may not contradict each other.
+/// `stale_while_revalidate` and `blocking` say one thing in two ways, and may not contradict each other.
 fn renewal(section: &mut Section<'_>) -> Option<Grace> {
-    let swr = section.read("swr", grace);
+    let stale_while_revalidate = section.read("stale_while_revalidate", grace);
     let blocking = section.read("blocking", yes_or_no);
-    match (swr, blocking) {
-        (swr, None) => swr,
+    match (stale_while_revalidate, blocking) {
+        (stale_while_revalidate, None) => stale_while_revalidate,
         (None, Some(true)) => Some(Grace::Never),
         (None, Some(false)) => Some(Grace::Unlimited),
-        (Some(swr), Some(blocking)) => {
-            if blocking != (swr == Grace::Never) {
+        (Some(stale_while_revalidate), Some(blocking)) => {
+            if blocking != (stale_while_revalidate == Grace::Never) {
                 let place = section.place("blocking");
-                let fault = "`blocking` and `swr` contradict each other; say one of them: visitors of a stale page \
+                let fault = "`blocking` and `stale_while_revalidate` contradict each other; say one of them: visitors of a stale page \
                              either wait for the new one, or do not";
                 section.source.fault(place, fault);
             }
-            Some(swr)
+            Some(stale_while_revalidate)
         }
     }
 }

@@ -40,6 +40,23 @@ impl Source {
     }
 }
 
+/// Keys of earlier versions: the table, the old key and the new one.
+pub(crate) const RENAMED: [(&str, &str, &str); 9] = [
+    (TOP, "collection", "gc"),
+    ("[store]", "believe", "metadata_max_age"),
+    ("[gc]", "every", "interval"),
+    ("[limits]", "new_keys_per_second", "new_pages_per_second"),
+    (RULE, "swr", "stale_while_revalidate"),
+    (RULE, "override", "ignore_origin_cache_control"),
+    (RULE, "negative", "negative_ttl"),
+    (RULE, "render_deadline", "render_timeout"),
+    (RULE, "wait", "wait_timeout"),
+];
+/// The name of the top level of the file in errors.
+pub(crate) const TOP: &str = "the file";
+/// The name of a rule's table in errors.
+pub(crate) const RULE: &str = "a rule";
+
 /// One table of the file; one that is missing has no keys.
 pub(crate) struct Section<'a> {
     pub(crate) source: &'a Source,
@@ -106,6 +123,11 @@ impl<'a> Section<'a> {
         for (key, _) in self.table.into_iter().flat_map(DeTable::iter) {
             let written = key.get_ref().as_ref();
             if self.asked.contains(&written) || self.misplaced.contains(&written) {
+                continue;
+            }
+            let is_renamed = |(table, old, _): &&(&str, &str, &str)| *table == self.name && *old == written;
+            if let Some((_, _, new)) = RENAMED.iter().find(is_renamed) {
+                self.source.fault(key.span(), format!("`{written}` was renamed: write `{new}` instead"));
                 continue;
             }
             let hint = match nearest(written, &self.asked) {

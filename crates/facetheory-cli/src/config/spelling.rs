@@ -2,7 +2,7 @@
 
 /// Words of other frameworks and servers, as [`plain`] has them, and what they are called here. A word may stand for
 /// several keys, since it may be written in several tables.
-const FAMILIAR: [(&str, &[&str]); 55] = [
+const FAMILIAR: [(&str, &[&str]); 53] = [
     ("revalidate", &["isr"]),
     ("maxage", &["isr"]),
     ("smaxage", &["isr"]),
@@ -12,15 +12,14 @@ const FAMILIAR: [(&str, &[&str]); 55] = [
     ("expiration", &["isr"]),
     ("interval", &["isr"]),
     ("cache", &["isr"]),
-    ("ignoreheaders", &["override"]),
-    ("ignorecachecontrol", &["override"]),
+    ("ignoreheaders", &["ignore_origin_cache_control"]),
+    ("ignorecachecontrol", &["ignore_origin_cache_control"]),
     ("hidetags", &["strip_tags"]),
     ("static", &["isr"]),
     ("prerender", &["isr"]),
     ("ssg", &["isr"]),
-    ("stalewhilerevalidate", &["swr"]),
-    ("stale", &["swr"]),
-    ("grace", &["swr"]),
+    ("stale", &["stale_while_revalidate"]),
+    ("grace", &["stale_while_revalidate"]),
     ("fallback", &["blocking"]),
     ("tag", &["tags"]),
     ("surrogatekey", &["tags"]),
@@ -31,13 +30,12 @@ const FAMILIAR: [(&str, &[&str]); 55] = [
     ("vary", &["headers"]),
     ("varies", &["headers"]),
     ("cookie", &["cookies"]),
-    ("notfound", &["negative"]),
-    ("negativettl", &["negative"]),
+    ("notfound", &["negative_ttl"]),
     ("keep", &["versions"]),
     ("history", &["versions"]),
     ("lock", &["lease"]),
-    ("timeout", &["render_deadline", "timeouts"]),
-    ("maxduration", &["render_deadline"]),
+    ("timeout", &["render_timeout", "timeouts"]),
+    ("maxduration", &["render_timeout"]),
     ("prefetch", &["early_refresh"]),
     ("upstream", &["origin"]),
     ("backend", &["origin"]),
@@ -91,7 +89,8 @@ fn plain(word: &str) -> String {
 mod tests {
     use super::*;
 
-    const KEYS: [&str; 6] = ["isr", "swr", "stale_if_error", "blocking", "tags", "render_deadline"];
+    const KEYS: [&str; 6] =
+        ["isr", "stale_while_revalidate", "stale_if_error", "blocking", "tags", "render_timeout"];
 
     #[test]
     fn a_slip_a_foreign_spelling_and_a_familiar_word_are_understood() {
@@ -103,12 +102,12 @@ mod tests {
             ("stale_if_eror", Some("stale_if_error")),
             ("block", Some("blocking")),
             ("tagss", Some("tags")),
-            ("renderdeadlin", Some("render_deadline")),
+            ("rendertimeou", Some("render_timeout")),
             ("revalidate", Some("isr")),
             ("maxAge", Some("isr")),
             ("max-age", Some("isr")),
-            ("staleWhileRevalidate", Some("swr")),
-            ("timeout", Some("render_deadline")),
+            ("staleWhileRevalidate", Some("stale_while_revalidate")),
+            ("timeout", Some("render_timeout")),
             ("upstream", None),
             ("something", None),
             ("", None),

@@ -25,7 +25,7 @@ pub(crate) struct Store {
     pub(crate) deployment: Option<String>,
     /// For how long what the table said is believed without asking again.
     #[serde(serialize_with = "print_duration")]
-    pub(crate) believe: Duration,
+    pub(crate) metadata_max_age: Duration,
 }
 
 impl Default for Store {
@@ -36,7 +36,7 @@ impl Default for Store {
             bodies: None,
             memory: 128 << 20,
             deployment: None,
-            believe: Duration::from_secs(1),
+            metadata_max_age: Duration::from_secs(1),
         }
     }
 }
@@ -55,7 +55,7 @@ impl Store {
             bodies: section.read("bodies", |value| text(value).and_then(bodies)),
             memory: section.read("memory", bytes(1 << 20, 1 << 40)).unwrap_or(usual.memory),
             deployment: section.read("deployment", |value| text(value).and_then(deployment)),
-            believe: section.read("believe", duration).unwrap_or(usual.believe),
+            metadata_max_age: section.read("metadata_max_age", duration).unwrap_or(usual.metadata_max_age),
         };
         for other in ["table", "bodies"] {
             let said = if other == "table" { &store.table } else { &store.bodies };

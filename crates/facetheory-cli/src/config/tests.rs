@@ -3,7 +3,8 @@
 mod property;
 mod rule;
 
-use super::collection::Every;
+use super::gc::Interval;
+use super::section::{RENAMED, RULE, TOP};
 use super::*;
 
 /// What is wrong with a text, one line each.
@@ -29,7 +30,7 @@ fn a_file_says_all_there_is_to_say() {
         bodies = "s3://bucket/isr"
         memory = "1GiB"
         deployment = "2024-05-01"
-        believe = "250ms"
+        metadata_max_age = "250ms"
         [tls]
         certificate = "site.pem"
         key = "site.key"
@@ -54,7 +55,7 @@ fn a_file_says_all_there_is_to_say() {
     assert_eq!(config.log, Some(Log::Json));
     assert_eq!(config.admin.token_file.as_deref(), Some(Path::new("secrets/token")));
     assert_eq!(config.store.table.as_deref(), Some("dynamodb:pages"));
-    assert_eq!((config.store.memory, config.store.believe), (1 << 30, Duration::from_millis(250)));
+    assert_eq!((config.store.memory, config.store.metadata_max_age), (1 << 30, Duration::from_millis(250)));
     assert_eq!(config.tls.map(|tls| tls.key), Some(PathBuf::from("site.key")));
     let usual = Timeouts::default();
     assert_eq!(
@@ -90,21 +91,21 @@ uri_bytes = "1MB"
 [timeouts]
 connect = 5
 [routes]
-"/**" = { revalidate = 60, isr = "5s", swr = true, blocking = true }
+"/**" = { revalidate = 60, isr = "5s", stale_while_revalidate = true, blocking = true }
 "blog/**" = { isr = 60 }
 "/x/**/y" = true
 "/y" = { headers = ["cookie"], isr = "5s" }
 "/z/**" = { isr = "500ms", tenant = { param = "q" } }
 "#;
-    let expected = r#"- line 1: `orgin` is no key of the file; did you mean `origin`? known keys: origin, listen, hosts, site, tenant_headers, trusted_proxies, log, default, strip_tags, admin, store, tls, timeouts, limits, routes, collection
+    let expected = r#"- line 1: `orgin` is no key of the file; did you mean `origin`? known keys: origin, listen, hosts, site, tenant_headers, trusted_proxies, log, default, strip_tags, admin, store, tls, timeouts, limits, routes, gc
 - line 2: `listen`: `8080` is no address to listen on; write an IP address and a port, such as 127.0.0.1:8080
 - line 3: `log`: write "human", "json" or "off"
-- line 5: `headrs` is no key of [limits]; did you mean `headers`? known keys: header_bytes, uri_bytes, body_bytes, page_bytes, origin_bytes, connections, connections_per_address, new_keys_per_second, variants_per_page, headers
+- line 5: `headrs` is no key of [limits]; did you mean `headers`? known keys: header_bytes, uri_bytes, body_bytes, page_bytes, origin_bytes, connections, connections_per_address, new_pages_per_second, variants_per_page, headers
 - line 6: `page_bytes`: `1.5MB` is no size; write a whole number of bytes, or one with a unit: `16KiB`, `8MB`, `1GiB`
 - line 7: `uri_bytes`: "1MB" is not allowed; write a size from 16 to 65534
 - line 9: `connect`: 5 has no unit; did you mean "5s"? Units are ms, s, m, h and d
-- line 11: `blocking` and `swr` contradict each other; say one of them: visitors of a stale page either wait for the new one, or do not
-- line 11: `revalidate` is no key of a rule; did you mean `isr`? known keys: isr, cache, override, swr, blocking, stale_if_error, negative, tags, query, headers, cookies, versions, lease, render_deadline, wait, early_refresh, tenant
+- line 11: `blocking` and `stale_while_revalidate` contradict each other; say one of them: visitors of a stale page either wait for the new one, or do not
+- line 11: `revalidate` is no key of a rule; did you mean `isr`? known keys: isr, cache, ignore_origin_cache_control, stale_while_revalidate, blocking, stale_if_error, negative_ttl, tags, query, headers, cookies, versions, lease, render_timeout, wait_timeout, early_refresh, tenant
 - line 12: `blog/**`: a pattern begins with `/`
 - line 12: `isr`: 60 has no unit; did you mean "60s"? Units are ms, s, m, h and d
 - line 13: `/x/**/y`: nothing may follow `**`; for one segment, write `*`
@@ -113,6 +114,19 @@ connect = 5
 - line 15: `/z/**`: its tenant is in the parameter `q`, which the pattern does not have
 - line 15: `isr`: "500ms" is not a number of whole seconds, in which pages tell their times"#;
     assert_eq!(faults(text), expected);
+}
+
+#[test]
+fn an_old_key_is_an_error_that_names_the_new_key() {
+    for (table, old, new) in RENAMED {
+        let (text, line) = match table {
+            TOP => (format!("[{old}]"), 1),
+            RULE => (format!("[routes]\n\"/a\" = {{ isr = \"1s\", {old} = 1 }}"), 2),
+            section => (format!("{section}\n{old} = 1"), 2),
+        };
+        assert_eq!(faults(&text), format!("- line {line}: `{old}` was renamed: write `{new}` instead"));
+        assert_ne!(faults(&text.replace(old, new)), faults(&text), "{new} is a key of {table}");
+    }
 }
 
 #[test]
@@ -159,32 +173,36 @@ fn what_excludes_each_other_is_not_said_together() {
 
 #[test]
 fn a_grace_that_is_shorter_than_a_lease_and_what_readers_go_by_is_refused() {
-    let told = faults("[collection]\ngrace = \"630s\"\nevery = \"0s\"\n");
-    let expected = "- line 2: `grace`: \"630s\" is too short; at least 631s is needed: 631s is the longest lease, `believe` \
-                    and ten minutes for readers on their way\n\
-                    - line 3: `every`: \"0s\" is too short; at least 1s is needed; `false` leaves everything where it is";
+    let told = faults("[gc]\ngrace = \"630s\"\ninterval = \"0s\"\n");
+    let expected = "- line 2: `grace`: \"630s\" is too short; at least 631s is needed: the longest lease, `metadata_max_age` and ten \
+                    minutes for requests in progress\n\
+                    - line 3: `interval`: \"0s\" is too short; at least 1s is needed; write \"auto\" for the default, or \
+                    `false` to disable gc";
     assert_eq!(told, expected);
     let with =
         |rest: &str| Config::parse(&format!("[routes]\n\"/a\" = {{ isr = \"1s\", lease = \"2d\" }}\n{rest}"));
-    assert!(with("[collection]\ngrace = \"2d\"").is_err(), "a rule may give longer leases");
+    assert!(with("[gc]\ngrace = \"2d\"").is_err(), "a rule may give longer leases");
     let day = Duration::from_secs(86_400);
     let least = Duration::from_secs(601);
-    assert_eq!(with("").expect("nothing is said").collection.grace, 2 * day + least);
-    let off = Config::parse("[collection]\nevery = false\ngrace = \"631s\"").expect("it is right").collection;
-    assert_eq!(off, Collection { every: Every::Never, grace: Duration::from_secs(631) });
-    assert_eq!(Config::default().collection, Collection { every: Every::Usual, grace: day });
+    assert_eq!(with("").expect("nothing is said").gc.grace, 2 * day + least);
+    let off = Config::parse("[gc]\ninterval = false\ngrace = \"631s\"").expect("it is right").gc;
+    assert_eq!(off, Gc { interval: Interval::Never, grace: Duration::from_secs(631) });
+    assert_eq!(Config::default().gc, Gc { interval: Interval::Auto, grace: day });
 }
 
 #[test]
 fn nothing_is_deleted_unasked_where_others_may_keep_something() {
     let every = |text: &str| {
-        let every = Config::parse(text).expect("it is right").collection.every;
-        (every.time(true).map(|time| time.as_secs()), every.time(false).map(|time| time.as_secs()))
+        let interval = Config::parse(text).expect("it is right").gc.interval;
+        (
+            interval.resolve(true).map(|time| time.as_secs()),
+            interval.resolve(false).map(|time| time.as_secs()),
+        )
     };
     assert_eq!(every(""), (Some(86_400), None));
-    assert_eq!(every("[collection]\nevery = \"usual\""), (Some(86_400), None));
-    assert_eq!(every("[collection]\nevery = \"12h\""), (Some(43_200), Some(43_200)));
-    assert_eq!(every("[collection]\nevery = false"), (None, None));
+    assert_eq!(every("[gc]\ninterval = \"auto\""), (Some(86_400), None));
+    assert_eq!(every("[gc]\ninterval = \"12h\""), (Some(43_200), Some(43_200)));
+    assert_eq!(every("[gc]\ninterval = false"), (None, None));
 }
 
 #[test]
@@ -216,11 +234,11 @@ fn values_of_a_wrong_kind_are_told() {
         "[timeouts]\ntable = \"0ms\"",
         "[timeouts]\ntable = \"dynamodb:pages\"",
         "[timeouts]\nbodies = false",
-        "[collection]\nevery = \"0s\"",
-        "[collection]\nevery = true",
-        "[collection]\nevery = 60",
-        "[collection]\ngrace = \"10m\"",
-        "[collection]\ngrace = false",
+        "[gc]\ninterval = \"0s\"",
+        "[gc]\ninterval = true",
+        "[gc]\ninterval = 60",
+        "[gc]\ngrace = \"10m\"",
+        "[gc]\ngrace = false",
         "[limits]\nconnections = 0",
         "[limits]\nconnections = 1.5",
         "[limits]\nheaders = 99999999999999999999",
@@ -268,7 +286,7 @@ fn the_example_of_the_docs_is_right() {
 #[test]
 fn the_docs_name_every_key_and_its_default() {
     let config = serde_json::to_value(Config::default()).expect("a value");
-    for table in ["timeouts", "limits", "collection"] {
+    for table in ["timeouts", "limits", "gc"] {
         for (key, value) in config[table].as_object().expect("a table") {
             let value = value.as_str().map_or(value.to_string(), str::to_owned);
             let row = format!("| `{key}` | `{value}` |");
@@ -280,7 +298,8 @@ fn the_docs_name_every_key_and_its_default() {
     let settings = serde_json::to_value(rule).expect("a value");
     let keys =
         ["origin", "listen", "hosts", "site", "tenant_headers", "trusted_proxies", "log", "token_file"];
-    let keys = keys.into_iter().chain(["data", "table", "bodies", "memory", "deployment", "believe"]);
+    let keys =
+        keys.into_iter().chain(["data", "table", "bodies", "memory", "deployment", "metadata_max_age"]);
     let keys = keys.chain(["certificate", "key", "blocking", "cache", "default", "strip_tags"]);
     for key in settings.as_object().expect("a table").keys().map(String::as_str).chain(keys) {
         assert!(DOCS.contains(&format!("\n| `{key}` |")), "docs/reference/configuration.md lacks `{key}`");

@@ -91,7 +91,7 @@ impl Rules {
             .strict()
             .max_page_bytes(limits.page_bytes)
             .fetch_timeout(timeouts.fetch())
-            .new_pages_per_second(u32::try_from(limits.new_keys_per_second).unwrap_or(u32::MAX))
+            .new_pages_per_second(u32::try_from(limits.new_pages_per_second).unwrap_or(u32::MAX))
             .variants_per_page(size(limits.variants_per_page));
         let layer = if config.strip_tags { layer.strip_tags() } else { layer };
         let body = if limits.body_bytes == 0 { u64::MAX } else { limits.body_bytes };

@@ -114,9 +114,9 @@ impl Server {
         let ticking = endpoint.deadline_ticker.clone();
         let ticker = tokio::spawn(async move { ticking.run().await });
         let (pages, random) = (isr.pages().clone(), Arc::new(SystemRandom));
-        let collection = &settings.config.collection;
-        let every = collection.every.time(store::is_embedded(&settings.config.store)?);
-        let collector = Collector { pages, every, grace: collection.grace, random };
+        let gc = &settings.config.gc;
+        let every = gc.interval.resolve(store::is_embedded(&settings.config.store)?);
+        let collector = Collector { pages, every, grace: gc.grace, random };
         tokio::spawn(collector.run(ending.stop.clone()));
         let mut serving = pin!(async {
             if !listener.run(endpoint, ending.stop.clone(), ending.over.clone()).await {

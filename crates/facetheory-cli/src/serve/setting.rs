@@ -19,7 +19,7 @@ const FOR_GOOD: [&str; 10] = [
     "admin",
     "log",
     "store",
-    "collection",
+    "gc",
     "timeouts.table",
     "timeouts.bodies",
     "timeouts.shutdown",

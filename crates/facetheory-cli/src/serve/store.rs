@@ -27,7 +27,7 @@ pub(crate) async fn open(store: &Store, timeouts: &Timeouts) -> Result<IsrBuilde
     let builder = Isr::builder(pages.with_body_timeout(timeouts.bodies))
         .table_timeout(timeouts.table)
         .memory(store.memory)
-        .metadata_max_age(store.believe);
+        .metadata_max_age(store.metadata_max_age);
     Ok(match &store.deployment {
         Some(deployment) => builder.deployment(deployment),
         None => builder,

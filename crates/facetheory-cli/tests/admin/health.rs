@@ -72,7 +72,7 @@ fn a_gateway_that_is_about_to_end_says_so_until_its_last_visitor_has_gone() {
 
 #[test]
 fn a_gateway_that_is_asked_twice_to_end_waits_for_nobody_and_leaves_no_lease() {
-    const PATIENT: &str = "[routes]\n\"/**\" = { isr = \"1h\", render_deadline = \"10m\" }\n\
+    const PATIENT: &str = "[routes]\n\"/**\" = { isr = \"1h\", render_timeout = \"10m\" }\n\
                            [timeouts]\ntable = \"20s\"\nbodies = \"1m\"\nheaders = \"10m\"\nshutdown = \"10m\"\n";
     // Waiting for a visitor, and for a render whose visitor has left.
     for leaves in [false, true] {

@@ -147,7 +147,7 @@ fn assert_not_believed(settled: bool, damage: fn(&mut Vec<u8>)) {
 }
 
 /// A lease whose end was lost with the rest of a table is not waited for here.
-const IMPATIENT: &str = "[routes]\n\"/**\" = { isr = \"60s\", wait = \"200ms\" }\n";
+const IMPATIENT: &str = "[routes]\n\"/**\" = { isr = \"60s\", wait_timeout = \"200ms\" }\n";
 
 #[test]
 fn row_70_a_table_that_has_gone_bad_after_a_crash_is_never_believed() {

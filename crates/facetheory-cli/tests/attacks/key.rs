@@ -459,6 +459,6 @@ fn row_44_keys_that_collide_cost_no_more_than_others() {
         let [crafted, others] = sets.map(|names| {
             names.iter().map(|name| get(&format!("/row-44?{name}"), "")).collect::<Vec<String>>()
         });
-        assert_flat("new_keys_per_second = 1000000", &crafted, &others, TIMES);
+        assert_flat("new_pages_per_second = 1000000", &crafted, &others, TIMES);
     }
 }

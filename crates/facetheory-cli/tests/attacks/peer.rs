@@ -143,7 +143,7 @@ fn row_64_one_address_has_so_many_connections_and_no_more() {
 
 #[test]
 fn a_visitor_who_left_takes_no_place_while_its_page_is_rendered() {
-    let rule = "[routes]\n\"/rule\" = { isr = \"60s\", render_deadline = \"10m\" }\n";
+    let rule = "[routes]\n\"/rule\" = { isr = \"60s\", render_timeout = \"10m\" }\n";
     for path in ["/rule", "/by-origin"] {
         let site = Site::start(&format!("{rule}[limits]\nconnections_per_address = 1\n"));
         let gate = Gate::default();

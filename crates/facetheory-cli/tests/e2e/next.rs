@@ -12,7 +12,7 @@ use crate::visitor::{Answer, Visitor};
 
 /// Next.js says that its pages vary on the headers of its own router, so the rule lists them.
 const ROUTES: &str = r#"
-"/**" = { isr = "60s", wait = "60s", render_deadline = "60s", headers = ["rsc", "next-router-state-tree", "next-router-prefetch", "next-router-segment-prefetch"] }
+"/**" = { isr = "60s", wait_timeout = "60s", render_timeout = "60s", headers = ["rsc", "next-router-state-tree", "next-router-prefetch", "next-router-segment-prefetch"] }
 "/_next/static/**" = { isr = "30d", headers = [] }
 "/dated/**" = { isr = "60s", headers = [] }
 "#;

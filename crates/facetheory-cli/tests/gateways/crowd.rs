@@ -119,7 +119,7 @@ pub(crate) fn assert_all_given(tally: &BTreeMap<Seen, usize>, page: &str, visito
 fn two_thousand_visitors_of_two_gateways_cost_the_origin_one_request() {
     assert_enough_files(2 * VISITORS + OTHER_FILES);
     let seconds = RENDER.as_secs();
-    let rule = format!("{{ isr = \"1h\", wait = \"{seconds}s\", render_deadline = \"{seconds}s\" }}");
+    let rule = format!("{{ isr = \"1h\", wait_timeout = \"{seconds}s\", render_timeout = \"{seconds}s\" }}");
     let pair = Pair::start(&format!(
         "[limits]\nconnections_per_address = {}\n[routes]\n\"/**\" = {rule}\n",
         2 * VISITORS

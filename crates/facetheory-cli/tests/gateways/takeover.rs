@@ -12,7 +12,7 @@ use crate::support::{tell, until};
 /// The lease is so long that a gateway which rests for some seconds still has it, and so short that a test can wait for
 /// its end.
 const RULES: &str =
-    "[routes]\n\"/**\" = { isr = \"1h\", lease = \"8s\", wait = \"5m\", render_deadline = \"5m\" }\n";
+    "[routes]\n\"/**\" = { isr = \"1h\", lease = \"8s\", wait_timeout = \"5m\", render_timeout = \"5m\" }\n";
 /// So many visitors wait at the gateway that lives on.
 const VISITORS: usize = 100;
 

@@ -57,7 +57,7 @@ fn paths_without_a_rule_are_passed_on_where_the_file_says_so() {
 #[test]
 fn headers_that_forbid_win_over_a_rule_unless_it_overrides_them() {
     let site = embedded(
-        "[routes]\n\"/rule/**\" = { isr = \"60s\" }\n\"/over/**\" = { isr = \"60s\", override = true }\n",
+        "[routes]\n\"/rule/**\" = { isr = \"60s\" }\n\"/over/**\" = { isr = \"60s\", ignore_origin_cache_control = true }\n",
     );
     for (index, control) in ["no-store", "private", "private, max-age=0", "no-cache"].iter().enumerate() {
         let control = format!("Cache-Control: {control}");

@@ -52,7 +52,7 @@ const RULES: &str = r#"
 memory = "8MB"
 
 [limits]
-new_keys_per_second = 100000
+new_pages_per_second = 100000
 
 [timeouts]
 keep_alive = "1s"

@@ -22,18 +22,18 @@ const TABLES: [&str; 10] = [
     "[timeouts]\nconnect = \"90s\"\ntotal = false",
     "[timeouts]\nidle = \"1d\"\nshutdown = \"0s\"",
     "[timeouts]\ntable = \"5s\"\nbodies = \"1ms\"",
-    "[collection]\nevery = false\ngrace = \"1h\"",
+    "[gc]\ninterval = false\ngrace = \"1h\"",
     "[limits]\nheaders = 7\nbody_bytes = 0",
     "[limits]\npage_bytes = 123456789\nconnections = 0x10",
 ];
 const KEYS: [&str; 19] = [
     "isr = \"60s\"",
     "isr = true",
-    "swr = true",
-    "swr = \"1h\"",
+    "stale_while_revalidate = true",
+    "stale_while_revalidate = \"1h\"",
     "blocking = true",
     "stale_if_error = \"0s\"",
-    "negative = \"3s\"",
+    "negative_ttl = \"3s\"",
     "tags = [\"a\", \"b c\"]",
     "query = [\"page\"]",
     "query = false",
@@ -45,7 +45,7 @@ const KEYS: [&str; 19] = [
     "tenant = { header = \"x-t\" }",
     "tenant = false",
     "cache = \"origin\"",
-    "override = true",
+    "ignore_origin_cache_control = true",
 ];
 
 /// A file of lines that are right one by one.

@@ -120,9 +120,9 @@ fn a_rule_needs_an_interval_from_somewhere() {
 #[test]
 fn a_rule_is_a_policy_and_more() {
     let config = config(
-        r#""/a" = { isr = "1m", swr = "1h", stale_if_error = false, negative = "5s", versions = 3, lease = "20s", render_deadline = "250ms", wait = "2s", early_refresh = true }
+        r#""/a" = { isr = "1m", stale_while_revalidate = "1h", stale_if_error = false, negative_ttl = "5s", versions = 3, lease = "20s", render_timeout = "250ms", wait_timeout = "2s", early_refresh = true }
         "/b" = { isr = "1m", blocking = true }
-        "/c" = { isr = "0s", swr = false, early_refresh = 0.5, versions = 0 }"#,
+        "/c" = { isr = "0s", stale_while_revalidate = false, early_refresh = 0.5, versions = 0 }"#,
     );
     let policy = |route| {
         config.rules.of_route(route).and_then(|found| found.rule?.policy).expect("a rule with an interval")
@@ -161,7 +161,13 @@ fn of_an_interval_and_the_origin_s_headers_the_more_specific_word_holds() {
 
 #[test]
 fn what_the_origin_s_headers_say_a_rule_does_not() {
-    for key in ["isr = \"1m\"", "swr = true", "headers = [\"rsc\"]", "override = true", "lease = \"5s\""] {
+    for key in [
+        "isr = \"1m\"",
+        "stale_while_revalidate = true",
+        "headers = [\"rsc\"]",
+        "ignore_origin_cache_control = true",
+        "lease = \"5s\"",
+    ] {
         let told = faults(&format!("[routes]\n\"/a\" = {{ cache = \"origin\", {key} }}"));
         let name = key.split(' ').next().expect("a name");
         assert!(
@@ -189,11 +195,14 @@ fn paths_without_a_rule_follow_the_origin_unless_the_file_says_otherwise() {
 fn a_more_specific_rule_may_take_back_what_it_inherits() {
     let config = config(
         r#""/**" = { isr = "1m", blocking = true, query = ["page"], tenant = { subdomain = "example.com" } }
-        "/open/**" = { swr = "1h", query = true, tenant = false }"#,
+        "/open/**" = { stale_while_revalidate = "1h", query = true, tenant = false }"#,
     );
     let rule = config.rules.of_route("/open").and_then(|found| found.rule).expect("a rule");
     let said = serde_json::to_value(rule.settings()).expect("a value");
-    assert_eq!((&said["swr"], &said["query"], &said["tenant"]), (&"1h".into(), &true.into(), &false.into()));
+    assert_eq!(
+        (&said["stale_while_revalidate"], &said["query"], &said["tenant"]),
+        (&"1h".into(), &true.into(), &false.into())
+    );
     assert_eq!(rule.policy.map(|policy| policy.mode), Some(Mode::Swr));
 }
 
@@ -203,7 +212,10 @@ fn what_is_wrong_with_a_rule_is_told() {
         ("\"60s\"", "`/a`: a rule is a table or `false`; write { isr = \"60s\" }"),
         ("{ cache = false }", "`cache`: to pass paths by, write `false` instead of the whole table"),
         ("{ cache = \"always\" }", "`cache`: \"always\" is not understood; write \"origin\""),
-        ("{ isr = \"1m\", override = 1 }", "`override`: 1 is neither `true` nor `false`"),
+        (
+            "{ isr = \"1m\", ignore_origin_cache_control = 1 }",
+            "`ignore_origin_cache_control`: 1 is neither `true` nor `false`",
+        ),
         ("{ isr = false }", "`isr`: to pass paths by, write `false` instead of the whole table"),
         ("{ isr = \"1m\", lease = \"0s\" }", "`lease`: \"0s\" is too short; at least 1s is needed"),
         ("{ isr = \"1m\", query = \"page\" }", "`query`: \"page\" is not understood"),

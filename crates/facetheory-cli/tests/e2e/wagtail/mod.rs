@@ -14,7 +14,7 @@ use crate::visitor::{Answer, Visitor};
 /// As somebody would write them who has thought about it: Django says that its pages vary on cookies, of which only the
 /// session matters.
 const ROUTES: &str = r#"
-"/**" = { isr = "60s", wait = "60s", render_deadline = "60s", cookies = ["sessionid"] }
+"/**" = { isr = "60s", wait_timeout = "60s", render_timeout = "60s", cookies = ["sessionid"] }
 "/static/**" = { isr = "1h", cookies = [] }
 "/admin/**" = false
 "/django-admin/**" = false
@@ -22,7 +22,7 @@ const ROUTES: &str = r#"
 "#;
 /// The same with pages that are stale after a second.
 const SHORT: &str = r#"
-"/**" = { isr = "1s", negative = "1s", cookies = ["sessionid"] }
+"/**" = { isr = "1s", negative_ttl = "1s", cookies = ["sessionid"] }
 "/admin/**" = false
 "#;
 /// As somebody would write them who has not: everything is to be kept, the administration too.
