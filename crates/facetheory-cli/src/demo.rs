@@ -1,5 +1,7 @@
 //! `facetheory demo`: a slow site behind the cache, to see how a page is rendered once and renewed behind its visitors.
 
+mod origin;
+
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,7 +11,7 @@ use facetheory::Isr;
 
 use crate::config::Config;
 use crate::serve::{Server, Settings, embedded};
-use crate::{admin, log, origin};
+use crate::{admin, log};
 
 /// The configuration of the demo: the same pages whatever the port, fresh for ten seconds.
 const CONFIGURATION: &str = r#"

@@ -4,12 +4,11 @@ mod admin;
 mod check_config;
 mod config;
 mod demo;
-mod descriptor;
 mod gateway;
 mod log;
-mod origin;
+mod open_files;
 mod serve;
-mod signal;
+mod signals;
 mod wire;
 
 use std::process::ExitCode;

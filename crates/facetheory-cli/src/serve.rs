@@ -1,9 +1,9 @@
 //! `facetheory serve`: the gateway in front of an origin.
 
-mod collection;
-mod ending;
+mod gc;
 mod server;
-mod setting;
+mod settings;
+mod shutdown;
 mod store;
 
 use std::io::Write as _;
@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result};
 use crate::{admin, config, log};
 
 pub(crate) use server::Server;
-pub(crate) use setting::Settings;
+pub(crate) use settings::Settings;
 pub(crate) use store::embedded;
 
 /// Keep the pages of a slow origin, and serve them to everyone.

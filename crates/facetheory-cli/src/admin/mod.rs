@@ -1,20 +1,20 @@
 //! The admin listener: health, metrics, and everything that an operator does to pages, over HTTP.
 
-mod address;
+mod auth;
 mod console;
-mod document;
-mod entry;
-mod guard;
+mod entries;
+mod extract;
 mod health;
-mod input;
 mod listener;
-mod metric;
-mod operation;
+mod metrics;
+mod openapi;
+mod operations;
+mod page_selector;
 mod problem;
 #[cfg(test)]
 mod tests;
 mod token;
-mod version;
+mod versions;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -36,7 +36,7 @@ use crate::gateway::{ConnectionLimit, Gateway};
 
 pub(crate) use health::Readiness;
 pub(crate) use listener::Listener;
-pub(crate) use metric::Metrics;
+pub(crate) use metrics::Metrics;
 
 /// How the admin listener is asked for on the command line.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -132,18 +132,18 @@ fn routes() -> [(&'static str, MethodRouter<Arc<Admin>>); 15] {
         ("/", get(console::show)),
         ("/healthz", get(health::lives)),
         ("/readyz", get(health::ready)),
-        ("/metrics", get(metric::show)),
-        ("/api/v1/openapi.json", get(document::show)),
+        ("/metrics", get(metrics::show)),
+        ("/api/v1/openapi.json", get(openapi::show)),
         ("/api/v1/config", get(console::configuration)),
-        ("/api/v1/entries", get(entry::list)),
-        ("/api/v1/entry", get(entry::show)),
-        ("/api/v1/history", get(version::history)),
-        ("/api/v1/body", get(version::body)),
-        ("/api/v1/diff", get(version::diff)),
-        ("/api/v1/rollback", post(operation::roll_back)),
-        ("/api/v1/unpin", post(operation::unpin)),
-        ("/api/v1/invalidate", post(operation::invalidate)),
-        ("/api/v1/regenerate", post(operation::regenerate)),
+        ("/api/v1/entries", get(entries::list)),
+        ("/api/v1/entry", get(entries::show)),
+        ("/api/v1/history", get(versions::history)),
+        ("/api/v1/body", get(versions::body)),
+        ("/api/v1/diff", get(versions::diff)),
+        ("/api/v1/rollback", post(operations::roll_back)),
+        ("/api/v1/unpin", post(operations::unpin)),
+        ("/api/v1/invalidate", post(operations::invalidate)),
+        ("/api/v1/regenerate", post(operations::regenerate)),
     ]
 }
 
@@ -153,7 +153,7 @@ pub(crate) fn router(admin: Arc<Admin>) -> Router {
     for (path, answer) in routes() {
         router = router.route(path, answer.fallback(wrong_method));
     }
-    router.fallback(unknown).layer(from_fn_with_state(admin.clone(), guard::guard)).with_state(admin)
+    router.fallback(unknown).layer(from_fn_with_state(admin.clone(), auth::guard)).with_state(admin)
 }
 
 async fn unknown() -> Problem {

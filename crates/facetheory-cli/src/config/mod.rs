@@ -1,9 +1,9 @@
 //! `facetheory.toml`: the configuration of the gateway.
 
+mod diagnostic;
 mod duration;
-mod fault;
 mod gc;
-mod limit;
+mod limits;
 mod network;
 mod origin;
 mod pattern;
@@ -12,11 +12,11 @@ mod rule_reader;
 mod rules;
 mod section;
 mod size;
-mod spelling;
 mod store;
+mod suggestion;
 #[cfg(test)]
 mod tests;
-mod timeout;
+mod timeouts;
 mod value;
 
 use std::io::Read as _;
@@ -29,15 +29,15 @@ use facetheory::{LeaseTerms, Routes};
 use serde::{Serialize, Serializer};
 use toml::de::{DeTable, DeValue};
 
-pub(crate) use fault::{Fault, Faults, WrongFile};
+pub(crate) use diagnostic::{Fault, Faults, WrongFile};
 pub(crate) use gc::Gc;
-pub(crate) use limit::Limits;
+pub(crate) use limits::Limits;
 pub(crate) use network::Network;
 pub(crate) use origin::Origin;
 pub(crate) use rule::Settings;
 pub(crate) use rules::{Rules, Said, Written};
 pub(crate) use store::Store;
-pub(crate) use timeout::Timeouts;
+pub(crate) use timeouts::Timeouts;
 
 use section::{Section, Source, TOP};
 use value::{address, names, path, text, told, yes_or_no};

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-use super::fault::{Fault, Faults};
-use super::spelling::nearest;
+use super::diagnostic::{Fault, Faults};
+use super::suggestion::nearest;
 
 /// A file, and what is wrong with it as far as it has been read.
 pub(crate) struct Source {

@@ -11,15 +11,15 @@ use facetheory::Isr;
 use tabletheory::SystemRandom;
 use tokio_util::sync::CancellationToken;
 
-use super::collection::Collector;
-use super::ending::Ending;
-use super::setting::Settings;
+use super::gc::Collector;
+use super::settings::Settings;
+use super::shutdown::Ending;
 use super::store;
 use crate::admin::{self, Admin, Metrics, Readiness};
-use crate::descriptor;
 use crate::gateway::{ConnectionLimit, Endpoint, Gateway, Listener, Rules, Tls, Tunnels};
 use crate::log::AccessLog;
-use crate::signal::{Signal, Signals};
+use crate::open_files;
+use crate::signals::{Signal, Signals};
 use crate::wire::DeadlineTicker;
 
 /// A gateway that listens.
@@ -82,7 +82,7 @@ impl Server {
     pub(crate) async fn run(self, read_again: impl Fn() -> Result<Settings>) -> Result<()> {
         let Server { settings, isr, gateway, listener, admin, is_logged, metrics, tls, tunnels, .. } = self;
         let limits = &settings.config.limits;
-        descriptor::allow_for(limits.connections);
+        open_files::allow_for(limits.connections);
         let count = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
         let endpoint = Endpoint {
             gateway: gateway.clone(),

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use facetheory::{Bodies, Environment, Isr, IsrBuilder, PageStore, Pages};
 
-use super::setting::usual_data;
+use super::settings::usual_data;
 use crate::config::{Store, Timeouts};
 
 /// Opens the store that is named, else that of the environment, else the one in the usual directory. It is waited for as

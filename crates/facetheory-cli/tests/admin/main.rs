@@ -2,7 +2,7 @@
 
 mod access;
 mod api;
-mod document;
 mod health;
 mod log;
+mod openapi;
 mod process;

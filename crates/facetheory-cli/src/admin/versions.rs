@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Admin;
-use super::address::Address;
-use super::entry::Told;
-use super::input::{Query, number};
+use super::entries::Told;
+use super::extract::{Query, number};
+use super::page_selector::Address;
 use super::problem::Problem;
 
 /// So many versions are shown, unless the request says how many.

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Admin;
-use super::address::Address;
-use super::input::{Query, number};
+use super::extract::{Query, number};
+use super::page_selector::Address;
 use super::problem::Problem;
 
 /// So many pages are listed, unless the request says how many.

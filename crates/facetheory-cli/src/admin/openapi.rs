@@ -4,7 +4,7 @@ use axum::Json;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{console, entry, health, metric, operation, version};
+use super::{console, entries, health, metrics, operations, versions};
 
 /// Everything that the admin listener answers.
 #[derive(Debug, OpenApi)]
@@ -15,17 +15,17 @@ use super::{console, entry, health, metric, operation, version};
         console::configuration,
         health::lives,
         health::ready,
-        metric::show,
+        metrics::show,
         show,
-        entry::list,
-        entry::show,
-        version::history,
-        version::body,
-        version::diff,
-        operation::roll_back,
-        operation::unpin,
-        operation::invalidate,
-        operation::regenerate,
+        entries::list,
+        entries::show,
+        versions::history,
+        versions::body,
+        versions::diff,
+        operations::roll_back,
+        operations::unpin,
+        operations::invalidate,
+        operations::regenerate,
     ),
     modifiers(&Bearer),
     security((), ("bearer" = [])),

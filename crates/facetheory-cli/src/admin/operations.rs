@@ -14,10 +14,10 @@ use sha2::{Digest as _, Sha256};
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::address::Address;
-use super::input::Json;
+use super::extract::Json;
+use super::page_selector::Address;
 use super::problem::Problem;
-use super::version::no_version;
+use super::versions::no_version;
 
 /// For how long a page that was rolled back is kept as it is, unless the request says for how long.
 const PIN: Duration = Duration::from_secs(24 * 3600);
