@@ -12,6 +12,9 @@ mod model;
 mod pages;
 mod protocol;
 mod store;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod testing;
 
 #[cfg(feature = "http")]
 pub use self::http::{

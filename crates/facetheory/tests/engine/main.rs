@@ -1,8 +1,6 @@
 //! The engine: what visitors get in every state, and what it costs. Time passes only while everyone waits.
 
 mod background;
-#[path = "../support/clock.rs"]
-mod clock;
 mod fixture;
 mod observe;
 mod operation;

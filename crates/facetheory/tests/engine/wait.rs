@@ -34,7 +34,7 @@ async fn a_lease_that_has_ended_is_asked_for_once_clocks_agree_that_it_has() {
     let store = PageStore::new(site.table.clone()).with_terms(terms);
     let Ok(Acquire::Granted(_)) = store.try_acquire(&site.page).await else { panic!("it is free") };
     let isr = Isr::new(Pages::new(store, site.bodies.clone()));
-    let site = Site { isr, ..site };
+    let site = site.with_isr(isr);
     site.table.take();
     assert_eq!(site.visit("one").await, sees(State::Miss, "one"), "whoever held it has died");
     let (_, commits) = site.table.take();

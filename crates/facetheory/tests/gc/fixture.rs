@@ -16,7 +16,7 @@ use tabletheory::{
     SystemRandom, Table, Timestamp, Txn, Write,
 };
 
-use crate::lively::Lively;
+use crate::lively::{Lively, lively};
 use crate::support::setting;
 
 /// Stores tell when an object was stored by a clock of their own; by this one that was long ago, so that the time in
@@ -79,7 +79,7 @@ impl Test {
         clock: Arc<ManualClock>,
         directory: Option<tempfile::TempDir>,
     ) -> Test {
-        let table = Arc::new(Lively::new(table));
+        let table = Arc::new(lively(table));
         let store = PageStore::new(table.clone()).with_random(Arc::new(SeededRandom::new(7)));
         let pages = Pages::new(store, bodies.clone()).with_random(Arc::new(SeededRandom::new(8)));
         Test { name, pages, bodies, table, clock, random: SeededRandom::new(9), directory }

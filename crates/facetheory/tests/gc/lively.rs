@@ -3,16 +3,19 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use tabletheory::{Clock, Commit, Consistency, Item, Key, Page, Query, Result, Scan, Table, Txn};
+use facetheory::testing::{Call, ObservedTable, TableHooks};
+use tabletheory::{Page, Result, Scan, Table};
 
 /// What happens before a step, which is told by its number.
 pub(crate) type Meanwhile = Arc<dyn Fn(usize) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
+/// A table with [`Steps`].
+pub(crate) type Lively = ObservedTable<Steps>;
+
 /// Gives pages of a few rows, so that a partition comes in several, and lets something happen before each step.
-pub(crate) struct Lively {
+pub(crate) struct Steps {
     pub(crate) table: Arc<dyn Table>,
     state: Mutex<(usize, Option<Meanwhile>)>,
 }
@@ -20,17 +23,17 @@ pub(crate) struct Lively {
 /// Rows that a scan returns at most.
 const ROWS: usize = 2;
 
-impl fmt::Debug for Lively {
+impl fmt::Debug for Steps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Lively")
+        f.write_str("Steps")
     }
 }
 
-impl Lively {
-    pub(crate) fn new(table: Arc<dyn Table>) -> Self {
-        Lively { table, state: Mutex::default() }
-    }
+pub(crate) fn lively(table: Arc<dyn Table>) -> Lively {
+    ObservedTable(Steps { table, state: Mutex::default() })
+}
 
+impl Steps {
     /// From now on this happens; none ends it.
     pub(crate) fn meanwhile(&self, meanwhile: Option<Meanwhile>) {
         *self.state.lock().expect("not poisoned") = (0, meanwhile);
@@ -49,38 +52,18 @@ impl Lively {
 }
 
 #[async_trait]
-impl Table for Lively {
-    async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>> {
-        self.table.get(key, consistency).await
+impl TableHooks for Steps {
+    fn table(&self) -> &dyn Table {
+        &*self.table
     }
 
-    async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<Vec<Option<Item>>> {
-        self.table.batch_get(keys, consistency).await
-    }
-
-    async fn query(&self, query: &Query) -> Result<Page> {
-        self.table.query(query).await
+    async fn before(&self, call: Call) {
+        if call != Call::Read {
+            self.step().await;
+        }
     }
 
     async fn scan(&self, scan: &Scan) -> Result<Page> {
-        self.step().await;
         self.table.scan(&scan.clone().limit(ROWS)).await
-    }
-
-    async fn commit(&self, txn: &Txn) -> Result<Commit> {
-        self.step().await;
-        self.table.commit(txn).await
-    }
-
-    fn clock(&self) -> &dyn Clock {
-        self.table.clock()
-    }
-
-    async fn expired(&self, lag: Duration) -> Result<u64> {
-        self.table.expired(lag).await
-    }
-
-    async fn sweep(&self, lag: Duration) -> Result<u64> {
-        self.table.sweep(lag).await
     }
 }

@@ -1,25 +1,23 @@
-//! A site behind the layer: its renderer does what a story says, and notes what it is asked.
+//! A site behind the layer. A test sets what its renderer returns and reads which requests it received.
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use facetheory::{
-    Bodies, Isr, IsrBuilder, IsrLayer, IsrService, PageStore, Pages, Policy, Query, Route, Routes,
+    Bodies, IsrBuilder, IsrLayer, IsrService, PageStore, Policy, Query, Route, Routes, testing,
 };
 use http::{HeaderMap, Request, Response};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, Full};
-use tabletheory::{Faults, Faulty, MemoryTable};
 use tower::util::BoxCloneService;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
-use crate::clock::RuntimeClock;
-
-pub(crate) const NOW: i64 = 1_700_000_000;
+pub(crate) const NOW: i64 = testing::Site::START;
 pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
@@ -27,15 +25,21 @@ type Answer = Pin<Box<dyn Future<Output = Response<Full<Bytes>>> + Send>>;
 type Service = BoxCloneService<Request<Full<Bytes>>, Response<Full<Bytes>>, Infallible>;
 type Renderer = Arc<dyn Fn(Request<Full<Bytes>>) -> Answer + Send + Sync>;
 
-/// A site, with what its renderer was asked so far.
+/// One process of a site, with the requests that its renderer received.
 #[derive(Clone)]
 pub(crate) struct Site {
-    pub(crate) isr: Isr,
-    pub(crate) table: Arc<Faulty<MemoryTable>>,
-    pub(crate) bodies: Bodies,
+    process: testing::Site,
     pub(crate) service: IsrService<Service>,
     renderer: Arc<Mutex<Renderer>>,
     asked: Arc<Mutex<Vec<Request<()>>>>,
+}
+
+impl Deref for Site {
+    type Target = testing::Site;
+
+    fn deref(&self) -> &testing::Site {
+        &self.process
+    }
 }
 
 /// A response that was read to its end.
@@ -44,12 +48,12 @@ pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// The length that the body told before it was read.
+    /// The exact size hint of the body before it was read.
     pub(crate) told: Option<u64>,
 }
 
 impl Reply {
-    /// A header, or nothing.
+    /// A header, or "" if it is missing.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().expect("a text"))
     }
@@ -63,7 +67,7 @@ impl Reply {
     }
 }
 
-/// Pages of everything, some of which depend on more than the address.
+/// Routes over all paths; some keys include more than the URL.
 fn routes() -> Vec<Route> {
     let policy = Policy::every(INTERVAL);
     vec![
@@ -91,40 +95,33 @@ impl Site {
     }
 
     pub(crate) fn under(routes: Routes, change: impl FnOnce(IsrLayer) -> IsrLayer) -> Self {
-        let clock = Arc::new(RuntimeClock::starting_at(NOW));
-        let table = Arc::new(Faulty::new(MemoryTable::with_clock(clock), 1, Faults::NONE));
-        let bodies = Bodies::memory();
-        let isr = Isr::new(Pages::new(PageStore::new(table.clone()), bodies.clone()));
-        Site::over(isr, table, bodies, routes, change)
+        Site::over(testing::Site::new(Bodies::memory(), |isr| isr), routes, change)
     }
 
-    /// A site whose store is made so.
+    /// A site whose page store has these settings.
     pub(crate) fn over_store(routes: Routes, change: impl FnOnce(PageStore) -> PageStore) -> Self {
-        let table = Arc::new(Faulty::new(MemoryTable::new(), 1, Faults::NONE));
-        let bodies = Bodies::memory();
-        let isr = Isr::new(Pages::new(change(PageStore::new(table.clone())), bodies.clone()));
-        Site::over(isr, table, bodies, routes, |layer| layer)
+        let site = testing::Site::new(Bodies::memory(), |isr| isr);
+        let site = testing::Site::over(site.table, site.bodies, change, |isr| isr);
+        Site::over(site, routes, |layer| layer)
     }
 
-    /// The same pages by other routes, as after a reload.
+    /// The same engine with other routes, as after a reload.
     pub(crate) fn with_routes(&self, routes: Routes) -> Self {
-        Site::over(self.isr.clone(), self.table.clone(), self.bodies.clone(), routes, |layer| layer)
+        Site::over(self.process.clone(), routes, |layer| layer)
     }
 
-    /// Another process that keeps the same pages, in front of the same renderer.
+    /// Another process over the same pages, in front of the same renderer.
     pub(crate) fn another(&self, routes: Routes) -> Self {
         self.another_with(routes, |isr| isr)
     }
 
-    /// The same, of this deployment.
+    /// Another process over the same pages, of this deployment.
     pub(crate) fn deployed(&self, deployment: &str) -> Self {
         self.another_with(Routes::new(routes()).expect("routes"), |isr| isr.deployment(deployment))
     }
 
     fn another_with(&self, routes: Routes, change: impl FnOnce(IsrBuilder) -> IsrBuilder) -> Self {
-        let isr = Isr::builder(Pages::new(PageStore::new(self.table.clone()), self.bodies.clone()));
-        let isr = change(isr).build();
-        let other = Site::over(isr, self.table.clone(), self.bodies.clone(), routes, |layer| layer);
+        let other = Site::over(self.process.another(change), routes, |layer| layer);
         let renderer = self.renderer.clone();
         other.renders(move |request| {
             let renderer = renderer.lock().expect("not poisoned").clone();
@@ -133,13 +130,7 @@ impl Site {
         other
     }
 
-    fn over(
-        isr: Isr,
-        table: Arc<Faulty<MemoryTable>>,
-        bodies: Bodies,
-        routes: Routes,
-        change: impl FnOnce(IsrLayer) -> IsrLayer,
-    ) -> Self {
+    fn over(process: testing::Site, routes: Routes, change: impl FnOnce(IsrLayer) -> IsrLayer) -> Self {
         let renderer: Arc<Mutex<Renderer>> =
             Arc::new(Mutex::new(Arc::new(|_| Box::pin(async { Response::new(Full::from("page")) }))));
         let asked: Arc<Mutex<Vec<Request<()>>>> = Arc::default();
@@ -152,11 +143,11 @@ impl Site {
                 async move { Ok::<_, Infallible>(renderer(Request::from_parts(parts, body)).await) }
             })
         };
-        let layer = change(IsrLayer::new(isr.clone(), routes).max_page_bytes(100_000));
-        Site { isr, table, bodies, service: layer.layer(BoxCloneService::new(service)), renderer, asked }
+        let layer = change(IsrLayer::new(process.isr.clone(), routes).max_page_bytes(100_000));
+        Site { process, service: layer.layer(BoxCloneService::new(service)), renderer, asked }
     }
 
-    /// From now on the renderer answers so.
+    /// Sets what the renderer returns from now on.
     pub(crate) fn renders<F: Future<Output = Response<Full<Bytes>>> + Send + 'static>(
         &self,
         renderer: impl Fn(Request<Full<Bytes>>) -> F + Send + Sync + 'static,
@@ -165,7 +156,7 @@ impl Site {
         *self.renderer.lock().expect("not poisoned") = boxed;
     }
 
-    /// From now on the renderer answers with this text and these headers.
+    /// Sets the response of the renderer from now on.
     pub(crate) fn answers(
         &self,
         status: u16,
@@ -183,7 +174,7 @@ impl Site {
         });
     }
 
-    /// What the renderer was asked since this was last asked.
+    /// The requests that the renderer received since the last call.
     pub(crate) fn asked(&self) -> Vec<Request<()>> {
         std::mem::take(&mut *self.asked.lock().expect("not poisoned"))
     }
@@ -210,10 +201,5 @@ impl Site {
         let told = body.size_hint().exact();
         let body = body.collect().await.expect("a body").to_bytes();
         Reply { status: head.status.as_u16(), headers: head.headers, body, told }
-    }
-
-    /// Lets what goes on in the background come to its end.
-    pub(crate) async fn settle(&self) {
-        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

@@ -1,7 +1,5 @@
 //! The layer: what visitors get over HTTP in every state, and what the renderer sees of them.
 
-#[path = "../support/clock.rs"]
-mod clock;
 mod coding;
 mod conditional;
 mod fixture;

@@ -1,83 +1,21 @@
 //! What things cost: requests to the table and objects written, counted and printed as a table.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use facetheory::testing::CountedTable;
 use facetheory::{Acquire, Bodies, Freshness, Outcome, PageKey, PageStore, Pages, Policy, Rendered, Tag};
-use tabletheory::{
-    Clock, Commit, Consistency, Item, Key, ManualClock, MemoryTable, Page, Query, Result, Scan, Table,
-    Timestamp, Txn,
-};
+use tabletheory::{ManualClock, Timestamp};
 
 use crate::fixture::NOW;
-
-/// A table that counts what is asked of it.
-#[derive(Debug)]
-struct Counted {
-    table: MemoryTable,
-    reads: AtomicU32,
-    commits: AtomicU32,
-    writes: AtomicU32,
-}
 
 /// Requests that read, requests that write, and rows written by them.
 type Cost = (u32, u32, u32);
 
-impl Counted {
-    /// What was counted since it was last asked.
-    fn take(&self) -> Cost {
-        let take = |counter: &AtomicU32| counter.swap(0, Ordering::SeqCst);
-        (take(&self.reads), take(&self.commits), take(&self.writes))
-    }
-
-    fn read(&self) {
-        self.reads.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-#[async_trait::async_trait]
-impl Table for Counted {
-    async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>> {
-        self.read();
-        self.table.get(key, consistency).await
-    }
-
-    async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<Vec<Option<Item>>> {
-        self.read();
-        self.table.batch_get(keys, consistency).await
-    }
-
-    async fn query(&self, query: &Query) -> Result<Page> {
-        self.read();
-        self.table.query(query).await
-    }
-
-    async fn scan(&self, scan: &Scan) -> Result<Page> {
-        self.read();
-        self.table.scan(scan).await
-    }
-
-    async fn commit(&self, txn: &Txn) -> Result<Commit> {
-        self.commits.fetch_add(1, Ordering::SeqCst);
-        self.writes.fetch_add(u32::try_from(txn.writes().len()).expect("few"), Ordering::SeqCst);
-        self.table.commit(txn).await
-    }
-
-    fn clock(&self) -> &dyn Clock {
-        self.table.clock()
-    }
-}
-
 #[tokio::test]
 async fn everything_costs_what_it_must_and_no_more() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(NOW)));
-    let table = Arc::new(Counted {
-        table: MemoryTable::with_clock(clock.clone()),
-        reads: AtomicU32::new(0),
-        commits: AtomicU32::new(0),
-        writes: AtomicU32::new(0),
-    });
+    let table = Arc::new(CountedTable::new(clock.clone()));
     let directory = tempfile::tempdir().expect("a directory");
     let objects = || {
         let pages = std::fs::read_dir(directory.path().join("isr")).into_iter().flatten().flatten();
@@ -92,7 +30,7 @@ async fn everything_costs_what_it_must_and_no_more() {
     let mut note = |what, expected: Cost, expected_objects: usize| {
         let new = objects() - stored;
         stored += new;
-        bill.push((what, table.take(), new, expected, expected_objects));
+        bill.push((what, table.take_all(), new, expected, expected_objects));
     };
 
     let outcome = pages.regenerate(&page, &policy, |_| async { Ok(Rendered::html("one")) }).await;

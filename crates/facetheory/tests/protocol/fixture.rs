@@ -8,7 +8,7 @@ use tabletheory::{
     ManualClock, MemoryTable, Query, SeededRandom, SqliteSettings, SqliteTable, Table, Timestamp,
 };
 
-use crate::scripted::Scripted;
+use crate::scripted::{Scripted, scripted};
 
 pub(crate) const NOW: i64 = 1_700_000_000;
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ impl Test {
     }
 
     fn new(table: Arc<dyn Table>, clock: Arc<ManualClock>, directory: Option<tempfile::TempDir>) -> Test {
-        let table = Arc::new(Scripted::new(table));
+        let table = Arc::new(scripted(table));
         let store = PageStore::new(table.clone()).with_random(Arc::new(SeededRandom::new(7)));
         Test { store, table, clock, page: PageKey::new("/").expect("a page"), _directory: directory }
     }

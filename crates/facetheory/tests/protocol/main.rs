@@ -1,7 +1,5 @@
 //! The protocol on every embedded table, with the clock and the luck that a story needs.
 
-#[path = "../support/clock.rs"]
-mod clock;
 mod cost;
 mod diff;
 mod fixture;

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use facetheory::testing::RuntimeClock;
 use facetheory::{
     Acquire, Bodies, Freshness, History, InvalidationMode, Kind, Outcome, PageKey, PageStore, Pages, Policy,
     RegenerateReason, Render, RenderContext, RenderError, Rendered, RolledBack, Tag,
 };
 use tabletheory::MemoryTable;
 
-use crate::clock::RuntimeClock;
 use crate::fixture::{LEASE, NOW};
-use crate::scripted::{Fate, Scripted};
+use crate::scripted::{Fate, Scripted, scripted};
 
 struct Site {
     pages: Pages,
@@ -28,7 +28,7 @@ impl Site {
 
     fn with(bodies: Bodies) -> Self {
         let clock = Arc::new(RuntimeClock::starting_at(NOW));
-        let table = Arc::new(Scripted::new(Arc::new(MemoryTable::with_clock(clock))));
+        let table = Arc::new(scripted(Arc::new(MemoryTable::with_clock(clock))));
         Site {
             pages: Pages::new(PageStore::new(table.clone()), bodies),
             table,

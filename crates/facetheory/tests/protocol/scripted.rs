@@ -1,46 +1,48 @@
-//! A table whose commits fare as a script says.
+//! A table whose commits fail as a test scripts.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use tabletheory::{
-    Clock, Commit, Consistency, Error, Item, Key, Kind, Page, Query, Result, Scan, Table, Txn,
-};
+use facetheory::testing::{ObservedTable, TableHooks};
+use tabletheory::{Commit, Error, Kind, Result, Table, Txn};
 
-/// What becomes of one commit.
+/// What happens to one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Pass,
-    /// It happens, and nobody hears of it.
+    /// It is applied, and the response is lost.
     LoseAnswer,
-    /// It does not happen, and nobody hears of it.
+    /// It is not applied, and the caller cannot tell.
     LoseRequest,
-    /// It is turned away.
+    /// It is rejected as throttled.
     Deny,
-    /// Nobody hears of it, and it happens later.
+    /// The caller gets no response, and it is applied later.
     Delay,
-    /// All that was delayed happens first.
+    /// All delayed commits are applied first.
     ComeLate,
 }
 
+/// A table whose commits fail as a test scripts.
+pub(crate) type Scripted = ObservedTable<Script>;
+
 #[derive(Debug)]
-pub(crate) struct Scripted {
+pub(crate) struct Script {
     table: Arc<dyn Table>,
     script: Mutex<VecDeque<Fate>>,
     delayed: Mutex<Vec<Txn>>,
 }
 
-impl Scripted {
-    pub(crate) fn new(table: Arc<dyn Table>) -> Self {
-        Scripted { table, script: Mutex::default(), delayed: Mutex::default() }
-    }
+pub(crate) fn scripted(table: Arc<dyn Table>) -> Scripted {
+    ObservedTable(Script { table, script: Mutex::default(), delayed: Mutex::default() })
+}
 
-    /// The fates of the next commits; those after them pass.
+impl Script {
+    /// Sets what happens to the next commits; those after them pass.
     pub(crate) fn script(&self, fates: &[Fate]) {
         *self.script.lock().expect("not poisoned") = fates.iter().copied().collect();
     }
 
-    /// What was delayed happens now, whatever comes of it.
+    /// Applies the delayed commits now and ignores their results.
     pub(crate) async fn come_late(&self) {
         let delayed = std::mem::take(&mut *self.delayed.lock().expect("not poisoned"));
         for txn in delayed {
@@ -50,21 +52,9 @@ impl Scripted {
 }
 
 #[async_trait::async_trait]
-impl Table for Scripted {
-    async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>> {
-        self.table.get(key, consistency).await
-    }
-
-    async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<Vec<Option<Item>>> {
-        self.table.batch_get(keys, consistency).await
-    }
-
-    async fn query(&self, query: &Query) -> Result<Page> {
-        self.table.query(query).await
-    }
-
-    async fn scan(&self, scan: &Scan) -> Result<Page> {
-        self.table.scan(scan).await
+impl TableHooks for Script {
+    fn table(&self) -> &dyn Table {
+        &*self.table
     }
 
     async fn commit(&self, txn: &Txn) -> Result<Commit> {
@@ -87,9 +77,5 @@ impl Table for Scripted {
                 self.table.commit(txn).await
             }
         }
-    }
-
-    fn clock(&self) -> &dyn Clock {
-        self.table.clock()
     }
 }

@@ -1,0 +1,83 @@
+//! A table in memory that counts its calls and fails on demand.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tabletheory::{Clock, Faults, Faulty, MemoryTable, Table};
+
+use super::observed_table::{Call, ObservedTable, TableHooks};
+
+/// Counts the calls to a table in memory; see [`CountedTable::new`].
+#[derive(Debug)]
+pub struct Counters {
+    table: Faulty<MemoryTable>,
+    reads: AtomicU32,
+    commits: AtomicU32,
+    writes: AtomicU32,
+}
+
+/// A table in memory that counts its calls.
+pub type CountedTable = ObservedTable<Counters>;
+
+impl CountedTable {
+    /// An empty table with this clock.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let count = || AtomicU32::new(0);
+        let table = Faulty::new(MemoryTable::with_clock(clock), 1, Faults::NONE);
+        ObservedTable(Counters { table, reads: count(), commits: count(), writes: count() })
+    }
+}
+
+impl Counters {
+    /// Returns the reads and the commits since the last call, and resets the counters.
+    pub fn take(&self) -> (u32, u32) {
+        let (reads, commits, _) = self.take_all();
+        (reads, commits)
+    }
+
+    /// Returns the reads, the commits and the rows in them since the last call, and resets the counters.
+    pub fn take_all(&self) -> (u32, u32, u32) {
+        let take = |counter: &AtomicU32| counter.swap(0, Ordering::SeqCst);
+        (take(&self.reads), take(&self.commits), take(&self.writes))
+    }
+
+    /// Sets how calls fail from now on.
+    pub fn set_faults(&self, faults: Faults) {
+        self.table.set_faults(faults);
+    }
+
+    /// Makes every call fail.
+    pub fn break_down(&self) {
+        self.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+    }
+
+    /// Delays every call by up to this long.
+    pub fn slow_down(&self, longest_delay: Duration) {
+        self.set_faults(Faults { delay: 1.0, longest_delay, ..Faults::NONE });
+    }
+
+    /// Ends all faults.
+    pub fn come_back(&self) {
+        self.set_faults(Faults::NONE);
+    }
+}
+
+#[async_trait]
+impl TableHooks for Counters {
+    fn table(&self) -> &dyn Table {
+        &self.table
+    }
+
+    async fn before(&self, call: Call) {
+        match call {
+            Call::Read | Call::Scan => self.reads.fetch_add(1, Ordering::SeqCst),
+            Call::Commit { writes } => {
+                self.writes.fetch_add(u32::try_from(writes).unwrap_or(u32::MAX), Ordering::SeqCst);
+                self.commits.fetch_add(1, Ordering::SeqCst)
+            }
+        };
+    }
+}
