@@ -1,5 +1,8 @@
 //! What a cached page is, and how it is renewed by exactly one worker.
 
+// Some crate-private operations are used by the HTTP layer alone; builds with it find code that nothing uses.
+#![cfg_attr(not(feature = "http"), allow(dead_code, unused_imports))]
+
 mod bodies;
 mod engine;
 mod environment;

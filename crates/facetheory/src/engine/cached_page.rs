@@ -1,20 +1,16 @@
-//! A page as visitors get it: what its row tells, and its body.
+//! A page in memory: its metadata, its body, and values derived from them.
 
-use std::sync::Arc;
-#[cfg(feature = "http")]
-use std::sync::OnceLock;
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-#[cfg(feature = "http")]
-use super::compression::Codings;
+use super::compression::{Coding, CompressedForms};
 use crate::bodies::Body;
-#[cfg(feature = "http")]
-use crate::http::{CacheControl, Coding, Stored, is_worth_coding, restored, restored_by_origin};
 use crate::protocol::generation::Generation;
 use crate::protocol::row::Meta;
 
-/// A page as visitors get it.
+/// A page as it is served: metadata and body.
 ///
 /// ```
 /// # use facetheory::{GetResult, Bodies, Isr, PageKey, Pages, PageStore, Policy, Rendered};
@@ -23,8 +19,8 @@ use crate::protocol::row::Meta;
 /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
 /// let isr = Isr::new(pages);
 /// let policy = Policy::every(Duration::from_secs(60));
-/// let answer = isr.get(&PageKey::new("/")?, &policy, |_| async { Ok(Rendered::html("hello")) }).await?;
-/// let GetResult::Page(served) = answer else { panic!("it was rendered") };
+/// let result = isr.get(&PageKey::new("/")?, &policy, |_| async { Ok(Rendered::html("hello")) }).await?;
+/// let GetResult::Page(served) = result else { panic!("not rendered") };
 /// assert_eq!((served.page.status(), served.page.content_type()), (200, Some("text/html; charset=utf-8")));
 /// assert_eq!(served.page.bytes(), "hello");
 /// # Ok(()) }
@@ -33,51 +29,44 @@ use crate::protocol::row::Meta;
 pub struct CachedPage {
     meta: Meta,
     body: Arc<CachedBody>,
-    /// The headers that are kept with it, read once.
-    #[cfg(feature = "http")]
-    headers: OnceLock<http::HeaderMap>,
-    /// What these say of how it is used, if it follows its origin.
-    #[cfg(feature = "http")]
-    stored: OnceLock<Box<Stored>>,
+    derived: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
-/// A body, with its compressed forms once there are some.
+/// A body, and its compressed forms once they are ready.
 #[derive(Debug)]
 pub(super) struct CachedBody {
     body: Body,
-    #[cfg(feature = "http")]
-    codings: OnceLock<Codings>,
+    compressed: OnceLock<CompressedForms>,
 }
 
 impl From<Body> for CachedBody {
-    /// In memory of its own: what is read from a connection is often a piece of something longer, all of which it would keep.
+    /// Copies the bytes. A body that was read from a connection is often a slice of a larger buffer, and would keep all
+    /// of that buffer in memory.
     fn from(body: Body) -> Self {
-        CachedBody {
-            body: Body { bytes: Bytes::copy_from_slice(&body.bytes), ..body },
-            #[cfg(feature = "http")]
-            codings: OnceLock::new(),
-        }
+        let body = Body { bytes: Bytes::copy_from_slice(&body.bytes), ..body };
+        CachedBody { body, compressed: OnceLock::new() }
     }
 }
 
 impl CachedPage {
+    /// The size that is reserved for the [derived value](Self::derived) itself.
+    pub(crate) const DERIVED_BYTES: usize = 224;
+    /// The memory that is reserved for each response header in the derived value, besides its text: hash maps keep room
+    /// for more entries than they have.
+    pub(crate) const DERIVED_BYTES_PER_HEADER: usize = 288;
+    /// The memory that is reserved for each header that `Vary` names.
+    pub(crate) const DERIVED_BYTES_PER_VARY: usize = 32;
+
     pub(crate) fn new(meta: Meta, body: Body) -> Self {
-        CachedPage::with(meta, Arc::new(body.into()))
+        CachedPage::with_body(meta, Arc::new(body.into()))
     }
 
-    /// The same body, told of in another way.
-    pub(super) fn with(meta: Meta, body: Arc<CachedBody>) -> Self {
-        CachedPage {
-            meta,
-            body,
-            #[cfg(feature = "http")]
-            headers: OnceLock::new(),
-            #[cfg(feature = "http")]
-            stored: OnceLock::new(),
-        }
+    /// A page that shares its body, with its compressed forms, with another page.
+    pub(super) fn with_body(meta: Meta, body: Arc<CachedBody>) -> Self {
+        CachedPage { meta, body, derived: OnceLock::new() }
     }
 
-    /// What its row tells.
+    /// The metadata, as its row in the table has it.
     ///
     /// ```no_run
     /// # fn f(page: &facetheory::CachedPage) {
@@ -101,7 +90,7 @@ impl CachedPage {
         &self.body.body.bytes
     }
 
-    /// The HTTP status; 200 where neither the row nor the body tells one.
+    /// The HTTP status; 200 if neither the row nor the object has one.
     ///
     /// ```no_run
     /// # fn f(page: &facetheory::CachedPage) {
@@ -114,7 +103,7 @@ impl CachedPage {
         self.generation().content.status.or(self.body.body.status).unwrap_or(OK)
     }
 
-    /// The content type, where the row or the body tells one.
+    /// The content type, if the row or the object has one.
     ///
     /// ```no_run
     /// # fn f(page: &facetheory::CachedPage) {
@@ -126,15 +115,47 @@ impl CachedPage {
         self.generation().content.content_type.as_deref().or(self.body.body.content_type.as_deref())
     }
 
+    /// The content security policy in the metadata of the object, where services in other languages write it.
+    pub(crate) fn object_content_security_policy(&self) -> Option<&str> {
+        self.body.body.content_security_policy.as_deref()
+    }
+
     pub(crate) fn generation(&self) -> &Generation {
         &self.meta.generation
+    }
+
+    /// Whether the origin's own headers say how this response is cached (RFC 9111), rather than a route's policy.
+    pub(crate) fn follows_origin(&self) -> bool {
+        self.generation().follows_origin()
     }
 
     pub(super) fn body(&self) -> &Arc<CachedBody> {
         &self.body
     }
 
-    /// The bytes of memory that it takes.
+    /// A value that the layer above computes from this page once, such as its parsed headers. Its memory counts from the
+    /// beginning, see [`weight`](Self::weight): a hit must not make an entry heavier.
+    pub(crate) fn derived<T: Any + Send + Sync>(&self, derive: impl FnOnce(&CachedPage) -> T) -> &T {
+        let derived = self.derived.get_or_init(|| Arc::new(derive(self)));
+        derived.downcast_ref().expect("only one type of value is derived from pages")
+    }
+
+    /// The compressed forms of the body, once they are ready. They are empty if compressing it does not pay.
+    pub(super) fn compressed_forms(&self) -> Option<&CompressedForms> {
+        self.body.compressed.get()
+    }
+
+    pub(super) fn set_compressed_forms(&self, forms: CompressedForms) {
+        // If two tasks compressed the same body, their results are the same.
+        let _ = self.body.compressed.set(forms);
+    }
+
+    /// The compressed forms of the body that are ready.
+    pub(crate) fn compressed(&self) -> &[(Coding, Bytes)] {
+        self.compressed_forms().map_or(&[], Vec::as_slice)
+    }
+
+    /// The bytes of memory that this page takes. Compressed forms count once they are ready.
     pub(super) fn weight(&self) -> usize {
         let page = self.generation();
         let (content, body) = (&page.content, &self.body.body);
@@ -142,12 +163,9 @@ impl CachedPage {
         let headers: usize = content.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         let tags: usize = content.tags.iter().map(String::len).sum();
         let strings = 2 * content.headers.len() + content.tags.len();
-        #[cfg(feature = "http")]
-        let read = self.weight_as_read();
-        #[cfg(not(feature = "http"))]
-        let read = 0;
         self.bytes().len()
-            + read
+            + self.compressed().iter().map(|(_, form)| form.len()).sum::<usize>()
+            + self.derived_weight()
             + page.s3_key.len()
             + [&page.etag, &content.content_type, &content.digest, &content.deployment, &content.variant]
                 .map(text)
@@ -161,85 +179,13 @@ impl CachedPage {
             + size_of::<CachedPage>()
             + size_of::<CachedBody>()
     }
-}
 
-#[cfg(feature = "http")]
-impl CachedPage {
-    /// The bytes of memory that it takes besides once somebody reads it: it counts for them from the beginning, but for the
-    /// compressed forms, which are made later if at all.
-    fn weight_as_read(&self) -> usize {
-        /// A header as a map has it, with the room that maps keep for more.
-        const HEADER: usize = 4 * (size_of::<http::HeaderName>() + size_of::<http::HeaderValue>());
-        let kept = &self.generation().content.headers;
-        let headers = kept.iter().map(|(name, value)| HEADER + name.len() + value.len()).sum::<usize>();
-        let stored = if self.follows_origin() {
-            let selecting =
-                kept.iter().filter(|(name, _)| name.eq_ignore_ascii_case(http::header::VARY.as_str()));
-            let names = selecting.map(|(_, value)| value.split(',').count()).sum::<usize>();
-            size_of::<Stored>() + names * size_of::<http::HeaderName>()
-        } else {
-            0
+    /// The bytes of memory that are reserved for the [derived value](Self::derived): the headers once more, parsed.
+    fn derived_weight(&self) -> usize {
+        let header = |(name, value): &(String, String)| {
+            let varying = if name.eq_ignore_ascii_case("vary") { value.split(',').count() } else { 0 };
+            Self::DERIVED_BYTES_PER_HEADER + name.len() + value.len() + varying * Self::DERIVED_BYTES_PER_VARY
         };
-        headers + stored + self.body.codings.get().map_or(0, Codings::weight)
-    }
-
-    /// The headers that are kept with it.
-    pub(crate) fn headers(&self) -> &http::HeaderMap {
-        let kept = &self.generation().content.headers;
-        self.headers
-            .get_or_init(|| if self.follows_origin() { restored_by_origin(kept) } else { restored(kept) })
-    }
-
-    /// Whether its origin says by its own headers how it is kept.
-    pub(crate) fn follows_origin(&self) -> bool {
-        self.generation().follows_origin()
-    }
-
-    /// What its origin says of how it is used.
-    pub(crate) fn stored(&self) -> &Stored {
-        let read = || Box::new(Stored::of(self.status(), self.headers(), self.generation()));
-        self.stored.get_or_init(read)
-    }
-
-    /// The content security policy that only the object tells, for a row that another language wrote.
-    pub(crate) fn content_security_policy(&self) -> Option<&str> {
-        let told = self.headers().contains_key(http::header::CONTENT_SECURITY_POLICY);
-        self.body.body.content_security_policy.as_deref().filter(|_| !told)
-    }
-
-    pub(super) fn has_codings(&self) -> bool {
-        self.body.codings.get().is_some()
-    }
-
-    pub(super) fn set_codings(&self, codings: Codings) {
-        // Two who made them at the same time made the same.
-        let _ = self.body.codings.set(codings);
-    }
-
-    /// The codings that it is there in, besides as it is.
-    pub(crate) fn codings(&self) -> Vec<Coding> {
-        self.body.codings.get().map(|codings| codings.all().collect()).unwrap_or_default()
-    }
-
-    /// Whether it is worth making compressed forms of it.
-    pub(super) fn is_worth_coding(&self) -> bool {
-        // An origin that says how its pages are kept also says in which coding they are.
-        !self.follows_origin()
-            && is_worth_coding(self.content_type(), self.bytes().len(), false)
-            && !CacheControl::of(self.headers()).no_transform
-    }
-
-    /// Whether it is there in several codings, or will be: a cache in front of us that got it before must not send it to
-    /// everyone as it is.
-    pub(crate) fn may_be_coded(&self) -> bool {
-        match self.body.codings.get() {
-            Some(codings) => codings.all().next().is_some(),
-            None => self.is_worth_coding(),
-        }
-    }
-
-    /// It in a coding, if it is there in it.
-    pub(crate) fn in_coding(&self, coding: Coding) -> Option<&Bytes> {
-        self.body.codings.get().and_then(|codings| codings.get(coding))
+        Self::DERIVED_BYTES + self.generation().content.headers.iter().map(header).sum::<usize>()
     }
 }

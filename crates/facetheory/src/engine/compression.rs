@@ -1,104 +1,122 @@
-//! Compressed forms of a page: made once for each body, off the request path.
+//! Compressed forms of a page: made once for each body, in the background.
 
-use std::io::Write as _;
+#[cfg(feature = "compression")]
+mod codecs;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::Engine;
+use super::cached_page::CachedPage;
 use super::memory::Entry;
-use crate::http::Coding;
 use crate::protocol::key::PageKey;
 
-/// The levels that pay off for what is made once and sent often.
-const BROTLI_QUALITY: i32 = 5;
-/// How far back a form may refer, as a power of two: as far as the page goes, within what decoders have to support.
-const BROTLI_WINDOWS: std::ops::RangeInclusive<u32> = 10..=22;
-const ZSTD_LEVEL: i32 = 6;
-const GZIP_LEVEL: u32 = 6;
-/// A form that saves less than this part of the page is not worth a header.
-const LEAST_SAVING: usize = 20;
+#[cfg(feature = "compression")]
+use codecs::CODECS;
+#[cfg(not(feature = "compression"))]
+const CODECS: &[(Coding, Codec)] = &[];
 
-/// The compressed forms of a body. One that is hardly shorter is none.
-#[derive(Debug)]
-pub(super) struct Codings {
-    forms: Vec<(Coding, Bytes)>,
+/// Compresses bytes with one coding; `None` if that fails.
+type Codec = fn(&[u8]) -> Option<Vec<u8>>;
+
+/// A compressed form is dropped if it saves less than one part in this many.
+const MIN_SAVING: usize = 20;
+/// Shorter pages fit into one packet together with their headers, so compressing them gains nothing.
+const MIN_BYTES: usize = 1024;
+/// Compressible content types besides `text/*`, `*+json` and `*+xml`.
+const COMPRESSIBLE_TYPES: [&str; 12] = [
+    "application/javascript",
+    "application/json",
+    "application/rtf",
+    "application/wasm",
+    "application/x-javascript",
+    "application/xml",
+    "application/yaml",
+    "font/otf",
+    "font/ttf",
+    "image/bmp",
+    "image/vnd.microsoft.icon",
+    "image/x-icon",
+];
+
+/// A content coding that pages are sent in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Coding {
+    /// Uncompressed.
+    Identity,
+    Brotli,
+    Zstd,
+    Gzip,
 }
 
-impl Codings {
-    fn of(bytes: &[u8]) -> Self {
-        let most = bytes.len() - bytes.len() / LEAST_SAVING;
-        let forms =
-            [(Coding::Brotli, brotli(bytes)), (Coding::Zstd, zstd(bytes)), (Coding::Gzip, gzip(bytes))];
-        let worth = |(coding, form): (Coding, Option<Vec<u8>>)| {
-            let mut form = form.filter(|form| form.len() < most)?;
-            form.shrink_to_fit();
-            Some((coding, Bytes::from(form)))
-        };
-        Codings { forms: forms.into_iter().filter_map(worth).collect() }
-    }
+/// The compressed forms of a body, at most one for each coding.
+pub(super) type CompressedForms = Vec<(Coding, Bytes)>;
 
-    pub(super) fn all(&self) -> impl Iterator<Item = Coding> {
-        self.forms.iter().map(|(coding, _)| *coding)
-    }
-
-    pub(super) fn get(&self, coding: Coding) -> Option<&Bytes> {
-        self.forms.iter().find(|(other, _)| *other == coding).map(|(_, bytes)| bytes)
-    }
-
-    pub(super) fn weight(&self) -> usize {
-        self.forms.iter().map(|(_, bytes)| bytes.len()).sum()
-    }
-}
-
-// Writing to memory does not fail; if it did, the page would be sent as it is.
-
-fn brotli(bytes: &[u8]) -> Option<Vec<u8>> {
-    let parameters = brotli::enc::BrotliEncoderParams {
-        quality: BROTLI_QUALITY,
-        lgwin: brotli_window(bytes.len()),
-        size_hint: bytes.len(),
-        ..Default::default()
+fn compress(bytes: &[u8]) -> CompressedForms {
+    let limit = bytes.len() - bytes.len() / MIN_SAVING;
+    let compress = |(coding, codec): &(Coding, Codec)| {
+        let mut form = codec(bytes).filter(|form| form.len() < limit)?;
+        form.shrink_to_fit();
+        Some((*coding, Bytes::from(form)))
     };
-    let mut form = Vec::new();
-    brotli::BrotliCompress(&mut &*bytes, &mut form, &parameters).ok()?;
-    Some(form)
+    CODECS.iter().filter_map(compress).collect()
 }
 
-/// The encoder takes memory in proportion to the window, and most pages are small.
-fn brotli_window(bytes: usize) -> i32 {
-    let needed = usize::BITS - bytes.leading_zeros();
-    i32::try_from(needed.clamp(*BROTLI_WINDOWS.start(), *BROTLI_WINDOWS.end())).unwrap_or(i32::MAX)
+/// Whether a page of this type and size is worth compressing. Types that are compressed already (images, fonts,
+/// archives) only get longer.
+fn is_compressible(content_type: Option<&str>, bytes: usize) -> bool {
+    let Some(essence) = content_type.and_then(|text| text.split(';').next()) else { return false };
+    let essence = essence.trim().to_ascii_lowercase();
+    let text = essence.starts_with("text/")
+        || essence.ends_with("+json")
+        || essence.ends_with("+xml")
+        || COMPRESSIBLE_TYPES.contains(&essence.as_str());
+    text && bytes >= MIN_BYTES
 }
 
-fn zstd(bytes: &[u8]) -> Option<Vec<u8>> {
-    zstd::bulk::compress(bytes, ZSTD_LEVEL).ok()
-}
+impl CachedPage {
+    /// Whether this page is worth compressing and may be: its type and size, and its origin permitting.
+    pub(super) fn is_compressible(&self) -> bool {
+        // An origin that controls how its responses are cached also controls their content coding.
+        !self.follows_origin()
+            && is_compressible(self.content_type(), self.bytes().len())
+            && !self.forbids_transformation()
+    }
 
-fn gzip(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(GZIP_LEVEL));
-    encoder.write_all(bytes).ok()?;
-    encoder.finish().ok()
+    /// Whether a `Cache-Control` of the renderer says `no-transform`.
+    fn forbids_transformation(&self) -> bool {
+        self.generation().content.headers.iter().any(|(name, value)| {
+            name.eq_ignore_ascii_case("cache-control")
+                && value.split(',').any(|directive| directive.trim().eq_ignore_ascii_case("no-transform"))
+        })
+    }
+
+    /// Whether this page has compressed forms or will get some. A downstream cache must know that the response
+    /// depends on `Accept-Encoding` even before they are ready.
+    pub(crate) fn has_or_gets_compressed_forms(&self) -> bool {
+        self.compressed_forms().map_or_else(|| self.is_compressible(), |forms| !forms.is_empty())
+    }
 }
 
 impl Engine {
-    /// Makes the compressed forms of a page in the background, if it is worth it and nobody has.
+    /// Compresses a page in the background if it is worth it and not done yet.
     ///
-    /// Where too many pages wait for theirs, this one is sent as it is.
-    pub(super) fn code(self: &Arc<Self>, page: &PageKey, entry: &Arc<Entry>) {
-        if entry.page.has_codings() || !entry.page.is_worth_coding() {
+    /// If too many pages are waiting to be compressed, this one is sent uncompressed.
+    pub(super) fn compress(self: &Arc<Self>, page: &PageKey, entry: &Arc<Entry>) {
+        if CODECS.is_empty() || entry.page.compressed_forms().is_some() || !entry.page.is_compressible() {
             return;
         }
-        let Ok(place) = self.coding_queue.clone().try_acquire_owned() else { return };
+        let Ok(queued) = self.compression_queue.clone().try_acquire_owned() else { return };
         let (engine, page, entry) = (self.clone(), page.clone(), entry.clone());
         self.tasks.spawn(async move {
-            let Ok(_turn) = engine.coding.clone().acquire_owned().await else { return };
+            let Ok(_permit) = engine.compressions.clone().acquire_owned().await else { return };
             let bytes = entry.page.bytes().clone();
-            let coding = tokio::task::spawn_blocking(move || Codings::of(&bytes));
-            let Some(Ok(codings)) = engine.abandon.run_until_cancelled(coding).await else { return };
-            entry.page.set_codings(codings);
-            engine.memory.weigh_again(&page, &entry);
-            drop(place);
+            let compressing = tokio::task::spawn_blocking(move || compress(&bytes));
+            let Some(Ok(forms)) = engine.abandon.run_until_cancelled(compressing).await else { return };
+            entry.page.set_compressed_forms(forms);
+            engine.memory.update_weight(&page, &entry);
+            drop(queued);
         });
     }
 }
@@ -106,47 +124,81 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_is_compressible_and_images_are_not() {
+        let compressible = |content_type| is_compressible(Some(content_type), MIN_BYTES);
+        for yes in
+            ["text/html", "Text/HTML; charset=utf-8", "application/ld+json", "image/svg+xml", "font/ttf"]
+        {
+            assert!(compressible(yes), "{yes}");
+        }
+        for no in ["image/png", "video/mp4", "font/woff2", "application/zip", "application/octet-stream", ""]
+        {
+            assert!(!compressible(no), "{no}");
+        }
+        assert!(!is_compressible(Some("text/html"), MIN_BYTES - 1), "too short");
+        assert!(!is_compressible(None, MIN_BYTES));
+    }
+
+    #[test]
+    fn a_page_with_no_transform_is_not_compressible() {
+        let page = |cache_control: &str| {
+            let mut generation = crate::Generation::new("a.html", 1, 60);
+            generation.content.content_type = Some("text/html".into());
+            generation.content.headers = vec![("cache-control".into(), cache_control.into())];
+            let body = crate::Body { bytes: "x".repeat(MIN_BYTES).into(), ..crate::Body::default() };
+            CachedPage::new(crate::Meta::of(generation), body)
+        };
+        assert!(page("public").is_compressible());
+        assert!(!page("public, No-Transform").is_compressible());
+    }
+}
+
+#[cfg(all(test, feature = "compression"))]
+mod codec_tests {
+    use super::*;
     use crate::{Bodies, Isr, PageStore, Pages, Policy, Rendered};
     use std::io::Read as _;
     use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_does_not_wait_for_pages_that_are_not_compressed_yet() {
+    async fn shutdown_does_not_wait_for_pages_that_are_queued_for_compression() {
         let table = Arc::new(tabletheory::MemoryTable::new());
         let isr = Isr::new(Pages::new(PageStore::new(table), Bodies::memory()));
-        let turn = isr.engine.coding.clone().acquire_owned().await.expect("a turn");
+        let permit = isr.engine.compressions.clone().acquire_owned().await.expect("a permit");
         let (page, policy) = (PageKey::new("/").expect("a page"), Policy::every(Duration::from_secs(60)));
         let render = |_| async { Ok(Rendered::html("<p>hello</p>".repeat(1000))) };
         let _ = isr.get(&page, &policy, render).await.expect("a page");
-        assert_eq!(isr.engine.tasks.len(), 1, "its forms wait for their turn");
-        let ended =
+        assert_eq!(isr.engine.tasks.len(), 1, "the page is queued for compression");
+        let stopped =
             tokio::time::timeout(Duration::from_secs(60), isr.shut_down(Duration::from_secs(30))).await;
-        assert_eq!(ended, Ok(true), "nothing that matters was given up");
-        drop(turn);
+        assert_eq!(stopped, Ok(true), "no work was aborted");
+        drop(permit);
     }
 
     #[test]
-    fn every_form_gives_the_page_back() {
+    fn every_compressed_form_decompresses_to_the_page() {
         let page = "<p>hello</p>".repeat(1000).into_bytes();
-        let codings = Codings::of(&page);
-        assert_eq!(codings.all().collect::<Vec<_>>(), [Coding::Brotli, Coding::Zstd, Coding::Gzip]);
-        let form = |coding| codings.get(coding).expect("a form").clone();
+        let forms = compress(&page);
+        let codings: Vec<Coding> = forms.iter().map(|(coding, _)| *coding).collect();
+        assert_eq!(codings, [Coding::Brotli, Coding::Zstd, Coding::Gzip]);
         let mut plain = Vec::new();
-        brotli::BrotliDecompress(&mut &*form(Coding::Brotli), &mut plain).expect("brotli");
+        brotli::BrotliDecompress(&mut &*forms[0].1, &mut plain).expect("brotli");
         assert_eq!(plain, page);
-        assert_eq!(zstd::bulk::decompress(&form(Coding::Zstd), page.len()).expect("zstd"), page);
+        assert_eq!(zstd::bulk::decompress(&forms[1].1, page.len()).expect("zstd"), page);
         let mut plain = Vec::new();
-        flate2::read::GzDecoder::new(&*form(Coding::Gzip)).read_to_end(&mut plain).expect("gzip");
+        flate2::read::GzDecoder::new(&*forms[2].1).read_to_end(&mut plain).expect("gzip");
         assert_eq!(plain, page);
-        assert!(codings.weight() < page.len() / 10);
+        assert!(forms.iter().map(|(_, form)| form.len()).sum::<usize>() < page.len() / 10);
     }
 
     #[test]
-    fn what_cannot_be_made_shorter_is_sent_as_it_is() {
+    fn incompressible_bytes_have_no_compressed_forms() {
         let random = tabletheory::SeededRandom::new(1);
         let noise: Vec<u8> =
             (0..1000).flat_map(|_| tabletheory::Random::next_u64(&random).to_le_bytes()).collect();
-        assert_eq!(Codings::of(&noise).all().count(), 0);
-        assert_eq!(Codings::of(b"").all().count(), 0);
+        assert!(compress(&noise).is_empty());
+        assert!(compress(b"").is_empty());
     }
 }

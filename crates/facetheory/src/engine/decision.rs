@@ -19,20 +19,16 @@ pub(crate) enum ServeDecision {
     Stale {
         reason: RegenerateReason,
         /// Whether it may be served while it is renewed.
-        while_renewed: bool,
+        while_revalidate: bool,
         /// Whether it may be served if it cannot be renewed.
         if_error: bool,
         /// Whether it may be served if nobody answers who could renew it.
-        if_silent: bool,
+        if_unreachable: bool,
     },
     /// It may not be served.
-    No(RegenerateReason),
-    /// It is for others, whose page is another.
-    #[cfg_attr(
-        not(feature = "http"),
-        expect(dead_code, reason = "only pages that follow their origin need it")
-    )]
-    Other,
+    Unusable(RegenerateReason),
+    /// It is for requests with other headers.
+    OtherVariant,
 }
 
 /// A page as somebody sees it who is to say what it can be used for.
@@ -40,18 +36,10 @@ pub(crate) enum ServeDecision {
 pub(crate) struct EntryView<'a> {
     pub(crate) meta: &'a Meta,
     /// The page itself, if its body is there.
-    #[cfg_attr(
-        not(feature = "http"),
-        expect(dead_code, reason = "only pages that follow their origin need it")
-    )]
     pub(crate) page: Option<&'a CachedPage>,
     /// By its times and tags.
     pub(crate) freshness: Freshness,
     /// Whether it was invalidated, as far as is known; that is found out only for pages that follow their origin.
-    #[cfg_attr(
-        not(feature = "http"),
-        expect(dead_code, reason = "only pages that follow their origin need it")
-    )]
     pub(crate) invalidated: bool,
     pub(crate) deployment: Option<&'a str>,
     pub(crate) now: Timestamp,
@@ -60,29 +48,29 @@ pub(crate) struct EntryView<'a> {
 /// Who says what a page can be used for: a policy; or the page itself, and its visitor.
 pub(crate) trait ReusePolicy: Sync {
     /// What a page can be used for.
-    fn usable(&self, sight: &EntryView<'_>) -> ServeDecision;
+    fn decide(&self, sight: &EntryView<'_>) -> ServeDecision;
 
     /// Whether a page that was just rendered, perhaps for somebody else, is the one that is asked for.
-    fn is_for(&self, _page: &CachedPage) -> bool {
+    fn matches(&self, _page: &CachedPage) -> bool {
         true
     }
 
     /// Whether a page that was just rendered for somebody else is also for those who waited for it.
-    fn shares(&self, _page: &CachedPage) -> bool {
+    fn is_shareable(&self, _page: &CachedPage) -> bool {
         true
     }
 }
 
 impl ReusePolicy for Policy {
-    fn usable(&self, sight: &EntryView<'_>) -> ServeDecision {
+    fn decide(&self, sight: &EntryView<'_>) -> ServeDecision {
         if sight.meta.generation.follows_origin() {
             // It was stored by another rule, and may be for one visitor only.
-            return ServeDecision::No(RegenerateReason::Early(sight.meta.generation.generated_at));
+            return ServeDecision::Unusable(RegenerateReason::Early(sight.meta.generation.generated_at));
         }
         usable(sight.meta, sight.freshness, self, sight.deployment, sight.now)
     }
 
-    fn is_for(&self, page: &CachedPage) -> bool {
+    fn matches(&self, page: &CachedPage) -> bool {
         !page.generation().follows_origin()
     }
 }
@@ -91,22 +79,22 @@ impl ServeDecision {
     /// Why it is renewed, if it is.
     pub(super) fn reason(self) -> RegenerateReason {
         match self {
-            ServeDecision::Fresh | ServeDecision::Other => RegenerateReason::Stale,
-            ServeDecision::Stale { reason, .. } | ServeDecision::No(reason) => reason,
+            ServeDecision::Fresh | ServeDecision::OtherVariant => RegenerateReason::Stale,
+            ServeDecision::Stale { reason, .. } | ServeDecision::Unusable(reason) => reason,
         }
     }
 
     /// Whether it may be served if nobody answers who could renew it.
-    pub(super) fn if_silent(&self) -> bool {
-        matches!(self, ServeDecision::Stale { if_silent: true, .. })
+    pub(super) fn if_unreachable(&self) -> bool {
+        matches!(self, ServeDecision::Stale { if_unreachable: true, .. })
     }
 
     /// Whether it may be served although it should be renewed, because that takes too long or fails.
     pub(super) fn in_need(&self) -> bool {
         match self {
             ServeDecision::Fresh => true,
-            ServeDecision::Stale { while_renewed, if_error, .. } => *while_renewed || *if_error,
-            ServeDecision::No(_) | ServeDecision::Other => false,
+            ServeDecision::Stale { while_revalidate, if_error, .. } => *while_revalidate || *if_error,
+            ServeDecision::Unusable(_) | ServeDecision::OtherVariant => false,
         }
     }
 }
@@ -124,9 +112,9 @@ pub(super) fn usable(
     let of_other = !ours && !meta.is_pinned(now);
     let not_ours = || RegenerateReason::OtherDeployment(deployment.unwrap_or_default().to_owned());
     match freshness {
-        Freshness::Forbidden => return ServeDecision::No(RegenerateReason::Stale),
+        Freshness::Forbidden => return ServeDecision::Unusable(RegenerateReason::Stale),
         _ if of_other && policy.other_deployment == OtherDeployment::Missing => {
-            return ServeDecision::No(not_ours());
+            return ServeDecision::Unusable(not_ours());
         }
         Freshness::Fresh if !of_other => return ServeDecision::Fresh,
         Freshness::Fresh | Freshness::Stale => {}
@@ -135,9 +123,9 @@ pub(super) fn usable(
     let within = |limit: Option<Duration>| limit.is_none_or(|limit| stale_for <= limit);
     ServeDecision::Stale {
         reason: if freshness == Freshness::Fresh { not_ours() } else { RegenerateReason::Stale },
-        while_renewed: policy.mode == Mode::Swr && within(policy.stale_while_revalidate),
+        while_revalidate: policy.mode == Mode::Swr && within(policy.stale_while_revalidate),
         if_error: within(policy.stale_if_error),
-        if_silent: within(policy.stale_if_error),
+        if_unreachable: within(policy.stale_if_error),
     }
 }
 
@@ -164,8 +152,13 @@ mod tests {
         Meta::of(Generation::new("a.html", NOW, 60))
     }
 
-    fn stale(while_renewed: bool, if_error: bool) -> ServeDecision {
-        ServeDecision::Stale { reason: RegenerateReason::Stale, while_renewed, if_error, if_silent: if_error }
+    fn stale(while_revalidate: bool, if_error: bool) -> ServeDecision {
+        ServeDecision::Stale {
+            reason: RegenerateReason::Stale,
+            while_revalidate,
+            if_error,
+            if_unreachable: if_error,
+        }
     }
 
     #[test]
@@ -201,7 +194,7 @@ mod tests {
         let policy = Policy::every(Duration::from_secs(60));
         assert_eq!(
             usable(&page(), Freshness::Forbidden, &policy, None, at(0)),
-            ServeDecision::No(RegenerateReason::Stale)
+            ServeDecision::Unusable(RegenerateReason::Stale)
         );
     }
 
@@ -215,14 +208,14 @@ mod tests {
             meta.generation.content.deployment = other;
             let expected = ServeDecision::Stale {
                 reason: not_ours.clone(),
-                while_renewed: true,
+                while_revalidate: true,
                 if_error: true,
-                if_silent: true,
+                if_unreachable: true,
             };
             assert_eq!(of(&meta, &policy), expected);
         }
         policy.other_deployment = OtherDeployment::Missing;
-        assert_eq!(of(&meta, &policy), ServeDecision::No(not_ours));
+        assert_eq!(of(&meta, &policy), ServeDecision::Unusable(not_ours));
         meta.pinned_until = Some(NOW + 10);
         assert_eq!(of(&meta, &policy), ServeDecision::Fresh);
         meta.generation.content.deployment = Some("new".into());

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use super::{Engine, Isr};
 
 /// Work that goes on in the background if it is dropped before it is done.
-pub(crate) struct Outliving<F: Future<Output: 'static> + Send + 'static> {
+pub(crate) struct Detached<F: Future<Output: 'static> + Send + 'static> {
     engine: Arc<Engine>,
     work: Option<Pin<Box<F>>>,
 }
@@ -15,12 +15,12 @@ pub(crate) struct Outliving<F: Future<Output: 'static> + Send + 'static> {
 impl Isr {
     /// Does this while somebody waits for it, and to its end if nobody does any more: what has begun to change something is
     /// not given up half-way. It ends with the process, which waits for it as for renders.
-    pub(crate) fn outliving<F: Future<Output: 'static> + Send + 'static>(&self, work: F) -> Outliving<F> {
-        Outliving { engine: self.engine.clone(), work: Some(Box::pin(work)) }
+    pub(crate) fn run_detached<F: Future<Output: 'static> + Send + 'static>(&self, work: F) -> Detached<F> {
+        Detached { engine: self.engine.clone(), work: Some(Box::pin(work)) }
     }
 }
 
-impl<F: Future<Output: 'static> + Send + 'static> Future for Outliving<F> {
+impl<F: Future<Output: 'static> + Send + 'static> Future for Detached<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
@@ -34,7 +34,7 @@ impl<F: Future<Output: 'static> + Send + 'static> Future for Outliving<F> {
     }
 }
 
-impl<F: Future<Output: 'static> + Send + 'static> Drop for Outliving<F> {
+impl<F: Future<Output: 'static> + Send + 'static> Drop for Detached<F> {
     fn drop(&mut self) {
         let Some(work) = self.work.take() else { return };
         // Where nothing runs any more, nothing can go on.

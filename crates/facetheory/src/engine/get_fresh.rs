@@ -14,21 +14,21 @@ use crate::engine::state::State;
 use crate::pages::policy::Policy;
 use crate::protocol::key::PageKey;
 
-/// What memory has for a visitor.
-pub(crate) enum AtHand {
-    /// The page.
+/// A page in memory that answers a request without I/O.
+pub(crate) enum FreshPage {
+    /// The page is fresh and matches the request.
     Page(Served),
-    /// A page for requests with other headers.
-    Other(Arc<CachedPage>),
+    /// The page is for requests with other headers. Its `Vary` selects the variant for this request.
+    OtherVariant(Arc<CachedPage>),
 }
 
 impl Isr {
     /// What is kept of a page and may be looked at, and what it can be used for. While the table cannot be reached, what
     /// memory has.
-    pub(crate) async fn peek(
+    pub(crate) async fn lookup(
         &self,
         page: &PageKey,
-        judge: &dyn ReusePolicy,
+        reuse: &dyn ReusePolicy,
     ) -> Option<(Arc<CachedPage>, ServeDecision)> {
         let engine = &self.engine;
         let now = engine.now();
@@ -36,11 +36,11 @@ impl Isr {
         if let Some(entry) = &known
             && engine.memory.believes(page, entry, now, engine.settings.believed)
         {
-            return Some((entry.page.clone(), engine.usable(entry, judge, now)));
+            return Some((entry.page.clone(), engine.usable(entry, reuse, now)));
         }
         let arrival = RequestStart { at: now, sequence: engine.memory.sequence(page) };
         let Ok(seen) = engine.look(page, arrival).await else {
-            return known.map(|entry| (entry.page.clone(), engine.usable_unseen(page, &entry, judge, now)));
+            return known.map(|entry| (entry.page.clone(), engine.usable_unseen(page, &entry, reuse, now)));
         };
         let (Found::Here(entry), Some(meta)) = (&seen.body, &seen.meta) else { return None };
         let now = engine.now();
@@ -52,30 +52,31 @@ impl Isr {
             deployment: engine.settings.deployment.as_deref(),
             now,
         };
-        Some((entry.page.clone(), judge.usable(&sight)))
+        Some((entry.page.clone(), reuse.decide(&sight)))
     }
 
-    /// The same, if memory alone can tell, of what needs nothing from anyone. A page counts as served.
-    pub(crate) fn at_hand_by(
+    /// Like [`get_fresh`](Isr::get_fresh) at the time `now`, where `reuse` decides what a cached page can be used for. A
+    /// returned page counts as served.
+    pub(crate) fn get_fresh_with(
         &self,
         page: &PageKey,
         policy: &Policy,
-        judge: &dyn ReusePolicy,
+        reuse: &dyn ReusePolicy,
         now: Timestamp,
-    ) -> Option<AtHand> {
+    ) -> Option<FreshPage> {
         let engine = &self.engine;
         let entry = engine.believed(page, now)?;
-        match engine.usable(&entry, judge, now) {
+        match engine.usable(&entry, reuse, now) {
             ServeDecision::Fresh if !engine.may_be_early(&entry, policy, now) => {
-                Some(AtHand::Page(engine.served(page, State::Hit, &entry)))
+                Some(FreshPage::Page(engine.served(page, State::Hit, &entry)))
             }
-            ServeDecision::Other => Some(AtHand::Other(entry.page.clone())),
-            ServeDecision::Fresh | ServeDecision::Stale { .. } | ServeDecision::No(_) => None,
+            ServeDecision::OtherVariant => Some(FreshPage::OtherVariant(entry.page.clone())),
+            ServeDecision::Fresh | ServeDecision::Stale { .. } | ServeDecision::Unusable(_) => None,
         }
     }
 
     /// The next answer for a page may be kept after all: others wait for it again, instead of asking for themselves.
-    pub(crate) fn reconsider(&self, page: &PageKey) {
-        self.engine.render_failures.reconsider(page);
+    pub(crate) fn forget_declined(&self, page: &PageKey) {
+        self.engine.render_failures.forget_declined(page);
     }
 }

@@ -80,7 +80,6 @@ impl BypassReason {
     }
 
     /// It in one word, for headers.
-    #[cfg(feature = "http")]
     pub(crate) fn word(self) -> &'static str {
         match self {
             BypassReason::Declined => "not-kept",

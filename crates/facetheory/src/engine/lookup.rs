@@ -148,7 +148,7 @@ impl Engine {
             if entry.page.meta() == meta {
                 return Found::Here(self.memory.keep(page, entry.checked_again(checked)));
             }
-            let moved = CachedPage::with(meta.clone(), entry.page.body().clone());
+            let moved = CachedPage::with_body(meta.clone(), entry.page.body().clone());
             return Found::Here(self.keep(page, Entry::new(moved, checked, entry.render_millis())));
         }
         if !self.bodies_outage.lets_ask(self.now()) {

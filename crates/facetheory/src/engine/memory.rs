@@ -6,14 +6,11 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
-#[cfg(feature = "http")]
 use quick_cache::sync::{EntryAction, EntryResult};
 use quick_cache::{Equivalent, UnitWeighter, Weighter};
 use tabletheory::{Random, Timestamp};
 
 use super::cached_page::CachedPage;
-#[cfg(feature = "http")]
-use crate::http::variant_key;
 use crate::protocol::generation::Generation;
 use crate::protocol::key::PageKey;
 
@@ -247,8 +244,7 @@ impl Memory {
     }
 
     /// A page has become heavier, if it is still here.
-    #[cfg(feature = "http")]
-    pub(super) fn weigh_again(&self, page: &PageKey, entry: &Arc<Entry>) {
+    pub(super) fn update_weight(&self, page: &PageKey, entry: &Arc<Entry>) {
         let is_it = |_: &Slot, kept: &mut Arc<Entry>| {
             if Arc::ptr_eq(kept, entry) { EntryAction::ReplaceWithGuard } else { EntryAction::Retain(()) }
         };
@@ -291,13 +287,10 @@ impl Memory {
     pub(super) fn forbid(&self, page: &PageKey) {
         self.counter(page).fetch_add(FORBIDDEN, Ordering::AcqRel);
         self.forget(page);
-        #[cfg(feature = "http")]
         if page.has_variants() {
-            let (tenant, beginning) =
-                (page.tenant().map(crate::Tenant::as_str), variant_key(page.cache_key(), ""));
-            self.pages.retain(|slot, _| {
-                slot.tenant.as_deref() != tenant || !slot.cache_key.starts_with(&*beginning)
-            });
+            let (tenant, prefix) = (page.tenant().map(crate::Tenant::as_str), page.variant_prefix());
+            self.pages
+                .retain(|slot, _| slot.tenant.as_deref() != tenant || !slot.cache_key.starts_with(&*prefix));
         }
     }
 
@@ -349,24 +342,23 @@ mod tests {
         Entry::new(CachedPage::new(meta, body), checked, 0)
     }
 
-    #[cfg(feature = "http")]
     #[test]
     fn a_page_that_became_heavier_replaces_nothing_newer_and_does_not_come_back() {
         let (memory, page) = (Memory::new(1 << 20, &SystemRandom), PageKey::new("/a").expect("a page"));
         let first = memory.keep(&page, entry(&memory, &page, "first"));
-        memory.weigh_again(&page, &first);
+        memory.update_weight(&page, &first);
         assert_eq!(memory.get(&page).expect("it is here").page.bytes(), "first");
         memory.keep(&page, entry(&memory, &page, "second"));
-        memory.weigh_again(&page, &first);
+        memory.update_weight(&page, &first);
         assert_eq!(memory.get(&page).expect("it is here").page.bytes(), "second");
         for _ in 0..2000 {
             let kept = memory.keep(&page, entry(&memory, &page, "first"));
             std::thread::scope(|scope| {
-                scope.spawn(|| memory.weigh_again(&page, &kept));
+                scope.spawn(|| memory.update_weight(&page, &kept));
                 memory.forbid(&page);
             });
             assert!(memory.get(&page).is_none(), "it is forbidden");
-            memory.weigh_again(&page, &kept);
+            memory.update_weight(&page, &kept);
             assert!(memory.get(&page).is_none(), "it is gone");
         }
     }

@@ -2,23 +2,20 @@
 
 mod cached_page;
 mod circuit_breaker;
-#[cfg(feature = "http")]
 mod compression;
 mod decision;
-#[cfg(feature = "http")]
 mod detached;
-#[cfg(feature = "http")]
 mod get_fresh;
 mod get_result;
 mod lookup;
 mod memory;
 mod metrics;
 mod operations;
-#[cfg(feature = "http")]
 mod pending_invalidations;
 mod regenerate;
 mod render;
 mod render_failures;
+mod rendering;
 mod serve;
 mod single_flight;
 pub(crate) mod state;
@@ -26,7 +23,6 @@ pub(crate) mod state;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-#[cfg(feature = "http")]
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -37,12 +33,12 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 pub use cached_page::CachedPage;
-#[cfg(feature = "http")]
+pub(crate) use compression::Coding;
 pub(crate) use decision::{EntryView, ReusePolicy, ServeDecision};
-#[cfg(feature = "http")]
-pub(crate) use get_fresh::AtHand;
+pub(crate) use get_fresh::FreshPage;
 pub use get_result::{BypassReason, GetResult, Served};
 pub use metrics::{Incident, Phase};
+pub(crate) use rendering::{Rendering, boxed};
 pub use state::State;
 
 use self::circuit_breaker::CircuitBreaker;
@@ -104,15 +100,11 @@ struct Engine {
     rendering: Arc<Semaphore>,
     queue: Arc<Semaphore>,
     /// How many pages are compressed at once, and how many may wait for that.
-    #[cfg(feature = "http")]
-    coding: Arc<Semaphore>,
-    #[cfg(feature = "http")]
-    coding_queue: Arc<Semaphore>,
+    compressions: Arc<Semaphore>,
+    compression_queue: Arc<Semaphore>,
     /// Places of those whose work goes on after they have left.
-    #[cfg(feature = "http")]
     outliving: Arc<Semaphore>,
     /// Whether the table is being told of what it could not be told of before.
-    #[cfg(feature = "http")]
     paying: AtomicBool,
     tasks: TaskTracker,
     /// Ends what goes on in the background, when time has run out.
@@ -230,7 +222,6 @@ impl Isr {
     }
 
     /// Which deployment renders, if that is known.
-    #[cfg(feature = "http")]
     pub(crate) fn deployment(&self) -> Option<&str> {
         self.engine.settings.deployment.as_deref()
     }
@@ -267,8 +258,7 @@ impl Isr {
         let engine = &self.engine;
         engine.queue.close();
         // Nobody would see the forms of pages that wait for theirs.
-        #[cfg(feature = "http")]
-        engine.coding.close();
+        engine.compressions.close();
         engine.tasks.close();
         if tokio::time::timeout(limit, engine.tasks.wait()).await.is_ok() {
             return true;
@@ -284,13 +274,10 @@ impl Isr {
 }
 
 /// So many pages are compressed at once: visitors should not notice.
-#[cfg(feature = "http")]
-const CODING: usize = 1;
+const COMPRESSIONS: usize = 1;
 /// So many pages wait for that, or are being compressed.
-#[cfg(feature = "http")]
-const CODING_QUEUE: usize = 128;
+const COMPRESSION_QUEUE: usize = 128;
 /// The work of so many visitors goes on after they have left.
-#[cfg(feature = "http")]
 const OUTLIVING: usize = 256;
 
 impl Engine {
@@ -298,8 +285,7 @@ impl Engine {
     fn keep(self: &Arc<Self>, page: &PageKey, entry: Entry) -> Arc<Entry> {
         let entry = self.memory.keep(page, entry);
         self.observer.memory(self.memory.weight(), self.memory.len());
-        #[cfg(feature = "http")]
-        self.code(page, &entry);
+        self.compress(page, &entry);
         entry
     }
 
@@ -429,13 +415,9 @@ impl IsrBuilder {
             random: self.random,
             rendering: Arc::new(Semaphore::new(self.rendering)),
             queue: Arc::new(Semaphore::new(self.rendering + self.queue)),
-            #[cfg(feature = "http")]
-            coding: Arc::new(Semaphore::new(CODING)),
-            #[cfg(feature = "http")]
-            coding_queue: Arc::new(Semaphore::new(CODING_QUEUE)),
-            #[cfg(feature = "http")]
+            compressions: Arc::new(Semaphore::new(COMPRESSIONS)),
+            compression_queue: Arc::new(Semaphore::new(COMPRESSION_QUEUE)),
             outliving: Arc::new(Semaphore::new(OUTLIVING)),
-            #[cfg(feature = "http")]
             paying: AtomicBool::new(false),
             tasks: TaskTracker::new(),
             abandon: CancellationToken::new(),

@@ -23,17 +23,16 @@ impl Isr {
     /// # Ok(()) }
     /// ```
     pub async fn invalidate(&self, page: &PageKey, strength: InvalidationMode) -> Result<Invalidated> {
-        let outcome = self.invalidate_alone(page, strength).await?;
+        let outcome = self.invalidate_entry(page, strength).await?;
         // What is pinned is left alone, and so is what is found by it.
-        #[cfg(feature = "http")]
         if page.has_variants() && outcome != Invalidated::Pinned {
-            self.invalidate_address(page).await?;
+            self.invalidate_variants(page).await?;
         }
         Ok(outcome)
     }
 
     /// The same of one page, and of none of its variants.
-    pub(crate) async fn invalidate_alone(
+    pub(crate) async fn invalidate_entry(
         &self,
         page: &PageKey,
         strength: InvalidationMode,
@@ -66,8 +65,7 @@ impl Isr {
     }
 
     /// Makes all that is stored of an address stale: a page that follows its origin, and its variants.
-    #[cfg(feature = "http")]
-    async fn invalidate_address(&self, page: &PageKey) -> Result<()> {
+    async fn invalidate_variants(&self, page: &PageKey) -> Result<()> {
         let outcome = self.pages().store().invalidate_tag(&Tag::target(page.address()), page.tenant()).await;
         self.engine.memory.mark_unverified(page);
         outcome

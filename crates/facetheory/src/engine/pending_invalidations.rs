@@ -23,7 +23,7 @@ impl Isr {
     /// can be told, which is repeated in the background.
     ///
     /// Visitors send requests that change something all the time, so no other page is looked up again for that.
-    pub(crate) async fn outdate(&self, page: &PageKey) {
+    pub(crate) async fn invalidate_target(&self, page: &PageKey) {
         let (engine, tag) = (&self.engine, Tag::target(page.address()).key(page.tenant()));
         let store = engine.pages.store();
         let owed = store.owe(&tag);

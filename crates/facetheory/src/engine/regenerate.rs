@@ -9,6 +9,7 @@ use tracing::Instrument as _;
 use super::memory::MetadataCheck;
 use super::metrics::Phase;
 use super::render::{Kept, Regeneration, name};
+use super::rendering::{RenderFn, boxed};
 use super::{Engine, Isr};
 use crate::error::{Error, Kind, Result};
 use crate::pages::Outcome;
@@ -49,23 +50,18 @@ impl Isr {
         F: FnOnce(RenderContext) -> R + Send + 'static,
         R: Future<Output = Result<T, RenderError>> + Send + 'static,
     {
-        self.regenerate_for(page, policy, RegenerateReason::Stale, request, render).await
+        self.regenerate_for(page, policy, RegenerateReason::Stale, request, boxed(render)).await
     }
 
     /// The same for this reason.
-    pub(crate) async fn regenerate_for<T, F, R>(
+    pub(crate) async fn regenerate_for(
         &self,
         page: &PageKey,
         policy: &Policy,
         reason: RegenerateReason,
         request: Option<(&str, &str)>,
-        render: F,
-    ) -> Result<Outcome>
-    where
-        T: Into<Render> + Send + 'static,
-        F: FnOnce(RenderContext) -> R + Send + 'static,
-        R: Future<Output = Result<T, RenderError>> + Send + 'static,
-    {
+        render: RenderFn,
+    ) -> Result<Outcome> {
         let renewal = Regeneration { page: page.clone(), policy: *policy, reason, waits: false };
         let request = request.map(|(key, hash)| (key.to_owned(), hash.to_owned()));
         let (sender, receiver) = oneshot::channel();
@@ -82,17 +78,12 @@ impl Isr {
 }
 
 impl Engine {
-    async fn regenerate<T, F, R>(
+    async fn regenerate(
         self: Arc<Self>,
         renewal: &Regeneration,
         request: Option<(String, String)>,
-        render: F,
-    ) -> Result<Outcome>
-    where
-        T: Into<Render> + Send + 'static,
-        F: FnOnce(RenderContext) -> R + Send + 'static,
-        R: Future<Output = Result<T, RenderError>> + Send + 'static,
-    {
+        render: RenderFn,
+    ) -> Result<Outcome> {
         let Regeneration { page, policy, reason, .. } = renewal;
         let kept = Arc::new(Mutex::new(Kept::default()));
         let (sequence, began) = (self.memory.sequence(page), self.now());

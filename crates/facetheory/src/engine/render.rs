@@ -15,6 +15,7 @@ use super::cached_page::CachedPage;
 use super::lookup::Found;
 use super::memory::{Entry, MetadataCheck};
 use super::metrics::Phase;
+use super::rendering::RenderFn;
 use crate::bodies::Body;
 use crate::error::{Error, Kind, Result};
 use crate::pages::Outcome;
@@ -81,16 +82,11 @@ pub(super) struct Kept {
 
 impl Engine {
     /// Renders a page and publishes it, or waits until somebody else has.
-    pub(super) async fn renew<T, F, R>(
+    pub(super) async fn renew(
         self: Arc<Self>,
         renewal: Regeneration,
-        mut render: Option<F>,
-    ) -> RegenerateResult
-    where
-        T: Into<Render> + Send + 'static,
-        F: FnOnce(RenderContext) -> R + Send + 'static,
-        R: Future<Output = Result<T, RenderError>> + Send + 'static,
-    {
+        mut render: Option<RenderFn>,
+    ) -> RegenerateResult {
         let Regeneration { page, policy, reason, waits } = &renewal;
         let kept = Arc::new(Mutex::new(Kept::default()));
         let mut patience = Patience::new(Instant::now(), policy.wait);
@@ -134,18 +130,13 @@ impl Engine {
     }
 
     /// Renders within its deadline, and keeps what came of it for the visitor who waits.
-    pub(super) fn render<T, F, R>(
+    pub(super) fn render(
         self: &Arc<Self>,
-        render: Option<F>,
+        render: Option<RenderFn>,
         context: RenderContext,
         policy: &Policy,
         kept: Arc<Mutex<Kept>>,
-    ) -> impl Future<Output = Result<Render, RenderError>> + Send + use<T, F, R>
-    where
-        T: Into<Render> + Send + 'static,
-        F: FnOnce(RenderContext) -> R + Send + 'static,
-        R: Future<Output = Result<T, RenderError>> + Send + 'static,
-    {
+    ) -> impl Future<Output = Result<Render, RenderError>> + Send + use<> {
         let (engine, deadline, negative) = (self.clone(), policy.render_timeout, policy.negative_ttl);
         async move {
             let render = render.ok_or("it was rendered already")?;
@@ -161,7 +152,6 @@ impl Engine {
                 }
                 () = engine.abandon.cancelled() => return Err("the process is shutting down".into()),
             };
-            let rendered = rendered.into();
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.personal = rendered == Render::Uncacheable;
             let at_first_sight = |was: &Meta, least| {
@@ -302,7 +292,7 @@ impl Engine {
         let known =
             self.memory.get(page).filter(|entry| entry.page.generation().s3_key == meta.generation.s3_key);
         let cached = match (known, rendered.and_then(|rendered| rendered.bytes)) {
-            (Some(entry), _) => CachedPage::with(meta, entry.page.body().clone()),
+            (Some(entry), _) => CachedPage::with_body(meta, entry.page.body().clone()),
             (None, Some(bytes)) => CachedPage::new(meta, Body { bytes, ..Body::default() }),
             (None, None) => return self.found(page, &meta, checked, true).await,
         };

@@ -95,8 +95,7 @@ impl RenderFailures {
     }
 
     /// Others should wait for the next render of a page, since it may be kept after all.
-    #[cfg(feature = "http")]
-    pub(super) fn reconsider(&self, page: &PageKey) {
+    pub(super) fn forget_declined(&self, page: &PageKey) {
         if !self.declined.is_empty() {
             self.declined.remove(&self.slot(page));
         }

@@ -7,10 +7,12 @@ use tabletheory::Timestamp;
 use tracing::Instrument as _;
 
 use super::decision::{EntryView, ReusePolicy, ServeDecision};
+use super::get_fresh::FreshPage;
 use super::get_result::{BypassReason, GetResult, Served};
 use super::lookup::Found;
 use super::memory::{Entry, MetadataCheck, RequestStart};
 use super::render::{Patience, RegenerateResult, Regeneration};
+use super::rendering::{RenderFn, Rendering, boxed_with_private, boxed_without_private};
 use super::{Engine, Isr};
 use crate::engine::state::State;
 use crate::error::{Error, Kind, Result};
@@ -48,21 +50,25 @@ impl Isr {
         F: FnOnce(RenderContext) -> R + Send + 'static,
         R: Future<Output = Result<T, RenderError>> + Send + 'static,
     {
-        self.get_by(page, policy, policy, render).await
+        let render = |context| async move {
+            Rendering { outcome: render(context).await.map(Into::into), private: None::<()> }
+        };
+        self.get_with(page, policy, policy, render).await.0
     }
 
-    /// The same, where somebody else than the policy says what the page can be used for.
-    pub(crate) async fn get_by<T, F, R>(
+    /// Like [`get`](Isr::get), where `reuse` decides what a cached page can be used for. Also returns the private value
+    /// of the render, if this request started it and waited for it.
+    pub(crate) async fn get_with<P, F, R>(
         &self,
         page: &PageKey,
         policy: &Policy,
-        judge: &dyn ReusePolicy,
+        reuse: &dyn ReusePolicy,
         render: F,
-    ) -> Result<GetResult>
+    ) -> (Result<GetResult>, Option<P>)
     where
-        T: Into<Render> + Send + 'static,
+        P: Send + 'static,
         F: FnOnce(RenderContext) -> R + Send + 'static,
-        R: Future<Output = Result<T, RenderError>> + Send + 'static,
+        R: Future<Output = Rendering<P>> + Send + 'static,
     {
         let engine = &self.engine;
         let now = engine.now();
@@ -70,35 +76,44 @@ impl Isr {
         let believed =
             known.as_ref().filter(|entry| engine.memory.believes(page, entry, now, engine.settings.believed));
         if let Some(entry) = believed {
-            match engine.usable(entry, judge, now) {
+            match engine.usable(entry, reuse, now) {
                 ServeDecision::Fresh => {
                     if engine.is_early(entry, policy, now) {
                         let reason = RegenerateReason::Early(entry.page.generation().generated_at);
-                        engine.renew_in_background(page, policy, reason, entry, render);
+                        engine.renew_in_background(
+                            page,
+                            policy,
+                            reason,
+                            entry,
+                            boxed_without_private(render),
+                        );
                     }
-                    return Ok(engine.serve(page, State::Hit, entry));
+                    return (Ok(engine.serve(page, State::Hit, entry)), None);
                 }
-                ServeDecision::Stale { reason, while_renewed: true, .. } => {
-                    engine.renew_in_background(page, policy, reason, entry, render);
-                    return Ok(engine.serve(page, State::Stale, entry));
+                ServeDecision::Stale { reason, while_revalidate: true, .. } => {
+                    engine.renew_in_background(page, policy, reason, entry, boxed_without_private(render));
+                    return (Ok(engine.serve(page, State::Stale, entry)), None);
                 }
-                ServeDecision::Other => return Ok(GetResult::Bypass(BypassReason::OtherVariant)),
-                ServeDecision::Stale { .. } | ServeDecision::No(_) => {}
+                ServeDecision::OtherVariant => {
+                    return (Ok(GetResult::Bypass(BypassReason::OtherVariant)), None);
+                }
+                ServeDecision::Stale { .. } | ServeDecision::Unusable(_) => {}
             }
         }
-        // A hit should not carry the weight of everything else.
+        // Boxed, so that the future of a hit stays small.
         let span = tracing::debug_span!("visit", page = %page.shown(), route = page.route());
-        let answer = Box::pin(engine.visit(page, policy, judge, known, render)).instrument(span).await;
-        if let Ok(GetResult::Bypass(reason)) = &answer
+        let (render, mut private) = boxed_with_private(render);
+        let result = Box::pin(engine.visit(page, policy, reuse, known, render)).instrument(span).await;
+        if let Ok(GetResult::Bypass(reason)) = &result
             && *reason != BypassReason::OtherVariant
         {
             engine.observer.served(page, State::Bypass);
         }
-        answer
+        (result, private.try_recv().ok())
     }
 
-    /// The page, if it is in memory and fresh, and nothing has to be asked or renewed because of this visitor: most visits,
-    /// without the weight of a future. None says nothing about the page; [`get`](Isr::get) does.
+    /// Returns the page if it is in memory and fresh. Never touches the table and never starts a regeneration, so it needs
+    /// no `await`. `None` means "call [`get`](Isr::get)", not "no such page".
     ///
     /// ```
     /// # use facetheory::{GetResult, Bodies, Isr, PageKey, Pages, PageStore, Policy, Rendered, State};
@@ -114,16 +129,10 @@ impl Isr {
     /// ```
     #[must_use]
     pub fn get_fresh(&self, page: &PageKey, policy: &Policy) -> Option<Served> {
-        self.at_hand_at(page, policy, self.engine.now())
-    }
-
-    /// The same at a time that is known already.
-    pub(crate) fn at_hand_at(&self, page: &PageKey, policy: &Policy, now: Timestamp) -> Option<Served> {
-        let engine = &self.engine;
-        let entry = engine.believed(page, now)?;
-        let fresh = matches!(engine.usable(&entry, policy, now), ServeDecision::Fresh)
-            && !engine.may_be_early(&entry, policy, now);
-        fresh.then(|| engine.served(page, State::Hit, &entry))
+        match self.get_fresh_with(page, policy, policy, self.engine.now())? {
+            FreshPage::Page(served) => Some(served),
+            FreshPage::OtherVariant(_) => None,
+        }
     }
 }
 
@@ -135,30 +144,25 @@ impl Engine {
     }
 
     /// A visitor for whom memory alone is not enough.
-    async fn visit<T, F, R>(
+    async fn visit(
         self: &Arc<Self>,
         page: &PageKey,
         policy: &Policy,
-        judge: &dyn ReusePolicy,
+        reuse: &dyn ReusePolicy,
         known: Option<Arc<Entry>>,
-        render: F,
-    ) -> Result<GetResult>
-    where
-        T: Into<Render> + Send + 'static,
-        F: FnOnce(RenderContext) -> R + Send + 'static,
-        R: Future<Output = Result<T, RenderError>> + Send + 'static,
-    {
+        render: RenderFn,
+    ) -> Result<GetResult> {
         let mut render = Some(render);
         let arrival = RequestStart { at: self.now(), sequence: self.memory.sequence(page) };
         for _ in 0..ROUNDS {
             let seen = match self.look(page, arrival).await {
                 Ok(seen) => seen,
-                Err(_) => return Ok(self.without_store(page, judge, known.as_ref())),
+                Err(_) => return Ok(self.without_store(page, reuse, known.as_ref())),
             };
             let now = self.now();
             let mut usable = match &seen.meta {
-                None => ServeDecision::No(RegenerateReason::Stale),
-                Some(meta) => judge.usable(&EntryView {
+                None => ServeDecision::Unusable(RegenerateReason::Stale),
+                Some(meta) => reuse.decide(&EntryView {
                     meta,
                     page: seen.body.page(),
                     freshness: seen.freshness_at(now),
@@ -172,14 +176,16 @@ impl Engine {
                 (Found::Here(entry), _) => {
                     let at_once = match &usable {
                         ServeDecision::Fresh => Some(State::Hit),
-                        ServeDecision::Stale { while_renewed: true, .. } => Some(State::Stale),
+                        ServeDecision::Stale { while_revalidate: true, .. } => Some(State::Stale),
                         ServeDecision::Stale { .. }
                             if held && policy.contention == Contention::ServeStale =>
                         {
                             usable.in_need().then_some(State::Stale)
                         }
-                        ServeDecision::Other => return Ok(GetResult::Bypass(BypassReason::OtherVariant)),
-                        ServeDecision::Stale { .. } | ServeDecision::No(_) => None,
+                        ServeDecision::OtherVariant => {
+                            return Ok(GetResult::Bypass(BypassReason::OtherVariant));
+                        }
+                        ServeDecision::Stale { .. } | ServeDecision::Unusable(_) => None,
                     };
                     if let Some(state) = at_once {
                         if let (ServeDecision::Stale { reason, .. }, Some(render)) = (usable, render.take()) {
@@ -189,16 +195,18 @@ impl Engine {
                     }
                 }
                 (Found::Broken, Some(meta)) => {
-                    usable = ServeDecision::No(RegenerateReason::BodyMissing(meta.generation.s3_key.clone()));
+                    usable = ServeDecision::Unusable(RegenerateReason::BodyMissing(
+                        meta.generation.s3_key.clone(),
+                    ));
                 }
                 (Found::Unreachable, Some(_)) => {
-                    return Ok(self.without_store(page, judge, known.as_ref()));
+                    return Ok(self.without_store(page, reuse, known.as_ref()));
                 }
                 (Found::Nothing | Found::Broken | Found::Unreachable, _) => {}
             }
             if render.is_none() {
                 let until = seen.checked.held_until;
-                return Ok(self.wait_for_other(page, policy, judge, usable.reason(), until).await);
+                return Ok(self.wait_for_other(page, policy, reuse, usable.reason(), until).await);
             }
             if self.render_failures.is_declined(page, now) {
                 return Ok(GetResult::Bypass(BypassReason::Declined));
@@ -219,15 +227,15 @@ impl Engine {
                     None => GetResult::Bypass(BypassReason::Unreachable),
                 });
             }
-            let if_silent = match &seen.body {
-                Found::Here(entry) if usable.if_silent() => Some(entry),
+            let if_unreachable = match &seen.body {
+                Found::Here(entry) if usable.if_unreachable() => Some(entry),
                 _ => None,
             };
             let (first, mut landing) = self.wait_for_render(page, policy, usable, &mut render).await;
             // What each visitor has to ask for is asked for by all at once: by those who waited, and by those who come now.
             if let RegenerateResult::Page { entry, ours } = &landing
                 && !(first && *ours)
-                && !judge.shares(&entry.page)
+                && !reuse.is_shareable(&entry.page)
             {
                 self.render_failures.declined(page, self.now());
                 return Ok(GetResult::Bypass(BypassReason::Declined));
@@ -239,7 +247,7 @@ impl Engine {
                 landing = RegenerateResult::Lost;
             }
             match landing {
-                RegenerateResult::Page { entry, .. } if !judge.is_for(&entry.page) => {
+                RegenerateResult::Page { entry, .. } if !reuse.matches(&entry.page) => {
                     return Ok(GetResult::Bypass(BypassReason::OtherVariant));
                 }
                 RegenerateResult::Page { entry, ours } => {
@@ -260,7 +268,8 @@ impl Engine {
                     });
                 }
                 RegenerateResult::Failed(error) => {
-                    return match in_need.or(if_silent.filter(|_| OriginUnreachable::is_behind(&*error))) {
+                    return match in_need.or(if_unreachable.filter(|_| OriginUnreachable::is_behind(&*error)))
+                    {
                         Some(entry) => Ok(self.serve(page, State::StaleError, entry)),
                         None => Err(Error::shared(error)),
                     };
@@ -268,7 +277,7 @@ impl Engine {
                 RegenerateResult::Unreachable => {
                     return Ok(match in_need {
                         Some(entry) => self.serve(page, State::StaleMetadataError, entry),
-                        None if seen.meta.is_none() => self.without_store(page, judge, known.as_ref()),
+                        None if seen.meta.is_none() => self.without_store(page, reuse, known.as_ref()),
                         None => GetResult::Bypass(BypassReason::Unreachable),
                     });
                 }
@@ -278,18 +287,13 @@ impl Engine {
     }
 
     /// Waits for a render that is under way, or starts one. True if it was started here.
-    async fn wait_for_render<T, F, R>(
+    async fn wait_for_render(
         self: &Arc<Self>,
         page: &PageKey,
         policy: &Policy,
         usable: ServeDecision,
-        render: &mut Option<F>,
-    ) -> (bool, RegenerateResult)
-    where
-        T: Into<Render> + Send + 'static,
-        F: FnOnce(RenderContext) -> R + Send + 'static,
-        R: Future<Output = Result<T, RenderError>> + Send + 'static,
-    {
+        render: &mut Option<RenderFn>,
+    ) -> (bool, RegenerateResult) {
         let reason = usable.reason();
         let start = || {
             let renewal = Regeneration { page: page.clone(), policy: *policy, reason, waits: true };
@@ -314,7 +318,7 @@ impl Engine {
         self: &Arc<Self>,
         page: &PageKey,
         policy: &Policy,
-        judge: &dyn ReusePolicy,
+        reuse: &dyn ReusePolicy,
         reason: RegenerateReason,
         until: i64,
     ) -> GetResult {
@@ -322,7 +326,7 @@ impl Engine {
             .wait(page, &reason, until, &mut Patience::new(tokio::time::Instant::now(), policy.wait))
             .await
         {
-            Some(RegenerateResult::Page { entry, .. }) if judge.is_for(&entry.page) => {
+            Some(RegenerateResult::Page { entry, .. }) if reuse.matches(&entry.page) => {
                 self.serve(page, State::WaitHit, &entry)
             }
             Some(_) => GetResult::Bypass(BypassReason::WaitedTooLong),
@@ -331,18 +335,14 @@ impl Engine {
     }
 
     /// Renews a stale page without anyone waiting for it, unless somebody does so already or it has just failed.
-    fn renew_in_background<T, F, R>(
+    fn renew_in_background(
         self: &Arc<Self>,
         page: &PageKey,
         policy: &Policy,
         reason: RegenerateReason,
         entry: &Entry,
-        render: F,
-    ) where
-        T: Into<Render> + Send + 'static,
-        F: FnOnce(RenderContext) -> R + Send + 'static,
-        R: Future<Output = Result<T, RenderError>> + Send + 'static,
-    {
+        render: RenderFn,
+    ) {
         let now = self.now();
         if entry.is_held(now) || self.render_failures.is_on(page, now) || self.renewals.has(page) {
             return;
@@ -373,10 +373,10 @@ impl Engine {
     fn without_store(
         &self,
         page: &PageKey,
-        judge: &dyn ReusePolicy,
+        reuse: &dyn ReusePolicy,
         known: Option<&Arc<Entry>>,
     ) -> GetResult {
-        match known.filter(|entry| self.usable_unseen(page, entry, judge, self.now()).in_need()) {
+        match known.filter(|entry| self.usable_unseen(page, entry, reuse, self.now()).in_need()) {
             Some(entry) => self.serve(page, State::StaleMetadataError, entry),
             None => GetResult::Bypass(BypassReason::Unreachable),
         }
@@ -396,14 +396,14 @@ impl Engine {
         self.settings.deployment.as_deref()
     }
 
-    pub(super) fn usable(&self, entry: &Entry, judge: &dyn ReusePolicy, now: Timestamp) -> ServeDecision {
+    pub(super) fn usable(&self, entry: &Entry, reuse: &dyn ReusePolicy, now: Timestamp) -> ServeDecision {
         let meta = entry.page.meta();
         let freshness = match meta.freshness(now) {
             Freshness::Fresh if entry.is_outdated() => Freshness::Stale,
             other => other,
         };
         let (page, invalidated) = (Some(&*entry.page), entry.checked().invalidated);
-        judge.usable(&EntryView { meta, page, freshness, invalidated, deployment: self.deployment(), now })
+        reuse.decide(&EntryView { meta, page, freshness, invalidated, deployment: self.deployment(), now })
     }
 
     /// The same while the table cannot be asked: what this process knows to be invalidated is so.
@@ -411,16 +411,16 @@ impl Engine {
         &self,
         page: &PageKey,
         entry: &Entry,
-        judge: &dyn ReusePolicy,
+        reuse: &dyn ReusePolicy,
         now: Timestamp,
     ) -> ServeDecision {
         if entry.page.generation().follows_origin()
             && self.pages.store().is_known_outdated(page, entry.page.meta())
         {
             let invalidated = MetadataCheck { invalidated: true, ..entry.checked() };
-            return self.usable(&entry.checked_again(invalidated), judge, now);
+            return self.usable(&entry.checked_again(invalidated), reuse, now);
         }
-        self.usable(entry, judge, now)
+        self.usable(entry, reuse, now)
     }
 
     /// Whether a page that is still fresh is renewed now, so that it never goes stale: the likelier, the nearer its end

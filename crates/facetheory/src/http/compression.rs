@@ -3,15 +3,7 @@
 use http::HeaderMap;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 
-/// A coding that pages are sent in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Coding {
-    /// As the renderer made it.
-    Identity,
-    Brotli,
-    Zstd,
-    Gzip,
-}
+pub(crate) use crate::engine::Coding;
 
 impl Coding {
     /// Every coding, in the order in which we prefer them where the client does not mind.
@@ -131,38 +123,6 @@ fn thousandths(text: &str) -> Option<u16> {
     Some(whole * 1000 + fraction).filter(|weight| *weight <= 1000)
 }
 
-/// Shorter pages fit into one packet with their headers: coding them gains nothing.
-pub(crate) const MIN_CODED_BYTES: usize = 1024;
-
-/// Whether a page of this type and size is worth coding.
-///
-/// Types that are compressed already (images, fonts, archives) only get longer. What the renderer has coded itself,
-/// or does not want to be changed, is left as it is.
-pub(crate) fn is_worth_coding(content_type: Option<&str>, bytes: usize, no_transform: bool) -> bool {
-    let Some(essence) = content_type.and_then(|text| text.split(';').next()) else { return false };
-    let essence = essence.trim().to_ascii_lowercase();
-    let text = essence.starts_with("text/")
-        || essence.ends_with("+json")
-        || essence.ends_with("+xml")
-        || CODED_TYPES.contains(&essence.as_str());
-    text && bytes >= MIN_CODED_BYTES && !no_transform
-}
-
-const CODED_TYPES: [&str; 12] = [
-    "application/javascript",
-    "application/json",
-    "application/rtf",
-    "application/wasm",
-    "application/x-javascript",
-    "application/xml",
-    "application/yaml",
-    "font/otf",
-    "font/ttf",
-    "image/bmp",
-    "image/vnd.microsoft.icon",
-    "image/x-icon",
-];
-
 /// Whether a response is coded already.
 pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
     headers
@@ -231,23 +191,6 @@ mod tests {
             [(ACCEPT_ENCODING, HeaderValue::from_static("br, gzip;q=0.5"))].into_iter().collect();
         assert_eq!(choose(&headers, &[Coding::Gzip]), Coding::Gzip);
         assert_eq!(choose(&headers, &[]), Coding::Identity);
-    }
-
-    #[test]
-    fn text_is_worth_coding_and_pictures_are_not() {
-        let worth = |content_type| is_worth_coding(Some(content_type), MIN_CODED_BYTES, false);
-        for yes in
-            ["text/html", "Text/HTML; charset=utf-8", "application/ld+json", "image/svg+xml", "font/ttf"]
-        {
-            assert!(worth(yes), "{yes}");
-        }
-        for no in ["image/png", "video/mp4", "font/woff2", "application/zip", "application/octet-stream", ""]
-        {
-            assert!(!worth(no), "{no}");
-        }
-        assert!(!is_worth_coding(Some("text/html"), MIN_CODED_BYTES - 1, false), "too short");
-        assert!(!is_worth_coding(Some("text/html"), MIN_CODED_BYTES, true), "the renderer said no-transform");
-        assert!(!is_worth_coding(None, MIN_CODED_BYTES, false));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use tower::{Service, ServiceExt as _};
 
+use crate::engine;
 use crate::http::body::{BoxError, Collected, IsrBody, collect};
 use crate::http::cacheability::{Answer, Kept, MAX_TAGS, UncacheableReason, Verdict};
 use crate::http::compression::Coding;
@@ -20,7 +21,7 @@ use crate::http::hint::CacheHint;
 use crate::http::router::route::Route;
 use crate::http::semantics::conditional::EntityTag;
 use crate::http::semantics::revalidation::updated;
-use crate::pages::render::{OriginUnreachable, Render, RenderContext, RenderError, Rendered};
+use crate::pages::render::{OriginUnreachable, Render, RenderContext, Rendered};
 use crate::protocol::generation::Content;
 use crate::protocol::row::Meta;
 
@@ -42,13 +43,8 @@ pub(super) struct StoreContext<'a> {
     pub(super) deployment: Option<&'a str>,
 }
 
-/// What a service made of a request, besides what is kept of it.
-#[derive(Debug)]
-pub(super) struct Rendering {
-    pub(super) outcome: Result<Render, RenderError>,
-    /// The answer itself, for the visitor who waits, where it is not kept.
-    pub(super) own: Option<Response<IsrBody>>,
-}
+/// The outcome of a request to the origin; the private value is a response that is not cached.
+pub(super) type Rendering = engine::Rendering<Response<IsrBody>>;
 
 /// Asks a service for a page.
 pub(super) async fn render<S, B, R>(
@@ -69,13 +65,13 @@ where
         .filter(|served| wish.may_be_unchanged(served) && ask_whether_changed(request.headers_mut(), served));
     let response = match service.oneshot(request).await {
         Ok(response) => response,
-        Err(error) => return Rendering { outcome: Err(error.into()), own: None },
+        Err(error) => return Rendering { outcome: Err(error.into()), private: None },
     };
     let (head, body) = response.into_parts();
     if let Some(served) = conditional
         && head.status == StatusCode::NOT_MODIFIED
     {
-        return Rendering { outcome: Ok(unchanged(wish, head, served)), own: None };
+        return Rendering { outcome: Ok(unchanged(wish, head, served)), private: None };
     }
     let body = body.map_err(Into::into).boxed_unsync();
     let told = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
@@ -86,19 +82,19 @@ where
             Collected::Whole(bytes) => failed(reason, head, bytes),
             Collected::TooLong(body) => {
                 let failure = FailedRender { reason, answer: None, silent: None };
-                Rendering { outcome: Err(failure.into()), own: Some(Response::from_parts(head, body)) }
+                Rendering { outcome: Err(failure.into()), private: Some(Response::from_parts(head, body)) }
             }
-            Collected::Broken(error) => Rendering { outcome: Err(error), own: None },
+            Collected::Broken(error) => Rendering { outcome: Err(error), private: None },
         },
         Verdict::Store(_) => match collect(body, wish.max_bytes).await {
             Collected::Whole(bytes) => match wish.verdict(&head, bytes.len() as u64, true) {
                 Verdict::Store(kept) => {
-                    Rendering { outcome: Ok(page(wish, &head, kept, bytes).into()), own: None }
+                    Rendering { outcome: Ok(page(wish, &head, kept, bytes).into()), private: None }
                 }
                 Verdict::Decline(reason) => wish.not_kept(&reason, Response::from_parts(head, bytes.into())),
                 Verdict::Fail(reason) => {
                     let failure = FailedRender { reason, answer: None, silent: None };
-                    Rendering { outcome: Err(failure.into()), own: None }
+                    Rendering { outcome: Err(failure.into()), private: None }
                 }
             },
             Collected::TooLong(body) => {
@@ -108,7 +104,7 @@ where
             Collected::Broken(error) => {
                 tracing::warn!(%error, "the body of a page broke off");
                 let failure = FailedRender::new(UncacheableReason::Truncated);
-                Rendering { outcome: Err(failure.into()), own: None }
+                Rendering { outcome: Err(failure.into()), private: None }
             }
         },
     }
@@ -126,7 +122,7 @@ impl StoreContext<'_> {
     /// not seen, it is nobody's: whoever waits is to ask with all of the request.
     fn not_kept(&self, reason: &UncacheableReason, own: Response<IsrBody>) -> Rendering {
         let mut rendering = declined(reason, own);
-        rendering.own = rendering.own.filter(|_| self.whole || reason.is_for_all());
+        rendering.private = rendering.private.filter(|_| self.whole || reason.is_for_all());
         if reason.takes_back() {
             rendering.outcome = Ok(Render::Withdrawn);
         }
@@ -231,7 +227,7 @@ fn page(wish: StoreContext<'_>, head: &response::Parts, kept: Kept, bytes: Bytes
 
 pub(super) fn declined(reason: &UncacheableReason, own: Response<IsrBody>) -> Rendering {
     tracing::debug!(%reason, "an answer is not kept");
-    Rendering { outcome: Ok(Render::Declined), own: Some(own) }
+    Rendering { outcome: Ok(Render::Declined), private: Some(own) }
 }
 
 pub(super) fn failed(reason: UncacheableReason, head: response::Parts, bytes: Bytes) -> Rendering {
@@ -239,11 +235,11 @@ pub(super) fn failed(reason: UncacheableReason, head: response::Parts, bytes: By
     // What was set for one visitor is not for the others who waited.
     if head.headers.contains_key(SET_COOKIE) {
         let failure = FailedRender { reason, answer: None, silent };
-        let own = Some(Response::from_parts(head, bytes.into()));
-        return Rendering { outcome: Err(failure.into()), own };
+        let private = Some(Response::from_parts(head, bytes.into()));
+        return Rendering { outcome: Err(failure.into()), private };
     }
     let answer = Some((head.status, head.headers, bytes));
-    Rendering { outcome: Err(FailedRender { reason, answer, silent }.into()), own: None }
+    Rendering { outcome: Err(FailedRender { reason, answer, silent }.into()), private: None }
 }
 
 /// Why a render failed, and what the renderer said to it, for all who waited.

@@ -101,7 +101,7 @@ impl Fetch<'_> {
                     request = self.unconditional();
                 }
                 Ok(response) => break (response, conditional),
-                Err(error) => return (Rendering { outcome: Err(error.into()), own: None }, None),
+                Err(error) => return (Rendering { outcome: Err(error.into()), private: None }, None),
             }
         };
         let (status, received) = (response.status(), now());
@@ -119,7 +119,7 @@ impl Fetch<'_> {
             head.headers.extend(HeaderValue::try_from(date).ok().map(|date| (DATE, date)));
         }
         if let (Some(stored), true, StatusCode::NOT_MODIFIED) = (self.stored, conditional, head.status) {
-            return Rendering { outcome: Ok(self.freshened(stored, &head.headers, received)), own: None };
+            return Rendering { outcome: Ok(self.freshened(stored, &head.headers, received)), private: None };
         }
         let body = body.map_err(Into::into).boxed_unsync();
         // A failure while something is stored is for whoever knows whether that may be served (RFC 9111 §4.3.3).
@@ -129,16 +129,19 @@ impl Fetch<'_> {
                 let (failure, body) = (FailedRender::new(reason), IsrBody::passed(body));
                 return Rendering {
                     outcome: Err(failure.into()),
-                    own: Some(Response::from_parts(head, body)),
+                    private: Some(Response::from_parts(head, body)),
                 };
             }
             return match collect(body, MAX_FAILURE_BYTES).await {
                 Collected::Whole(bytes) => failed(reason, head, bytes),
                 Collected::TooLong(body) => {
                     let failure = FailedRender::new(reason);
-                    Rendering { outcome: Err(failure.into()), own: Some(Response::from_parts(head, body)) }
+                    Rendering {
+                        outcome: Err(failure.into()),
+                        private: Some(Response::from_parts(head, body)),
+                    }
                 }
-                Collected::Broken(error) => Rendering { outcome: Err(error), own: None },
+                Collected::Broken(error) => Rendering { outcome: Err(error), private: None },
             };
         }
         let told = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
@@ -152,11 +155,12 @@ impl Fetch<'_> {
             Err(reason) => return declined(&reason, Response::from_parts(head, IsrBody::passed(body))),
         };
         match collect(body, self.limits.max_bytes).await {
-            Collected::Whole(bytes) if told.is_some_and(|told| told != bytes.len() as u64) => {
-                Rendering { outcome: Err(FailedRender::new(UncacheableReason::Truncated).into()), own: None }
-            }
+            Collected::Whole(bytes) if told.is_some_and(|told| told != bytes.len() as u64) => Rendering {
+                outcome: Err(FailedRender::new(UncacheableReason::Truncated).into()),
+                private: None,
+            },
             Collected::Whole(bytes) => {
-                Rendering { outcome: Ok(page(&head, storing, self.tags, bytes).into()), own: None }
+                Rendering { outcome: Ok(page(&head, storing, self.tags, bytes).into()), private: None }
             }
             Collected::TooLong(body) => {
                 let reason = UncacheableReason::TooLong { limit: self.limits.max_bytes };
@@ -164,7 +168,10 @@ impl Fetch<'_> {
             }
             Collected::Broken(error) => {
                 tracing::warn!(%error, "the body of a response broke off");
-                Rendering { outcome: Err(FailedRender::new(UncacheableReason::Truncated).into()), own: None }
+                Rendering {
+                    outcome: Err(FailedRender::new(UncacheableReason::Truncated).into()),
+                    private: None,
+                }
             }
         }
     }

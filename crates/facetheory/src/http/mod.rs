@@ -10,6 +10,7 @@ mod fetch_rfc9111;
 mod headers;
 mod hint;
 mod new_page_limiter;
+mod parsed_page;
 mod renderer;
 mod request_origin;
 mod respond;
@@ -32,9 +33,3 @@ pub use router::route::{Query, Route};
 pub use router::routes::{Params, Routes};
 pub use router::tenant::TenantFrom;
 pub use service::{IsrLayer, IsrService};
-
-pub(crate) use compression::{Coding, is_worth_coding};
-pub(crate) use headers::{restored, restored_by_origin};
-pub(crate) use semantics::cache_control::CacheControl;
-pub(crate) use semantics::reuse::Stored;
-pub(crate) use variants::key as variant_key;

@@ -102,7 +102,7 @@ impl Visitor<'_> {
         let etag = generation.etag.as_deref().and_then(EntityTag::of_page);
         set(ETAG, etag.and_then(|etag| HeaderValue::try_from(etag.in_coding(coding)).ok()));
         set(CONTENT_ENCODING, coding.as_str().map(HeaderValue::from_static));
-        set(VARY, vary::told(page.headers(), route, page.may_be_coded()));
+        set(VARY, vary::told(page.headers(), route, page.has_or_gets_compressed_forms()));
         set(ACCEPT_RANGES, Some(HeaderValue::from_static("bytes")));
         set(DATE, format_date(self.now).and_then(|date| HeaderValue::try_from(date).ok()));
         let mut status = CacheStatus::of(served.state);
@@ -185,12 +185,14 @@ pub(super) fn tell(headers: &mut HeaderMap, status: &CacheStatus<'_>, id: &Heade
 
 /// The coding that a visitor gets a page in, and its bytes.
 pub(super) fn coded(page: &CachedPage, asked: &HeaderMap) -> (Coding, Bytes) {
-    let available = page.codings();
-    if available.is_empty() {
+    let forms = page.compressed();
+    if forms.is_empty() {
         return (Coding::Identity, page.bytes().clone());
     }
+    let available: Vec<Coding> = forms.iter().map(|(coding, _)| *coding).collect();
     let coding = choose(asked, &available);
-    (coding, page.in_coding(coding).unwrap_or_else(|| page.bytes()).clone())
+    let form = forms.iter().find(|(available, _)| *available == coding);
+    (coding, form.map_or_else(|| page.bytes(), |(_, form)| form).clone())
 }
 
 pub(super) fn slice(bytes: &Bytes, first: u64, last: u64) -> Bytes {

@@ -63,13 +63,6 @@ pub(crate) fn digest(names: &[HeaderName], request: &HeaderMap) -> Option<String
     Some(hex)
 }
 
-/// The cache key of a variant.
-pub(crate) fn key(primary: &str, digest: &str) -> String {
-    // An address has no `#`, so what follows one is never a part of it.
-    let separator = if primary.contains('#') { '&' } else { '#' };
-    format!("{primary}{separator}vary={digest}")
-}
-
 /// All values of a header, one after the other with one comma between, of cookies with a semicolon; none where it is absent.
 fn normalised(name: &HeaderName, request: &HeaderMap) -> Option<Vec<u8>> {
     let mut lines = request.get_all(name).iter().peekable();
@@ -167,12 +160,6 @@ mod tests {
             assert_ne!(selected(&["foo"], &[(name, "1")]), selected(&["foo"], &[]), "{name}");
             assert_ne!(selected(&["RSC"], &[(name, "1")]), selected(&["RSC"], &[]), "{name}");
         }
-    }
-
-    #[test]
-    fn a_variant_has_a_key_that_no_address_has() {
-        assert_eq!(key("default::a/b?", "00"), "default::a/b?#vary=00");
-        assert_eq!(key("default::a/b?#auth=1", "00"), "default::a/b?#auth=1&vary=00");
     }
 
     proptest! {

@@ -122,7 +122,6 @@ impl From<Rendered> for Render {
 
 impl Render {
     /// The same, of content that was asked for at this time.
-    #[cfg(feature = "http")]
     pub(crate) fn asked_at(mut self, asked: Timestamp) -> Self {
         if let Render::Page(page) = &mut self {
             page.as_of = Some(asked);

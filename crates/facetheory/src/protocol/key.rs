@@ -196,7 +196,6 @@ impl PageKey {
     }
 
     /// Whether variants of it may be stored, which go stale with it.
-    #[cfg(feature = "http")]
     pub(crate) fn has_variants(&self) -> bool {
         self.target.as_deref().is_some_and(|address| address == self.cache_key)
     }
@@ -207,14 +206,12 @@ impl PageKey {
     }
 
     /// The same, which is invalidated with all its variants.
-    #[cfg(feature = "http")]
     pub(crate) fn with_variants(mut self) -> Self {
         self.target = Some(self.cache_key.as_str().into());
         self
     }
 
     /// The same, of whose cache key this part is not [shown](PageKey::shown).
-    #[cfg(feature = "http")]
     pub(crate) fn keeping_private(mut self, part: Range<usize>) -> Self {
         self.private = part;
         self
@@ -226,14 +223,23 @@ impl PageKey {
     }
 
     /// The page whose variant it is, or itself.
-    #[cfg(feature = "http")]
     pub(crate) fn primary(&self) -> Result<Self> {
-        self.variant(self.address().to_owned())
+        self.with_cache_key(self.address().to_owned())
     }
 
-    /// A variant of it, which has this cache key.
-    #[cfg(feature = "http")]
-    pub(crate) fn variant(&self, cache_key: String) -> Result<Self> {
+    /// The variant of this page for requests whose selecting headers have this digest.
+    pub(crate) fn variant(&self, digest: &str) -> Result<Self> {
+        self.with_cache_key(self.variant_prefix() + digest)
+    }
+
+    /// The prefix of the cache keys of all variants of this page, and of no other page.
+    pub(crate) fn variant_prefix(&self) -> String {
+        // An address contains no `#`, so anything after one is not part of the address.
+        let separator = if self.cache_key.contains('#') { '&' } else { '#' };
+        format!("{}{separator}vary=", self.cache_key)
+    }
+
+    fn with_cache_key(&self, cache_key: String) -> Result<Self> {
         let page = self.scheme.page(self.tenant.as_ref(), cache_key)?;
         Ok(PageKey {
             path: self.path.clone(),
@@ -410,6 +416,13 @@ pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_key_of_a_variant_is_never_the_key_of_another_page() {
+        let variant = |key: &str| PageKey::new(key).and_then(|page| page.variant("00")).expect("a variant");
+        assert_eq!(variant("default::a/b?").cache_key(), "default::a/b?#vary=00");
+        assert_eq!(variant("default::a/b?#auth=1").cache_key(), "default::a/b?#auth=1&vary=00");
+    }
 
     #[test]
     fn hostile_names_are_refused_with_a_reason() {

@@ -18,7 +18,6 @@ use crate::protocol::row::Meta;
 /// The most epochs that are remembered.
 const MOST_EPOCHS: usize = 10_000;
 /// The most epochs that the table is owed.
-#[cfg(feature = "http")]
 const MOST_OWED: usize = 10_000;
 
 /// How invalidations of tags reach this process, and how far clocks may differ.
@@ -140,7 +139,6 @@ impl PageStore {
     }
 
     /// Whether content that was asked for at this time may be from before an invalidation of the page that has this row.
-    #[cfg(feature = "http")]
     pub(crate) fn is_ended_since(&self, row: &Meta, asked: Timestamp) -> bool {
         let since = row.stale_since.map(|since| Timestamp::from_seconds(since) + self.epoch_terms.skew);
         row.must_not_serve || since.is_some_and(|since| asked.seconds() <= since.seconds())
@@ -208,7 +206,6 @@ fn tags_of(page: &PageKey, meta: &Meta) -> Vec<Tag> {
 }
 
 /// What holds before the table knows of it.
-#[cfg(feature = "http")]
 impl PageStore {
     /// Makes everything with a tag stale for this process, until the table [is told](PageStore::pay). None if the table is owed too
     /// much already.

@@ -132,13 +132,17 @@ impl<'a> RequestDirectives<'a> {
         let generation = page.generation();
         let again = RegenerateReason::Early(generation.generated_at);
         if sight.freshness == Freshness::Forbidden {
-            return ServeDecision::No(RegenerateReason::Stale);
+            return ServeDecision::Unusable(RegenerateReason::Stale);
         }
         if !self.selects(page) {
-            return if self.primary { ServeDecision::Other } else { ServeDecision::No(again) };
+            return if self.primary { ServeDecision::OtherVariant } else { ServeDecision::Unusable(again) };
         }
-        let validated =
-            |reason| ServeDecision::Stale { reason, while_renewed: false, if_error: false, if_silent: false };
+        let validated = |reason| ServeDecision::Stale {
+            reason,
+            while_revalidate: false,
+            if_error: false,
+            if_unreachable: false,
+        };
         let (stored, now) = (page.stored(), sight.now);
         let (age, left) = (age(generation, now), left(page, now));
         // What was invalidated is used by nobody before its origin was asked (RFC 9111 §4.4).
@@ -169,27 +173,27 @@ impl<'a> RequestDirectives<'a> {
         let bound = self.directives.max_age.is_some() || self.directives.min_fresh.is_some();
         ServeDecision::Stale {
             reason: RegenerateReason::Stale,
-            while_renewed: !bound && stale_for < stored.while_revalidate,
+            while_revalidate: !bound && stale_for < stored.while_revalidate,
             if_error: stale_for < stored.if_error.max(asked_if_error),
-            if_silent: any && !bound && stale_for < LONGEST_SILENCE,
+            if_unreachable: any && !bound && stale_for < LONGEST_SILENCE,
         }
     }
 }
 
 impl ReusePolicy for RequestDirectives<'_> {
-    fn usable(&self, sight: &EntryView<'_>) -> ServeDecision {
+    fn decide(&self, sight: &EntryView<'_>) -> ServeDecision {
         match sight.page {
             Some(page) if page.follows_origin() => self.judged(page, sight),
             // It was rendered by a rule that is none any more, or its body is not there.
-            _ => ServeDecision::No(RegenerateReason::Early(sight.meta.generation.generated_at)),
+            _ => ServeDecision::Unusable(RegenerateReason::Early(sight.meta.generation.generated_at)),
         }
     }
 
-    fn is_for(&self, page: &CachedPage) -> bool {
+    fn matches(&self, page: &CachedPage) -> bool {
         page.follows_origin() && self.selects(page)
     }
 
-    fn shares(&self, page: &CachedPage) -> bool {
+    fn is_shareable(&self, page: &CachedPage) -> bool {
         !page.follows_origin() || is_shared(page)
     }
 }

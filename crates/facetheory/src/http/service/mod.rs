@@ -18,7 +18,7 @@ use http_body_util::BodyExt as _;
 use tabletheory::Timestamp;
 use tower::{Layer, Service, ServiceExt as _};
 
-use crate::engine::{GetResult, Isr};
+use crate::engine::{FreshPage, GetResult, Isr};
 use crate::error::Error;
 use crate::http::body::{BoxError, IsrBody};
 use crate::http::fetch::{self, FailedRender, StoreContext};
@@ -181,7 +181,10 @@ impl<S> IsrService<S> {
         let (key, mut hit) = if route.follow_origin {
             site.stored_at_hand(&visitor, key)?
         } else {
-            let served = site.isr.at_hand_at(&key, &route.policy, now)?;
+            let FreshPage::Page(served) = site.isr.get_fresh_with(&key, &route.policy, &route.policy, now)?
+            else {
+                return None;
+            };
             let coded = respond::coded(&served.page, &request.headers);
             (key, site.replies.reply(&visitor, &served, coded, |coded| visitor.coded_page(&served, coded)))
         };
@@ -194,8 +197,6 @@ impl<S> IsrService<S> {
 struct Shared<S> {
     parts: Parts,
     service: Mutex<S>,
-    /// What the renderer answered, where that is for this visitor alone.
-    own: Mutex<Option<Response<IsrBody>>>,
 }
 
 impl<S: Clone> Shared<S> {
@@ -228,7 +229,7 @@ impl Site {
                     let isr = self.isr.clone();
                     let changed = parts.clone();
                     let request = Request::from_parts(parts, body);
-                    return isr.outliving(self.change(service, request, changed, reason, id)).await;
+                    return isr.run_detached(self.change(service, request, changed, reason, id)).await;
                 }
                 let request = Request::from_parts(parts, body);
                 let mut response = self.pass(service, request, reason.as_str(), &id).await?;
@@ -251,14 +252,14 @@ impl Site {
             let forward = OriginRequest::new(parts, service, Some(body)).to(target, route).at(host);
             return self.follow(forward, &key, &policy, &id).await;
         }
-        let shared = Arc::new(Shared { parts, service: Mutex::new(service), own: Mutex::default() });
+        let shared = Arc::new(Shared { parts, service: Mutex::new(service) });
         let render = {
             let (site, shared) = (self.clone(), shared.clone());
             move |context| site.render(shared, context)
         };
-        let answer = self.isr.get(&key, &policy, render).await;
+        let (answer, own) = self.isr.get_with(&key, &policy, &policy, render).await;
         let head_only = shared.parts.method == Method::HEAD;
-        let own = shared.own.lock().unwrap_or_else(PoisonError::into_inner).take().map(respond::without_hops);
+        let own = own.map(respond::without_hops);
         let mut response = match (answer, own) {
             (Ok(GetResult::Page(served)), _) => {
                 let (route, now) = (self.routes.at(route), self.isr.pages().store().now());
@@ -324,19 +325,18 @@ impl Site {
         Ok(respond::passed(response, detail, id, false))
     }
 
-    async fn render<S, B>(
-        self: Arc<Self>,
-        shared: Arc<Shared<S>>,
-        context: RenderContext,
-    ) -> Result<crate::Render, crate::RenderError>
+    async fn render<S, B>(self: Arc<Self>, shared: Arc<Shared<S>>, context: RenderContext) -> fetch::Rendering
     where
         S: Renderer<B>,
         B: Default + Send + 'static,
     {
         let Resolved::Page(page) = self.routes.visit(&shared.parts, context.started) else {
-            return Err("the request is no longer one for a page".into());
+            return fetch::Rendering::failed("the request is no longer one for a page");
         };
-        let mut request = page.request(&shared.parts).map_err(|refusal| refusal.text)?;
+        let mut request = match page.request(&shared.parts) {
+            Ok(request) => request,
+            Err(rejection) => return fetch::Rendering::failed(rejection.text),
+        };
         // What services around this one have found out, such as the parameters of a path: a router needs them, and no
         // visitor can set them.
         request.extensions_mut().clone_from(&shared.parts.extensions);
@@ -352,9 +352,7 @@ impl Site {
             whole: is_all_of(&request, &shared.parts),
             deployment: self.isr.deployment(),
         };
-        let rendering = fetch::render(shared.service(), request.map(|()| B::default()), &context, wish).await;
-        *shared.own.lock().unwrap_or_else(PoisonError::into_inner) = rendering.own;
-        rendering.outcome
+        fetch::render(shared.service(), request.map(|()| B::default()), &context, wish).await
     }
 
     /// Whether a request that is passed on may change what follows its origin.

@@ -102,15 +102,15 @@ impl<S> IsrService<S> {
             let forward = OriginRequest::new(parts, self.inner.clone(), None).to(target, route).at(host);
             let forward = Arc::new(forward);
             let site = site.clone();
-            let render =
-                move |context| site.clone().fetch(forward, context, false, RequestOrigin::Background);
+            let render = move |context| async move {
+                site.fetch(forward, context, false, RequestOrigin::Background).await.outcome
+            };
             return self.site.isr.regenerate(&key, &policy, once, render).await;
         }
-        let service = Mutex::new(self.inner.clone());
-        let shared = Arc::new(Shared { parts, service, own: Mutex::default() });
+        let shared = Arc::new(Shared { parts, service: Mutex::new(self.inner.clone()) });
         let render = {
             let site = site.clone();
-            move |context| site.render(shared, context)
+            move |context| async move { site.render(shared, context).await.outcome }
         };
         site.isr.regenerate(&key, &policy, once, render).await
     }

@@ -13,7 +13,9 @@ use tower::ServiceExt as _;
 
 use super::{Site, no_answer, told};
 use crate::engine::state::State;
-use crate::engine::{AtHand, BypassReason, CachedPage, GetResult, ServeDecision, Served};
+use crate::engine::{
+    BypassReason, CachedPage, FreshPage, GetResult, Rendering, ServeDecision, Served, boxed,
+};
 use crate::error::Error;
 use crate::http::body::IsrBody;
 use crate::http::cacheability_rfc9111::{Limits, Received};
@@ -57,18 +59,21 @@ pub(super) struct OriginRequest<S, B> {
     service: Mutex<S>,
     /// The body of the visitor's request, for the first time that the origin is asked.
     body: Mutex<Option<B>>,
-    /// What the origin answered, where that is for this visitor alone.
-    own: Mutex<Option<Response<IsrBody>>>,
-    /// With what status it answered.
-    answered: Mutex<Option<StatusCode>>,
+}
+
+/// The origin's response, for the client whose request was forwarded.
+pub(super) struct OriginResponse {
+    /// `None` if the origin did not respond.
+    status: Option<StatusCode>,
+    /// The response itself, if it is not cached.
+    response: Option<Response<IsrBody>>,
 }
 
 impl<S: Clone, B: Default> OriginRequest<S, B> {
     pub(super) fn new(mut parts: Parts, service: S, body: Option<B>) -> Self {
         remove_named_hops(&mut parts.headers);
-        let (own, answered) = (Mutex::default(), Mutex::default());
         let (service, body) = (Mutex::new(service), Mutex::new(body));
-        OriginRequest { parts, target: None, route: 0, service, body, own, answered }
+        OriginRequest { parts, target: None, route: 0, service, body }
     }
 
     /// The same, by this route and for this part of the address.
@@ -94,10 +99,6 @@ impl<S: Clone, B: Default> OriginRequest<S, B> {
     fn body(&self) -> B {
         self.body.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
     }
-
-    fn answered(&self) -> Option<StatusCode> {
-        *self.answered.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Which stored response a visitor is for, and what is known of it.
@@ -114,7 +115,7 @@ impl Selected {
     /// Whether it is served without anyone waiting for the origin.
     fn at_once(&self) -> bool {
         let usable = self.peeked.as_ref().map(|(_, usable)| usable);
-        matches!(usable, Some(ServeDecision::Fresh | ServeDecision::Stale { while_renewed: true, .. }))
+        matches!(usable, Some(ServeDecision::Fresh | ServeDecision::Stale { while_revalidate: true, .. }))
     }
 }
 
@@ -139,7 +140,7 @@ impl Site {
             return self.pass_forward(&forward, primary, ("request", "not-asked-for"), id).await;
         }
         for _ in 0..ROUNDS {
-            let (judge, selected) = match self.select(primary, &asked, parts).await {
+            let (reuse, selected) = match self.select(primary, &asked, parts).await {
                 Ok(selected) => selected,
                 Err(error) => return Ok(refused(&Rejection::bad(error.to_string()), "refused", id)),
             };
@@ -160,11 +161,11 @@ impl Site {
                     if selected.at_once() { RequestOrigin::Background } else { RequestOrigin::Client };
                 move |context| site.fetch(forward, context, is_variant, behalf)
             };
-            let answer = self.isr.get_by(&selected.key, policy, &judge, render).await;
-            let own = forward.own.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let (answer, fetched) = self.isr.get_with(&selected.key, policy, &reuse, render).await;
+            let (status, own) = fetched.map_or((None, None), |fetched| (fetched.status, fetched.response));
             return match (answer, own) {
                 (Ok(GetResult::Page(served)), _) => {
-                    Ok(self.page(&forward, &selected, policy, &served, id).await)
+                    Ok(self.page(&forward, &selected, policy, &served, status, id).await)
                 }
                 (Ok(GetResult::Bypass(BypassReason::OtherVariant)), None) => continue,
                 (Ok(GetResult::Bypass(reason)), Some(own)) => {
@@ -204,15 +205,15 @@ impl Site {
         asked: &RequestDirectives<'a>,
         parts: &Parts,
     ) -> Result<(RequestDirectives<'a>, Selected), Error> {
-        let peeked = self.isr.peek(primary, asked).await;
-        let Some((page, ServeDecision::Other)) = peeked else {
+        let peeked = self.isr.lookup(primary, asked).await;
+        let Some((page, ServeDecision::OtherVariant)) = peeked else {
             let why = why(peeked.as_ref(), "uri-miss");
             return Ok((asked.clone(), Selected { key: primary.clone(), peeked, why, primary: None }));
         };
-        let (key, judge) = (variant_of(primary, &page, &parts.headers)?, asked.of_variant());
-        let peeked = self.isr.peek(&key, &judge).await;
+        let (key, reuse) = (variant_of(primary, &page, &parts.headers)?, asked.of_variant());
+        let peeked = self.isr.lookup(&key, &reuse).await;
         let why = why(peeked.as_ref(), "vary-miss");
-        Ok((judge, Selected { key, peeked, why, primary: Some(page) }))
+        Ok((reuse, Selected { key, peeked, why, primary: Some(page) }))
     }
 
     /// What a visitor who asks plainly selects, if it is in memory and fresh; and under which key.
@@ -222,13 +223,13 @@ impl Site {
         if asked.no_store() || has_named_hops(headers) {
             return None;
         }
-        let (key, served) = match self.isr.at_hand_by(&primary, policy, &asked, now)? {
-            AtHand::Page(served) => (primary, served),
-            AtHand::Other(page) => {
+        let (key, served) = match self.isr.get_fresh_with(&primary, policy, &asked, now)? {
+            FreshPage::Page(served) => (primary, served),
+            FreshPage::OtherVariant(page) => {
                 let key = variant_of(&primary, &page, headers).ok()?;
-                match self.isr.at_hand_by(&key, policy, &asked.of_variant(), now)? {
-                    AtHand::Page(served) => (key, served),
-                    AtHand::Other(_) => return None,
+                match self.isr.get_fresh_with(&key, policy, &asked.of_variant(), now)? {
+                    FreshPage::Page(served) => (key, served),
+                    FreshPage::OtherVariant(_) => return None,
                 }
             }
         };
@@ -249,7 +250,7 @@ impl Site {
         context: RenderContext,
         is_variant: bool,
         behalf: RequestOrigin,
-    ) -> Result<Render, RenderError>
+    ) -> Rendering<OriginResponse>
     where
         S: Renderer<B>,
         B: Default + Send + 'static,
@@ -280,9 +281,8 @@ impl Site {
         };
         let now = || self.isr.pages().store().now();
         let (rendering, status) = fetch.ask(forward.service(), complete, now).await;
-        *forward.answered.lock().unwrap_or_else(PoisonError::into_inner) = status;
-        *forward.own.lock().unwrap_or_else(PoisonError::into_inner) = rendering.own;
-        rendering.outcome
+        let private = Some(OriginResponse { status, response: rendering.private });
+        Rendering { outcome: rendering.outcome, private }
     }
 
     async fn page<S: Clone, B: Default>(
@@ -291,13 +291,14 @@ impl Site {
         selected: &Selected,
         policy: &Policy,
         served: &Served,
+        status: Option<StatusCode>,
         id: &HeaderValue,
     ) -> Response<IsrBody> {
         let asked_here = served.state == State::Miss;
         if let Some(primary) = selected.primary.as_ref().filter(|_| asked_here) {
             self.promote(selected, policy, primary, served).await;
         }
-        let answered = forward.answered().filter(|_| asked_here);
+        let answered = status.filter(|_| asked_here);
         let way = ForwardInfo { key: selected.key.cache_key(), forward: Some(selected.why), answered };
         let mut response =
             respond_rfc9111::page(&forward.parts, served, way, self.isr.pages().store().now(), id);
@@ -332,7 +333,7 @@ impl Site {
                 || context.served.as_ref().is_some_and(|row| site.is_later(row, promoted.generation()));
             Ok::<_, RenderError>(if from_before { Render::Uncacheable } else { copied(&promoted) })
         };
-        if let Err(error) = self.isr.regenerate_for(&page, policy, last, None, copy).await {
+        if let Err(error) = self.isr.regenerate_for(&page, policy, last, None, boxed(copy)).await {
             tracing::warn!(%error, page = %page.shown(), "a page is still selected by what it was");
         }
     }
@@ -384,9 +385,9 @@ impl Site {
                     Ok::<_, RenderError>(fetch.freshened(stored, &answer, received).asked_at(requested))
                 };
                 let again = RegenerateReason::Early(stored.generation().generated_at);
-                self.isr.regenerate_for(&selected.key, policy, again, None, freshen).await.map(drop)
+                self.isr.regenerate_for(&selected.key, policy, again, None, boxed(freshen)).await.map(drop)
             } else {
-                self.isr.invalidate_alone(&selected.key, InvalidationMode::Soft).await.map(drop)
+                self.isr.invalidate_entry(&selected.key, InvalidationMode::Soft).await.map(drop)
             };
         if let Err(error) = outcome {
             tracing::warn!(%error, page = %selected.key.shown(), "what a HEAD told of a page is not kept");
@@ -422,7 +423,7 @@ impl Site {
             received: self.isr.pages().store().now(),
         };
         if received.storing(Limits { max_bytes: u64::MAX, welcome: true }).is_ok() {
-            self.isr.reconsider(key);
+            self.isr.forget_declined(key);
         }
         let response = response.map(|body| IsrBody::passed(body.map_err(Into::into).boxed_unsync()));
         let mut response = self.passed(forward, response, (why, detail), id);
@@ -457,7 +458,7 @@ impl Site {
         let targets = unsafe_methods::targets(&parts.method, &parts.uri, &host, status, &headers);
         for target in targets {
             if let Some(Ok(page)) = self.routes.target(parts, &target, |page| self.key_of(page)) {
-                self.isr.outdate(&page).await;
+                self.isr.invalidate_target(&page).await;
             }
         }
     }
@@ -476,13 +477,13 @@ fn copied(page: &CachedPage) -> Render {
 /// The variant of a page that a request with these headers selects.
 fn variant_of(primary: &PageKey, page: &CachedPage, headers: &HeaderMap) -> Result<PageKey, Error> {
     let digest = variants::digest(&page.stored().names, headers).unwrap_or_default();
-    primary.variant(variants::key(primary.cache_key(), &digest))
+    primary.variant(&digest)
 }
 
 /// Why the origin is asked, in the words of RFC 9211.
 fn why(peeked: Option<&(Arc<CachedPage>, ServeDecision)>, missing: &'static str) -> &'static str {
     match peeked {
-        None | Some((_, ServeDecision::Other)) => missing,
+        None | Some((_, ServeDecision::OtherVariant)) => missing,
         Some((_, ServeDecision::Stale { reason: RegenerateReason::Early(_), .. })) => "request",
         Some(_) => "stale",
     }

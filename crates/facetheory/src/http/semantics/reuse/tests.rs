@@ -13,7 +13,7 @@ fn stored(age: i64, lines: &[(&str, &str)]) -> CachedPage {
 fn stored_for(age: i64, lines: &[(&str, &str)], request: &[(&'static str, &str)]) -> CachedPage {
     let kept: Vec<(String, String)> =
         lines.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let headers = crate::http::restored_by_origin(&kept);
+    let headers = crate::http::headers::restored_by_origin(&kept);
     let said = ResponseDirectives::of(&headers);
     let lifetime = lifetime(StatusCode::OK, &headers, &said, Timestamp::from_seconds(NOW)).time();
     let fresh = i64::try_from(lifetime.as_secs()).expect("a time") - age;
@@ -44,20 +44,20 @@ fn judged(
     let (headers, now) = (map(request), Timestamp::from_seconds(NOW + seconds));
     let (meta, freshness) = (page.meta(), page.meta().freshness(now));
     let sight = EntryView { meta, page: Some(page), freshness, invalidated, deployment: None, now };
-    RequestDirectives::of(&headers).usable(&sight)
+    RequestDirectives::of(&headers).decide(&sight)
 }
 
-fn stale(while_renewed: bool, if_error: bool) -> ServeDecision {
-    ServeDecision::Stale { reason: RegenerateReason::Stale, while_renewed, if_error, if_silent: true }
+fn stale(while_revalidate: bool, if_error: bool) -> ServeDecision {
+    ServeDecision::Stale { reason: RegenerateReason::Stale, while_revalidate, if_error, if_unreachable: true }
 }
 
 /// It has to be validated, and is served in no other way.
 fn forbidden() -> ServeDecision {
     ServeDecision::Stale {
         reason: RegenerateReason::Stale,
-        while_renewed: false,
+        while_revalidate: false,
         if_error: false,
-        if_silent: false,
+        if_unreachable: false,
     }
 }
 
@@ -65,9 +65,9 @@ fn forbidden() -> ServeDecision {
 fn again() -> ServeDecision {
     ServeDecision::Stale {
         reason: RegenerateReason::Early(NOW),
-        while_renewed: false,
+        while_revalidate: false,
         if_error: false,
-        if_silent: false,
+        if_unreachable: false,
     }
 }
 
@@ -126,11 +126,11 @@ fn rfc5861_3_and_4_stale_answers_are_for_their_windows() {
 
 #[test]
 fn rfc9111_5_2_2_10_s_maxage_leaves_only_the_windows_that_stand_beside_it() {
-    let usable = |while_renewed, if_error| ServeDecision::Stale {
+    let usable = |while_revalidate, if_error| ServeDecision::Stale {
         reason: RegenerateReason::Stale,
-        while_renewed,
+        while_revalidate,
         if_error,
-        if_silent: false,
+        if_unreachable: false,
     };
     let page = stored(0, &[("cache-control", "s-maxage=10, stale-while-revalidate=20, stale-if-error=30")]);
     for request in [&[][..], &[("cache-control", "max-stale, stale-if-error=1000")]] {
@@ -163,8 +163,8 @@ fn rfc9111_4_1_what_was_selected_by_other_headers_is_for_others() {
     let lines = [("cache-control", "max-age=10"), ("vary", "foo")];
     let page = stored_for(0, &lines, &[("foo", "1")]);
     assert_eq!(after(0, &page, &[("foo", "1"), ("bar", "2")]), ServeDecision::Fresh);
-    assert_eq!(after(0, &page, &[("foo", "2")]), ServeDecision::Other);
-    assert_eq!(after(0, &page, &[]), ServeDecision::Other);
+    assert_eq!(after(0, &page, &[("foo", "2")]), ServeDecision::OtherVariant);
+    assert_eq!(after(0, &page, &[]), ServeDecision::OtherVariant);
     let headers = map(&[("foo", "2")]);
     let now = Timestamp::from_seconds(NOW);
     let sight = EntryView {
@@ -177,23 +177,23 @@ fn rfc9111_4_1_what_was_selected_by_other_headers_is_for_others() {
     };
     let variant = RequestDirectives::of(&headers).of_variant();
     assert_eq!(
-        variant.usable(&sight),
-        ServeDecision::No(RegenerateReason::Early(NOW)),
+        variant.decide(&sight),
+        ServeDecision::Unusable(RegenerateReason::Early(NOW)),
         "its place is taken by another"
     );
-    assert!(!variant.is_for(&page));
+    assert!(!variant.matches(&page));
 }
 
 #[test]
 fn a_page_of_a_rule_is_not_taken_for_one_that_follows_its_origin() {
     let page = CachedPage::new(Meta::of(Generation::new("a", NOW, 60)), Body::default());
-    assert_eq!(after(0, &page, &[]), ServeDecision::No(RegenerateReason::Early(NOW)));
+    assert_eq!(after(0, &page, &[]), ServeDecision::Unusable(RegenerateReason::Early(NOW)));
 }
 
 #[test]
 fn rfc9111_4_2_4_while_the_origin_is_silent_what_is_stale_is_served_for_a_day() {
     let page = stored(0, &[("cache-control", "max-age=10")]);
     let silence =
-        |seconds| matches!(after(seconds, &page, &[]), ServeDecision::Stale { if_silent: true, .. });
+        |seconds| matches!(after(seconds, &page, &[]), ServeDecision::Stale { if_unreachable: true, .. });
     assert!(silence(10) && silence(86_409) && !silence(86_410));
 }

@@ -1,0 +1,69 @@
+//! The functions that render pages, and what they return.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use tokio::sync::oneshot;
+
+use crate::pages::render::{Render, RenderContext, RenderError};
+
+/// What a render returns: an outcome for all requests that wait for it, and a value for one of them.
+#[derive(Debug)]
+pub(crate) struct Rendering<P> {
+    pub(crate) outcome: Result<Render, RenderError>,
+    /// For the request that started the render, and no other: for example, a response that must not be shared.
+    pub(crate) private: Option<P>,
+}
+
+impl<P> Rendering<P> {
+    /// A failure for all requests that wait for the render.
+    pub(crate) fn failed(error: impl Into<RenderError>) -> Self {
+        Rendering { outcome: Err(error.into()), private: None }
+    }
+}
+
+/// A render function whose type is erased, so that the slow paths of the engine are compiled once.
+pub(crate) type RenderFn = Box<dyn FnOnce(RenderContext) -> RenderFuture + Send>;
+
+type RenderFuture = Pin<Box<dyn Future<Output = Result<Render, RenderError>> + Send>>;
+
+/// Boxes a render function.
+pub(crate) fn boxed<T, F, R>(render: F) -> RenderFn
+where
+    T: Into<Render>,
+    F: FnOnce(RenderContext) -> R + Send + 'static,
+    R: Future<Output = Result<T, RenderError>> + Send + 'static,
+{
+    Box::new(move |context| Box::pin(async move { render(context).await.map(Into::into) }))
+}
+
+/// Boxes a render function that no request waits for.
+pub(super) fn boxed_without_private<P, F, R>(render: F) -> RenderFn
+where
+    F: FnOnce(RenderContext) -> R + Send + 'static,
+    R: Future<Output = Rendering<P>> + Send + 'static,
+{
+    Box::new(move |context| Box::pin(async move { render(context).await.outcome }))
+}
+
+/// Boxes a render function, and returns the receiver of its private value.
+///
+/// The value is sent before the outcome is returned, so it is there once the outcome has reached the request that started
+/// the render. A request that joins a render of another one drops its own function, and receives nothing.
+pub(super) fn boxed_with_private<P, F, R>(render: F) -> (RenderFn, oneshot::Receiver<P>)
+where
+    P: Send + 'static,
+    F: FnOnce(RenderContext) -> R + Send + 'static,
+    R: Future<Output = Rendering<P>> + Send + 'static,
+{
+    let (sender, receiver) = oneshot::channel();
+    let render = boxed(move |context| async move {
+        let rendering = render(context).await;
+        if let Some(private) = rendering.private {
+            // The request may be gone.
+            drop(sender.send(private));
+        }
+        rendering.outcome
+    });
+    (render, receiver)
+}
