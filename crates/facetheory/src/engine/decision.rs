@@ -65,7 +65,9 @@ impl ReusePolicy for Policy {
     fn decide(&self, sight: &EntryView<'_>) -> ServeDecision {
         if sight.meta.generation.follows_origin() {
             // It was stored by another rule, and may be for one visitor only.
-            return ServeDecision::Unusable(RegenerateReason::Early(sight.meta.generation.generated_at));
+            return ServeDecision::Unusable(RegenerateReason::OtherPolicy(
+                sight.meta.generation.generated_at,
+            ));
         }
         usable(sight.meta, sight.freshness, self, sight.deployment, sight.now)
     }

@@ -88,7 +88,7 @@ impl Engine {
         let kept = Arc::new(Mutex::new(Kept::default()));
         let (sequence, began) = (self.memory.sequence(page), self.now());
         let render = |context| self.render(Some(render), context, policy, kept.clone());
-        let span = tracing::debug_span!("regeneration", page = %page.shown());
+        let span = tracing::debug_span!("regeneration", page = %page.shown(), reason = reason.as_str());
         let outcome = match &request {
             None => self.pages.regenerate_for(page, policy, reason, render).instrument(span).await,
             Some((key, hash)) => {

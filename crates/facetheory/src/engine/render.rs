@@ -98,7 +98,7 @@ impl Engine {
                 .regenerate_for(page, policy, reason, |context| {
                     self.render(render.take(), context, policy, kept.clone())
                 })
-                .instrument(tracing::debug_span!("renewal", page = %page.shown(), ?reason))
+                .instrument(tracing::debug_span!("renewal", page = %page.shown(), reason = reason.as_str()))
                 .await;
             let took = u64::try_from(self.now().millis() - began.millis()).unwrap_or(0);
             self.observer.regenerated(page, name(&outcome), took);

@@ -79,7 +79,7 @@ impl Isr {
             match engine.usable(entry, reuse, now) {
                 ServeDecision::Fresh => {
                     if engine.is_early(entry, policy, now) {
-                        let reason = RegenerateReason::Early(entry.page.generation().generated_at);
+                        let reason = RegenerateReason::EarlyRefresh(entry.page.generation().generated_at);
                         engine.renew_in_background(
                             page,
                             policy,

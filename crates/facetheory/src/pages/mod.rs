@@ -320,7 +320,7 @@ impl Pages {
             }
         };
         let started = self.store.now();
-        let whole = seen.clone().filter(|meta| !reason.finds_broken(meta));
+        let whole = seen.clone().filter(|meta| !reason.is_body_missing(meta));
         let context = RenderContext { page: page.clone(), served: whole.clone(), started };
         let rendering = async {
             let rendered = render(context).await.map_err(|cause| {

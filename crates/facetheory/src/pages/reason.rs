@@ -1,46 +1,85 @@
-//! Why a page is rendered again although its interval may not be over.
+//! Why a page is regenerated, possibly before its interval is over.
 
 use tabletheory::Timestamp;
 
 use crate::protocol::row::Meta;
 
-/// Why a page is rendered again. Somebody else may have seen to it by the time the lease is held.
+/// Why a page is regenerated. Another worker may have dealt with it by the time the lease is acquired.
+///
+/// Variants with a number carry the `generated_at` of the page to be replaced, in epoch seconds: they apply until a later
+/// generation is published.
 ///
 /// ```
-/// assert_ne!(facetheory::RegenerateReason::Stale, facetheory::RegenerateReason::BodyMissing("isr/0/1-a.html".into()));
+/// assert_eq!(facetheory::RegenerateReason::BodyMissing("isr/0/1-a.html".into()).as_str(), "body-missing");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RegenerateReason {
-    /// It is stale, or there is none.
+    /// The page is stale, or there is none.
     Stale,
-    /// The body of this key, which `META` names, is missing or damaged.
+    /// The body with this key, which `META` names, is missing or damaged.
     BodyMissing(String),
-    /// It will soon be stale: this is when it was generated, in epoch seconds.
-    Early(i64),
-    /// It was not rendered by this deployment.
+    /// The page was rendered by another deployment than this one.
     OtherDeployment(String),
+    /// The page is fresh, but will be stale soon.
+    EarlyRefresh(i64),
+    /// The request requires a newer response: `no-cache`, `max-age` or `min-fresh`.
+    RequestDirective(i64),
+    /// The page was stored under another rule, which does not apply to this request.
+    OtherPolicy(i64),
+    /// The stored variant does not match the headers of the request.
+    OtherVariant(i64),
+    /// A variant replaces the page by whose `Vary` it was selected.
+    VariantPromotion(i64),
+    /// The response to a HEAD request updates the stored headers.
+    HeadUpdate(i64),
 }
 
 impl RegenerateReason {
-    /// Whether there is still something to do about a page that is fresh by its times and its tags.
+    /// The reason in one word, for logs.
     ///
-    /// A pin may have come since the reason did. It holds on to what is served, unless there is nothing to serve.
-    pub(crate) fn still_applies(&self, meta: &Meta, now: Timestamp) -> bool {
-        if meta.is_pinned(now) {
-            return self.finds_broken(meta);
-        }
+    /// ```
+    /// assert_eq!(facetheory::RegenerateReason::EarlyRefresh(1_700_000_000).as_str(), "early-refresh");
+    /// ```
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
         match self {
-            RegenerateReason::Stale => false,
-            RegenerateReason::BodyMissing(_) => self.finds_broken(meta),
-            RegenerateReason::Early(generated_at) => meta.generation.generated_at <= *generated_at,
-            RegenerateReason::OtherDeployment(deployment) => {
-                meta.generation.content.deployment.as_ref() != Some(deployment)
-            }
+            RegenerateReason::Stale => "stale",
+            RegenerateReason::BodyMissing(_) => "body-missing",
+            RegenerateReason::OtherDeployment(_) => "other-deployment",
+            RegenerateReason::EarlyRefresh(_) => "early-refresh",
+            RegenerateReason::RequestDirective(_) => "request-directive",
+            RegenerateReason::OtherPolicy(_) => "other-policy",
+            RegenerateReason::OtherVariant(_) => "other-variant",
+            RegenerateReason::VariantPromotion(_) => "variant-promotion",
+            RegenerateReason::HeadUpdate(_) => "head-update",
         }
     }
 
-    /// Whether what is served cannot be served.
-    pub(crate) fn finds_broken(&self, meta: &Meta) -> bool {
+    /// Whether a page that is fresh by its times and its tags still has to be regenerated.
+    ///
+    /// The page may have been pinned in the meantime. A pinned page is replaced only if its body is missing.
+    pub(crate) fn still_applies(&self, meta: &Meta, now: Timestamp) -> bool {
+        if meta.is_pinned(now) {
+            return self.is_body_missing(meta);
+        }
+        match self {
+            RegenerateReason::Stale => false,
+            RegenerateReason::BodyMissing(_) => self.is_body_missing(meta),
+            RegenerateReason::OtherDeployment(deployment) => {
+                meta.generation.content.deployment.as_ref() != Some(deployment)
+            }
+            RegenerateReason::EarlyRefresh(generated_at)
+            | RegenerateReason::RequestDirective(generated_at)
+            | RegenerateReason::OtherPolicy(generated_at)
+            | RegenerateReason::OtherVariant(generated_at)
+            | RegenerateReason::VariantPromotion(generated_at)
+            | RegenerateReason::HeadUpdate(generated_at) => meta.generation.generated_at <= *generated_at,
+        }
+    }
+
+    /// Whether the body that `META` names is the missing one.
+    pub(crate) fn is_body_missing(&self, meta: &Meta) -> bool {
         matches!(self, RegenerateReason::BodyMissing(s3_key) if *s3_key == meta.generation.s3_key)
     }
 }
@@ -51,22 +90,27 @@ mod tests {
     use crate::protocol::generation::Generation;
 
     #[test]
-    fn a_reason_applies_until_somebody_has_seen_to_it() {
+    fn a_reason_applies_until_another_worker_has_dealt_with_it() {
         let now = Timestamp::from_seconds(100);
         let mut meta = Meta::of(Generation::new("a.html", 100, 60));
         meta.generation.content.deployment = Some("old".into());
         let reasons = [
             RegenerateReason::BodyMissing("a.html".into()),
-            RegenerateReason::Early(100),
             RegenerateReason::OtherDeployment("new".into()),
+            RegenerateReason::EarlyRefresh(100),
+            RegenerateReason::RequestDirective(100),
+            RegenerateReason::OtherPolicy(100),
+            RegenerateReason::OtherVariant(100),
+            RegenerateReason::VariantPromotion(100),
+            RegenerateReason::HeadUpdate(100),
         ];
         assert!(reasons.iter().all(|reason| reason.still_applies(&meta, now)));
-        assert!(!RegenerateReason::Stale.still_applies(&meta, now), "that is told by its times");
+        assert!(!RegenerateReason::Stale.still_applies(&meta, now), "the page is fresh");
 
         meta.pinned_until = Some(200);
         let left: Vec<&RegenerateReason> =
             reasons.iter().filter(|reason| reason.still_applies(&meta, now)).collect();
-        assert_eq!(left, [&reasons[0]], "a pin outlasts all but a body that is not there");
+        assert_eq!(left, [&reasons[0]], "a pinned page is replaced only if its body is missing");
 
         meta.pinned_until = None;
         meta.generation = Generation::new("b.html", 101, 60);

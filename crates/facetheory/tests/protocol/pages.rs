@@ -372,7 +372,7 @@ async fn a_pin_outlasts_the_reasons_that_came_before_it() {
     let (pinned, _) = site.pages.read(&site.page).await.expect("an answer").expect("a page");
     for reason in [
         RegenerateReason::OtherDeployment("another".into()),
-        RegenerateReason::Early(pinned.generation.generated_at),
+        RegenerateReason::EarlyRefresh(pinned.generation.generated_at),
     ] {
         let render = |_| async { Ok(Rendered::html("bad")) };
         let outcome = site.pages.regenerate_for(&site.page, &policy, &reason, render).await;

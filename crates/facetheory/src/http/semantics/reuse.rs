@@ -130,12 +130,15 @@ impl<'a> RequestDirectives<'a> {
 
     fn judged(&self, page: &CachedPage, sight: &EntryView<'_>) -> ServeDecision {
         let generation = page.generation();
-        let again = RegenerateReason::Early(generation.generated_at);
         if sight.freshness == Freshness::Forbidden {
             return ServeDecision::Unusable(RegenerateReason::Stale);
         }
         if !self.selects(page) {
-            return if self.primary { ServeDecision::OtherVariant } else { ServeDecision::Unusable(again) };
+            return if self.primary {
+                ServeDecision::OtherVariant
+            } else {
+                ServeDecision::Unusable(RegenerateReason::OtherVariant(generation.generated_at))
+            };
         }
         let validated = |reason| ServeDecision::Stale {
             reason,
@@ -154,7 +157,8 @@ impl<'a> RequestDirectives<'a> {
         }
         let fresh = sight.freshness == Freshness::Fresh;
         if !self.accepts(age, left) && (fresh || self.directives.no_cache.is_some()) {
-            return validated(if fresh { again } else { RegenerateReason::Stale });
+            let directive = RegenerateReason::RequestDirective(generation.generated_at);
+            return validated(if fresh { directive } else { RegenerateReason::Stale });
         }
         if fresh {
             return ServeDecision::Fresh;
@@ -185,7 +189,7 @@ impl ReusePolicy for RequestDirectives<'_> {
         match sight.page {
             Some(page) if page.follows_origin() => self.judged(page, sight),
             // It was rendered by a rule that is none any more, or its body is not there.
-            _ => ServeDecision::Unusable(RegenerateReason::Early(sight.meta.generation.generated_at)),
+            _ => ServeDecision::Unusable(RegenerateReason::OtherPolicy(sight.meta.generation.generated_at)),
         }
     }
 

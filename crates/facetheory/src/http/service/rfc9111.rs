@@ -324,7 +324,7 @@ impl Site {
         }
         let Ok(page) = selected.key.primary() else { return };
         let (promoted, last) =
-            (served.page.clone(), RegenerateReason::Early(primary.generation().generated_at));
+            (served.page.clone(), RegenerateReason::VariantPromotion(primary.generation().generated_at));
         let site = self.clone();
         let copy = move |context: RenderContext| async move {
             let is_outdated = site.isr.pages().store().is_outdated(&context.page, promoted.meta()).await;
@@ -384,7 +384,7 @@ impl Site {
                         Fetch { visitor, stored: Some(stored), offered: true, limits, tags, requested };
                     Ok::<_, RenderError>(fetch.freshened(stored, &answer, received).asked_at(requested))
                 };
-                let again = RegenerateReason::Early(stored.generation().generated_at);
+                let again = RegenerateReason::HeadUpdate(stored.generation().generated_at);
                 self.isr.regenerate_for(&selected.key, policy, again, None, boxed(freshen)).await.map(drop)
             } else {
                 self.isr.invalidate_entry(&selected.key, InvalidationMode::Soft).await.map(drop)
@@ -484,7 +484,9 @@ fn variant_of(primary: &PageKey, page: &CachedPage, headers: &HeaderMap) -> Resu
 fn why(peeked: Option<&(Arc<CachedPage>, ServeDecision)>, missing: &'static str) -> &'static str {
     match peeked {
         None | Some((_, ServeDecision::OtherVariant)) => missing,
-        Some((_, ServeDecision::Stale { reason: RegenerateReason::Early(_), .. })) => "request",
+        Some((_, ServeDecision::Stale { reason: RegenerateReason::RequestDirective(_), .. })) => "request",
+        Some((_, ServeDecision::Unusable(RegenerateReason::OtherVariant(_)))) => "vary-miss",
+        Some((_, ServeDecision::Unusable(RegenerateReason::OtherPolicy(_)))) => "miss",
         Some(_) => "stale",
     }
 }

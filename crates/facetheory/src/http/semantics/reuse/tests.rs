@@ -64,7 +64,7 @@ fn forbidden() -> ServeDecision {
 /// It has to be validated although it is fresh.
 fn again() -> ServeDecision {
     ServeDecision::Stale {
-        reason: RegenerateReason::Early(NOW),
+        reason: RegenerateReason::RequestDirective(NOW),
         while_revalidate: false,
         if_error: false,
         if_unreachable: false,
@@ -178,7 +178,7 @@ fn rfc9111_4_1_what_was_selected_by_other_headers_is_for_others() {
     let variant = RequestDirectives::of(&headers).of_variant();
     assert_eq!(
         variant.decide(&sight),
-        ServeDecision::Unusable(RegenerateReason::Early(NOW)),
+        ServeDecision::Unusable(RegenerateReason::OtherVariant(NOW)),
         "its place is taken by another"
     );
     assert!(!variant.matches(&page));
@@ -187,7 +187,7 @@ fn rfc9111_4_1_what_was_selected_by_other_headers_is_for_others() {
 #[test]
 fn a_page_of_a_rule_is_not_taken_for_one_that_follows_its_origin() {
     let page = CachedPage::new(Meta::of(Generation::new("a", NOW, 60)), Body::default());
-    assert_eq!(after(0, &page, &[]), ServeDecision::Unusable(RegenerateReason::Early(NOW)));
+    assert_eq!(after(0, &page, &[]), ServeDecision::Unusable(RegenerateReason::OtherPolicy(NOW)));
 }
 
 #[test]
