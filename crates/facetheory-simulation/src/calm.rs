@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use facetheory::{Begin, Freshness, Outcome};
+use facetheory::Outcome;
+use facetheory::protocol::{Begin, Freshness};
 
 use crate::mutant::Mutant;
 use crate::violation::Invariant;
@@ -22,7 +23,7 @@ impl Worker<'_> {
         let bound = self.world.character.bound() + INTERVALS;
         tokio::time::sleep(bound).await;
         for _ in 0..ARRIVALS {
-            drop(self.tools().pages.store().look(&self.world.places[0].key).await);
+            drop(self.tools().pages.store().lookup(&self.world.places[0].key).await);
         }
         // What arrived so late may have taken a lease, a claim or a pin, but the last one.
         tokio::time::sleep(bound).await;
@@ -40,7 +41,7 @@ impl Worker<'_> {
     async fn settle_requests(&self, place: &Place) {
         let tools = self.tools();
         let now = tools.pages.store().now();
-        let view = tools.pages.store().look(&place.key).await.expect("a calm table answers");
+        let view = tools.pages.store().lookup(&place.key).await.expect("a calm table answers");
         self.require(place, !view.lock.is_some_and(|lock| lock.is_held(now)), || "its lock is held".into());
         for (key, request) in self.world.ledger.open_requests(&place.key) {
             let open = request.in_progress_until.is_some_and(|until| until > now.seconds());
@@ -80,7 +81,7 @@ impl Worker<'_> {
         self.require(place, renewed, || format!("its renewal ended as {outcome:?}"));
         let tools = self.tools();
         let store = tools.pages.store();
-        let view = store.look(&place.key).await.expect("a calm table answers");
+        let view = store.lookup(&place.key).await.expect("a calm table answers");
         self.require(place, view.lock.is_none(), || "its renewal left a lock".into());
         let fresh = view.meta.is_some_and(|meta| meta.freshness(store.now()) == Freshness::Fresh);
         // A render may take longer than what it renders is fresh for.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use facetheory::{Guards, LeaseTerms, RequestTerms};
+use facetheory::protocol::{Guards, LeaseTerms, RequestTerms};
 use tabletheory::Faults;
 
 use crate::dice::Dice;
@@ -113,20 +113,24 @@ impl Character {
             sweep: dice.chance(0.7).then(|| seconds(5, 120)),
             crash: some(0.3),
             skewed: dice.chance(0.7),
-            lease: LeaseTerms {
-                duration: seconds(3, 40),
-                ttl_buffer: Duration::from_secs(*dice.pick(&[0, 30, 3600])),
-                skew: Duration::from_secs(*dice.pick(&[0, 0, 2])),
-                owner: None,
+            lease: {
+                let mut lease = LeaseTerms::lasting(seconds(3, 40));
+                lease.ttl_buffer = Duration::from_secs(*dice.pick(&[0, 30, 3600]));
+                lease.skew = Duration::from_secs(*dice.pick(&[0, 0, 2]));
+                lease
             },
-            request: RequestTerms {
-                in_progress: seconds(5, 200),
-                remembered: Duration::from_secs(*dice.pick(&[60, 300, 86_400])),
+            request: {
+                let mut request = RequestTerms::default();
+                request.in_progress = seconds(5, 200);
+                request.ttl = Duration::from_secs(*dice.pick(&[60, 300, 86_400]));
+                request
             },
-            guards: Guards {
-                not_expired: dice.chance(0.8),
-                version: dice.chance(0.3),
-                rising: dice.chance(0.2),
+            guards: {
+                let mut guards = Guards::default();
+                guards.not_expired = dice.chance(0.8);
+                guards.version = dice.chance(0.3);
+                guards.newer = dice.chance(0.2);
+                guards
             },
             mixed: dice.chance(0.3),
             revalidate: Duration::from_secs(*dice.pick(&[1, 5, 20, 60])),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use facetheory::Lock;
+use facetheory::protocol::Lock;
 use tabletheory::{Commit, Consistency, Item, Key, MemoryTable, Result, Table as _, Txn, Write};
 
 use crate::mutant::Mutant;
@@ -153,7 +153,7 @@ impl Saboteur {
     }
 
     async fn forge_lock(&self, page: &Key, token: &str) {
-        let lock = Lock { lease_token: token.to_owned(), lease_expires_at: NEVER, ttl: None, owner: None };
+        let lock = Lock::new(token, NEVER);
         self.put(page.sibling("LOCK"), lock.to_item()).await;
     }
 

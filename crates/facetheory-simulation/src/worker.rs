@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use facetheory::protocol::{Begin, Content, EpochTerms, Freshness, Generation, Meta, Published};
 use facetheory::{
-    Begin, Content, EpochTerms, Freshness, Generation, History, Invalidated, InvalidationMode, Kind,
-    LeaseTerms, Meta, Outcome, PageStore, Pages, Policy, Published, RegenerateReason, Rendered, RequestTerms,
-    Retention, Tag,
+    History, Invalidated, InvalidationMode, Kind, Outcome, PageStore, Pages, Policy, RegenerateReason,
+    Rendered, Retention, Tag,
 };
 
 use crate::character::Deed;
@@ -90,13 +90,16 @@ impl<'w> Worker<'w> {
         let character = &world.character;
         let mut request = character.request.clone();
         if world.mutant == Some(Mutant::EndlessClaim) {
-            request = RequestTerms { in_progress: Duration::from_secs(86_400), ..request };
+            request.in_progress = Duration::from_secs(86_400);
         }
         // What is believed for a second is stale for a second; the simulation asks for more.
-        let always_read = EpochTerms { believed: Duration::ZERO, skew: MARGIN };
+        let mut always_read = EpochTerms::default();
+        (always_read.max_age, always_read.skew) = (Duration::ZERO, MARGIN);
+        let mut lease = character.lease.clone();
+        lease.owner = Some(name.clone());
         let store = PageStore::new(self.seat.clone())
             .with_epoch_terms(always_read)
-            .with_terms(LeaseTerms { owner: Some(name.clone()), ..character.lease.clone() })
+            .with_lease_terms(lease)
             .with_request_terms(request)
             .with_guards(character.guards)
             .with_random(self.dice.clone());
@@ -183,7 +186,7 @@ impl<'w> Worker<'w> {
         let (tools, tags) = (self.tools(), place.tags());
         let fences = self.world.ledger.reading(place, &tags);
         let store = tools.pages.store();
-        let meta = store.look(&place.key).await.ok()?.meta;
+        let meta = store.lookup(&place.key).await.ok()?.meta;
         let freshness = match &meta {
             None => None,
             Some(meta) => {
@@ -223,7 +226,7 @@ impl<'w> Worker<'w> {
         let Begin::Started { lease, claim } = &begin else { return Ok(begin) };
         ledger.render_starts(&tools.name);
         let started = store.now();
-        let seen = store.look(&place.key).await?.meta;
+        let seen = store.lookup(&place.key).await?.meta;
         if self.world.is_stormy() {
             tokio::time::sleep(self.dice.up_to(character.render)).await;
             if self.dice.chance(0.25) {
@@ -286,10 +289,10 @@ impl<'w> Worker<'w> {
         let versions = world.character.retention;
         let versions =
             if world.mutant == Some(Mutant::ShortMemory) { versions.saturating_sub(1) } else { versions };
-        let collected = store.collect_versions(&place.key, Retention { versions, oldest: None }).await;
+        let collected = store.gc_versions(&place.key, Retention::newest(versions)).await;
         let mut bodies = collected.unwrap_or_default();
         if world.mutant == Some(Mutant::EagerCollector) {
-            let served = store.look(&place.key).await.ok().and_then(|view| view.meta);
+            let served = store.lookup(&place.key).await.ok().and_then(|view| view.meta);
             bodies.extend(served.map(|meta| meta.generation.s3_key));
         }
         for s3_key in bodies {

@@ -13,7 +13,7 @@ mod http;
 #[cfg(test)]
 mod model;
 mod pages;
-mod protocol;
+pub mod protocol;
 mod store;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
@@ -36,19 +36,11 @@ pub use pages::reason::RegenerateReason;
 pub use pages::render::{OriginUnreachable, Render, RenderContext, RenderError, Rendered};
 pub use pages::{Outcome, Pages};
 pub use protocol::cache_key::CacheKey;
-pub use protocol::epoch::{Epoch, Tag};
-pub use protocol::freshness::Freshness;
-pub use protocol::generation::{Content, Generation};
-pub use protocol::invalidate::InvalidationMode;
-pub use protocol::key::{KeyScheme, MAX_CACHE_KEY_BYTES, PageKey, Tenant};
-pub use protocol::lease::{Acquire, Lease, LeaseTerms};
-pub use protocol::publish::{Guards, Publication};
-pub use protocol::request::{Claim, RequestTerms};
+pub use protocol::epoch::Tag;
+pub use protocol::invalidate::{Invalidated, InvalidationMode};
+pub use protocol::key::{KeyScheme, PageKey, Tenant};
+pub use protocol::publish::History;
+pub use protocol::request::IdempotentRequest;
 pub use protocol::retention::Retention;
-pub use protocol::row::{Lock, Meta, Request, RequestStatus, Version};
-pub use protocol::ttl::Ttls;
-pub use protocol::version_id::VersionId;
-pub use store::{
-    Begin, Entry, EpochTerms, History, Invalidated, Listed, Listing, PageStore, Published, Refresh,
-    RolledBack, View,
-};
+pub use protocol::rollback::RolledBack;
+pub use store::{Entry, Listed, Listing, PageStore};

@@ -1,8 +1,7 @@
 //! The rows on the wire, in a file that other languages can check themselves against.
 
-use facetheory::{
-    Epoch, Generation, KeyScheme, Lock, Meta, PageKey, Request, RequestStatus, Tag, Tenant, Version,
-};
+use facetheory::protocol::{Epoch, Generation, Lock, Meta, Request, RequestStatus, Version};
+use facetheory::{KeyScheme, PageKey, Tag, Tenant};
 use tabletheory::{Item, Value};
 
 struct Vector {

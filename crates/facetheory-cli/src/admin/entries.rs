@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use facetheory::{Freshness, Generation, Listing, Meta, PageKey, Tag, Tenant};
+use facetheory::protocol::{Freshness, Generation, Meta};
+use facetheory::{Listing, PageKey, Tag, Tenant};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -250,14 +251,14 @@ pub(super) async fn show(
 ) -> Result<Json<Condition>, Problem> {
     let page = Address::in_query(&named.url, &named.header, &named.cookie)?.page(&admin)?;
     let store = admin.isr.pages().store();
-    let view = store.look(&page).await?;
+    let view = store.lookup(&page).await?;
     let now = store.now();
     let state = match &view.meta {
         None => Good::Absent,
         Some(meta) => match store.freshness(&page, meta).await? {
             Freshness::Fresh => Good::Fresh,
             Freshness::Stale => Good::Stale,
-            Freshness::Forbidden => Good::Forbidden,
+            Freshness::MustNotServe => Good::Forbidden,
         },
     };
     let given = view.meta.iter().flat_map(|meta| meta.generation.content.tags.iter().cloned());

@@ -109,7 +109,7 @@ impl Readiness {
 /// Whether the table says that there is no page of a name that none has.
 async fn table_answers(isr: &Isr) -> bool {
     let Ok(nobody) = PageKey::new("facetheory-readiness") else { return false };
-    matches!(tokio::time::timeout(PATIENCE, isr.pages().store().look(&nobody)).await, Ok(Ok(_)))
+    matches!(tokio::time::timeout(PATIENCE, isr.pages().store().lookup(&nobody)).await, Ok(Ok(_)))
 }
 
 /// Whether the store of bodies says that there is none of a name that none has.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use facetheory::{Invalidated, InvalidationMode, Outcome, RolledBack, Tag, Tenant};
+use facetheory::{IdempotentRequest, Invalidated, InvalidationMode, Outcome, RolledBack, Tag, Tenant};
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
@@ -66,7 +66,7 @@ pub(super) async fn roll_back(
     let pin = wish.pin_seconds.map_or(PIN, |seconds| Duration::from_secs(seconds.into()));
     match admin.isr.roll_back(&page, &wish.version, pin).await? {
         RolledBack::Done => {
-            tracing::info!(page = %page.shown(), version = wish.version, "an operator rolled a page back");
+            tracing::info!(page = %page.redacted(), version = wish.version, "an operator rolled a page back");
             Ok(axum::Json(Done { cache_key: page.cache_key().to_owned(), done: true }))
         }
         RolledBack::NoSuchVersion => Err(no_version()),
@@ -114,7 +114,7 @@ pub(super) async fn unpin(
 ) -> Result<axum::Json<Done>, Problem> {
     let page = named.address().page(&admin)?;
     let done = admin.isr.unpin(&page).await?;
-    tracing::info!(page = %page.shown(), done, "an operator ended a pin");
+    tracing::info!(page = %page.redacted(), done, "an operator ended a pin");
     Ok(axum::Json(Done { cache_key: page.cache_key().to_owned(), done }))
 }
 
@@ -275,7 +275,8 @@ pub(super) async fn regenerate(
     let address = named.address();
     let page = address.page(&admin)?;
     let service = admin.gateway.service();
-    let outcome = service.regenerate(address.request()?, Some((key, &named.hash()))).await?;
+    let outcome =
+        service.regenerate(address.request()?, Some(IdempotentRequest::new(key, named.hash()))).await?;
     let now = admin.isr.pages().store().now().seconds();
     let again = |until: i64| until.saturating_sub(now);
     let (outcome, s3_key, replayed) = match outcome {
@@ -283,7 +284,7 @@ pub(super) async fn regenerate(
         Outcome::Unchanged(meta) => (Ending::Rendered, Some(meta.generation.s3_key), false),
         Outcome::Replayed { s3_key } => (Ending::Rendered, s3_key, true),
         Outcome::AlreadyFresh(meta) => (Ending::Fresh, Some(meta.generation.s3_key), false),
-        Outcome::HeldBy { until } => {
+        Outcome::Held { until } => {
             return Err(Problem::in_progress(
                 "somebody else renders this page; try again later",
                 again(until),
@@ -299,16 +300,17 @@ pub(super) async fn regenerate(
                 "the origin answered with what is not to be kept, such as a cookie or `no-store`; what is served stays as it is",
             ));
         }
-        Outcome::Withdrawn => {
+        Outcome::Invalidated => {
             return Err(Problem::not_rendered(
                 "the origin answered again with what is not to be kept, such as a cookie or `no-store`; what was served is not served any more",
             ));
         }
-        Outcome::Lost | Outcome::Superseded => {
+        // Lost or superseded.
+        _ => {
             return Err(Problem::in_progress("the page was changed while it was rendered; try again", 1));
         }
     };
-    tracing::info!(page = %page.shown(), ?outcome, replayed, "an operator had a page rendered");
+    tracing::info!(page = %page.redacted(), ?outcome, replayed, "an operator had a page rendered");
     let cache_key = page.cache_key().to_owned();
     let mut response = axum::Json(Regeneration { cache_key, outcome, s3_key }).into_response();
     if replayed {

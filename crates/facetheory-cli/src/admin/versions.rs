@@ -78,9 +78,9 @@ pub(super) async fn history(
 ) -> Result<Json<History>, Problem> {
     let page = Address::in_query(&whose.url, &whose.header, &whose.cookie)?.page(&admin)?;
     let store = admin.isr.pages().store();
-    let current = store.look(&page).await?.meta.and_then(|meta| meta.current_sk);
+    let current = store.lookup(&page).await?.meta.and_then(|meta| meta.current_sk);
     let versions = store.versions(&page, whose.limit.unwrap_or(USUAL).min(MOST)).await?;
-    let version = |(sk, version): (String, facetheory::Version)| Version {
+    let version = |(sk, version): (String, facetheory::protocol::Version)| Version {
         current: current.as_deref() == Some(sk.as_str()),
         version: sk,
         generation: version.generation.into(),

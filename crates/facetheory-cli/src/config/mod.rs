@@ -25,7 +25,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use facetheory::{LeaseTerms, Routes};
+use facetheory::Routes;
+use facetheory::protocol::LeaseTerms;
 use serde::{Serialize, Serializer};
 use toml::de::{DeTable, DeValue};
 
@@ -177,7 +178,7 @@ impl Config {
         let usual = LeaseTerms::default();
         let leases = self.rules.resolved().filter_map(|rule| rule.settings().lease);
         let duration = leases.fold(usual.duration, Duration::max);
-        let terms = LeaseTerms { duration, ..usual };
+        let terms = LeaseTerms::lasting(duration);
         facetheory::GcOptions::shortest_grace(&terms).saturating_add(self.store.metadata_max_age)
     }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use facetheory::{History, LeaseTerms, Mode, Policy, Query, Route, TenantFrom};
+use facetheory::protocol::LeaseTerms;
+use facetheory::{History, Mode, Policy, Query, Route, TenantFrom};
 use serde::{Serialize, Serializer};
 
 use super::duration;

@@ -165,7 +165,7 @@ impl Visit {
             path,
             status: self.outcome.status.as_u16(),
             state: text(&self.outcome.state),
-            key: self.outcome.page.as_ref().map(|page| page.shown().to_string()),
+            key: self.outcome.page.as_ref().map(|page| page.redacted().to_string()),
             tenant: self.outcome.page.as_ref().and_then(PageKey::tenant).map(facetheory::Tenant::as_str),
             reason: self.outcome.verdict.as_ref().map(|verdict| verdict.reason),
             bytes: self.outcome.bytes,

@@ -8,7 +8,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use facetheory::{Content, GcReport, Outcome, PageKey, Pages, Policy, RenderError, Rendered};
+use facetheory::protocol::Content;
+use facetheory::{GcReport, Outcome, PageKey, Pages, Policy, RenderError, Rendered};
 use tabletheory::Random;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -51,7 +52,7 @@ impl Collector {
         loop {
             match self.take_turn(every).await {
                 Ok(Outcome::Published(_) | Outcome::Unchanged(_)) => {}
-                Ok(outcome @ (Outcome::AlreadyFresh(_) | Outcome::HeldBy { .. })) => {
+                Ok(outcome @ (Outcome::AlreadyFresh(_) | Outcome::Held { .. })) => {
                     tracing::debug!(?outcome, "the collection is another process's");
                 }
                 Ok(outcome) => {
@@ -77,12 +78,8 @@ impl Collector {
 
     async fn collect(&self) -> Result<Rendered, RenderError> {
         let began = Instant::now();
-        let how = facetheory::GcOptions {
-            grace: self.grace,
-            batch: BATCH,
-            pause: PAUSE,
-            ..facetheory::GcOptions::default()
-        };
+        let mut how = facetheory::GcOptions::default();
+        (how.grace, how.batch, how.pause) = (self.grace, BATCH, PAUSE);
         let collected = self.pages.gc(&how, |_| ControlFlow::Continue(())).await?;
         let GcReport { rows, expired, objects, orphans, bytes, failed, .. } = collected;
         if !collected.finished {

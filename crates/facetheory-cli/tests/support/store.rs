@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Credentials, Region};
-use facetheory::Lock;
+use facetheory::protocol::Lock;
 use tabletheory::{DynamoSettings, DynamoTable, Random as _, Scan, SystemRandom, Table};
 
 /// A table and bodies that any number of gateways may use.

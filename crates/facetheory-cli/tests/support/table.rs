@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use facetheory::{Content, Generation, Meta, PageKey};
+use facetheory::PageKey;
+use facetheory::protocol::{Content, Generation, Meta};
 use tabletheory::{Item, Scan, SqliteSettings, SqliteTable, SystemClock, Table as _, Txn, Write};
 
 use super::gateway::data;

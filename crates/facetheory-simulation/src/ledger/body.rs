@@ -1,7 +1,7 @@
 //! Bodies: which were stored, which a row names, and which got lost on purpose.
 
 use bytes::Bytes;
-use facetheory::{Meta, Version};
+use facetheory::protocol::{Meta, Version};
 use sha2::{Digest as _, Sha256};
 
 use super::{Ledger, State};

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash as _, Hasher as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use facetheory::{Lock, Meta};
+use facetheory::protocol::{Lock, Meta};
 use tabletheory::{Clock as _, Item, Key, Timestamp};
 
 use self::body::Object;

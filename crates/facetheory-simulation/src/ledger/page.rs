@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use facetheory::{Lock, Meta, Version};
+use facetheory::protocol::{Lock, Meta, Version};
 use tabletheory::{Item, Key, Timestamp, Value};
 
 use super::{Ledger, State, short};

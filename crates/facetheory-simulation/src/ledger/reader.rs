@@ -1,6 +1,7 @@
 //! What readers and publishers were told.
 
-use facetheory::{Body, Freshness, InvalidationMode, Meta, PageKey, Tag};
+use facetheory::protocol::{Freshness, Meta};
+use facetheory::{Body, InvalidationMode, PageKey, Tag};
 use tabletheory::Timestamp;
 
 use super::{Ledger, State};
@@ -114,7 +115,7 @@ impl Ledger {
             format!("{place} is fresh, was rendered at {start:?} and invalidated at {fences:?}")
         });
         // Whoever rolls back decides that it may be served again.
-        let ok = freshness == Some(Freshness::Forbidden) || meta.mark.is_none() || !outdated(fences.hard);
+        let ok = freshness == Some(Freshness::MustNotServe) || meta.mark.is_none() || !outdated(fences.hard);
         state.ensure(ok, Invariant::NotFreshAfterInvalidation, || {
             format!("{place} may be served, was rendered at {start:?} and forbidden at {fences:?}")
         });

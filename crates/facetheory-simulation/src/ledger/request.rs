@@ -1,6 +1,7 @@
 //! Requests: what became of their rows, and what those who delivered them were told.
 
-use facetheory::{Begin, Lock, Meta, PageKey, Request, RequestStatus};
+use facetheory::PageKey;
+use facetheory::protocol::{Begin, Lock, Meta, Request, RequestStatus};
 use tabletheory::{Item, Key};
 
 use super::{Ledger, State, short};

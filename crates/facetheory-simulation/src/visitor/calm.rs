@@ -37,7 +37,7 @@ impl World {
         self.stop_object_faults();
         // What is on its way arrives while tables still know which transactions they have done.
         for _ in 0..ARRIVALS {
-            drop(left[0].isr.pages().store().look(&self.places[0].key).await);
+            drop(left[0].isr.pages().store().lookup(&self.places[0].key).await);
         }
         let intervals = self.character.revalidate + self.habits.patience(&self.character);
         let bound = self.character.bound() + LONGEST_BACK_OFF + intervals;

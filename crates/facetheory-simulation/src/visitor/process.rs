@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use facetheory::{
-    EpochTerms, GetResult, Isr, LeaseTerms, PageStore, Pages, Policy, Render, RenderContext, RenderError,
-    Rendered,
-};
+use facetheory::protocol::EpochTerms;
+use facetheory::{GetResult, Isr, PageStore, Pages, Policy, Render, RenderContext, RenderError, Rendered};
 
 use super::habit::{Setup, TABLE_TIMEOUT};
 use crate::dice::Dice;
@@ -46,9 +44,12 @@ impl<'w> Process<'w> {
         let dice = Arc::new(Dice::new(world.seed, stream));
         let (seat, mut setup) = (world.seat(setup.skew), setup.clone());
         let engine = |memory| {
+            let (mut epochs, mut lease) = (EpochTerms::default(), world.character.lease.clone());
+            (epochs.max_age, epochs.skew) = (setup.epochs_believed, MARGIN);
+            lease.owner = Some(name(number));
             let store = PageStore::new(seat.clone())
-                .with_epoch_terms(EpochTerms { believed: setup.epochs_believed, skew: MARGIN })
-                .with_terms(LeaseTerms { owner: Some(name(number)), ..world.character.lease.clone() })
+                .with_epoch_terms(epochs)
+                .with_lease_terms(lease)
                 .with_guards(world.character.guards)
                 .with_random(dice.clone());
             let pages = Pages::new(store, world.bodies.clone()).with_random(dice.clone());
@@ -171,7 +172,7 @@ fn renderer(
                 return Err("the origin is down".into());
             }
             if luck.declines {
-                return Ok(Render::Withdrawn);
+                return Ok(Render::Invalidate);
             }
             let mut rendered = Rendered::html(format!("{signature}input {input}"));
             rendered.content.tags = tags;

@@ -27,7 +27,8 @@ pub(crate) async fn run(sizes: &Sizes, place: &Path) {
     let pages = Pages::new(PageStore::new(Arc::new(table.expect("the file"))), bodies);
 
     for dry_run in [true, false] {
-        let how = GcOptions { dry_run, ..GcOptions::default() };
+        let mut how = GcOptions::default();
+        how.dry_run = dry_run;
         let (rows, objects) = (bar("rows", sizes.pages), bar("bodies", of));
         say(&rows, &format!("{:>10} {:>10} {:>10} {:>9}", "rows", "bodies", "deleted", "RSS MiB"));
         let mut before = (0, 0);

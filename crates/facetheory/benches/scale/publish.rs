@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use facetheory::{Acquire, Content, Generation, History, Lock, Meta, PageKey, PageStore, Published};
+use facetheory::protocol::{Acquire, Content, Generation, Lock, Meta, Published};
+use facetheory::{History, PageKey, PageStore};
 use tabletheory::{SqliteSettings, SqliteTable, SystemClock, Table, Timestamp, Txn, Write};
 use tokio::task::JoinSet;
 
@@ -147,8 +148,8 @@ async fn write(table: Arc<dyn Table>, number: u64) {
     let mut meta = Meta::of(generation(&page, number, now));
     meta.mark = Some(token.clone());
     let expires_at = now.seconds() + 30;
-    let lock =
-        Lock { lease_token: token, lease_expires_at: expires_at, ttl: Some(expires_at + 3600), owner: None };
+    let mut lock = Lock::new(token, expires_at);
+    lock.ttl = Some(expires_at + 3600);
     let lock = Write::put(page.lock(), lock.to_item());
     let put = || Write::put(page.meta(), meta.to_item());
     for txn in [Txn::new([put(), lock]), Txn::new([put(), Write::delete(page.lock())])] {

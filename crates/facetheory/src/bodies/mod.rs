@@ -27,7 +27,8 @@ const NAMES: u32 = 3;
 /// Where the bodies of pages are kept: in memory, in files, or in S3 (feature `s3`).
 ///
 /// ```
-/// use facetheory::{Bodies, Content, PageKey};
+/// use facetheory::protocol::Content;
+/// use facetheory::{Bodies, PageKey};
 /// use tabletheory::{SystemRandom, Timestamp};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -51,13 +52,9 @@ pub struct Bodies {
     pub(crate) lists_in_order: bool,
 }
 
-/// A body that was stored.
-///
-/// ```
-/// let stored = facetheory::StoredBody { s3_key: "isr/0/1-a.html".into(), digest: "sha256:0".into() };
-/// assert!(stored.digest.starts_with("sha256:"));
-/// ```
+/// A body that was stored by [`Bodies::put`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoredBody {
     /// The key of its object.
     pub s3_key: String,
@@ -207,7 +204,8 @@ impl Bodies {
     /// Stores a body under a name that no other has, and never will.
     ///
     /// ```
-    /// # use facetheory::{Bodies, Content, PageKey};
+    /// # use facetheory::protocol::Content;
+    /// # use facetheory::{Bodies, PageKey};
     /// # use tabletheory::{SystemRandom, Timestamp};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// let page = PageKey::new("/")?;

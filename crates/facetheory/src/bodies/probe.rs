@@ -20,7 +20,7 @@ use crate::protocol::generation::Content;
 /// use tabletheory::SystemRandom;
 ///
 /// let probe = Bodies::memory().probe(&SystemRandom).await?;
-/// assert!(probe.shortcomings.is_empty());
+/// assert!(probe.failures.is_empty());
 /// assert_eq!(probe.to_string(), "the store of bodies does everything that is needed");
 /// # Ok(()) }
 /// ```
@@ -28,7 +28,7 @@ use crate::protocol::generation::Content;
 #[non_exhaustive]
 pub struct Probe {
     /// What it does not do.
-    pub shortcomings: Vec<ProbeFailure>,
+    pub failures: Vec<ProbeFailure>,
 }
 
 /// Something that a store of bodies does not do. Its text says what that means.
@@ -78,7 +78,7 @@ impl Bodies {
     /// let directory = tempfile::tempdir()?;
     /// let probe = Bodies::files(directory.path())?.probe(&tabletheory::SystemRandom).await?;
     /// // Files have no place for them; rows tell them instead.
-    /// assert_eq!(probe.shortcomings, [ProbeFailure::NoMetadata, ProbeFailure::NoContentType]);
+    /// assert_eq!(probe.failures, [ProbeFailure::NoMetadata, ProbeFailure::NoContentType]);
     /// # Ok(()) }
     /// ```
     pub async fn probe(&self, random: &dyn Random) -> Result<Probe> {
@@ -97,46 +97,46 @@ impl Bodies {
         let impossible = |cause| unavailable("nothing can be stored", cause);
         object::create(objects, &path, &FIRST, &attributes).await.map_err(impossible)?;
 
-        let mut shortcomings = Vec::new();
+        let mut failures = Vec::new();
         // A store that answers with an error has not replaced anything either, which is what counts.
         if let Ok(Created::Done) = object::create(objects, &path, &SECOND, &attributes).await {
-            shortcomings.push(ProbeFailure::Overwrites);
+            failures.push(ProbeFailure::Overwrites);
         }
         match objects.get(&path).await {
-            Err(_) => shortcomings.push(ProbeFailure::Unreadable),
-            Ok(found) => shortcomings.extend(of_what_came_back(found, &content, [&FIRST, &SECOND]).await),
+            Err(_) => failures.push(ProbeFailure::Unreadable),
+            Ok(found) => failures.extend(of_what_came_back(found, &content, [&FIRST, &SECOND]).await),
         }
         match objects.list_with_delimiter(Some(&Path::from(directory))).await {
-            Err(cause) => shortcomings.push(ProbeFailure::NoList(Some(cause.to_string()))),
+            Err(cause) => failures.push(ProbeFailure::NoList(Some(cause.to_string()))),
             Ok(list) if list.objects.iter().any(|object| object.location == path) => {}
-            Ok(_) => shortcomings.push(ProbeFailure::NoList(None)),
+            Ok(_) => failures.push(ProbeFailure::NoList(None)),
         }
         match objects.delete(&path).await {
-            Err(cause) => shortcomings.push(ProbeFailure::NoDelete(Some(cause.to_string()))),
-            Ok(()) if objects.head(&path).await.is_ok() => shortcomings.push(ProbeFailure::NoDelete(None)),
+            Err(cause) => failures.push(ProbeFailure::NoDelete(Some(cause.to_string()))),
+            Ok(()) if objects.head(&path).await.is_ok() => failures.push(ProbeFailure::NoDelete(None)),
             Ok(()) => {}
         }
-        Ok(Probe { shortcomings })
+        Ok(Probe { failures })
     }
 }
 
 async fn of_what_came_back(found: GetResult, content: &Content, written: [&Bytes; 2]) -> Vec<ProbeFailure> {
-    let mut shortcomings = Vec::new();
+    let mut failures = Vec::new();
     let mut told = Content::default();
     Description::of(&found.attributes).complete(&mut told);
     if told != *content {
-        shortcomings.push(ProbeFailure::NoMetadata);
+        failures.push(ProbeFailure::NoMetadata);
     }
     let content_type = found.attributes.get(&Attribute::ContentType).map(|value| value.as_ref().to_owned());
     if content_type != content.content_type {
-        shortcomings.push(ProbeFailure::NoContentType);
+        failures.push(ProbeFailure::NoContentType);
     }
     // That the second has replaced the first is said already.
     match found.bytes().await {
         Ok(bytes) if written.contains(&&bytes) => {}
-        _ => shortcomings.push(ProbeFailure::Unreadable),
+        _ => failures.push(ProbeFailure::Unreadable),
     }
-    shortcomings
+    failures
 }
 
 impl fmt::Display for ProbeFailure {
@@ -176,10 +176,10 @@ impl fmt::Display for ProbeFailure {
 
 impl fmt::Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.shortcomings.is_empty() {
+        if self.failures.is_empty() {
             return f.write_str("the store of bodies does everything that is needed");
         }
-        let lines: Vec<String> = self.shortcomings.iter().map(ToString::to_string).collect();
+        let lines: Vec<String> = self.failures.iter().map(ToString::to_string).collect();
         f.write_str(&lines.join("\n"))
     }
 }

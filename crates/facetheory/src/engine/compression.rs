@@ -144,11 +144,11 @@ mod tests {
     #[test]
     fn a_page_with_no_transform_is_not_compressible() {
         let page = |cache_control: &str| {
-            let mut generation = crate::Generation::new("a.html", 1, 60);
+            let mut generation = crate::protocol::Generation::new("a.html", 1, 60);
             generation.content.content_type = Some("text/html".into());
             generation.content.headers = vec![("cache-control".into(), cache_control.into())];
             let body = crate::Body { bytes: "x".repeat(MIN_BYTES).into(), ..crate::Body::default() };
-            CachedPage::new(crate::Meta::of(generation), body)
+            CachedPage::new(crate::protocol::Meta::of(generation), body)
         };
         assert!(page("public").is_compressible());
         assert!(!page("public, No-Transform").is_compressible());

@@ -114,7 +114,7 @@ pub(super) fn usable(
     let of_other = !ours && !meta.is_pinned(now);
     let not_ours = || RegenerateReason::OtherDeployment(deployment.unwrap_or_default().to_owned());
     match freshness {
-        Freshness::Forbidden => return ServeDecision::Unusable(RegenerateReason::Stale),
+        Freshness::MustNotServe => return ServeDecision::Unusable(RegenerateReason::Stale),
         _ if of_other && policy.other_deployment == OtherDeployment::Missing => {
             return ServeDecision::Unusable(not_ours());
         }
@@ -195,7 +195,7 @@ mod tests {
     fn what_must_not_be_served_is_not_whatever_the_policy() {
         let policy = Policy::every(Duration::from_secs(60));
         assert_eq!(
-            usable(&page(), Freshness::Forbidden, &policy, None, at(0)),
+            usable(&page(), Freshness::MustNotServe, &policy, None, at(0)),
             ServeDecision::Unusable(RegenerateReason::Stale)
         );
     }

@@ -93,10 +93,10 @@ impl Engine {
         let (at, sequence) = (self.now(), self.memory.sequence(page));
         let store = self.pages.store();
         let asking = async {
-            let view = store.look(page).await?;
+            let view = store.lookup(page).await?;
             let freshness = match &view.meta {
                 Some(meta) => store.freshness(page, meta).await?,
-                None => Freshness::Forbidden,
+                None => Freshness::MustNotServe,
             };
             // What follows its origin is used by nobody once it was invalidated, also if it was stale before.
             let invalidated = match &view.meta {
@@ -107,7 +107,7 @@ impl Engine {
             };
             Ok::<_, Error>((view, freshness, invalidated))
         };
-        let asking = asking.instrument(tracing::debug_span!("look", page = %page.shown()));
+        let asking = asking.instrument(tracing::debug_span!("look", page = %page.redacted()));
         let asked = tokio::time::timeout(self.settings.table_timeout, asking).await.unwrap_or_else(|_| {
             let limit = self.settings.table_timeout;
             Err(Error::new(Kind::Unavailable, format!("the table did not answer within {limit:?}")))
@@ -129,7 +129,7 @@ impl Engine {
             held_until: view.lock.map_or(0, |lock| lock.lease_expires_at),
         };
         let body = match &view.meta {
-            Some(meta) if freshness != Freshness::Forbidden => self.find(page, meta, checked).await,
+            Some(meta) if freshness != Freshness::MustNotServe => self.find(page, meta, checked).await,
             Some(meta) => {
                 self.memory.forbid_generation(page, &meta.generation);
                 Found::Nothing

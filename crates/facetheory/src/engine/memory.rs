@@ -335,7 +335,7 @@ mod tests {
     use tabletheory::{SeededRandom, SystemRandom};
 
     fn entry(memory: &Memory, page: &PageKey, body: &'static str) -> Entry {
-        let meta = crate::Meta::of(Generation::new(body, 1, 60));
+        let meta = crate::protocol::Meta::of(Generation::new(body, 1, 60));
         let (at, sequence) = (Timestamp::from_seconds(1), memory.sequence(page));
         let checked = MetadataCheck { at, sequence, outdated: false, invalidated: false, held_until: 0 };
         let body = crate::Body { bytes: body.into(), ..crate::Body::default() };

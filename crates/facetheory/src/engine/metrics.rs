@@ -147,7 +147,7 @@ impl Observer {
     /// Something went wrong.
     pub(super) fn incident(&self, phase: Phase, page: &PageKey, error: &Error) {
         counter!("facetheory.isr.incidents", "phase" => phase.as_str()).increment(1);
-        tracing::warn!(phase = phase.as_str(), page = %page.shown(), error = %Chain(error), "an incident");
+        tracing::warn!(phase = phase.as_str(), page = %page.redacted(), error = %Chain(error), "an incident");
         if let Some(on_incident) = &self.on_incident {
             on_incident(&Incident { phase, page, error });
         }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use super::Isr;
 use crate::error::Result;
 use crate::protocol::epoch::Tag;
+use crate::protocol::invalidate::Invalidated;
 use crate::protocol::invalidate::InvalidationMode;
 use crate::protocol::key::{PageKey, Tenant};
-use crate::store::{Invalidated, RolledBack};
+use crate::protocol::rollback::RolledBack;
 
 impl Isr {
     /// Makes a page stale, with all variants that are stored of it. Visitors of this process notice at once, others once they no

@@ -31,7 +31,7 @@ impl Isr {
         let epoch = owed.unwrap_or(Epoch { invalidated_at: engine.now().seconds() });
         let told = async {
             // Visitors must not fill the table with what nothing is to be told of.
-            if store.may_store(page).await? {
+            if store.may_have_entries(page).await? {
                 store.pay(&tag, epoch).await
             } else {
                 store.write_off(&tag, epoch);
@@ -43,7 +43,7 @@ impl Isr {
             if owed.is_some() {
                 engine.pay_later();
             } else {
-                tracing::error!(page = %page.shown(), "a change is lost: too many are waiting for the table");
+                tracing::error!(page = %page.redacted(), "a change is lost: too many are waiting for the table");
             }
         }
     }

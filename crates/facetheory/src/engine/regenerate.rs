@@ -17,13 +17,14 @@ use crate::pages::policy::Policy;
 use crate::pages::reason::RegenerateReason;
 use crate::pages::render::{Render, RenderContext, RenderError};
 use crate::protocol::key::PageKey;
+use crate::protocol::request::IdempotentRequest;
 
 impl Isr {
     /// Renders a page anew if it is not fresh and nobody else does, and publishes it: what visitors make happen, without
     /// one. It goes on even if the caller goes away.
     ///
-    /// With a request, which is an idempotency key and the hash of what was asked for, it is done once however often it is
-    /// asked for: see [`Pages::regenerate_once`](crate::Pages::regenerate_once).
+    /// With a request, the page is rendered once however often the request is repeated: see
+    /// [`Pages::regenerate_once`](crate::Pages::regenerate_once).
     ///
     /// ```
     /// # use facetheory::{Bodies, Isr, Outcome, PageKey, Pages, PageStore, Policy, Rendered};
@@ -42,7 +43,7 @@ impl Isr {
         &self,
         page: &PageKey,
         policy: &Policy,
-        request: Option<(&str, &str)>,
+        request: Option<IdempotentRequest>,
         render: F,
     ) -> Result<Outcome>
     where
@@ -59,11 +60,10 @@ impl Isr {
         page: &PageKey,
         policy: &Policy,
         reason: RegenerateReason,
-        request: Option<(&str, &str)>,
+        request: Option<IdempotentRequest>,
         render: RenderFn,
     ) -> Result<Outcome> {
         let renewal = Regeneration { page: page.clone(), policy: *policy, reason, waits: false };
-        let request = request.map(|(key, hash)| (key.to_owned(), hash.to_owned()));
         let (sender, receiver) = oneshot::channel();
         let engine = self.engine.clone();
         // On its own, so that a caller who goes away does not leave a lease behind that nobody gives back.
@@ -81,19 +81,17 @@ impl Engine {
     async fn regenerate(
         self: Arc<Self>,
         renewal: &Regeneration,
-        request: Option<(String, String)>,
+        request: Option<IdempotentRequest>,
         render: RenderFn,
     ) -> Result<Outcome> {
         let Regeneration { page, policy, reason, .. } = renewal;
         let kept = Arc::new(Mutex::new(Kept::default()));
         let (sequence, began) = (self.memory.sequence(page), self.now());
         let render = |context| self.render(Some(render), context, policy, kept.clone());
-        let span = tracing::debug_span!("regeneration", page = %page.shown(), reason = reason.as_str());
+        let span = tracing::debug_span!("regeneration", page = %page.redacted(), reason = reason.as_str());
         let outcome = match &request {
             None => self.pages.regenerate_for(page, policy, reason, render).instrument(span).await,
-            Some((key, hash)) => {
-                self.pages.regenerate_once(page, policy, (key, hash), render).instrument(span).await
-            }
+            Some(request) => self.pages.regenerate_once(page, policy, request, render).instrument(span).await,
         };
         let took = u64::try_from(self.now().millis() - began.millis()).unwrap_or(0);
         self.observer.regenerated(page, name(&outcome), took);
@@ -103,7 +101,7 @@ impl Engine {
                 done @ (Outcome::Published(_)
                 | Outcome::Unchanged(_)
                 | Outcome::Declined
-                | Outcome::Withdrawn),
+                | Outcome::Invalidated),
             ) => {
                 let checked =
                     MetadataCheck { at: began, sequence, outdated: false, invalidated: false, held_until: 0 };

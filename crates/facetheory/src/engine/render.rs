@@ -24,9 +24,9 @@ use crate::pages::reason::RegenerateReason;
 use crate::pages::render::{Render, RenderContext, RenderError, Rendered};
 use crate::protocol::freshness::Freshness;
 use crate::protocol::key::PageKey;
+use crate::protocol::publish::History;
 use crate::protocol::retention::Retention;
 use crate::protocol::row::Meta;
-use crate::store::History;
 
 /// The first pause between two looks at a page that another process renders; the next ones are longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -98,12 +98,14 @@ impl Engine {
                 .regenerate_for(page, policy, reason, |context| {
                     self.render(render.take(), context, policy, kept.clone())
                 })
-                .instrument(tracing::debug_span!("renewal", page = %page.shown(), reason = reason.as_str()))
+                .instrument(
+                    tracing::debug_span!("renewal", page = %page.redacted(), reason = reason.as_str()),
+                )
                 .await;
             let took = u64::try_from(self.now().millis() - began.millis()).unwrap_or(0);
             self.observer.regenerated(page, name(&outcome), took);
             let until = match outcome {
-                Ok(Outcome::HeldBy { until }) => until,
+                Ok(Outcome::Held { until }) => until,
                 outcome => {
                     // Of its tags no more is known than what was read before the render.
                     let checked = MetadataCheck {
@@ -143,7 +145,7 @@ impl Engine {
             let (page, served) = (context.page.clone(), context.served.clone());
             // A panic that went further would take the lease with it, and keep everyone waiting until that ends.
             let rendering = AssertUnwindSafe(async move { render(context).await }).catch_unwind();
-            let rendering = rendering.instrument(tracing::debug_span!("render", page = %page.shown()));
+            let rendering = rendering.instrument(tracing::debug_span!("render", page = %page.redacted()));
             let rendered = tokio::select! {
                 biased;
                 rendered = tokio::time::timeout(deadline, rendering) => {
@@ -160,14 +162,14 @@ impl Engine {
             };
             let mut rendered = match rendered {
                 Render::Page(rendered) => rendered,
-                Render::Withdrawn
+                Render::Invalidate
                     if served
                         .as_ref()
                         .is_some_and(|was| !was.must_not_serve && !at_first_sight(was, WITHDRAWN_FOR)) =>
                 {
-                    return Ok(Render::Withdrawn);
+                    return Ok(Render::Invalidate);
                 }
-                Render::Declined | Render::Uncacheable | Render::Withdrawn => return Ok(Render::Declined),
+                Render::Declined | Render::Uncacheable | Render::Invalidate => return Ok(Render::Declined),
             };
             // Where the origin says how its answers are kept, that one is gone is such an answer.
             if is_gone(rendered.content.status) && rendered.content.initial_age.is_none() {
@@ -210,8 +212,8 @@ impl Engine {
             Ok(Outcome::Unchanged(meta)) => self.published(page, meta, rendered, checked, took).await,
             Ok(Outcome::AlreadyFresh(meta)) => self.found(page, &meta, checked, false).await,
             Ok(Outcome::Declined) if personal => RegenerateResult::Declined,
-            Ok(declined @ (Outcome::Declined | Outcome::Withdrawn)) => {
-                if declined == Outcome::Withdrawn {
+            Ok(declined @ (Outcome::Declined | Outcome::Invalidated)) => {
+                if declined == Outcome::Invalidated {
                     // Also while the table cannot be reached, what must not be served is not.
                     self.memory.forbid(page);
                 }
@@ -221,7 +223,7 @@ impl Engine {
                 self.render_failures.failed(page, policy.backoff, now, &*self.random);
                 RegenerateResult::Declined
             }
-            Ok(Outcome::HeldBy { .. }) => RegenerateResult::Held,
+            Ok(Outcome::Held { .. }) => RegenerateResult::Held,
             Ok(Outcome::Lost | Outcome::Superseded) => match rendered.and_then(unpublished) {
                 Some(rendered) => RegenerateResult::Unpublished(Arc::new(rendered)),
                 None => RegenerateResult::Lost,
@@ -255,9 +257,9 @@ impl Engine {
         let (History::Versions, Some(versions)) = (policy.history, policy.versions) else { return };
         let (engine, page) = (self.clone(), page.clone());
         self.spawn(Box::pin(async move {
-            let retention = Retention { versions, oldest: None };
-            if let Err(error) = engine.pages.store().collect_versions(&page, retention).await {
-                tracing::warn!(%error, page = %page.shown(), "old versions stay for now");
+            let retention = Retention::newest(versions);
+            if let Err(error) = engine.pages.store().gc_versions(&page, retention).await {
+                tracing::warn!(%error, page = %page.redacted(), "old versions stay for now");
             }
         }));
     }
@@ -385,9 +387,9 @@ pub(super) fn name(outcome: &Result<Outcome>) -> &'static str {
         Ok(Outcome::Published(_)) => "published",
         Ok(Outcome::Unchanged(_)) => "unchanged",
         Ok(Outcome::AlreadyFresh(_)) => "already-fresh",
-        Ok(Outcome::HeldBy { .. }) => "held",
+        Ok(Outcome::Held { .. }) => "held",
         Ok(Outcome::Declined) => "declined",
-        Ok(Outcome::Withdrawn) => "withdrawn",
+        Ok(Outcome::Invalidated) => "withdrawn",
         Ok(Outcome::Lost) => "lost",
         Ok(Outcome::Superseded) => "superseded",
         Ok(Outcome::InProgress { .. } | Outcome::Replayed { .. } | Outcome::OtherRequest) => "request",

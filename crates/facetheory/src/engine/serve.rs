@@ -101,7 +101,7 @@ impl Isr {
             }
         }
         // Boxed, so that the future of a hit stays small.
-        let span = tracing::debug_span!("visit", page = %page.shown(), route = page.route());
+        let span = tracing::debug_span!("visit", page = %page.redacted(), route = page.route());
         let (render, mut private) = boxed_with_private(render);
         let result = Box::pin(engine.visit(page, policy, reuse, known, render)).instrument(span).await;
         if let Ok(GetResult::Bypass(reason)) = &result
@@ -302,7 +302,7 @@ impl Engine {
         let seat = self.renewals.join(page, start, |flight| self.spawn(flight));
         let first = seat.first;
         let crashed = || {
-            let context = format!("the render of {} came to grief", page.shown());
+            let context = format!("the render of {} came to grief", page.redacted());
             RegenerateResult::Failed(Arc::new(Error::new(Kind::Render, context)))
         };
         // The render goes on all the same: it is the store that may take much longer than anybody waits.
@@ -387,7 +387,7 @@ impl Engine {
     }
 
     pub(super) fn served(&self, page: &PageKey, state: State, entry: &Entry) -> Served {
-        tracing::debug!(page = %page.shown(), state = state.as_str(), "served");
+        tracing::debug!(page = %page.redacted(), state = state.as_str(), "served");
         self.observer.served(page, state);
         Served { state, page: entry.page.clone() }
     }
@@ -447,7 +447,7 @@ impl Engine {
         };
         match seen.freshness {
             Freshness::Fresh => true,
-            Freshness::Forbidden => false,
+            Freshness::MustNotServe => false,
             // A render that takes longer than its result is fresh for is not done again for each who waited for it.
             Freshness::Stale => {
                 let outdated = self.pages.store().is_outdated(page, meta);

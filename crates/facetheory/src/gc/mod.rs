@@ -68,15 +68,14 @@ const FALSE_KEEPS: f64 = 0.05;
 /// use facetheory::{GcOptions, Retention};
 /// use std::time::Duration;
 ///
-/// let plan = GcOptions {
-///     retention: Some(Retention { versions: 5, oldest: None }),
-///     grace: Duration::from_secs(6 * 3600),
-///     dry_run: true,
-///     ..GcOptions::default()
-/// };
+/// let mut options = GcOptions::default();
+/// options.retention = Some(Retention::newest(5));
+/// options.grace = Duration::from_secs(6 * 3600);
+/// options.dry_run = true;
 /// assert!(!GcOptions::default().dry_run);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GcOptions {
     /// How much of a page's history stays; none leaves all versions.
     pub retention: Option<Retention>,
@@ -115,7 +114,8 @@ impl GcOptions {
     /// behind as a lease and ten minutes.
     ///
     /// ```
-    /// use facetheory::{GcOptions, LeaseTerms};
+    /// use facetheory::protocol::LeaseTerms;
+    /// use facetheory::GcOptions;
     ///
     /// assert_eq!(GcOptions::shortest_grace(&LeaseTerms::default()).as_secs(), 630);
     /// ```

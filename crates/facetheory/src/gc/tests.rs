@@ -12,7 +12,8 @@ use object_store::{
 use tabletheory::{Faults, Faulty, ManualClock, MemoryTable, SeededRandom};
 
 use super::*;
-use crate::{Bodies, Content, History, Kind, LeaseTerms, Outcome, PageKey, PageStore, Policy, Rendered};
+use crate::protocol::{Content, LeaseTerms};
+use crate::{Bodies, History, Kind, Outcome, PageKey, PageStore, Policy, Rendered};
 
 /// Long after all objects that a test stores, whose times the machine's clock tells.
 const NOW: Timestamp = Timestamp::from_seconds(4_102_444_800);
@@ -182,7 +183,7 @@ async fn a_listing_that_fails_can_be_taken_up_where_it_was() {
 
 #[tokio::test]
 async fn settings_that_could_not_be_safe_are_refused() {
-    let store = |terms| PageStore::new(Arc::new(MemoryTable::new())).with_terms(terms);
+    let store = |terms| PageStore::new(Arc::new(MemoryTable::new())).with_lease_terms(terms);
     let refusal = async |how: GcOptions| {
         let terms = LeaseTerms { duration: Duration::from_secs(90), ..LeaseTerms::default() };
         let error = Pages::new(store(terms), Bodies::memory()).gc(&how, go_on).await;

@@ -124,7 +124,7 @@ impl StoreContext<'_> {
         let mut rendering = declined(reason, own);
         rendering.private = rendering.private.filter(|_| self.whole || reason.is_for_all());
         if reason.takes_back() {
-            rendering.outcome = Ok(Render::Withdrawn);
+            rendering.outcome = Ok(Render::Invalidate);
         }
         rendering
     }
@@ -191,7 +191,7 @@ fn unchanged(wish: StoreContext<'_>, mut head: response::Parts, served: &Meta) -
         Verdict::Store(kept) => kept,
         Verdict::Decline(reason) | Verdict::Fail(reason) => {
             tracing::debug!(%reason, "a page has not changed, and is not to be kept any longer");
-            return if reason.takes_back() { Render::Withdrawn } else { Render::Declined };
+            return if reason.takes_back() { Render::Invalidate } else { Render::Declined };
         }
     };
     let mut rendered = Rendered::unchanged(served);

@@ -89,7 +89,7 @@ impl Hit {
     ///
     /// ```no_run
     /// # fn f(hit: facetheory::Hit) {
-    /// let key = hit.page().map(|page| page.shown().to_string());
+    /// let key = hit.page().map(|page| page.redacted().to_string());
     /// # }
     /// ```
     #[must_use]

@@ -178,7 +178,7 @@ fn publish(world: &World, number: u8, now: i8, seen: Option<&Meta>, generated_at
     let page = rendered(world, body_for(world, number), generated_at);
     let lease = lease(world, number, now);
     let claim = claim(world, number, now);
-    let guards = Guards { rising: world.is(Mutant::RisingForToken), ..Guards::default() };
+    let guards = Guards { newer: world.is(Mutant::RisingForToken), ..Guards::default() };
     let publication = Publication {
         lease: &lease,
         page: &page,

@@ -9,8 +9,8 @@ use super::protocol::{self, Request, body_for};
 use super::scope::Recipe;
 use super::state::{Phase, Report, State, Writer};
 use super::table::{LOCK, META, REQUEST, World};
+use crate::protocol::publish::{Published, judge};
 use crate::protocol::request::Next;
-use crate::store::{Published, judge};
 
 /// What a writer's clock says.
 pub(super) fn clock(state: &State, writer: usize) -> i8 {

@@ -16,9 +16,10 @@ const CONTEXT_LINES: usize = 3;
 /// What differs between two versions of a page. Its text is like that of `git diff`.
 ///
 /// ```
-/// use facetheory::{Body, BodyDiff, Diff, Generation, Version};
+/// use facetheory::protocol::{Generation, Version};
+/// use facetheory::{Body, BodyDiff, Diff};
 ///
-/// let version = |s3_key: &str| Version { generation: Generation::new(s3_key, 1_700_000_000, 60), ttl: None };
+/// let version = |s3_key: &str| Version::of(Generation::new(s3_key, 1_700_000_000, 60));
 /// let body = |text: &'static str| Body::from(text.as_bytes());
 /// let diff = Diff::between(
 ///     ("VER#1", &version("1.html"), Some(&body("a\nb\n"))),
@@ -43,8 +44,9 @@ pub struct Diff {
 /// One of two versions that are compared.
 ///
 /// ```
-/// # use facetheory::{Diff, Generation, Version};
-/// let version = Version { generation: Generation::new("1.html", 1_700_000_000, 60), ttl: None };
+/// # use facetheory::protocol::{Generation, Version};
+/// # use facetheory::Diff;
+/// let version = Version::of(Generation::new("1.html", 1_700_000_000, 60));
 /// let diff = Diff::between(("VER#1", &version, None), ("VER#1", &version, None));
 /// assert_eq!((diff.from.sk.as_str(), diff.from.size), ("VER#1", None));
 /// ```
@@ -62,8 +64,9 @@ pub struct Side {
 /// Something that is told of a body and differs: absent on a side where nothing is told.
 ///
 /// ```
-/// # use facetheory::{Diff, Generation, Version};
-/// let mut version = Version { generation: Generation::new("1.html", 1_700_000_000, 60), ttl: None };
+/// # use facetheory::protocol::{Generation, Version};
+/// # use facetheory::Diff;
+/// let mut version = Version::of(Generation::new("1.html", 1_700_000_000, 60));
 /// let before = version.clone();
 /// version.generation.etag = Some("\"7\"".into());
 /// let diff = Diff::between(("VER#1", &before, None), ("VER#2", &version, None));
@@ -136,8 +139,9 @@ impl Diff {
     /// Compares two versions, each with its sort key and its body, where that is there.
     ///
     /// ```
-    /// # use facetheory::{BodyDiff, Diff, Generation, Version};
-    /// let version = Version { generation: Generation::new("1.html", 1_700_000_000, 60), ttl: None };
+    /// # use facetheory::protocol::{Generation, Version};
+    /// # use facetheory::{BodyDiff, Diff};
+    /// let version = Version::of(Generation::new("1.html", 1_700_000_000, 60));
     /// let diff = Diff::between(("VER#1", &version, None), ("VER#2", &version, None));
     /// assert_eq!(diff.body, BodyDiff::Missing { from: true, to: true });
     /// ```
@@ -158,8 +162,9 @@ impl Diff {
     /// Whether nothing differs but the times.
     ///
     /// ```
-    /// # use facetheory::{Body, Diff, Generation, Version};
-    /// let version = Version { generation: Generation::new("1.html", 1_700_000_000, 60), ttl: None };
+    /// # use facetheory::protocol::{Generation, Version};
+    /// # use facetheory::{Body, Diff};
+    /// let version = Version::of(Generation::new("1.html", 1_700_000_000, 60));
     /// let body = Body::default();
     /// let diff = Diff::between(("VER#1", &version, Some(&body)), ("VER#2", &version, Some(&body)));
     /// assert!(diff.is_empty());

@@ -22,11 +22,13 @@ use crate::pages::render::{Render, RenderContext, RenderError, Rendered};
 use crate::protocol::freshness::Freshness;
 use crate::protocol::generation::Generation;
 use crate::protocol::key::PageKey;
+use crate::protocol::lease::Refresh;
 use crate::protocol::lease::{Acquire, Lease, LeaseTerms};
-use crate::protocol::request::Claim;
+use crate::protocol::publish::Published;
+use crate::protocol::request::{Begin, Claim, IdempotentRequest};
 use crate::protocol::row::Meta;
 use crate::protocol::ttl::seconds;
-use crate::store::{Begin, PageStore, Published, Refresh};
+use crate::store::PageStore;
 pub use outcome::Outcome;
 
 /// A lease is refreshed so many times in its duration, while its holder renders.
@@ -150,8 +152,8 @@ impl Pages {
     /// # Ok(()) }
     /// ```
     pub async fn read(&self, page: &PageKey) -> Result<Option<(Meta, Body)>> {
-        let Some(mut meta) = self.store.look(page).await?.meta else { return Ok(None) };
-        if meta.freshness(self.store.now()) == Freshness::Forbidden {
+        let Some(mut meta) = self.store.lookup(page).await?.meta else { return Ok(None) };
+        if meta.freshness(self.store.now()) == Freshness::MustNotServe {
             return Ok(None);
         }
         let body = self.body(&meta).await?;
@@ -237,7 +239,7 @@ impl Pages {
         let pages = self.leasing_by(policy);
         match pages.store.try_acquire(page).await? {
             Acquire::Granted(lease) => pages.renew(Hold { lease, claim: None }, policy, reason, render).await,
-            Acquire::Held { until } => Ok(Outcome::HeldBy { until }),
+            Acquire::Held { until } => Ok(Outcome::Held { until }),
         }
     }
 
@@ -246,7 +248,7 @@ impl Pages {
     /// The hash tells what was asked for: the same key with another one is [`Outcome::OtherRequest`].
     ///
     /// ```
-    /// # use facetheory::{Bodies, Outcome, PageKey, Pages, PageStore, Policy, Rendered};
+    /// # use facetheory::{Bodies, IdempotentRequest, Outcome, PageKey, Pages, PageStore, Policy, Rendered};
     /// # use std::{sync::Arc, time::Duration};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
@@ -254,7 +256,7 @@ impl Pages {
     /// let policy = Policy::every(Duration::ZERO);
     /// for first in [true, false] {
     ///     let render = |_| async { Ok(Rendered::html("paid")) };
-    ///     let outcome = pages.regenerate_once(&page, &policy, ("order-7", "sha256:1"), render).await?;
+    ///     let outcome = pages.regenerate_once(&page, &policy, &IdempotentRequest::new("order-7", "sha256:1"), render).await?;
     ///     assert_eq!(matches!(outcome, Outcome::Published(_)), first);
     ///     assert_eq!(matches!(outcome, Outcome::Replayed { .. }), !first);
     /// }
@@ -264,7 +266,7 @@ impl Pages {
         &self,
         page: &PageKey,
         policy: &Policy,
-        (idempotency_key, hash): (&str, &str),
+        request: &IdempotentRequest,
         render: impl FnOnce(RenderContext) -> R,
     ) -> Result<Outcome>
     where
@@ -272,16 +274,16 @@ impl Pages {
         R: Future<Output = Result<T, RenderError>>,
     {
         let pages = self.leasing_by(policy);
-        let (lease, claim) = match pages.store.begin_request(page, idempotency_key, hash).await? {
+        let (lease, claim) = match pages.store.begin_request(page, &request.key, &request.hash).await? {
             Begin::Started { lease, claim } => (lease, claim),
             Begin::Fresh => {
                 // It was fresh a moment ago; where it is gone by now, that was its end.
-                let meta = self.store.look(page).await?.meta;
+                let meta = self.store.lookup(page).await?.meta;
                 return Ok(meta.map_or(Outcome::Superseded, Outcome::AlreadyFresh));
             }
             Begin::Replayed { s3_key } => return Ok(Outcome::Replayed { s3_key }),
             Begin::InProgress { until } => return Ok(Outcome::InProgress { until }),
-            Begin::Held { until } => return Ok(Outcome::HeldBy { until }),
+            Begin::Held { until } => return Ok(Outcome::Held { until }),
             Begin::OtherRequest => return Ok(Outcome::OtherRequest),
         };
         pages.renew(Hold { lease, claim: Some(claim) }, policy, &RegenerateReason::Stale, render).await
@@ -291,7 +293,7 @@ impl Pages {
     fn leasing_by(&self, policy: &Policy) -> Cow<'_, Pages> {
         let Some(duration) = policy.lease else { return Cow::Borrowed(self) };
         let terms = LeaseTerms { duration, ..self.store.terms().clone() };
-        Cow::Owned(Pages { store: self.store.clone().with_terms(terms), ..self.clone() })
+        Cow::Owned(Pages { store: self.store.clone().with_lease_terms(terms), ..self.clone() })
     }
 
     /// Renders and publishes under a lease that was just taken.
@@ -324,12 +326,12 @@ impl Pages {
         let context = RenderContext { page: page.clone(), served: whole.clone(), started };
         let rendering = async {
             let rendered = render(context).await.map_err(|cause| {
-                let context = format!("the render of {} failed", page.shown());
+                let context = format!("the render of {} failed", page.redacted());
                 Error::new(Kind::Render, context).caused_by(cause)
             })?;
             match rendered.into() {
                 Render::Declined | Render::Uncacheable => Ok(Made::Nothing),
-                Render::Withdrawn => Ok(Made::Withdrawal),
+                Render::Invalidate => Ok(Made::Withdrawal),
                 Render::Page(rendered) => {
                     let stored = self.store_body(page, policy, *rendered, whole.as_ref(), started).await?;
                     Ok(Made::Page(Box::new(stored)))
@@ -354,7 +356,7 @@ impl Pages {
             Ok(Made::Withdrawal) => {
                 let withdrawn = self.withdraw(&hold.lease, seen.as_ref()).await;
                 self.give_up(&hold).await;
-                return Ok(if withdrawn { Outcome::Withdrawn } else { Outcome::Declined });
+                return Ok(if withdrawn { Outcome::Invalidated } else { Outcome::Declined });
             }
             Err(error) => {
                 self.give_up(&hold).await;
@@ -370,7 +372,7 @@ impl Pages {
                 }
             }
         };
-        let published = publish.instrument(tracing::debug_span!("publish", page = %page.shown())).await;
+        let published = publish.instrument(tracing::debug_span!("publish", page = %page.redacted())).await;
         let unpublished = match published {
             Ok(Published::Done) if unchanged => {
                 let mut meta = Meta::of(generation);
@@ -391,7 +393,7 @@ impl Pages {
 
     /// `META` as it is once the lease is held, and whether there is anything left to do.
     async fn look_again(&self, page: &PageKey, reason: &RegenerateReason) -> Result<Seen> {
-        let Some(meta) = self.store.look(page).await?.meta else { return Ok(Seen::Stale(None)) };
+        let Some(meta) = self.store.lookup(page).await?.meta else { return Ok(Seen::Stale(None)) };
         let settled = !reason.still_applies(&meta, self.store.now());
         if settled && self.store.freshness(page, &meta).await? == Freshness::Fresh {
             return Ok(Seen::Fresh(meta));
@@ -417,7 +419,8 @@ impl Pages {
         generation.content = rendered.content;
         let Some(bytes) = rendered.bytes else {
             let served = served.ok_or_else(|| {
-                let context = format!("{} was rendered as unchanged, and there is no page yet", page.shown());
+                let context =
+                    format!("{} was rendered as unchanged, and there is no page yet", page.redacted());
                 Error::new(Kind::Render, context)
             })?;
             generation.s3_key = served.generation.s3_key.clone();
@@ -441,8 +444,8 @@ impl Pages {
     /// Makes what was served unusable, and says whether that is certain. Where it is not, the next render may say so again.
     async fn withdraw(&self, lease: &Lease, seen: Option<&Meta>) -> bool {
         let Some(seen) = seen else { return false };
-        self.store.withdraw(lease, seen).await.unwrap_or_else(|error| {
-            let page = lease.page().shown();
+        self.store.invalidate_under_lease(lease, seen).await.unwrap_or_else(|error| {
+            let page = lease.page().redacted();
             tracing::warn!(%error, %page, "a page that was withdrawn is served for now");
             false
         })
@@ -458,7 +461,7 @@ impl Pages {
                 Ok(Refresh::Lost) => return,
                 // As long as it has not expired, the next heartbeat may come through.
                 Err(error) if self.store.now().seconds() < lease.expires_at() => {
-                    tracing::warn!(%error, page = %lease.page().shown(), "a lease could not be refreshed");
+                    tracing::warn!(%error, page = %lease.page().redacted(), "a lease could not be refreshed");
                 }
                 Err(_) => return,
             }
@@ -472,7 +475,7 @@ impl Pages {
             Some(claim) => self.store.fail_request(&hold.lease, claim).await,
         };
         if let Err(error) = given_up {
-            let page = hold.lease.page().shown();
+            let page = hold.lease.page().redacted();
             tracing::warn!(%error, %page, "a lease could not be given back; it ends by itself");
         }
     }

@@ -10,6 +10,7 @@ use crate::protocol::row::Meta;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
+#[non_exhaustive]
 pub enum Outcome {
     /// This render is what everyone is served now.
     Published(Generation),
@@ -18,7 +19,7 @@ pub enum Outcome {
     /// Somebody else was quicker.
     AlreadyFresh(Meta),
     /// Somebody else renders it.
-    HeldBy {
+    Held {
         /// Until when at most, in epoch seconds, unless it is prolonged.
         until: i64,
     },
@@ -37,7 +38,7 @@ pub enum Outcome {
     /// The renderer gave an answer that is not to be kept; what is served stays as it is.
     Declined,
     /// The same, and what was served may not be served any more.
-    Withdrawn,
+    Invalidated,
     /// The lease was lost during the render, so nothing was published.
     Lost,
     /// The answer was lost, and the page has changed or vanished since.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::store::History;
+use crate::protocol::publish::History;
 
 /// How a page is renewed, and what visitors get meanwhile.
 ///

@@ -65,6 +65,7 @@ pub struct Rendered {
 /// assert!(matches!(Render::from(Rendered::html("x")), Render::Page(_)));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Render {
     /// A page to be published.
     Page(Box<Rendered>),
@@ -72,7 +73,7 @@ pub enum Render {
     Declined,
     /// An answer that is nobody else's, by which the renderer takes back what is served: that may not be served any more.
     /// [`Isr`](crate::Isr) believes it when it is said twice in a row, since one such answer may be a mistake.
-    Withdrawn,
+    Invalidate,
     /// The same, because of what this one visitor asked for: the next one may be given a page.
     Uncacheable,
 }
@@ -148,7 +149,8 @@ impl Rendered {
     /// A page of anything.
     ///
     /// ```
-    /// use facetheory::{Content, Rendered};
+    /// use facetheory::protocol::Content;
+    /// use facetheory::Rendered;
     ///
     /// let mut content = Content::default();
     /// content.content_type = Some("application/json".into());
@@ -161,7 +163,8 @@ impl Rendered {
     /// The page that is served is still right: its times move, and no body is stored.
     ///
     /// ```
-    /// use facetheory::{Generation, Meta, Rendered};
+    /// use facetheory::protocol::{Generation, Meta};
+    /// use facetheory::Rendered;
     ///
     /// let served = Meta::of(Generation::new("a.html", 1, 60));
     /// assert_eq!(Rendered::unchanged(&served).bytes, None);

@@ -1,6 +1,7 @@
 //! Epochs: since when everything with a tag is stale, in one row however many pages have it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tabletheory::{Item, Key};
 
@@ -162,23 +163,34 @@ const IMPLICIT: [&str; 4] = ["path=", "route=", "target=", "tenant="];
 /// The row of a tag: everything that was generated until then is stale.
 ///
 /// ```
-/// use facetheory::Epoch;
+/// use facetheory::protocol::Epoch;
 ///
-/// let epoch = Epoch { invalidated_at: 1_700_000_000 };
+/// let epoch = Epoch::at(1_700_000_000);
 /// assert_eq!(Epoch::read(&epoch.to_item())?, epoch);
 /// # Ok::<(), facetheory::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Epoch {
     /// When the tag was invalidated last, in epoch seconds.
     pub invalidated_at: i64,
 }
 
 impl Epoch {
+    /// The epoch of a tag that was last invalidated at this time, in epoch seconds.
+    ///
+    /// ```
+    /// assert_eq!(facetheory::protocol::Epoch::at(1).invalidated_at, 1);
+    /// ```
+    #[must_use]
+    pub fn at(invalidated_at: i64) -> Self {
+        Epoch { invalidated_at }
+    }
+
     /// The row as the table has it.
     ///
     /// ```
-    /// assert!(facetheory::Epoch::read(&tabletheory::Item::new()).is_err());
+    /// assert!(facetheory::protocol::Epoch::read(&tabletheory::Item::new()).is_err());
     /// ```
     pub fn read(item: &Item) -> Result<Self> {
         Ok(Epoch { invalidated_at: Reader::of("TAG", item).seconds(&name::INVALIDATED_AT)? })
@@ -187,13 +199,34 @@ impl Epoch {
     /// The attributes of the row, without its key.
     ///
     /// ```
-    /// assert_eq!(facetheory::Epoch { invalidated_at: 1 }.to_item().len(), 1);
+    /// assert_eq!(facetheory::protocol::Epoch::at(1).to_item().len(), 1);
     /// ```
     #[must_use]
     pub fn to_item(&self) -> Item {
         let mut item = Item::new();
         item.set(name::INVALIDATED_AT.name(), self.invalidated_at);
         item
+    }
+}
+
+/// How invalidations of tags reach this process, and how far clocks may differ.
+///
+/// ```
+/// let terms = facetheory::protocol::EpochTerms::default();
+/// assert_eq!((terms.max_age.as_secs(), terms.skew.as_secs()), (1, 2));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EpochTerms {
+    /// For how long an epoch is max_age once it was read; zero reads it every time.
+    pub max_age: Duration,
+    /// A page that was generated so shortly after an invalidation is stale all the same: hosts' clocks differ.
+    pub skew: Duration,
+}
+
+impl Default for EpochTerms {
+    fn default() -> Self {
+        EpochTerms { max_age: Duration::from_secs(1), skew: Duration::from_secs(2) }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::protocol::ttl::seconds;
 /// What a page is good for at a moment.
 ///
 /// ```
-/// use facetheory::{Freshness, Generation, Meta};
+/// use facetheory::protocol::{Freshness, Generation, Meta};
 /// use tabletheory::Timestamp;
 ///
 /// let meta = Meta::of(Generation::new("a.html", 1_700_000_000, 60));
@@ -25,7 +25,7 @@ pub enum Freshness {
     /// It may be served while it is renewed.
     Stale,
     /// It may not be served any more.
-    Forbidden,
+    MustNotServe,
 }
 
 impl Meta {
@@ -34,7 +34,7 @@ impl Meta {
     /// A `generated_at` that is further ahead than the interval never makes it fresh.
     ///
     /// ```
-    /// use facetheory::{Freshness, Generation, Meta};
+    /// use facetheory::protocol::{Freshness, Generation, Meta};
     /// use tabletheory::Timestamp;
     ///
     /// let ahead = Meta::of(Generation::new("a.html", 2_000_000_000, 60));
@@ -43,7 +43,7 @@ impl Meta {
     #[must_use]
     pub fn freshness(&self, now: Timestamp) -> Freshness {
         if self.must_not_serve {
-            return Freshness::Forbidden;
+            return Freshness::MustNotServe;
         }
         let now = now.seconds();
         let (generated_at, interval) = (self.generation.generated_at, self.generation.revalidate_seconds);
@@ -60,13 +60,13 @@ impl Meta {
     /// disagree about it. A pinned page is left alone.
     ///
     /// ```
-    /// use facetheory::{Epoch, Freshness, Generation, Meta};
+    /// use facetheory::protocol::{Epoch, Freshness, Generation, Meta};
     /// use std::time::Duration;
     /// use tabletheory::Timestamp;
     ///
     /// let meta = Meta::of(Generation::new("a.html", 1_700_000_000, 60));
     /// let (now, skew) = (Timestamp::from_seconds(1_700_000_010), Duration::from_secs(2));
-    /// let epoch = |invalidated_at| [Epoch { invalidated_at }];
+    /// let epoch = |invalidated_at| [Epoch::at(invalidated_at)];
     /// assert_eq!(meta.freshness_with(&epoch(1_699_999_997), now, skew), Freshness::Fresh);
     /// assert_eq!(meta.freshness_with(&epoch(1_699_999_998), now, skew), Freshness::Stale);
     /// ```
@@ -89,10 +89,10 @@ impl Lock {
     /// Whether somebody holds it now.
     ///
     /// ```
-    /// use facetheory::Lock;
+    /// use facetheory::protocol::Lock;
     /// use tabletheory::Timestamp;
     ///
-    /// let lock = Lock { lease_token: "t".into(), lease_expires_at: 100, ttl: None, owner: None };
+    /// let lock = Lock::new("t", 100);
     /// assert!(lock.is_held(Timestamp::from_seconds(99)));
     /// assert!(!lock.is_held(Timestamp::from_seconds(100)));
     /// ```
@@ -116,7 +116,7 @@ mod tests {
     fn what_must_not_be_served_is_not_however_fresh() {
         let mut page = meta(100, 60);
         page.must_not_serve = true;
-        assert_eq!(page.freshness(Timestamp::from_seconds(100)), Freshness::Forbidden);
+        assert_eq!(page.freshness(Timestamp::from_seconds(100)), Freshness::MustNotServe);
     }
 
     #[test]

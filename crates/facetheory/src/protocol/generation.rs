@@ -9,7 +9,7 @@ use crate::protocol::row::{Reader, STATUSES, set_optional};
 /// One render of a page: where its body is, when it was made, and how long it is good for.
 ///
 /// ```
-/// use facetheory::Generation;
+/// use facetheory::protocol::Generation;
 ///
 /// let page = Generation::new("isr/0123/1-a.html", 1_700_000_000, 60);
 /// assert_eq!(page.etag, None);
@@ -32,7 +32,7 @@ pub struct Generation {
 /// What our rows add about a body. A row of another language has none of it.
 ///
 /// ```
-/// assert_eq!(facetheory::Content::default().status, None);
+/// assert_eq!(facetheory::protocol::Content::default().status, None);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -65,7 +65,7 @@ impl Generation {
     /// A render that started at this time, with its body in this object.
     ///
     /// ```
-    /// assert_eq!(facetheory::Generation::new("a.html", 1, 60).s3_key, "a.html");
+    /// assert_eq!(facetheory::protocol::Generation::new("a.html", 1, 60).s3_key, "a.html");
     /// ```
     pub fn new(s3_key: impl Into<String>, generated_at: i64, revalidate_seconds: i64) -> Self {
         Generation {

@@ -11,7 +11,7 @@ use crate::protocol::row::Meta;
 /// What becomes of a page that is invalidated.
 ///
 /// ```
-/// assert_ne!(facetheory::InvalidationMode::Soft, facetheory::Strength::Hard);
+/// assert_ne!(facetheory::InvalidationMode::Soft, facetheory::InvalidationMode::Hard);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidationMode {
@@ -19,6 +19,21 @@ pub enum InvalidationMode {
     Soft,
     /// It may not be served any more: the next request waits. This ends a pin.
     Hard,
+}
+
+/// What an invalidation met.
+///
+/// ```
+/// assert_ne!(facetheory::Invalidated::Stale, facetheory::Invalidated::Pinned);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalidated {
+    /// The page is stale now, and renders that began before cannot publish.
+    Stale,
+    /// The page is pinned, and a soft invalidation leaves it alone.
+    Pinned,
+    /// There is no page; renders that began before cannot publish one.
+    Absent,
 }
 
 /// What was found of a page before it is invalidated.
@@ -43,9 +58,9 @@ impl Found {
 /// Makes one page stale, and fences renders that began before: they lose their lease, so they cannot publish.
 ///
 /// None if there is nothing to do: a pinned page is left alone by a soft invalidation.
-pub(crate) fn page(page: &PageKey, found: Found, strength: InvalidationMode, now: Timestamp) -> Option<Txn> {
+pub(crate) fn page(page: &PageKey, found: Found, mode: InvalidationMode, now: Timestamp) -> Option<Txn> {
     let fence = Write::delete(page.lock());
-    match (found, strength) {
+    match (found, mode) {
         // Together with the fence, so that no page can slip in between.
         (Found::Nothing, _) => {
             return Some(Txn::new([Write::check(page.meta(), name::PK.absent()), fence]));
@@ -53,10 +68,10 @@ pub(crate) fn page(page: &PageKey, found: Found, strength: InvalidationMode, now
         (Found::Pinned, InvalidationMode::Soft) => return None,
         (Found::Page, _) | (Found::Pinned, InvalidationMode::Hard) => {}
     }
-    let update = Write::update(page.meta(), ended(strength, now));
+    let update = Write::update(page.meta(), stale_update(mode, now));
     // What is no number is no pin either.
     let unpinned = !name::PINNED_UNTIL.gt(now.seconds());
-    let update = match strength {
+    let update = match mode {
         InvalidationMode::Soft => update.when(name::PK.exists()).when(unpinned),
         InvalidationMode::Hard => update.when(name::PK.exists()),
     };
@@ -64,10 +79,10 @@ pub(crate) fn page(page: &PageKey, found: Found, strength: InvalidationMode, now
 }
 
 /// Makes what was seen of a page unusable and gives the lease back, by whoever holds it: nobody else has published since.
-pub(crate) fn withdrawal(lease: &Lease, seen: &Meta, now: Timestamp) -> Txn {
+pub(crate) fn page_under_lease(lease: &Lease, seen: &Meta, now: Timestamp) -> Txn {
     let page = lease.page();
     Txn::new([
-        Write::update(page.meta(), ended(InvalidationMode::Hard, now))
+        Write::update(page.meta(), stale_update(InvalidationMode::Hard, now))
             .when(name::S3_KEY.is(seen.generation.s3_key.as_str())),
         // DynamoDB refuses two writes to one row, so the guard rides on the delete.
         Write::delete(page.lock()).when(lease.held_at(now)),
@@ -75,9 +90,9 @@ pub(crate) fn withdrawal(lease: &Lease, seen: &Meta, now: Timestamp) -> Txn {
 }
 
 /// What becomes of `META`.
-fn ended(strength: InvalidationMode, now: Timestamp) -> Update {
+fn stale_update(mode: InvalidationMode, now: Timestamp) -> Update {
     let stale = Update::new([name::REVALIDATE_SECONDS.set(0), name::STALE_SINCE.set(now.seconds())]);
-    match strength {
+    match mode {
         InvalidationMode::Soft => stale,
         InvalidationMode::Hard => {
             stale.with(name::MUST_NOT_SERVE.set(true)).with(name::PINNED_UNTIL.remove())

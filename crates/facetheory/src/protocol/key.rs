@@ -211,8 +211,8 @@ impl PageKey {
         self
     }
 
-    /// The same, of whose cache key this part is not [shown](PageKey::shown).
-    pub(crate) fn keeping_private(mut self, part: Range<usize>) -> Self {
+    /// The same, of whose cache key this part is not [shown](PageKey::redacted).
+    pub(crate) fn with_private_part(mut self, part: Range<usize>) -> Self {
         self.private = part;
         self
     }
@@ -301,11 +301,11 @@ impl PageKey {
     /// out, and `…` stands in its place.
     ///
     /// ```
-    /// assert_eq!(facetheory::PageKey::new("/a")?.shown().to_string(), "/a");
+    /// assert_eq!(facetheory::PageKey::new("/a")?.redacted().to_string(), "/a");
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     #[must_use]
-    pub fn shown(&self) -> impl fmt::Display {
+    pub fn redacted(&self) -> impl fmt::Display {
         let Range { start, end } = self.private;
         let [before, private, after] = [0..start, start..end, end..self.cache_key.len()]
             .map(|range| self.cache_key.get(range).unwrap_or_default());

@@ -15,9 +15,10 @@ use crate::protocol::ttl::seconds;
 /// ```
 /// use std::time::Duration;
 ///
-/// assert_eq!(facetheory::LeaseTerms::default().duration, Duration::from_secs(30));
+/// assert_eq!(facetheory::protocol::LeaseTerms::default().duration, Duration::from_secs(30));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LeaseTerms {
     /// How long a lease is held unless it is refreshed; less than a second counts as one.
     pub duration: Duration,
@@ -30,6 +31,19 @@ pub struct LeaseTerms {
 }
 
 impl LeaseTerms {
+    /// The default terms, with leases of this duration.
+    ///
+    /// ```
+    /// use facetheory::protocol::LeaseTerms;
+    /// use std::time::Duration;
+    ///
+    /// assert_eq!(LeaseTerms::lasting(Duration::from_secs(5)).duration.as_secs(), 5);
+    /// ```
+    #[must_use]
+    pub fn lasting(duration: Duration) -> Self {
+        LeaseTerms { duration, ..LeaseTerms::default() }
+    }
+
     /// How long a lease is held: rows tell whole seconds, so a shorter one would be refreshed without a pause.
     pub(crate) fn term(&self) -> Duration {
         const SHORTEST: Duration = Duration::from_secs(1);
@@ -51,7 +65,8 @@ impl Default for LeaseTerms {
 /// The right to renew one page, until it expires or is given back.
 ///
 /// ```
-/// use facetheory::{Lease, LeaseTerms, PageKey};
+/// use facetheory::protocol::{Lease, LeaseTerms};
+/// use facetheory::PageKey;
 /// use tabletheory::Timestamp;
 ///
 /// let now = Timestamp::from_millis(1_700_000_000_250);
@@ -69,7 +84,7 @@ pub struct Lease {
 /// Whether a lease was granted.
 ///
 /// ```
-/// assert_ne!(facetheory::Acquire::Held { until: 1 }, facetheory::Acquire::Held { until: 2 });
+/// assert_ne!(facetheory::protocol::Acquire::Held { until: 1 }, facetheory::protocol::Acquire::Held { until: 2 });
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a lease that is not released keeps others waiting until it expires"]
@@ -83,11 +98,26 @@ pub enum Acquire {
     },
 }
 
+/// Whether a lease could be kept.
+///
+/// ```
+/// assert_eq!(facetheory::protocol::Refresh::Lost, facetheory::protocol::Refresh::Lost);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a lost lease means that the render is in vain"]
+pub enum Refresh {
+    /// It is held until later.
+    Extended(Lease),
+    /// Somebody else has it, or it has expired.
+    Lost,
+}
+
 impl Lease {
     /// The lease that would start now; it is held once [`acquire`](Lease::acquire) is committed.
     ///
     /// ```
-    /// use facetheory::{Lease, LeaseTerms, PageKey};
+    /// use facetheory::protocol::{Lease, LeaseTerms};
+    /// use facetheory::PageKey;
     /// use tabletheory::Timestamp;
     ///
     /// let now = Timestamp::from_seconds(100);
@@ -111,7 +141,8 @@ impl Lease {
     /// The page.
     ///
     /// ```
-    /// # use facetheory::{Lease, LeaseTerms, PageKey};
+    /// # use facetheory::protocol::{Lease, LeaseTerms};
+    /// # use facetheory::PageKey;
     /// # use tabletheory::Timestamp;
     /// let lease = Lease::starting(PageKey::new("/")?, "t", Timestamp::from_seconds(1), &LeaseTerms::default());
     /// assert_eq!(lease.page().cache_key(), "/");
@@ -125,7 +156,8 @@ impl Lease {
     /// What only its holder knows.
     ///
     /// ```
-    /// # use facetheory::{Lease, LeaseTerms, PageKey};
+    /// # use facetheory::protocol::{Lease, LeaseTerms};
+    /// # use facetheory::PageKey;
     /// # use tabletheory::Timestamp;
     /// let lease = Lease::starting(PageKey::new("/")?, "t", Timestamp::from_seconds(1), &LeaseTerms::default());
     /// assert_eq!(lease.token(), "t");
@@ -139,7 +171,8 @@ impl Lease {
     /// When it ends, in epoch seconds.
     ///
     /// ```
-    /// # use facetheory::{Lease, LeaseTerms, PageKey};
+    /// # use facetheory::protocol::{Lease, LeaseTerms};
+    /// # use facetheory::PageKey;
     /// # use tabletheory::Timestamp;
     /// let lease = Lease::starting(PageKey::new("/")?, "t", Timestamp::from_seconds(1), &LeaseTerms::default());
     /// assert_eq!(lease.expires_at(), 31);
@@ -153,7 +186,8 @@ impl Lease {
     /// Takes it, if nobody holds it.
     ///
     /// ```
-    /// # use facetheory::{Lease, LeaseTerms, PageKey};
+    /// # use facetheory::protocol::{Lease, LeaseTerms};
+    /// # use facetheory::PageKey;
     /// # use tabletheory::Timestamp;
     /// let (now, terms) = (Timestamp::from_seconds(100), LeaseTerms::default());
     /// let lease = Lease::starting(PageKey::new("/")?, "t", now, &terms);
@@ -172,7 +206,8 @@ impl Lease {
     /// A refusal that shows our own token comes from an attempt whose answer was lost: the lease is ours.
     ///
     /// ```
-    /// # use facetheory::{Acquire, Lease, LeaseTerms, PageKey};
+    /// # use facetheory::protocol::{Acquire, Lease, LeaseTerms};
+    /// # use facetheory::PageKey;
     /// # use tabletheory::{Commit, Timestamp};
     /// let lease = Lease::starting(PageKey::new("/")?, "t", Timestamp::from_seconds(1), &LeaseTerms::default());
     /// assert_eq!(lease.clone().acquired(Commit::Done), Acquire::Granted(lease));
@@ -195,7 +230,8 @@ impl Lease {
     /// The same lease from now on, and the write that makes it so while it is still held.
     ///
     /// ```
-    /// # use facetheory::{Lease, LeaseTerms, PageKey};
+    /// # use facetheory::protocol::{Lease, LeaseTerms};
+    /// # use facetheory::PageKey;
     /// # use tabletheory::Timestamp;
     /// let terms = LeaseTerms::default();
     /// let lease = Lease::starting(PageKey::new("/")?, "t", Timestamp::from_seconds(1), &terms);
@@ -218,7 +254,8 @@ impl Lease {
     /// Gives it back.
     ///
     /// ```
-    /// # use facetheory::{Lease, LeaseTerms, PageKey};
+    /// # use facetheory::protocol::{Lease, LeaseTerms};
+    /// # use facetheory::PageKey;
     /// # use tabletheory::Timestamp;
     /// let lease = Lease::starting(PageKey::new("/")?, "t", Timestamp::from_seconds(1), &LeaseTerms::default());
     /// assert_eq!(lease.release().writes()[0].condition().unwrap().to_string(), r#"lease_token = "t""#);

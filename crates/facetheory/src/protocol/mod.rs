@@ -1,4 +1,20 @@
-//! The protocol as pure functions and data: rows, leases, publishing, requests, invalidation, rollback, freshness, retention.
+//! The steps of the protocol, for programs that run their own regeneration loop or read the rows themselves.
+//!
+//! Most programs need none of this: [`Isr`](crate::Isr) and [`Pages`](crate::Pages) perform these steps. Everything here is
+//! data and pure functions: rows and the time go in, a [`Txn`](tabletheory::Txn) or a decision comes out.
+//! [`PageStore`](crate::PageStore) runs the transactions on a table.
+//!
+//! | step | types | transaction |
+//! |---|---|---|
+//! | decide whether a page is fresh | [`Meta`], [`Freshness`], [`Epoch`], [`EpochTerms`] | none: [`Meta::freshness_with`] |
+//! | acquire the lease | [`Lease`], [`LeaseTerms`], [`Acquire`], [`Lock`] | [`Lease::acquire`] puts `LOCK` if it is free or expired |
+//! | keep it while rendering | [`Refresh`] | [`Lease::refresh`] extends `LOCK` if the token is still ours |
+//! | publish the render | [`Publication`], [`Generation`], [`Content`], [`Guards`], [`Published`] | [`Publication`] writes `META` (and `VER#`) and deletes `LOCK` |
+//! | give the lease back | [`Lease`] | [`Lease::release`] deletes `LOCK` if the token is ours |
+//! | execute a request once | [`Request`], [`RequestTerms`], [`Begin`], [`Claim`] | `REQ#` is created together with `LOCK`, completed together with `META` |
+//! | retain earlier versions | [`Version`], [`VersionId`], [`Ttls`] | `VER#` rows are written by a publish, and expire by `ttl` |
+//!
+//! The wire format of the rows, which services in other languages share, is described in `docs/reference/wire-format.md`.
 
 pub(crate) mod attribute;
 pub(crate) mod cache_key;
@@ -15,3 +31,14 @@ pub(crate) mod rollback;
 pub(crate) mod row;
 pub(crate) mod ttl;
 pub(crate) mod version_id;
+
+pub use epoch::{Epoch, EpochTerms};
+pub use freshness::Freshness;
+pub use generation::{Content, Generation};
+pub use key::MAX_CACHE_KEY_BYTES;
+pub use lease::{Acquire, Lease, LeaseTerms, Refresh};
+pub use publish::{Guards, Publication, Published};
+pub use request::{Begin, Claim, RequestTerms};
+pub use row::{Lock, Meta, Request, RequestStatus, Version, View};
+pub use ttl::Ttls;
+pub use version_id::VersionId;

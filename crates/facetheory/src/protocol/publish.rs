@@ -12,42 +12,75 @@ use crate::protocol::request::Claim;
 use crate::protocol::rollback;
 use crate::protocol::row::{Meta, Version};
 
+/// Which generations of a page are kept.
+///
+/// ```
+/// assert_ne!(facetheory::History::Latest, facetheory::History::Versions);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum History {
+    /// The latest alone: `META` is replaced.
+    Latest,
+    /// Earlier ones too: each has a row, and `META` points at one of them.
+    Versions,
+}
+
+/// How a publish ended.
+///
+/// ```
+/// assert_ne!(facetheory::protocol::Published::Done, facetheory::protocol::Published::Lost);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a lost lease means that nothing was published"]
+pub enum Published {
+    /// It is what everyone is served now.
+    Done,
+    /// The lease was lost, or a guard refused: nothing was written.
+    Lost,
+    /// Its answer was lost, and the page has changed or vanished since: whether it was served meanwhile is not known.
+    Superseded,
+}
+
 /// Which conditions a publish must meet besides the lease's token, which alone makes it safe.
 ///
 /// ```
-/// let guards = facetheory::Guards::default();
-/// assert!(guards.not_expired && !guards.version && !guards.rising);
+/// let guards = facetheory::protocol::Guards::default();
+/// assert!(guards.not_expired && !guards.version && !guards.newer);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Guards {
     /// The lease has not expired.
     pub not_expired: bool,
     /// `META` has the version that was read before.
     pub version: bool,
     /// What is published was generated later than what is served.
-    pub rising: bool,
+    pub newer: bool,
 }
 
 impl Default for Guards {
     fn default() -> Self {
-        Guards { not_expired: true, version: false, rising: false }
+        Guards { not_expired: true, version: false, newer: false }
     }
 }
 
 /// What is to be published, under which lease.
 ///
 /// ```
-/// use facetheory::{Generation, Guards, Lease, LeaseTerms, PageKey, Publication};
+/// use facetheory::protocol::{Generation, Lease, LeaseTerms, Publication};
+/// use facetheory::PageKey;
 /// use tabletheory::Timestamp;
 ///
 /// let now = Timestamp::from_seconds(1_700_000_000);
 /// let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
 /// let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
-/// let publication = Publication { lease: &lease, page: &page, seen: None, ttl: None, superseded_ttl: None, request: None, guards: Guards::default(), now };
+/// let publication = Publication::new(&lease, &page, now);
 /// assert_eq!(publication.in_place().writes().len(), 2);
 /// # Ok::<(), facetheory::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Publication<'a> {
     /// The right to publish.
     pub lease: &'a Lease,
@@ -67,17 +100,35 @@ pub struct Publication<'a> {
     pub now: Timestamp,
 }
 
-impl Publication<'_> {
-    /// Recipe A: one `META`, replaced.
+impl<'a> Publication<'a> {
+    /// The first publication of a page, with the default guards and without any `ttl`.
     ///
     /// ```
-    /// # use facetheory::{Generation, Guards, Lease, LeaseTerms, PageKey, Publication};
+    /// # use facetheory::protocol::{Generation, Lease, LeaseTerms, Publication};
+    /// # use facetheory::PageKey;
     /// # use tabletheory::Timestamp;
     /// # let now = Timestamp::from_seconds(1_700_000_000);
     /// # let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
     /// # let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
-    /// let publication =
-    ///     Publication { lease: &lease, page: &page, seen: None, ttl: None, superseded_ttl: None, request: None, guards: Guards::default(), now };
+    /// assert_eq!(Publication::new(&lease, &page, now).ttl, None);
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn new(lease: &'a Lease, page: &'a Generation, now: Timestamp) -> Self {
+        let guards = Guards::default();
+        Publication { lease, page, seen: None, ttl: None, superseded_ttl: None, request: None, guards, now }
+    }
+
+    /// Recipe A: one `META`, replaced.
+    ///
+    /// ```
+    /// # use facetheory::protocol::{Generation, Lease, LeaseTerms, Publication};
+    /// # use facetheory::PageKey;
+    /// # use tabletheory::Timestamp;
+    /// # let now = Timestamp::from_seconds(1_700_000_000);
+    /// # let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
+    /// # let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
+    /// let publication = Publication::new(&lease, &page, now);
     /// let txn = publication.in_place();
     /// let rows: Vec<&str> = txn.writes().iter().map(|write| write.key().sk.as_str()).collect();
     /// assert_eq!(rows, ["META", "LOCK"]);
@@ -101,13 +152,13 @@ impl Publication<'_> {
     /// Recipe B: one more version, `META` pointed at it.
     ///
     /// ```
-    /// # use facetheory::{Generation, Guards, Lease, LeaseTerms, PageKey, Publication};
+    /// # use facetheory::protocol::{Generation, Lease, LeaseTerms, Publication};
+    /// # use facetheory::PageKey;
     /// # use tabletheory::Timestamp;
     /// # let now = Timestamp::from_seconds(1_700_000_000);
     /// # let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
     /// # let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
-    /// let publication =
-    ///     Publication { lease: &lease, page: &page, seen: None, ttl: None, superseded_ttl: None, request: None, guards: Guards::default(), now };
+    /// let publication = Publication::new(&lease, &page, now);
     /// let txn = publication.versioned("01HF7YAT00TTTTTTTTTTTTTTTT");
     /// let rows: Vec<&str> = txn.writes().iter().map(|write| write.key().sk.as_str()).collect();
     /// assert_eq!(rows, ["VER#01HF7YAT00TTTTTTTTTTTTTTTT", "META", "LOCK"]);
@@ -136,14 +187,15 @@ impl Publication<'_> {
     /// read, so that it cannot renew what somebody else has published meanwhile.
     ///
     /// ```
-    /// # use facetheory::{Generation, Guards, Lease, LeaseTerms, Meta, PageKey, Publication};
+    /// # use facetheory::protocol::{Generation, Lease, LeaseTerms, Meta, Publication};
+    /// # use facetheory::PageKey;
     /// # use tabletheory::Timestamp;
     /// # let now = Timestamp::from_seconds(1_700_000_000);
     /// # let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
     /// # let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
     /// let seen = Meta::of(page.clone());
-    /// let publication =
-    ///     Publication { lease: &lease, page: &page, seen: Some(&seen), ttl: None, superseded_ttl: None, request: None, guards: Guards::default(), now };
+    /// let mut publication = Publication::new(&lease, &page, now);
+    /// publication.seen = Some(&seen);
     /// let txn = publication.unchanged(&seen);
     /// assert_eq!(txn.writes()[0].condition().unwrap().to_string(), r#"s3_key = "isr/0/1-a.html""#);
     /// # Ok::<(), facetheory::Error>(())
@@ -181,7 +233,7 @@ impl Publication<'_> {
                 None => !name::VERSION.ge(0_u64),
             });
         }
-        if self.guards.rising {
+        if self.guards.newer {
             conds.push(name::PK.absent().or(name::GENERATED_AT.lt(self.page.generated_at)));
         }
         conds.into_iter().fold(write, Write::when)
@@ -191,6 +243,23 @@ impl Publication<'_> {
         let held: Cond =
             if self.guards.not_expired { self.lease.held_at(self.now) } else { self.lease.is_ours() };
         Write::delete(self.lease.page().lock()).when(held)
+    }
+}
+
+/// What `META` says of a publish whose lock is gone.
+pub(crate) fn judge(lease: &Lease, page: &Generation, seen: Option<&Meta>, now: Option<&Meta>) -> Published {
+    match now {
+        Some(meta) if meta.mark.as_deref() == Some(lease.token()) => Published::Done,
+        // A service in another language may have dropped our mark, but not the pointer.
+        Some(meta)
+            if meta.generation.s3_key == page.s3_key
+                && seen.is_none_or(|seen| seen.generation.s3_key != page.s3_key) =>
+        {
+            Published::Done
+        }
+        // No page before and none now: it may have been published and collected in between.
+        Some(meta) if Some(meta) == seen => Published::Lost,
+        _ => Published::Superseded,
     }
 }
 

@@ -14,19 +14,46 @@ use crate::protocol::ttl::seconds;
 /// ```
 /// use std::time::Duration;
 ///
-/// assert_eq!(facetheory::RequestTerms::default().remembered, Duration::from_secs(86_400));
+/// assert_eq!(facetheory::protocol::RequestTerms::default().ttl, Duration::from_secs(86_400));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RequestTerms {
     /// How long one counts as worked on unless it is finished; then another worker may take it over.
     pub in_progress: Duration,
     /// How long its row stays before it may be collected.
-    pub remembered: Duration,
+    pub ttl: Duration,
 }
 
 impl Default for RequestTerms {
     fn default() -> Self {
-        RequestTerms { in_progress: Duration::from_secs(300), remembered: Duration::from_secs(86_400) }
+        RequestTerms { in_progress: Duration::from_secs(300), ttl: Duration::from_secs(86_400) }
+    }
+}
+
+/// A request to regenerate a page that may be delivered several times, and is executed once.
+///
+/// ```
+/// let request = facetheory::IdempotentRequest::new("order-7", "sha256:1");
+/// assert_eq!(request.key, "order-7");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IdempotentRequest {
+    /// The idempotency key, which the client chose.
+    pub key: String,
+    /// A hash of the request. The same key with another hash is rejected.
+    pub hash: String,
+}
+
+impl IdempotentRequest {
+    /// The request of this idempotency key and hash.
+    ///
+    /// ```
+    /// assert_eq!(facetheory::IdempotentRequest::new("order-7", "sha256:1").hash, "sha256:1");
+    /// ```
+    pub fn new(key: impl Into<String>, hash: impl Into<String>) -> Self {
+        IdempotentRequest { key: key.into(), hash: hash.into() }
     }
 }
 
@@ -34,7 +61,7 @@ impl Default for RequestTerms {
 ///
 /// ```no_run
 /// # async fn f(store: facetheory::PageStore, page: facetheory::PageKey) -> facetheory::Result<()> {
-/// if let facetheory::Begin::Started { lease, claim } = store.begin_request(&page, "order-7", "hash").await? {
+/// if let facetheory::protocol::Begin::Started { lease, claim } = store.begin_request(&page, "order-7", "hash").await? {
 ///     store.fail_request(&lease, &claim).await?;
 /// }
 /// # Ok(()) }
@@ -43,6 +70,43 @@ impl Default for RequestTerms {
 pub struct Claim {
     key: Key,
     token: String,
+}
+
+/// What became of a request.
+///
+/// ```
+/// assert_ne!(facetheory::protocol::Begin::Fresh, facetheory::protocol::Begin::OtherRequest);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a request that was started must be finished or given up"]
+#[non_exhaustive]
+pub enum Begin {
+    /// It is yours: render, then commit or fail it.
+    Started {
+        /// The right to publish.
+        lease: Lease,
+        /// The hold on the request.
+        claim: Claim,
+    },
+    /// The page is fresh: nothing has to be done.
+    Fresh,
+    /// It was done before.
+    Replayed {
+        /// The body that it produced, where its writer recorded one.
+        s3_key: Option<String>,
+    },
+    /// Somebody works on it.
+    InProgress {
+        /// Until when it counts as worked on, in epoch seconds, where that is known.
+        until: Option<i64>,
+    },
+    /// Somebody renews the page for another reason.
+    Held {
+        /// Until when, in epoch seconds.
+        until: i64,
+    },
+    /// The same key came with another request before.
+    OtherRequest,
 }
 
 /// What is to be done about a request, given its row.
@@ -89,7 +153,7 @@ pub(crate) fn next(
             },
         },
     };
-    let mut row = Request::started(wish.hash, now.seconds().saturating_add(seconds(terms.remembered)));
+    let mut row = Request::started(wish.hash, now.seconds().saturating_add(seconds(terms.ttl)));
     row.owner = Some(lease.token().to_owned());
     row.in_progress_until = Some(now.seconds().saturating_add(seconds(terms.in_progress)));
     let put = Write::put(wish.key.clone(), row.to_item()).when(take_over);
@@ -101,7 +165,7 @@ pub(crate) fn next(
 
 /// Notes what an idempotency key stands for, unless it stands for something else.
 pub(crate) fn bind(key: &Key, hash: &str, terms: &RequestTerms, now: Timestamp) -> Txn {
-    let row = Request::started(hash, now.seconds().saturating_add(seconds(terms.remembered)));
+    let row = Request::started(hash, now.seconds().saturating_add(seconds(terms.ttl)));
     Txn::from(Write::put(key.clone(), row.to_item()).when(name::PK.absent().or(name::REQUEST_HASH.is(hash))))
 }
 

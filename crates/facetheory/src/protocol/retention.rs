@@ -8,10 +8,11 @@ use crate::protocol::row::Version;
 /// How much of a page's history is kept.
 ///
 /// ```
-/// let retention = facetheory::Retention { versions: 5, oldest: None };
+/// let retention = facetheory::Retention::newest(5);
 /// assert_eq!(retention.versions, 5);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Retention {
     /// The newest so many are kept, besides the one that is served.
     pub versions: usize,
@@ -20,16 +21,27 @@ pub struct Retention {
 }
 
 impl Retention {
+    /// Retains this many versions of each page, besides the one that is served, however old they are.
+    ///
+    /// ```
+    /// assert_eq!(facetheory::Retention::newest(5).oldest, None);
+    /// ```
+    #[must_use]
+    pub fn newest(versions: usize) -> Self {
+        Retention { versions, oldest: None }
+    }
+
     /// The sort keys of the versions that may go, of all versions newest first.
     ///
     /// ```
-    /// use facetheory::{Generation, Retention, Version};
+    /// use facetheory::protocol::{Generation, Version};
+    /// use facetheory::Retention;
     ///
     /// let version = |id: &str| {
-    ///     (format!("VER#{id}"), Version { generation: Generation::new("a.html", 1, 60), ttl: None })
+    ///     (format!("VER#{id}"), Version::of(Generation::new("a.html", 1, 60)))
     /// };
     /// let versions = [version("3"), version("2"), version("1")];
-    /// let keep_one = Retention { versions: 1, oldest: None };
+    /// let keep_one = Retention::newest(1);
     /// assert_eq!(keep_one.superfluous(&versions, Some("VER#1")), ["VER#2"]);
     /// ```
     #[must_use]

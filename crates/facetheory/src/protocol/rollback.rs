@@ -10,6 +10,20 @@ use crate::protocol::publish::{changes_to, next_version};
 use crate::protocol::row::{Meta, Version};
 use crate::protocol::ttl::seconds;
 
+/// What became of a rollback.
+///
+/// ```
+/// assert_ne!(facetheory::RolledBack::Done, facetheory::RolledBack::NoSuchVersion);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "there may be no such version"]
+pub enum RolledBack {
+    /// That version is served now.
+    Done,
+    /// The page, or that version of it, is not there (any more).
+    NoSuchVersion,
+}
+
 /// The way back to a version that is kept.
 pub(crate) struct Rollback<'a> {
     pub(crate) page: &'a PageKey,
@@ -104,7 +118,7 @@ impl Meta {
     /// Whether it is kept as it is for now.
     ///
     /// ```
-    /// use facetheory::{Generation, Meta};
+    /// use facetheory::protocol::{Generation, Meta};
     /// use tabletheory::Timestamp;
     ///
     /// let mut meta = Meta::of(Generation::new("a.html", 1, 60));

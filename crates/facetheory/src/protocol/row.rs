@@ -10,7 +10,7 @@ use crate::protocol::generation::Generation;
 /// `META`: the current generation of a page, and what has happened to it since.
 ///
 /// ```
-/// use facetheory::{Generation, Meta};
+/// use facetheory::protocol::{Generation, Meta};
 /// use tabletheory::Item;
 ///
 /// let foreign = r#"{"generated_at":{"N":"1700000000"},"revalidate_seconds":{"N":"60"},"s3_key":{"S":"a.html"}}"#;
@@ -43,7 +43,7 @@ impl Meta {
     /// The row of a generation that nothing has happened to yet.
     ///
     /// ```
-    /// use facetheory::{Generation, Meta};
+    /// use facetheory::protocol::{Generation, Meta};
     ///
     /// assert!(!Meta::of(Generation::new("a.html", 1, 60)).must_not_serve);
     /// ```
@@ -67,7 +67,7 @@ impl Meta {
     /// taken for absent.
     ///
     /// ```
-    /// let error = facetheory::Meta::read(&tabletheory::Item::new()).unwrap_err();
+    /// let error = facetheory::protocol::Meta::read(&tabletheory::Item::new()).unwrap_err();
     /// assert_eq!(error.to_string(), "META: attribute `s3_key` is missing");
     /// ```
     pub fn read(item: &Item) -> Result<Self> {
@@ -87,7 +87,7 @@ impl Meta {
     /// The attributes of the row, without its key.
     ///
     /// ```
-    /// use facetheory::{Generation, Meta};
+    /// use facetheory::protocol::{Generation, Meta};
     ///
     /// assert_eq!(Meta::of(Generation::new("a.html", 1, 60)).to_item().len(), 3);
     /// ```
@@ -109,13 +109,14 @@ impl Meta {
 /// `LOCK`: who regenerates a page, and until when nobody else may.
 ///
 /// ```
-/// use facetheory::Lock;
+/// use facetheory::protocol::Lock;
 ///
-/// let lock = Lock { lease_token: "t".into(), lease_expires_at: 1_700_000_030, ttl: None, owner: None };
+/// let lock = Lock::new("t", 1_700_000_030);
 /// assert_eq!(Lock::read(&lock.to_item())?, lock);
 /// # Ok::<(), facetheory::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Lock {
     /// Known to the holder alone.
     pub lease_token: String,
@@ -128,10 +129,19 @@ pub struct Lock {
 }
 
 impl Lock {
+    /// The row of a lease that is held with this token until this time, in epoch seconds.
+    ///
+    /// ```
+    /// assert_eq!(facetheory::protocol::Lock::new("t", 1_700_000_030).ttl, None);
+    /// ```
+    pub fn new(lease_token: impl Into<String>, lease_expires_at: i64) -> Self {
+        Lock { lease_token: lease_token.into(), lease_expires_at, ttl: None, owner: None }
+    }
+
     /// The row as the table has it.
     ///
     /// ```
-    /// assert!(facetheory::Lock::read(&tabletheory::Item::new()).is_err());
+    /// assert!(facetheory::protocol::Lock::read(&tabletheory::Item::new()).is_err());
     /// ```
     pub fn read(item: &Item) -> Result<Self> {
         let row = Reader::of("LOCK", item);
@@ -146,10 +156,9 @@ impl Lock {
     /// The attributes of the row, without its key.
     ///
     /// ```
-    /// use facetheory::Lock;
+    /// use facetheory::protocol::Lock;
     ///
-    /// let lock = Lock { lease_token: "t".into(), lease_expires_at: 1, ttl: None, owner: None };
-    /// assert_eq!(lock.to_item().len(), 2);
+    /// assert_eq!(Lock::new("t", 1).to_item().len(), 2);
     /// ```
     #[must_use]
     pub fn to_item(&self) -> Item {
@@ -162,16 +171,31 @@ impl Lock {
     }
 }
 
+/// What the table says of a page at one moment.
+///
+/// ```
+/// assert!(facetheory::protocol::View::default().meta.is_none());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct View {
+    /// What is served; none if there is nothing, or nothing that can be read.
+    pub meta: Option<Meta>,
+    /// Who renews it, held or not.
+    pub lock: Option<Lock>,
+}
+
 /// `VER#<id>`: a generation that is kept, to be looked at and rolled back to.
 ///
 /// ```
-/// use facetheory::{Generation, Version};
+/// use facetheory::protocol::{Generation, Version};
 ///
-/// let version = Version { generation: Generation::new("a.html", 1, 60), ttl: None };
+/// let version = Version::of(Generation::new("a.html", 1, 60));
 /// assert_eq!(Version::read(&version.to_item())?, version);
 /// # Ok::<(), facetheory::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Version {
     /// What was rendered.
     pub generation: Generation,
@@ -180,10 +204,21 @@ pub struct Version {
 }
 
 impl Version {
+    /// The row of a generation that is current, and so has no `ttl`.
+    ///
+    /// ```
+    /// # use facetheory::protocol::{Generation, Version};
+    /// assert_eq!(Version::of(Generation::new("a.html", 1, 60)).ttl, None);
+    /// ```
+    #[must_use]
+    pub fn of(generation: Generation) -> Self {
+        Version { generation, ttl: None }
+    }
+
     /// The row as the table has it.
     ///
     /// ```
-    /// assert!(facetheory::Version::read(&tabletheory::Item::new()).is_err());
+    /// assert!(facetheory::protocol::Version::read(&tabletheory::Item::new()).is_err());
     /// ```
     pub fn read(item: &Item) -> Result<Self> {
         let row = Reader::of("VER#", item);
@@ -193,9 +228,9 @@ impl Version {
     /// The attributes of the row, without its key.
     ///
     /// ```
-    /// use facetheory::{Generation, Version};
+    /// use facetheory::protocol::{Generation, Version};
     ///
-    /// assert_eq!(Version { generation: Generation::new("a", 1, 60), ttl: Some(9) }.to_item().len(), 4);
+    /// assert_eq!(Version::of(Generation::new("a", 1, 60)).to_item().len(), 3);
     /// ```
     #[must_use]
     pub fn to_item(&self) -> Item {
@@ -209,7 +244,7 @@ impl Version {
 /// `REQ#<idempotency key>`: one wish to regenerate, however often it is repeated.
 ///
 /// ```
-/// use facetheory::{Request, RequestStatus};
+/// use facetheory::protocol::{Request, RequestStatus};
 ///
 /// let request = Request::started("hash", 1_700_086_400);
 /// assert_eq!(request.status, RequestStatus::Started);
@@ -236,7 +271,7 @@ pub struct Request {
 /// How far a [`Request`] has come.
 ///
 /// ```
-/// assert_ne!(facetheory::RequestStatus::Started, facetheory::RequestStatus::Completed);
+/// assert_ne!(facetheory::protocol::RequestStatus::Started, facetheory::protocol::RequestStatus::Completed);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestStatus {
@@ -263,7 +298,7 @@ impl Request {
     /// A request that has just begun.
     ///
     /// ```
-    /// assert_eq!(facetheory::Request::started("h", 9).ttl, 9);
+    /// assert_eq!(facetheory::protocol::Request::started("h", 9).ttl, 9);
     /// ```
     pub fn started(request_hash: impl Into<String>, ttl: i64) -> Self {
         Request {
@@ -279,7 +314,7 @@ impl Request {
     /// The row as the table has it.
     ///
     /// ```
-    /// assert!(facetheory::Request::read(&tabletheory::Item::new()).is_err());
+    /// assert!(facetheory::protocol::Request::read(&tabletheory::Item::new()).is_err());
     /// ```
     pub fn read(item: &Item) -> Result<Self> {
         let row = Reader::of("REQ#", item);
@@ -302,7 +337,7 @@ impl Request {
     /// The attributes of the row, without its key.
     ///
     /// ```
-    /// assert_eq!(facetheory::Request::started("h", 9).to_item().len(), 3);
+    /// assert_eq!(facetheory::protocol::Request::started("h", 9).to_item().len(), 3);
     /// ```
     #[must_use]
     pub fn to_item(&self) -> Item {

@@ -9,11 +9,12 @@ use crate::protocol::generation::Generation;
 /// After how long rows may be collected.
 ///
 /// ```
-/// let lifetimes = facetheory::Ttls::default();
+/// let lifetimes = facetheory::protocol::Ttls::default();
 /// assert_eq!(lifetimes.page, None, "a page stays");
 /// assert_eq!(lifetimes.superseded.map(|month| month.as_secs()), Some(30 * 86_400));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ttls {
     /// A page that nobody renews any more, counted from when it goes stale; none keeps it for ever.
     ///

@@ -7,7 +7,7 @@ use tabletheory::{Random, Timestamp};
 /// The id of a version: 48 bits of time and 80 random ones, as 26 letters and digits that sort by age.
 ///
 /// ```
-/// use facetheory::VersionId;
+/// use facetheory::protocol::VersionId;
 /// use tabletheory::{SeededRandom, Timestamp};
 ///
 /// let random = SeededRandom::new(1);
@@ -23,7 +23,7 @@ impl VersionId {
     /// A new id. A time before 1970 counts as 1970.
     ///
     /// ```
-    /// use facetheory::VersionId;
+    /// use facetheory::protocol::VersionId;
     /// use tabletheory::{SystemRandom, Timestamp};
     ///
     /// let now = Timestamp::from_seconds(1_700_000_000);

@@ -20,26 +20,6 @@ const MOST_EPOCHS: usize = 10_000;
 /// The most epochs that the table is owed.
 const MOST_OWED: usize = 10_000;
 
-/// How invalidations of tags reach this process, and how far clocks may differ.
-///
-/// ```
-/// let terms = facetheory::EpochTerms::default();
-/// assert_eq!((terms.believed.as_secs(), terms.skew.as_secs()), (1, 2));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EpochTerms {
-    /// For how long an epoch is believed once it was read; zero reads it every time.
-    pub believed: Duration,
-    /// A page that was generated so shortly after an invalidation is stale all the same: hosts' clocks differ.
-    pub skew: Duration,
-}
-
-impl Default for EpochTerms {
-    fn default() -> Self {
-        EpochTerms { believed: Duration::from_secs(1), skew: Duration::from_secs(2) }
-    }
-}
-
 /// Epochs as they were read last.
 #[derive(Clone, Debug)]
 pub(super) struct KnownEpochs {
@@ -70,9 +50,9 @@ impl KnownEpochs {
     }
 
     /// What is known of a tag, unless it is too old. A clock that was set back makes everything too old.
-    fn get(&self, key: &Key, believed: Duration, now: Timestamp) -> Option<Option<Epoch>> {
+    fn get(&self, key: &Key, max_age: Duration, now: Timestamp) -> Option<Option<Epoch>> {
         let known = self.known.get(key)?;
-        (known.read_at <= now && now < known.read_at + believed).then_some(known.epoch)
+        (known.read_at <= now && now < known.read_at + max_age).then_some(known.epoch)
     }
 
     /// Epochs only rise, so a read that was overtaken by an invalidation does not take it back.
@@ -112,7 +92,8 @@ impl PageStore {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # use std::sync::Arc;
-    /// use facetheory::{Freshness, Generation, Meta, PageKey, Tag};
+    /// use facetheory::protocol::{Freshness, Generation, Meta};
+    /// use facetheory::{PageKey, Tag};
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
     /// let page = PageKey::new("/docs/a")?.at_path("/docs/a");
@@ -139,7 +120,7 @@ impl PageStore {
     }
 
     /// Whether content that was asked for at this time may be from before an invalidation of the page that has this row.
-    pub(crate) fn is_ended_since(&self, row: &Meta, asked: Timestamp) -> bool {
+    pub(crate) fn invalidated_since(&self, row: &Meta, asked: Timestamp) -> bool {
         let since = row.stale_since.map(|since| Timestamp::from_seconds(since) + self.epoch_terms.skew);
         row.must_not_serve || since.is_some_and(|since| asked.seconds() <= since.seconds())
     }
@@ -176,7 +157,7 @@ impl PageStore {
         for tag in tags {
             let key = tag.key(tenant);
             found.extend(self.epochs.owed().get(&key).copied());
-            match self.epochs.get(&key, self.epoch_terms.believed, now) {
+            match self.epochs.get(&key, self.epoch_terms.max_age, now) {
                 Some(epoch) => found.extend(epoch),
                 None => unknown.push(key),
             }
@@ -237,8 +218,8 @@ impl PageStore {
 
     /// Whether anything may be stored of an address that was asked for before now, or come to be. Variants are found by the page
     /// that they are variants of, and stored only where there is one, so that it is enough to ask for that.
-    pub(crate) async fn may_store(&self, page: &PageKey) -> Result<bool> {
-        if self.lifetimes.page.is_some() {
+    pub(crate) async fn may_have_entries(&self, page: &PageKey) -> Result<bool> {
+        if self.ttls.page.is_some() {
             // A variant may have outlived that page, and is found again once there is another.
             return Ok(true);
         }

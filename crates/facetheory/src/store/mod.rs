@@ -13,21 +13,16 @@ use std::sync::Arc;
 
 use tabletheory::{ClientToken, Commit, Query, Random, SystemRandom, Table, Txn};
 
-pub use epoch::EpochTerms;
 pub use listing::{Entry, Listed, Listing};
-pub use operation::{Invalidated, RolledBack};
-#[cfg(test)]
-pub(crate) use regeneration::judge;
-pub use regeneration::{History, Published, Refresh};
-pub use request::Begin;
 
 use self::epoch::KnownEpochs;
 use crate::error::{Error, Kind, Result};
+use crate::protocol::epoch::EpochTerms;
 use crate::protocol::key::PageKey;
 use crate::protocol::lease::LeaseTerms;
 use crate::protocol::publish::Guards;
 use crate::protocol::request::RequestTerms;
-use crate::protocol::row::{Lock, Meta};
+use crate::protocol::row::{Lock, Meta, View};
 use crate::protocol::ttl::Ttls;
 
 /// How often a decision is made again because rows have moved since they were read.
@@ -38,7 +33,8 @@ const ATTEMPTS: u32 = 3;
 /// Pages in a table, and the leases to renew them.
 ///
 /// ```
-/// use facetheory::{Acquire, Generation, History, PageKey, PageStore, Published};
+/// use facetheory::protocol::{Acquire, Generation, Published};
+/// use facetheory::{History, PageKey, PageStore};
 /// use std::sync::Arc;
 /// use tabletheory::MemoryTable;
 ///
@@ -48,11 +44,11 @@ const ATTEMPTS: u32 = 3;
 /// let Acquire::Granted(lease) = store.try_acquire(&page).await? else { panic!("nobody else is there") };
 /// assert!(matches!(store.try_acquire(&page).await?, Acquire::Held { .. }));
 ///
-/// let seen = store.look(&page).await?.meta;
+/// let seen = store.lookup(&page).await?.meta;
 /// let rendered = Generation::new("isr/0/1-a.html", store.now().seconds(), 60);
 /// let published = store.commit_generation(&lease, &rendered, seen.as_ref(), History::Latest).await?;
 /// assert_eq!(published, Published::Done);
-/// assert_eq!(store.look(&page).await?.meta.unwrap().generation, rendered);
+/// assert_eq!(store.lookup(&page).await?.meta.unwrap().generation, rendered);
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -62,23 +58,9 @@ pub struct PageStore {
     terms: LeaseTerms,
     guards: Guards,
     request_terms: RequestTerms,
-    lifetimes: Ttls,
+    ttls: Ttls,
     epoch_terms: EpochTerms,
     epochs: KnownEpochs,
-}
-
-/// What the table says of a page at one moment.
-///
-/// ```
-/// assert!(facetheory::View::default().meta.is_none());
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct View {
-    /// What is served; none if there is nothing, or nothing that can be read.
-    pub meta: Option<Meta>,
-    /// Who renews it, held or not.
-    pub lock: Option<Lock>,
 }
 
 impl PageStore {
@@ -96,7 +78,7 @@ impl PageStore {
             terms: LeaseTerms::default(),
             guards: Guards::default(),
             request_terms: RequestTerms::default(),
-            lifetimes: Ttls::default(),
+            ttls: Ttls::default(),
             epoch_terms: EpochTerms::default(),
             epochs: KnownEpochs::new(),
         }
@@ -105,13 +87,14 @@ impl PageStore {
     /// The same with leases on these terms.
     ///
     /// ```
-    /// use facetheory::{LeaseTerms, PageStore};
+    /// use facetheory::protocol::LeaseTerms;
+    /// use facetheory::PageStore;
     /// use std::sync::Arc;
     ///
-    /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new())).with_terms(LeaseTerms::default());
+    /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new())).with_lease_terms(LeaseTerms::default());
     /// ```
     #[must_use]
-    pub fn with_terms(mut self, terms: LeaseTerms) -> Self {
+    pub fn with_lease_terms(mut self, terms: LeaseTerms) -> Self {
         self.terms = terms;
         self
     }
@@ -119,11 +102,13 @@ impl PageStore {
     /// The same with these guards on publishing.
     ///
     /// ```
-    /// use facetheory::{Guards, PageStore};
+    /// use facetheory::protocol::Guards;
+    /// use facetheory::PageStore;
     /// use std::sync::Arc;
     ///
-    /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new()))
-    ///     .with_guards(Guards { version: true, ..Guards::default() });
+    /// let mut guards = Guards::default();
+    /// guards.version = true;
+    /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new())).with_guards(guards);
     /// ```
     #[must_use]
     pub fn with_guards(mut self, guards: Guards) -> Self {
@@ -134,7 +119,8 @@ impl PageStore {
     /// The same with requests on these terms.
     ///
     /// ```
-    /// use facetheory::{PageStore, RequestTerms};
+    /// use facetheory::protocol::RequestTerms;
+    /// use facetheory::PageStore;
     /// use std::sync::Arc;
     ///
     /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new()))
@@ -149,28 +135,31 @@ impl PageStore {
     /// The same with rows that may be collected after these times.
     ///
     /// ```
-    /// use facetheory::{Ttls, PageStore};
+    /// use facetheory::protocol::Ttls;
+    /// use facetheory::PageStore;
     /// use std::sync::Arc;
     /// use std::time::Duration;
     ///
-    /// let week = Duration::from_secs(7 * 86_400);
-    /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new()))
-    ///     .with_lifetimes(Ttls { superseded: Some(week), ..Ttls::default() });
+    /// let mut ttls = Ttls::default();
+    /// ttls.superseded = Some(Duration::from_secs(7 * 86_400));
+    /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new())).with_ttls(ttls);
     /// ```
     #[must_use]
-    pub fn with_lifetimes(mut self, lifetimes: Ttls) -> Self {
-        self.lifetimes = lifetimes;
+    pub fn with_ttls(mut self, ttls: Ttls) -> Self {
+        self.ttls = ttls;
         self
     }
 
     /// The same with invalidations of tags on these terms.
     ///
     /// ```
-    /// use facetheory::{EpochTerms, PageStore};
+    /// use facetheory::protocol::EpochTerms;
+    /// use facetheory::PageStore;
     /// use std::sync::Arc;
     /// use std::time::Duration;
     ///
-    /// let always_read = EpochTerms { believed: Duration::ZERO, ..EpochTerms::default() };
+    /// let mut always_read = EpochTerms::default();
+    /// always_read.max_age = Duration::ZERO;
     /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new())).with_epoch_terms(always_read);
     /// ```
     #[must_use]
@@ -229,10 +218,10 @@ impl PageStore {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # use std::sync::Arc;
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
-    /// assert_eq!(store.look(&facetheory::PageKey::new("/")?).await?, facetheory::View::default());
+    /// assert_eq!(store.lookup(&facetheory::PageKey::new("/")?).await?, facetheory::protocol::View::default());
     /// # Ok(()) }
     /// ```
-    pub async fn look(&self, page: &PageKey) -> Result<View> {
+    pub async fn lookup(&self, page: &PageKey) -> Result<View> {
         /// More than the two rows that there are, in case other services keep some between them.
         const ROWS: usize = 8;
         let query = Query::of(page.pk()).sk_between("LOCK", "META").limit(ROWS);

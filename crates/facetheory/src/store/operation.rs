@@ -7,41 +7,12 @@ use tabletheory::{Commit, Consistency, Key, Query, TableExt as _};
 use super::version::check_version_sk;
 use super::{PageStore, ROUNDS, restless};
 use crate::error::Result;
-use crate::protocol::invalidate::{self, Found, InvalidationMode};
+use crate::protocol::invalidate::{self, Found, Invalidated, InvalidationMode};
 use crate::protocol::key::PageKey;
 use crate::protocol::lease::Lease;
 use crate::protocol::retention::{self, Retention};
-use crate::protocol::rollback::{self, Rollback};
+use crate::protocol::rollback::{self, Rollback, RolledBack};
 use crate::protocol::row::{Meta, Version};
-
-/// What an invalidation met.
-///
-/// ```
-/// assert_ne!(facetheory::Invalidated::Stale, facetheory::Invalidated::Pinned);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Invalidated {
-    /// The page is stale now, and renders that began before cannot publish.
-    Stale,
-    /// The page is pinned, and a soft invalidation leaves it alone.
-    Pinned,
-    /// There is no page; renders that began before cannot publish one.
-    Absent,
-}
-
-/// What became of a rollback.
-///
-/// ```
-/// assert_ne!(facetheory::RolledBack::Done, facetheory::RolledBack::NoSuchVersion);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "there may be no such version"]
-pub enum RolledBack {
-    /// That version is served now.
-    Done,
-    /// The page, or that version of it, is not there (any more).
-    NoSuchVersion,
-}
 
 impl PageStore {
     /// Makes a page stale, and keeps renders that began before from being published as fresh.
@@ -55,12 +26,12 @@ impl PageStore {
     /// assert_eq!(store.invalidate(&PageKey::new("/")?, InvalidationMode::Soft).await?, Invalidated::Absent);
     /// # Ok(()) }
     /// ```
-    pub async fn invalidate(&self, page: &PageKey, strength: InvalidationMode) -> Result<Invalidated> {
+    pub async fn invalidate(&self, page: &PageKey, mode: InvalidationMode) -> Result<Invalidated> {
         for _ in 0..ROUNDS {
             let row = self.table.get(&page.meta(), Consistency::Strong).await?;
             let now = self.now();
             let found = Found::of(row.as_ref(), now);
-            let Some(txn) = invalidate::page(page, found, strength, now) else {
+            let Some(txn) = invalidate::page(page, found, mode, now) else {
                 return Ok(Invalidated::Pinned);
             };
             if self.persist(&self.once(txn)).await?.is_done() {
@@ -72,8 +43,8 @@ impl PageStore {
 
     /// Makes what was seen of a page unusable, under the lease of whoever found that it is. False if that was lost, or the page
     /// is another by now.
-    pub(crate) async fn withdraw(&self, lease: &Lease, seen: &Meta) -> Result<bool> {
-        let txn = invalidate::withdrawal(lease, seen, self.now());
+    pub(crate) async fn invalidate_under_lease(&self, lease: &Lease, seen: &Meta) -> Result<bool> {
+        let txn = invalidate::page_under_lease(lease, seen, self.now());
         Ok(self.persist(&self.once(txn)).await?.is_done())
     }
 
@@ -95,7 +66,7 @@ impl PageStore {
             let sk = row.key()?.sk;
             match Version::read(row) {
                 Ok(version) => versions.push((sk, version)),
-                Err(error) => tracing::warn!(%error, sk, page = %page.shown(), "a version cannot be read"),
+                Err(error) => tracing::warn!(%error, sk, page = %page.redacted(), "a version cannot be read"),
             }
         }
         Ok(versions)
@@ -118,7 +89,7 @@ impl PageStore {
     /// ```
     pub async fn roll_back(&self, page: &PageKey, version_sk: &str, pin: Duration) -> Result<RolledBack> {
         check_version_sk(version_sk)?;
-        let mut superseded_ttl = self.lifetimes.of_superseded(self.now());
+        let mut superseded_ttl = self.ttls.of_superseded(self.now());
         for _ in 0..ROUNDS {
             let keys = [page.meta(), page.meta().sibling(version_sk)];
             let rows = self.table.batch_get(&keys, Consistency::Strong).await?;
@@ -155,7 +126,7 @@ impl PageStore {
     /// Deletes the versions past the retention of one page, and returns the bodies that they named.
     ///
     /// The version that is served stays, even if a rollback chooses it while this runs. A request may still name
-    /// one of the bodies; [`Pages::gc`](crate::Pages::collect) finds out, and deletes those that nothing names.
+    /// one of the bodies; [`Pages::gc`](crate::Pages::gc) finds out, and deletes those that nothing names.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -163,15 +134,14 @@ impl PageStore {
     /// use facetheory::{PageKey, Retention};
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
-    /// let retention = Retention { versions: 5, oldest: None };
-    /// assert!(store.collect_versions(&PageKey::new("/")?, retention).await?.is_empty());
+    /// assert!(store.gc_versions(&PageKey::new("/")?, Retention::newest(5)).await?.is_empty());
     /// # Ok(()) }
     /// ```
-    pub async fn collect_versions(&self, page: &PageKey, retention: Retention) -> Result<Vec<String>> {
+    pub async fn gc_versions(&self, page: &PageKey, retention: Retention) -> Result<Vec<String>> {
         /// The most that one call looks at; what is older than these goes with the next.
         const MOST: usize = 1000;
         let versions = self.versions(page, MOST).await?;
-        let current = self.look(page).await?.meta.and_then(|meta| meta.current_sk);
+        let current = self.lookup(page).await?.meta.and_then(|meta| meta.current_sk);
         let mut bodies = Vec::new();
         for sk in retention.superfluous(&versions, current.as_deref()) {
             if self.delete_version(&page.meta(), sk).await? {

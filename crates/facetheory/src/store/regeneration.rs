@@ -6,55 +6,12 @@ use super::PageStore;
 use crate::error::{Error, Kind, Result};
 use crate::protocol::generation::Generation;
 use crate::protocol::key::{PageKey, sha256_hex};
-use crate::protocol::lease::{Acquire, Lease};
-use crate::protocol::publish::Publication;
+use crate::protocol::lease::{Acquire, Lease, Refresh};
+use crate::protocol::publish::{History, Publication, Published, judge};
 use crate::protocol::request::Claim;
 use crate::protocol::rollback;
 use crate::protocol::row::Meta;
 use crate::protocol::version_id::VersionId;
-
-/// Which generations of a page are kept.
-///
-/// ```
-/// assert_ne!(facetheory::History::Latest, facetheory::History::Versions);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum History {
-    /// The latest alone: `META` is replaced.
-    Latest,
-    /// Earlier ones too: each has a row, and `META` points at one of them.
-    Versions,
-}
-
-/// How a publish ended.
-///
-/// ```
-/// assert_ne!(facetheory::Published::Done, facetheory::Published::Lost);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a lost lease means that nothing was published"]
-pub enum Published {
-    /// It is what everyone is served now.
-    Done,
-    /// The lease was lost, or a guard refused: nothing was written.
-    Lost,
-    /// Its answer was lost, and the page has changed or vanished since: whether it was served meanwhile is not known.
-    Superseded,
-}
-
-/// Whether a lease could be kept.
-///
-/// ```
-/// assert_eq!(facetheory::Refresh::Lost, facetheory::Refresh::Lost);
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "a lost lease means that the render is in vain"]
-pub enum Refresh {
-    /// It is held until later.
-    Extended(Lease),
-    /// Somebody else has it, or it has expired.
-    Lost,
-}
 
 impl PageStore {
     /// Takes the lease of a page, if nobody holds it.
@@ -62,7 +19,7 @@ impl PageStore {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # use std::sync::Arc;
-    /// use facetheory::Acquire;
+    /// use facetheory::protocol::Acquire;
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
     /// let page = facetheory::PageKey::new("/")?;
@@ -84,7 +41,7 @@ impl PageStore {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # use std::sync::Arc;
-    /// use facetheory::{Acquire, Refresh};
+    /// use facetheory::protocol::{Acquire, Refresh};
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
     /// let Acquire::Granted(lease) = store.try_acquire(&facetheory::PageKey::new("/")?).await? else { panic!() };
@@ -105,13 +62,13 @@ impl PageStore {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # use std::sync::Arc;
-    /// use facetheory::Acquire;
+    /// use facetheory::protocol::Acquire;
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
     /// let page = facetheory::PageKey::new("/")?;
     /// let Acquire::Granted(lease) = store.try_acquire(&page).await? else { panic!() };
     /// store.release(&lease).await?;
-    /// assert!(store.look(&page).await?.lock.is_none());
+    /// assert!(store.lookup(&page).await?.lock.is_none());
     /// # Ok(()) }
     /// ```
     pub async fn release(&self, lease: &Lease) -> Result<()> {
@@ -126,7 +83,8 @@ impl PageStore {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # use std::sync::Arc;
-    /// use facetheory::{Acquire, Generation, History, Published};
+    /// use facetheory::protocol::{Acquire, Generation, Published};
+    /// use facetheory::History;
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
     /// let Acquire::Granted(lease) = store.try_acquire(&facetheory::PageKey::new("/")?).await? else { panic!() };
@@ -150,7 +108,8 @@ impl PageStore {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # use std::sync::Arc;
-    /// use facetheory::{Begin, Generation, History, PageKey, Published};
+    /// use facetheory::protocol::{Begin, Generation, Published};
+    /// use facetheory::{History, PageKey};
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
     /// let page = PageKey::new("/")?;
@@ -186,8 +145,8 @@ impl PageStore {
             lease,
             page,
             seen,
-            ttl: self.lifetimes.of_page(page),
-            superseded_ttl: self.lifetimes.of_superseded(now),
+            ttl: self.ttls.of_page(page),
+            superseded_ttl: self.ttls.of_superseded(now),
             request,
             guards: self.guards,
             now,
@@ -247,27 +206,10 @@ impl PageStore {
         match self.persist(&lease.release()).await.map_err(unknown)? {
             Commit::Done => Ok(None),
             Commit::Refused { .. } => {
-                let meta = self.look(lease.page()).await.map_err(unknown)?.meta;
+                let meta = self.lookup(lease.page()).await.map_err(unknown)?.meta;
                 Ok(Some(judge(lease, page, seen, meta.as_ref())))
             }
         }
-    }
-}
-
-/// What `META` says of a publish whose lock is gone.
-pub(crate) fn judge(lease: &Lease, page: &Generation, seen: Option<&Meta>, now: Option<&Meta>) -> Published {
-    match now {
-        Some(meta) if meta.mark.as_deref() == Some(lease.token()) => Published::Done,
-        // A service in another language may have dropped our mark, but not the pointer.
-        Some(meta)
-            if meta.generation.s3_key == page.s3_key
-                && seen.is_none_or(|seen| seen.generation.s3_key != page.s3_key) =>
-        {
-            Published::Done
-        }
-        // No page before and none now: it may have been published and collected in between.
-        Some(meta) if Some(meta) == seen => Published::Lost,
-        _ => Published::Superseded,
     }
 }
 

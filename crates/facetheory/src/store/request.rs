@@ -7,44 +7,8 @@ use crate::error::Result;
 use crate::protocol::freshness::Freshness;
 use crate::protocol::key::PageKey;
 use crate::protocol::lease::{Acquire, Lease};
-use crate::protocol::request::{self, Claim, Next, Wish};
+use crate::protocol::request::{self, Begin, Claim, Next, Wish};
 use crate::protocol::row::{Lock, Meta, Request};
-
-/// What became of a request.
-///
-/// ```
-/// assert_ne!(facetheory::Begin::Fresh, facetheory::Begin::OtherRequest);
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "a request that was started must be finished or given up"]
-pub enum Begin {
-    /// It is yours: render, then commit or fail it.
-    Started {
-        /// The right to publish.
-        lease: Lease,
-        /// The hold on the request.
-        claim: Claim,
-    },
-    /// The page is fresh: nothing has to be done.
-    Fresh,
-    /// It was done before.
-    Replayed {
-        /// The body that it produced, where its writer recorded one.
-        s3_key: Option<String>,
-    },
-    /// Somebody works on it.
-    InProgress {
-        /// Until when it counts as worked on, in epoch seconds, where that is known.
-        until: Option<i64>,
-    },
-    /// Somebody renews the page for another reason.
-    Held {
-        /// Until when, in epoch seconds.
-        until: i64,
-    },
-    /// The same key came with another request before.
-    OtherRequest,
-}
 
 impl PageStore {
     /// Begins a request to regenerate, or says what became of it: one wish is done once, however often it comes.
@@ -55,7 +19,8 @@ impl PageStore {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # use std::sync::Arc;
-    /// use facetheory::{Begin, PageKey};
+    /// use facetheory::protocol::Begin;
+    /// use facetheory::PageKey;
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
     /// let page = PageKey::new("/")?;
@@ -134,7 +99,8 @@ impl PageStore {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # use std::sync::Arc;
-    /// use facetheory::{Begin, PageKey};
+    /// use facetheory::protocol::Begin;
+    /// use facetheory::PageKey;
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
     /// let page = PageKey::new("/")?;

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use facetheory::{
-    Acquire, Begin, Epoch, Freshness, Generation, History, InvalidationMode, Lock, Meta, Outcome, Policy,
-    Rendered, Request, Tag, Version,
-};
+use facetheory::protocol::{Acquire, Begin, Epoch, Freshness, Generation, Lock, Meta, Request, Version};
+use facetheory::{History, InvalidationMode, Outcome, Policy, Rendered, Tag};
 use tabletheory::{Item, Set, Value};
 
 use crate::{NOW, Site, assert_documented, told};
@@ -42,7 +40,8 @@ fn whole_rows() -> [Whole; 5] {
     generation.content.digest = Some("sha256:0".into());
     generation.content.tags = vec!["news".into()];
     generation.content.deployment = Some("7".into());
-    let version = Version { generation: generation.clone(), ttl: Some(NOW + 100) };
+    let mut version = Version::of(generation.clone());
+    version.ttl = Some(NOW + 100);
     let mut meta = Meta::of(generation);
     meta.ttl = Some(NOW + 100);
     meta.current_sk = Some(VERSION_SK.into());
@@ -50,12 +49,8 @@ fn whole_rows() -> [Whole; 5] {
     meta.stale_since = Some(NOW - 1);
     meta.pinned_until = Some(NOW);
     meta.mark = Some("mark".into());
-    let lock = Lock {
-        lease_token: "token".into(),
-        lease_expires_at: NOW + 10,
-        ttl: Some(NOW + 100),
-        owner: Some("web-3".into()),
-    };
+    let mut lock = Lock::new("token", NOW + 10);
+    (lock.ttl, lock.owner) = (Some(NOW + 100), Some("web-3".into()));
     let mut request = Request::started("hash", NOW + 100);
     request.owner = Some("token".into());
     request.in_progress_until = Some(NOW + 10);
@@ -67,7 +62,7 @@ fn whole_rows() -> [Whole; 5] {
         Whole { role: "LOCK", item: lock.to_item() },
         Whole { role: "VER#", item: version.to_item() },
         Whole { role: "REQ#", item: request.to_item() },
-        Whole { role: "TAG", item: Epoch { invalidated_at: NOW - 10 }.to_item() },
+        Whole { role: "TAG", item: Epoch::at(NOW - 10).to_item() },
     ]
 }
 
@@ -120,7 +115,7 @@ async fn every_attribute_missing_or_mistyped() {
 async fn site_of(item: &Item) -> Site {
     let site = Site::new();
     site.put(site.page.meta(), item.clone()).await;
-    let version = Version { generation: Generation::new("isr/0/1-a.html", NOW, 60), ttl: None };
+    let version = Version::of(Generation::new("isr/0/1-a.html", NOW, 60));
     site.put(site.page.meta().sibling(VERSION_SK), version.to_item()).await;
     site
 }
@@ -128,7 +123,7 @@ async fn site_of(item: &Item) -> Site {
 /// Whether it is served, and which operations do not work.
 async fn meta(item: &Item) -> String {
     let site = site_of(item).await;
-    let view = site.store.look(&site.page).await.expect("an answer");
+    let view = site.store.lookup(&site.page).await.expect("an answer");
     let mut told_of = vec![match view.meta.map(|meta| meta.freshness(site.store.now())) {
         None => "not served".to_owned(),
         Some(state) => format!("{state:?}").to_lowercase(),
@@ -139,7 +134,7 @@ async fn meta(item: &Item) -> String {
         if let Err(error) = site.store.invalidate(&site.page, strength).await {
             fails("invalidation", error.to_string());
         }
-        if let Some(meta) = site.store.look(&site.page).await.expect("an answer").meta {
+        if let Some(meta) = site.store.lookup(&site.page).await.expect("an answer").meta {
             assert_ne!(meta.freshness(site.store.now()), Freshness::Fresh, "it was invalidated");
         }
     }
@@ -194,7 +189,7 @@ async fn lock(item: &Item) -> String {
 async fn version(item: &Item) -> String {
     let site = site_of(&Meta::of(Generation::new("isr/0/1-b.html", NOW, 60)).to_item()).await;
     site.put(site.page.meta().sibling(VERSION_SK), item.clone()).await;
-    let other = Version { generation: Generation::new("isr/0/1-b.html", NOW, 60), ttl: None };
+    let other = Version::of(Generation::new("isr/0/1-b.html", NOW, 60));
     site.put(site.page.meta().sibling("VER#0"), other.to_item()).await;
     let listed = told(site.store.versions(&site.page, 10).await, |versions| match versions.len() {
         2 => "listed".into(),

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use facetheory::{
-    Acquire, Freshness, Generation, History, Invalidated, InvalidationMode, Lease, Meta, Outcome, PageStore,
-    Policy, Refresh, Rendered, Tag,
-};
+use facetheory::protocol::{Acquire, Freshness, Generation, Lease, Meta, Refresh};
+use facetheory::{History, Invalidated, InvalidationMode, Outcome, PageStore, Policy, Rendered, Tag};
 
 use crate::{NOW, Site, assert_documented, told};
 
@@ -20,7 +18,7 @@ async fn granted(store: &PageStore, site: &Site) -> Lease {
 }
 
 async fn publish(site: &Site, lease: &Lease) -> String {
-    let seen = site.store.look(&site.page).await.expect("an answer").meta;
+    let seen = site.store.lookup(&site.page).await.expect("an answer").meta;
     let rendered = Generation::new("a.html", site.store.now().seconds(), 60);
     let done = site.store.commit_generation(lease, &rendered, seen.as_ref(), History::Latest).await;
     told(done, |done| format!("{done:?}"))
@@ -113,7 +111,7 @@ async fn rendered(jump: i64) -> String {
     let outcome = site.pages.regenerate(&site.page, &policy, |_| async { Ok(Rendered::html("x")) }).await;
     assert!(matches!(outcome, Ok(Outcome::Published(_))));
     site.set_clock(NOW);
-    let state = site.store.look(&site.page).await.expect("an answer").meta.expect("a page");
+    let state = site.store.lookup(&site.page).await.expect("an answer").meta.expect("a page");
     let state = state.freshness(site.store.now());
     let again = site.pages.regenerate(&site.page, &policy, |_| async { Ok(Rendered::html("y")) }).await;
     let again = told(again, |outcome| match outcome {
@@ -136,11 +134,11 @@ async fn invalidated(jump: i64) -> String {
     assert_eq!(done, Invalidated::Stale);
     site.set_clock(NOW + 1);
     let late = publish(&site, &before).await;
-    let state = site.store.look(&site.page).await.expect("an answer").meta.expect("a page");
+    let state = site.store.lookup(&site.page).await.expect("an answer").meta.expect("a page");
     let state = state.freshness(site.store.now());
     let lease = granted(&site.store, &site).await;
     let done = publish(&site, &lease).await;
-    let fresh = site.store.look(&site.page).await.expect("an answer").meta.expect("a page");
+    let fresh = site.store.lookup(&site.page).await.expect("an answer").meta.expect("a page");
     let fresh = fresh.freshness(site.store.now());
     format!("{state:?}; a render from before is {late}, one from after is {done} and {fresh:?}")
 }
@@ -176,7 +174,7 @@ async fn pinned(jump: i64) -> String {
     let back = site.store.roll_back(&site.page, &versions[0].0, Duration::from_secs(7200)).await;
     assert!(back.is_ok());
     site.set_clock(NOW);
-    let meta = site.store.look(&site.page).await.expect("an answer").meta.expect("a page");
+    let meta = site.store.lookup(&site.page).await.expect("an answer").meta.expect("a page");
     let until = meta.pinned_until.map_or_else(|| "never".to_owned(), offset);
     let fresh = meta.freshness(site.store.now()) == Freshness::Fresh;
     format!("pinned until {until}, {}", if fresh { "fresh" } else { "stale" })

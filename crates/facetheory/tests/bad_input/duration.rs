@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use facetheory::{
-    Acquire, Freshness, History, LeaseTerms, Outcome, Policy, Refresh, Rendered, RequestTerms, Retention,
-};
+use facetheory::protocol::{Acquire, Freshness, LeaseTerms, Refresh, RequestTerms};
+use facetheory::{History, Outcome, Policy, Rendered, Retention};
 use tabletheory::Timestamp;
 
 use crate::{NOW, Site, assert_documented, told};
@@ -42,7 +41,7 @@ async fn publish(site: &Site, policy: &Policy, body: &'static str) -> facetheory
 }
 
 async fn state(site: &Site, at: i64) -> Freshness {
-    let meta = site.store.look(&site.page).await.expect("an answer").meta.expect("a page");
+    let meta = site.store.lookup(&site.page).await.expect("an answer").meta.expect("a page");
     meta.freshness(Timestamp::from_seconds(at))
 }
 
@@ -59,8 +58,9 @@ async fn interval(revalidate: Duration) -> String {
 }
 
 async fn lease(duration: Duration) -> String {
-    let terms = LeaseTerms { duration, ttl_buffer: duration, ..LeaseTerms::default() };
-    let site = Site::with(|store| store.with_terms(terms));
+    let mut terms = LeaseTerms::lasting(duration);
+    terms.ttl_buffer = duration;
+    let site = Site::with(|store| store.with_lease_terms(terms));
     let Ok(Acquire::Granted(lease)) = site.store.try_acquire(&site.page).await else { panic!("it is free") };
     let held = lease.expires_at() - NOW;
     let kept = matches!(site.store.refresh(&lease).await, Ok(Refresh::Extended(_)));
@@ -72,7 +72,9 @@ async fn lease(duration: Duration) -> String {
 }
 
 async fn margin(skew: Duration) -> String {
-    let site = Site::with(|store| store.with_terms(LeaseTerms { skew, ..LeaseTerms::default() }));
+    let mut terms = LeaseTerms::default();
+    terms.skew = skew;
+    let site = Site::with(|store| store.with_lease_terms(terms));
     let Ok(Acquire::Granted(_)) = site.store.try_acquire(&site.page).await else { panic!("it is free") };
     site.set_clock(NOW + 30);
     match site.store.try_acquire(&site.page).await {
@@ -95,7 +97,8 @@ async fn pin(pin: Duration) -> String {
 }
 
 async fn request(in_progress: Duration) -> String {
-    let terms = RequestTerms { in_progress, remembered: in_progress };
+    let mut terms = RequestTerms::default();
+    (terms.in_progress, terms.ttl) = (in_progress, in_progress);
     let site = Site::with(|store| store.with_request_terms(terms));
     let begin = async || {
         let begun = site.store.begin_request(&site.page, "key", "hash").await;
@@ -109,13 +112,14 @@ async fn request(in_progress: Duration) -> String {
 
 async fn retention() -> String {
     let site = Site::new();
+    let mut all = Retention::newest(0);
+    all.oldest = Some(i64::MAX);
     let policy = Policy::every(Duration::ZERO).with_history(History::Versions);
     for body in ["a", "b"] {
         assert!(matches!(publish(&site, &policy, body).await, Ok(Outcome::Published(_))));
         site.set_clock(NOW + 1);
     }
-    let gone =
-        site.store.collect_versions(&site.page, Retention { versions: 0, oldest: Some(i64::MAX) }).await;
+    let gone = site.store.gc_versions(&site.page, all).await;
     let gone = told(gone, |gone| format!("{} collected", gone.len()));
     let served = site.pages.read(&site.page).await.expect("an answer").is_some();
     format!("{gone}; the current one is {}", if served { "served" } else { "gone" })

@@ -1,6 +1,7 @@
 //! Names from outside: tenants, cache keys, idempotency keys, tags, tokens, sort keys.
 
-use facetheory::{Acquire, Generation, History, KeyScheme, Lease, LeaseTerms, PageKey, Result, Tag, Tenant};
+use facetheory::protocol::{Acquire, Generation, Lease, LeaseTerms};
+use facetheory::{History, KeyScheme, PageKey, Result, Tag, Tenant};
 use tabletheory::Timestamp;
 
 use crate::{Site, assert_documented, told};
@@ -90,13 +91,17 @@ async fn publish_with_token(token: &str) -> String {
     let forged = Lease::starting(site.page.clone(), token, now, &LeaseTerms::default());
     let rendered = Generation::new("forged.html", crate::NOW, 60);
     let published = site.store.commit_generation(&forged, &rendered, None, History::Latest).await;
-    assert_eq!(site.store.look(&site.page).await.expect("an answer").meta, None, "nothing is published");
+    assert_eq!(site.store.lookup(&site.page).await.expect("an answer").meta, None, "nothing is published");
     told(published, |published| format!("{published:?}"))
 }
 
 async fn read_object(s3_key: &str) -> String {
     let site = Site::new();
-    site.put(site.page.meta(), facetheory::Meta::of(Generation::new(s3_key, crate::NOW, 60)).to_item()).await;
+    site.put(
+        site.page.meta(),
+        facetheory::protocol::Meta::of(Generation::new(s3_key, crate::NOW, 60)).to_item(),
+    )
+    .await;
     told(site.pages.read(&site.page).await, |found| match found {
         Some(_) => "served".into(),
         None => "a missing body, rendered again".into(),

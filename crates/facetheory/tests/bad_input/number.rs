@@ -1,6 +1,6 @@
 //! Numbers in rows that no honest writer writes, and what a page is good for then.
 
-use facetheory::{Freshness, Meta};
+use facetheory::protocol::{Freshness, Meta};
 use tabletheory::{Item, Timestamp, Value};
 
 use crate::{NOW, assert_documented, told};

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
-use facetheory::{Bodies, Content, Generation, Meta, PageKey, PageStore, Pages, Rendered};
+use facetheory::protocol::{Content, Generation, Meta};
+use facetheory::{Bodies, PageKey, PageStore, Pages, Rendered};
 use support::setting;
 use tabletheory::{MemoryTable, Random, SeededRandom, SystemRandom, Table as _, Timestamp, Txn, Write};
 

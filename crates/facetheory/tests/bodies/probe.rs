@@ -1,15 +1,16 @@
 //! What stores cannot do is said at start-up, and what S3 answers under contention is understood.
 
-use facetheory::{Bodies, Content, Kind, PageKey, ProbeFailure};
+use facetheory::protocol::Content;
+use facetheory::{Bodies, Kind, PageKey, ProbeFailure};
 use tabletheory::{SeededRandom, SystemRandom};
 
 use crate::fake::{Fake, Faults};
 use crate::{NOW, each_store};
 
-async fn shortcomings(faults: Faults) -> (Fake, Vec<ProbeFailure>) {
+async fn failures(faults: Faults) -> (Fake, Vec<ProbeFailure>) {
     let fake = Fake::start(faults).await;
     let probe = fake.bodies().probe(&SystemRandom).await.expect("it can be tried out");
-    (fake, probe.shortcomings)
+    (fake, probe.failures)
 }
 
 async fn put(bodies: &Bodies, seed: u64) -> facetheory::Result<facetheory::StoredBody> {
@@ -23,7 +24,7 @@ async fn real_stores_do_what_is_needed_and_are_left_as_they_were() {
     for (name, bodies) in stores {
         let probe = bodies.probe(&SystemRandom).await.expect(name);
         if name == "files" {
-            assert_eq!(probe.shortcomings, [ProbeFailure::NoMetadata, ProbeFailure::NoContentType]);
+            assert_eq!(probe.failures, [ProbeFailure::NoMetadata, ProbeFailure::NoContentType]);
         } else {
             assert_eq!(probe.to_string(), "the store of bodies does everything that is needed", "{name}");
         }
@@ -33,7 +34,7 @@ async fn real_stores_do_what_is_needed_and_are_left_as_they_were() {
 
 #[tokio::test]
 async fn a_store_that_speaks_s3_well_has_no_shortcomings() {
-    let (fake, found) = shortcomings(Faults::default()).await;
+    let (fake, found) = failures(Faults::default()).await;
     assert_eq!(found, []);
     assert!(fake.keys().is_empty(), "what was tried out is deleted");
 }
@@ -64,10 +65,10 @@ async fn what_a_store_cannot_do_is_said_in_plain_words() {
         let fake = Fake::start(faults).await;
         let probe = fake.bodies().probe(&SystemRandom).await.expect("it can be tried out");
         assert_eq!(probe.to_string(), said, "{faults:?}");
-        assert_eq!(probe.shortcomings.iter().any(ProbeFailure::is_fatal), faults.garbles);
+        assert_eq!(probe.failures.iter().any(ProbeFailure::is_fatal), faults.garbles);
         assert_eq!(fake.keys().is_empty(), !faults.keeps_what_is_deleted);
     }
-    let (_fake, found) = shortcomings(Faults { denies_lists: true, ..Faults::default() }).await;
+    let (_fake, found) = failures(Faults { denies_lists: true, ..Faults::default() }).await;
     let [ProbeFailure::NoList(Some(reason))] = found.as_slice() else { panic!("{found:?}") };
     assert!(reason.contains("AccessDenied"), "{reason}");
 }

@@ -109,7 +109,7 @@ async fn a_lease_is_as_long_as_the_policy_says() {
     let render = site.visit_slow(SECOND, Ok(Rendered::html("one")));
     let look = async {
         tokio::time::sleep(SECOND / 2).await;
-        site.isr.pages().store().look(&site.page).await.expect("an answer").lock.expect("it is rendered")
+        site.isr.pages().store().lookup(&site.page).await.expect("an answer").lock.expect("it is rendered")
     };
     let now = site.isr.pages().store().now().seconds();
     let (_, lock) = tokio::join!(render, look);

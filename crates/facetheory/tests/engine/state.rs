@@ -241,7 +241,7 @@ async fn a_page_that_is_taken_back_at_second_sight_is_served_by_no_process() {
     let site = Site::new();
     let other = site.another();
     let visit = async |site: &Site| {
-        let answer = site.isr.get(&site.page, &site.policy, |_| async { Ok(Render::Withdrawn) }).await;
+        let answer = site.isr.get(&site.page, &site.policy, |_| async { Ok(Render::Invalidate) }).await;
         site.settle().await;
         seen(answer)
     };

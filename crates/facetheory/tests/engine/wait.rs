@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use facetheory::{Acquire, GetResult, Isr, LeaseTerms, PageStore, Pages, Rendered, State};
+use facetheory::protocol::{Acquire, LeaseTerms};
+use facetheory::{GetResult, Isr, PageStore, Pages, Rendered, State};
 
 use crate::fixture::{SECOND, Site, sees};
 
@@ -30,8 +31,9 @@ async fn a_visitor_waits_no_longer_than_the_policy_says_although_the_table_takes
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_has_ended_is_asked_for_once_clocks_agree_that_it_has() {
     let site = Site::new();
-    let terms = LeaseTerms { duration: 3 * SECOND, skew: 2 * SECOND, ..LeaseTerms::default() };
-    let store = PageStore::new(site.table.clone()).with_terms(terms);
+    let mut terms = LeaseTerms::lasting(3 * SECOND);
+    terms.skew = 2 * SECOND;
+    let store = PageStore::new(site.table.clone()).with_lease_terms(terms);
     let Ok(Acquire::Granted(_)) = store.try_acquire(&site.page).await else { panic!("it is free") };
     let isr = Isr::new(Pages::new(store, site.bodies.clone()));
     let site = site.with_isr(isr);

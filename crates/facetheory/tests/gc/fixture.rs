@@ -7,9 +7,9 @@ use std::time::Duration;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
+use facetheory::protocol::Content;
 use facetheory::{
-    Bodies, Content, GcOptions, GcReport, History, Outcome, PageKey, PageStore, Pages, Policy, Rendered,
-    Retention,
+    Bodies, GcOptions, GcReport, History, Outcome, PageKey, PageStore, Pages, Policy, Rendered, Retention,
 };
 use tabletheory::{
     Clock, Item, Key, ManualClock, MemoryTable, Random, SeededRandom, SqliteSettings, SqliteTable,
@@ -127,10 +127,20 @@ pub(crate) fn page(path: &str) -> PageKey {
 
 /// The collection of every story, unless it says otherwise.
 pub(crate) fn how() -> GcOptions {
-    GcOptions { grace: GRACE, memory: 65_536, ..GcOptions::default() }
+    let mut options = GcOptions::default();
+    (options.grace, options.memory) = (GRACE, 65_536);
+    options
 }
 
 /// Of each page this many versions stay besides the one that is served.
 pub(crate) fn keeping(versions: usize) -> GcOptions {
-    GcOptions { retention: Some(Retention { versions, oldest: None }), ..how() }
+    let mut options = how();
+    options.retention = Some(Retention::newest(versions));
+    options
+}
+
+/// The same run, as a plan that deletes nothing.
+pub(crate) fn dry_run(mut options: GcOptions) -> GcOptions {
+    options.dry_run = true;
+    options
 }

@@ -3,9 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use facetheory::{
-    Acquire, Begin, Bodies, Claim, Content, Generation, Guards, History, Lease, PageKey, PageStore,
-};
+use facetheory::protocol::{Acquire, Begin, Claim, Content, Generation, Guards, Lease};
+use facetheory::{Bodies, History, PageKey, PageStore};
 use proptest::prelude::*;
 use tabletheory::{ManualClock, Scan, SeededRandom, Table};
 
@@ -89,7 +88,7 @@ impl Others {
                     workers.remove(worker)
                 };
                 let (lease, claim, s3_key) = worker;
-                let seen = self.store.look(lease.page()).await.expect("an answer").meta;
+                let seen = self.store.lookup(lease.page()).await.expect("an answer").meta;
                 let generation = Generation::new(s3_key, self.store.now().seconds(), 0);
                 let keep = if keep { History::Versions } else { History::Latest };
                 let _published = match claim {
@@ -144,9 +143,11 @@ proptest! {
         runtime.block_on(async {
             let t = Test::memory();
             // The boldest of workers: they publish after their lease has expired, as long as nobody else has it.
+            let mut guards = Guards::default();
+            guards.not_expired = false;
             let store = PageStore::new(t.table.table.clone())
                 .with_random(Arc::new(SeededRandom::new(1)))
-                .with_guards(Guards { not_expired: false, ..Guards::default() });
+                .with_guards(guards);
             let others = Arc::new(Others {
                 store,
                 bodies: t.bodies.clone(),

@@ -4,10 +4,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use facetheory::{Content, GcOptions, History, Kind, PageKey, PageStore, Retention, RolledBack};
+use facetheory::protocol::Content;
+use facetheory::{History, Kind, PageKey, PageStore, RolledBack};
 use tabletheory::{Clock as _, Item, SeededRandom};
 
-use crate::fixture::{DAY, GRACE, Test, how, keeping, page};
+use crate::fixture::{DAY, GRACE, Test, dry_run, how, keeping, page};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -21,7 +22,7 @@ async fn orphans_past_the_grace_go_and_nothing_else() {
         let young = t.orphan(&page("/young"), "young").await;
         t.clock.advance(GRACE - SECOND);
 
-        let plan = t.gc(&GcOptions { dry_run: true, ..how() }).await;
+        let plan = t.gc(&dry_run(how())).await;
         assert!(t.has(&old).await && t.has(&alone).await, "{}: a plan deletes nothing", t.name);
         let collected = t.gc(&how()).await;
         assert_eq!(collected, plan, "{}: it was as planned", t.name);
@@ -63,7 +64,7 @@ async fn versions_past_the_retention_go_with_their_bodies() {
         let back = t.store().roll_back(&page("/"), first, DAY).await.expect("an answer");
         assert_eq!(back, RolledBack::Done);
 
-        let plan = t.gc(&GcOptions { dry_run: true, ..keeping(2) }).await;
+        let plan = t.gc(&dry_run(keeping(2))).await;
         assert_eq!(t.store().versions(&page("/"), 10).await.expect("an answer").len(), 5);
         let collected = t.gc(&keeping(2)).await;
         assert_eq!((collected.versions, collected.orphans, collected.bytes), (2, 2, 2), "{}", t.name);
@@ -73,7 +74,8 @@ async fn versions_past_the_retention_go_with_their_bodies() {
         }
 
         let oldest = Some((t.clock.now() - Duration::from_secs(90_000)).seconds());
-        let aged = GcOptions { retention: Some(Retention { versions: 2, oldest }), ..how() };
+        let mut aged = keeping(2);
+        aged.retention.as_mut().expect("a retention").oldest = oldest;
         let collected = t.gc(&aged).await;
         assert_eq!((collected.versions, collected.orphans), (1, 1), "{}: d is too old, e is not", t.name);
         assert!(t.has(&bodies[0]).await && t.has(&bodies[4]).await, "{}: what is served stays", t.name);
@@ -116,14 +118,14 @@ async fn the_result_of_a_request_stays_although_nothing_else_names_it() {
     for t in Test::on_each_store() {
         let result = t.orphan(&page("/"), "result").await;
         let elsewhere = t.orphan(&page("/"), "in another spelling").await;
-        let request = facetheory::Request::started("hash", t.clock.now().seconds() + 1);
+        let request = facetheory::protocol::Request::started("hash", t.clock.now().seconds() + 1);
         let mut item = request.to_item();
         item.set("result_s3_key", result.as_str());
         t.put(page("/").request("1").expect("a key"), item.clone()).await;
         item.set("result_s3_key", format!("s3://bucket/{elsewhere}"));
         t.put(page("/").request("2").expect("a key"), item).await;
         t.clock.advance(DAY);
-        let plan = t.gc(&GcOptions { dry_run: true, ..how() }).await;
+        let plan = t.gc(&dry_run(how())).await;
         let collected = t.gc(&how()).await;
         assert_eq!(collected, plan, "{}", t.name);
         assert_eq!((collected.orphans, collected.named, collected.expired), (0, 2, 2), "{}", t.name);
@@ -135,7 +137,7 @@ async fn the_result_of_a_request_stays_although_nothing_else_names_it() {
 async fn what_a_late_worker_has_stored_stays_until_its_lock_is_gone() {
     for t in Test::on_each_store() {
         let lease = t.store().try_acquire(&page("/")).await.expect("an answer");
-        let facetheory::Acquire::Granted(lease) = lease else { panic!("nobody else is there") };
+        let facetheory::protocol::Acquire::Granted(lease) = lease else { panic!("nobody else is there") };
         let stored = t.orphan(&page("/"), "slow").await;
         t.clock.advance(DAY);
         let collected = t.gc(&how()).await;
@@ -234,7 +236,8 @@ async fn a_run_that_was_stopped_is_taken_up_where_it_was() {
         assert!((900..=1000).contains(&first.orphans), "{}: {}", t.name, first.orphans);
         assert_eq!(first.resume.is_some(), t.name != "files", "{}: files have no order", t.name);
 
-        let again = GcOptions { resume: first.resume.clone(), ..how() };
+        let mut again = how();
+        again.resume = first.resume.clone();
         let second = t.gc(&again).await;
         assert!(second.finished && second.resume.is_none(), "{}", t.name);
         assert_eq!(first.orphans + second.orphans, ORPHANS, "{}: none was forgotten", t.name);

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use facetheory::{Invalidated, InvalidationMode, PageKey, Route, Routes, Tag, Ttls};
+use facetheory::protocol::Ttls;
+use facetheory::{Invalidated, InvalidationMode, PageKey, Route, Routes, Tag};
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use tabletheory::{Faults, Scan, Table as _};
@@ -322,7 +323,9 @@ async fn what_is_asked_for_the_first_time_while_it_is_changed_is_not_fresh() {
 #[tokio::test(start_paused = true)]
 async fn where_rows_of_pages_expire_a_change_always_leaves_one() {
     let site = Site::over_store(routes(), |store| {
-        store.with_lifetimes(Ttls { page: Some(SECOND), superseded: None })
+        let mut ttls = Ttls::default();
+        (ttls.page, ttls.superseded) = (Some(SECOND), None);
+        store.with_ttls(ttls)
     });
     is_changed(&site, "/a").await;
     assert_eq!(rows_of_changes(&site).await, 1, "a variant may have outlived the page that it was found by");

@@ -1,7 +1,8 @@
 //! What is kept and what is not, seen from outside.
 
 use bytes::Bytes;
-use facetheory::{Acquire, Content, Generation, History, PageKey, Policy, Preview, Published, Route, Routes};
+use facetheory::protocol::{Acquire, Content, Generation, Published};
+use facetheory::{History, PageKey, Policy, Preview, Route, Routes};
 use tabletheory::{SystemRandom, Timestamp};
 
 use crate::fixture::{INTERVAL, NOW, SECOND, Site};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use facetheory::{IsrLayer, Kind, Outcome, PageKey, Policy, Query, Route, Routes};
+use facetheory::{IdempotentRequest, IsrLayer, Kind, Outcome, PageKey, Policy, Query, Route, Routes};
 use http::{Request, Response};
 use http_body_util::Full;
 use tower::{Layer as _, ServiceExt as _, service_fn};
@@ -74,7 +74,10 @@ async fn what_is_not_kept_of_visitors_is_not_kept_of_operators() {
 async fn a_request_is_done_once_and_its_key_stands_for_nothing_else() {
     let site = Site::with([Route::new("/{*path}", Policy::every(Duration::ZERO))]);
     let regenerate = async |path: &str, hash: &str| {
-        site.service.regenerate(request(path, &[]), Some(("order-7", hash))).await.expect("an outcome")
+        site.service
+            .regenerate(request(path, &[]), Some(IdempotentRequest::new("order-7", hash)))
+            .await
+            .expect("an outcome")
     };
     assert!(matches!(regenerate("/a", "one").await, Outcome::Published(_)));
     assert!(matches!(regenerate("/a", "one").await, Outcome::Replayed { s3_key: Some(_) }));

@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use facetheory::{Acquire, Begin, Bodies, Generation, History, Pages, Published, Rendered};
+use facetheory::protocol::{Acquire, Begin, Generation, Published};
+use facetheory::{Bodies, History, Pages, Rendered};
 use libtest_mimic::Failed;
 use tabletheory::{Clock as _, SystemClock, SystemRandom};
 
@@ -59,9 +60,9 @@ impl Calm<'_> {
                 }
             };
             let generation = self.stored(number).await?;
-            let seen = store.look(&page).await?.meta;
+            let seen = store.lookup(&page).await?.meta;
             let done = store.commit_generation(&lease, &generation, seen.as_ref(), History::Versions).await?;
-            let view = store.look(&page).await?;
+            let view = store.lookup(&page).await?;
             if view.lock.as_ref().is_some_and(|lock| lock.lease_token == lease.token()) {
                 return Err(format!("page {number}: it is {done:?}, and its lease is held still").into());
             }
@@ -83,7 +84,7 @@ impl Calm<'_> {
                 Begin::Replayed { .. } => return Ok(()),
                 Begin::Started { lease, claim } => {
                     let generation = self.stored(number).await?;
-                    let seen = store.look(&page).await?.meta;
+                    let seen = store.lookup(&page).await?.meta;
                     let done =
                         store.commit_request(&lease, &claim, &generation, seen.as_ref(), History::Versions);
                     let done = done.await?;

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use facetheory::{Bodies, Meta, Pages, Version};
+use facetheory::protocol::{Meta, Version};
+use facetheory::{Bodies, Pages};
 use libtest_mimic::Failed;
 
 use crate::calm;
@@ -115,10 +116,10 @@ struct RowsOfPage {
 async fn at_one_time(pages: &Pages, number: u64) -> Result<RowsOfPage, Failed> {
     let (store, page) = (pages.store(), page(number));
     for _ in 0..MOST_ON_THEIR_WAY {
-        let meta = store.look(&page).await?.meta;
+        let meta = store.lookup(&page).await?.meta;
         let versions = store.versions(&page, MOST_VERSIONS).await?;
         // A version is added together with a change of META.
-        if store.look(&page).await?.meta == meta {
+        if store.lookup(&page).await?.meta == meta {
             return Ok(RowsOfPage { meta, versions });
         }
     }

@@ -18,7 +18,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ChildStdout, ExitCode, Stdio};
 use std::time::Duration;
 
-use facetheory::{Bodies, LeaseTerms, PageStore, Pages, RequestTerms};
+use facetheory::protocol::{LeaseTerms, RequestTerms};
+use facetheory::{Bodies, PageStore, Pages};
 use libtest_mimic::{Arguments, Failed, Trial};
 use place::{Place, be_a_child};
 use tabletheory::{Clock as _, Random, SeededRandom, SystemClock};
@@ -56,7 +57,7 @@ async fn be(role: &str, place: &Place) -> Result<(), Failed> {
     let bodies = Bodies::open(&place.bodies).await?;
     match role {
         "work" => {
-            let store = store.with_terms(lease_terms()).with_request_terms(request_terms());
+            let store = store.with_lease_terms(lease_terms()).with_request_terms(request_terms());
             let pages = Pages::new(store, bodies.clone());
             work::forever(&pages, &bodies, history::Recorder::open(&history)?).await
         }
@@ -67,11 +68,13 @@ async fn be(role: &str, place: &Place) -> Result<(), Failed> {
 }
 
 fn lease_terms() -> LeaseTerms {
-    LeaseTerms { duration: LEASE, ..LeaseTerms::default() }
+    LeaseTerms::lasting(LEASE)
 }
 
 fn request_terms() -> RequestTerms {
-    RequestTerms { in_progress: IN_PROGRESS, ..RequestTerms::default() }
+    let mut terms = RequestTerms::default();
+    terms.in_progress = IN_PROGRESS;
+    terms
 }
 
 fn on_sqlite(time: Duration) -> Result<(), Failed> {

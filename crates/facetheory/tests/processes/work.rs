@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use facetheory::protocol::{Acquire, Begin, Claim, Freshness, Generation, Lease, Published};
 use facetheory::{
-    Acquire, Begin, Bodies, Claim, Error, Freshness, Generation, History, Invalidated, InvalidationMode,
-    KeyScheme, Kind, Lease, Outcome, PageKey, Pages, Policy, Published, Rendered, RolledBack, Tenant,
+    Bodies, Error, History, Invalidated, InvalidationMode, KeyScheme, Kind, Outcome, PageKey, Pages, Policy,
+    Rendered, RolledBack, Tenant,
 };
 use libtest_mimic::Failed;
 use tabletheory::{Random, SystemRandom};
@@ -131,7 +132,7 @@ impl Attempt<'_> {
     async fn publish(&self, lease: &Lease, request: Option<(&Claim, &str)>) -> Result<(), Error> {
         let store = self.worker.pages.store();
         self.note("granted", &[lease.token(), &lease.expires_at().to_string()]);
-        let seen = store.look(&self.page).await?.meta;
+        let seen = store.lookup(&self.page).await?.meta;
         let started = store.now();
         // Now and then the render comes out as it was.
         if let (None, 0, Some(seen)) = (request, draw(4), &seen)
@@ -228,7 +229,7 @@ impl Attempt<'_> {
             Invalidated::Pinned => self.note("spared", &[]),
             Invalidated::Stale | Invalidated::Absent => {
                 self.note("invalidated", &[]);
-                if let Some(meta) = store.look(&self.page).await?.meta {
+                if let Some(meta) = store.lookup(&self.page).await?.meta {
                     let now = store.now();
                     let fresh = meta.freshness(now) == Freshness::Fresh && meta.pinned_until.is_none();
                     let mark = meta.mark.as_deref().unwrap_or("-");

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use facetheory::protocol::{Acquire, Freshness};
 use facetheory::testing::CountedTable;
-use facetheory::{Acquire, Bodies, Freshness, Outcome, PageKey, PageStore, Pages, Policy, Rendered, Tag};
+use facetheory::{Bodies, Outcome, PageKey, PageStore, Pages, Policy, Rendered, Tag};
 use tabletheory::{ManualClock, Timestamp};
 
 use crate::fixture::NOW;
@@ -37,7 +38,7 @@ async fn everything_costs_what_it_must_and_no_more() {
     assert!(matches!(outcome, Ok(Outcome::Published(_))));
     note("a regeneration", (1, 2, 3), 1);
 
-    let view = pages.store().look(&page).await.expect("an answer");
+    let view = pages.store().lookup(&page).await.expect("an answer");
     assert_eq!(view.meta.expect("a page").freshness(pages.store().now()), Freshness::Fresh);
     note("a look at a fresh page", (1, 0, 0), 0);
 
@@ -46,7 +47,7 @@ async fn everything_costs_what_it_must_and_no_more() {
         panic!("free")
     };
     note("taking a lease", (0, 1, 1), 0);
-    let view = pages.store().look(&page).await.expect("an answer");
+    let view = pages.store().lookup(&page).await.expect("an answer");
     assert!(view.lock.expect("somebody renews it").is_held(pages.store().now()));
     note("a look at a stale page that another renews", (1, 0, 0), 0);
     pages.store().release(&lease).await.expect("an answer");

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use facetheory::{
-    Bodies, Body, BodyDiff, Diff, Generation, History, Kind, PageKey, PageStore, Pages, Policy,
-};
-use facetheory::{Rendered, Version};
+use facetheory::Rendered;
+use facetheory::protocol::Generation;
+use facetheory::protocol::Version;
+use facetheory::{Bodies, Body, BodyDiff, Diff, History, Kind, PageKey, PageStore, Pages, Policy};
 use tabletheory::MemoryTable;
 
 /// The difference of two bodies, with nothing else to tell.
 fn of(from: impl Into<Body>, to: impl Into<Body>) -> BodyDiff {
-    let version = Version { generation: Generation::new("a.html", 1, 60), ttl: None };
+    let version = Version::of(Generation::new("a.html", 1, 60));
     Diff::between(("VER#1", &version, Some(&from.into())), ("VER#2", &version, Some(&to.into()))).body
 }
 

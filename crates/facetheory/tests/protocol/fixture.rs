@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use facetheory::{Acquire, Generation, History, Lease, Meta, PageKey, PageStore, Published};
+use facetheory::protocol::{Acquire, Generation, Lease, Meta, Published};
+use facetheory::{History, PageKey, PageStore};
 use tabletheory::{
     ManualClock, MemoryTable, Query, SeededRandom, SqliteSettings, SqliteTable, Table, Timestamp,
 };
@@ -71,7 +72,7 @@ impl Test {
     }
 
     pub(crate) async fn meta(&self) -> Option<Meta> {
-        self.store.look(&self.page).await.expect("the table answers").meta
+        self.store.lookup(&self.page).await.expect("the table answers").meta
     }
 
     pub(crate) async fn rows(&self) -> Vec<String> {

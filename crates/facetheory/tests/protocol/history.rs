@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use facetheory::{Freshness, History, Invalidated, InvalidationMode, Kind, Published, Retention, RolledBack};
+use facetheory::protocol::{Freshness, Published};
+use facetheory::{History, Invalidated, InvalidationMode, Kind, Retention, RolledBack};
 
 use crate::fixture::{SECOND, Test};
 use crate::scripted::Fate;
@@ -116,19 +117,20 @@ async fn a_rollback_whose_answer_was_lost_happens_once() {
 async fn collection_keeps_the_newest_and_the_one_that_is_served() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["a", "b", "c", "d", "e"]).await;
-        let keep_four = Retention { versions: 4, oldest: None };
-        let none = t.store.collect_versions(&t.page, keep_four).await.expect("an answer");
+        let keep_four = Retention::newest(4);
+        let none = t.store.gc_versions(&t.page, keep_four).await.expect("an answer");
         assert!(none.is_empty(), "the one that is served does not count");
         let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("an answer");
         assert_eq!(done, RolledBack::Done);
-        let keep_two = Retention { versions: 2, oldest: None };
-        let bodies = t.store.collect_versions(&t.page, keep_two).await.expect("an answer");
+        let keep_two = Retention::newest(2);
+        let bodies = t.store.gc_versions(&t.page, keep_two).await.expect("an answer");
         assert_eq!(bodies, ["c", "b"], "newest first; the body of the served version stays");
         let left = t.store.versions(&t.page, 10).await.expect("an answer");
         let left: Vec<&str> = left.iter().map(|(_, version)| version.generation.s3_key.as_str()).collect();
         assert_eq!(left, ["e", "d", "a"]);
-        let young = Retention { versions: 2, oldest: Some(t.store.now().seconds()) };
-        assert_eq!(t.store.collect_versions(&t.page, young).await.expect("an answer"), ["e", "d"]);
+        let mut young = Retention::newest(2);
+        young.oldest = Some(t.store.now().seconds());
+        assert_eq!(t.store.gc_versions(&t.page, young).await.expect("an answer"), ["e", "d"]);
         assert_eq!(t.meta().await.expect("a page").generation.s3_key, "a");
     }
 }
@@ -166,8 +168,8 @@ async fn a_rollback_that_arrives_late_brings_back_no_version_that_was_collected(
         t.table.script(&[Fate::Delay; 3]);
         let unheard = t.store.roll_back(&t.page, &versions[0], PIN).await.expect_err("no answer");
         assert_eq!(unheard.kind(), Kind::Unknown);
-        let none = Retention { versions: 0, oldest: None };
-        assert_eq!(t.store.collect_versions(&t.page, none).await.expect("an answer"), ["good"]);
+        let none = Retention::newest(0);
+        assert_eq!(t.store.gc_versions(&t.page, none).await.expect("an answer"), ["good"]);
         t.table.come_late().await;
         assert_eq!(t.meta().await.expect("a page").generation.s3_key, "bad");
         assert!(!t.rows().await.contains(&versions[0]));

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use facetheory::{Freshness, History, Invalidated, InvalidationMode, Published, Tag, Tenant};
+use facetheory::protocol::{Freshness, Published};
+use facetheory::{History, Invalidated, InvalidationMode, Tag, Tenant};
 use tabletheory::{Item, Table, Txn, Value, Write};
 
 use crate::fixture::{NOW, SECOND, Test};
@@ -10,7 +11,7 @@ use crate::fixture::{NOW, SECOND, Test};
 #[tokio::test]
 async fn an_invalidated_page_is_stale_and_a_render_in_flight_cannot_publish() {
     for (strength, state) in
-        [(InvalidationMode::Soft, Freshness::Stale), (InvalidationMode::Hard, Freshness::Forbidden)]
+        [(InvalidationMode::Soft, Freshness::Stale), (InvalidationMode::Hard, Freshness::MustNotServe)]
     {
         for t in Test::on_each_table() {
             let lease = t.acquire().await;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use facetheory::{History, Published, RolledBack, Ttls};
+use facetheory::protocol::{Published, Ttls};
+use facetheory::{History, RolledBack};
 use tabletheory::{Table as _, Txn, Write};
 
 use crate::fixture::{NOW, SECOND, Test};
@@ -10,7 +11,9 @@ use crate::fixture::{NOW, SECOND, Test};
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
 fn forgetful(t: Test) -> Test {
-    t.with(|store| store.with_lifetimes(Ttls { page: Some(WEEK), superseded: Some(WEEK) }))
+    let mut ttls = Ttls::default();
+    (ttls.page, ttls.superseded) = (Some(WEEK), Some(WEEK));
+    t.with(|store| store.with_ttls(ttls))
 }
 
 /// The `ttl` of each version, oldest first.

@@ -1,6 +1,7 @@
 //! Listing: which pages there are, as far as their rows tell.
 
-use facetheory::{Acquire, Generation, History, KeyScheme, Listed, Listing, PageKey, Published, Tenant};
+use facetheory::protocol::{Acquire, Generation, Published};
+use facetheory::{History, KeyScheme, Listed, Listing, PageKey, Tenant};
 use tabletheory::{Item, Key, Table as _, Txn, Value, Write};
 
 use crate::fixture::{NOW, Test};

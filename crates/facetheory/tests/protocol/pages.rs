@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use facetheory::protocol::{Acquire, Freshness};
 use facetheory::testing::RuntimeClock;
 use facetheory::{
-    Acquire, Bodies, Freshness, History, InvalidationMode, Kind, Outcome, PageKey, PageStore, Pages, Policy,
+    Bodies, History, IdempotentRequest, InvalidationMode, Kind, Outcome, PageKey, PageStore, Pages, Policy,
     RegenerateReason, Render, RenderContext, RenderError, Rendered, RolledBack, Tag,
 };
 use tabletheory::MemoryTable;
@@ -82,7 +83,7 @@ async fn of_many_workers_one_renders() {
     );
     assert!(matches!(one, Ok(Outcome::Published(_))));
     for other in [two, three] {
-        assert!(matches!(other, Ok(Outcome::HeldBy { until }) if until == NOW + 30));
+        assert!(matches!(other, Ok(Outcome::Held { until }) if until == NOW + 30));
     }
     assert_eq!(site.renders.load(Ordering::SeqCst), 1);
 }
@@ -93,7 +94,7 @@ async fn a_render_longer_than_its_lease_is_published() {
     let outcome = site.renew("slow", 10 * LEASE).await.expect("rendered");
     let Outcome::Published(generation) = outcome else { panic!("{outcome:?}") };
     assert_eq!(generation.generated_at, NOW, "the time of a page is when its render began");
-    let meta = site.pages.store().look(&site.page).await.expect("an answer").meta.expect("a page");
+    let meta = site.pages.store().lookup(&site.page).await.expect("an answer").meta.expect("a page");
     assert_eq!(meta.freshness(site.pages.store().now()), Freshness::Stale, "so it may be stale at once");
 }
 
@@ -160,7 +161,7 @@ async fn a_body_that_got_lost_makes_the_page_a_missing_one_and_is_rendered_again
     let directory = tempfile::tempdir().expect("a directory");
     let site = Site::with(Bodies::files(directory.path()).expect("a store"));
     assert!(matches!(site.renew("one", Duration::ZERO).await, Ok(Outcome::Published(_))));
-    let broken = site.pages.store().look(&site.page).await.expect("an answer").meta.expect("a page");
+    let broken = site.pages.store().lookup(&site.page).await.expect("an answer").meta.expect("a page");
     std::fs::remove_dir_all(directory.path().join("isr")).expect("the bodies are lost");
     assert_eq!(site.body().await, None);
     assert!(
@@ -199,7 +200,7 @@ async fn a_renderer_may_find_that_what_is_served_is_still_right() {
         Ok(still_right.into())
     });
     assert!(matches!(outcome.await, Outcome::Unchanged(_)));
-    let meta = site.pages.store().look(&site.page).await.expect("an answer").meta.expect("a page");
+    let meta = site.pages.store().lookup(&site.page).await.expect("an answer").meta.expect("a page");
     assert_eq!((meta.generation.generated_at, meta.generation.revalidate_seconds), (NOW + 100, 7));
     assert_eq!(meta.generation.content.headers, [("x-seen".to_owned(), "twice".to_owned())]);
     assert!(meta.generation.content.digest.is_some());
@@ -236,14 +237,14 @@ async fn an_answer_that_is_not_to_be_kept_changes_nothing() {
 async fn what_its_renderer_takes_back_may_not_be_served_any_more() {
     let site = Site::new();
     assert_eq!(
-        renew_with(&site, |_| async { Ok(Render::Withdrawn) }).await,
+        renew_with(&site, |_| async { Ok(Render::Invalidate) }).await,
         Outcome::Declined,
         "nothing is there"
     );
     assert!(matches!(site.renew("good", Duration::ZERO).await, Ok(Outcome::Published(_))));
     tokio::time::advance(Duration::from_secs(100)).await;
-    assert_eq!(renew_with(&site, |_| async { Ok(Render::Withdrawn) }).await, Outcome::Withdrawn);
-    let view = site.pages.store().look(&site.page).await.expect("an answer");
+    assert_eq!(renew_with(&site, |_| async { Ok(Render::Invalidate) }).await, Outcome::Invalidated);
+    let view = site.pages.store().lookup(&site.page).await.expect("an answer");
     assert!(view.lock.is_none() && view.meta.expect("a page").must_not_serve);
     assert!(site.body().await.is_none());
     assert!(matches!(site.renew("good again", Duration::ZERO).await, Ok(Outcome::Published(_))));
@@ -261,11 +262,11 @@ async fn what_somebody_else_has_published_meanwhile_is_not_taken_back() {
             site.pages.store().invalidate(&site.page, InvalidationMode::Soft).await.expect("an answer");
             let outcome = site.renew(text, Duration::ZERO).await;
             assert!(matches!(outcome, Ok(Outcome::Published(_) | Outcome::Unchanged(_))));
-            Ok(Render::Withdrawn)
+            Ok(Render::Invalidate)
         });
         assert_eq!(outcome.await, Outcome::Declined);
         assert_eq!(site.body().await.as_deref(), Some(text));
-        let meta = site.pages.store().look(&site.page).await.expect("an answer").meta.expect("a page");
+        let meta = site.pages.store().lookup(&site.page).await.expect("an answer").meta.expect("a page");
         assert!(!meta.must_not_serve && meta.generation.revalidate_seconds > 0);
     }
 }
@@ -293,7 +294,9 @@ async fn a_request_is_done_once_and_tried_again_when_it_fails() {
     let policy = Policy::every(Duration::ZERO);
     let ask = async |hash: &str, answer: Result<&'static str, &'static str>| {
         let render = |_| async move { answer.map(Rendered::html).map_err(RenderError::from) };
-        site.pages.regenerate_once(&site.page, &policy, ("order-7", hash), render).await
+        site.pages
+            .regenerate_once(&site.page, &policy, &IdempotentRequest::new("order-7", hash), render)
+            .await
     };
     let failed = ask("h", Err("the origin is down")).await.expect_err("it fails");
     assert_eq!(failed.kind(), Kind::Render);
@@ -313,7 +316,10 @@ async fn a_request_that_is_worked_on_is_in_progress_for_others() {
             tokio::time::sleep(takes).await;
             Ok(Rendered::html("paid"))
         };
-        site.pages.regenerate_once(&site.page, &policy, ("order-7", "h"), render).await.expect("no error")
+        site.pages
+            .regenerate_once(&site.page, &policy, &IdempotentRequest::new("order-7", "h"), render)
+            .await
+            .expect("no error")
     };
     let second = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -334,7 +340,10 @@ async fn a_request_whose_lease_was_lost_can_be_tried_again_at_once() {
             tokio::time::sleep(takes).await;
             Ok(Rendered::html("paid"))
         };
-        site.pages.regenerate_once(&site.page, &policy, ("order-7", "h"), render).await.expect("no error")
+        site.pages
+            .regenerate_once(&site.page, &policy, &IdempotentRequest::new("order-7", "h"), render)
+            .await
+            .expect("no error")
     };
     let fence = async || {
         tokio::time::sleep(Duration::from_secs(1)).await;

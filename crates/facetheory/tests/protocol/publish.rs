@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use facetheory::{
-    Acquire, Freshness, Generation, Guards, History, Invalidated, InvalidationMode, Kind, Lease, LeaseTerms,
-    Lock, Meta, Published, Refresh,
+use facetheory::protocol::{
+    Acquire, Freshness, Generation, Guards, Lease, LeaseTerms, Lock, Meta, Published, Refresh,
 };
+use facetheory::{History, Invalidated, InvalidationMode, Kind};
 use tabletheory::{Commit, Item, Table, Timestamp, Txn, Value, Write};
 
 use crate::fixture::{LEASE, NOW, SECOND, Test};
@@ -34,7 +34,9 @@ async fn an_expired_lease_cannot_publish_even_if_nobody_took_it() {
         t.advance(LEASE);
         assert_eq!(t.publish(&lease, "late", History::Latest).await, Published::Lost);
         // Without that guard the token alone decides, which is safe as well.
-        let t = t.with(|store| store.with_guards(Guards { not_expired: false, ..Guards::default() }));
+        let mut guards = Guards::default();
+        guards.not_expired = false;
+        let t = t.with(|store| store.with_guards(guards));
         let lease = t.acquire().await;
         t.advance(LEASE);
         assert_eq!(t.publish(&lease, "late", History::Latest).await, Published::Done);
@@ -51,7 +53,7 @@ async fn a_contender_learns_until_when_the_lease_is_held() {
         t.store.release(&lease).await.expect("giving back twice is no error");
         let next = t.acquire().await;
         t.store.release(&lease).await.expect("an answer");
-        assert!(t.store.look(&t.page).await.expect("an answer").lock.is_some(), "it is the next one's now");
+        assert!(t.store.lookup(&t.page).await.expect("an answer").lock.is_some(), "it is the next one's now");
         assert_ne!(next.token(), lease.token());
     }
 }
@@ -78,8 +80,9 @@ async fn a_refreshed_lease_outlives_its_first_term() {
 #[tokio::test]
 async fn with_a_margin_for_skewed_clocks_a_lease_is_left_alone_longer() {
     for t in Test::on_each_table() {
-        let terms = LeaseTerms { skew: Duration::from_secs(5), ..LeaseTerms::default() };
-        let t = t.with(|store| store.with_terms(terms));
+        let mut terms = LeaseTerms::default();
+        terms.skew = Duration::from_secs(5);
+        let t = t.with(|store| store.with_lease_terms(terms));
         t.acquire().await;
         t.advance(LEASE + Duration::from_secs(4));
         assert!(matches!(t.store.try_acquire(&t.page).await, Ok(Acquire::Held { .. })));
@@ -152,7 +155,8 @@ async fn an_unchanged_body_moves_only_the_times() {
 #[tokio::test]
 async fn guards_refuse_what_was_read_too_early_and_what_is_older() {
     for t in Test::on_each_table() {
-        let guards = Guards { version: true, ..Guards::default() };
+        let mut guards = Guards::default();
+        guards.version = true;
         let t = t.with(|store| store.with_guards(guards));
         let lease = t.acquire().await;
         assert_eq!(t.publish(&lease, "a", History::Versions).await, Published::Done);
@@ -162,7 +166,8 @@ async fn guards_refuse_what_was_read_too_early_and_what_is_older() {
         let lease = t.acquire().await;
         assert_eq!(t.publish(&lease, "b", History::Versions).await, Published::Done);
 
-        let guards = Guards { rising: true, ..Guards::default() };
+        let mut guards = Guards::default();
+        guards.newer = true;
         let t = t.with(|store| store.with_guards(guards));
         let seen = t.meta().await;
         for generated_at in [NOW - 5, NOW] {
@@ -295,8 +300,10 @@ async fn a_row_of_another_language_is_served_and_replaced() {
 #[tokio::test]
 async fn a_version_that_is_no_number_counts_as_none_for_the_guard_too() {
     for t in Test::on_each_table() {
-        let t = t.with(|store| store.with_guards(Guards { version: true, ..Guards::default() }));
-        let mut item = facetheory::Meta::of(t.rendered("theirs")).to_item();
+        let mut guards = Guards::default();
+        guards.version = true;
+        let t = t.with(|store| store.with_guards(guards));
+        let mut item = facetheory::protocol::Meta::of(t.rendered("theirs")).to_item();
         item.set("version", "one");
         assert!(t.table.commit(&Txn::from(Write::put(t.page.meta(), item))).await.expect("a put").is_done());
         let lease = t.acquire().await;
@@ -367,7 +374,7 @@ fn a_refusal_by_our_own_lock_is_a_lease_that_was_granted() {
     let page = facetheory::PageKey::new("/").expect("a page");
     let lease = Lease::starting(page, "ours", Timestamp::from_seconds(NOW), &LeaseTerms::default());
     let refused = |token: &str| {
-        let lock = Lock { lease_token: token.into(), lease_expires_at: NOW + 5, ttl: None, owner: None };
+        let lock = Lock::new(token, NOW + 5);
         Commit::Refused { index: 0, seen: Some(lock.to_item()) }
     };
     assert_eq!(lease.clone().acquired(refused("ours")), Acquire::Granted(lease.clone()));

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use facetheory::{Begin, Claim, History, Kind, Lease, Published, Request, RequestStatus};
+use facetheory::protocol::{Begin, Claim, Lease, Published, Request, RequestStatus};
+use facetheory::{History, Kind};
 use tabletheory::{Consistency, Item, Table, Txn, Value, Write};
 
 use crate::fixture::{LEASE, NOW, Test};
@@ -45,7 +46,7 @@ async fn a_request_is_done_once_and_then_replayed() {
         for t in Test::on_each_table() {
             let (lease, claim) = started(&t).await;
             assert_eq!(begin(&t, HASH).await, Begin::InProgress { until: Some(NOW + 300) });
-            let page = facetheory::Generation::new("a", NOW, 0);
+            let page = facetheory::protocol::Generation::new("a", NOW, 0);
             let done = t.store.commit_request(&lease, &claim, &page, None, keep).await;
             assert_eq!(done.expect("an answer"), Published::Done);
             assert_eq!(begin(&t, HASH).await, Begin::Replayed { s3_key: Some("a".into()) });
@@ -62,7 +63,7 @@ async fn the_same_key_with_another_request_is_an_error_on_every_path_and_writes_
         let (lease, claim) = started(&t).await;
         let before = row(&t).await;
         assert_eq!(begin(&t, "other").await, Begin::OtherRequest, "while it is worked on");
-        let fresh = facetheory::Generation::new("a", NOW, 60);
+        let fresh = facetheory::protocol::Generation::new("a", NOW, 60);
         let done = t.store.commit_request(&lease, &claim, &fresh, None, History::Latest).await;
         assert_eq!(done.expect("an answer"), Published::Done);
         assert_ne!(row(&t).await, before);
@@ -123,7 +124,7 @@ async fn a_worker_that_crashed_is_replaced_and_cannot_finish_any_more() {
         assert!(matches!(begin(&t, HASH).await, Begin::InProgress { .. }));
         t.advance(Duration::from_secs(300));
         let (lease, claim) = started(&t).await;
-        let page = |body: &str| facetheory::Generation::new(body, NOW, 0);
+        let page = |body: &str| facetheory::protocol::Generation::new(body, NOW, 0);
         let late = t.store.commit_request(&crashed, &its_claim, &page("late"), None, History::Latest).await;
         assert_eq!(late.expect("an answer"), Published::Lost);
         let done = t.store.commit_request(&lease, &claim, &page("good"), None, History::Latest).await;
@@ -160,7 +161,7 @@ async fn a_request_whose_answers_were_lost_is_begun_and_finished_once() {
         t.table.script(&[Fate::LoseAnswer, Fate::LoseAnswer, Fate::Pass]);
         let (lease, claim) = started(&t).await;
         t.table.script(&[Fate::LoseAnswer, Fate::Pass]);
-        let page = facetheory::Generation::new("a", NOW, 0);
+        let page = facetheory::protocol::Generation::new("a", NOW, 0);
         let done = t.store.commit_request(&lease, &claim, &page, None, History::Versions).await;
         assert_eq!(done.expect("an answer"), Published::Done);
         assert_eq!(t.meta().await.expect("a page").version, Some(1));

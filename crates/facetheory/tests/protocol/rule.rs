@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use facetheory::{
-    Acquire, Freshness, Generation, History, Invalidated, InvalidationMode, Lease, LeaseTerms, Lock, Meta,
-    Outcome, PageKey, Pages, Policy, Published, Rendered,
-};
+use facetheory::protocol::{Acquire, Freshness, Generation, Lease, LeaseTerms, Lock, Meta, Published};
+use facetheory::{History, Invalidated, InvalidationMode, Outcome, PageKey, Pages, Policy, Rendered};
 use tabletheory::{Consistency, Table, Timestamp, Txn, Value, Write};
 
 use crate::fixture::{NOW, SECOND, Test};
@@ -28,7 +26,7 @@ fn a_lease_is_held_until_the_second_that_it_tells_and_rounds_up() {
         let lease = Lease::starting(page.clone(), "token", now, &LeaseTerms::default());
         assert_eq!(lease.expires_at(), expires_at, "{millis} ms");
     }
-    let lock = Lock { lease_token: "token".into(), lease_expires_at: NOW, ttl: None, owner: None };
+    let lock = Lock::new("token", NOW);
     assert!(lock.is_held(Timestamp::from_millis(NOW * 1000 - 1)));
     assert!(!lock.is_held(Timestamp::from_seconds(NOW)));
 }
@@ -37,11 +35,11 @@ fn a_lease_is_held_until_the_second_that_it_tells_and_rounds_up() {
 async fn a_lock_may_be_collected_an_hour_after_it_has_expired() {
     for t in Test::on_each_table() {
         let lease = t.acquire().await;
-        let lock = t.store.look(&t.page).await.expect("an answer").lock.expect("a lock");
+        let lock = t.store.lookup(&t.page).await.expect("an answer").lock.expect("a lock");
         assert_eq!(lock.ttl, Some(lease.expires_at() + 3600));
         t.advance(SECOND);
         t.store.refresh(&lease).await.map(drop).expect("an answer");
-        let lock = t.store.look(&t.page).await.expect("an answer").lock.expect("a lock");
+        let lock = t.store.lookup(&t.page).await.expect("an answer").lock.expect("a lock");
         assert_eq!(lock.ttl, Some(lease.expires_at() + 1 + 3600), "and a refresh moves both");
     }
 }
@@ -57,7 +55,7 @@ async fn whoever_gets_the_lease_just_after_a_publish_gives_it_back_and_renders_n
             pages.regenerate(&t.page, &policy, |_| async { Err::<Rendered, _>("it is fresh".into()) }).await;
         let Ok(Outcome::AlreadyFresh(meta)) = outcome else { panic!("{outcome:?}") };
         assert_eq!(meta.generation.s3_key, "a");
-        assert_eq!(t.store.look(&t.page).await.expect("an answer").lock, None);
+        assert_eq!(t.store.lookup(&t.page).await.expect("an answer").lock, None);
     }
 }
 

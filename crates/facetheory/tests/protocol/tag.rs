@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use facetheory::{EpochTerms, Freshness, Generation, KeyScheme, Meta, PageKey, PageStore, Tag, Tenant};
+use facetheory::protocol::{EpochTerms, Freshness, Generation, Meta};
+use facetheory::{KeyScheme, PageKey, PageStore, Tag, Tenant};
 
 use crate::fixture::{SECOND, Test};
 
@@ -81,7 +82,8 @@ async fn an_invalidation_by_another_process_is_known_after_as_long_as_epochs_are
 #[tokio::test]
 async fn epochs_that_are_not_believed_are_read_every_time() {
     for t in Test::on_each_table() {
-        let never = EpochTerms { believed: Duration::ZERO, ..EpochTerms::default() };
+        let mut never = EpochTerms::default();
+        never.max_age = Duration::ZERO;
         let t = t.with(|store| store.with_epoch_terms(never));
         let meta = rendered(&t.store, &[]);
         t.advance(10 * SECOND);

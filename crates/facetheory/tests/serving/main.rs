@@ -20,7 +20,7 @@ mod support;
 
 use std::process::ExitCode;
 
-use facetheory::LeaseTerms;
+use facetheory::protocol::LeaseTerms;
 use libtest_mimic::{Arguments, Failed, Trial};
 use outage::Outage;
 use place::{Place, be_a_child};
@@ -79,7 +79,7 @@ async fn be(role: &str, place: &Place) -> Result<(), Failed> {
         "make" => place.make_table().await,
         "serve" => site::serve(place, LeaseTerms::default(), Limits::default()).await,
         "serve-with-short-leases" => {
-            let terms = LeaseTerms { duration: SHORT_LEASE, ..LeaseTerms::default() };
+            let terms = LeaseTerms::lasting(SHORT_LEASE);
             site::serve(place, terms, Limits::default()).await
         }
         "serve-without-table" => {

@@ -10,9 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use facetheory::{
-    Bodies, GetResult, History, Isr, LeaseTerms, PageKey, PageStore, Pages, Policy, RenderError, Rendered,
-};
+use facetheory::protocol::LeaseTerms;
+use facetheory::{Bodies, GetResult, History, Isr, PageKey, PageStore, Pages, Policy, RenderError, Rendered};
 use libtest_mimic::Failed;
 use tabletheory::{Clock as _, Random as _, SystemClock, SystemRandom};
 
@@ -43,7 +42,7 @@ struct Site {
 }
 
 pub(crate) async fn serve(place: &Place, terms: LeaseTerms, limits: Limits) -> Result<(), Failed> {
-    let store = PageStore::new(tabletheory::open(&place.table).await?).with_terms(terms);
+    let store = PageStore::new(tabletheory::open(&place.table).await?).with_lease_terms(terms);
     let pages = Pages::new(store, Bodies::open(&place.bodies).await?).with_body_timeout(limits.bodies);
     let isr = Isr::builder(pages).table_timeout(limits.table).build();
     let site = Site { isr, directory: place.directory.as_path().into() };
@@ -120,7 +119,7 @@ impl Site {
 
     async fn row(&self, page: &PageKey) -> Result<Row, Failed> {
         let pages = self.isr.pages();
-        let view = pages.store().look(page).await?;
+        let view = pages.store().lookup(page).await?;
         let held_until = view.lock.map_or(0, |lock| lock.lease_expires_at);
         let Some((meta, body)) = pages.read(page).await? else {
             return Ok(Row { version: 0, held_until, by: "nobody".to_owned() });

@@ -130,7 +130,7 @@ impl<'a> RequestDirectives<'a> {
 
     fn judged(&self, page: &CachedPage, sight: &EntryView<'_>) -> ServeDecision {
         let generation = page.generation();
-        if sight.freshness == Freshness::Forbidden {
+        if sight.freshness == Freshness::MustNotServe {
             return ServeDecision::Unusable(RegenerateReason::Stale);
         }
         if !self.selects(page) {

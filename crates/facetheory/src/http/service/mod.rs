@@ -373,7 +373,7 @@ impl Site {
     fn key_of(&self, page: ResolvedPage<'_>) -> Result<PageKey, Error> {
         let key = self.scheme.page(page.tenant.as_ref(), page.key)?;
         let key =
-            key.at_path(page.path).of_known_route(page.route.name.clone()).keeping_private(page.private);
+            key.at_path(page.path).of_known_route(page.route.name.clone()).with_private_part(page.private);
         Ok(if page.route.follow_origin { key.with_variants() } else { key })
     }
 

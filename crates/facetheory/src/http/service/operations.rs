@@ -16,6 +16,7 @@ use crate::http::request_origin::RequestOrigin;
 use crate::http::router::resolve::Resolved;
 use crate::pages::Outcome;
 use crate::protocol::key::PageKey;
+use crate::protocol::request::IdempotentRequest;
 
 impl<S> IsrService<S> {
     /// The page that a request is for, without visiting it; none if it is for none and would be passed on.
@@ -53,7 +54,7 @@ impl<S> IsrService<S> {
     /// came with another hash before is [`Outcome::OtherRequest`], whatever page that was about, and nothing is done.
     ///
     /// ```
-    /// # use facetheory::{Bodies, Isr, IsrLayer, Outcome, Pages, PageStore, Policy, Route, Routes};
+    /// # use facetheory::{Bodies, IdempotentRequest, Isr, IsrLayer, Outcome, Pages, PageStore, Policy, Route, Routes};
     /// # use http::{Request, Response};
     /// # use std::{convert::Infallible, sync::Arc, time::Duration};
     /// # use tower::{Layer, service_fn};
@@ -64,14 +65,14 @@ impl<S> IsrService<S> {
     ///     Ok::<_, Infallible>(Response::new("<h1>Hello</h1>".to_owned()))
     /// }));
     /// let request = Request::get("/posts/a").header("host", "example.com").body(()).unwrap();
-    /// let outcome = service.regenerate(request, Some(("order-7", "sha256:1"))).await?;
+    /// let outcome = service.regenerate(request, Some(IdempotentRequest::new("order-7", "sha256:1"))).await?;
     /// assert!(matches!(outcome, Outcome::Published(_)));
     /// # Ok(()) }
     /// ```
     pub async fn regenerate<B, R>(
         &self,
         request: Request<()>,
-        once: Option<(&str, &str)>,
+        once: Option<IdempotentRequest>,
     ) -> Result<Outcome, Error>
     where
         S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
@@ -93,8 +94,8 @@ impl<S> IsrService<S> {
         };
         let follow_origin = page.route.follow_origin.then(|| (page.target(), page.own_host(), page.number));
         let (policy, key) = (page.route.policy, site.key_of(page)?);
-        if let Some((idempotency_key, hash)) = once
-            && !site.isr.pages().store().bind_request(idempotency_key, hash).await?
+        if let Some(request) = &once
+            && !site.isr.pages().store().bind_request(&request.key, &request.hash).await?
         {
             return Ok(Outcome::OtherRequest);
         }

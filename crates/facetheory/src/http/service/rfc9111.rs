@@ -334,7 +334,7 @@ impl Site {
             Ok::<_, RenderError>(if from_before { Render::Uncacheable } else { copied(&promoted) })
         };
         if let Err(error) = self.isr.regenerate_for(&page, policy, last, None, boxed(copy)).await {
-            tracing::warn!(%error, page = %page.shown(), "a page is still selected by what it was");
+            tracing::warn!(%error, page = %page.redacted(), "a page is still selected by what it was");
         }
     }
 
@@ -342,7 +342,7 @@ impl Site {
     fn is_later(&self, row: &Meta, content: &Generation) -> bool {
         let asked = Timestamp::from_seconds(content.generated_at);
         row.generation.generated_at > content.generated_at
-            || self.isr.pages().store().is_ended_since(row, asked)
+            || self.isr.pages().store().invalidated_since(row, asked)
     }
 
     /// Passes a HEAD on, and takes its answer for one about what is stored, if it is (RFC 9111 §4.3.5).
@@ -390,7 +390,7 @@ impl Site {
                 self.isr.invalidate_entry(&selected.key, InvalidationMode::Soft).await.map(drop)
             };
         if let Err(error) = outcome {
-            tracing::warn!(%error, page = %selected.key.shown(), "what a HEAD told of a page is not kept");
+            tracing::warn!(%error, page = %selected.key.redacted(), "what a HEAD told of a page is not kept");
         }
         Ok(response)
     }
