@@ -21,8 +21,8 @@ pub mod testing;
 
 #[cfg(feature = "http")]
 pub use self::http::{
-    CacheHint, Hit, IsrBody, IsrLayer, IsrService, Params, Preview, Query, RequestOrigin, Route, Routes,
-    TenantFrom, is_valid_host, remove_hop_by_hop_headers,
+    CacheHint, Hit, IsrBody, IsrLayer, IsrService, Params, Preview, Query, RequestOrigin, ResolvedRequest,
+    Route, Routes, TenantFrom, is_valid_host, remove_hop_by_hop_headers,
 };
 pub use bodies::probe::{Probe, ProbeFailure};
 pub use bodies::{Bodies, Body, StoredBody};

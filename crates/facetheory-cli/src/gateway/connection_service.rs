@@ -73,8 +73,12 @@ impl Service<Request<Incoming>> for ConnectionService {
         let (mut parts, body) = request.into_parts();
         let arrival = self.arrival(&parts);
         self.gateway.believe(&self.client, &mut parts);
-        if is_sound && let Some(hit) = self.gateway.get_fresh(&parts) {
-            return Answer::There(Some(told(&self.gateway, arrival, hit.into_response(), busy)));
+        if is_sound {
+            let resolved = self.gateway.resolve(&parts);
+            if let Some(hit) = self.gateway.get_fresh(&parts, &resolved) {
+                return Answer::There(Some(told(&self.gateway, arrival, hit.into_response(), busy)));
+            }
+            parts.extensions.insert(resolved);
         }
         let (gateway, client) = (self.gateway.clone(), self.client.clone());
         Answer::Coming(Box::pin(async move {
@@ -88,7 +92,8 @@ impl FastPath for ConnectionService {
     fn get_fresh(&self, mut request: Parts) -> Option<RawResponse> {
         let arrival = self.arrival(&request);
         self.gateway.believe(&self.client, &mut request);
-        let hit = self.gateway.get_fresh(&request)?;
+        let resolved = self.gateway.resolve(&request);
+        let hit = self.gateway.get_fresh(&request, &resolved)?;
         if hit.status().is_informational() || BODILESS.contains(&hit.status()) {
             return None;
         }

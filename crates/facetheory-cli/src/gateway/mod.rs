@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use facetheory::{Hit, Isr, IsrBody, IsrLayer, IsrService};
+use facetheory::{Hit, Isr, IsrBody, IsrLayer, IsrService, ResolvedRequest};
 use http::header::{CONTENT_LENGTH, COOKIE, HeaderName};
 use http::request::Parts;
 use http::uri::{PathAndQuery, Scheme};
@@ -213,9 +213,14 @@ impl Gateway {
         }
     }
 
-    /// The answer to a request, if it is at hand: most requests, without the weight of a future.
-    fn get_fresh(&self, request: &Parts) -> Option<Hit> {
-        self.rules.load().service.get_fresh(request)
+    /// Resolves a request: its route and cache key, or why it is passed through or rejected.
+    fn resolve(&self, request: &Parts) -> ResolvedRequest {
+        self.rules.load().service.resolve(request)
+    }
+
+    /// Returns the response if the page is in memory and fresh. `None` means "call `answer`".
+    fn get_fresh<'r>(&self, request: &Parts, resolved: &'r ResolvedRequest) -> Option<Hit<'r>> {
+        self.rules.load().service.get_fresh(request, resolved)
     }
 
     /// Says by which host and scheme a visitor came, as far as it can be believed: that tells pages apart. The layer knows the

@@ -75,7 +75,7 @@ impl AccessLog {
     }
 
     /// Tells of a request whose answer was at hand.
-    pub(crate) fn note_hit(&self, arrival: Arrival, hit: &Hit) {
+    pub(crate) fn note_hit(&self, arrival: Arrival, hit: &Hit<'_>) {
         let (status, bytes) = (hit.status(), u64::try_from(hit.body().len()).ok());
         let state = Some(HeaderValue::from_static(State::Hit.as_str()));
         self.put(arrival, Outcome { status, state, bytes, page: hit.page().cloned(), verdict: None });

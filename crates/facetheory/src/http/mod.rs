@@ -29,6 +29,7 @@ pub use request_origin::RequestOrigin;
 pub use response_cache::Hit;
 pub use router::host::is_valid_host;
 pub use router::preview::Preview;
+pub use router::resolve::ResolvedRequest;
 pub use router::route::{Query, Route};
 pub use router::routes::{Params, Routes};
 pub use router::tenant::TenantFrom;

@@ -1,5 +1,6 @@
 //! ResponseCache that many visitors get within a second: their headers are put together once, and then copied.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwapOption;
@@ -47,24 +48,24 @@ struct Prepared {
 ///
 /// ```no_run
 /// # fn f(service: facetheory::IsrService<()>, request: http::request::Parts) {
-/// if let Some(hit) = service.get_fresh(&request) {
+/// if let Some(hit) = service.get_fresh(&request, &service.resolve(&request)) {
 ///     assert_eq!(hit.into_response().headers()["x-facetheory-isr"], "hit");
 /// }
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Hit {
+pub struct Hit<'a> {
     prepared: Arc<Prepared>,
     id: HeaderValue,
     bytes: Bytes,
-    pub(super) page: Option<PageKey>,
+    pub(super) page: Option<Cow<'a, PageKey>>,
 }
 
-impl Hit {
+impl Hit<'_> {
     /// Its status.
     ///
     /// ```no_run
-    /// # fn f(hit: facetheory::Hit) {
+    /// # fn f(hit: facetheory::Hit<'_>) {
     /// assert_eq!(hit.status(), http::StatusCode::OK);
     /// # }
     /// ```
@@ -76,7 +77,7 @@ impl Hit {
     /// The bytes of its body.
     ///
     /// ```no_run
-    /// # fn f(hit: facetheory::Hit) {
+    /// # fn f(hit: facetheory::Hit<'_>) {
     /// assert!(!hit.body().is_empty());
     /// # }
     /// ```
@@ -88,19 +89,19 @@ impl Hit {
     /// The key of the page, where [the layer tells it](crate::IsrLayer::expose_page_key).
     ///
     /// ```no_run
-    /// # fn f(hit: facetheory::Hit) {
+    /// # fn f(hit: facetheory::Hit<'_>) {
     /// let key = hit.page().map(|page| page.redacted().to_string());
     /// # }
     /// ```
     #[must_use]
     pub fn page(&self) -> Option<&PageKey> {
-        self.page.as_ref()
+        self.page.as_deref()
     }
 
     /// As a response, whatever protocol it is sent with.
     ///
     /// ```no_run
-    /// # fn f(hit: facetheory::Hit) {
+    /// # fn f(hit: facetheory::Hit<'_>) {
     /// assert_eq!(hit.into_response().status(), http::StatusCode::OK);
     /// # }
     /// ```
@@ -111,7 +112,7 @@ impl Hit {
         *response.headers_mut() = self.prepared.headers.clone();
         response.headers_mut().insert(REQUEST_ID, self.id);
         if let Some(page) = self.page {
-            response.extensions_mut().insert(page);
+            response.extensions_mut().insert(page.into_owned());
         }
         response
     }
@@ -121,7 +122,7 @@ impl Hit {
     /// for a status that has no body (1xx, 204, 304).
     ///
     /// ```no_run
-    /// # fn f(hit: facetheory::Hit) {
+    /// # fn f(hit: facetheory::Hit<'_>) {
     /// assert!(hit.http1_head().starts_with(b"HTTP/1.1 200 OK\r\n"));
     /// # }
     /// ```
@@ -168,13 +169,13 @@ pub(super) fn is_plain(request: &Parts) -> bool {
 impl ResponseCache {
     /// A page that is fresh, as this visitor gets it who [asks plainly](is_plain). What makes the response is asked at most
     /// once a second.
-    pub(super) fn reply(
+    pub(super) fn reply<'a>(
         &self,
         visitor: &Visitor<'_>,
         served: &Served,
         (coding, bytes): (Coding, Bytes),
         response: impl FnOnce((Coding, Bytes)) -> Response<IsrBody>,
-    ) -> Hit {
+    ) -> Hit<'a> {
         let (second, route) = (visitor.now.seconds(), &visitor.route.name);
         let place = self.place(&served.page);
         let last = place.load();

@@ -7,6 +7,7 @@ mod invalidation;
 mod keeping;
 mod passing;
 mod regeneration;
+mod resolve_once;
 mod router;
 mod shared;
 mod state;

@@ -67,7 +67,7 @@ async fn what_is_not_kept_of_visitors_is_not_kept_of_operators() {
     let error = site.service.regenerate(request("/b", &[]), None).await.expect_err("a failure");
     assert_eq!(error.kind(), Kind::Render);
     let error = site.service.regenerate(request("/", &[]), None).await.expect_err("no page");
-    assert_eq!(error.to_string(), "nothing is kept of the answer to this request (no-route)");
+    assert_eq!(error.to_string(), "responses to this request are not cached (no-route)");
 }
 
 #[tokio::test(start_paused = true)]

@@ -388,7 +388,9 @@ async fn what_follows_its_origin_is_at_hand_as_well_and_so_are_variants() {
             request = request.header(*name, *value);
         }
         let (request, ()) = request.body(()).expect("a request").into_parts();
-        site.service.get_fresh(&request).map(|hit| (hit.body().clone(), hit.into_response()))
+        let resolved = site.service.resolve(&request);
+        let hit = site.service.get_fresh(&request, &resolved);
+        hit.map(|hit| (hit.body().clone(), hit.into_response()))
     };
     for language in ["de", "en"] {
         let headers = [("cache-control", "max-age=60"), ("vary", "accept-language"), ("x-own", language)];

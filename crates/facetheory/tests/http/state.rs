@@ -215,7 +215,8 @@ async fn a_hit_is_the_same_whether_a_server_or_a_connection_sends_it() {
             Ok::<_, RenderError>(rendered)
         };
         let _miss = site.isr.get(&page, &Policy::every(INTERVAL), |_| rendered).await.expect("a page");
-        let hit = || site.service.get_fresh(&request).unwrap_or_else(|| panic!("{path} is a hit"));
+        let resolved = site.service.resolve(&request);
+        let hit = || site.service.get_fresh(&request, &resolved).expect("a hit");
         let head = String::from_utf8(hit().http1_head().to_vec()).expect("a text");
         let body = hit().body().clone();
         let (response, _) = hit().into_response().into_parts();

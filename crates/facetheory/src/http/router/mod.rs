@@ -2,6 +2,8 @@
 
 pub(crate) mod cookie;
 pub(crate) mod host;
+pub(crate) mod origin_request;
+mod page_key;
 pub(crate) mod path;
 pub(crate) mod pattern;
 pub(crate) mod preview;

@@ -1,11 +1,12 @@
-//! How a layer is set up.
+//! Settings of a layer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tabletheory::SystemRandom;
 
-use super::{IsrLayer, Site};
+use super::{CacheHandler, IsrLayer};
 use crate::engine::Isr;
 use crate::http::new_page_limiter::NewPageLimiter;
 use crate::http::router::routes::Routes;
@@ -13,11 +14,11 @@ use crate::http::semantics::cache_status::RequestIds;
 use crate::http::variant_limiter::{VARIANTS_A_PAGE, VariantLimiter};
 use crate::protocol::key::KeyScheme;
 
-/// The longest page that is kept, unless another limit is chosen.
+/// The default of [`IsrLayer::max_page_bytes`].
 const MAX_PAGE_BYTES: u64 = 16 * 1024 * 1024;
 
 impl IsrLayer {
-    /// The pages of these routes, kept by this engine. What has no route is passed on.
+    /// Creates a layer that caches the pages of these routes with this engine. Requests without a route are passed through.
     ///
     /// ```
     /// # use facetheory::{Bodies, Isr, IsrLayer, Pages, PageStore, Routes};
@@ -28,23 +29,24 @@ impl IsrLayer {
     /// ```
     #[must_use]
     pub fn new(isr: Isr, routes: Routes) -> Self {
-        let site = Site {
+        let handler = CacheHandler {
+            generation: next_generation(),
             isr,
             routes,
             scheme: KeyScheme::Hashed,
             max_page_bytes: MAX_PAGE_BYTES,
             strict: false,
-            newcomers: None,
+            new_pages: None,
             variants: Arc::new(VariantLimiter::of_all(VARIANTS_A_PAGE)),
-            tells_page: false,
-            strips_tags: false,
+            expose_page_key: false,
+            strip_tags: false,
             ids: Arc::new(RequestIds::new(&SystemRandom)),
-            replies: Arc::default(),
+            responses: Arc::default(),
         };
-        IsrLayer { site: Arc::new(site) }
+        IsrLayer { handler: Arc::new(handler) }
     }
 
-    /// The same, keeping no page that is longer than this; 16 MiB by default.
+    /// Sets the size of the largest page that is cached, 16 MiB by default. Larger responses are passed through.
     ///
     /// ```no_run
     /// # fn f(layer: facetheory::IsrLayer) {
@@ -52,13 +54,14 @@ impl IsrLayer {
     /// # }
     /// ```
     #[must_use]
-    pub fn max_page_bytes(mut self, limit: u64) -> Self {
-        Arc::make_mut(&mut self.site).max_page_bytes = limit;
-        self
+    pub fn max_page_bytes(self, limit: u64) -> Self {
+        self.with(|handler| handler.max_page_bytes = limit)
     }
 
-    /// The same, where pages that [follow their origin](crate::Route::follow_origin) may take this long to come; two minutes by
-    /// default. A service that has time-outs of its own should be given as long as they allow: what is passed on has no other.
+    /// Sets the render timeout of routes that [follow their origin](crate::Route::follow_origin), two minutes by default.
+    ///
+    /// A service that has timeouts of its own should be given as long as they allow, since it is also the only limit on
+    /// responses that turn out to be uncacheable.
     ///
     /// ```no_run
     /// # fn f(layer: facetheory::IsrLayer) {
@@ -66,13 +69,12 @@ impl IsrLayer {
     /// # }
     /// ```
     #[must_use]
-    pub fn fetch_timeout(mut self, limit: Duration) -> Self {
-        Arc::make_mut(&mut self.site).routes.fetch_within(limit);
-        self
+    pub fn fetch_timeout(self, limit: Duration) -> Self {
+        self.with(|handler| handler.routes.fetch_within(limit))
     }
 
-    /// The same, expecting of requests that are passed on what is expected of those for pages: a host that is served,
-    /// and a path without dot segments, encoded control characters and the like. For what faces the internet.
+    /// Checks requests that are passed through as strictly as requests for pages: the host must be served here, and the path
+    /// must not have dot segments, encoded control characters and the like. Use it for servers that face the internet.
     ///
     /// ```no_run
     /// # fn f(layer: facetheory::IsrLayer) {
@@ -80,13 +82,12 @@ impl IsrLayer {
     /// # }
     /// ```
     #[must_use]
-    pub fn strict(mut self) -> Self {
-        Arc::make_mut(&mut self.site).strict = true;
-        self
+    pub fn strict(self) -> Self {
+        self.with(|handler| handler.strict = true)
     }
 
-    /// The same, keeping at most so many pages in a second that were not kept before. More than that are rendered for
-    /// their visitors alone, so that a flood of addresses does not fill the store.
+    /// Limits how many pages per second are cached for the first time. Beyond the limit, responses are not cached, so a flood
+    /// of addresses cannot fill the store.
     ///
     /// ```no_run
     /// # fn f(layer: facetheory::IsrLayer) {
@@ -94,13 +95,12 @@ impl IsrLayer {
     /// # }
     /// ```
     #[must_use]
-    pub fn new_pages_per_second(mut self, most: u32) -> Self {
-        Arc::make_mut(&mut self.site).newcomers = Some(Arc::new(NewPageLimiter::new(most)));
-        self
+    pub fn new_pages_per_second(self, limit: u32) -> Self {
+        self.with(|handler| handler.new_pages = Some(Arc::new(NewPageLimiter::new(limit))))
     }
 
-    /// The same, keeping at most so many variants of a page in an hour that differ by headers or cookies; 64 by default. More
-    /// than that are for their visitors alone.
+    /// Limits how many variants of a page, which differ by headers or cookies, are cached within an hour; 64 by default. Beyond
+    /// the limit, responses are not cached.
     ///
     /// ```no_run
     /// # fn f(layer: facetheory::IsrLayer) {
@@ -108,12 +108,11 @@ impl IsrLayer {
     /// # }
     /// ```
     #[must_use]
-    pub fn variants_per_page(mut self, most: usize) -> Self {
-        Arc::make_mut(&mut self.site).variants = Arc::new(VariantLimiter::of_all(most));
-        self
+    pub fn variants_per_page(self, limit: usize) -> Self {
+        self.with(|handler| handler.variants = Arc::new(VariantLimiter::of_all(limit)))
     }
 
-    /// The same with another scheme of keys, for tables that others wrote.
+    /// Sets another key scheme, for tables that other software wrote.
     ///
     /// ```no_run
     /// # fn f(layer: facetheory::IsrLayer) -> facetheory::Result<()> {
@@ -121,13 +120,12 @@ impl IsrLayer {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn key_scheme(mut self, scheme: KeyScheme) -> Self {
-        Arc::make_mut(&mut self.site).scheme = scheme;
-        self
+    pub fn key_scheme(self, scheme: KeyScheme) -> Self {
+        self.with(|handler| handler.scheme = scheme)
     }
 
-    /// The same, with the [`PageKey`](crate::PageKey) of a page in the extensions of its response, for services around this one
-    /// that log it, say. Nothing of it reaches a visitor.
+    /// Puts the [`PageKey`](crate::PageKey) of a page into the extensions of its response, for outer services that log it, for
+    /// example. It is not sent to clients.
     ///
     /// ```no_run
     /// # fn f(layer: facetheory::IsrLayer) {
@@ -135,13 +133,12 @@ impl IsrLayer {
     /// # }
     /// ```
     #[must_use]
-    pub fn expose_page_key(mut self) -> Self {
-        Arc::make_mut(&mut self.site).tells_page = true;
-        self
+    pub fn expose_page_key(self) -> Self {
+        self.with(|handler| handler.expose_page_key = true)
     }
 
-    /// The same, without `Surrogate-Key` and `Cache-Tag` in any answer, also in those that are passed on: which tags there
-    /// are is nobody's business but ours.
+    /// Removes `Surrogate-Key` and `Cache-Tag` from all responses, also from those that are passed through, so that clients do
+    /// not learn the tags.
     ///
     /// ```no_run
     /// # fn f(layer: facetheory::IsrLayer) {
@@ -149,8 +146,20 @@ impl IsrLayer {
     /// # }
     /// ```
     #[must_use]
-    pub fn strip_tags(mut self) -> Self {
-        Arc::make_mut(&mut self.site).strips_tags = true;
+    pub fn strip_tags(self) -> Self {
+        self.with(|handler| handler.strip_tags = true)
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut CacheHandler)) -> Self {
+        let handler = Arc::make_mut(&mut self.handler);
+        handler.generation = next_generation();
+        change(handler);
         self
     }
+}
+
+/// Returns a number that identifies one combination of routes and settings within the process.
+fn next_generation() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed)
 }

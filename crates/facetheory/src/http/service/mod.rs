@@ -1,9 +1,10 @@
-//! The tower layer: any service becomes one whose pages are rendered once and served to everyone.
+//! The tower layer: caches the responses of any service.
 
 mod builder;
 mod operations;
 mod rfc9111;
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,15 +30,14 @@ use crate::http::request_origin::RequestOrigin;
 use crate::http::respond::{self, Visitor};
 use crate::http::response_cache::{Hit, ResponseCache, is_plain};
 use crate::http::router::rejection::Rejection;
-use crate::http::router::resolve::{PassReason, Resolved, ResolvedPage};
+use crate::http::router::resolve::{PassReason, Resolution, ResolvedPage, ResolvedRequest};
 use crate::http::router::routes::Routes;
 use crate::http::semantics::cache_status::{RequestIds, request_id};
 use crate::http::variant_limiter::VariantLimiter;
 use crate::pages::render::RenderContext;
-use crate::protocol::key::{KeyScheme, PageKey};
-use rfc9111::OriginRequest;
+use crate::protocol::key::KeyScheme;
 
-/// Incremental static regeneration for any service: what it answers is kept as its routes say.
+/// Incremental static regeneration for any service: its responses are cached as the routes say.
 ///
 /// ```
 /// use facetheory::{Bodies, Isr, IsrLayer, Pages, PageStore, Policy, Route, Routes};
@@ -62,30 +62,33 @@ use rfc9111::OriginRequest;
 /// ```
 #[derive(Clone, Debug)]
 pub struct IsrLayer {
-    site: Arc<Site>,
+    handler: Arc<CacheHandler>,
 }
 
+/// Everything that services of one layer share: the engine, the routes and the settings.
 #[derive(Clone, Debug)]
-struct Site {
+struct CacheHandler {
+    /// Identifies these routes and settings, see [`ResolvedRequest`].
+    generation: u64,
     isr: Isr,
     routes: Routes,
     scheme: KeyScheme,
     max_page_bytes: u64,
-    /// Whether requests that are passed on are checked as those for pages are.
+    /// See [`IsrLayer::strict`].
     strict: bool,
-    newcomers: Option<Arc<NewPageLimiter>>,
+    new_pages: Option<Arc<NewPageLimiter>>,
     variants: Arc<VariantLimiter>,
-    tells_page: bool,
-    strips_tags: bool,
+    expose_page_key: bool,
+    strip_tags: bool,
     ids: Arc<RequestIds>,
-    replies: Arc<ResponseCache>,
+    responses: Arc<ResponseCache>,
 }
 
 impl<S> Layer<S> for IsrLayer {
     type Service = IsrService<S>;
 
     fn layer(&self, inner: S) -> IsrService<S> {
-        IsrService { inner, site: self.site.clone() }
+        IsrService { inner, handler: self.handler.clone() }
     }
 }
 
@@ -103,7 +106,7 @@ impl<S> Layer<S> for IsrLayer {
 #[derive(Clone, Debug)]
 pub struct IsrService<S> {
     inner: S,
-    site: Arc<Site>,
+    handler: Arc<CacheHandler>,
 }
 
 impl<S, B, R> Service<Request<B>> for IsrService<S>
@@ -119,35 +122,73 @@ where
     type Error = S::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Response<IsrBody>, S::Error>> + Send>>;
 
-    /// Always ready: a page that is kept needs no renderer. Whoever does ask the renderer waits until that is ready, so
-    /// that no visitor holds a place of it (in a limit of concurrency, say) while its own render waits for another.
+    /// Always ready: a hit does not need the inner service. Its readiness is awaited only when it is called. Otherwise a
+    /// waiting request would hold a concurrency permit that the render it waits for needs.
     fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         Poll::Ready(Ok(()))
     }
 
+    /// Handles a request. A [`ResolvedRequest`] in its extensions saves resolving it again.
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (parts, body) = request.into_parts();
-        if let Some(hit) = self.get_fresh(&parts) {
-            return Box::pin(async move { Ok(hit.into_response()) });
+        let (mut parts, body) = request.into_parts();
+        let resolved = parts.extensions.remove::<ResolvedRequest>();
+        let resolved = resolved.filter(|resolved| resolved.generation == self.handler.generation);
+        let resolved = resolved.unwrap_or_else(|| self.handler.resolve(&parts));
+        if let Some(hit) = self.handler.get_fresh(&parts, &resolved) {
+            let response = hit.into_response();
+            return Box::pin(async move { Ok(response) });
         }
         let request = Request::from_parts(parts, body);
-        let (site, service) = (self.site.clone(), self.inner.clone());
+        let (handler, service) = (self.handler.clone(), self.inner.clone());
         Box::pin(async move {
             let is_head = request.method() == Method::HEAD;
-            let mut response = site.clone().serve(service, request).await?;
+            let mut response = handler.clone().serve(service, request, resolved).await?;
             if is_head && !response.body().is_end_stream() {
-                // Servers for HTTP/2 would send it.
+                // An HTTP/2 server would send the body.
                 response = respond::without_body(response);
             }
-            site.strip(response.headers_mut());
+            handler.strip(response.headers_mut());
             Ok(response)
         })
     }
 }
 
 impl<S> IsrService<S> {
-    /// The answer, if the page is in memory and fresh and nothing else has to be found out: most visits, without the weight
-    /// of a future. None says nothing about the request; calling the service does.
+    /// Resolves a request: finds its route, builds its cache key, and decides whether it is passed through or rejected.
+    ///
+    /// For servers that try [`get_fresh`](IsrService::get_fresh) before they call the service: they put the result into the
+    /// extensions of the request, so that the service does not resolve it again.
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, Isr, IsrLayer, Pages, PageStore, Policy, Route, Routes};
+    /// # use http::{Request, Response};
+    /// # use std::{convert::Infallible, sync::Arc, time::Duration};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// # let routes = Routes::new([Route::new("/", Policy::every(Duration::from_secs(60)))])?;
+    /// # let service = IsrLayer::new(Isr::new(pages), routes)
+    /// #     .layer(service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new("home".to_owned())) }));
+    /// let request = Request::get("/").header("host", "example.com").body(String::new()).unwrap();
+    /// let (mut parts, body) = request.into_parts();
+    /// let resolved = service.resolve(&parts);
+    /// let response = match service.get_fresh(&parts, &resolved) {
+    ///     Some(hit) => hit.into_response(),
+    ///     None => {
+    ///         parts.extensions.insert(resolved);
+    ///         service.clone().oneshot(Request::from_parts(parts, body)).await.unwrap()
+    ///     }
+    /// };
+    /// assert_eq!(response.headers()["x-facetheory-isr"], "miss");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn resolve(&self, request: &Parts) -> ResolvedRequest {
+        self.handler.resolve(request)
+    }
+
+    /// Returns the response if the page is in memory and fresh and the request has no conditions. Never touches the table or
+    /// the inner service, so it needs no `await`. `None` means "call the service".
     ///
     /// ```
     /// # use facetheory::{Bodies, Isr, IsrLayer, Pages, PageStore, Policy, Route, Routes};
@@ -160,42 +201,25 @@ impl<S> IsrService<S> {
     /// let service = IsrLayer::new(Isr::new(pages), routes)
     ///     .layer(service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new("home".to_owned())) }));
     /// let request = || Request::get("/").header("host", "example.com").body(String::new()).unwrap();
-    /// assert!(service.get_fresh(&request().into_parts().0).is_none());
+    /// let (parts, _) = request().into_parts();
+    /// let resolved = service.resolve(&parts);
+    /// assert!(service.get_fresh(&parts, &resolved).is_none());
     /// assert_eq!(service.clone().oneshot(request()).await.unwrap().headers()["x-facetheory-isr"], "miss");
-    /// let hit = service.get_fresh(&request().into_parts().0).unwrap();
+    /// let hit = service.get_fresh(&parts, &resolved).unwrap();
     /// assert_eq!(hit.into_response().headers()["x-facetheory-isr"], "hit");
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn get_fresh(&self, request: &Parts) -> Option<Hit> {
-        let site = &*self.site;
-        if !is_plain(request) {
-            return None;
-        }
-        let now = site.isr.pages().store().now();
-        let Resolved::Page(page) = site.routes.visit(request, now) else { return None };
-        let route = page.route;
-        let key = site.key_of(page).ok()?;
-        let id = site.request_id(request);
-        let visitor = Visitor { parts: request, route, now, id: &id };
-        let (key, mut hit) = if route.follow_origin {
-            site.stored_at_hand(&visitor, key)?
-        } else {
-            let FreshPage::Page(served) = site.isr.get_fresh_with(&key, &route.policy, &route.policy, now)?
-            else {
-                return None;
-            };
-            let coded = respond::coded(&served.page, &request.headers);
-            (key, site.replies.reply(&visitor, &served, coded, |coded| visitor.coded_page(&served, coded)))
-        };
-        hit.page = site.tells_page.then_some(key);
-        Some(hit)
+    pub fn get_fresh<'r>(&self, request: &Parts, resolved: &'r ResolvedRequest) -> Option<Hit<'r>> {
+        self.handler.get_fresh(request, resolved)
     }
 }
 
 /// What a visit and its render share.
 struct Shared<S> {
     parts: Parts,
+    /// The index of the route.
+    route: usize,
     service: Mutex<S>,
 }
 
@@ -205,26 +229,60 @@ impl<S: Clone> Shared<S> {
     }
 }
 
-impl Site {
+impl CacheHandler {
+    fn resolve(&self, request: &Parts) -> ResolvedRequest {
+        let mut resolution = self.routes.resolve(request, &self.scheme, || self.isr.pages().store().now());
+        if self.strict
+            && let Resolution::PassThrough(_) = resolution
+            && let Err(rejection) = self.routes.check_passed_through(request)
+        {
+            resolution = Resolution::Rejected(rejection);
+        }
+        let given = request_id(&request.headers).and_then(|id| HeaderValue::from_str(id).ok());
+        let request_id = given.unwrap_or_else(|| self.ids.next());
+        tracing::debug!(path = request.uri.path(), "resolved");
+        ResolvedRequest { generation: self.generation, request_id, resolution }
+    }
+
+    fn get_fresh<'r>(&self, request: &Parts, resolved: &'r ResolvedRequest) -> Option<Hit<'r>> {
+        let Resolution::Page(ResolvedPage { route, key }) = &resolved.resolution else { return None };
+        if resolved.generation != self.generation || !is_plain(request) {
+            return None;
+        }
+        let (route, now) = (self.routes.at(*route), self.isr.pages().store().now());
+        let visitor = Visitor { parts: request, route, now, id: &resolved.request_id };
+        let (key, mut hit) = if route.follow_origin {
+            self.stored_at_hand(&visitor, key)?
+        } else {
+            let FreshPage::Page(served) = self.isr.get_fresh_with(key, &route.policy, &route.policy, now)?
+            else {
+                return None;
+            };
+            let coded = respond::coded(&served.page, &request.headers);
+            let hit =
+                self.responses.reply(&visitor, &served, coded, |coded| visitor.coded_page(&served, coded));
+            (Cow::Borrowed(key), hit)
+        };
+        hit.page = self.expose_page_key.then_some(key);
+        Some(hit)
+    }
+
     async fn serve<S, B>(
         self: Arc<Self>,
         service: S,
         request: Request<B>,
+        resolved: ResolvedRequest,
     ) -> Result<Response<IsrBody>, S::Error>
     where
         S: Renderer<B>,
         B: Default + Send + 'static,
     {
-        let now = self.isr.pages().store().now();
         let (parts, body) = request.into_parts();
-        let id = self.request_id(&parts);
-        let page = match self.routes.visit(&parts, now) {
-            Resolved::Page(page) => page,
-            Resolved::Refused(refusal) => return Ok(respond::refused(&refusal, "refused", &id)),
-            Resolved::Pass(reason) => {
-                if let Some(refusal) = self.strict.then(|| self.routes.fault(&parts)).flatten() {
-                    return Ok(respond::refused(&refusal, "refused", &id));
-                }
+        let ResolvedRequest { request_id: id, resolution, .. } = resolved;
+        let ResolvedPage { route, key } = match resolution {
+            Resolution::Page(page) => page,
+            Resolution::Rejected(rejection) => return Ok(respond::refused(&rejection, "refused", &id)),
+            Resolution::PassThrough(reason) => {
                 if self.may_change(&parts, reason) {
                     let isr = self.isr.clone();
                     let changed = parts.clone();
@@ -233,8 +291,8 @@ impl Site {
                 }
                 let request = Request::from_parts(parts, body);
                 let mut response = self.pass(service, request, reason.as_str(), &id).await?;
-                if reason == PassReason::Draft {
-                    // Caches in front of us do not know preview, and would show this one to everyone.
+                if reason == PassReason::Preview {
+                    // Caches in front of us do not know preview cookies, and would serve this response to everyone.
                     response
                         .headers_mut()
                         .insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
@@ -242,17 +300,12 @@ impl Site {
                 return Ok(response);
             }
         };
-        let follow_origin = page.route.follow_origin.then(|| (page.target(), page.own_host()));
-        let (policy, route) = (page.route.policy, page.number);
-        let key = match self.key_of(page) {
-            Ok(key) => key,
-            Err(error) => return Ok(respond::refused(&Rejection::bad(error.to_string()), "refused", &id)),
-        };
-        if let Some((target, host)) = follow_origin {
-            let forward = OriginRequest::new(parts, service, Some(body)).to(target, route).at(host);
+        let policy = self.routes.at(route).policy;
+        if self.routes.at(route).follow_origin {
+            let forward = self.origin_request(parts, service, Some(body), route);
             return self.follow(forward, &key, &policy, &id).await;
         }
-        let shared = Arc::new(Shared { parts, service: Mutex::new(service) });
+        let shared = Arc::new(Shared { parts, route, service: Mutex::new(service) });
         let render = {
             let (site, shared) = (self.clone(), shared.clone());
             move |context| site.render(shared, context)
@@ -285,7 +338,7 @@ impl Site {
                 None => respond::refused(&no_answer(&told(&error)), "render-failed", &id),
             }),
         }?;
-        if self.tells_page {
+        if self.expose_page_key {
             response.extensions_mut().insert(key);
         }
         Ok(response)
@@ -330,10 +383,8 @@ impl Site {
         S: Renderer<B>,
         B: Default + Send + 'static,
     {
-        let Resolved::Page(page) = self.routes.visit(&shared.parts, context.started) else {
-            return fetch::Rendering::failed("the request is no longer one for a page");
-        };
-        let mut request = match page.request(&shared.parts) {
+        let route = self.routes.at(shared.route);
+        let mut request = match self.routes.keyed_request(route, &shared.parts) {
             Ok(request) => request,
             Err(rejection) => return fetch::Rendering::failed(rejection.text),
         };
@@ -343,7 +394,7 @@ impl Site {
         // A layer around this one may have said so of the visitor's request.
         request.extensions_mut().remove::<RequestOrigin>();
         let wish = StoreContext {
-            route: page.route,
+            route,
             method: &shared.parts.method,
             authorized: shared.parts.headers.contains_key(AUTHORIZATION),
             max_bytes: self.max_page_bytes,
@@ -362,7 +413,7 @@ impl Site {
 
     /// Whether another page may be kept that was not kept before.
     fn welcomes(&self, now: Timestamp) -> bool {
-        self.newcomers.as_ref().is_none_or(|newcomers| newcomers.welcomes(now))
+        self.new_pages.as_ref().is_none_or(|limiter| limiter.welcomes(now))
     }
 
     /// Whether another variant of a page may be kept, if it is one: a page that depends on listed headers or cookies.
@@ -370,24 +421,11 @@ impl Site {
         !context.page.cache_key().contains('#') || self.variants.welcomes(&context.page, context.started)
     }
 
-    fn key_of(&self, page: ResolvedPage<'_>) -> Result<PageKey, Error> {
-        let key = self.scheme.page(page.tenant.as_ref(), page.key)?;
-        let key =
-            key.at_path(page.path).of_known_route(page.route.name.clone()).with_private_part(page.private);
-        Ok(if page.route.follow_origin { key.with_variants() } else { key })
-    }
-
     /// Takes away what is not for visitors.
     fn strip(&self, headers: &mut HeaderMap) {
-        if self.strips_tags {
+        if self.strip_tags {
             [SURROGATE_KEY, CACHE_TAG].iter().for_each(|name| drop(headers.remove(name)));
         }
-    }
-
-    /// The id of a request: the visitor's, or a new one.
-    fn request_id(&self, parts: &Parts) -> HeaderValue {
-        let given = request_id(&parts.headers).and_then(|id| HeaderValue::from_str(id).ok());
-        given.unwrap_or_else(|| self.ids.next())
     }
 }
 

@@ -8,12 +8,11 @@ use http::{Request, Response};
 use http_body::Body;
 use tower::Service;
 
-use super::rfc9111::OriginRequest;
 use super::{IsrService, Shared};
 use crate::error::Error;
 use crate::http::body::BoxError;
 use crate::http::request_origin::RequestOrigin;
-use crate::http::router::resolve::Resolved;
+use crate::http::router::resolve::{Resolution, ResolvedPage};
 use crate::pages::Outcome;
 use crate::protocol::key::PageKey;
 use crate::protocol::request::IdempotentRequest;
@@ -40,11 +39,10 @@ impl<S> IsrService<S> {
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     pub fn page(&self, request: &Parts) -> Result<Option<PageKey>, Error> {
-        let site = &self.site;
-        match site.routes.visit(request, site.isr.pages().store().now()) {
-            Resolved::Page(page) => site.key_of(page).map(Some),
-            Resolved::Pass(_) => Ok(None),
-            Resolved::Refused(refusal) => Err(Error::invalid(refusal.text)),
+        match self.handler.resolve(request).resolution {
+            Resolution::Page(page) => Ok(Some(page.key)),
+            Resolution::PassThrough(_) => Ok(None),
+            Resolution::Rejected(rejection) => Err(Error::invalid(rejection.text)),
         }
     }
 
@@ -82,37 +80,35 @@ impl<S> IsrService<S> {
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let site = &self.site;
+        let handler = &self.handler;
         let (parts, ()) = request.into_parts();
-        let page = match site.routes.visit(&parts, site.isr.pages().store().now()) {
-            Resolved::Page(page) => page,
-            Resolved::Refused(refusal) => return Err(Error::invalid(refusal.text)),
-            Resolved::Pass(reason) => {
+        let ResolvedPage { route, key } = match handler.resolve(&parts).resolution {
+            Resolution::Page(page) => page,
+            Resolution::Rejected(rejection) => return Err(Error::invalid(rejection.text)),
+            Resolution::PassThrough(reason) => {
                 let why = reason.as_str();
-                return Err(Error::invalid(format!("nothing is kept of the answer to this request ({why})")));
+                return Err(Error::invalid(format!("responses to this request are not cached ({why})")));
             }
         };
-        let follow_origin = page.route.follow_origin.then(|| (page.target(), page.own_host(), page.number));
-        let (policy, key) = (page.route.policy, site.key_of(page)?);
+        let policy = handler.routes.at(route).policy;
         if let Some(request) = &once
-            && !site.isr.pages().store().bind_request(&request.key, &request.hash).await?
+            && !handler.isr.pages().store().bind_request(&request.key, &request.hash).await?
         {
             return Ok(Outcome::OtherRequest);
         }
-        if let Some((target, host, route)) = follow_origin {
-            let forward = OriginRequest::new(parts, self.inner.clone(), None).to(target, route).at(host);
-            let forward = Arc::new(forward);
-            let site = site.clone();
+        if handler.routes.at(route).follow_origin {
+            let forward = Arc::new(handler.origin_request(parts, self.inner.clone(), None, route));
+            let fetcher = handler.clone();
             let render = move |context| async move {
-                site.fetch(forward, context, false, RequestOrigin::Background).await.outcome
+                fetcher.fetch(forward, context, false, RequestOrigin::Background).await.outcome
             };
-            return self.site.isr.regenerate(&key, &policy, once, render).await;
+            return handler.isr.regenerate(&key, &policy, once, render).await;
         }
-        let shared = Arc::new(Shared { parts, service: Mutex::new(self.inner.clone()) });
+        let shared = Arc::new(Shared { parts, route, service: Mutex::new(self.inner.clone()) });
         let render = {
-            let site = site.clone();
-            move |context| async move { site.render(shared, context).await.outcome }
+            let handler = handler.clone();
+            move |context| async move { handler.render(shared, context).await.outcome }
         };
-        site.isr.regenerate(&key, &policy, once, render).await
+        handler.isr.regenerate(&key, &policy, once, render).await
     }
 }

@@ -1,9 +1,10 @@
 //! Pages that follow their origin's own headers: the decisions of `http::shared`, carried out.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::header::{HOST, HeaderValue, IF_MATCH, IF_UNMODIFIED_SINCE};
+use http::header::{HeaderValue, IF_MATCH, IF_UNMODIFIED_SINCE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
@@ -11,7 +12,7 @@ use http_body_util::BodyExt as _;
 use tabletheory::Timestamp;
 use tower::ServiceExt as _;
 
-use super::{Site, no_answer, told};
+use super::{CacheHandler, no_answer, told};
 use crate::engine::state::State;
 use crate::engine::{
     BypassReason, CachedPage, FreshPage, GetResult, Rendering, ServeDecision, Served, boxed,
@@ -22,12 +23,14 @@ use crate::http::cacheability_rfc9111::{Limits, Received};
 use crate::http::compression::Coding;
 use crate::http::fetch::FailedRender;
 use crate::http::fetch_rfc9111::Fetch;
-use crate::http::headers::{FORWARDED_HOST, has_named_hops, remove_named_hops};
+use crate::http::headers::has_named_hops;
 use crate::http::renderer::Renderer;
 use crate::http::request_origin::RequestOrigin;
 use crate::http::respond::{Visitor, refused, tell, without_hops};
 use crate::http::respond_rfc9111::{self, ForwardInfo};
 use crate::http::response_cache::Hit;
+use crate::http::router::host::asked;
+use crate::http::router::origin_request::narrowed_uri;
 use crate::http::router::rejection::Rejection;
 use crate::http::semantics::cache_status::CacheStatus;
 use crate::http::semantics::reuse::RequestDirectives;
@@ -70,28 +73,6 @@ pub(super) struct OriginResponse {
 }
 
 impl<S: Clone, B: Default> OriginRequest<S, B> {
-    pub(super) fn new(mut parts: Parts, service: S, body: Option<B>) -> Self {
-        remove_named_hops(&mut parts.headers);
-        let (service, body) = (Mutex::new(service), Mutex::new(body));
-        OriginRequest { parts, target: None, route: 0, service, body }
-    }
-
-    /// The same, by this route and for this part of the address.
-    pub(super) fn to(self, target: Option<Uri>, route: usize) -> Self {
-        OriginRequest { target, route, ..self }
-    }
-
-    /// The same, of this host, whichever the visitor has asked for.
-    pub(super) fn at(mut self, host: Option<HeaderValue>) -> Self {
-        if let Some(host) = host {
-            let target = self.parts.uri.path_and_query().cloned();
-            self.parts.uri = target.map(Uri::from).unwrap_or_default();
-            self.parts.headers.insert(HOST, host);
-            self.parts.headers.remove(FORWARDED_HOST);
-        }
-        self
-    }
-
     fn service(&self) -> S {
         self.service.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -119,7 +100,19 @@ impl Selected {
     }
 }
 
-impl Site {
+impl CacheHandler {
+    pub(super) fn origin_request<S, B>(
+        &self,
+        mut parts: Parts,
+        service: S,
+        body: Option<B>,
+        route: usize,
+    ) -> OriginRequest<S, B> {
+        let target = narrowed_uri(self.routes.at(route), &parts);
+        self.routes.make_forwardable(&mut parts);
+        OriginRequest { parts, target, route, service: Mutex::new(service), body: Mutex::new(body) }
+    }
+
     /// Answers a visitor of a page that follows its origin.
     pub(super) async fn follow<S, B>(
         self: &Arc<Self>,
@@ -217,24 +210,28 @@ impl Site {
     }
 
     /// What a visitor who asks plainly selects, if it is in memory and fresh; and under which key.
-    pub(super) fn stored_at_hand(&self, visitor: &Visitor<'_>, primary: PageKey) -> Option<(PageKey, Hit)> {
+    pub(super) fn stored_at_hand<'k>(
+        &self,
+        visitor: &Visitor<'_>,
+        primary: &'k PageKey,
+    ) -> Option<(Cow<'k, PageKey>, Hit<'k>)> {
         let (headers, policy, now) = (&visitor.parts.headers, &visitor.route.policy, visitor.now);
         let asked = RequestDirectives::of(headers);
         if asked.no_store() || has_named_hops(headers) {
             return None;
         }
-        let (key, served) = match self.isr.get_fresh_with(&primary, policy, &asked, now)? {
-            FreshPage::Page(served) => (primary, served),
+        let (key, served) = match self.isr.get_fresh_with(primary, policy, &asked, now)? {
+            FreshPage::Page(served) => (Cow::Borrowed(primary), served),
             FreshPage::OtherVariant(page) => {
-                let key = variant_of(&primary, &page, headers).ok()?;
+                let key = variant_of(primary, &page, headers).ok()?;
                 match self.isr.get_fresh_with(&key, policy, &asked.of_variant(), now)? {
-                    FreshPage::Page(served) => (key, served),
+                    FreshPage::Page(served) => (Cow::Owned(key), served),
                     FreshPage::OtherVariant(_) => return None,
                 }
             }
         };
         let coded = (Coding::Identity, served.page.bytes().clone());
-        let hit = self.replies.reply(visitor, &served, coded, |_| {
+        let hit = self.responses.reply(visitor, &served, coded, |_| {
             let way = ForwardInfo { key: key.cache_key(), ..ForwardInfo::default() };
             let mut response = respond_rfc9111::page(visitor.parts, &served, way, now, visitor.id);
             self.strip(response.headers_mut());
@@ -302,7 +299,7 @@ impl Site {
         let way = ForwardInfo { key: selected.key.cache_key(), forward: Some(selected.why), answered };
         let mut response =
             respond_rfc9111::page(&forward.parts, served, way, self.isr.pages().store().now(), id);
-        if self.tells_page {
+        if self.expose_page_key {
             response.extensions_mut().insert(selected.key.clone());
         }
         response
@@ -427,7 +424,7 @@ impl Site {
         }
         let response = response.map(|body| IsrBody::passed(body.map_err(Into::into).boxed_unsync()));
         let mut response = self.passed(forward, response, (why, detail), id);
-        if self.tells_page {
+        if self.expose_page_key {
             response.extensions_mut().insert(key.clone());
         }
         Ok(response)
@@ -454,10 +451,10 @@ impl Site {
 
     /// Makes stale what an unsafe request has changed (RFC 9111 §4.4), before its visitor hears that it has.
     pub(super) async fn invalidate_after(&self, parts: &Parts, status: StatusCode, headers: HeaderMap) {
-        let Some(host) = self.routes.host(parts) else { return };
-        let targets = unsafe_methods::targets(&parts.method, &parts.uri, &host, status, &headers);
+        let Ok(host) = asked(parts) else { return };
+        let targets = unsafe_methods::targets(&parts.method, &parts.uri, host, status, &headers);
         for target in targets {
-            if let Some(Ok(page)) = self.routes.target(parts, &target, |page| self.key_of(page)) {
+            if let Some(page) = self.routes.page_at(parts, &target, &self.scheme) {
                 self.isr.invalidate_target(&page).await;
             }
         }

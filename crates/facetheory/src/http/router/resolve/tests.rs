@@ -2,7 +2,8 @@ use super::*;
 use crate::http::router::preview::Preview;
 use crate::pages::policy::Policy;
 use crate::protocol::cache_key::CacheKey;
-use http::HeaderName;
+use http::header::COOKIE;
+use http::{HeaderMap, HeaderName, Request};
 use proptest::prelude::*;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -47,12 +48,23 @@ fn visitor(uri: &str, lines: &[(&str, &str)]) -> Parts {
     request.body(()).expect("a request").into_parts().0
 }
 
-/// The key, or what became of the request.
+fn resolve(routes: &Routes, parts: &Parts) -> Resolution {
+    routes.resolve(parts, &KeyScheme::Hashed, || NOW)
+}
+
+fn page_of(routes: &Routes, parts: &Parts) -> Option<ResolvedPage> {
+    match resolve(routes, parts) {
+        Resolution::Page(page) => Some(page),
+        Resolution::PassThrough(_) | Resolution::Rejected(_) => None,
+    }
+}
+
+/// The key, or why there is none.
 fn key_of(routes: &Routes, parts: &Parts) -> String {
-    match routes.visit(parts, NOW) {
-        Resolved::Page(page) => page.key,
-        Resolved::Pass(reason) => format!("pass: {}", reason.as_str()),
-        Resolved::Refused(refusal) => format!("{}: {}", refusal.status.as_u16(), refusal.text),
+    match resolve(routes, parts) {
+        Resolution::Page(page) => page.key.cache_key().to_owned(),
+        Resolution::PassThrough(reason) => format!("pass: {}", reason.as_str()),
+        Resolution::Rejected(rejection) => format!("{}: {}", rejection.status.as_u16(), rejection.text),
     }
 }
 
@@ -100,8 +112,13 @@ fn a_query_that_no_route_lists_is_the_part_of_a_key_that_nobody_shows() {
         ("/plain/a?token=x", ""),
     ] {
         let parts = visitor(uri, &[("host", "example.com"), ("accept-language", "de")]);
-        let Resolved::Page(page) = ROUTES.visit(&parts, NOW) else { panic!("{uri} is a page") };
-        assert_eq!(&page.key[page.private.clone()], expected, "{uri}: {}", page.key);
+        let key = page_of(&ROUTES, &parts).expect("a page").key;
+        let hidden = if expected.is_empty() {
+            key.cache_key().to_owned()
+        } else {
+            key.cache_key().replace(expected, "…")
+        };
+        assert_eq!(key.redacted().to_string(), hidden, "{uri}");
     }
 }
 
@@ -174,8 +191,8 @@ fn the_renderer_sees_what_the_route_lists_and_nothing_else() {
     );
     parts.method = Method::HEAD;
     parts.extensions.insert("who is connected");
-    let Resolved::Page(page) = routes.visit(&parts, NOW) else { panic!("a page") };
-    let request = page.request(&parts).expect("a request");
+    let page = page_of(routes, &parts).expect("a page");
+    let request = routes.keyed_request(routes.at(page.route), &parts).expect("a request");
     assert_eq!(request.method(), Method::GET);
     assert_eq!(request.uri(), "/wide/x?q=1");
     assert!(request.extensions().is_empty());
@@ -196,9 +213,10 @@ fn the_pages_of_one_site_are_found_under_every_host() {
     let routes = &*ROUTES_OF_ONE_SITE;
     for host in ["a.example", "B.example:8080"] {
         let parts = visitor("/news/x", &[("host", host)]);
-        let Resolved::Page(page) = routes.visit(&parts, NOW) else { panic!("a page") };
-        assert_eq!(page.key, "default::/news/{slug}?slug=x");
-        assert_eq!(page.request(&parts).expect("a request").headers()["host"], "www.example.com");
+        let page = page_of(routes, &parts).expect("a page");
+        assert_eq!(page.key.cache_key(), "default::/news/{slug}?slug=x");
+        let request = routes.keyed_request(routes.at(page.route), &parts).expect("a request");
+        assert_eq!(request.headers()["host"], "www.example.com");
     }
     assert_eq!(key_of(routes, &visitor("/news/x", &[])), "default::/news/{slug}?slug=x");
 }
@@ -264,9 +282,10 @@ type Seen = (Option<Tenant>, Uri, HeaderMap);
 
 /// The key of a page, and everything that the renderer sees.
 fn seen(routes: &Routes, parts: &Parts) -> Option<(String, Seen)> {
-    let Resolved::Page(page) = routes.visit(parts, NOW) else { return None };
-    let request = page.request(parts).expect("what came can be passed on");
-    Some((page.key, (page.tenant, request.uri().clone(), request.headers().clone())))
+    let page = page_of(routes, parts)?;
+    let request = routes.keyed_request(routes.at(page.route), parts).expect("it can be forwarded");
+    let key = page.key.cache_key().to_owned();
+    Some((key, (page.key.tenant().cloned(), request.uri().clone(), request.headers().clone())))
 }
 
 proptest! {

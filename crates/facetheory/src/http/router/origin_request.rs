@@ -1,0 +1,77 @@
+//! The part of a client's request that the origin sees.
+
+use http::header::{COOKIE, HOST, HeaderValue};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{Request, Uri};
+
+use crate::http::headers::{FORWARDED_HOST, remove_named_hops};
+use crate::http::router::cookie;
+use crate::http::router::page_key::keyed_query;
+use crate::http::router::rejection::Rejection;
+use crate::http::router::route::{Query, Route};
+use crate::http::router::routes::Routes;
+
+impl Routes {
+    /// Returns a request with keyed input only: GET, the host, the path, and the query, headers and cookies that the route
+    /// lists. The page is for everyone, so nothing else of the client's request may influence it.
+    ///
+    /// The request and the cache key must agree. A request that cannot be rebuilt is rejected.
+    pub(crate) fn keyed_request(&self, route: &Route, client: &Parts) -> Result<Request<()>, Rejection> {
+        let malformed = || Rejection::bad("the request cannot be forwarded");
+        let (host, _) = self.site.host(client)?;
+        let mut request = Request::new(());
+        *request.uri_mut() = keyed_uri(route, client).ok_or_else(malformed)?;
+        let headers = request.headers_mut();
+        headers.insert(HOST, HeaderValue::try_from(host.to_ascii_lowercase()).map_err(|_| malformed())?);
+        for name in route.headers.iter().chain(&route.tenant_header) {
+            // The tenant header may be listed as well.
+            if !headers.contains_key(name) {
+                client.headers.get_all(name).iter().for_each(|value| {
+                    headers.append(name.clone(), value.clone());
+                });
+            }
+        }
+        let cookies: Vec<Vec<u8>> = cookie::listed(&client.headers, &route.cookies)
+            .into_iter()
+            .map(|(name, value)| [name, b"=", value].concat())
+            .collect();
+        if !cookies.is_empty() {
+            let line = cookies.join(&b"; "[..]);
+            headers.insert(COOKIE, HeaderValue::from_bytes(&line).map_err(|_| malformed())?);
+        }
+        Ok(request)
+    }
+
+    /// Changes a client's request to the one that an origin sees that decides itself how its responses are cached.
+    ///
+    /// Where the key has no host, the site's own host replaces the client's: one client must not choose what others get.
+    pub(crate) fn make_forwardable(&self, client: &mut Parts) {
+        remove_named_hops(&mut client.headers);
+        let own_host = match self.site.host(client) {
+            Ok((host, false)) => HeaderValue::try_from(host.to_ascii_lowercase()).ok(),
+            Ok((_, true)) | Err(_) => None,
+        };
+        if let Some(host) = own_host {
+            let target = client.uri.path_and_query().cloned();
+            client.uri = target.map(Uri::from).unwrap_or_default();
+            client.headers.insert(HOST, host);
+            client.headers.remove(FORWARDED_HOST);
+        }
+    }
+}
+
+/// Returns the request target for an origin that sees the whole request otherwise, or `None` if the key has the whole query
+/// and the client's target can be used.
+pub(crate) fn narrowed_uri(route: &Route, client: &Parts) -> Option<Uri> {
+    if route.query == Query::All { None } else { keyed_uri(route, client) }
+}
+
+fn keyed_uri(route: &Route, client: &Parts) -> Option<Uri> {
+    let path = client.uri.path();
+    let text = match keyed_query(&route.query, client.uri.query()) {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    };
+    PathAndQuery::try_from(text).map(Uri::from).ok()
+}
