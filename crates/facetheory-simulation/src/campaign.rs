@@ -1,4 +1,4 @@
-//! Many seeds, on all cores.
+//! Runs of many seeds on all cores.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::sync::mpsc;
 
 use crate::{Report, Settings, simulate};
 
-/// How many reports may wait for whoever reads them.
+/// How many finished reports may wait for the reader.
 const QUEUE: usize = 64;
 
-/// A run of many seeds: each on one thread, several at once.
+/// A run of many seeds, one thread per core.
 ///
 /// ```
 /// use facetheory_simulation::{Campaign, Settings};
@@ -21,37 +21,37 @@ const QUEUE: usize = 64;
 #[derive(Debug)]
 pub struct Campaign {
     reports: mpsc::Receiver<Report>,
-    brake: Brake,
+    stop_handle: StopHandle,
 }
 
-/// A hold on a campaign from elsewhere, to stop it.
+/// Stops a campaign from another thread.
 ///
 /// ```
 /// use facetheory_simulation::{Campaign, Settings};
 ///
 /// let campaign = Campaign::start(0..1_000_000, Settings::default());
-/// campaign.brake().stop();
+/// campaign.stop_handle().stop();
 /// assert!(campaign.count() < 1_000_000);
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Brake {
+pub struct StopHandle {
     stopped: Arc<AtomicBool>,
 }
 
-impl Brake {
-    /// No further seed is begun; those under way are finished.
+impl StopHandle {
+    /// Starts no further seeds; those in progress are finished.
     ///
     /// ```
-    /// facetheory_simulation::Brake::default().stop();
+    /// facetheory_simulation::StopHandle::default().stop();
     /// ```
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it was stopped.
+    /// Whether the campaign was stopped.
     ///
     /// ```
-    /// assert!(!facetheory_simulation::Brake::default().is_stopped());
+    /// assert!(!facetheory_simulation::StopHandle::default().is_stopped());
     /// ```
     #[must_use]
     pub fn is_stopped(&self) -> bool {
@@ -60,7 +60,7 @@ impl Brake {
 }
 
 impl Campaign {
-    /// Starts on these seeds, in order, on as many threads as there are cores.
+    /// Runs these seeds in order, on as many threads as there are cores.
     ///
     /// ```
     /// use facetheory_simulation::{Campaign, Settings};
@@ -70,37 +70,38 @@ impl Campaign {
     #[must_use]
     pub fn start(seeds: Range<u64>, settings: Settings) -> Self {
         let (sender, reports) = mpsc::sync_channel(QUEUE);
-        let (next, brake) = (Arc::new(AtomicU64::new(seeds.start)), Brake::default());
+        let (next, stop_handle) = (Arc::new(AtomicU64::new(seeds.start)), StopHandle::default());
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         for _ in 0..threads {
-            let (sender, next, brake, end) = (sender.clone(), next.clone(), brake.clone(), seeds.end);
+            let (sender, next, stop_handle, end) =
+                (sender.clone(), next.clone(), stop_handle.clone(), seeds.end);
             std::thread::spawn(move || {
-                while !brake.is_stopped() {
+                while !stop_handle.is_stopped() {
                     let seed = next.fetch_add(1, Ordering::SeqCst);
-                    // Nobody reads any more: the campaign was dropped.
+                    // Sending fails once the campaign was dropped.
                     if seed >= end || sender.send(simulate(seed, &settings)).is_err() {
                         break;
                     }
                 }
             });
         }
-        Campaign { reports, brake }
+        Campaign { reports, stop_handle }
     }
 
-    /// The means to stop it.
+    /// A handle that stops the campaign.
     ///
     /// ```
     /// use facetheory_simulation::{Campaign, Settings};
     ///
-    /// assert!(!Campaign::start(0..1, Settings::default()).brake().is_stopped());
+    /// assert!(!Campaign::start(0..1, Settings::default()).stop_handle().is_stopped());
     /// ```
     #[must_use]
-    pub fn brake(&self) -> Brake {
-        self.brake.clone()
+    pub fn stop_handle(&self) -> StopHandle {
+        self.stop_handle.clone()
     }
 }
 
-/// Reports as they come, which is not always in the order of seeds.
+/// Yields reports as seeds finish, which is not always their order.
 impl Iterator for Campaign {
     type Item = Report;
 

@@ -1,7 +1,8 @@
-//! The production code of FaceTheory in a simulated world: one seed, one history, checked as it happens.
+//! Deterministic simulation tests: the production code of FaceTheory over simulated stores, clocks and faults.
 //!
-//! Workers regenerate, serve, request, invalidate, roll back and collect pages of two tenants, over a table and a store of
-//! bodies that fail in every way, with clocks that are off, in simulated time. `docs/internals/simulation.md` tells what holds.
+//! Workers regenerate, serve, invalidate, roll back and garbage-collect the pages of two tenants, in simulated time. The
+//! table and the body store fail, and clocks differ. A seed decides everything that happens, and every step is checked
+//! against the invariants in `docs/internals/simulation.md`.
 //!
 //! ```
 //! use facetheory_simulation::{Settings, simulate};
@@ -11,20 +12,20 @@
 //! assert_eq!(report, simulate(42, &Settings::default()), "a seed gives one history");
 //! ```
 
-mod calm;
 mod campaign;
-mod character;
-mod clock;
-mod dice;
-mod ledger;
+mod checker;
+mod client;
+mod faulty_objects;
 mod mutant;
-mod object;
-mod recorder;
-mod saboteur;
-mod seat;
-mod tally;
+mod mutant_table;
+mod named_enum;
+mod process_table;
+mod quiesce;
+mod random;
+mod recorded_table;
+mod scenario;
+mod stats;
 mod violation;
-mod visitor;
 mod worker;
 mod world;
 
@@ -32,64 +33,67 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use campaign::{Brake, Campaign};
+pub use campaign::{Campaign, StopHandle};
 pub use mutant::Mutant;
-pub use tally::{Count, Tally};
+pub use stats::{Counter, Stats};
 pub use violation::{Invariant, Violation};
 
-use crate::character::Character;
-use crate::clock::SimulatedClock;
-use crate::ledger::Ledger;
+use facetheory::testing::RuntimeClock;
+
+use crate::checker::Checker;
+use crate::scenario::Scenario;
 use crate::world::World;
 
-/// No history takes as long as this, in simulated time.
-const LONGEST_HISTORY: Duration = Duration::from_hours(1000);
+/// When every simulation starts, in epoch seconds.
+const START: i64 = 1_700_000_000;
+/// A history that takes longer, in simulated time, is stuck.
+const MAX_HISTORY: Duration = Duration::from_hours(1000);
 
-/// How a simulation is done.
+/// The options of a simulation.
 ///
 /// ```
 /// assert_eq!(facetheory_simulation::Settings::default().mutant, None);
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// What is broken on purpose.
+    /// The deliberate defect, if any.
     pub mutant: Option<Mutant>,
-    /// Whether it is about engines that serve visitors, and not about workers that go through the protocol step by step.
-    pub visitors: bool,
-    /// How many of the last events are kept.
+    /// Whether engines serve clients, instead of workers that execute single steps of the protocol.
+    pub clients: bool,
+    /// How many of the most recent events a report contains.
     pub events: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        const EVENTS: usize = 30;
-        Settings { mutant: None, visitors: false, events: EVENTS }
+        const MAX_EVENTS: usize = 30;
+        Settings { mutant: None, clients: false, events: MAX_EVENTS }
     }
 }
 
-/// What became of one seed.
+/// The result of one seed.
 ///
 /// ```
-/// use facetheory_simulation::{Count, Settings, simulate};
+/// use facetheory_simulation::{Counter, Settings, simulate};
 ///
-/// assert!(simulate(1, &Settings::default()).tally.of(Count::Published) > 0);
+/// assert!(simulate(1, &Settings::default()).stats.of(Counter::Published) > 0);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// How much happened.
-    pub tally: Tally,
-    /// A digest of everything that happened, in order.
+    /// How often each event happened.
+    pub stats: Stats,
+    /// A hash over all events in order.
     pub fingerprint: u64,
-    /// What happened last.
+    /// The most recent events, oldest first.
     pub events: Vec<String>,
-    /// What was broken.
+    /// The first invariant that was violated.
     pub violation: Option<Violation>,
 }
 
-/// Lives through the history of one seed.
+/// Runs the history of one seed.
 ///
 /// ```
 /// use facetheory_simulation::{Settings, simulate};
@@ -100,29 +104,22 @@ pub struct Report {
 pub fn simulate(seed: u64, settings: &Settings) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime");
-    let ledger = {
+    let checker = {
         let _time = runtime.enter();
-        let clock = SimulatedClock::start();
-        let character = Character::of(seed);
-        let ledger = Arc::new(Ledger::new(clock, character.retention, settings.events));
-        let world = World::new(seed, settings, ledger.clone(), clock, character);
-        // Time stands still where nothing waits for it, so a history that is stuck would never end without a limit.
-        let live = async { if settings.visitors { world.receive().await } else { world.run().await } };
-        let live = async { tokio::time::timeout(LONGEST_HISTORY, live).await.expect("a history ends") };
-        let lived = std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(live)));
-        if let Err(panic) = lived {
-            let what = panic.downcast_ref::<String>().cloned();
-            let what = what.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            ledger.state().ensure(false, Invariant::NoPanic, || what.unwrap_or_default());
+        let clock = RuntimeClock::starting_at(START);
+        let scenario = Scenario::of(seed);
+        let checker = Arc::new(Checker::new(clock, scenario.retention, settings.events));
+        let world = World::new(seed, settings, checker.clone(), clock, scenario);
+        let history =
+            async { if settings.clients { world.run_clients().await } else { world.run_workers().await } };
+        let history =
+            async { tokio::time::timeout(MAX_HISTORY, history).await.expect("the history is stuck") };
+        if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(history))) {
+            let message = panic.downcast_ref::<String>().cloned();
+            let message = message.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            checker.state().ensure(false, Invariant::NoPanic, || message.unwrap_or_default());
         }
-        ledger
+        checker
     };
-    let closed = ledger.close();
-    Report {
-        seed,
-        tally: closed.tally,
-        fingerprint: closed.fingerprint,
-        events: closed.events,
-        violation: closed.violation,
-    }
+    checker.report(seed)
 }

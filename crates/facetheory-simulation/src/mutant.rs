@@ -1,129 +1,130 @@
-//! Deliberate breaks: for every invariant something that it must notice. A check that nothing can fail is none.
+//! Mutants: deliberate defects, at least one for each invariant, which show that its check can fail.
 
-use std::fmt;
+use crate::named_enum::named_enum;
+use crate::violation::Invariant::{self, *};
 
-use crate::violation::Invariant;
-
-macro_rules! mutants {
-    ($($(#[$doc:meta])* $name:ident, $text:literal => $($invariant:ident)|+);* $(;)?) => {
-        /// A deliberate break of the protocol or of the stores beneath it.
-        ///
-        /// ```
-        /// use facetheory_simulation::{Invariant, Mutant};
-        ///
-        /// assert_eq!(Mutant::named("any-lock"), Some(Mutant::AnyLock));
-        /// assert!(Mutant::AnyLock.breaks().contains(&Invariant::GrantOrder));
-        /// ```
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[non_exhaustive]
-        pub enum Mutant { $($(#[$doc])* $name),* }
-
-        impl Mutant {
-            /// All of them.
-            ///
-            /// ```
-            /// assert!(facetheory_simulation::Mutant::ALL.len() > 10);
-            /// ```
-            pub const ALL: &[Mutant] = &[$(Mutant::$name),*];
-
-            /// The invariants that it breaks, each in some history.
-            ///
-            /// ```
-            /// # use facetheory_simulation::{Invariant, Mutant};
-            /// assert_eq!(Mutant::HashIgnored.breaks(), [Invariant::OtherHash]);
-            /// ```
-            #[must_use]
-            pub fn breaks(self) -> &'static [Invariant] {
-                match self { $(Mutant::$name => &[$(Invariant::$invariant),+]),* }
-            }
-        }
-
-        impl fmt::Display for Mutant {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Mutant::$name => $text),* })
-            }
-        }
-    };
-}
-
-mutants! {
-    /// A publish is let through whoever holds the lock.
-    AnyLock, "any-lock" => OncePerToken | GrantOrder | NotFreshAfterInvalidation;
-    /// The table forgets which transactions it has done, and does an earlier publish again.
-    Replay, "replay" => OncePerToken;
-    /// The table does half of a publish.
-    HalfTransaction, "half-transaction" => Together | TruthfulReport;
-    /// The table forgets to raise the version.
-    VersionStuck, "version-stuck" => VersionRises;
-    /// The table acknowledges a publish that it has not done.
-    HollowAnswer, "hollow-answer" => TruthfulReport;
-    /// The table forgets that a request was done.
-    ForgottenResult, "forgotten-result" => OneResult;
-    /// An invalidation leaves the lock of a render in flight.
-    Unfenced, "unfenced" => NotFreshAfterInvalidation;
-    /// The invalidation of a tag is acknowledged and not done.
-    DeafTag, "deaf-tag" => NotFreshAfterInvalidation;
-    /// A lock that has expired is never given to anyone else.
-    EternalLock, "eternal-lock" => Renewed;
-    /// The store of bodies acknowledges a body that it has not kept.
-    ForgottenBody, "forgotten-body" => NoMissingBody;
-    /// The store of bodies keeps other bytes than it was given.
-    ShortBody, "short-body" => StaysReadable;
-    /// The store of bodies gives out another body of the same cache key.
-    SwappedBody, "swapped-body" => StaysReadable;
-    /// A collector deletes the body that is served.
-    EagerCollector, "eager-collector" => NoMissingBody;
-    /// A collector keeps fewer versions than it was told to.
-    ShortMemory, "short-memory" => StaysReadable;
-    /// A worker sends the same hash whatever was asked for.
-    HashIgnored, "hash-ignored" => OtherHash;
-    /// A worker believes that clocks do not differ.
-    NoMargin, "no-margin" => NotFreshAfterInvalidation;
-    /// A claim on a request lasts for a day.
-    EndlessClaim, "endless-claim" => Renewed;
-    /// The key of a page forgets its tenant.
-    SharedPartition, "shared-partition" => TenantsApart;
-    /// Nobody heals a page whose body got lost.
-    Unhealed, "unhealed" => NoMissingBody;
-    /// A worker panics.
-    Panics, "panics" => NoPanic;
-    /// Operators go past the engine that they seem to use, which goes on metadata_max_age what it knows.
-    NoDoubt, "no-doubt" => ShownFresh | Forbidden;
-    /// Engines believe for a second what they are said to ask for each time.
-    Credulous, "credulous" => ShownFresh;
-    /// The table forgets that a page may not be served.
-    Lenient, "lenient" => Forbidden;
-    /// Engines are told that a stale page may be served for ever.
-    NoLimits, "no-limits" => WithinLimits;
-    /// A process has two engines, and the table gives every lease to whoever asks.
-    Twins, "twins" => OneRender;
-    /// The table grants leases that it does not write down.
-    HollowLease, "hollow-lease" => OneRender;
-    /// The table takes a day to answer whoever wants a lease, and engines are told to let visitors wait for it.
-    MuteTable, "mute-table" => Answered;
-    /// Processes are not told to end.
-    Undead, "undead" => Ends;
-    /// Engines are told that what they render is stale at once.
-    StillBorn, "still-born" => Recovers;
-    /// Engines keep nothing in memory.
-    NoMemory, "no-memory" => OutlivesTable;
+named_enum! {
+    /// A deliberate defect of the protocol, the stores, the workers or the engines.
+    ///
+    /// ```
+    /// use facetheory_simulation::{Invariant, Mutant};
+    ///
+    /// assert_eq!(Mutant::named("any-lock"), Some(Mutant::AnyLock));
+    /// assert!(Mutant::AnyLock.breaks().contains(&Invariant::GrantOrder));
+    /// ```
+    pub enum Mutant {
+        /// The table accepts a publish of any worker, whether or not it holds the lock.
+        AnyLock = "any-lock",
+        /// The table does not deduplicate client tokens, and executes an earlier publish again.
+        Replay = "replay",
+        /// The table executes half of a publish.
+        HalfTransaction = "half-transaction",
+        /// The table does not increment the version.
+        VersionStuck = "version-stuck",
+        /// The table acknowledges a publish without executing it.
+        FalseAck = "false-ack",
+        /// The table deletes the row of a completed request.
+        ForgottenResult = "forgotten-result",
+        /// An invalidation does not delete the lock of a running render.
+        Unfenced = "unfenced",
+        /// The table acknowledges a tag invalidation without executing it.
+        IgnoredTag = "ignored-tag",
+        /// An expired lock is never granted again.
+        EternalLock = "eternal-lock",
+        /// The body store acknowledges a body without storing it.
+        ForgottenBody = "forgotten-body",
+        /// The body store truncates bodies.
+        TruncatedBody = "truncated-body",
+        /// The body store returns another body of the same cache key.
+        SwappedBody = "swapped-body",
+        /// Gc deletes the current body.
+        GcDeletesCurrent = "gc-deletes-current",
+        /// Gc retains fewer versions than configured.
+        GcKeepsTooFew = "gc-keeps-too-few",
+        /// A worker sends the same hash for every request.
+        HashIgnored = "hash-ignored",
+        /// A worker compares times without a margin for clock skew.
+        NoSkewMargin = "no-skew-margin",
+        /// A claim on a request lasts for a day.
+        EndlessClaim = "endless-claim",
+        /// The key of a page does not contain its tenant.
+        SharedPartition = "shared-partition",
+        /// A lost body is not replaced.
+        NoRepair = "no-repair",
+        /// A worker panics.
+        Panics = "panics",
+        /// Invalidations through an engine are written to the table behind its back.
+        EngineBypassed = "engine-bypassed",
+        /// Engines use metadata for a second, although the checker expects a read for each request.
+        UndeclaredMaxAge = "undeclared-max-age",
+        /// The table loses the mark of a hard invalidation.
+        LostHardInvalidation = "lost-hard-invalidation",
+        /// Engines serve stale pages without limits.
+        NoStaleLimits = "no-stale-limits",
+        /// A process has two engines, and the table grants every lease.
+        TwoEngines = "two-engines",
+        /// The table grants leases without writing them.
+        UnrecordedLease = "unrecorded-lease",
+        /// The table takes a day to grant a lease, and engines let clients wait for it.
+        HungTable = "hung-table",
+        /// Processes are not shut down.
+        NoShutdown = "no-shutdown",
+        /// Engines publish pages that are stale at once.
+        AlwaysStale = "always-stale",
+        /// Engines have no memory tier.
+        NoMemory = "no-memory",
+    }
 }
 
 impl Mutant {
-    /// Whether it is at work in a world of visitors, and not of workers.
+    /// The invariants that it violates, each in some history.
     ///
     /// ```
-    /// assert!(facetheory_simulation::Mutant::NoDoubt.is_about_visitors());
+    /// # use facetheory_simulation::{Invariant, Mutant};
+    /// assert_eq!(Mutant::HashIgnored.breaks(), [Invariant::HashMismatch]);
     /// ```
     #[must_use]
-    pub fn is_about_visitors(self) -> bool {
-        self.breaks().iter().any(|invariant| invariant.is_about_visitors())
+    pub fn breaks(self) -> &'static [Invariant] {
+        match self {
+            Mutant::AnyLock => &[OncePerToken, GrantOrder, NotFreshAfterInvalidation],
+            Mutant::Replay => &[OncePerToken],
+            Mutant::HalfTransaction => &[AtomicPublish, TruthfulReport],
+            Mutant::VersionStuck => &[VersionRises],
+            Mutant::FalseAck => &[TruthfulReport],
+            Mutant::ForgottenResult => &[SingleResult],
+            Mutant::Unfenced | Mutant::IgnoredTag | Mutant::NoSkewMargin => &[NotFreshAfterInvalidation],
+            Mutant::EternalLock | Mutant::EndlessClaim => &[Regenerated],
+            Mutant::ForgottenBody | Mutant::GcDeletesCurrent | Mutant::NoRepair => &[NoMissingBody],
+            Mutant::TruncatedBody | Mutant::SwappedBody | Mutant::GcKeepsTooFew => &[StaysReadable],
+            Mutant::HashIgnored => &[HashMismatch],
+            Mutant::SharedPartition => &[TenantIsolation],
+            Mutant::Panics => &[NoPanic],
+            Mutant::EngineBypassed => &[FreshToClients, HardInvalidated],
+            Mutant::UndeclaredMaxAge => &[FreshToClients],
+            Mutant::LostHardInvalidation => &[HardInvalidated],
+            Mutant::NoStaleLimits => &[StaleLimits],
+            Mutant::TwoEngines | Mutant::UnrecordedLease => &[SingleRender],
+            Mutant::HungTable => &[RespondsInTime],
+            Mutant::NoShutdown => &[ShutsDown],
+            Mutant::AlwaysStale => &[RecoversOnce],
+            Mutant::NoMemory => &[ServesDuringOutage],
+        }
     }
 
-    /// The one with this name.
+    /// Whether it needs a history with clients.
     ///
     /// ```
-    /// assert_eq!(facetheory_simulation::Mutant::named("none-such"), None);
+    /// assert!(facetheory_simulation::Mutant::EngineBypassed.is_about_clients());
+    /// ```
+    #[must_use]
+    pub fn is_about_clients(self) -> bool {
+        self.breaks().iter().any(|invariant| invariant.is_about_clients())
+    }
+
+    /// The mutant with this name.
+    ///
+    /// ```
+    /// assert_eq!(facetheory_simulation::Mutant::named("unknown"), None);
     /// ```
     #[must_use]
     pub fn named(name: &str) -> Option<Mutant> {

@@ -1,19 +1,19 @@
-//! What a run has to say, for people and for programs.
+//! The output of a run, as text or JSON.
 
 use std::io::Write as _;
 use std::time::Duration;
 
-use facetheory_simulation::{Count, Settings, Tally, Violation};
+use facetheory_simulation::{Counter, Settings, Stats, Violation};
 use serde_json::{Value, json};
 
-/// What became of a run.
+/// The result of a run.
 pub(crate) struct Summary {
     pub(crate) from: u64,
-    /// How many seeds were lived through.
+    /// The number of seeds that were run.
     pub(crate) seeds: u64,
-    pub(crate) tally: Tally,
+    pub(crate) stats: Stats,
     pub(crate) broken: Option<(u64, Violation)>,
-    /// Everything that happened, where that was asked for.
+    /// All events, if a trace was requested.
     pub(crate) trace: Vec<String>,
 }
 
@@ -28,28 +28,43 @@ impl Summary {
             writeln!(out, "{event}")?;
         }
         writeln!(out, "{} seeds from {} in {:.1} s", self.seeds, self.from, elapsed.as_secs_f64())?;
-        write!(out, "{}", self.tally)?;
+        write!(out, "{}", self.stats)?;
         let Some((seed, violation)) = &self.broken else {
             writeln!(out, "every invariant held")?;
             return Ok(());
         };
-        writeln!(out, "\nBROKEN by seed {seed}: {}", violation.invariant)?;
+        writeln!(
+            out,
+            "
+        VIOLATION in seed {seed}: {}",
+            violation.invariant
+        )?;
         writeln!(out, "  {}", violation.what)?;
-        // With a trace they have been told already.
+        // A trace has printed the events already.
         if self.trace.is_empty() {
-            writeln!(out, "\nwhat happened last:")?;
+            writeln!(
+                out,
+                "
+            last events:"
+            )?;
             for event in &violation.events {
                 writeln!(out, "  {event}")?;
             }
         }
-        writeln!(out, "\nto repeat it exactly:\n  {}", replay(*seed, settings))?;
+        writeln!(
+            out,
+            "
+        to reproduce it:
+          {}",
+            replay(*seed, settings)
+        )?;
         Ok(())
     }
 
     fn to_json(&self, settings: &Settings) -> Value {
-        let name = |count: &Count| count.to_string().replace(' ', "_");
-        let tally: serde_json::Map<String, Value> =
-            Count::ALL.iter().map(|count| (name(count), self.tally.of(*count).into())).collect();
+        let name = |counter: &Counter| counter.to_string().replace(' ', "_");
+        let stats: serde_json::Map<String, Value> =
+            Counter::ALL.iter().map(|counter| (name(counter), self.stats.of(*counter).into())).collect();
         let violation = self.broken.as_ref().map(|(seed, violation)| {
             json!({
                 "seed": seed,
@@ -60,7 +75,7 @@ impl Summary {
             })
         });
         let mut summary =
-            json!({ "from": self.from, "seeds": self.seeds, "tally": tally, "violation": violation });
+            json!({ "from": self.from, "seeds": self.seeds, "stats": stats, "violation": violation });
         if !self.trace.is_empty() {
             summary["trace"] = json!(self.trace);
         }
@@ -68,11 +83,9 @@ impl Summary {
     }
 }
 
-/// The command that lives through this history again.
+/// The command that repeats this history.
 fn replay(seed: u64, settings: &Settings) -> String {
-    let visitors = if settings.visitors { " --visitors" } else { "" };
+    let clients = if settings.clients { " --clients" } else { "" };
     let mutant = settings.mutant.map_or_else(String::new, |mutant| format!(" --mutant {mutant}"));
-    format!(
-        "cargo run --release -p facetheory-simulation -- simulate --seed {seed} --trace{visitors}{mutant}"
-    )
+    format!("cargo run --release -p facetheory-simulation -- simulate --seed {seed} --trace{clients}{mutant}")
 }

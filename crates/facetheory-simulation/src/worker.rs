@@ -1,4 +1,4 @@
-//! A worker: production code with its own clock and its own luck, doing what workers and operators do.
+//! A worker: single steps of the protocol, executed by production code with its own clock and random draws.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -10,293 +10,302 @@ use facetheory::{
     Rendered, Retention, Tag,
 };
 
-use crate::character::Deed;
-use crate::dice::Dice;
 use crate::mutant::Mutant;
-use crate::seat::Seat;
-use crate::tally::Count;
-use crate::world::{Place, World};
+use crate::process_table::ProcessTable;
+use crate::random::RandomStream;
+use crate::scenario::Action;
+use crate::stats::Counter;
+use crate::world::{SimPage, World};
 
-/// Clocks differ by up to two seconds, so what is rendered so soon after an invalidation counts as before it.
-const MARGIN: Duration = Duration::from_secs(2);
-/// A worker that dies hears fewer answers than this before.
-const MOST_ANSWERS: u64 = 6;
-/// How many different requests a page gets.
+/// Clocks differ by up to two seconds, so a page rendered that soon after an invalidation counts as rendered before it.
+const SKEW_MARGIN: Duration = Duration::from_secs(2);
+/// A worker that crashes has received fewer responses than this.
+const MAX_RESPONSES: u64 = 6;
+/// The number of different requests per page.
 pub(crate) const REQUESTS: u64 = 4;
-/// Among how many of the newest versions a rollback chooses.
+/// A rollback chooses among this many of the newest versions.
 const VERSIONS: usize = 8;
 
 pub(crate) struct Worker<'w> {
     pub(crate) world: &'w World,
-    pub(crate) dice: Arc<Dice>,
+    pub(crate) random: Arc<RandomStream>,
     number: u64,
-    seat: Arc<Seat>,
-    deeds: Cell<u64>,
+    table: Arc<ProcessTable>,
+    actions: Cell<u64>,
 }
 
-/// The tools of one deed. Its name is in the leases that it takes, so that the ledger knows whose they are.
-pub(crate) struct Tools {
+/// One action of a worker. Its name is the owner of its leases, so that the checker can attribute them.
+pub(crate) struct Operation {
     pub(crate) name: String,
     pub(crate) pages: Pages,
 }
 
 impl<'w> Worker<'w> {
     pub(crate) fn new(world: &'w World, number: u64, skew: i64) -> Self {
-        let dice = Arc::new(Dice::new(world.seed, number));
-        Worker { world, dice, number, seat: world.seat(skew), deeds: Cell::new(0) }
+        let random = Arc::new(RandomStream::new(world.seed, number));
+        Worker { world, random, number, table: world.process_table(skew), actions: Cell::new(0) }
     }
 
-    /// Does one thing after the other until the storm is over, and dies in the middle of some.
-    pub(crate) async fn live(&self) {
-        let character = &self.world.character;
-        while self.world.is_stormy() {
-            tokio::time::sleep(self.dice.up_to(character.pause)).await;
-            let (place, deed) = (self.dice.pick(&self.world.places), character.deed(&self.dice));
-            let crashed = if !self.dice.chance(character.crash) {
-                self.act(place, deed).await;
+    /// Executes random actions while faults are injected, and crashes during some.
+    pub(crate) async fn run(&self) {
+        let scenario = &self.world.scenario;
+        while self.world.faults_active() {
+            tokio::time::sleep(self.random.up_to(scenario.pause)).await;
+            let (page, action) = (self.random.pick(&self.world.pages), scenario.action(&self.random));
+            let crashed = if !self.random.chance(scenario.crash) {
+                self.act(page, action).await;
                 false
-            } else if self.dice.chance(0.5) {
-                self.seat.die_after(self.dice.below(MOST_ANSWERS), self.act(place, deed)).await
+            } else if self.random.chance(0.5) {
+                self.table.crash_after(self.random.below(MAX_RESPONSES), self.act(page, action)).await
             } else {
-                let life = self.dice.up_to(character.render);
-                tokio::time::timeout(life, self.act(place, deed)).await.is_err()
+                let until_crash = self.random.up_to(scenario.render);
+                tokio::time::timeout(until_crash, self.act(page, action)).await.is_err()
             };
             if crashed {
-                let mut ledger = self.world.ledger.state();
-                ledger.count(Count::Crashed);
-                ledger.note(format!("worker {} crashed in {deed:?} of {place}", self.number));
+                let mut checker = self.world.checker.state();
+                checker.count(Counter::Crashed);
+                checker.note(format!("worker {} crashed in {action:?} of {page}", self.number));
             }
         }
     }
 
-    async fn act(&self, place: &Place, deed: Deed) {
-        match deed {
-            Deed::Regenerate => drop(self.regenerate(place, None, self.keep(place)).await),
-            Deed::Serve => self.serve(place).await,
-            Deed::Request => self.request(place).await,
-            Deed::InvalidateSoft => self.invalidate(place, InvalidationMode::Soft).await,
-            Deed::InvalidateHard => self.invalidate(place, InvalidationMode::Hard).await,
-            Deed::InvalidateTag => self.invalidate_tag(place).await,
-            Deed::RollBack => self.roll_back(place).await,
-            Deed::Unpin => drop(self.tools().pages.store().unpin(&place.key).await),
-            Deed::Collect => self.collect(place).await,
+    async fn act(&self, page: &SimPage, action: Action) {
+        match action {
+            Action::Regenerate => drop(self.regenerate(page, None, self.history(page)).await),
+            Action::Serve => self.serve(page).await,
+            Action::Request => self.request(page).await,
+            Action::InvalidateSoft => self.invalidate(page, InvalidationMode::Soft).await,
+            Action::InvalidateHard => self.invalidate(page, InvalidationMode::Hard).await,
+            Action::InvalidateTag => self.invalidate_tag(page).await,
+            Action::RollBack => self.roll_back(page).await,
+            Action::Unpin => drop(self.operation().pages.store().unpin(&page.key).await),
+            Action::Gc => self.gc(page).await,
         }
     }
 
-    pub(crate) fn tools(&self) -> Tools {
-        let (world, deed) = (self.world, self.deeds.get() + 1);
-        self.deeds.set(deed);
-        let name = format!("worker {} deed {deed}", self.number);
-        let character = &world.character;
-        let mut request = character.request.clone();
+    pub(crate) fn operation(&self) -> Operation {
+        let (world, action) = (self.world, self.actions.get() + 1);
+        self.actions.set(action);
+        let name = format!("worker {} action {action}", self.number);
+        let scenario = &world.scenario;
+        let mut request = scenario.request.clone();
         if world.mutant == Some(Mutant::EndlessClaim) {
             request.in_progress = Duration::from_secs(86_400);
         }
-        // What is believed for a second is stale for a second; the simulation asks for more.
+        // Epochs are read each time: a cached epoch may be outdated, which the checker does not allow.
         let mut always_read = EpochTerms::default();
-        (always_read.max_age, always_read.skew) = (Duration::ZERO, MARGIN);
-        let mut lease = character.lease.clone();
+        (always_read.max_age, always_read.skew) = (Duration::ZERO, SKEW_MARGIN);
+        let mut lease = scenario.lease.clone();
         lease.owner = Some(name.clone());
-        let store = PageStore::new(self.seat.clone())
+        let store = PageStore::new(self.table.clone())
             .with_epoch_terms(always_read)
             .with_lease_terms(lease)
             .with_request_terms(request)
-            .with_guards(character.guards)
-            .with_random(self.dice.clone());
-        Tools { name, pages: Pages::new(store, world.bodies.clone()).with_random(self.dice.clone()) }
+            .with_guards(scenario.guards)
+            .with_random(self.random.clone());
+        Operation { name, pages: Pages::new(store, world.bodies.clone()).with_random(self.random.clone()) }
     }
 
-    fn keep(&self, place: &Place) -> History {
-        if self.world.character.mixed {
-            *self.dice.pick(&[History::Latest, History::Versions])
+    fn history(&self, page: &SimPage) -> History {
+        if self.world.scenario.mixed {
+            *self.random.pick(&[History::Latest, History::Versions])
         } else {
-            place.keep
+            page.history
         }
     }
 
-    /// One of few texts, so that some renders come out the same.
-    fn body(&self, place: &Place) -> String {
-        format!("{}text {}", place.signature(), self.dice.below(self.world.character.texts))
+    /// One of few bodies, so that some renders are unchanged.
+    fn body(&self, page: &SimPage) -> String {
+        format!("{}text {}", page.signature(), self.random.below(self.world.scenario.texts))
     }
 
-    /// Renews a page, or heals one whose body is broken.
+    /// Regenerates a page: because its body is damaged if that is given, else because it is stale.
     pub(crate) async fn regenerate(
         &self,
-        place: &Place,
-        broken: Option<&str>,
-        keep: History,
+        page: &SimPage,
+        damaged: Option<&str>,
+        history: History,
     ) -> facetheory::Result<Outcome> {
-        let (ledger, character, tools) = (&self.world.ledger, &self.world.character, self.tools());
-        let policy = Policy::every(character.revalidate).with_history(keep);
-        let (takes, fails) =
-            (self.dice.up_to(character.render), self.world.is_stormy() && self.dice.chance(0.1));
+        let (checker, scenario, operation) = (&self.world.checker, &self.world.scenario, self.operation());
+        let policy = Policy::every(scenario.revalidate).with_history(history);
+        let (duration, fails) =
+            (self.random.up_to(scenario.render), self.world.faults_active() && self.random.chance(0.1));
         let render = |_| {
-            ledger.render_starts(&tools.name);
+            checker.render_started(&operation.name);
             async move {
-                tokio::time::sleep(takes).await;
+                tokio::time::sleep(duration).await;
                 assert!(self.world.mutant != Some(Mutant::Panics), "a mutant panics");
                 if fails {
                     return Err("the origin is down".into());
                 }
-                let mut rendered = Rendered::html(self.body(place));
-                rendered.content.tags = place.tags().iter().map(|tag| tag.as_str().to_owned()).collect();
+                let mut rendered = Rendered::html(self.body(page));
+                rendered.content.tags = page.tags().iter().map(|tag| tag.as_str().to_owned()).collect();
                 Ok(rendered)
             }
         };
-        let reason =
-            broken.map_or(RegenerateReason::Stale, |s3_key| RegenerateReason::BodyMissing(s3_key.to_owned()));
-        let outcome = tools.pages.regenerate_for(&place.key, &policy, &reason, render).await;
+        let reason = damaged
+            .map_or(RegenerateReason::Stale, |s3_key| RegenerateReason::BodyMissing(s3_key.to_owned()));
+        let outcome = operation.pages.regenerate_for(&page.key, &policy, &reason, render).await;
         match &outcome {
-            Ok(Outcome::Published(_) | Outcome::Unchanged(_)) => ledger.told_published(&tools.name),
-            // What became of these is not known, and they say so.
+            Ok(Outcome::Published(_) | Outcome::Unchanged(_)) => checker.reported_published(&operation.name),
+            // Whether these have published is unknown, and they say so.
             Ok(Outcome::Superseded) => {}
             Err(error) if error.kind() == Kind::Unknown => {}
             Ok(_) | Err(_) => {
-                ledger.told_denied(&tools.name);
+                checker.reported_not_published(&operation.name);
             }
         }
         outcome
     }
 
-    /// Looks a page up as a server does: rows, epochs, body; renews what is stale and heals what is broken.
-    pub(crate) async fn serve(&self, place: &Place) {
-        let Some(meta) = self.look(place).await else { return };
+    /// Reads a page as a server does: rows, epochs, body. Regenerates it if it is stale, and replaces a damaged body.
+    pub(crate) async fn serve(&self, page: &SimPage) {
+        let Some(meta) = self.lookup(page).await else { return };
         let Some(meta) = meta else {
-            drop(self.regenerate(place, None, self.keep(place)).await);
+            drop(self.regenerate(page, None, self.history(page)).await);
             return;
         };
         let digest = meta.generation.content.digest.as_deref();
         match self.world.bodies.get(&meta.generation.s3_key, digest).await {
             Err(_) => {}
-            Ok(Some(body)) => self.world.ledger.read_body(place, &meta, &body),
+            Ok(Some(body)) => self.world.checker.body_read(page, &meta, &body),
             Ok(None) => {
-                if self.world.ledger.read_no_body(place, &meta) && self.world.mutant != Some(Mutant::Unhealed)
+                if self.world.checker.body_missing(page, &meta) && self.world.mutant != Some(Mutant::NoRepair)
                 {
-                    self.heal(place, &meta).await;
+                    self.repair(page, &meta).await;
                 }
             }
         }
-        if meta.freshness(self.tools().pages.store().now()) != Freshness::Fresh {
-            drop(self.regenerate(place, None, self.keep(place)).await);
+        if meta.freshness(self.operation().pages.store().now()) != Freshness::Fresh {
+            drop(self.regenerate(page, None, self.history(page)).await);
         }
     }
 
-    /// `META`, with its freshness checked; none where the table does not answer.
-    pub(crate) async fn look(&self, place: &Place) -> Option<Option<Meta>> {
-        let (tools, tags) = (self.tools(), place.tags());
-        let fences = self.world.ledger.reading(place, &tags);
-        let store = tools.pages.store();
-        let meta = store.lookup(&place.key).await.ok()?.meta;
+    /// Reads `META` and checks its freshness. `None` if the table fails.
+    pub(crate) async fn lookup(&self, page: &SimPage) -> Option<Option<Meta>> {
+        let (operation, tags) = (self.operation(), page.tags());
+        let baseline = self.world.checker.read_started(page, &tags);
+        let store = operation.pages.store();
+        let meta = store.lookup(&page.key).await.ok()?.meta;
         let freshness = match &meta {
             None => None,
             Some(meta) => {
                 let tags: Vec<Tag> = meta.generation.content.tags.iter().flat_map(Tag::new).collect();
-                let epochs = store.epochs(&tags, Some(&place.tenant)).await.ok()?;
-                let margin =
-                    if self.world.mutant == Some(Mutant::NoMargin) { Duration::ZERO } else { MARGIN };
+                let epochs = store.epochs(&tags, Some(&page.tenant)).await.ok()?;
+                let margin = if self.world.mutant == Some(Mutant::NoSkewMargin) {
+                    Duration::ZERO
+                } else {
+                    SKEW_MARGIN
+                };
                 Some(meta.freshness_with(&epochs, store.now(), margin))
             }
         };
-        self.world.ledger.read_row(place, &fences, meta.as_ref(), freshness);
+        self.world.checker.row_read(page, &baseline, meta.as_ref(), freshness);
         Some(meta)
     }
 
-    pub(crate) async fn heal(&self, place: &Place, meta: &Meta) {
-        let healed = self.regenerate(place, Some(&meta.generation.s3_key), self.keep(place)).await;
-        if let Ok(Outcome::Published(_)) = healed {
-            self.world.ledger.state().count(Count::Healed);
+    pub(crate) async fn repair(&self, page: &SimPage, meta: &Meta) {
+        let outcome = self.regenerate(page, Some(&meta.generation.s3_key), self.history(page)).await;
+        if let Ok(Outcome::Published(_)) = outcome {
+            self.world.checker.state().count(Counter::Repaired);
         }
     }
 
-    /// Delivers one of a few requests, sometimes with another hash, and carries it out where that is up to it.
-    async fn request(&self, place: &Place) {
-        let key = format!("order-{}", self.dice.below(REQUESTS));
-        let hash = if self.dice.chance(0.2) { "another hash" } else { "hash" };
-        drop(self.deliver(place, &key, hash).await);
+    /// Delivers one of a few requests, sometimes with another hash.
+    async fn request(&self, page: &SimPage) {
+        let key = format!("order-{}", self.random.below(REQUESTS));
+        let hash = if self.random.chance(0.2) { "another hash" } else { "hash" };
+        drop(self.deliver_request(page, &key, hash).await);
     }
 
-    /// Delivers a request, and carries it out where that is up to it.
-    pub(crate) async fn deliver(&self, place: &Place, key: &str, hash: &str) -> facetheory::Result<Begin> {
-        let (ledger, character, tools) = (&self.world.ledger, &self.world.character, self.tools());
-        let store = tools.pages.store();
+    /// Delivers a request, and executes it unless it is done or in progress.
+    pub(crate) async fn deliver_request(
+        &self,
+        page: &SimPage,
+        key: &str,
+        hash: &str,
+    ) -> facetheory::Result<Begin> {
+        let (checker, scenario, operation) = (&self.world.checker, &self.world.scenario, self.operation());
+        let store = operation.pages.store();
         let sent = if self.world.mutant == Some(Mutant::HashIgnored) { "hash" } else { hash };
-        let delivered = ledger.delivering(&place.key, key);
-        let begin = store.begin_request(&place.key, key, sent).await?;
-        ledger.answered(&delivered, hash, &begin);
+        let delivered = checker.request_delivered(&page.key, key);
+        let begin = store.begin_request(&page.key, key, sent).await?;
+        checker.delivery_returned(&delivered, hash, &begin);
         let Begin::Started { lease, claim } = &begin else { return Ok(begin) };
-        ledger.render_starts(&tools.name);
+        checker.render_started(&operation.name);
         let started = store.now();
-        let seen = store.lookup(&place.key).await?.meta;
-        if self.world.is_stormy() {
-            tokio::time::sleep(self.dice.up_to(character.render)).await;
-            if self.dice.chance(0.25) {
+        let seen = store.lookup(&page.key).await?.meta;
+        if self.world.faults_active() {
+            tokio::time::sleep(self.random.up_to(scenario.render)).await;
+            if self.random.chance(0.25) {
                 store.fail_request(lease, claim).await?;
-                ledger.told_denied(&tools.name);
+                checker.reported_not_published(&operation.name);
                 return Ok(begin);
             }
         }
-        let revalidate = i64::try_from(character.revalidate.as_secs()).expect("short");
+        let revalidate = i64::try_from(scenario.revalidate.as_secs()).expect("short");
         let mut content = Content::default();
-        content.tags = place.tags().iter().map(|tag| tag.as_str().to_owned()).collect();
-        let body = self.body(place);
-        let stored = self.world.bodies.put(&place.key, started, body.into(), &content, &*self.dice).await?;
+        content.tags = page.tags().iter().map(|tag| tag.as_str().to_owned()).collect();
+        let body = self.body(page);
+        let stored = self.world.bodies.put(&page.key, started, body.into(), &content, &*self.random).await?;
         content.digest = Some(stored.digest);
         let mut rendered = Generation::new(stored.s3_key, started.seconds(), revalidate);
         rendered.content = content;
-        let published = store.commit_request(lease, claim, &rendered, seen.as_ref(), self.keep(place)).await;
+        let published =
+            store.commit_request(lease, claim, &rendered, seen.as_ref(), self.history(page)).await;
         match &published {
-            Ok(Published::Done) => ledger.told_published(&tools.name),
+            Ok(Published::Done) => checker.reported_published(&operation.name),
             Ok(Published::Superseded) => {}
             Err(error) if error.kind() == Kind::Unknown => {}
-            Ok(Published::Lost) | Err(_) => ledger.told_denied(&tools.name),
+            Ok(Published::Lost) | Err(_) => checker.reported_not_published(&operation.name),
         }
         published.map(|_| begin)
     }
 
-    async fn invalidate(&self, place: &Place, strength: InvalidationMode) {
-        let asked = self.world.ledger.now();
-        let done = self.tools().pages.store().invalidate(&place.key, strength).await;
+    async fn invalidate(&self, page: &SimPage, mode: InvalidationMode) {
+        let requested = self.world.checker.now();
+        let done = self.operation().pages.store().invalidate(&page.key, mode).await;
         if let Ok(Invalidated::Stale | Invalidated::Absent) = done {
-            self.world.ledger.told_invalidated(&place.key, strength, asked);
+            self.world.checker.reported_invalidated(&page.key, mode, requested);
         }
     }
 
-    async fn invalidate_tag(&self, place: &Place) {
-        let tags = place.tags();
-        let (asked, tag) = (self.world.ledger.now(), self.dice.pick(&tags));
-        if self.tools().pages.store().invalidate_tag(tag, Some(&place.tenant)).await.is_ok() {
-            self.world.ledger.told_tag_invalidated(place, tag, asked);
+    async fn invalidate_tag(&self, page: &SimPage) {
+        let tags = page.tags();
+        let (requested, tag) = (self.world.checker.now(), self.random.pick(&tags));
+        if self.operation().pages.store().invalidate_tag(tag, Some(&page.tenant)).await.is_ok() {
+            self.world.checker.reported_tag_invalidated(page, tag, requested);
         }
     }
 
-    async fn roll_back(&self, place: &Place) {
-        let tools = self.tools();
-        let Ok(versions) = tools.pages.store().versions(&place.key, VERSIONS).await else { return };
+    async fn roll_back(&self, page: &SimPage) {
+        let operation = self.operation();
+        let Ok(versions) = operation.pages.store().versions(&page.key, VERSIONS).await else { return };
         if versions.is_empty() {
             return;
         }
-        // The oldest ones are those that a collector is after.
+        // The oldest versions are those that gc deletes.
         let (sk, _) =
-            if self.dice.chance(0.5) { &versions[versions.len() - 1] } else { self.dice.pick(&versions) };
+            if self.random.chance(0.5) { &versions[versions.len() - 1] } else { self.random.pick(&versions) };
         let pin =
-            if self.dice.chance(0.3) { Duration::ZERO } else { self.dice.up_to(self.world.character.pin) };
-        drop(tools.pages.store().roll_back(&place.key, sk, pin).await);
+            if self.random.chance(0.3) { Duration::ZERO } else { self.random.up_to(self.world.scenario.pin) };
+        drop(operation.pages.store().roll_back(&page.key, sk, pin).await);
     }
 
-    async fn collect(&self, place: &Place) {
-        let (world, tools) = (self.world, self.tools());
-        let store = tools.pages.store();
-        let versions = world.character.retention;
+    async fn gc(&self, page: &SimPage) {
+        let (world, operation) = (self.world, self.operation());
+        let store = operation.pages.store();
+        let versions = world.scenario.retention;
         let versions =
-            if world.mutant == Some(Mutant::ShortMemory) { versions.saturating_sub(1) } else { versions };
-        let collected = store.gc_versions(&place.key, Retention::newest(versions)).await;
-        let mut bodies = collected.unwrap_or_default();
-        if world.mutant == Some(Mutant::EagerCollector) {
-            let served = store.lookup(&place.key).await.ok().and_then(|view| view.meta);
+            if world.mutant == Some(Mutant::GcKeepsTooFew) { versions.saturating_sub(1) } else { versions };
+        let deleted = store.gc_versions(&page.key, Retention::newest(versions)).await;
+        let mut bodies = deleted.unwrap_or_default();
+        if world.mutant == Some(Mutant::GcDeletesCurrent) {
+            let served = store.lookup(&page.key).await.ok().and_then(|view| view.meta);
             bodies.extend(served.map(|meta| meta.generation.s3_key));
         }
         for s3_key in bodies {
-            // A body that could not be deleted is left to the collection of orphans.
+            // A body that could not be deleted is left to the gc of orphans.
             drop(world.bodies.delete(&s3_key).await);
         }
     }

@@ -1,4 +1,4 @@
-//! The world of one seed: its stores, its pages, and everyone who lives in it.
+//! The simulated deployment of one seed: its stores, its pages and the tasks that use them.
 
 use std::fmt;
 use std::future::Future;
@@ -7,136 +7,154 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use facetheory::testing::RuntimeClock;
 use facetheory::{Bodies, History, KeyScheme, PageKey, Tag, Tenant};
 use tabletheory::{Faults, Faulty, MemoryTable};
 
 use crate::Settings;
-use crate::character::{Character, MOST_SKEW};
-use crate::clock::SimulatedClock;
-use crate::dice::Dice;
-use crate::ledger::Ledger;
+use crate::checker::Checker;
+use crate::client::ClientConfig;
+use crate::faulty_objects::FaultyObjects;
 use crate::mutant::Mutant;
-use crate::object::Objects;
-use crate::recorder::Recorder;
-use crate::saboteur::Saboteur;
-use crate::seat::Seat;
-use crate::visitor::Habits;
+use crate::mutant_table::MutantTable;
+use crate::process_table::{ProcessTable, process_table};
+use crate::random::RandomStream;
+use crate::recorded_table::{RecordedTable, recorded_table};
+use crate::scenario::{MAX_SKEW_MILLIS, Scenario};
 use crate::worker::Worker;
 
-/// Two tenants, with the same cache keys.
+/// The cache keys of both tenants are the same.
 const TENANTS: [&str; 2] = ["red", "blue"];
 
-/// Streams of chance that are no worker's.
+/// Random streams that do not belong to a worker.
 const TABLE: u64 = 1000;
 const OBJECTS: u64 = 1001;
-const MISFORTUNE: u64 = 1002;
+const DAMAGE: u64 = 1002;
 const SWEEPER: u64 = 1003;
 const CLOCKS: u64 = 1004;
-/// The worker that comes after the storm.
-const CALM: u64 = 1005;
+/// The worker that checks recovery after the faults have ended.
+const QUIESCE: u64 = 1005;
 
-/// One tenant's page.
+/// An activity that runs until it is done or an invariant is violated.
+pub(crate) type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// A page of one tenant.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct SimPage {
     pub(crate) tenant: Tenant,
     pub(crate) key: PageKey,
-    pub(crate) keep: History,
+    pub(crate) history: History,
     path: String,
 }
 
-impl Place {
-    /// What every body of this page begins with, so that no other's can be taken for it.
+impl SimPage {
+    /// The prefix of every body of this page, by which a body of another page is recognized.
     pub(crate) fn signature(&self) -> String {
         format!("{}|{}|", self.tenant, self.path)
     }
 
-    /// The tags of the page: one that all have, and its own.
+    /// The tags of the page: one that all pages share, and one of its own.
     pub(crate) fn tags(&self) -> [Tag; 2] {
         ["all", self.path.as_str()].map(|name| Tag::new(name).expect("a tag"))
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SimPage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {}", self.path, self.tenant)
     }
 }
 
-/// Everything that a seed makes.
+/// The simulated deployment of one seed.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) seed: u64,
     pub(crate) mutant: Option<Mutant>,
-    pub(crate) character: Character,
-    pub(crate) ledger: Arc<Ledger>,
-    /// How visitors are, where there are any.
-    pub(crate) habits: Habits,
-    pub(crate) places: Vec<Place>,
+    pub(crate) scenario: Scenario,
+    pub(crate) checker: Arc<Checker>,
+    /// How clients and the processes that serve them behave.
+    pub(crate) clients: ClientConfig,
+    pub(crate) pages: Vec<SimPage>,
     pub(crate) bodies: Bodies,
-    /// How long everything goes wrong, in simulated time.
-    storm: Duration,
-    clock: SimulatedClock,
-    table: Arc<Faulty<Arc<Recorder>>>,
-    objects: Objects,
+    /// How long faults are injected, in simulated time.
+    fault_duration: Duration,
+    clock: RuntimeClock,
+    table: Arc<Faulty<Arc<RecordedTable>>>,
+    objects: FaultyObjects,
 }
 
 impl World {
     pub(crate) fn new(
         seed: u64,
         settings: &Settings,
-        ledger: Arc<Ledger>,
-        clock: SimulatedClock,
-        character: Character,
+        checker: Arc<Checker>,
+        clock: RuntimeClock,
+        scenario: Scenario,
     ) -> Self {
-        let (mutant, habits) = (settings.mutant, Habits::of(seed, &character));
-        let storm = if settings.visitors { habits.storm } else { character.storm };
-        let rows = Saboteur::new(MemoryTable::with_clock(Arc::new(clock)), mutant);
-        let recorder = Arc::new(Recorder { table: rows, ledger: ledger.clone() });
-        let faults = Dice::new(seed, TABLE).below(u64::MAX);
-        let table = Arc::new(Faulty::new(recorder, faults, character.faults));
-        let objects = Objects::new(ledger.clone(), Dice::new(seed, OBJECTS), character.object_faults, mutant);
-        let places = TENANTS.iter().flat_map(|tenant| {
-            (0..character.paths).map(move |path| {
+        let (mutant, clients) = (settings.mutant, ClientConfig::of(seed, &scenario));
+        let fault_duration = if settings.clients { clients.fault_duration } else { scenario.fault_duration };
+        let rows = MutantTable::new(MemoryTable::with_clock(Arc::new(clock)), mutant);
+        let recorded = Arc::new(recorded_table(rows, checker.clone()));
+        let faults = RandomStream::new(seed, TABLE).below(u64::MAX);
+        let table = Arc::new(Faulty::new(recorded, faults, scenario.faults));
+        let objects = FaultyObjects::new(
+            checker.clone(),
+            RandomStream::new(seed, OBJECTS),
+            scenario.object_faults,
+            mutant,
+        );
+        let pages = TENANTS.iter().flat_map(|tenant| {
+            (0..scenario.paths).map(move |path| {
                 let (tenant, path) = (Tenant::new(*tenant).expect("a tenant"), format!("/{path}"));
                 let owner = Some(&tenant).filter(|_| mutant != Some(Mutant::SharedPartition));
                 let key = KeyScheme::Hashed.page(owner, path.as_str()).expect("a page");
-                let keep = if path.ends_with('1') { History::Latest } else { History::Versions };
-                Place { tenant, key, keep, path }
+                let history = if path.ends_with('1') { History::Latest } else { History::Versions };
+                SimPage { tenant, key, history, path }
             })
         });
-        let places = places.collect();
+        let pages = pages.collect();
         let bodies = Bodies::over(Arc::new(objects.clone()));
-        World { seed, mutant, character, habits, ledger, places, bodies, storm, clock, table, objects }
-    }
-
-    /// The storm, and the calm after it. Stops as soon as something is broken.
-    pub(crate) async fn run(&self) {
-        let clocks = Dice::new(self.seed, CLOCKS);
-        let workers: Vec<Worker<'_>> = (0..self.character.workers)
-            .map(|number| {
-                let skew = i64::try_from(clocks.below(2 * MOST_SKEW + 1)).expect("small") - 1000;
-                Worker::new(self, number, if self.character.skewed { skew } else { 0 })
-            })
-            .collect();
-        let mut lives: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> = Vec::new();
-        lives.extend(
-            workers.iter().map(|worker| Box::pin(worker.live()) as Pin<Box<dyn Future<Output = ()> + '_>>),
-        );
-        lives.push(Box::pin(self.sweep()));
-        lives.push(Box::pin(self.lose_bodies()));
-        self.live_through(lives).await;
-        if !self.ledger.is_broken() {
-            self.set_faults(Faults::NONE);
-            self.stop_object_faults();
-            Worker::new(self, CALM, 0).calm_down().await;
+        World {
+            seed,
+            mutant,
+            scenario,
+            clients,
+            checker,
+            pages,
+            bodies,
+            fault_duration,
+            clock,
+            table,
+            objects,
         }
     }
 
-    /// Until all have done what they wanted, or something is broken.
-    pub(crate) async fn live_through(&self, mut lives: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
+    /// Runs the workers under faults, then checks recovery without faults. Stops at the first violation.
+    pub(crate) async fn run_workers(&self) {
+        let clocks = RandomStream::new(self.seed, CLOCKS);
+        let workers: Vec<Worker<'_>> = (0..self.scenario.workers)
+            .map(|number| {
+                let skew = i64::try_from(clocks.below(2 * MAX_SKEW_MILLIS + 1)).expect("small") - 1000;
+                Worker::new(self, number, if self.scenario.skewed { skew } else { 0 })
+            })
+            .collect();
+        let mut tasks: Vec<Task<'_>> = Vec::new();
+        tasks.extend(workers.iter().map(|worker| Box::pin(worker.run()) as Task<'_>));
+        tasks.push(Box::pin(self.sweep()));
+        tasks.push(Box::pin(self.damage_bodies()));
+        self.run_tasks(tasks).await;
+        if !self.checker.is_broken() {
+            self.set_faults(Faults::NONE);
+            self.stop_object_faults();
+            Worker::new(self, QUIESCE, 0).quiesce().await;
+        }
+    }
+
+    /// Polls the tasks until all have finished or an invariant is violated.
+    pub(crate) async fn run_tasks(&self, mut tasks: Vec<Task<'_>>) {
         std::future::poll_fn(|context| {
-            lives.retain_mut(|life| !self.ledger.is_broken() && life.as_mut().poll(context).is_pending());
-            if lives.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+            tasks.retain_mut(|task| !self.checker.is_broken() && task.as_mut().poll(context).is_pending());
+            if tasks.is_empty() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }
@@ -149,37 +167,39 @@ impl World {
         self.objects.stop_faults();
     }
 
-    /// The table as a worker with this clock has it.
-    pub(crate) fn seat(&self, skew: i64) -> Arc<Seat> {
-        Arc::new(Seat::new(self.table.clone(), self.clock.ahead_by(skew)))
+    /// The table as a process sees it whose clock is ahead by `skew` milliseconds.
+    pub(crate) fn process_table(&self, skew: i64) -> Arc<ProcessTable> {
+        Arc::new(process_table(self.table.clone(), self.clock.ahead_by(skew)))
     }
 
-    /// A body vanishes, or its bytes change.
-    pub(crate) async fn break_body(&self, s3_key: &str) {
-        self.objects.break_one(s3_key).await;
+    /// Deletes a body or changes its bytes.
+    pub(crate) async fn damage_body(&self, s3_key: &str) {
+        self.objects.damage_one(s3_key).await;
     }
 
-    pub(crate) fn is_stormy(&self) -> bool {
-        self.clock.elapsed() < i64::try_from(self.storm.as_millis()).expect("short")
+    pub(crate) fn faults_active(&self) -> bool {
+        self.clock.elapsed_millis() < i64::try_from(self.fault_duration.as_millis()).expect("short")
     }
 
+    /// Deletes expired rows from time to time.
     pub(crate) async fn sweep(&self) {
-        let dice = Dice::new(self.seed, SWEEPER);
-        let Some(pause) = self.character.sweep else { return };
-        while self.is_stormy() {
-            tokio::time::sleep(dice.up_to(pause)).await;
-            self.table.inner().sweep().await;
+        let random = RandomStream::new(self.seed, SWEEPER);
+        let Some(pause) = self.scenario.sweep else { return };
+        while self.faults_active() {
+            tokio::time::sleep(random.up_to(pause)).await;
+            self.table.inner().sweep_expired().await;
         }
     }
 
-    pub(crate) async fn lose_bodies(&self) {
-        let dice = Dice::new(self.seed, MISFORTUNE);
-        let Some(pause) = self.character.loss else { return };
-        while self.is_stormy() {
-            tokio::time::sleep(dice.up_to(pause)).await;
-            let served = self.ledger.served_bodies();
+    /// Damages bodies that are served from time to time.
+    pub(crate) async fn damage_bodies(&self) {
+        let random = RandomStream::new(self.seed, DAMAGE);
+        let Some(pause) = self.scenario.loss else { return };
+        while self.faults_active() {
+            tokio::time::sleep(random.up_to(pause)).await;
+            let served = self.checker.served_bodies();
             if !served.is_empty() {
-                self.break_body(dice.pick::<String>(&served)).await;
+                self.damage_body(random.pick::<String>(&served)).await;
             }
         }
     }

@@ -1,10 +1,10 @@
-//! The command line, through the real binary.
+//! The command line, tested through the binary.
 
 use std::process::{Command, Output};
 
 fn simulate(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_facetheory-simulation"));
-    command.arg("simulate").args(arguments).output().expect("the binary runs")
+    command.arg("simulate").args(arguments).output().expect("the binary starts")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -12,30 +12,30 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_run_ends_with_a_summary() {
+fn a_run_prints_a_summary() {
     let output = simulate(&["--seeds", "5", "--from", "100"]);
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.starts_with("5 seeds from 100 in "), "{said}");
-    assert!(said.contains("leases granted"), "{said}");
-    assert!(said.ends_with("every invariant held\n"), "{said}");
-    assert_eq!(text(&output.stderr), "", "no progress bar where nobody sees it");
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{printed}");
+    assert!(printed.starts_with("5 seeds from 100 in "), "{printed}");
+    assert!(printed.contains("leases granted"), "{printed}");
+    assert!(printed.ends_with("every invariant held\n"), "{printed}");
+    assert_eq!(text(&output.stderr), "", "no progress bar without a terminal");
 }
 
 #[test]
-fn a_violation_names_its_seed_and_the_command_that_repeats_it() {
+fn a_violation_prints_its_seed_and_the_command_that_repeats_it() {
     let output = simulate(&["--mutant", "forgotten-body"]);
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("`META` never names a missing body"), "{said}");
-    assert!(said.contains("published under grant"), "{said}");
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("`META` never refers to a missing body"), "{printed}");
+    assert!(printed.contains("published under grant"), "{printed}");
 
-    let replay = said.lines().last().expect("a last line").trim();
+    let replay = printed.lines().last().expect("a last line").trim();
     let (_, arguments) = replay.split_once("-- simulate ").expect("a command");
     let arguments: Vec<&str> = arguments.split(' ').collect();
     let (once, twice) = (simulate(&arguments), simulate(&arguments));
     assert_eq!(once.status.code(), Some(1));
-    // Only the first line tells how long it took.
+    // The first line contains the elapsed time.
     let history = |output: &Output| -> Vec<String> {
         text(&output.stdout)
             .lines()
@@ -44,24 +44,25 @@ fn a_violation_names_its_seed_and_the_command_that_repeats_it() {
             .collect()
     };
     assert_eq!(history(&once), history(&twice));
-    let broken = |said: &str| said.lines().find(|line| line.starts_with("BROKEN")).map(str::to_owned);
-    assert_eq!(broken(&text(&once.stdout)), broken(&said));
+    let violation =
+        |printed: &str| printed.lines().find(|line| line.starts_with("VIOLATION")).map(str::to_owned);
+    assert_eq!(violation(&text(&once.stdout)), violation(&printed));
 }
 
 #[test]
-fn json_is_for_programs() {
+fn json_output_is_one_document() {
     let output = simulate(&["--seed", "42", "--trace", "--json"]);
-    let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
-    assert_eq!((&said["from"], &said["seeds"]), (&42.into(), &1.into()));
-    assert!(said["tally"]["leases_granted"].as_u64() > Some(0));
-    assert_eq!(said["violation"], serde_json::Value::Null);
-    assert!(said["trace"].as_array().is_some_and(|events| events.len() > 30));
+    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    assert_eq!((&printed["from"], &printed["seeds"]), (&42.into(), &1.into()));
+    assert!(printed["stats"]["leases_granted"].as_u64() > Some(0));
+    assert_eq!(printed["violation"], serde_json::Value::Null);
+    assert!(printed["trace"].as_array().is_some_and(|events| events.len() > 30));
 }
 
 #[test]
-fn a_wrong_call_is_told_what_is_right() {
+fn a_usage_error_exits_with_2_and_explains_itself() {
     for (arguments, reason) in [
-        (vec!["--mutant", "none-such"], "there are: any-lock, "),
+        (vec!["--mutant", "unknown"], "known mutants: any-lock, "),
         (vec!["--seeds", "0"], "0 is not in 1.."),
         (vec!["--seed", "1", "--from", "2"], "cannot be used with"),
         (vec!["--trace"], "--seed"),

@@ -1,46 +1,47 @@
-//! Campaigns of many seeds: none may break anything, and each must catch the mutants.
+//! Campaigns over many seeds.
 
 use std::collections::BTreeSet;
 
-use facetheory_simulation::{Campaign, Count, Invariant, Mutant, Settings, Tally};
+use facetheory_simulation::{Campaign, Counter, Invariant, Mutant, Settings, Stats};
 
-/// How many seeds a run tries by default.
+/// The default number of seeds.
 const SEEDS: u64 = 1000;
-/// Within how many seeds a mutant must have been caught in every way that it should be.
-const SEEDS_A_MUTANT: u64 = 300;
+/// The number of seeds within which a mutant must violate each of its invariants.
+const SEEDS_PER_MUTANT: u64 = 300;
 
-/// Runs the seeds that the environment tells. Unless that is one alone, each of these counts must come up.
-#[expect(clippy::print_stdout, reason = "what has happened in so many histories is worth knowing")]
-pub(crate) fn no_seed_breaks_anything<'a>(settings: Settings, counts: impl IntoIterator<Item = &'a Count>) {
+/// Runs the seeds that the environment sets. With more than one seed, each of these counters must rise.
+#[expect(clippy::print_stdout, reason = "the statistics show what the histories covered")]
+pub(crate) fn every_seed_passes<'a>(settings: Settings, counters: impl IntoIterator<Item = &'a Counter>) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
     let one = number("FACETHEORY_SEED");
     let seeds = match one {
         Some(seed) => seed..seed + 1,
         None => 0..number("FACETHEORY_SEEDS").unwrap_or(SEEDS),
     };
-    let mut total = Tally::default();
+    let mut total = Stats::default();
     for report in Campaign::start(seeds.clone(), settings) {
         let seed = report.seed;
-        assert_eq!(report.violation, None, "seed {seed}; FACETHEORY_SEED={seed} repeats it");
-        total.merge(&report.tally);
+        assert_eq!(report.violation, None, "seed {seed}; set FACETHEORY_SEED={seed} to repeat it");
+        total.merge(&report.stats);
     }
     println!("{} seeds:\n{total}", seeds.end - seeds.start);
     if one.is_none() {
-        for count in counts {
-            assert!(total.of(*count) > 0, "no history has any {count}:\n{total}");
+        for counter in counters {
+            assert!(total.of(*counter) > 0, "no history counted any {counter}:\n{total}");
         }
     }
 }
 
-/// Every mutant is caught by every invariant that it should break.
-pub(crate) fn every_one_is_caught(
+/// Every mutant violates each of these invariants in some history.
+pub(crate) fn every_mutant_is_detected(
     settings: Settings,
     mutants: impl IntoIterator<Item = (Mutant, &'static [Invariant])>,
 ) {
-    let mut uncaught = Vec::new();
+    let mut undetected = Vec::new();
     for (mutant, breaks) in mutants {
         let mut missing: BTreeSet<Invariant> = breaks.iter().copied().collect();
-        let mut campaign = Campaign::start(0..SEEDS_A_MUTANT, Settings { mutant: Some(mutant), ..settings });
+        let mut campaign =
+            Campaign::start(0..SEEDS_PER_MUTANT, Settings { mutant: Some(mutant), ..settings });
         let mut other = BTreeSet::new();
         while !missing.is_empty()
             && let Some(report) = campaign.next()
@@ -53,8 +54,8 @@ pub(crate) fn every_one_is_caught(
             }
         }
         if !missing.is_empty() {
-            uncaught.push(format!("{mutant} was not caught by {missing:?}, but by {other:?}"));
+            undetected.push(format!("{mutant} did not violate {missing:?}, but {other:?}"));
         }
     }
-    assert!(uncaught.is_empty(), "{uncaught:#?}");
+    assert!(undetected.is_empty(), "{undetected:#?}");
 }

@@ -1,69 +1,70 @@
-//! Requests: what became of their rows, and what those who delivered them were told.
+//! Idempotent requests: the changes of their rows, and the results of their deliveries.
 
 use facetheory::PageKey;
 use facetheory::protocol::{Begin, Lock, Meta, Request, RequestStatus};
 use tabletheory::{Item, Key};
 
-use super::{Ledger, State, short};
-use crate::tally::Count;
+use super::{Checker, State, short};
+use crate::stats::Counter;
 use crate::violation::Invariant;
 
-/// Clocks of workers differ by so many seconds at most.
-const CLOCKS_DIFFER: i64 = 2;
+/// The clocks of two workers differ by at most this many seconds.
+const MAX_CLOCK_DIFFERENCE: i64 = 2;
 
-/// The row of a request when it was delivered.
+/// The row of a request at the time of a delivery.
 #[derive(Debug)]
 pub(crate) struct Delivered {
     key: Key,
-    life: u64,
+    expiries: u64,
     row: Option<Request>,
 }
 
-impl Ledger {
+impl Checker {
     /// A request is about to be delivered.
-    pub(crate) fn delivering(&self, page: &PageKey, idempotency_key: &str) -> Delivered {
-        let key = page.request(idempotency_key).expect("a plain key");
+    pub(crate) fn request_delivered(&self, page: &PageKey, idempotency_key: &str) -> Delivered {
+        let key = page.request(idempotency_key).expect("a valid idempotency key");
         let state = self.state();
-        Delivered { life: state.life(&key), row: state.request(&key), key }
+        Delivered { expiries: state.expiries(&key), row: state.request(&key), key }
     }
 
-    /// It was answered.
-    pub(crate) fn answered(&self, delivered: &Delivered, hash: &str, answer: &Begin) {
+    /// A delivery has returned.
+    pub(crate) fn delivery_returned(&self, delivered: &Delivered, hash: &str, result: &Begin) {
         let mut state = self.state();
         let (key, before) = (&delivered.key, delivered.row.as_ref());
         let now = state.request(key);
         let other = |row: Option<&Request>| row.is_some_and(|row| row.request_hash != hash);
-        if *answer == Begin::OtherRequest {
-            state.count(Count::RequestMismatched);
+        if *result == Begin::OtherRequest {
+            state.count(Counter::RequestMismatched);
             let right = other(before) || other(now.as_ref());
-            state
-                .ensure(right, Invariant::OtherHash, || format!("{hash} was refused as another than itself"));
+            state.ensure(right, Invariant::HashMismatch, || {
+                format!("{hash} was rejected although no row has another hash")
+            });
             return;
         }
-        // A row that lived all the while was there to be seen.
-        let lived = state.life(key) == delivered.life;
-        state.ensure(!(lived && other(before)), Invariant::OtherHash, || {
-            format!("{} was begun as {before:?}, and {hash} was answered with {answer:?}", key.sk)
+        // Unless the row expired meanwhile, the delivery must have seen its hash.
+        let alive = state.expiries(key) == delivered.expiries;
+        state.ensure(!(alive && other(before)), Invariant::HashMismatch, || {
+            format!("the row of {} was {before:?}, and the delivery of {hash} returned {result:?}", key.sk)
         });
-        match answer {
+        match result {
             Begin::Replayed { s3_key } => {
-                state.count(Count::RequestReplayed);
-                let result = |row: Option<&Request>| {
+                state.count(Counter::RequestReplayed);
+                let recorded = |row: Option<&Request>| {
                     row.is_some_and(|row| {
                         row.status == RequestStatus::Completed && row.result_s3_key == *s3_key
                     })
                 };
-                let right = result(before) || result(now.as_ref());
-                state.ensure(right, Invariant::OneResult, || {
-                    format!("{} was replayed as {s3_key:?}; its row is {now:?}", key.sk)
+                let right = recorded(before) || recorded(now.as_ref());
+                state.ensure(right, Invariant::SingleResult, || {
+                    format!("{} was replayed as {s3_key:?}, but its row is {now:?}", key.sk)
                 });
             }
-            Begin::InProgress { .. } => state.count(Count::RequestInProgress),
+            Begin::InProgress { .. } => state.count(Counter::RequestInProgress),
             _ => {}
         }
     }
 
-    /// The keys of requests that count as worked on, with their hashes and until when.
+    /// The requests of a page that are in progress.
     pub(crate) fn open_requests(&self, page: &PageKey) -> Vec<(Key, Request)> {
         let state = self.state();
         let rows = state.rows_of(page.pk(), "REQ#");
@@ -73,8 +74,8 @@ impl Ledger {
 }
 
 impl State {
-    fn life(&self, key: &Key) -> u64 {
-        self.request_lives.get(key).copied().unwrap_or(0)
+    fn expiries(&self, key: &Key) -> u64 {
+        self.request_expiries.get(key).copied().unwrap_or(0)
     }
 
     fn request(&self, key: &Key) -> Option<Request> {
@@ -93,44 +94,48 @@ impl State {
         let read = |row: Option<&Item>| row.and_then(|row| Request::read(row).ok());
         let before = read(before);
         let Some(after) = read(after) else {
-            self.ensure(false, Invariant::OneResult, || format!("{} was deleted by a commit", key.sk));
+            self.ensure(false, Invariant::SingleResult, || format!("{} was deleted by a commit", key.sk));
             return;
         };
         let what = format!("{} {}", short(&key.pk), key.sk);
         if let Some(before) = &before {
             let same = before.request_hash == after.request_hash;
-            self.ensure(same, Invariant::OtherHash, || format!("{what} was begun over with another hash"));
+            self.ensure(same, Invariant::HashMismatch, || format!("{what} was restarted with another hash"));
             let done = before.status == RequestStatus::Completed;
-            self.ensure(!done, Invariant::OneResult, || format!("{what} was done, and became {after:?}"));
+            self.ensure(!done, Invariant::SingleResult, || {
+                format!("{what} was completed, and became {after:?}")
+            });
         }
         match after.status {
             RequestStatus::Started => {
-                self.count(Count::RequestStarted);
+                self.count(Counter::RequestStarted);
                 self.note(format!("{what} started"));
                 let holds = lock.map(|lock| &lock.lease_token) == after.owner.as_ref();
-                self.ensure(holds, Invariant::Together, || format!("{what} was begun without the lease"));
+                self.ensure(holds, Invariant::AtomicPublish, || {
+                    format!("{what} was started without the lease")
+                });
                 if let Some(before) = before {
-                    self.count(Count::RequestTakenOver);
-                    let latest = self.now.seconds() + CLOCKS_DIFFER;
+                    self.count(Counter::RequestTakenOver);
+                    let latest = self.now().seconds() + MAX_CLOCK_DIFFERENCE;
                     let open = before.in_progress_until.is_none_or(|until| until <= latest);
-                    self.ensure(open, Invariant::OneResult, || {
+                    self.ensure(open, Invariant::SingleResult, || {
                         format!("{what} was taken over while in progress")
                     });
                 }
             }
             RequestStatus::Completed => {
-                self.count(Count::RequestCompleted);
+                self.count(Counter::RequestCompleted);
                 self.note(format!("{what} completed"));
                 let published = publisher.is_some() && publisher == after.owner.as_deref();
                 let result = self.meta(&key.pk).map(|meta| meta.generation.s3_key);
                 let right = published && after.result_s3_key == result;
-                self.ensure(right, Invariant::Together, || {
+                self.ensure(right, Invariant::AtomicPublish, || {
                     format!("{what} was completed without its publish")
                 });
             }
             RequestStatus::Failed => {
-                self.count(Count::RequestFailed);
-                self.note(format!("{what} given up"));
+                self.count(Counter::RequestFailed);
+                self.note(format!("{what} failed"));
             }
         }
     }
@@ -144,6 +149,6 @@ impl State {
             })
         });
         let left = left.map(|(key, _)| key.sk.clone());
-        self.ensure(left.is_none(), Invariant::Together, || format!("a publish left {left:?} open"));
+        self.ensure(left.is_none(), Invariant::AtomicPublish, || format!("a publish left {left:?} open"));
     }
 }

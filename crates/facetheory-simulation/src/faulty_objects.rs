@@ -1,7 +1,7 @@
-//! A store of objects that misbehaves as its seed says, and tells the ledger what really happens to it.
+//! An object store in memory that injects faults and reports every change to the checker.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,88 +15,96 @@ use object_store::{
     ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
-use crate::dice::Dice;
-use crate::ledger::Ledger;
-use crate::mutant::Mutant;
-use crate::tally::Count;
+use parking_lot::Mutex;
 
-/// How often each thing goes wrong with objects: a probability from 0 to 1.
+use crate::checker::Checker;
+use crate::mutant::Mutant;
+use crate::mutant_table::IN_MEMORY;
+use crate::random::RandomStream;
+use crate::stats::Counter;
+
+/// The probability of each fault, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ObjectFaults {
-    /// The call takes a while before it reaches the store.
+    /// The call is delayed.
     pub(crate) delay: f64,
     pub(crate) longest_delay: Duration,
-    /// The call fails and has not reached the store.
+    /// The call fails before it reaches the store.
     pub(crate) fail: f64,
-    /// The call reaches the store and fails all the same.
-    pub(crate) lose_answer: f64,
+    /// The call is executed, but its response is lost.
+    pub(crate) lose_response: f64,
 }
 
-/// Objects in memory, with faults.
+/// An object store in memory that injects faults.
 #[derive(Clone, Debug)]
-pub(crate) struct Objects(Arc<Shared>);
+pub(crate) struct FaultyObjects(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     objects: InMemory,
-    ledger: Arc<Ledger>,
-    dice: Dice,
+    checker: Arc<Checker>,
+    random: RandomStream,
     faults: Mutex<ObjectFaults>,
     mutant: Option<Mutant>,
 }
 
-impl Objects {
-    pub(crate) fn new(ledger: Arc<Ledger>, dice: Dice, faults: ObjectFaults, mutant: Option<Mutant>) -> Self {
-        Objects(Arc::new(Shared {
+impl FaultyObjects {
+    pub(crate) fn new(
+        checker: Arc<Checker>,
+        random: RandomStream,
+        faults: ObjectFaults,
+        mutant: Option<Mutant>,
+    ) -> Self {
+        FaultyObjects(Arc::new(Shared {
             objects: InMemory::new(),
-            ledger,
-            dice,
+            checker,
+            random,
             faults: Mutex::new(faults),
             mutant,
         }))
     }
 
     pub(crate) fn stop_faults(&self) {
-        *self.0.faults.lock().unwrap_or_else(PoisonError::into_inner) = ObjectFaults::default();
+        *self.0.faults.lock() = ObjectFaults::default();
     }
 
-    /// A body vanishes, or its bytes change.
-    pub(crate) async fn break_one(&self, s3_key: &str) {
+    /// Deletes a body or changes its bytes.
+    pub(crate) async fn damage_one(&self, s3_key: &str) {
         let path = Path::from(s3_key);
-        if self.0.dice.chance(0.5) {
-            self.0.objects.delete(&path).await.expect("memory answers");
-            self.0.ledger.broke(s3_key, Count::Lost);
+        if self.0.random.chance(0.5) {
+            self.0.objects.delete(&path).await.expect(IN_MEMORY);
+            self.0.checker.body_damaged(s3_key, Counter::Lost);
         } else {
-            self.0.objects.put(&path, "damaged".into()).await.expect("memory answers");
-            self.0.ledger.broke(s3_key, Count::Damaged);
+            self.0.objects.put(&path, "damaged".into()).await.expect(IN_MEMORY);
+            self.0.checker.body_damaged(s3_key, Counter::Damaged);
         }
     }
 }
 
 impl Shared {
-    /// Waits, then says whether the call fails before it arrives, or its answer gets lost.
-    async fn fate(&self) -> Result<bool> {
-        let faults = *self.faults.lock().unwrap_or_else(PoisonError::into_inner);
-        let (delayed, luck) = (self.dice.chance(faults.delay), self.dice.fraction());
-        let pause = self.dice.fraction();
+    /// Delays the call. Fails if the call does not reach the store, else returns whether the response is lost.
+    async fn inject_fault(&self) -> Result<bool> {
+        let faults = *self.faults.lock();
+        let (delayed, draw) = (self.random.chance(faults.delay), self.random.fraction());
+        let pause = self.random.fraction();
         if delayed {
             tokio::time::sleep(faults.longest_delay.mul_f64(pause)).await;
         }
-        if luck < faults.fail {
-            Err(injected("injected: the store cannot be reached"))
+        if draw < faults.fail {
+            Err(injected("injected fault: the store is unreachable"))
         } else {
-            Ok(luck < faults.fail + faults.lose_answer)
+            Ok(draw < faults.fail + faults.lose_response)
         }
     }
 
     async fn delete_one(&self, path: Path) -> Result<Path> {
-        let lost = self.fate().await?;
+        let lost = self.inject_fault().await?;
         self.objects.delete(&path).await?;
-        self.ledger.deleted(path.as_ref());
-        if lost { Err(injected("injected: no answer came")) } else { Ok(path) }
+        self.checker.deleted(path.as_ref());
+        if lost { Err(response_lost()) } else { Ok(path) }
     }
 
-    /// Some other body of the same cache key.
+    /// Another body of the same cache key.
     async fn other(&self, path: &Path) -> Option<Path> {
         let directory = path.as_ref().rsplit_once('/').map(|(directory, _)| Path::from(directory));
         let mut listed = self.objects.list(directory.as_ref());
@@ -111,26 +119,30 @@ impl Shared {
     }
 }
 
+fn response_lost() -> Error {
+    injected("injected fault: the response was lost")
+}
+
 fn injected(what: &'static str) -> Error {
     Error::Generic { store: "simulation", source: what.into() }
 }
 
 fn unused() -> Error {
-    injected("bodies are written whole, read whole and never copied")
+    injected("not used: bodies are written and read as a whole, and never copied")
 }
 
-impl fmt::Display for Objects {
+impl fmt::Display for FaultyObjects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("simulated objects")
     }
 }
 
 #[async_trait]
-impl ObjectStore for Objects {
+impl ObjectStore for FaultyObjects {
     async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        let lost = self.0.fate().await?;
+        let lost = self.0.inject_fault().await?;
         let bytes = Bytes::from(payload.clone());
-        let kept = match self.0.mutant {
+        let written = match self.0.mutant {
             Some(Mutant::ForgottenBody) => {
                 return Ok(PutResult {
                     e_tag: None,
@@ -138,12 +150,12 @@ impl ObjectStore for Objects {
                     extensions: object_store::Extensions::default(),
                 });
             }
-            Some(Mutant::ShortBody) => bytes.slice(..bytes.len() / 2),
+            Some(Mutant::TruncatedBody) => bytes.slice(..bytes.len() / 2),
             _ => bytes,
         };
-        let stored = self.0.objects.put_opts(path, kept.clone().into(), options).await?;
-        self.0.ledger.stored(path.as_ref(), kept);
-        if lost { Err(injected("injected: no answer came")) } else { Ok(stored) }
+        let result = self.0.objects.put_opts(path, written.clone().into(), options).await?;
+        self.0.checker.stored(path.as_ref(), written);
+        if lost { Err(response_lost()) } else { Ok(result) }
     }
 
     async fn put_multipart_opts(&self, _: &Path, _: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
@@ -151,9 +163,9 @@ impl ObjectStore for Objects {
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
-        // An answer that gets lost and a call that fails are the same to a reader.
-        if self.0.fate().await? {
-            return Err(injected("injected: no answer came"));
+        // For a reader, a lost response is the same as a failed call.
+        if self.0.inject_fault().await? {
+            return Err(response_lost());
         }
         let other = if self.0.mutant == Some(Mutant::SwappedBody) { self.0.other(path).await } else { None };
         self.0.objects.get_opts(other.as_ref().unwrap_or(path), options).await

@@ -1,28 +1,29 @@
-//! What a commit did to the rows of a page: grants, publishes, rollbacks, invalidations, collections.
+//! The changes of a page's rows: grants, publishes, rollbacks, invalidations, garbage collection.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use facetheory::protocol::{Lock, Meta, Version};
 use tabletheory::{Item, Key, Timestamp, Value};
 
-use super::{Ledger, State, short};
-use crate::tally::Count;
+use super::{Checker, State, short};
+use crate::stats::Counter;
 use crate::violation::Invariant;
 
-/// What is known of one page besides its rows.
+/// The history of one page, besides its rows.
 #[derive(Debug, Default)]
-pub(crate) struct PageLedger {
-    /// Which number each token's grant has, and which operation it was granted to.
+pub(crate) struct PageHistory {
+    /// By token: the number of the grant, and the operation that it was granted to.
     grants: BTreeMap<String, (u64, String)>,
-    /// The grant that published last.
+    /// The last grant that has published.
     last_publisher: u64,
     /// Tokens that have published.
     pub(super) publishers: BTreeSet<String>,
-    /// How many grants there were at the last invalidation or rollback.
+    /// The number of grants before the last invalidation or rollback; none of them may publish any more.
     fenced: u64,
-    /// When the last invalidation was asked for that was acknowledged, of any strength and of the hard kind.
-    pub(super) soft_fence: Option<Timestamp>,
-    pub(super) hard_fence: Option<Timestamp>,
+    /// When the last acknowledged invalidation of any mode was requested.
+    pub(super) invalidated: Option<Timestamp>,
+    /// When the last acknowledged hard invalidation was requested.
+    pub(super) hard_invalidated: Option<Timestamp>,
 }
 
 /// A row that a commit has changed.
@@ -32,8 +33,8 @@ struct Changed {
     after: Option<Item>,
 }
 
-impl Ledger {
-    /// A commit left these rows as they are given here.
+impl Checker {
+    /// A commit has left these rows; `None` stands for a deleted row.
     pub(crate) fn committed(&self, rows: Vec<(Key, Option<Item>)>) {
         let mut state = self.state();
         let changed: Vec<Changed> = rows
@@ -42,15 +43,15 @@ impl Ledger {
             .map(|(key, after)| Changed { before: state.rows.get(&key).cloned(), key, after })
             .collect();
         let Some(pk) = changed.first().map(|row| row.key.pk.clone()) else { return };
-        let before = (state.meta(&pk), state.lock(&pk));
+        let before = state.page_rows(&pk);
         for Changed { key, after, .. } in &changed {
             match after {
                 Some(item) => state.rows.insert(key.clone(), item.clone()),
                 None => state.rows.remove(key),
             };
         }
-        let after = (state.meta(&pk), state.lock(&pk));
-        state.check_grant(&pk, before.1.as_ref(), after.1.as_ref());
+        let after = state.page_rows(&pk);
+        state.check_grant(&pk, before.lock.as_ref(), after.lock.as_ref());
         state.check_meta(&pk, &before, &after, &changed);
         for row in &changed {
             match row.key.sk.as_str() {
@@ -60,12 +61,12 @@ impl Ledger {
                         "{pk} invalidated at {}",
                         epoch.map(Value::to_string).unwrap_or_default()
                     ));
-                    state.count(Count::TagInvalidated);
+                    state.count(Counter::TagInvalidated);
                 }
-                sk if sk.starts_with("VER#") => state.check_version(row, after.0.as_ref()),
+                sk if sk.starts_with("VER#") => state.check_version(row, after.meta.as_ref()),
                 sk if sk.starts_with("REQ#") => {
                     let publisher = publisher(&before, &after);
-                    let lock = after.1.as_ref();
+                    let lock = after.lock.as_ref();
                     state.check_request(&row.key, row.before.as_ref(), row.after.as_ref(), publisher, lock);
                 }
                 _ => {}
@@ -73,41 +74,48 @@ impl Ledger {
         }
     }
 
-    /// These rows were deleted because their `ttl` had passed.
+    /// Rows were deleted because their `ttl` had passed.
     pub(crate) fn expired(&self, keys: Vec<Key>) {
         let mut state = self.state();
         for key in keys {
             state.rows.remove(&key);
-            state.count(Count::Expired);
+            state.count(Counter::Expired);
             state.note(format!("{} {} expired", short(&key.pk), key.sk));
             if key.sk.starts_with("REQ#") {
-                *state.request_lives.entry(key.clone()).or_default() += 1;
+                *state.request_expiries.entry(key.clone()).or_default() += 1;
             }
             let current = state.meta(&key.pk).and_then(|meta| meta.current_sk);
             state.ensure(current.as_deref() != Some(key.sk.as_str()), Invariant::NoMissingBody, || {
-                format!("the current version {} has expired", key.sk)
+                format!("the current version {} expired", key.sk)
             });
         }
     }
 
-    /// The rows that have a `ttl`, which may be gone after a sweep.
-    pub(crate) fn mortal_rows(&self) -> Vec<Key> {
+    /// The rows with a `ttl`, which a sweep may delete.
+    pub(crate) fn expiring_rows(&self) -> Vec<Key> {
         let state = self.state();
-        let mortal = state.rows.iter().filter(|(_, row)| row.get("ttl").is_some());
-        mortal.map(|(key, _)| key.clone()).collect()
+        let expiring = state.rows.iter().filter(|(_, row)| row.get("ttl").is_some());
+        expiring.map(|(key, _)| key.clone()).collect()
     }
 }
 
-/// The token whose publish this change of `META` is.
-fn publisher<'a>(
-    before: &(Option<Meta>, Option<Lock>),
-    after: &'a (Option<Meta>, Option<Lock>),
-) -> Option<&'a str> {
-    let mark = after.0.as_ref().and_then(|meta| meta.mark.as_deref());
-    mark.filter(|new| before.0.as_ref().and_then(|meta| meta.mark.as_deref()) != Some(new))
+/// The rows of a page that decide about publishing.
+struct PageRows {
+    meta: Option<Meta>,
+    lock: Option<Lock>,
+}
+
+/// The token that published between these two states, if any.
+fn publisher<'a>(before: &PageRows, after: &'a PageRows) -> Option<&'a str> {
+    let mark = after.meta.as_ref().and_then(|meta| meta.mark.as_deref());
+    mark.filter(|new| before.meta.as_ref().and_then(|meta| meta.mark.as_deref()) != Some(new))
 }
 
 impl State {
+    fn page_rows(&self, pk: &str) -> PageRows {
+        PageRows { meta: self.meta(pk), lock: self.lock(pk) }
+    }
+
     fn check_grant(&mut self, pk: &str, before: Option<&Lock>, after: Option<&Lock>) {
         let Some(lock) = after else { return };
         if before.is_some_and(|before| before.lease_token == lock.lease_token) {
@@ -116,41 +124,35 @@ impl State {
         let owner = lock.owner.clone().unwrap_or_default();
         let page = self.pages.entry(pk.to_owned()).or_default();
         let number = page.grants.len() as u64 + 1;
-        let again = page.grants.insert(lock.lease_token.clone(), (number, owner.clone())).is_some();
+        let reused = page.grants.insert(lock.lease_token.clone(), (number, owner.clone())).is_some();
         self.tokens.insert(owner.clone(), lock.lease_token.clone());
-        *self.site.granted.entry((owner.clone(), pk.to_owned())).or_default() += 1;
+        *self.clients.grants.entry((owner.clone(), pk.to_owned())).or_default() += 1;
         self.note(format!("{} grant {number} to {owner}", short(pk)));
-        self.count(Count::Granted);
-        self.ensure(!again, Invariant::OncePerToken, || format!("{owner} was granted its token again"));
+        self.count(Counter::Granted);
+        self.ensure(!reused, Invariant::OncePerToken, || format!("{owner} was granted the same token twice"));
     }
 
-    fn check_meta(
-        &mut self,
-        pk: &str,
-        before: &(Option<Meta>, Option<Lock>),
-        after: &(Option<Meta>, Option<Lock>),
-        changed: &[Changed],
-    ) {
-        if before.0 == after.0 {
+    fn check_meta(&mut self, pk: &str, before: &PageRows, after: &PageRows, changed: &[Changed]) {
+        if before.meta == after.meta {
             return;
         }
-        let Some(meta) = &after.0 else {
+        let Some(meta) = &after.meta else {
             self.ensure(false, Invariant::StaysReadable, || format!("{pk} lost its META"));
             return;
         };
-        let old = before.0.as_ref();
+        let old = before.meta.as_ref();
         let version = |meta: Option<&Meta>| meta.and_then(|meta| meta.version);
         let moved = old.is_none_or(|old| old.generation.s3_key != meta.generation.s3_key);
         let (was, is) = (version(old), version(Some(meta)));
         if let Some(token) = publisher(before, after) {
-            self.check_publisher(pk, token, before.1.as_ref(), after.1.as_ref());
-            // A page that is kept in place and never had versions has no number to raise.
+            self.check_publisher(pk, token, before.lock.as_ref(), after.lock.as_ref());
+            // A page without history never gets a version number.
             let rises = if moved {
                 is == was.map(|was| was + 1) || was.is_none() && is == Some(1)
             } else {
                 is == was
             };
-            self.ensure(rises, Invariant::VersionRises, || format!("{was:?} became {is:?} with a publish"));
+            self.ensure(rises, Invariant::VersionRises, || format!("a publish changed {was:?} to {is:?}"));
             if moved {
                 let put =
                     |row: &&Changed| row.before.is_none() && Some(&row.key.sk) == meta.current_sk.as_ref();
@@ -159,49 +161,49 @@ impl State {
                     || row
                         .and_then(|row| Version::read(row).ok())
                         .is_some_and(|version| version.generation == meta.generation);
-                self.ensure(whole, Invariant::Together, || {
-                    "META moved without the row of its version".into()
+                self.ensure(whole, Invariant::AtomicPublish, || {
+                    "META changed without its version row".into()
                 });
             }
             if let Some(start) = self.starts.get(token).copied().filter(|_| moved) {
                 self.body_starts.insert(meta.generation.s3_key.clone(), start);
             }
             self.check_claims(pk, token, meta);
-            self.count(if moved { Count::Published } else { Count::Unchanged });
-            self.check_named_body(meta);
+            self.count(if moved { Counter::Published } else { Counter::Unchanged });
+            self.check_current_body(meta);
             return;
         }
         if moved || was != is {
             let target = meta.current_sk.as_ref().and_then(|sk| self.rows.get(&Key::new(pk, sk.as_str())));
-            let there = target.is_some();
+            let exists = target.is_some();
             self.note(format!("{} rolled back to {}", short(pk), meta.generation.s3_key));
-            self.count(Count::RolledBack);
-            self.site.rolled_back.insert(pk.to_owned(), self.elapsed);
-            self.fence(pk, after.1.as_ref(), "a rollback");
+            self.count(Counter::RolledBack);
+            self.clients.rolled_back.insert(pk.to_owned(), self.elapsed_millis);
+            self.fence(pk, after.lock.as_ref(), "a rollback");
             self.ensure(is == Some(was.unwrap_or(0) + 1), Invariant::VersionRises, || {
-                format!("{was:?} became {is:?} with a rollback")
+                format!("a rollback changed {was:?} to {is:?}")
             });
-            self.ensure(there, Invariant::NoMissingBody, || {
-                "a rollback went to a version that is gone".into()
+            self.ensure(exists, Invariant::NoMissingBody, || {
+                "a rollback restored a version that does not exist".into()
             });
-            self.check_named_body(meta);
+            self.check_current_body(meta);
             return;
         }
         let unpinned = meta.pinned_until.is_none() && !meta.must_not_serve;
         if old.is_some_and(|old| old.pinned_until.is_some()) && unpinned {
             self.note(format!("{} unpinned", short(pk)));
-            self.count(Count::Unpinned);
+            self.count(Counter::Unpinned);
         } else {
             self.note(format!(
                 "{} invalidated{}",
                 short(pk),
                 if meta.must_not_serve { ", hard" } else { "" }
             ));
-            self.count(Count::Invalidated);
-            self.fence(pk, after.1.as_ref(), "an invalidation");
+            self.count(Counter::Invalidated);
+            self.fence(pk, after.lock.as_ref(), "an invalidation");
         }
         let stale = meta.generation.revalidate_seconds == 0;
-        self.ensure(stale, Invariant::NotFreshAfterInvalidation, || "it left the page fresh".into());
+        self.ensure(stale, Invariant::NotFreshAfterInvalidation, || "the page is still fresh".into());
     }
 
     fn check_publisher(&mut self, pk: &str, token: &str, before: Option<&Lock>, after: Option<&Lock>) {
@@ -211,29 +213,28 @@ impl State {
         let (last, fenced) = (page.last_publisher, page.fenced);
         page.last_publisher = last.max(grant);
         self.note(format!("{} published under grant {grant} by {owner}", short(pk)));
-        self.ensure(!again, Invariant::OncePerToken, || format!("grant {grant} published again"));
+        self.ensure(!again, Invariant::OncePerToken, || format!("grant {grant} published twice"));
         self.ensure(grant > last, Invariant::GrantOrder, || {
             format!("grant {grant} published after grant {last}")
         });
         self.ensure(grant > fenced, Invariant::NotFreshAfterInvalidation, || {
-            format!(
-                "grant {grant} published, and the page was invalidated or rolled back after grant {fenced}"
-            )
+            format!("grant {grant} published after the page was invalidated or rolled back at grant {fenced}")
         });
         let holds = before.is_some_and(|lock| lock.lease_token == token);
         self.ensure(holds, Invariant::OncePerToken, || format!("grant {grant} published without the lock"));
-        self.ensure(after.is_none(), Invariant::Together, || "a publish left its lock behind".into());
-        let denied = self.denied.contains(&owner);
-        self.ensure(!denied, Invariant::TruthfulReport, || {
-            format!("{owner} was told that it has not published")
+        self.ensure(after.is_none(), Invariant::AtomicPublish, || "a publish left the lock".into());
+        let not_published = self.not_published.contains(&owner);
+        self.ensure(!not_published, Invariant::TruthfulReport, || {
+            format!("{owner} published after the result \"not published\"")
         });
     }
 
+    /// No earlier grant may publish from now on.
     fn fence(&mut self, pk: &str, lock: Option<&Lock>, what: &str) {
         let page = self.pages.entry(pk.to_owned()).or_default();
         page.fenced = page.grants.len() as u64;
         self.ensure(lock.is_none(), Invariant::NotFreshAfterInvalidation, || {
-            format!("{what} left the lock of a render in flight")
+            format!("{what} left the lock of a running render")
         });
     }
 
@@ -241,24 +242,22 @@ impl State {
         let current = meta.and_then(|meta| meta.current_sk.as_deref()) == Some(row.key.sk.as_str());
         let read = |item: &Option<Item>| item.as_ref().and_then(|item| Version::read(item).ok());
         match (read(&row.before), read(&row.after)) {
-            (None, Some(_)) => {
-                self.ensure(current, Invariant::Together, || "a version appeared alone".into())
-            }
+            (None, Some(_)) => self.ensure(current, Invariant::AtomicPublish, || {
+                "a version row was written without META".into()
+            }),
             (Some(_), None) => {
-                self.note(format!("{} {} collected", short(&row.key.pk), row.key.sk));
-                self.count(Count::Collected);
-                self.ensure(!current, Invariant::NoMissingBody, || {
-                    "the current version was collected".into()
-                });
+                self.note(format!("{} {} deleted by gc", short(&row.key.pk), row.key.sk));
+                self.count(Counter::Collected);
+                self.ensure(!current, Invariant::NoMissingBody, || "gc deleted the current version".into());
                 let newer = self.rows_of(&row.key.pk, "VER#").filter(|(key, _)| key.sk > row.key.sk).count();
                 let enough = newer >= self.retention;
                 self.ensure(enough, Invariant::StaysReadable, || {
-                    format!("a version with only {newer} newer ones was collected")
+                    format!("gc deleted a version with only {newer} newer ones")
                 });
             }
             (Some(before), Some(after)) => {
                 let same = before.generation == after.generation;
-                self.ensure(same, Invariant::StaysReadable, || "a version was written again".into());
+                self.ensure(same, Invariant::StaysReadable, || "a version row was overwritten".into());
             }
             (None, None) => {}
         }

@@ -1,25 +1,25 @@
-//! Chance: every draw of a simulation comes from its seed.
+//! Random draws; all of a simulation come from its seed.
 
 use std::time::Duration;
 
 use tabletheory::{Random, SeededRandom};
 
-/// One stream of chance. Streams of a seed are independent, so that one worker's draws do not shift another's.
+/// An independent sequence of random numbers. Each task has its own, so that its draws do not shift those of others.
 #[derive(Debug)]
-pub(crate) struct Dice(SeededRandom);
+pub(crate) struct RandomStream(SeededRandom);
 
-impl Dice {
+impl RandomStream {
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let (seed, stream) = (SeededRandom::new(seed).next_u64(), SeededRandom::new(!stream).next_u64());
-        Dice(SeededRandom::new(seed ^ stream.rotate_left(32)))
+        RandomStream(SeededRandom::new(seed ^ stream.rotate_left(32)))
     }
 
-    /// A number below this one.
+    /// A number less than `end`.
     pub(crate) fn below(&self, end: u64) -> u64 {
         self.0.next_u64() % end.max(1)
     }
 
-    /// A number from the first to the last.
+    /// A number from `first` to `last`, inclusive.
     pub(crate) fn between(&self, first: u64, last: u64) -> u64 {
         first + self.below(last - first + 1)
     }
@@ -37,14 +37,14 @@ impl Dice {
         &things[usize::try_from(index).expect("an index of a slice")]
     }
 
-    /// A duration from a millisecond to this one.
+    /// A duration between a millisecond and `longest`.
     pub(crate) fn up_to(&self, longest: Duration) -> Duration {
-        let millis = u64::try_from(longest.as_millis()).expect("a duration of this world");
+        let millis = u64::try_from(longest.as_millis()).expect("a short duration");
         Duration::from_millis(1 + self.below(millis))
     }
 }
 
-impl Random for Dice {
+impl Random for RandomStream {
     fn next_u64(&self) -> u64 {
         self.0.next_u64()
     }

@@ -1,33 +1,36 @@
-//! The table in memory, and the ways in which a mutant makes it lie.
+//! The table in memory, with the defects that mutants give it.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use facetheory::protocol::Lock;
+use parking_lot::Mutex;
 use tabletheory::{Commit, Consistency, Item, Key, MemoryTable, Result, Table as _, Txn, Write};
 
 use crate::mutant::Mutant;
 
-/// Far beyond the end of any simulation, in epoch seconds.
+/// After the end of any simulation, in epoch seconds.
 const NEVER: i64 = 4_000_000_000;
-/// How long a table that is mute takes to answer: longer than anyone should wait for it, and not for ever.
-pub(crate) const MUTE: Duration = Duration::from_hours(24);
+/// How long a hung table takes to respond: longer than any request may take, but not forever.
+pub(crate) const HUNG: Duration = Duration::from_hours(24);
 
-/// Rows in memory: honest, unless a mutant is at work.
+/// The reason why calls below all faults succeed.
+pub(crate) const IN_MEMORY: &str = "a store in memory does not fail";
+
+/// Rows in memory. Correct unless a mutant is set.
 #[derive(Debug)]
-pub(crate) struct Saboteur {
+pub(crate) struct MutantTable {
     rows: MemoryTable,
     mutant: Option<Mutant>,
-    /// The first publish of each page, and how many there were.
+    /// The first publish of each page, and the number of publishes.
     seen: Mutex<(BTreeMap<String, Txn>, u64)>,
-    /// Rows of requests that are about to be forgotten.
+    /// Rows of completed requests that are deleted at the next commit.
     results: Mutex<Vec<Key>>,
 }
 
-impl Saboteur {
+impl MutantTable {
     pub(crate) fn new(rows: MemoryTable, mutant: Option<Mutant>) -> Self {
-        Saboteur { rows, mutant, seen: Mutex::default(), results: Mutex::default() }
+        MutantTable { rows, mutant, seen: Mutex::default(), results: Mutex::default() }
     }
 
     pub(crate) fn rows(&self) -> &MemoryTable {
@@ -37,7 +40,7 @@ impl Saboteur {
     pub(crate) async fn commit(&self, txn: &Txn) -> Result<Commit> {
         let kind = Transaction::of(txn);
         match (self.mutant, &kind) {
-            (Some(Mutant::AnyLock), Transaction::Publish(page)) => self.publish_anyhow(txn, page).await,
+            (Some(Mutant::AnyLock), Transaction::Publish(page)) => self.publish_without_lock(txn, page).await,
             (Some(Mutant::Replay), Transaction::Publish(page)) => self.publish_again(txn, page).await,
             (Some(Mutant::HalfTransaction), Transaction::Publish(_)) => self.publish_half(txn).await,
             (Some(Mutant::VersionStuck), Transaction::Publish(page)) => {
@@ -51,11 +54,10 @@ impl Saboteur {
                 }
                 Ok(commit)
             }
-            (Some(Mutant::HollowAnswer), Transaction::Publish(_)) => Ok(Commit::Done),
+            (Some(Mutant::FalseAck), Transaction::Publish(_)) => Ok(Commit::Done),
             (Some(Mutant::ForgottenResult), _) => {
-                // What was done last is forgotten only now, so that the ledger has seen it.
-                let forgotten =
-                    std::mem::take(&mut *self.results.lock().unwrap_or_else(PoisonError::into_inner));
+                // Deleted only at the next commit, so that the checker has seen the result.
+                let forgotten = std::mem::take(&mut *self.results.lock());
                 for key in forgotten {
                     self.delete(key).await;
                 }
@@ -63,7 +65,7 @@ impl Saboteur {
                 if let (true, Transaction::Publish(_)) = (commit.is_done(), &kind) {
                     let requests =
                         txn.writes().iter().map(Write::key).filter(|key| key.sk.starts_with("REQ#"));
-                    self.results.lock().unwrap_or_else(PoisonError::into_inner).extend(requests.cloned());
+                    self.results.lock().extend(requests.cloned());
                 }
                 Ok(commit)
             }
@@ -71,31 +73,31 @@ impl Saboteur {
                 let unfenced = txn.writes().iter().filter(|write| write.key().sk != "LOCK").cloned();
                 self.rows.commit(&Txn::new(unfenced)).await
             }
-            (Some(Mutant::DeafTag), Transaction::Tag) => Ok(Commit::Done),
+            (Some(Mutant::IgnoredTag), Transaction::Tag) => Ok(Commit::Done),
             (Some(Mutant::EternalLock), Transaction::Acquisition(lock)) => match self.row(lock).await {
                 Some(held) => Ok(Commit::Refused { index: txn.writes().len() - 1, seen: Some(held) }),
                 None => self.rows.commit(txn).await,
             },
-            (Some(Mutant::Lenient), Transaction::Invalidation) => {
+            (Some(Mutant::LostHardInvalidation), Transaction::Invalidation) => {
                 let commit = self.rows.commit(txn).await?;
-                self.allow(txn).await;
+                self.remove_hard_mark(txn).await;
                 Ok(commit)
             }
-            (Some(Mutant::Twins), Transaction::Acquisition(lock)) => {
+            (Some(Mutant::TwoEngines), Transaction::Acquisition(lock)) => {
                 self.delete(lock.clone()).await;
                 self.rows.commit(txn).await
             }
-            (Some(Mutant::HollowLease), Transaction::Acquisition(_)) => Ok(Commit::Done),
-            (Some(Mutant::MuteTable), Transaction::Acquisition(_)) => {
-                tokio::time::sleep(MUTE).await;
+            (Some(Mutant::UnrecordedLease), Transaction::Acquisition(_)) => Ok(Commit::Done),
+            (Some(Mutant::HungTable), Transaction::Acquisition(_)) => {
+                tokio::time::sleep(HUNG).await;
                 self.rows.commit(txn).await
             }
             _ => self.rows.commit(txn).await,
         }
     }
 
-    /// Forgets that a page may not be served.
-    async fn allow(&self, txn: &Txn) {
+    /// Removes the mark of a hard invalidation.
+    async fn remove_hard_mark(&self, txn: &Txn) {
         let key = txn.writes().iter().map(Write::key).find(|key| key.sk == "META");
         if let Some(key) = key
             && let Some(mut meta) = self.row(key).await
@@ -105,8 +107,8 @@ impl Saboteur {
         }
     }
 
-    /// Gives the lock to whoever wants to publish.
-    async fn publish_anyhow(&self, txn: &Txn, page: &Key) -> Result<Commit> {
+    /// Gives the lock to the publisher if it does not hold it.
+    async fn publish_without_lock(&self, txn: &Txn, page: &Key) -> Result<Commit> {
         let commit = self.rows.commit(txn).await?;
         let (true, Some(token)) = (commit.is_refused(), txn.token()) else { return Ok(commit) };
         let before = self.row(&page.sibling("LOCK")).await;
@@ -120,14 +122,14 @@ impl Saboteur {
         Ok(again)
     }
 
-    /// After a publish, does the first one of that page again.
+    /// After a publish, executes the first publish of that page again.
     async fn publish_again(&self, txn: &Txn, page: &Key) -> Result<Commit> {
         let commit = self.rows.commit(txn).await?;
         if commit.is_refused() {
             return Ok(commit);
         }
         let first = {
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut seen = self.seen.lock();
             seen.0.entry(page.pk.clone()).or_insert_with(|| txn.clone()).clone()
         };
         if let Some(token) = first.token().filter(|token| Some(*token) != txn.token()) {
@@ -140,10 +142,10 @@ impl Saboteur {
         Ok(commit)
     }
 
-    /// Does the first half of a publish, or the second, in turn.
+    /// Executes the first or the second half of a publish, alternately.
     async fn publish_half(&self, txn: &Txn) -> Result<Commit> {
         let turn = {
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut seen = self.seen.lock();
             seen.1 += 1;
             seen.1 % 2
         };
@@ -158,27 +160,27 @@ impl Saboteur {
     }
 
     async fn row(&self, key: &Key) -> Option<Item> {
-        self.rows.get(key, Consistency::Strong).await.expect("memory answers")
+        self.rows.get(key, Consistency::Strong).await.expect(IN_MEMORY)
     }
 
     async fn delete(&self, key: Key) {
-        let deleted = self.rows.commit(&Txn::from(Write::delete(key))).await.expect("memory answers");
+        let deleted = self.rows.commit(&Txn::from(Write::delete(key))).await.expect(IN_MEMORY);
         debug_assert!(deleted.is_done());
     }
 
     async fn put(&self, key: Key, item: Item) {
-        let put = self.rows.commit(&Txn::from(Write::put(key, item))).await.expect("memory answers");
+        let put = self.rows.commit(&Txn::from(Write::put(key, item))).await.expect(IN_MEMORY);
         debug_assert!(put.is_done());
     }
 }
 
-/// What a transaction of the protocol is for.
+/// The purpose of a transaction.
 enum Transaction {
-    /// A publish, with any key of its page.
+    /// A publish, with a key of its page.
     Publish(Key),
     Invalidation,
     Tag,
-    /// The acquisition of this lock, perhaps together with a request.
+    /// The acquisition of this lock, possibly together with a request.
     Acquisition(Key),
     Other,
 }
@@ -191,7 +193,7 @@ impl Transaction {
             (Some(meta), Some(lock)) if lock.condition().is_some() => {
                 Transaction::Publish(meta.key().clone())
             }
-            // A rollback names a version, too.
+            // A rollback has a third write, of a version.
             (Some(_), Some(_)) if txn.writes().len() == 2 => Transaction::Invalidation,
             (None, Some(lock)) if condition(lock).contains("attribute_not_exists") => {
                 Transaction::Acquisition(lock.key().clone())
