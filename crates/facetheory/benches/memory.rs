@@ -1,7 +1,7 @@
-//! What a hit costs, how well the memory tier keeps what is visited, and how much memory it takes.
+//! The cost of a hit, the hit ratio of the memory tier, and the memory that it takes.
 //!
-//! `cargo bench -p facetheory --bench memory` prints figures with their targets. With `-- --quick` everything is small,
-//! to see that it works.
+//! `cargo bench -p facetheory --bench memory` prints the figures with their targets. With `-- --quick` the sizes are
+//! small, to check that the benchmark works.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,38 +20,44 @@ const LONG: Duration = Duration::from_secs(86_400);
 #[derive(Clone, Copy)]
 struct Sizes {
     hits: u32,
-    /// Pages of 8 KiB that go through a tier that is smaller than all of them.
+    /// Pages of 8 KiB, more than fit into the tier.
     pages: u64,
     tier: u64,
-    /// Pages of the trace, and visits to them.
+    /// Pages of the trace, and requests for them.
     traced: u64,
-    visits: u64,
+    requests: u64,
 }
 
 fn main() {
     let quick = std::env::args().any(|argument| argument == "--quick" || argument == "--test");
     let sizes = if quick {
-        Sizes { hits: 10_000, pages: 2_000, tier: 4_000_000, traced: 2_000, visits: 20_000 }
+        Sizes { hits: 10_000, pages: 2_000, tier: 4_000_000, traced: 2_000, requests: 20_000 }
     } else {
-        Sizes { hits: 3_000_000, pages: 100_000, tier: 200_000_000, traced: 50_000, visits: 1_000_000 }
+        Sizes { hits: 3_000_000, pages: 100_000, tier: 200_000_000, traced: 50_000, requests: 1_000_000 }
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
-    say(&format!("{:<64} {:>10} {:>10}", "", "measured", "target"));
+    print(&format!("{:<64} {:>10} {:>10}", "", "measured", "target"));
     let cost = hits(&runtime, sizes);
-    say(&format!("{:<64} {cost:>10.0} {:>10}", "a hit with its key, nanoseconds of CPU", "<= 1500"));
+    print(&format!("{:<64} {cost:>10.0} {:>10}", "a hit with its key, nanoseconds of CPU", "<= 1500"));
     let ratio = trace(&runtime, sizes);
-    say(&format!("{:<64} {ratio:>10.3} {:>10}", "hit ratio, zipf 0.9, room for a tenth", ">= 0.67"));
+    print(&format!(
+        "{:<64} {ratio:>10.3} {:>10}",
+        "hit ratio, zipf 0.9, room for a tenth of the pages", ">= 0.67"
+    ));
     let share = fill(&runtime, sizes);
-    say(&format!("{:<64} {share:>10.2} {:>10}", "resident memory to the bound, pages of 8 KiB", "<= 1.15"));
+    print(&format!(
+        "{:<64} {share:>10.2} {:>10}",
+        "resident memory / configured size, pages of 8 KiB", "<= 1.15"
+    ));
 }
 
-#[expect(clippy::print_stdout, reason = "figures are the point of a benchmark")]
-fn say(line: &str) {
+#[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+fn print(line: &str) {
     println!("{line}");
 }
 
-/// An engine on SQLite and files in a directory, without the wait for the disk that has nothing to do with memory.
+/// An engine on SQLite and files in a directory. Files are not synced to disk, which would dominate the figures.
 fn engine(directory: &Path, memory: u64) -> Isr {
     let settings = SqliteSettings { sweep: None, ..SqliteSettings::default() };
     let table = SqliteTable::open_with(directory.join("table.db"), &settings, Arc::new(SystemClock));
@@ -69,7 +75,7 @@ fn page(number: u64) -> PageKey {
     PageKey::new(format!("default::/posts/{{slug}}?slug={number}")).expect("a page")
 }
 
-async fn visit(isr: &Isr, number: u64, size: usize) -> State {
+async fn request(isr: &Isr, number: u64, size: usize) -> State {
     let render = move |_| async move {
         let mut body = format!("page {number} ").into_bytes();
         body.resize(size, b'x');
@@ -81,7 +87,7 @@ async fn visit(isr: &Isr, number: u64, size: usize) -> State {
     }
 }
 
-/// The nanoseconds that this thread has run, by the kernel's count.
+/// The CPU time of this thread, in nanoseconds.
 fn cpu_nanos() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
@@ -93,31 +99,31 @@ fn hits(runtime: &tokio::runtime::Runtime, sizes: Sizes) -> f64 {
     let isr = engine(directory.path(), 100_000_000);
     runtime.block_on(async {
         for number in 0..PAGES {
-            visit(&isr, number, 8 * KIB).await;
+            request(&isr, number, 8 * KIB).await;
         }
         let random = SeededRandom::new(1);
         let before = cpu_nanos();
         for _ in 0..sizes.hits {
-            let state = visit(&isr, random.next_u64() % PAGES, 8 * KIB).await;
+            let state = request(&isr, random.next_u64() % PAGES, 8 * KIB).await;
             assert_eq!(state, State::Hit);
         }
         (cpu_nanos() - before) as f64 / f64::from(sizes.hits)
     })
 }
 
-/// Numbers by the law of Zipf: the first is the most frequent one.
+/// Numbers with a Zipf distribution; 0 is the most frequent one.
 struct Zipf {
-    /// The chance of each number or a smaller one, by which it is found.
+    /// By cumulative probability, as a fraction of `SCALE`.
     below: BTreeMap<u64, u64>,
 }
 
 impl Zipf {
-    const WHOLE: f64 = 9_007_199_254_740_992.0;
+    const SCALE: f64 = 9_007_199_254_740_992.0;
 
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "fractions of a whole, as numbers"
+        reason = "fractions scaled to integers"
     )]
     fn new(count: u64, exponent: f64) -> Self {
         let weight = |number: u64| (number as f64 + 1.0).powf(-exponent);
@@ -125,7 +131,7 @@ impl Zipf {
         let mut sum = 0.0;
         let below = (0..count).map(|number| {
             sum += weight(number);
-            ((sum / total * Self::WHOLE) as u64, number)
+            ((sum / total * Self::SCALE) as u64, number)
         });
         Zipf { below: below.collect() }
     }
@@ -133,64 +139,64 @@ impl Zipf {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "fractions of a whole, as numbers"
+        reason = "fractions scaled to integers"
     )]
     fn draw(&self, random: &dyn Random) -> u64 {
-        let at = (random.fraction() * Self::WHOLE) as u64;
+        let at = (random.fraction() * Self::SCALE) as u64;
         let found = self.below.range(at..).next().or_else(|| self.below.iter().next_back());
         found.map_or(0, |(_, number)| *number)
     }
 }
 
-/// How many visits are answered without reading a body, when memory holds a tenth of the pages.
+/// The share of requests that are served without reading a body, if a tenth of the pages fits into memory.
 fn trace(runtime: &tokio::runtime::Runtime, sizes: Sizes) -> f64 {
     let directory = tempfile::tempdir().expect("a directory");
     let filler = engine(directory.path(), 1_000_000);
     runtime.block_on(in_parallel(sizes.traced, |number| {
         let isr = filler.clone();
-        async move { visit(&isr, number, KIB).await }
+        async move { request(&isr, number, KIB).await }
     }));
     let reads = Arc::new(AtomicU64::new(0));
     let pages = Pages::new(filler.pages().store().clone(), bodies(directory.path(), &reads));
-    // What one page counts for, as the tier counts it.
+    // The weight of one page in the tier.
     let one = Isr::new(pages.clone());
-    runtime.block_on(visit(&one, 0, KIB));
+    runtime.block_on(request(&one, 0, KIB));
     let (_, weight) = one.in_memory();
     let isr = Isr::builder(pages).memory(weight * sizes.traced / 10).metadata_max_age(LONG).build();
     let (zipf, random) = (Zipf::new(sizes.traced, 0.9), SeededRandom::new(7));
     runtime.block_on(async {
-        for _ in 0..sizes.visits {
-            visit(&isr, zipf.draw(&random), KIB).await;
+        for _ in 0..sizes.requests {
+            request(&isr, zipf.draw(&random), KIB).await;
         }
         let warm = reads.load(Ordering::SeqCst);
-        for _ in 0..sizes.visits {
-            visit(&isr, zipf.draw(&random), KIB).await;
+        for _ in 0..sizes.requests {
+            request(&isr, zipf.draw(&random), KIB).await;
         }
-        1.0 - (reads.load(Ordering::SeqCst) - warm) as f64 / sizes.visits as f64
+        1.0 - (reads.load(Ordering::SeqCst) - warm) as f64 / sizes.requests as f64
     })
 }
 
-/// The resident memory that pages take which go through a tier that cannot hold them all, as a share of its bound.
+/// The growth of resident memory, relative to the configured size of a tier that cannot hold all pages.
 fn fill(runtime: &tokio::runtime::Runtime, sizes: Sizes) -> f64 {
     let directory = tempfile::tempdir().expect("a directory");
     {
-        // So that the table, the runtime and the allocator have their size before anything is measured.
+        // The table, the runtime and the allocator reach their size before the measurement.
         let warm = engine(directory.path(), 1_000_000);
         runtime.block_on(in_parallel(sizes.pages, |number| {
             let isr = warm.clone();
-            async move { visit(&isr, number, 8 * KIB).await }
+            async move { request(&isr, number, 8 * KIB).await }
         }));
     }
     let before = resident();
     let isr = engine(directory.path(), sizes.tier);
     runtime.block_on(in_parallel(sizes.pages, |number| {
         let isr = isr.clone();
-        async move { visit(&isr, number, 8 * KIB).await }
+        async move { request(&isr, number, 8 * KIB).await }
     }));
     let (pages, weight) = isr.in_memory();
     let grown = resident().saturating_sub(before);
-    say(&format!(
-        "  {pages} pages in memory count for {weight} bytes; resident grew by {grown}; glibc's allocator"
+    print(&format!(
+        "  {pages} pages in memory with a weight of {weight} bytes; resident memory grew by {grown} (glibc allocator)"
     ));
     grown as f64 / sizes.tier as f64
 }
@@ -207,14 +213,14 @@ async fn in_parallel<F: Future<Output = State> + Send + 'static>(count: u64, act
     while tasks.join_next().await.is_some() {}
 }
 
-/// The bytes of this process that are in memory.
+/// The resident memory of this process in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
     line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// A store that counts what is read from it.
+/// A store that counts reads.
 mod counted {
     use super::{Arc, AtomicU64, LocalFileSystem, Ordering};
     use futures_util::stream::BoxStream;

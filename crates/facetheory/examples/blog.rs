@@ -1,11 +1,11 @@
-//! A blog on axum and askama whose posts take 300 ms to render, and are rendered once.
+//! A blog with axum and askama. A post takes 300 ms to render, and is rendered once a minute at most.
 //!
 //! On SQLite and files: `cargo run -p facetheory --features http,sqlite --example blog`
 //!
 //! On DynamoDB and S3, with the credentials and the region of the environment:
 //! `cargo run -p facetheory --features http,dynamodb,s3,sqlite --example blog -- dynamodb:pages s3://my-bucket/isr`
 //!
-//! Then, in another terminal: `curl -i http://127.0.0.1:3000/posts/hello` twice. A third argument is another address to
+//! Then run `curl -i http://127.0.0.1:3000/posts/hello` twice in another terminal. A third argument sets the address to
 //! listen on.
 
 use std::time::Duration;
@@ -27,14 +27,14 @@ struct Post {
     slug: String,
 }
 
-/// A page that takes its time.
+/// Renders a post slowly.
 async fn show(Path(slug): Path<String>) -> Result<Html<String>, StatusCode> {
     tokio::time::sleep(Duration::from_millis(300)).await;
     let page = Post { slug }.render().map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
     Ok(Html(page))
 }
 
-/// Whoever changes the posts tells so: all of them are stale from now on.
+/// To be called after posts have changed: marks all of them as stale.
 async fn changed(isr: Isr) -> Result<&'static str, StatusCode> {
     let tag = Tag::new("posts").map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
     isr.invalidate_tag(&tag, None).await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;

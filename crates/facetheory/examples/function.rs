@@ -1,4 +1,4 @@
-//! A slow function, cached without HTTP: it runs once however many ask, and again when its result has gone stale.
+//! A slow function, cached without HTTP: concurrent calls run it once, and it runs again when its result is stale.
 //!
 //! `cargo run -p facetheory --example function`
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use facetheory::{GetResult, Isr, PageKey, Policy, RenderError, Rendered};
 
-/// What takes so long that nobody wants to wait for it twice.
+/// A slow computation.
 async fn report(month: u32) -> Result<Rendered, RenderError> {
     tokio::time::sleep(Duration::from_millis(300)).await;
     Ok(Rendered::html(format!("the figures of month {month}")))

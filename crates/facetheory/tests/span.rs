@@ -1,12 +1,12 @@
-//! A visit can be followed by its spans. One test alone in its process: whether a span is wanted is asked once for all
-//! threads, so that stories without a subscriber would be in its way.
+//! A request can be traced by its spans. This test has a process of its own, since tracing caches for all threads whether
+//! a span is enabled, so tests without a subscriber would disable it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use facetheory::{GetResult, Isr, PageKey, Policy, Rendered, State};
 
-/// Notes the names of spans as they are made.
+/// Records the names of new spans.
 struct Names(Arc<Mutex<Vec<&'static str>>>);
 
 impl tracing::Subscriber for Names {
@@ -28,23 +28,23 @@ impl tracing::Subscriber for Names {
 }
 
 #[test]
-fn a_visit_can_be_followed_from_the_look_to_the_publish() {
+fn a_request_is_traced_from_the_lookup_to_the_publish() {
     let names: Arc<Mutex<Vec<&'static str>>> = Arc::default();
     tracing::subscriber::with_default(Names(names.clone()), || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         runtime.expect("a runtime").block_on(async {
             let hour = Duration::from_secs(3600);
-            // What the table has said is believed however slow the machine is.
+            // Metadata is used for the whole test, however slow the machine is.
             let isr =
                 Isr::open("memory:", "memory:").await.expect("an engine").metadata_max_age(hour).build();
             let (page, policy) = (PageKey::new("/").expect("a page"), Policy::every(hour));
             for state in [State::Miss, State::Hit] {
-                let answer = isr.get(&page, &policy, |_| async { Ok(Rendered::html("one")) }).await;
-                let Ok(GetResult::Page(served)) = answer else { panic!("{answer:?}") };
+                let result = isr.get(&page, &policy, |_| async { Ok(Rendered::html("one")) }).await;
+                let Ok(GetResult::Page(served)) = result else { panic!("{result:?}") };
                 assert_eq!(served.state, state);
             }
         });
     });
     let names = names.lock().expect("not poisoned").clone();
-    assert_eq!(names, ["visit", "look", "renewal", "render", "publish"], "a hit is an event, and no span");
+    assert_eq!(names, ["visit", "look", "renewal", "render", "publish"], "a hit is an event, not a span");
 }

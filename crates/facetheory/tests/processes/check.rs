@@ -1,4 +1,4 @@
-//! Whether what was recorded, the rows and the bodies tell one story.
+//! Checks that the recorded history, the rows and the bodies agree.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -6,18 +6,18 @@ use facetheory::protocol::{Meta, Version};
 use facetheory::{Bodies, Pages};
 use libtest_mimic::Failed;
 
-use crate::calm;
 use crate::history::Event;
-use crate::work::{PAGES, beginning, page};
+use crate::recovery;
+use crate::work::{PAGES, page, signature};
 
 /// More versions than a page gets in the longest run.
-const MOST_VERSIONS: usize = 1_000_000;
-/// So many bodies are read at a time.
+const MAX_VERSIONS: usize = 1_000_000;
+/// How many bodies are read at a time.
 const READERS: usize = 16;
-/// More requests than all the killed together can have sent.
-const MOST_ON_THEIR_WAY: usize = 1_000;
+/// More writes than all killed processes together can have in flight.
+const MAX_IN_FLIGHT: usize = 1_000;
 
-/// One attempt to publish, as far as it came.
+/// One attempt to publish, with the positions of its steps in the history.
 #[derive(Debug, Default)]
 struct Attempt {
     page: u64,
@@ -28,44 +28,44 @@ struct Attempt {
     s3_key: String,
     version: u64,
     request: Option<String>,
-    /// What was heard in the end.
-    heard: Option<String>,
+    /// The result that was returned, if any.
+    result: Option<String>,
 }
 
 impl Attempt {
     fn is_published(&self) -> bool {
-        self.heard.as_deref() == Some("published")
+        self.result.as_deref() == Some("published")
     }
 }
 
-#[expect(clippy::print_stdout, reason = "what was counted is the point of the run")]
+#[expect(clippy::print_stdout, reason = "the counts show what the run covered")]
 pub(crate) async fn all(pages: &Pages, bodies: &Bodies, history: &[Event]) -> Result<(), Failed> {
     let attempts = attempts(history);
     let mut rows = BTreeMap::new();
     for number in 0..PAGES {
-        rows.insert(number, at_one_time(pages, number).await?);
+        rows.insert(number, snapshot(pages, number).await?);
     }
     tokens_publish_once(&attempts)?;
-    what_was_heard_is_in_the_rows(&attempts, history, &rows)?;
+    results_agree_with_rows(&attempts, history, &rows)?;
     versions_are_counted(&attempts, history, &rows)?;
     no_earlier_grant_publishes_after_a_later_one(&attempts)?;
-    nothing_from_before_an_invalidation_is_fresh_after_it(&attempts, history)?;
+    no_page_rendered_before_an_invalidation_is_fresh_after_it(&attempts, history)?;
     requests_have_one_result(&attempts, history)?;
-    nobody_reads_the_page_of_another(history)?;
-    every_body_is_whole(bodies, &rows).await?;
-    calm::comes(pages, bodies, history).await?;
+    pages_are_not_mixed_up(history)?;
+    bodies_match_their_digests(bodies, &rows).await?;
+    recovery::check(pages, bodies, history).await?;
     let count = |what: &str| history.iter().filter(|event| event.what == what).count();
     if count("published") == 0 {
         return Err("nothing was published".into());
     }
     println!(
-        "{} published ({} there), {} unchanged, {} lost, {} invalidated, {} rolled back, {} replayed, {} read",
+        "{} published ({} versions), {} unchanged, {} lost, {} invalidated, {} rolled back, {} replayed, {} read",
         count("published") + count("regenerated"),
         rows.values().map(|rows| rows.versions.len()).sum::<usize>(),
-        count("confirmed"),
+        count("unchanged"),
         count("lost"),
         count("invalidated"),
-        count("went-back"),
+        count("rolled-back"),
         count("replayed"),
         count("read"),
     );
@@ -77,8 +77,8 @@ fn attempts(history: &[Event]) -> Vec<Attempt> {
     for event in history {
         let word = |index: usize| event.more.get(index).cloned().unwrap_or_default();
         if event.what == "acquiring" {
-            let begun = Attempt { page: event.page, acquiring: event.at, ..Attempt::default() };
-            attempts.insert(&event.attempt, begun);
+            let started = Attempt { page: event.page, acquiring: event.at, ..Attempt::default() };
+            attempts.insert(&event.attempt, started);
         }
         let Some(attempt) = attempts.get_mut(event.attempt.as_str()) else { continue };
         match event.what.as_str() {
@@ -88,7 +88,7 @@ fn attempts(history: &[Event]) -> Vec<Attempt> {
                 attempt.version = word(2).parse().expect("a version is a number");
                 attempt.request = Some(word(3)).filter(|key| key != "-");
             }
-            "published" | "lost" | "superseded" | "denied" => attempt.heard = Some(event.what.clone()),
+            "published" | "lost" | "superseded" | "unavailable" => attempt.result = Some(event.what.clone()),
             _ => {}
         }
     }
@@ -105,83 +105,83 @@ fn tokens_publish_once(attempts: &[Attempt]) -> Result<(), Failed> {
     Ok(())
 }
 
-type Rows = BTreeMap<u64, RowsOfPage>;
+type Rows = BTreeMap<u64, PageRows>;
 
-struct RowsOfPage {
+struct PageRows {
     meta: Option<Meta>,
     versions: Vec<(String, Version)>,
 }
 
-/// The rows of a page as they were at one time: what the killed have sent is on its way for a while yet.
-async fn at_one_time(pages: &Pages, number: u64) -> Result<RowsOfPage, Failed> {
+/// A consistent view of the rows of a page, although writes of killed processes may still arrive.
+async fn snapshot(pages: &Pages, number: u64) -> Result<PageRows, Failed> {
     let (store, page) = (pages.store(), page(number));
-    for _ in 0..MOST_ON_THEIR_WAY {
+    for _ in 0..MAX_IN_FLIGHT {
         let meta = store.lookup(&page).await?.meta;
-        let versions = store.versions(&page, MOST_VERSIONS).await?;
-        // A version is added together with a change of META.
+        let versions = store.versions(&page, MAX_VERSIONS).await?;
+        // A version is always added together with a change of META.
         if store.lookup(&page).await?.meta == meta {
-            return Ok(RowsOfPage { meta, versions });
+            return Ok(PageRows { meta, versions });
         }
     }
-    Err(format!("page {number} is changed again and again, and nobody is left").into())
+    Err(format!("page {number} still changes although no process is left").into())
 }
 
-/// Every acknowledged publish has one row; one that was reported as not published has none.
-fn what_was_heard_is_in_the_rows(attempts: &[Attempt], history: &[Event], rows: &Rows) -> Result<(), Failed> {
-    let mut named: HashMap<(u64, &str), usize> = HashMap::new();
-    for (number, of_page) in rows {
-        for (_, version) in &of_page.versions {
-            *named.entry((*number, version.generation.s3_key.as_str())).or_default() += 1;
+/// An acknowledged publish has exactly one row, and one reported as not published has none.
+fn results_agree_with_rows(attempts: &[Attempt], history: &[Event], rows: &Rows) -> Result<(), Failed> {
+    let mut rows_of_body: HashMap<(u64, &str), usize> = HashMap::new();
+    for (number, page_rows) in rows {
+        for (_, version) in &page_rows.versions {
+            *rows_of_body.entry((*number, version.generation.s3_key.as_str())).or_default() += 1;
         }
     }
-    if let Some(((number, s3_key), times)) = named.iter().find(|(_, times)| **times > 1) {
-        return Err(format!("page {number}: {times} versions name {s3_key}").into());
+    if let Some(((number, s3_key), times)) = rows_of_body.iter().find(|(_, times)| **times > 1) {
+        return Err(format!("page {number}: {times} versions refer to {s3_key}").into());
     }
     for attempt in attempts.iter().filter(|attempt| attempt.publishing.is_some()) {
-        let there = named.contains_key(&(attempt.page, attempt.s3_key.as_str()));
-        match attempt.heard.as_deref() {
-            Some("published") if !there => {
-                return Err(format!("it was acknowledged and has no version: {attempt:?}").into());
+        let exists = rows_of_body.contains_key(&(attempt.page, attempt.s3_key.as_str()));
+        match attempt.result.as_deref() {
+            Some("published") if !exists => {
+                return Err(format!("acknowledged, but without a version row: {attempt:?}").into());
             }
-            Some("lost" | "denied") if there => {
-                return Err(format!("it was reported as not published, and was: {attempt:?}").into());
+            Some("lost" | "unavailable") if exists => {
+                return Err(format!("reported as not published, but has a version row: {attempt:?}").into());
             }
             _ => {}
         }
     }
     let regenerated = history.iter().filter(|event| event.what == "regenerated");
     for event in regenerated {
-        if !named.contains_key(&(event.page, event.more[0].as_str())) {
-            return Err(format!("it was acknowledged and has no version: {event:?}").into());
+        if !rows_of_body.contains_key(&(event.page, event.more[0].as_str())) {
+            return Err(format!("acknowledged, but without a version row: {event:?}").into());
         }
     }
     Ok(())
 }
 
-/// Each version is used once, and `META` counts the versions and the ways back, no more and no fewer.
+/// Each version number is used once, and `META` counts every publish and every rollback.
 fn versions_are_counted(attempts: &[Attempt], history: &[Event], rows: &Rows) -> Result<(), Failed> {
     let mut used = BTreeSet::new();
     for attempt in attempts.iter().filter(|attempt| attempt.is_published()) {
         if !used.insert((attempt.page, attempt.version)) {
-            return Err(format!("the version was used twice: {attempt:?}").into());
+            return Err(format!("version number used twice: {attempt:?}").into());
         }
     }
-    for (number, RowsOfPage { meta, versions }) in rows {
+    for (number, PageRows { meta, versions }) in rows {
         let wrong = |what: String| Failed::from(format!("page {number}: {what}"));
         let of_page = || history.iter().filter(|event| event.page == *number);
-        let ways: Vec<&str> = of_page()
-            .filter(|event| event.what == "going-back")
+        let rollbacks: Vec<&str> = of_page()
+            .filter(|event| event.what == "rolling-back")
             .map(|event| event.attempt.as_str())
             .collect();
-        let answer = |what: &'static str| {
-            let answered: BTreeSet<&str> =
+        let with_result = |what: &'static str| {
+            let attempts: BTreeSet<&str> =
                 of_page().filter(|event| event.what == what).map(|event| event.attempt.as_str()).collect();
-            ways.iter().filter(|attempt| answered.contains(**attempt)).count()
+            rollbacks.iter().filter(|attempt| attempts.contains(**attempt)).count()
         };
-        let (went, stayed) = (answer("went-back"), answer("stayed"));
-        let at_least = versions.len() + went;
-        // Of those whose answer nobody heard, any number may have happened.
-        let at_most = versions.len() + ways.len() - stayed;
+        let (done, not_done) = (with_result("rolled-back"), with_result("no-such-version"));
+        let at_least = versions.len() + done;
+        // Rollbacks without a recorded result may or may not have been applied.
+        let at_most = versions.len() + rollbacks.len() - not_done;
         let Some(meta) = meta else {
             if versions.is_empty() {
                 continue;
@@ -190,20 +190,20 @@ fn versions_are_counted(attempts: &[Attempt], history: &[Event], rows: &Rows) ->
         };
         let version = usize::try_from(meta.version.unwrap_or(0))?;
         if version < at_least || version > at_most {
-            return Err(wrong(format!("META counts {version}, and it must be {at_least} to {at_most}")));
+            return Err(wrong(format!("META has version {version}, expected {at_least} to {at_most}")));
         }
         if !versions.iter().any(|(sk, _)| Some(sk) == meta.current_sk.as_ref()) {
-            return Err(wrong("META points at no version".into()));
+            return Err(wrong("META does not point at an existing version".into()));
         }
         let highest = used.range((*number, 0)..=(*number, u64::MAX)).next_back();
         if highest.is_some_and(|(_, highest)| *highest > version as u64) {
-            return Err(wrong(format!("{highest:?} was acknowledged, and META counts {version}")));
+            return Err(wrong(format!("{highest:?} was acknowledged, but META has version {version}")));
         }
     }
     Ok(())
 }
 
-/// Where one grant was heard of before another was asked for, its publish has the lower version.
+/// If one grant was returned before another was requested, its publish has the lower version.
 fn no_earlier_grant_publishes_after_a_later_one(attempts: &[Attempt]) -> Result<(), Failed> {
     for number in 0..PAGES {
         let of_page = attempts.iter().filter(|attempt| attempt.page == number && attempt.is_published());
@@ -216,60 +216,60 @@ fn no_earlier_grant_publishes_after_a_later_one(attempts: &[Attempt]) -> Result<
         for later in &published {
             let earlier = published.partition_point(|attempt| attempt.granted < Some(later.acquiring));
             if earlier > 0 && highest[earlier - 1] >= later.version {
-                return Err(format!("an earlier grant has published after {later:?}").into());
+                return Err(format!("an earlier grant published after {later:?}").into());
             }
         }
     }
     Ok(())
 }
 
-/// A lease that was granted before an invalidation began neither publishes after it nor has made what is fresh.
-fn nothing_from_before_an_invalidation_is_fresh_after_it(
+/// A lease granted before an invalidation started neither publishes after it nor made the page that is fresh.
+fn no_page_rendered_before_an_invalidation_is_fresh_after_it(
     attempts: &[Attempt],
     history: &[Event],
 ) -> Result<(), Failed> {
     let granted: HashMap<&str, usize> =
         attempts.iter().filter_map(|attempt| Some((attempt.token.as_str(), attempt.granted?))).collect();
-    let mut begun: HashMap<&str, usize> = HashMap::new();
-    // Of each page, for every invalidation that was heard of: when it began and when it was over.
-    let mut over: BTreeMap<u64, Vec<(usize, usize)>> = BTreeMap::new();
+    let mut started: HashMap<&str, usize> = HashMap::new();
+    // By page, for each acknowledged invalidation: when it was over and when it started.
+    let mut acknowledged: BTreeMap<u64, Vec<(usize, usize)>> = BTreeMap::new();
     for event in history {
         match event.what.as_str() {
-            "invalidating" => drop(begun.insert(&event.attempt, event.at)),
+            "invalidating" => drop(started.insert(&event.attempt, event.at)),
             "invalidated" => {
-                over.entry(event.page).or_default().push((event.at, begun[event.attempt.as_str()]));
+                acknowledged.entry(event.page).or_default().push((event.at, started[event.attempt.as_str()]));
             }
-            "looked" if event.more[0] == "fresh" => {
+            "read-after-invalidation" if event.more[0] == "fresh" => {
                 let before = granted.get(event.more[1].as_str()).copied();
-                if before.is_some_and(|before| before < begun[event.attempt.as_str()]) {
-                    return Err(format!("it was rendered before the invalidation: {event:?}").into());
+                if before.is_some_and(|before| before < started[event.attempt.as_str()]) {
+                    return Err(format!("fresh although rendered before the invalidation: {event:?}").into());
                 }
             }
             _ => {}
         }
     }
     let mut latest: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-    for (number, invalidations) in &over {
-        // The latest beginning of all that were over by then.
+    for (number, invalidations) in &acknowledged {
+        // The latest start of all invalidations up to this one.
         let mut highest = 0;
-        let raised = invalidations.iter().map(|(_, began)| {
-            highest = highest.max(*began);
+        let raised = invalidations.iter().map(|(_, started)| {
+            highest = highest.max(*started);
             highest
         });
         latest.insert(*number, raised.collect());
     }
     for attempt in attempts.iter().filter(|attempt| attempt.is_published()) {
         let (Some(granted), Some(publishing)) = (attempt.granted, attempt.publishing) else { continue };
-        let Some(invalidations) = over.get(&attempt.page) else { continue };
+        let Some(invalidations) = acknowledged.get(&attempt.page) else { continue };
         let by_then = invalidations.partition_point(|(ended, _)| *ended < publishing);
         if by_then > 0 && latest[&attempt.page][by_then - 1] > granted {
-            return Err(format!("it was granted before an invalidation: {attempt:?}").into());
+            return Err(format!("published although granted before an invalidation: {attempt:?}").into());
         }
     }
     Ok(())
 }
 
-/// The same key gives one body, whoever asks; another request under it is refused.
+/// The same key gives one body to every caller; another request under the same key is rejected.
 fn requests_have_one_result(attempts: &[Attempt], history: &[Event]) -> Result<(), Failed> {
     let mut results: BTreeMap<(u64, &str), &str> = BTreeMap::new();
     let completed = attempts
@@ -284,32 +284,32 @@ fn requests_have_one_result(attempts: &[Attempt], history: &[Event]) -> Result<(
             return Err(format!("the request {key:?} has the results {known} and {result}").into());
         }
     }
-    match history.iter().find(|event| event.what == "other" && event.more[1] != "refused") {
+    match history.iter().find(|event| event.what == "other" && event.more[1] != "rejected") {
         Some(event) => Err(format!("another request was accepted under the same key: {event:?}").into()),
         None => Ok(()),
     }
 }
 
-fn nobody_reads_the_page_of_another(history: &[Event]) -> Result<(), Failed> {
+fn pages_are_not_mixed_up(history: &[Event]) -> Result<(), Failed> {
     let mut read = history.iter().filter(|event| event.what == "read");
-    match read.find(|event| !event.more[0].starts_with(&beginning(event.page))) {
-        Some(event) => Err(format!("it is the body of another page: {event:?}").into()),
+    match read.find(|event| !event.more[0].starts_with(&signature(event.page))) {
+        Some(event) => Err(format!("read the body of another page: {event:?}").into()),
         None => Ok(()),
     }
 }
 
-/// Every version has its body, as its digest tells, and of its own page.
-async fn every_body_is_whole(bodies: &Bodies, rows: &Rows) -> Result<(), Failed> {
+/// Every version has a body of its own page that matches its digest.
+async fn bodies_match_their_digests(bodies: &Bodies, rows: &Rows) -> Result<(), Failed> {
     let mut reading = tokio::task::JoinSet::new();
-    for (number, of_page) in rows {
-        for (_, version) in &of_page.versions {
+    for (number, page_rows) in rows {
+        for (_, version) in &page_rows.versions {
             let (bodies, generation, number) = (bodies.clone(), version.generation.clone(), *number);
             reading.spawn(async move {
                 let digest = generation.content.digest.as_deref();
                 let body = bodies.get(&generation.s3_key, digest).await?;
                 let text = body.map(|body| String::from_utf8_lossy(&body.bytes).into_owned());
                 match text {
-                    Some(text) if digest.is_some() && text.starts_with(&beginning(number)) => Ok(()),
+                    Some(text) if digest.is_some() && text.starts_with(&signature(number)) => Ok(()),
                     other => {
                         Err(Failed::from(format!("page {number}: {generation:?} has the body {other:?}")))
                     }

@@ -1,7 +1,7 @@
-//! What all processes of a run recorded, in one file: the order of its lines is the order of what happened.
+//! The history of a run: all processes append to one file, so the order of its lines is the order of events.
 //!
-//! A line is appended before something is tried, and another after its answer was heard. So where the second line of one
-//! thing stands before the first line of another, the one was over before the other began, in whichever processes.
+//! A line is written before an operation starts, and another after it returned. If the second line of one operation
+//! precedes the first line of another, the first operation was over before the other started.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -10,18 +10,18 @@ use std::sync::Mutex;
 
 use libtest_mimic::Failed;
 
-/// What ends a line that was written to its end: a process may be killed in the middle of one.
-const WHOLE: &str = " .";
+/// The end of a complete line: a process may be killed while it writes one.
+const END: &str = " .";
 
 /// Appends to the history.
 pub(crate) struct Recorder(Mutex<File>);
 
-/// One line.
+/// One line of the history.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// Its place in the order.
+    /// The position in the history.
     pub(crate) at: usize,
-    /// Which of all attempts it belongs to.
+    /// The attempt that it belongs to.
     pub(crate) attempt: String,
     pub(crate) what: String,
     pub(crate) page: u64,
@@ -33,23 +33,26 @@ impl Recorder {
         Ok(Recorder(Mutex::new(OpenOptions::new().create(true).append(true).open(path)?)))
     }
 
-    /// Appends one line, in one piece.
+    /// Appends one line with a single write.
     pub(crate) fn note(&self, attempt: &str, what: &str, page: u64, more: &[&str]) {
         let more: String = more.iter().map(|word| format!(" {word}")).collect();
-        // It begins a line of its own, whatever another process has left unfinished.
-        let line = format!("\n{attempt} {what} {page}{more}{WHOLE}");
-        self.0.lock().expect("no worker panics").write_all(line.as_bytes()).expect("the history is kept");
+        // Starts with a line break, since another process may have left an incomplete line.
+        let line = format!(
+            "
+        {attempt} {what} {page}{more}{END}"
+        );
+        self.0.lock().expect("not poisoned").write_all(line.as_bytes()).expect("the history is writable");
     }
 }
 
-/// All lines; what was cut off was never heard of.
+/// Reads all complete lines.
 pub(crate) fn read(path: &Path) -> Result<Vec<Event>, Failed> {
     let text = std::fs::read_to_string(path)?;
-    let whole = text.lines().filter_map(|line| line.strip_suffix(WHOLE)).enumerate();
-    whole
+    let complete = text.lines().filter_map(|line| line.strip_suffix(END)).enumerate();
+    complete
         .map(|(at, line)| {
             let mut words = line.split(' ').map(str::to_owned);
-            let mut word = || words.next().ok_or_else(|| Failed::from(format!("a strange line: {line:?}")));
+            let mut word = || words.next().ok_or_else(|| Failed::from(format!("invalid line: {line:?}")));
             let (attempt, what, page) = (word()?, word()?, word()?.parse()?);
             Ok(Event { at, attempt, what, page, more: words.collect() })
         })

@@ -1,14 +1,14 @@
-//! Several processes with several workers each, on real servers and on one SQLite file, killed at random for a while:
-//! what they recorded, and what the tables hold in the end, must tell one story.
+//! Several processes with several workers each, on DynamoDB and S3 and on one SQLite file, are killed at random. The
+//! history that they recorded must agree with the rows and bodies in the end.
 //!
-//! `FACETHEORY_KILL_SECONDS=60 cargo test -p facetheory --all-features --test processes` goes on for longer than the
-//! default. The program is its own child: it works, or checks, when it is told where.
+//! `FACETHEORY_KILL_SECONDS=60 cargo test -p facetheory --all-features --test processes` kills for longer than the
+//! default. The test program starts itself as its child processes; an environment variable gives them their role.
 
-mod calm;
 mod check;
 mod history;
-#[path = "../support/place.rs"]
-mod place;
+mod recovery;
+#[path = "../support/stores.rs"]
+mod stores;
 #[path = "../support/mod.rs"]
 mod support;
 mod work;
@@ -21,22 +21,22 @@ use std::time::Duration;
 use facetheory::protocol::{LeaseTerms, RequestTerms};
 use facetheory::{Bodies, PageStore, Pages};
 use libtest_mimic::{Arguments, Failed, Trial};
-use place::{Place, be_a_child};
+use stores::{Stores, run_child};
 use tabletheory::{Clock as _, Random, SeededRandom, SystemClock};
 
-/// For how long each backend's processes are killed, unless `FACETHEORY_KILL_SECONDS` says otherwise.
+/// How long processes are killed on each backend, unless `FACETHEORY_KILL_SECONDS` is set.
 const KILL_SECONDS: u64 = 10;
 const PROCESSES: usize = 4;
-/// A child is killed after it has published fewer than this many pages since it was looked at.
-const MOST_PUBLISHED: u64 = 30;
-/// Short, since the leases of the killed are waited for.
+/// A child is killed after it has published fewer pages than this.
+const MAX_PUBLISHED: u64 = 30;
+/// Short, since the test waits for the leases of killed processes to expire.
 const LEASE: Duration = Duration::from_secs(1);
-/// For how long a request counts as worked on; short for the same reason.
+/// How long a request is in progress; short for the same reason.
 const IN_PROGRESS: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
-    if let Some((role, place)) = Place::of_child() {
-        return be_a_child(be(&role, &place));
+    if let Some((role, stores)) = Stores::for_child() {
+        return run_child(child(&role, &stores));
     }
     let seconds = std::env::var("FACETHEORY_KILL_SECONDS")
         .map_or(KILL_SECONDS, |text| text.parse().expect("a number of seconds"));
@@ -48,22 +48,22 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-async fn be(role: &str, place: &Place) -> Result<(), Failed> {
-    if role == "make" {
-        return place.make_table().await;
+async fn child(role: &str, stores: &Stores) -> Result<(), Failed> {
+    if role == "create-table" {
+        return stores.create_table().await;
     }
-    let history = place.directory.join("history.txt");
-    let store = PageStore::new(tabletheory::open(&place.table).await?);
-    let bodies = Bodies::open(&place.bodies).await?;
+    let history = stores.directory.join("history.txt");
+    let store = PageStore::new(tabletheory::open(&stores.table).await?);
+    let bodies = Bodies::open(&stores.bodies).await?;
     match role {
         "work" => {
             let store = store.with_lease_terms(lease_terms()).with_request_terms(request_terms());
             let pages = Pages::new(store, bodies.clone());
             work::forever(&pages, &bodies, history::Recorder::open(&history)?).await
         }
-        // Nobody waits for its leases, and a slow machine must not make them end.
+        // Leases of the default length: on a slow machine a short one could expire during the check.
         "check" => check::all(&Pages::new(store, bodies.clone()), &bodies, &history::read(&history)?).await,
-        other => Err(format!("no child is to {other}").into()),
+        other => Err(format!("unknown role of a child: {other}").into()),
     }
 }
 
@@ -78,67 +78,67 @@ fn request_terms() -> RequestTerms {
 }
 
 fn on_sqlite(time: Duration) -> Result<(), Failed> {
-    kill(time, &Place::on_sqlite()?)
+    kill_processes(time, &Stores::on_sqlite()?)
 }
 
 fn on_servers(time: Duration) -> Result<(), Failed> {
-    kill(time, &Place::on_servers()?)
+    kill_processes(time, &Stores::on_servers()?)
 }
 
-/// Kills for so long, and each first child at least once; time decides nothing else.
-fn kill(time: Duration, place: &Place) -> Result<(), Failed> {
-    place.run("make")?;
+/// Kills processes for this long, and each of the first ones at least once, then checks the result.
+fn kill_processes(time: Duration, stores: &Stores) -> Result<(), Failed> {
+    stores.run("create-table")?;
     let random = SeededRandom::new(1);
     let mut children = Vec::new();
     for _ in 0..PROCESSES {
-        children.push(start(place)?);
+        children.push(start(stores)?);
     }
     let end = SystemClock.now() + time;
     let mut kills = 0;
     while SystemClock.now() < end || kills < PROCESSES {
         let mut running = children.remove(0);
-        for _ in 0..random.next_u64() % MOST_PUBLISHED {
+        for _ in 0..random.next_u64() % MAX_PUBLISHED {
             if running.output.read_line(&mut String::new())? == 0 {
-                return Err("a process has ended by itself; what it said is above".into());
+                return Err("a process exited by itself; its output is above".into());
             }
         }
-        end_of(running)?;
+        kill(running)?;
         kills += 1;
-        children.push(start(place)?);
+        children.push(start(stores)?);
     }
     for running in children {
-        end_of(running)?;
+        kill(running)?;
     }
-    place.run("check")
+    stores.run("check")
 }
 
-/// A process that is never left behind, whatever becomes of the run.
+/// A child process, killed when this is dropped.
 struct Running {
     child: Child,
-    /// One line for each page that it has published.
+    /// One line for each page that it published.
     output: BufReader<ChildStdout>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that has ended already cannot be killed, which is as good.
+        // Fails if the process has exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn start(place: &Place) -> Result<Running, Failed> {
-    let mut child = place.command("work")?.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+fn start(stores: &Stores) -> Result<Running, Failed> {
+    let mut child = stores.command("work")?.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let output = BufReader::new(child.stdout.take().ok_or("the child has no output")?);
     Ok(Running { child, output })
 }
 
-/// Kills a process, which must not have ended by itself.
-fn end_of(mut running: Running) -> Result<(), Failed> {
+/// Kills a process; fails if it exited before.
+fn kill(mut running: Running) -> Result<(), Failed> {
     const SIGKILL: i32 = 9;
     running.child.kill()?;
     match running.child.wait()?.signal() {
         Some(SIGKILL) => Ok(()),
-        other => Err(format!("a process has ended by itself ({other:?}); what it said is above").into()),
+        other => Err(format!("a process exited by itself ({other:?}); its output is above").into()),
     }
 }

@@ -1,4 +1,5 @@
-//! What a worker does until it is killed: it renews, requests, invalidates, goes back and reads, and records it all.
+//! A worker process: it regenerates, requests, invalidates, rolls back and reads pages until it is killed, and records
+//! it.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -18,12 +19,12 @@ use crate::history::Recorder;
 const WORKERS: u64 = 8;
 pub(crate) const PAGES: u64 = 18;
 const TENANTS: [&str; 3] = ["-", "acme", "zeta"];
-/// So few keys for requests that several processes meet on each.
+/// Few enough keys that several processes use the same ones.
 const REQUESTS: u64 = 40;
-/// Long enough to be met by others, short enough to end within a run.
+/// Long enough to meet other operations, short enough to end within a run.
 const PIN: Duration = Duration::from_secs(1);
 
-/// The pages of several tenants, with the same cache keys.
+/// The tenants have the same cache keys.
 pub(crate) fn page(number: u64) -> PageKey {
     let tenant = Tenant::new(tenant(number)).expect("a tenant");
     let tenant = Some(&tenant).filter(|tenant| tenant.as_str() != TENANTS[0]);
@@ -34,12 +35,12 @@ fn tenant(number: u64) -> &'static str {
     TENANTS[usize::try_from(number % 3).expect("few")]
 }
 
-/// What every body of a page begins with.
-pub(crate) fn beginning(number: u64) -> String {
+/// The prefix of every body of a page.
+pub(crate) fn signature(number: u64) -> String {
     format!("{}:{}:", tenant(number), page(number).cache_key())
 }
 
-/// Pages that are requested are always stale, so that there is something to do; the others are fresh for a minute.
+/// Pages with requests are always stale, so that a request has work to do; the others are fresh for a minute.
 pub(crate) fn is_requested(number: u64) -> bool {
     number % 2 == 1
 }
@@ -66,13 +67,13 @@ pub(crate) async fn forever(pages: &Pages, bodies: &Bodies, history: Recorder) -
         let worker = worker.clone();
         workers.spawn(async move {
             loop {
-                worker.do_something().await;
+                worker.act().await;
             }
         });
     }
-    // It panics where something happens that never may.
+    // A worker ends only by a panic.
     workers.join_next().await.transpose()?;
-    Err("a worker never ends by itself".into())
+    Err("a worker ended".into())
 }
 
 struct Worker {
@@ -83,7 +84,7 @@ struct Worker {
     attempts: AtomicU64,
 }
 
-/// One thing that a worker does to one page.
+/// One operation of a worker on one page.
 struct Attempt<'a> {
     worker: &'a Worker,
     id: String,
@@ -92,7 +93,7 @@ struct Attempt<'a> {
 }
 
 impl Worker {
-    async fn do_something(&self) {
+    async fn act(&self) {
         let id = format!("{}-{}", self.process, self.attempts.fetch_add(1, Ordering::Relaxed));
         let number = draw(PAGES);
         let attempt = Attempt { worker: self, id, number, page: page(number) };
@@ -102,7 +103,7 @@ impl Worker {
             3..=4 => attempt.read().await,
             5..=7 => attempt.regenerate().await,
             8..=12 if is_requested(number) => attempt.request().await,
-            _ => attempt.renew().await,
+            _ => attempt.publish_step_by_step().await,
         };
         match outcome {
             Ok(()) => tokio::task::yield_now().await,
@@ -117,11 +118,11 @@ impl Attempt<'_> {
     }
 
     fn body(&self) -> String {
-        format!("{}{:016x}", beginning(self.number), SystemRandom.next_u64())
+        format!("{}{:016x}", signature(self.number), SystemRandom.next_u64())
     }
 
-    /// The steps of a regeneration, one by one.
-    async fn renew(&self) -> Result<(), Error> {
+    /// Executes the steps of a regeneration one by one.
+    async fn publish_step_by_step(&self) -> Result<(), Error> {
         self.note("acquiring", &[]);
         let Acquire::Granted(lease) = self.worker.pages.store().try_acquire(&self.page).await? else {
             return Ok(());
@@ -134,16 +135,16 @@ impl Attempt<'_> {
         self.note("granted", &[lease.token(), &lease.expires_at().to_string()]);
         let seen = store.lookup(&self.page).await?.meta;
         let started = store.now();
-        // Now and then the render comes out as it was.
+        // Sometimes the render is unchanged.
         if let (None, 0, Some(seen)) = (request, draw(4), &seen)
             && seen.generation.content.digest.is_some()
         {
             let mut same = seen.generation.clone();
             same.generated_at = started.seconds();
             same.revalidate_seconds = interval(self.number);
-            self.note("confirming", &[lease.token()]);
-            let confirmed = store.commit_generation(lease, &same, Some(seen), History::Versions).await?;
-            self.note("confirmed", &[&format!("{confirmed:?}")]);
+            self.note("publishing-unchanged", &[lease.token()]);
+            let unchanged = store.commit_generation(lease, &same, Some(seen), History::Versions).await?;
+            self.note("unchanged", &[&format!("{unchanged:?}")]);
             return Ok(());
         }
         let content = Rendered::html("").content;
@@ -153,7 +154,7 @@ impl Attempt<'_> {
             Generation::new(stored.s3_key.as_str(), started.seconds(), interval(self.number));
         generation.content = content;
         generation.content.digest = Some(stored.digest);
-        // The lease keeps others from publishing, so this is the version that it will be.
+        // While the lease is held, nobody else publishes, so this is the next version.
         let version = seen.as_ref().and_then(|seen| seen.version).unwrap_or(0) + 1;
         let key = request.map_or("-", |(_, key)| key);
         self.note("publishing", &[lease.token(), &stored.s3_key, &version.to_string(), key]);
@@ -166,24 +167,24 @@ impl Attempt<'_> {
         match published {
             Ok(Published::Done) => {
                 self.note("published", &[]);
-                self.tell();
+                self.report_publish();
             }
             Ok(Published::Lost) => self.note("lost", &[]),
             Ok(Published::Superseded) => self.note("superseded", &[]),
-            // A store that cannot answer now has not published; only an unknown outcome leaves that open.
-            Err(error) if error.kind() == Kind::Unavailable => self.note("denied", &[]),
+            // `Unavailable` means that nothing was published; only `Unknown` leaves that open.
+            Err(error) if error.kind() == Kind::Unavailable => self.note("unavailable", &[]),
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    /// One line for each page that was published, by which the parent knows how far this process has come.
-    fn tell(&self) {
-        // Where the parent has given up, there is nobody left to tell.
+    /// Writes one line per published page, by which the parent sees the progress of this process.
+    fn report_publish(&self) {
+        // Fails if the parent has exited.
         let _ = std::io::stdout().write_all(b"published\n");
     }
 
-    /// All of it at once, as a program would.
+    /// Regenerates through `Pages`, as an application does.
     async fn regenerate(&self) -> Result<(), Error> {
         let every = Duration::from_secs(interval(self.number).unsigned_abs());
         let policy = Policy::every(every).with_history(History::Versions);
@@ -193,7 +194,7 @@ impl Attempt<'_> {
             self.worker.pages.regenerate(&self.page, &policy, rendered).await?
         {
             self.note("regenerated", &[&generation.s3_key]);
-            self.tell();
+            self.report_publish();
         }
         Ok(())
     }
@@ -213,7 +214,7 @@ impl Attempt<'_> {
                 let other = store.begin_request(&self.page, &key, "other hash").await?;
                 self.note(
                     "other",
-                    &[&key, if other == Begin::OtherRequest { "refused" } else { "accepted" }],
+                    &[&key, if other == Begin::OtherRequest { "rejected" } else { "accepted" }],
                 );
                 Ok(())
             }
@@ -222,18 +223,18 @@ impl Attempt<'_> {
     }
 
     async fn invalidate(&self) -> Result<(), Error> {
-        let strength = if draw(2) == 0 { InvalidationMode::Soft } else { InvalidationMode::Hard };
+        let mode = if draw(2) == 0 { InvalidationMode::Soft } else { InvalidationMode::Hard };
         let store = self.worker.pages.store();
         self.note("invalidating", &[]);
-        match store.invalidate(&self.page, strength).await? {
-            Invalidated::Pinned => self.note("spared", &[]),
+        match store.invalidate(&self.page, mode).await? {
+            Invalidated::Pinned => self.note("pinned", &[]),
             Invalidated::Stale | Invalidated::Absent => {
                 self.note("invalidated", &[]);
                 if let Some(meta) = store.lookup(&self.page).await?.meta {
                     let now = store.now();
                     let fresh = meta.freshness(now) == Freshness::Fresh && meta.pinned_until.is_none();
                     let mark = meta.mark.as_deref().unwrap_or("-");
-                    self.note("looked", &[if fresh { "fresh" } else { "stale" }, mark]);
+                    self.note("read-after-invalidation", &[if fresh { "fresh" } else { "stale" }, mark]);
                 }
             }
         }
@@ -244,11 +245,11 @@ impl Attempt<'_> {
         let store = self.worker.pages.store();
         let versions = store.versions(&self.page, 5).await?;
         let Some((sk, _)) = versions.get(usize::try_from(draw(5)).expect("few")) else { return Ok(()) };
-        self.note("going-back", &[sk]);
+        self.note("rolling-back", &[sk]);
         let pin = if draw(2) == 0 { PIN } else { Duration::ZERO };
         match store.roll_back(&self.page, sk, pin).await? {
-            RolledBack::Done => self.note("went-back", &[]),
-            RolledBack::NoSuchVersion => self.note("stayed", &[]),
+            RolledBack::Done => self.note("rolled-back", &[]),
+            RolledBack::NoSuchVersion => self.note("no-such-version", &[]),
         }
         Ok(())
     }

@@ -1,83 +1,86 @@
-//! Renders that take longer than their lease, in a process that goes on and in one that is frozen.
+//! Renders that take longer than their lease, in a running and in a frozen process.
 
 use libtest_mimic::Failed;
 use tabletheory::{Clock as _, SystemClock};
 
-use crate::order::{Row, Visits};
-use crate::place::Place;
+use crate::child_protocol::{Burst, Row};
 use crate::process::{Process, SHORT_LEASE, release, renders, wait_until};
+use crate::stores::Stores;
 
-/// The file for which renders wait, where they do.
+/// Renders wait until this file exists.
 const RELEASED: &str = "released";
 
-/// The render ends long after the end of its first lease, which is prolonged while it goes on.
-pub(crate) fn not_at_all(place: &Place) -> Result<(), Failed> {
-    let (mut slow, mut other) = (Process::with_short_leases(place)?, Process::with_short_leases(place)?);
+/// The render ends long after its first lease would have expired; the lease is renewed meanwhile.
+pub(crate) fn without_freeze(stores: &Stores) -> Result<(), Failed> {
+    let (mut slow, mut other) = (Process::with_short_leases(stores)?, Process::with_short_leases(stores)?);
     let by = slow.name();
-    slow.begin(&Visits { until: Some(RELEASED.to_owned()), ..Visits::of("page", 1) })?;
+    slow.start_burst(&Burst { until: Some(RELEASED.to_owned()), ..Burst::of("page", 1) })?;
     let first = held(&mut other)?;
     wait_until("the end of its first lease", || Ok(SystemClock.now().seconds() > first))?;
-    // A visitor of another process waits for it, too.
-    other.begin(&Visits::of("page", 1))?;
-    release(place, RELEASED)?;
-    slow.tally()?.expect(&[("miss", &by, 1)])?;
-    other.tally()?.expect(&[("wait-hit", &by, 1)])?;
+    // A request in another process waits for the render, too.
+    other.start_burst(&Burst::of("page", 1))?;
+    release(stores, RELEASED)?;
+    slow.responses()?.expect(&[("miss", &by, 1)])?;
+    other.responses()?.expect(&[("wait-hit", &by, 1)])?;
     is_published_once(&mut other, &by)?;
-    rendered(place, 1)?;
-    tell(&format!(
-        "a render longer than its lease of {SHORT_LEASE:?} was published, and another process waited"
+    rendered(stores, 1)?;
+    print(&format!(
+        "a render longer than its lease of {SHORT_LEASE:?} was published; another process waited for it"
     ));
-    slow.end()?;
-    other.end()
+    slow.shut_down()?;
+    other.shut_down()
 }
 
-/// A process is frozen in the middle of its render, and its render goes on with it.
-pub(crate) fn past_the_lease(place: &Place) -> Result<(), Failed> {
-    let (mut frozen, mut other) = freeze(place)?;
+/// A process is frozen during a render, and continues it after its lease has expired.
+pub(crate) fn during_render(stores: &Stores) -> Result<(), Failed> {
+    let (mut frozen, mut other) = freeze(stores)?;
     let by = other.name();
     frozen.signal("-CONT")?;
-    frozen.tally()?.expect(&[("hit", &by, 1)])?;
+    frozen.responses()?.expect(&[("hit", &by, 1)])?;
     is_published_once(&mut other, &by)?;
-    rendered(place, 2)?;
-    tell("a frozen process has lost its lease: its visitor was given the page of the one that took over");
-    frozen.end()?;
-    other.end()
+    rendered(stores, 2)?;
+    print("a frozen process lost its lease: its client got the page of the process that took over");
+    frozen.shut_down()?;
+    other.shut_down()
 }
 
-/// A process is frozen in the middle of its render, which is at its end when it goes on.
-pub(crate) fn at_the_end(place: &Place) -> Result<(), Failed> {
-    let (mut frozen, mut other) = freeze(place)?;
+/// A process is frozen during a render, which is finished when the process continues.
+pub(crate) fn until_render_ends(stores: &Stores) -> Result<(), Failed> {
+    let (mut frozen, mut other) = freeze(stores)?;
     let (late, by) = (frozen.name(), other.name());
-    release(place, RELEASED)?;
+    release(stores, RELEASED)?;
     frozen.signal("-CONT")?;
-    let tally = frozen.tally()?;
-    // Whether the render or the heartbeat notices first is left to chance; the visitor is given a page either way.
-    if tally.expect(&[("bypass", &late, 1)]).is_err() {
-        tally.expect(&[("hit", &by, 1)])?;
+    let responses = frozen.responses()?;
+    // Either the render or the heartbeat notices the lost lease first; the client gets a page in both cases.
+    if responses.expect(&[("bypass", &late, 1)]).is_err() {
+        responses.expect(&[("hit", &by, 1)])?;
     }
     is_published_once(&mut other, &by)?;
-    rendered(place, 2)?;
-    let given: Vec<_> = tally.answers.keys().map(|(state, _)| state.as_str()).collect();
-    tell(&format!("a render that ended after a freeze was not published; its visitor: {}", given.join(", ")));
-    frozen.end()?;
-    other.end()
+    rendered(stores, 2)?;
+    let states: Vec<_> = responses.counts.keys().map(|(state, _)| state.as_str()).collect();
+    print(&format!(
+        "a render that ended after a freeze was not published; its client got: {}",
+        states.join(", ")
+    ));
+    frozen.shut_down()?;
+    other.shut_down()
 }
 
-/// Freezes a process in the middle of its render, until another has taken over and published.
-fn freeze(place: &Place) -> Result<(Process, Process), Failed> {
-    let (mut frozen, mut other) = (Process::with_short_leases(place)?, Process::with_short_leases(place)?);
+/// Freezes a process during its render, until another one has taken over and published.
+fn freeze(stores: &Stores) -> Result<(Process, Process), Failed> {
+    let (mut frozen, mut other) = (Process::with_short_leases(stores)?, Process::with_short_leases(stores)?);
     let by = other.name();
-    frozen.begin(&Visits { until: Some(RELEASED.to_owned()), ..Visits::of("page", 1) })?;
+    frozen.start_burst(&Burst { until: Some(RELEASED.to_owned()), ..Burst::of("page", 1) })?;
     let first = held(&mut other)?;
-    // It has just prolonged its lease, and so is not in the middle of a write, which would lock an SQLite file.
-    wait_until("a prolonged lease", || Ok(held(&mut other)? > first))?;
+    // Right after a renewal of its lease it is not writing, which would lock a SQLite file.
+    wait_until("a renewed lease", || Ok(held(&mut other)? > first))?;
     frozen.signal("-STOP")?;
-    other.visit(&Visits::of("page", 1))?.expect(&[("miss", &by, 1)])?;
+    other.request(&Burst::of("page", 1))?.expect(&[("miss", &by, 1)])?;
     is_published_once(&mut other, &by)?;
     Ok((frozen, other))
 }
 
-/// Until when the lease is held, once somebody holds it.
+/// Waits until a process holds the lease, and returns when it expires.
 fn held(observer: &mut Process) -> Result<i64, Failed> {
     let mut row = Row::default();
     wait_until("a lease", || {
@@ -89,16 +92,16 @@ fn held(observer: &mut Process) -> Result<i64, Failed> {
 
 fn is_published_once(observer: &mut Process, by: &str) -> Result<(), Failed> {
     let row = observer.row("page")?;
-    let expected = Row { version: 1, held_until: 0, by: by.to_owned() };
+    let expected = Row { version: 1, held_until: 0, rendered_by: by.to_owned() };
     if row == expected { Ok(()) } else { Err(format!("{row:?} instead of {expected:?}").into()) }
 }
 
-fn rendered(place: &Place, times: usize) -> Result<(), Failed> {
-    let renders = renders(place);
+fn rendered(stores: &Stores, times: usize) -> Result<(), Failed> {
+    let renders = renders(stores);
     if renders == times { Ok(()) } else { Err(format!("{renders} renders instead of {times}").into()) }
 }
 
-#[expect(clippy::print_stdout, reason = "what was seen is the point of the run")]
-fn tell(what: &str) {
+#[expect(clippy::print_stdout, reason = "the observations show what the run covered")]
+fn print(what: &str) {
     println!("{what}");
 }

@@ -1,20 +1,20 @@
-//! The engine in real processes, on real servers and on one SQLite file: stampedes, processes that are frozen, outages,
+//! The engine in several processes, on DynamoDB and S3 and on one SQLite file: stampedes, frozen processes, outages,
 //! and servers that are frozen or killed.
 //!
-//! `FACETHEORY_OUTAGE_SECONDS=60 cargo test -p facetheory --all-features --test serving` has longer outages than by
-//! default. The program is its own child: it serves a site when it is told where.
+//! `FACETHEORY_OUTAGE_SECONDS=60 cargo test -p facetheory --all-features --test serving` makes outages longer than the
+//! default. The test program starts itself as its child processes; an environment variable gives them their role.
 
-mod failure;
+mod child_protocol;
 mod freeze;
-mod installation;
-mod order;
 mod outage;
-#[path = "../support/place.rs"]
-mod place;
+mod private_servers;
 mod process;
 mod proxy;
+mod server_failure;
 mod site;
 mod stampede;
+#[path = "../support/stores.rs"]
+mod stores;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -22,88 +22,88 @@ use std::process::ExitCode;
 
 use facetheory::protocol::LeaseTerms;
 use libtest_mimic::{Arguments, Failed, Trial};
-use outage::Outage;
-use place::{Place, be_a_child};
-use process::{SHORT_LEASE, SHORT_LIMIT};
-use proxy::Cut;
-use site::Limits;
+use outage::ProxyOutage;
+use process::{SHORT_LEASE, SHORT_TIMEOUT};
+use proxy::Failure;
+use site::Timeouts;
+use stores::{Stores, run_child};
 
-/// So many stories are told at once.
+/// How many tests run at once.
 const AT_ONCE: usize = 4;
 
-/// One story, on each of two backends.
-type Story = fn(&Place) -> Result<(), Failed>;
+/// A test that runs on both backends.
+type Test = fn(&Stores) -> Result<(), Failed>;
 
 fn main() -> ExitCode {
-    if let Some((role, place)) = Place::of_child() {
-        return be_a_child(be(&role, &place));
+    if let Some((role, stores)) = Stores::for_child() {
+        return run_child(child(&role, &stores));
     }
-    let stories: [(&str, Story); 5] = [
+    let tests: [(&str, Test); 5] = [
         ("a_missing_page_is_rendered_once_by_three_processes", stampede::of_a_missing_page),
-        ("a_stale_page_is_rendered_once_and_nobody_waits_for_it", stampede::of_a_stale_page),
-        ("a_render_longer_than_its_lease_is_published", freeze::not_at_all),
-        ("a_process_that_was_frozen_cannot_publish", freeze::past_the_lease),
-        ("a_render_that_ends_after_a_freeze_is_not_published", freeze::at_the_end),
+        ("a_stale_page_is_rendered_once_and_no_client_waits_for_it", stampede::of_a_stale_page),
+        ("a_render_longer_than_its_lease_is_published", freeze::without_freeze),
+        ("a_frozen_process_cannot_publish_after_its_lease", freeze::during_render),
+        ("a_render_that_ends_after_a_freeze_is_not_published", freeze::until_render_ends),
     ];
-    // What takes the longest begins first.
-    let mut trials = vec![Trial::test("real_servers_are_frozen", failure::by_being_frozen)];
-    for (what, servers) in failure::CASES.into_iter().rev() {
+    // The longest tests start first.
+    let mut trials = vec![Trial::test("real_servers_are_frozen", server_failure::frozen)];
+    for (what, servers) in server_failure::CASES.into_iter().rev() {
         let name = format!("{what}_killed");
-        trials.push(Trial::test(name.clone(), move || failure::by_being_killed(&name, servers)));
+        trials.push(Trial::test(name.clone(), move || server_failure::killed(&name, servers)));
     }
     trials.push(Trial::test("a_missing_page_is_rendered_once_by_one_process", || {
-        stampede::in_one_process(&Place::on_sqlite()?)
+        stampede::in_one_process(&Stores::on_sqlite()?)
     }));
-    for (name, story) in stories {
-        trials.push(Trial::test(format!("{name}_on_sqlite"), move || on_sqlite(story)));
-        trials.push(Trial::test(format!("{name}_on_servers"), move || on_servers(story)));
+    for (name, test) in tests {
+        trials.push(Trial::test(format!("{name}_on_sqlite"), move || on_sqlite(test)));
+        trials.push(Trial::test(format!("{name}_on_servers"), move || on_servers(test)));
     }
     let outages = [
-        ("the_table_is_stopped", Outage { table: Some(Cut::Stopped), bodies: None }),
-        ("the_table_is_silent", Outage { table: Some(Cut::Silent), bodies: None }),
-        ("the_bodies_are_stopped", Outage { table: None, bodies: Some(Cut::Stopped) }),
-        ("the_bodies_are_silent", Outage { table: None, bodies: Some(Cut::Silent) }),
-        ("both_are_stopped", Outage { table: Some(Cut::Stopped), bodies: Some(Cut::Stopped) }),
+        ("the_table_is_stopped", ProxyOutage { table: Some(Failure::Stopped), bodies: None }),
+        ("the_table_is_unresponsive", ProxyOutage { table: Some(Failure::Unresponsive), bodies: None }),
+        ("the_bodies_are_stopped", ProxyOutage { table: None, bodies: Some(Failure::Stopped) }),
+        ("the_bodies_are_unresponsive", ProxyOutage { table: None, bodies: Some(Failure::Unresponsive) }),
+        ("both_are_stopped", ProxyOutage { table: Some(Failure::Stopped), bodies: Some(Failure::Stopped) }),
     ];
     for (name, outage) in outages {
-        trials.push(Trial::test(name, move || outage::happens(name, Place::on_servers()?, outage)));
+        trials.push(Trial::test(name, move || outage::run_outage(name, Stores::on_servers()?, outage)));
     }
     let mut arguments = Arguments::from_args();
-    // They wait for most of their time.
+    // Tests mostly wait, so there may be more of them than cores.
     arguments.test_threads.get_or_insert(AT_ONCE);
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-async fn be(role: &str, place: &Place) -> Result<(), Failed> {
+async fn child(role: &str, stores: &Stores) -> Result<(), Failed> {
     match role {
-        "make" => place.make_table().await,
-        "serve" => site::serve(place, LeaseTerms::default(), Limits::default()).await,
+        "create-table" => stores.create_table().await,
+        "serve" => site::serve(stores, LeaseTerms::default(), Timeouts::default()).await,
         "serve-with-short-leases" => {
             let terms = LeaseTerms::lasting(SHORT_LEASE);
-            site::serve(place, terms, Limits::default()).await
+            site::serve(stores, terms, Timeouts::default()).await
         }
         "serve-without-table" => {
-            let limits = Limits { table: SHORT_LIMIT, ..Limits::default() };
-            site::serve(place, LeaseTerms::default(), limits).await
+            let timeouts = Timeouts { table: SHORT_TIMEOUT, ..Timeouts::default() };
+            site::serve(stores, LeaseTerms::default(), timeouts).await
         }
         "serve-without-bodies" => {
-            let limits = Limits { bodies: SHORT_LIMIT, ..Limits::default() };
-            site::serve(place, LeaseTerms::default(), limits).await
+            let timeouts = Timeouts { bodies: SHORT_TIMEOUT, ..Timeouts::default() };
+            site::serve(stores, LeaseTerms::default(), timeouts).await
         }
         "serve-without-both" => {
-            let limits = Limits { table: SHORT_LIMIT, bodies: SHORT_LIMIT };
-            site::serve(place, LeaseTerms::default(), limits).await
+            let timeouts = Timeouts { table: SHORT_TIMEOUT, bodies: SHORT_TIMEOUT };
+            site::serve(stores, LeaseTerms::default(), timeouts).await
         }
-        other => Err(format!("no child is to {other}").into()),
+        other => Err(format!("unknown role of a child: {other}").into()),
     }
 }
 
-fn on_sqlite(story: Story) -> Result<(), Failed> {
-    story(&Place::on_sqlite()?)
+fn on_sqlite(test: Test) -> Result<(), Failed> {
+    test(&Stores::on_sqlite()?)
 }
 
-fn on_servers(story: Story) -> Result<(), Failed> {
-    let place = Place::on_servers()?;
-    place.run("make")?;
-    story(&place)
+fn on_servers(test: Test) -> Result<(), Failed> {
+    let stores = Stores::on_servers()?;
+    stores.run("create-table")?;
+    test(&stores)
 }

@@ -1,60 +1,61 @@
-//! Outages: what is in memory is served, what is not is passed through, and nobody thunders in the end.
+//! Outages: pages in memory are served, requests for other pages are passed through, and there is no stampede
+//! afterwards.
 
 use std::time::Duration;
 
 use libtest_mimic::Failed;
 use tabletheory::{Clock as _, SystemClock};
 
-use crate::order::{Tally, Visits};
-use crate::place::Place;
-use crate::process::{PATIENCE, Process, SHORT_LIMIT, renders, wait_until};
-use crate::proxy::{Cut, Proxy};
+use crate::child_protocol::{Burst, Responses};
+use crate::process::{Process, SHORT_TIMEOUT, TIMEOUT, renders, wait_until};
+use crate::proxy::{Failure, Proxy};
+use crate::stores::Stores;
 
-/// How long an outage is, unless `FACETHEORY_OUTAGE_SECONDS` says otherwise.
+/// The length of an outage, unless `FACETHEORY_OUTAGE_SECONDS` is set.
 const SECONDS: u64 = 5;
-/// So many pages are in memory when it begins, and so many are not.
+/// The number of pages in memory when it starts, and of pages that are only in the stores.
 const PAGES: usize = 5;
-/// So many visitors each page has at a time while it lasts.
-const VISITORS: usize = 100;
-/// So many once it is over.
-const CROWD: usize = 1_000;
-/// Pages are fresh again this soon after it.
+/// The number of concurrent clients per page during the outage.
+const CLIENTS: usize = 100;
+/// The number of concurrent clients per page after the outage.
+const CLIENTS_AFTERWARDS: usize = 1_000;
+/// Pages are fresh again at most this long after it.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// So often is a store read for each page once the outage is over, until all are fresh again. What it says is believed
-/// for a second, so that each second more may be one read more.
-const MOST_READS: usize = 8;
-/// Between two rounds of visitors.
+/// The most reads of a store per page after the outage, until all pages are fresh. One more per second is allowed,
+/// since metadata is used for a second.
+const MAX_READS: usize = 8;
+/// The pause between two bursts.
 const PAUSE: Duration = Duration::from_millis(100);
 const UNREACHABLE: &str = "the store cannot be reached";
 
-/// Why servers are away.
-pub(crate) trait Cause {
-    fn takes_the_table(&self) -> bool;
+/// A way to make servers unreachable.
+pub(crate) trait Outage {
+    fn affects_table(&self) -> bool;
 
-    fn takes_the_bodies(&self) -> bool;
+    fn affects_bodies(&self) -> bool;
 
-    /// Whether the table has lost its rows in the end.
+    /// Whether the table has lost its rows afterwards.
     fn loses_rows(&self) -> bool;
 
-    fn begin(&mut self, proxies: &mut Proxies) -> Result<(), Failed>;
+    fn start(&mut self, proxies: &mut Proxies) -> Result<(), Failed>;
 
-    /// Everything is there again, and there is a table at this place.
-    fn end(&mut self, place: &Place, proxies: &mut Proxies) -> Result<(), Failed>;
+    /// Makes all servers reachable again, with a table in these stores.
+    fn end(&mut self, stores: &Stores, proxies: &mut Proxies) -> Result<(), Failed>;
 }
 
-/// The outage of servers that others use at the same time: what is in front of them is cut.
+/// Proxies simulate the failure of servers that other tests use at the same time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outage {
-    pub(crate) table: Option<Cut>,
-    pub(crate) bodies: Option<Cut>,
+pub(crate) struct ProxyOutage {
+    pub(crate) table: Option<Failure>,
+    pub(crate) bodies: Option<Failure>,
 }
 
-impl Cause for Outage {
-    fn takes_the_table(&self) -> bool {
+impl Outage for ProxyOutage {
+    fn affects_table(&self) -> bool {
         self.table.is_some()
     }
 
-    fn takes_the_bodies(&self) -> bool {
+    fn affects_bodies(&self) -> bool {
         self.bodies.is_some()
     }
 
@@ -62,54 +63,54 @@ impl Cause for Outage {
         false
     }
 
-    fn begin(&mut self, proxies: &mut Proxies) -> Result<(), Failed> {
-        self.table.map_or(Ok(()), |how| proxies.table.cut(how))?;
-        self.bodies.map_or(Ok(()), |how| proxies.bodies.cut(how))
+    fn start(&mut self, proxies: &mut Proxies) -> Result<(), Failed> {
+        self.table.map_or(Ok(()), |failure| proxies.table.fail(failure))?;
+        self.bodies.map_or(Ok(()), |failure| proxies.bodies.fail(failure))
     }
 
-    fn end(&mut self, _: &Place, proxies: &mut Proxies) -> Result<(), Failed> {
-        proxies.table.mend()?;
-        proxies.bodies.mend()
+    fn end(&mut self, _: &Stores, proxies: &mut Proxies) -> Result<(), Failed> {
+        proxies.table.restore()?;
+        proxies.bodies.restore()
     }
 }
 
-pub(crate) fn happens(name: &str, mut place: Place, mut cause: impl Cause) -> Result<(), Failed> {
+pub(crate) fn run_outage(name: &str, mut stores: Stores, mut outage: impl Outage) -> Result<(), Failed> {
     let seconds = std::env::var("FACETHEORY_OUTAGE_SECONDS").map_or(Ok(SECONDS), |text| text.parse())?;
-    place.run("make")?;
-    warm_up(&place)?;
-    // What another process has rendered is in the stores, and not in the memory of this one.
-    let mut other = Process::start(&place)?;
-    other.visit(&pages("uncached", 1))?.expect(&[("miss", &other.name(), PAGES)])?;
-    other.end()?;
+    stores.run("create-table")?;
+    warm_up(&stores)?;
+    // Pages rendered by another process are in the stores, but not in the memory of this one.
+    let mut other = Process::start(&stores)?;
+    other.request(&pages("uncached", 1))?.expect(&[("miss", &other.name(), PAGES)])?;
+    other.shut_down()?;
 
-    let mut proxies = Proxies::in_front_of(&mut place)?;
-    let mut process = Process::start_without(&place, cause.takes_the_table(), cause.takes_the_bodies())?;
-    // They are stale long before the outage is over. A server that is slow just now is not waited for, and what was
-    // passed through is not in memory.
+    let mut proxies = Proxies::in_front_of(&mut stores)?;
+    let mut process = Process::start_without(&stores, outage.affects_table(), outage.affects_bodies())?;
+    // These pages are stale long before the outage is over. A slow server may time out, and a bypassed page is not in
+    // memory, so this is repeated.
     wait_until("pages in memory", || {
-        let tally = process.visit(&Visits { interval: 1, ..pages("cached", 1) })?;
-        Ok(tally.is_all(&["miss", "hit", "stale"]))
+        let responses = process.request(&Burst { interval: 1, ..pages("cached", 1) })?;
+        Ok(responses.is_all(&["miss", "hit", "stale"]))
     })?;
-    let before = renders(&place);
-    cause.begin(&mut proxies)?;
-    let during = last(&mut process, cause.takes_the_table(), Duration::from_secs(seconds))?;
-    let rendered = renders(&place) - before;
-    cause.end(&place, &mut proxies)?;
+    let before = renders(&stores);
+    outage.start(&mut proxies)?;
+    let during = send_requests_during(&mut process, outage.affects_table(), Duration::from_secs(seconds))?;
+    let rendered = renders(&stores) - before;
+    outage.end(&stores, &mut proxies)?;
     let _ = proxies.reads();
-    let before = renders(&place);
+    let before = renders(&stores);
     let end = SystemClock.now();
-    let mut crowd = Tally::default();
+    let mut afterwards = Responses::default();
     for name in ["cached", "uncached"] {
         wait_until("a fresh page", || {
-            let tally = process.visit(&pages(name, CROWD))?;
-            let fresh = tally.is_all(&["hit"]);
+            let responses = process.request(&pages(name, CLIENTS_AFTERWARDS))?;
+            let fresh = responses.is_all(&["hit"]);
             let mut served = vec!["hit", "stale", "wait-hit", "stale-metadata-error"];
-            // Where there are no rows, a page has to be rendered like one that never was.
-            served.extend(cause.loses_rows().then_some("miss"));
-            if name == "cached" && !tally.is_all(&served) {
-                return Err(format!("after it was over visitors were given {:?}", tally.answers).into());
+            // Without its row, a page is rendered like a new one.
+            served.extend(outage.loses_rows().then_some("miss"));
+            if name == "cached" && !responses.is_all(&served) {
+                return Err(format!("after the outage clients got {:?}", responses.counts).into());
             }
-            crowd.add(tally);
+            afterwards.add(responses);
             Ok(fresh)
         })?;
     }
@@ -118,96 +119,100 @@ pub(crate) fn happens(name: &str, mut place: Place, mut cause: impl Cause) -> Re
         return Err(format!("pages were fresh again after {took:?}").into());
     }
     let (reads, gets) = proxies.reads();
-    let most_reads = 2 * PAGES * MOST_READS + PAGES * usize::try_from(took.as_secs())?;
-    let to_render = if cause.loses_rows() { 2 * PAGES } else { PAGES };
-    // What was rendered is lost only where a store was waited for in vain, on a machine that is slow.
-    let most_renders = to_render * (1 + usize::try_from(took.as_secs() / SHORT_LIMIT.as_secs())?);
-    let again = renders(&place) - before;
-    if reads.max(gets) > most_reads || again > most_renders {
-        let what = format!("{reads} + {gets} reads and {again} renders within {took:?} after it was over");
+    let max_reads = 2 * PAGES * MAX_READS + PAGES * usize::try_from(took.as_secs())?;
+    let to_render = if outage.loses_rows() { 2 * PAGES } else { PAGES };
+    // On a slow machine a store may time out, and the page is rendered again.
+    let max_renders = to_render * (1 + usize::try_from(took.as_secs() / SHORT_TIMEOUT.as_secs())?);
+    let again = renders(&stores) - before;
+    if reads.max(gets) > max_reads || again > max_renders {
+        let what = format!("{reads} + {gets} reads and {again} renders within {took:?} after the outage");
         return Err(what.into());
     }
-    tell(&format!(
+    print(&format!(
         "{name} for {seconds} s: {}; {rendered} renders meanwhile; fresh again after {took:?} with {again} renders; \
-         then {} visitors of {} pages, {reads} reads of the table and {gets} of bodies",
+         then {} requests for {} pages, {reads} reads of the table and {gets} of bodies",
         summary(&during),
-        crowd.answers.values().sum::<usize>(),
+        afterwards.counts.values().sum::<usize>(),
         2 * PAGES,
     ));
-    process.end()
+    process.shut_down()
 }
 
-/// Returns once servers that have just been started answer like those that have run for a while: whoever asks first
-/// waits for seconds, which is longer than a store is waited for.
-pub(crate) fn warm_up(place: &Place) -> Result<(), Failed> {
-    // A process of its own, since it may have found the servers too slow, and would remember it.
-    let mut first = Process::start(place)?;
+/// Returns once newly started servers respond as fast as usual: their first responses take seconds, which is longer
+/// than the timeout of a store.
+pub(crate) fn warm_up(stores: &Stores) -> Result<(), Failed> {
+    // A separate process, since its circuit breaker may open.
+    let mut first = Process::start(stores)?;
     let pages = pages("warming-up", 1);
-    wait_until("a server that is warm", || Ok(first.visit(&pages)?.is_all(&["hit"])))?;
-    first.end()
+    wait_until("a warm server", || Ok(first.request(&pages)?.is_all(&["hit"])))?;
+    first.shut_down()
 }
 
-/// Visitors come for as long as it lasts, and until it was noticed. None is given an error.
-fn last(process: &mut Process, without_table: bool, time: Duration) -> Result<Tally, Failed> {
+/// Sends requests until the outage is over and was noticed. No client gets an error.
+fn send_requests_during(
+    process: &mut Process,
+    without_table: bool,
+    time: Duration,
+) -> Result<Responses, Failed> {
     let by = process.name();
     let end = SystemClock.now() + time;
-    let (mut during, mut noticed) = (Tally::default(), !without_table);
+    let (mut during, mut noticed) = (Responses::default(), !without_table);
     while SystemClock.now() < end || !noticed {
-        let cached = process.visit(&pages("cached", VISITORS))?;
+        let cached = process.request(&pages("cached", CLIENTS))?;
         if !without_table {
-            // Whether a page is fresh or not can be told; it just cannot be renewed.
+            // Freshness is known, but a stale page cannot be regenerated.
             allow(&cached, &["hit", "stale"])?;
         } else if noticed {
-            cached.expect(&[("stale-metadata-error", &by, PAGES * VISITORS)])?;
+            cached.expect(&[("stale-metadata-error", &by, PAGES * CLIENTS)])?;
         } else {
-            // What the table said is believed for a second.
+            // Metadata is used for a second.
             allow(&cached, &["hit", "stale", "stale-metadata-error"])?;
             noticed = cached.is_all(&["stale-metadata-error"]);
         }
         during.add(cached);
-        let uncached = process.visit(&pages("uncached", VISITORS))?;
-        uncached.expect(&[("bypass", UNREACHABLE, PAGES * VISITORS)])?;
+        let uncached = process.request(&pages("uncached", CLIENTS))?;
+        uncached.expect(&[("bypass", UNREACHABLE, PAGES * CLIENTS)])?;
         during.add(uncached);
-        if SystemClock.now() > end + PATIENCE {
-            return Err("that the table is away was never noticed".into());
+        if SystemClock.now() > end + TIMEOUT {
+            return Err("the outage of the table was not noticed".into());
         }
         std::thread::sleep(PAUSE);
     }
-    // What cannot be kept is rendered for a visitor alone, here or by itself.
-    let missing = process.visit(&Visits::of("missing", 1))?;
+    // A page that cannot be stored is rendered for this client alone.
+    let missing = process.request(&Burst::of("missing", 1))?;
     allow(&missing, &["bypass"])?;
     during.add(missing);
     Ok(during)
 }
 
-fn allow(tally: &Tally, states: &[&str]) -> Result<(), Failed> {
-    if tally.is_all(states) { Ok(()) } else { Err(format!("visitors were given {:?}", tally.answers).into()) }
+fn allow(responses: &Responses, states: &[&str]) -> Result<(), Failed> {
+    if responses.is_all(states) { Ok(()) } else { Err(format!("clients got {:?}", responses.counts).into()) }
 }
 
-fn pages(name: &str, each: usize) -> Visits {
-    Visits { pages: PAGES, ..Visits::of(name, each) }
+fn pages(name: &str, each: usize) -> Burst {
+    Burst { pages: PAGES, ..Burst::of(name, each) }
 }
 
-fn summary(tally: &Tally) -> String {
-    let answers = tally.answers.iter().map(|((state, text), count)| match state.as_str() {
+fn summary(responses: &Responses) -> String {
+    let counts = responses.counts.iter().map(|((state, text), count)| match state.as_str() {
         "bypass" => format!("{count} {state} ({text})"),
         _ => format!("{count} {state}"),
     });
-    format!("{}, the slowest after {} ms", answers.collect::<Vec<_>>().join(", "), tally.slowest)
+    format!("{}, the slowest after {} ms", counts.collect::<Vec<_>>().join(", "), responses.slowest)
 }
 
-/// What stands in front of the servers: it counts, and can be cut.
+/// The proxies in front of the servers.
 pub(crate) struct Proxies {
     table: Proxy,
     bodies: Proxy,
 }
 
 impl Proxies {
-    /// Puts proxies between the processes of a place and its servers.
-    fn in_front_of(place: &mut Place) -> Result<Proxies, Failed> {
+    /// Puts proxies between the processes and the servers of these stores.
+    fn in_front_of(stores: &mut Stores) -> Result<Proxies, Failed> {
         let mut proxy = |name: &str| {
-            let endpoint = place.environment.iter_mut().find(|(other, _)| *other == name);
-            let (_, endpoint) = endpoint.ok_or("the place has no such server")?;
+            let endpoint = stores.environment.iter_mut().find(|(other, _)| *other == name);
+            let (_, endpoint) = endpoint.ok_or("the stores have no such server")?;
             let proxy = Proxy::start(endpoint)?;
             *endpoint = proxy.endpoint();
             Ok::<_, Failed>(proxy)
@@ -215,16 +220,16 @@ impl Proxies {
         Ok(Proxies { table: proxy("AWS_ENDPOINT_URL_DYNAMODB")?, bodies: proxy("AWS_ENDPOINT_URL_S3")? })
     }
 
-    /// How often the table and the bodies were read since this was last called.
+    /// The reads of the table and of the bodies since the last call.
     fn reads(&self) -> (usize, usize) {
         let count = |proxy: &Proxy, reads: &[&str]| {
-            proxy.take().iter().filter(|asked| reads.contains(&asked.as_str())).count()
+            proxy.take().iter().filter(|operation| reads.contains(&operation.as_str())).count()
         };
         (count(&self.table, &["Query", "GetItem", "BatchGetItem"]), count(&self.bodies, &["GET", "HEAD"]))
     }
 }
 
-#[expect(clippy::print_stdout, reason = "what was counted is the point of the run")]
-fn tell(what: &str) {
+#[expect(clippy::print_stdout, reason = "the counts show what the run covered")]
+fn print(what: &str) {
     println!("{what}");
 }

@@ -1,4 +1,4 @@
-//! A process of a site, as the test sees it.
+//! A process of a site, as the test controls it.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -7,161 +7,162 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 
-use crate::order::{Order, Reply, Row, Tally, Visits};
-use crate::place::Place;
+use crate::child_protocol::{Burst, ChildCommand, Message, Responses, Row};
+use crate::stores::Stores;
 
-/// Whoever waits for something that must come gives up after this long: it will not come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// So long are short leases. They are prolonged three times as often, and a busy machine must not make them end before
-/// that.
+/// A test fails if it waits longer than this.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+/// The duration of short leases. They are renewed after a third of it, which must not be too soon for a busy machine.
 pub(crate) const SHORT_LEASE: Duration = Duration::from_secs(8);
-/// So long is a store waited for that will be away: for less than the shortest outage.
-pub(crate) const SHORT_LIMIT: Duration = Duration::from_secs(3);
-/// Each render is a line of this file: which page, and which process.
+/// The timeout for a store that will be unreachable, shorter than the shortest outage.
+pub(crate) const SHORT_TIMEOUT: Duration = Duration::from_secs(3);
+/// In this file each render is a line: the page and the process.
 pub(crate) const RENDERS: &str = "renders.txt";
-/// How often the test looks whether something has come about.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often the test polls a condition.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A process that is never left behind, whatever becomes of the test.
+/// A child process, killed when this is dropped.
 pub(crate) struct Process {
     child: Child,
-    orders: Option<ChildStdin>,
-    replies: Receiver<String>,
+    commands: Option<ChildStdin>,
+    messages: Receiver<String>,
 }
 
 impl Process {
-    pub(crate) fn start(place: &Place) -> Result<Process, Failed> {
-        Process::start_as(place, "serve")
+    pub(crate) fn start(stores: &Stores) -> Result<Process, Failed> {
+        Process::start_as(stores, "serve")
     }
 
-    /// One whose leases are short: such as another may have to wait for.
-    pub(crate) fn with_short_leases(place: &Place) -> Result<Process, Failed> {
-        Process::start_as(place, "serve-with-short-leases")
+    /// A process with short leases, for tests in which another process waits for them to expire.
+    pub(crate) fn with_short_leases(stores: &Stores) -> Result<Process, Failed> {
+        Process::start_as(stores, "serve-with-short-leases")
     }
 
-    /// One that notices soon when these stores are away, and waits for the other one for as long as it takes.
-    pub(crate) fn start_without(place: &Place, table: bool, bodies: bool) -> Result<Process, Failed> {
+    /// A process with a short timeout for the stores that will be unreachable.
+    pub(crate) fn start_without(stores: &Stores, table: bool, bodies: bool) -> Result<Process, Failed> {
         let role = match (table, bodies) {
             (false, false) => "serve",
             (true, false) => "serve-without-table",
             (false, true) => "serve-without-bodies",
             (true, true) => "serve-without-both",
         };
-        Process::start_as(place, role)
+        Process::start_as(stores, role)
     }
 
-    fn start_as(place: &Place, role: &str) -> Result<Process, Failed> {
-        let mut child = place.command(role)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    fn start_as(stores: &Stores, role: &str) -> Result<Process, Failed> {
+        let mut child = stores.command(role)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let output = BufReader::new(child.stdout.take().ok_or("the child has no output")?);
-        let (said, replies) = channel();
-        // It ends with the output of the child, or once nobody listens any more.
-        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| said.send(line)));
-        let orders = child.stdin.take();
-        Ok(Process { child, orders, replies })
+        let (sender, messages) = channel();
+        // Ends with the output of the child, or when the receiver is dropped.
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let commands = child.stdin.take();
+        Ok(Process { child, commands, messages })
     }
 
-    /// As it signs what it renders.
+    /// The process id, which its rendered bodies contain.
     pub(crate) fn name(&self) -> String {
         self.child.id().to_string()
     }
 
-    /// Lets visitors come, and returns once all of them have begun.
-    pub(crate) fn begin(&mut self, visits: &Visits) -> Result<(), Failed> {
-        Process::begin_all(std::slice::from_mut(self), visits)
+    /// Sends a burst of requests, and returns once all have started.
+    pub(crate) fn start_burst(&mut self, burst: &Burst) -> Result<(), Failed> {
+        Process::start_bursts(std::slice::from_mut(self), burst)
     }
 
-    /// The same for several processes at once.
-    pub(crate) fn begin_all(processes: &mut [Process], visits: &Visits) -> Result<(), Failed> {
+    /// Sends the same burst to several processes at once.
+    pub(crate) fn start_bursts(processes: &mut [Process], burst: &Burst) -> Result<(), Failed> {
         for process in &mut *processes {
-            process.order(&Order::Visit(visits.clone()))?;
+            process.send(&ChildCommand::Burst(burst.clone()))?;
         }
         for process in processes {
-            match process.reply()? {
-                Reply::Begun => {}
-                other => return Err(format!("{other:?} although the visitors have not come").into()),
+            match process.receive()? {
+                Message::Started => {}
+                other => return Err(format!("{other:?} before the requests started").into()),
             }
         }
         Ok(())
     }
 
-    /// What the visitors were given, once all of them were given something.
-    pub(crate) fn tally(&mut self) -> Result<Tally, Failed> {
-        let mut tally = Tally::default();
+    /// Waits for all responses of a burst.
+    pub(crate) fn responses(&mut self) -> Result<Responses, Failed> {
+        let mut responses = Responses::default();
         loop {
-            match self.reply()? {
-                Reply::Given { state, count, text } => {
-                    tally.answers.insert((state, text), count);
+            match self.receive()? {
+                Message::Count { state, count, text } => {
+                    responses.counts.insert((state, text), count);
                 }
-                Reply::Done { slowest } => return Ok(Tally { slowest, ..tally }),
-                other => return Err(format!("{other:?} instead of what visitors were given").into()),
+                Message::Done { slowest } => return Ok(Responses { slowest, ..responses }),
+                other => return Err(format!("{other:?} instead of the responses").into()),
             }
         }
     }
 
-    pub(crate) fn visit(&mut self, visits: &Visits) -> Result<Tally, Failed> {
-        self.begin(visits)?;
-        self.tally()
+    pub(crate) fn request(&mut self, burst: &Burst) -> Result<Responses, Failed> {
+        self.start_burst(burst)?;
+        self.responses()
     }
 
-    /// What the table has of the first page of a name.
+    /// The row of the first page with this name.
     pub(crate) fn row(&mut self, name: &str) -> Result<Row, Failed> {
-        self.order(&Order::Row(name.to_owned()))?;
-        match self.reply()? {
-            Reply::Row(row) => Ok(row),
+        self.send(&ChildCommand::Row(name.to_owned()))?;
+        match self.receive()? {
+            Message::Row(row) => Ok(row),
             other => Err(format!("{other:?} instead of a row").into()),
         }
     }
 
-    /// Sends a signal, as in `kill -STOP`.
+    /// Sends a signal, as `kill -STOP` does.
     pub(crate) fn signal(&self, signal: &str) -> Result<(), Failed> {
         let status = Command::new("kill").args([signal, &self.name()]).status()?;
         if status.success() { Ok(()) } else { Err(format!("kill {signal} failed: {status}").into()) }
     }
 
-    /// Lets it end what goes on in the background, and then itself.
-    pub(crate) fn end(mut self) -> Result<(), Failed> {
-        drop(self.orders.take());
+    /// Shuts it down after its background work has finished.
+    pub(crate) fn shut_down(mut self) -> Result<(), Failed> {
+        drop(self.commands.take());
         let status = self.child.wait()?;
-        if status.success() { Ok(()) } else { Err("a process failed; what it said is above".into()) }
+        if status.success() { Ok(()) } else { Err("a process failed; its output is above".into()) }
     }
 
-    fn order(&mut self, order: &Order) -> Result<(), Failed> {
-        let orders = self.orders.as_mut().ok_or("it was told to end")?;
-        Ok(writeln!(orders, "{order}")?)
+    fn send(&mut self, command: &ChildCommand) -> Result<(), Failed> {
+        let commands = self.commands.as_mut().ok_or("the process was shut down")?;
+        Ok(writeln!(commands, "{command}")?)
     }
 
-    fn reply(&self) -> Result<Reply, Failed> {
-        // Visitors have patience for as long, and are given something after it.
-        let line = self.replies.recv_timeout(2 * PATIENCE);
-        line.map_err(|_| "a process has ended or says nothing any more; why may be above")?.parse()
+    fn receive(&self) -> Result<Message, Failed> {
+        // Requests time out after `TIMEOUT` and are reported after that.
+        let line = self.messages.recv_timeout(2 * TIMEOUT);
+        line.map_err(|_| "a process has exited or does not respond; its output is above")?.parse()
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that has ended already cannot be killed, which is as good.
+        // Fails if the process has exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// How many renders there were so far.
-pub(crate) fn renders(place: &Place) -> usize {
-    std::fs::read_to_string(place.directory.join(RENDERS)).map_or(0, |text| text.lines().count())
+/// The number of renders so far.
+pub(crate) fn renders(stores: &Stores) -> usize {
+    std::fs::read_to_string(stores.directory.join(RENDERS)).map_or(0, |text| text.lines().count())
 }
 
-/// Waits until something has come about.
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool, Failed>) -> Result<(), Failed> {
-    for _ in 0..PATIENCE.as_millis() / LOOK.as_millis() {
-        if is_so()? {
+/// Waits until a condition holds.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> Result<bool, Failed>) -> Result<(), Failed> {
+    for _ in 0..TIMEOUT.as_millis() / POLL_INTERVAL.as_millis() {
+        if holds()? {
             return Ok(());
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
-    Err(format!("{what} has not come about within {PATIENCE:?}").into())
+    Err(format!("timed out after {TIMEOUT:?} waiting for {what}").into())
 }
 
-/// Lets the renders end that wait for this file.
-pub(crate) fn release(place: &Place, file: &str) -> Result<(), Failed> {
-    Ok(std::fs::write(place.directory.join(file), "")?)
+/// Lets renders finish that wait for this file.
+pub(crate) fn release(stores: &Stores, file: &str) -> Result<(), Failed> {
+    Ok(std::fs::write(stores.directory.join(file), "")?)
 }

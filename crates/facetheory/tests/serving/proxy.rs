@@ -1,10 +1,11 @@
-//! A server that can be taken away and given back: a proxy in front of a real one, which counts what it is asked.
+//! A proxy in front of a server, which counts requests and can simulate that the server is down.
 //!
-//! The servers of the tests are used by others at the same time, so that none of them can be stopped. To a client a stopped
-//! proxy looks the same: its connections end, and new ones are refused. Where servers are really stopped, it only counts.
+//! Other tests use the same servers at the same time, so the servers themselves cannot be stopped. To a client a
+//! stopped proxy looks the same: its connections end, and new ones are refused. In tests that really stop servers it
+//! only counts.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use libtest_mimic::Failed;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -12,25 +13,25 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// The longest line that is looked at; what is longer is no line of a request's head.
-const MOST_BYTES: usize = 16 * 1024;
-/// So many connections may wait to be accepted.
+/// The longest line of a request head that is inspected.
+const MAX_LINE_BYTES: usize = 16 * 1024;
+/// How many connections may wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// How a server is away.
+/// How a server fails.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Cut {
-    /// Connections end, and are refused.
+pub(crate) enum Failure {
+    /// Connections are closed and refused.
     Stopped,
-    /// Connections are accepted, and nothing is answered.
-    Silent,
+    /// Connections are accepted, but no response is sent.
+    Unresponsive,
 }
 
-/// A running proxy. It ends when it is dropped.
+/// A running proxy, stopped when it is dropped.
 pub(crate) struct Proxy {
     runtime: Runtime,
     address: SocketAddr,
-    /// Keeps the port while nobody listens on it, so that nobody else can have it.
+    /// Reserves the port while the proxy is stopped.
     _port: TcpSocket,
     server: String,
     seen: Arc<Mutex<Vec<String>>>,
@@ -49,7 +50,7 @@ impl Proxy {
             seen: Arc::default(),
             task: None,
         };
-        proxy.mend()?;
+        proxy.restore()?;
         Ok(proxy)
     }
 
@@ -57,32 +58,32 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
-    /// The server is away from now on.
-    pub(crate) fn cut(&mut self, how: Cut) -> Result<(), Failed> {
+    /// Simulates a failure from now on.
+    pub(crate) fn fail(&mut self, failure: Failure) -> Result<(), Failed> {
         self.stop();
-        if let Cut::Silent = how {
+        if let Failure::Unresponsive = failure {
             let listener = self.listen()?;
             self.task = Some(self.runtime.spawn(async move {
-                let mut silent = Vec::new();
+                let mut open = Vec::new();
                 while let Ok((client, _)) = listener.accept().await {
-                    silent.push(client);
+                    open.push(client);
                 }
             }));
         }
         Ok(())
     }
 
-    /// The server is back.
-    pub(crate) fn mend(&mut self) -> Result<(), Failed> {
+    /// Forwards to the server again.
+    pub(crate) fn restore(&mut self) -> Result<(), Failed> {
         self.stop();
         let listener = self.listen()?;
-        self.pass(listener);
+        self.forward(listener);
         Ok(())
     }
 
-    /// What was asked since this was last called: operations of DynamoDB, methods of S3.
+    /// The requests since the last call: operations of DynamoDB, methods of S3.
     pub(crate) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.seen.lock().expect("not poisoned"))
     }
 
     fn listen(&self) -> std::io::Result<TcpListener> {
@@ -93,20 +94,20 @@ impl Proxy {
     fn stop(&mut self) {
         if let Some(task) = self.task.take() {
             task.abort();
-            // It has let go of its port and its connections once it has ended; that it was cancelled is no surprise.
+            // Its port and connections are closed only once the task has ended; the result says that it was cancelled.
             let _ = self.runtime.block_on(task);
         }
     }
 
-    fn pass(&mut self, listener: TcpListener) {
+    fn forward(&mut self, listener: TcpListener) {
         let (server, seen) = (self.server.clone(), self.seen.clone());
         self.task = Some(self.runtime.spawn(async move {
-            // The connections end with the proxy.
+            // Dropped with the task, which closes the connections.
             let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
                 let (server, seen) = (server.clone(), seen.clone());
                 connections.spawn(async move {
-                    // A connection that breaks is the client's to deal with.
+                    // A broken connection is an error for the client to handle.
                     let _ = connect(client, &server, &seen).await;
                 });
             }
@@ -114,7 +115,7 @@ impl Proxy {
     }
 }
 
-/// Takes a port, which other sockets of ours may have as well. It is refused to clients until one of them listens.
+/// Binds a port that several of our sockets may share. Clients are refused until one of them listens.
 fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
@@ -123,13 +124,13 @@ fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Passes everything on in both directions, and reads along in one of them.
+/// Forwards both directions, and records the requests.
 async fn connect(client: TcpStream, server: &str, seen: &Mutex<Vec<String>>) -> std::io::Result<()> {
     let server = TcpStream::connect(server).await?;
     let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
         (client.into_split(), server.into_split());
-    let asking = async {
-        let (mut buffer, mut line) = (vec![0; MOST_BYTES], Vec::new());
+    let requests = async {
+        let (mut buffer, mut line) = (vec![0; MAX_LINE_BYTES], Vec::new());
         loop {
             let read = from_client.read(&mut buffer).await?;
             if read == 0 {
@@ -138,26 +139,26 @@ async fn connect(client: TcpStream, server: &str, seen: &Mutex<Vec<String>>) -> 
             for byte in &buffer[..read] {
                 match byte {
                     b'\n' => {
-                        seen.lock().unwrap_or_else(PoisonError::into_inner).extend(asked(&line));
+                        seen.lock().expect("not poisoned").extend(operation(&line));
                         line.clear();
                     }
-                    byte if line.len() < MOST_BYTES => line.push(*byte),
+                    byte if line.len() < MAX_LINE_BYTES => line.push(*byte),
                     _ => line.clear(),
                 }
             }
             to_server.write_all(&buffer[..read]).await?;
         }
     };
-    // Where one side has ended, the other has nobody left to talk to.
+    // The connection is over when either side has closed it.
     tokio::select! {
-        asked = asking => asked,
-        answered = tokio::io::copy(&mut from_server, &mut to_client) => answered.map(drop),
+        result = requests => result,
+        result = tokio::io::copy(&mut from_server, &mut to_client) => result.map(drop),
     }
 }
 
-/// What a line of a request asks for, if it is one that says so: of DynamoDB a header does, of S3 the request's line,
-/// before which the body of the last request may stand.
-fn asked(line: &[u8]) -> Option<String> {
+/// The operation that a line of a request names, if any: for DynamoDB in a header, for S3 in the request line, which
+/// may follow the body of the previous request on the same line.
+fn operation(line: &[u8]) -> Option<String> {
     let line = String::from_utf8_lossy(line);
     let line = line.trim_end();
     if let Some(target) = line.strip_prefix("x-amz-target: ") {

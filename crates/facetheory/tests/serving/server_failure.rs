@@ -1,94 +1,94 @@
-//! Outages of real servers, which are frozen or killed in the middle of what they do.
+//! Outages of servers that are really frozen or killed.
 //!
-//! What is between them and the visitors only counts. So visitors meet what a proxy that is cut cannot show: requests
-//! that are answered late, a server that has yet to become ready, and one that has lost what it knew.
+//! They show effects that a proxy cannot simulate: requests that are answered late, a server that is not ready yet, and
+//! one that has lost its data.
 
 use libtest_mimic::Failed;
 
-use crate::installation::{BODIES, Installation, Killed, TABLE};
-use crate::outage::{Cause, Proxies, happens, warm_up};
-use crate::place::Place;
+use crate::outage::{Outage, Proxies, run_outage, warm_up};
+use crate::private_servers::{BODIES, Killed, PrivateServers, TABLE};
+use crate::stores::Stores;
 
-/// Which servers fail.
+/// The servers that fail.
 pub(crate) const CASES: [(&str, &[&str]); 3] =
     [("the_real_table", &[TABLE]), ("the_real_bodies", &[BODIES]), ("both_real_servers", &[TABLE, BODIES])];
 
-/// Servers hang, as under `kill -STOP`, and go on with what they were asked meanwhile. All cases have the same servers,
-/// one after the other.
-pub(crate) fn by_being_frozen() -> Result<(), Failed> {
-    let installation = Installation::start()?;
-    for (what, servers) in CASES {
-        let frozen = Frozen { installation: &installation, servers };
-        happens(&format!("{what} frozen"), installation.place()?, frozen)?;
+/// Servers hang, as after `kill -STOP`, and later continue with the requests they received meanwhile. All cases use the
+/// same servers, one after the other.
+pub(crate) fn frozen() -> Result<(), Failed> {
+    let servers = PrivateServers::start()?;
+    for (what, failing) in CASES {
+        let outage = FrozenServers { servers: &servers, failing };
+        run_outage(&format!("{what} frozen"), servers.stores()?, outage)?;
     }
     Ok(())
 }
 
-/// Servers are gone, as under `kill -KILL`, and are started again. Bodies are in files and stay; the table is in memory,
-/// so its rows are lost and it has to be made anew.
-pub(crate) fn by_being_killed(name: &str, servers: &[&'static str]) -> Result<(), Failed> {
-    let installation = Installation::start()?;
-    happens(name, installation.place()?, Dead { installation, servers, killed: vec![] })
+/// Servers die, as after `kill -KILL`, and are started again. Bodies are in files and survive; the table is in memory,
+/// so its rows are lost and it has to be created again.
+pub(crate) fn killed(name: &str, failing: &[&'static str]) -> Result<(), Failed> {
+    let servers = PrivateServers::start()?;
+    run_outage(name, servers.stores()?, KilledServers { servers, failing, killed: vec![] })
 }
 
-struct Frozen<'a> {
-    installation: &'a Installation,
-    servers: &'a [&'static str],
+struct FrozenServers<'a> {
+    servers: &'a PrivateServers,
+    failing: &'a [&'static str],
 }
 
-impl Cause for Frozen<'_> {
-    fn takes_the_table(&self) -> bool {
-        self.servers.contains(&TABLE)
+impl Outage for FrozenServers<'_> {
+    fn affects_table(&self) -> bool {
+        self.failing.contains(&TABLE)
     }
 
-    fn takes_the_bodies(&self) -> bool {
-        self.servers.contains(&BODIES)
+    fn affects_bodies(&self) -> bool {
+        self.failing.contains(&BODIES)
     }
 
     fn loses_rows(&self) -> bool {
         false
     }
 
-    fn begin(&mut self, _: &mut Proxies) -> Result<(), Failed> {
-        self.servers.iter().try_for_each(|name| self.installation.signal(name, "-STOP"))
+    fn start(&mut self, _: &mut Proxies) -> Result<(), Failed> {
+        self.failing.iter().try_for_each(|name| self.servers.signal(name, "-STOP"))
     }
 
-    fn end(&mut self, _: &Place, _: &mut Proxies) -> Result<(), Failed> {
-        self.servers.iter().try_for_each(|name| self.installation.signal(name, "-CONT"))
+    fn end(&mut self, _: &Stores, _: &mut Proxies) -> Result<(), Failed> {
+        self.failing.iter().try_for_each(|name| self.servers.signal(name, "-CONT"))
     }
 }
 
-struct Dead<'a> {
-    installation: Installation,
-    servers: &'a [&'static str],
+struct KilledServers<'a> {
+    servers: PrivateServers,
+    failing: &'a [&'static str],
     killed: Vec<Killed>,
 }
 
-impl Cause for Dead<'_> {
-    fn takes_the_table(&self) -> bool {
-        self.servers.contains(&TABLE)
+impl Outage for KilledServers<'_> {
+    fn affects_table(&self) -> bool {
+        self.failing.contains(&TABLE)
     }
 
-    fn takes_the_bodies(&self) -> bool {
-        self.servers.contains(&BODIES)
+    fn affects_bodies(&self) -> bool {
+        self.failing.contains(&BODIES)
     }
 
     fn loses_rows(&self) -> bool {
-        self.takes_the_table()
+        self.affects_table()
     }
 
-    fn begin(&mut self, _: &mut Proxies) -> Result<(), Failed> {
-        for name in self.servers {
-            self.killed.push(self.installation.kill(name)?);
+    fn start(&mut self, _: &mut Proxies) -> Result<(), Failed> {
+        for name in self.failing {
+            self.killed.push(self.servers.kill(name)?);
         }
         Ok(())
     }
 
-    fn end(&mut self, place: &Place, _: &mut Proxies) -> Result<(), Failed> {
-        self.installation.revive(std::mem::take(&mut self.killed))?;
+    fn end(&mut self, stores: &Stores, _: &mut Proxies) -> Result<(), Failed> {
+        self.servers.restart(std::mem::take(&mut self.killed))?;
         if self.loses_rows() {
-            place.run("make")?;
+            stores.run("create-table")?;
         }
-        warm_up(place)
+        warm_up(stores)
     }
 }

@@ -1,4 +1,4 @@
-//! A process of a site: it follows its orders until there are no more.
+//! A process of a site: it executes the commands of the test until its input ends.
 
 use std::fs::OpenOptions;
 use std::future::poll_fn;
@@ -15,23 +15,23 @@ use facetheory::{Bodies, GetResult, History, Isr, PageKey, PageStore, Pages, Pol
 use libtest_mimic::Failed;
 use tabletheory::{Clock as _, Random as _, SystemClock, SystemRandom};
 
-use crate::order::{Order, Reply, Row, Tally, Visits};
-use crate::place::Place;
-use crate::process::{PATIENCE, RENDERS};
+use crate::child_protocol::{Burst, ChildCommand, Message, Responses, Row};
+use crate::process::{RENDERS, TIMEOUT};
+use crate::stores::Stores;
 
-/// How often a render looks whether it may end.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often a render polls whether it may finish.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How long a process waits for its stores before they count as unreachable.
-pub(crate) struct Limits {
+pub(crate) struct Timeouts {
     pub(crate) table: Duration,
     pub(crate) bodies: Duration,
 }
 
-impl Default for Limits {
-    /// How fast the machine is decides nothing.
-    fn default() -> Limits {
-        Limits { table: PATIENCE, bodies: PATIENCE }
+impl Default for Timeouts {
+    /// Long enough for a slow machine.
+    fn default() -> Timeouts {
+        Timeouts { table: TIMEOUT, bodies: TIMEOUT }
     }
 }
 
@@ -41,30 +41,30 @@ struct Site {
     directory: Arc<Path>,
 }
 
-pub(crate) async fn serve(place: &Place, terms: LeaseTerms, limits: Limits) -> Result<(), Failed> {
-    let store = PageStore::new(tabletheory::open(&place.table).await?).with_lease_terms(terms);
-    let pages = Pages::new(store, Bodies::open(&place.bodies).await?).with_body_timeout(limits.bodies);
-    let isr = Isr::builder(pages).table_timeout(limits.table).build();
-    let site = Site { isr, directory: place.directory.as_path().into() };
+pub(crate) async fn serve(stores: &Stores, terms: LeaseTerms, timeouts: Timeouts) -> Result<(), Failed> {
+    let store = PageStore::new(tabletheory::open(&stores.table).await?).with_lease_terms(terms);
+    let pages = Pages::new(store, Bodies::open(&stores.bodies).await?).with_body_timeout(timeouts.bodies);
+    let isr = Isr::builder(pages).table_timeout(timeouts.table).build();
+    let site = Site { isr, directory: stores.directory.as_path().into() };
     for line in std::io::stdin().lines() {
         match line?.parse()? {
-            Order::Visit(visits) => {
-                let tally = site.visit(&visits).await?;
-                for ((state, text), count) in tally.answers {
-                    say(&Reply::Given { state, count, text })?;
+            ChildCommand::Burst(burst) => {
+                let responses = site.request(&burst).await?;
+                for ((state, text), count) in responses.counts {
+                    send(&Message::Count { state, count, text })?;
                 }
-                say(&Reply::Done { slowest: tally.slowest })?;
+                send(&Message::Done { slowest: responses.slowest })?;
             }
-            Order::Row(name) => say(&Reply::Row(site.row(&page(&name, 0)).await?))?,
+            ChildCommand::Row(name) => send(&Message::Row(site.row(&page(&name, 0)).await?))?,
         }
     }
-    let drained = site.isr.shut_down(PATIENCE).await;
-    if drained { Ok(()) } else { Err("what went on in the background did not end".into()) }
+    let drained = site.isr.shut_down(TIMEOUT).await;
+    if drained { Ok(()) } else { Err("background work did not finish".into()) }
 }
 
-fn say(reply: &Reply) -> Result<(), Failed> {
+fn send(message: &Message) -> Result<(), Failed> {
     let mut output = std::io::stdout().lock();
-    writeln!(output, "{reply}")?;
+    writeln!(output, "{message}")?;
     Ok(output.flush()?)
 }
 
@@ -72,49 +72,49 @@ fn page(name: &str, number: usize) -> PageKey {
     PageKey::new(format!("/{name}/{number}")).expect("a page")
 }
 
-/// The body of a page, which says whose it is and which process rendered it. No two are the same: one that is served
-/// already would not have to be stored.
+/// A body that contains its page and the process that rendered it. Every body is different, since an unchanged one
+/// would not be stored.
 fn body(page: &PageKey) -> String {
     format!("{}\n{}\n{:x}", page.cache_key(), std::process::id(), SystemRandom.next_u64())
 }
 
 impl Site {
-    /// All visitors come at once: each is on its way before it is said that they have begun.
-    async fn visit(&self, visits: &Visits) -> Result<Tally, Failed> {
-        let mut policy = Policy::every(Duration::from_secs(visits.interval)).with_history(History::Versions);
-        // How fast the machine is decides nothing.
-        (policy.wait, policy.render_timeout) = (PATIENCE, PATIENCE);
-        let (total, begun) = (visits.total(), Arc::new(AtomicUsize::new(0)));
-        let mut on_their_way = tokio::task::JoinSet::new();
+    /// Sends all requests at once; each has started before the burst counts as started.
+    async fn request(&self, burst: &Burst) -> Result<Responses, Failed> {
+        let mut policy = Policy::every(Duration::from_secs(burst.interval)).with_history(History::Versions);
+        // Long enough for a slow machine.
+        (policy.wait, policy.render_timeout) = (TIMEOUT, TIMEOUT);
+        let (total, started) = (burst.total(), Arc::new(AtomicUsize::new(0)));
+        let mut requests = tokio::task::JoinSet::new();
         for number in 0..total {
-            let (site, begun) = (self.clone(), begun.clone());
-            let page = page(&visits.name, number % visits.pages);
-            let until = visits.until.as_ref().map(|file| self.directory.join(file));
-            on_their_way.spawn(async move {
-                let came = SystemClock.now();
+            let (site, started) = (self.clone(), started.clone());
+            let page = page(&burst.name, number % burst.pages);
+            let until = burst.until.as_ref().map(|file| self.directory.join(file));
+            requests.spawn(async move {
+                let start = SystemClock.now();
                 let renders = site.directory.join(RENDERS);
-                let mut visit = pin!(site.isr.get(&page, &policy, |context| {
+                let mut request = pin!(site.isr.get(&page, &policy, |context| {
                     let page = context.page;
                     async move { render(&page, &renders, until.as_deref()).await }
                 }));
-                let first = poll_fn(|context| Poll::Ready(visit.as_mut().poll(context))).await;
-                if begun.fetch_add(1, Ordering::SeqCst) + 1 == total {
-                    say(&Reply::Begun)?;
+                let first = poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await;
+                if started.fetch_add(1, Ordering::SeqCst) + 1 == total {
+                    send(&Message::Started)?;
                 }
-                let answer = match first {
-                    Poll::Ready(answer) => answer,
-                    Poll::Pending => visit.await,
+                let result = match first {
+                    Poll::Ready(result) => result,
+                    Poll::Pending => request.await,
                 };
-                Ok::<_, Failed>((given(&page, answer), SystemClock.now().millis() - came.millis()))
+                Ok::<_, Failed>((describe(&page, result), SystemClock.now().millis() - start.millis()))
             });
         }
-        let mut tally = Tally::default();
-        while let Some(visit) = on_their_way.join_next().await {
-            let (answer, took) = visit??;
-            *tally.answers.entry(answer).or_default() += 1;
-            tally.slowest = tally.slowest.max(took);
+        let mut responses = Responses::default();
+        while let Some(request) = requests.join_next().await {
+            let (response, took) = request??;
+            *responses.counts.entry(response).or_default() += 1;
+            responses.slowest = responses.slowest.max(took);
         }
-        Ok(tally)
+        Ok(responses)
     }
 
     async fn row(&self, page: &PageKey) -> Result<Row, Failed> {
@@ -122,30 +122,30 @@ impl Site {
         let view = pages.store().lookup(page).await?;
         let held_until = view.lock.map_or(0, |lock| lock.lease_expires_at);
         let Some((meta, body)) = pages.read(page).await? else {
-            return Ok(Row { version: 0, held_until, by: "nobody".to_owned() });
+            return Ok(Row { version: 0, held_until, rendered_by: "nobody".to_owned() });
         };
-        let version = meta.version.ok_or("pages are kept in versions")?;
-        Ok(Row { version, held_until, by: by(page, &body.bytes)? })
+        let version = meta.version.ok_or("the page has no version")?;
+        Ok(Row { version, held_until, rendered_by: rendered_by(page, &body.bytes)? })
     }
 }
 
-/// Counted in a file that all processes append to.
+/// Renders a page, and appends a line to the file that counts the renders of all processes.
 async fn render(page: &PageKey, renders: &PathBuf, until: Option<&Path>) -> Result<Rendered, RenderError> {
     let mut file = OpenOptions::new().create(true).append(true).open(renders)?;
     file.write_all(format!("{} {}\n", page.cache_key(), std::process::id()).as_bytes())?;
     while let Some(until) = until
         && !until.exists()
     {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(Rendered::html(body(page)))
 }
 
-/// What a visitor was given: the state, and the process that rendered its page or why there is none.
-fn given(page: &PageKey, answer: facetheory::Result<GetResult>) -> (String, String) {
-    match answer {
-        Ok(GetResult::Page(served)) => match by(page, served.page.bytes()) {
-            Ok(by) => (served.state.as_str().to_owned(), by),
+/// The state of a result, with the process that rendered the page or the reason why there is no page.
+fn describe(page: &PageKey, result: facetheory::Result<GetResult>) -> (String, String) {
+    match result {
+        Ok(GetResult::Page(served)) => match rendered_by(page, served.page.bytes()) {
+            Ok(process) => (served.state.as_str().to_owned(), process),
             Err(failed) => ("error".to_owned(), format!("{failed:?}").replace('\n', " ")),
         },
         Ok(GetResult::Bypass(reason)) => ("bypass".to_owned(), reason.as_str().to_owned()),
@@ -153,11 +153,11 @@ fn given(page: &PageKey, answer: facetheory::Result<GetResult>) -> (String, Stri
     }
 }
 
-/// Which process rendered the body, which must be that of this page.
-fn by(page: &PageKey, body: &[u8]) -> Result<String, Failed> {
+/// The process that rendered a body, which must be one of this page.
+fn rendered_by(page: &PageKey, body: &[u8]) -> Result<String, Failed> {
     let text = std::str::from_utf8(body)?;
     match text.split('\n').collect::<Vec<_>>()[..] {
-        [key, by, _] if key == page.cache_key() => Ok(by.to_owned()),
+        [key, process, _] if key == page.cache_key() => Ok(process.to_owned()),
         _ => Err(format!("{text:?} is not a body of {}", page.cache_key()).into()),
     }
 }

@@ -1,88 +1,89 @@
-//! Everyone comes at once: one render, counted at the renderer, whatever the number of processes.
+//! Many clients request one page at once: it is rendered once, whatever the number of processes.
 
 use libtest_mimic::Failed;
 
-use crate::order::{Tally, Visits};
-use crate::place::Place;
+use crate::child_protocol::{Burst, Responses};
 use crate::process::{Process, release, renders};
+use crate::stores::Stores;
 
 const PROCESSES: usize = 3;
-/// So many visitors of each of them.
-const VISITORS: usize = 2_000;
-/// So many of one that is alone.
-const VISITORS_OF_ONE: usize = 10_000;
-/// The file for which renders wait.
+/// The number of clients of each of several processes.
+const CLIENTS: usize = 2_000;
+/// The number of clients of a single process.
+const CLIENTS_OF_ONE: usize = 10_000;
+/// Renders wait until this file exists.
 const RELEASED: &str = "released";
 
-pub(crate) fn in_one_process(place: &Place) -> Result<(), Failed> {
-    missing(place, 1, VISITORS_OF_ONE)
+pub(crate) fn in_one_process(stores: &Stores) -> Result<(), Failed> {
+    missing(stores, 1, CLIENTS_OF_ONE)
 }
 
-pub(crate) fn of_a_missing_page(place: &Place) -> Result<(), Failed> {
-    missing(place, PROCESSES, VISITORS)
+pub(crate) fn of_a_missing_page(stores: &Stores) -> Result<(), Failed> {
+    missing(stores, PROCESSES, CLIENTS)
 }
 
-/// The render ends once all visitors of all processes are on their way.
-fn missing(place: &Place, processes: usize, each: usize) -> Result<(), Failed> {
-    let mut processes = start(place, processes)?;
-    Process::begin_all(&mut processes, &visits(each))?;
-    release(place, RELEASED)?;
-    let tally = tally(&mut processes)?;
+/// The render ends once all requests of all processes have started.
+fn missing(stores: &Stores, processes: usize, each: usize) -> Result<(), Failed> {
+    let mut processes = start(stores, processes)?;
+    Process::start_bursts(&mut processes, &burst(each))?;
+    release(stores, RELEASED)?;
+    let responses = responses(&mut processes)?;
     let row = processes[0].row("page")?;
-    // Whose first look at the table was slow finds the page there.
-    let found = tally.of("hit", &row.by);
+    // A request whose lookup was slow finds the published page.
+    let found = responses.of("hit", &row.rendered_by);
     let waited = processes.len() * each - 1 - found;
-    tally.expect(&[("miss", &row.by, 1), ("wait-hit", &row.by, waited), ("hit", &row.by, found)])?;
-    once(row.version, renders(place))?;
-    tell("missing", processes.len(), each, &tally);
-    processes.into_iter().try_for_each(Process::end)
+    let by = row.rendered_by.as_str();
+    responses.expect(&[("miss", by, 1), ("wait-hit", by, waited), ("hit", by, found)])?;
+    once(row.version, renders(stores))?;
+    print("missing", processes.len(), each, &responses);
+    processes.into_iter().try_for_each(Process::shut_down)
 }
 
-/// The render ends only after all visitors of all processes were served.
-pub(crate) fn of_a_stale_page(place: &Place) -> Result<(), Failed> {
-    let mut earlier = Process::start(place)?;
+/// The render ends only after all clients of all processes were served.
+pub(crate) fn of_a_stale_page(stores: &Stores) -> Result<(), Failed> {
+    let mut earlier = Process::start(stores)?;
     let before = earlier.name();
-    earlier.visit(&Visits { interval: 0, ..Visits::of("page", 1) })?.expect(&[("miss", &before, 1)])?;
-    let mut processes = start(place, PROCESSES)?;
-    Process::begin_all(&mut processes, &visits(VISITORS))?;
-    let tally = tally(&mut processes)?;
-    tally.expect(&[("stale", &before, PROCESSES * VISITORS)])?;
+    earlier.request(&Burst { interval: 0, ..Burst::of("page", 1) })?.expect(&[("miss", &before, 1)])?;
+    let mut processes = start(stores, PROCESSES)?;
+    Process::start_bursts(&mut processes, &burst(CLIENTS))?;
+    let responses = responses(&mut processes)?;
+    responses.expect(&[("stale", &before, PROCESSES * CLIENTS)])?;
     if earlier.row("page")?.version != 1 {
         return Err("the render ended before it was released".into());
     }
-    release(place, RELEASED)?;
-    // They end once what goes on in the background has ended.
-    processes.into_iter().try_for_each(Process::end)?;
+    release(stores, RELEASED)?;
+    // They exit once their background work has finished.
+    processes.into_iter().try_for_each(Process::shut_down)?;
     let row = earlier.row("page")?;
-    if row.by == before {
-        return Err("what was rendered was not published".into());
+    if row.rendered_by == before {
+        return Err("the render was not published".into());
     }
-    once(row.version - 1, renders(place) - 1)?;
-    tell("stale", PROCESSES, VISITORS, &tally);
-    earlier.end()
+    once(row.version - 1, renders(stores) - 1)?;
+    print("stale", PROCESSES, CLIENTS, &responses);
+    earlier.shut_down()
 }
 
-fn visits(each: usize) -> Visits {
-    Visits { until: Some(RELEASED.to_owned()), ..Visits::of("page", each) }
+fn burst(each: usize) -> Burst {
+    Burst { until: Some(RELEASED.to_owned()), ..Burst::of("page", each) }
 }
 
-fn start(place: &Place, processes: usize) -> Result<Vec<Process>, Failed> {
+fn start(stores: &Stores, processes: usize) -> Result<Vec<Process>, Failed> {
     let mut started = Vec::new();
     for _ in 0..processes {
-        let mut process = Process::start(place)?;
-        // It can reach its stores, so that all begin at once.
+        let mut process = Process::start(stores)?;
+        // Connects to its stores, so that all processes start the burst at once.
         process.row("page")?;
         started.push(process);
     }
     Ok(started)
 }
 
-fn tally(processes: &mut [Process]) -> Result<Tally, Failed> {
-    let mut tally = Tally::default();
+fn responses(processes: &mut [Process]) -> Result<Responses, Failed> {
+    let mut responses = Responses::default();
     for process in processes {
-        tally.add(process.tally()?);
+        responses.add(process.responses()?);
     }
-    Ok(tally)
+    Ok(responses)
 }
 
 fn once(published: u64, rendered: usize) -> Result<(), Failed> {
@@ -92,12 +93,13 @@ fn once(published: u64, rendered: usize) -> Result<(), Failed> {
     Err(format!("rendered {rendered} times, published {published} times").into())
 }
 
-#[expect(clippy::print_stdout, reason = "what was counted is the point of the run")]
-fn tell(page: &str, processes: usize, each: usize, tally: &Tally) {
-    let states: Vec<_> = tally.answers.iter().map(|((state, _), count)| format!("{count} {state}")).collect();
+#[expect(clippy::print_stdout, reason = "the counts show what the run covered")]
+fn print(page: &str, processes: usize, each: usize, responses: &Responses) {
+    let states: Vec<_> =
+        responses.counts.iter().map(|((state, _), count)| format!("{count} {state}")).collect();
     println!(
-        "one {page} page, {processes} process(es) with {each} visitors each: 1 render; {}; the slowest took {} ms",
+        "one {page} page, {processes} process(es) with {each} clients each: 1 render; {}; the slowest took {} ms",
         states.join(", "),
-        tally.slowest,
+        responses.slowest,
     );
 }

@@ -1,9 +1,9 @@
-//! Where the servers are that tests need.
+//! The addresses of the servers that tests need.
 
-/// A setting of the servers: from the environment, or from `scripts/local-aws start`.
+/// A variable with the address or the credentials of a server: from the environment, or from `scripts/local-aws start`.
 ///
 /// # Panics
-/// When there is none: a test that cannot run must not look as if it had passed.
+/// If it is not set: a test that cannot run must not pass.
 pub(crate) fn setting(name: &str) -> String {
     if let Ok(value) = std::env::var(name) {
         return value;

@@ -1,4 +1,4 @@
-//! Where the processes of a run keep their pages. The program of such a test is its own child.
+//! The stores that the processes of a test share. The test program starts itself as its child processes.
 
 use std::future::Future;
 use std::io::Write as _;
@@ -11,43 +11,43 @@ use tempfile::TempDir;
 
 use crate::support::setting;
 
-/// Tells a process that it is a child, and what it is to do.
+/// Environment variable that tells a process that it is a child, and its role.
 const ROLE: &str = "FACETHEORY_TEST_ROLE";
 
-/// Where the pages of a run are, and what its processes need to know to get there.
-pub(crate) struct Place {
+/// The addresses of the table and the bodies of a test, for all its processes.
+pub(crate) struct Stores {
     pub(crate) table: String,
     pub(crate) bodies: String,
-    /// For what processes tell each other in files.
+    /// A directory for files that the processes share.
     pub(crate) directory: PathBuf,
-    /// What tells children how to reach the servers; in a child it is in its environment already.
+    /// Environment variables that children need to reach the servers; empty in a child, which has inherited them.
     pub(crate) environment: Vec<(&'static str, String)>,
-    /// Deletes the directory in the end, where it was made.
-    _made: Option<TempDir>,
+    /// Deletes the directory when it is dropped, in the process that created it.
+    _temp: Option<TempDir>,
 }
 
-impl Place {
+impl Stores {
     /// One SQLite file, and bodies in files.
-    pub(crate) fn on_sqlite() -> Result<Place, Failed> {
-        let made = tempfile::tempdir()?;
-        let place = made.path().display();
-        Ok(Place {
-            table: format!("sqlite:{place}/table.db"),
-            bodies: format!("file:{place}/bodies"),
-            directory: made.path().to_owned(),
+    pub(crate) fn on_sqlite() -> Result<Stores, Failed> {
+        let temp = tempfile::tempdir()?;
+        let directory = temp.path().display();
+        Ok(Stores {
+            table: format!("sqlite:{directory}/table.db"),
+            bodies: format!("file:{directory}/bodies"),
+            directory: temp.path().to_owned(),
             environment: vec![],
-            _made: Some(made),
+            _temp: Some(temp),
         })
     }
 
-    /// DynamoDB and S3, with a table of its own.
-    pub(crate) fn on_servers() -> Result<Place, Failed> {
-        let made = tempfile::tempdir()?;
+    /// A new table in DynamoDB, and bodies in S3.
+    pub(crate) fn on_servers() -> Result<Stores, Failed> {
+        let temp = tempfile::tempdir()?;
         let name = format!("facetheory-processes-{:x}", SystemRandom.next_u64());
-        Ok(Place {
+        Ok(Stores {
             bodies: format!("s3://{}/{name}", setting("FACETHEORY_TEST_S3_BUCKET")),
             table: format!("dynamodb:{name}"),
-            directory: made.path().to_owned(),
+            directory: temp.path().to_owned(),
             environment: vec![
                 ("AWS_ENDPOINT_URL_DYNAMODB", setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT")),
                 ("AWS_ENDPOINT_URL_S3", setting("FACETHEORY_TEST_S3_ENDPOINT")),
@@ -55,20 +55,20 @@ impl Place {
                 ("AWS_SECRET_ACCESS_KEY", setting("AWS_SECRET_ACCESS_KEY")),
                 ("AWS_REGION", "us-east-1".to_owned()),
             ],
-            _made: Some(made),
+            _temp: Some(temp),
         })
     }
 
-    /// What this process is to do and where, if it is a child.
-    pub(crate) fn of_child() -> Option<(String, Place)> {
+    /// The role and the stores of this process, if it is a child.
+    pub(crate) fn for_child() -> Option<(String, Stores)> {
         let role = std::env::var(ROLE).ok()?;
         let argument = |index: usize| std::env::args().nth(index).expect("an argument");
         let directory = Path::new(&argument(3)).to_owned();
         let (table, bodies) = (argument(1), argument(2));
-        Some((role, Place { table, bodies, directory, environment: vec![], _made: None }))
+        Some((role, Stores { table, bodies, directory, environment: vec![], _temp: None }))
     }
 
-    /// A child that is to do this here.
+    /// The command that starts a child with this role.
     pub(crate) fn command(&self, role: &str) -> Result<Command, Failed> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args([&self.table, &self.bodies]).arg(&self.directory).env(ROLE, role);
@@ -76,14 +76,18 @@ impl Place {
         Ok(command)
     }
 
-    /// Lets a child do one thing, and fails as it does.
+    /// Runs a child with this role to its end.
     pub(crate) fn run(&self, role: &str) -> Result<(), Failed> {
         let status = self.command(role)?.stdin(Stdio::null()).spawn()?.wait()?;
-        if status.success() { Ok(()) } else { Err(format!("it could not {role}; why is above").into()) }
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("the child with the role {role} failed; its output is above").into())
+        }
     }
 
-    /// Makes the table, where it does not make itself.
-    pub(crate) async fn make_table(&self) -> Result<(), Failed> {
+    /// Creates the table in DynamoDB; SQLite creates its own.
+    pub(crate) async fn create_table(&self) -> Result<(), Failed> {
         if let Some(name) = self.table.strip_prefix("dynamodb:") {
             let table = DynamoTable::connect(name, DynamoSettings::default()).await?;
             table.create_table_if_missing().await?;
@@ -92,14 +96,14 @@ impl Place {
     }
 }
 
-/// Does what a child is to do. The environment of a process says how to reach the servers, so everything that does is
-/// done by children.
-pub(crate) fn be_a_child(work: impl Future<Output = Result<(), Failed>>) -> ExitCode {
+/// Runs the work of a child. Only children use the stores, since the environment variables for the servers must be set
+/// before a process starts.
+pub(crate) fn run_child(work: impl Future<Output = Result<(), Failed>>) -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     match runtime.block_on(work) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => {
-            std::io::stderr().write_all(format!("{failed:?}\n").as_bytes()).expect("somebody listens");
+            std::io::stderr().write_all(format!("{failed:?}\n").as_bytes()).expect("standard error is open");
             ExitCode::FAILURE
         }
     }
