@@ -130,7 +130,7 @@ async fn publish_long_ago(place: &Path, page: &facetheory::PageKey) -> String {
     use tabletheory::{Clock as _, ManualClock, SqliteSettings, SqliteTable, SystemClock};
     let clock = Arc::new(ManualClock::at(SystemClock.now() - 2 * DAY));
     std::fs::create_dir_all(data(place)).expect("a directory");
-    let settings = SqliteSettings { sweep: None, ..SqliteSettings::default() };
+    let settings = SqliteSettings::default().sweep(None);
     let table = SqliteTable::open_with(data(place).join("table.db"), &settings, clock.clone());
     let bodies = Bodies::files(data(place).join("bodies")).expect("a store");
     let pages = Pages::new(PageStore::new(Arc::new(table.expect("a table"))), bodies);

@@ -93,7 +93,7 @@ impl Scenario {
                 delay: some(1.0),
                 longest_delay: *random.pick(&delays),
                 fail: some(0.1),
-                lose_answer: some(0.15),
+                lose_response: some(0.15),
                 lose_request: some(0.1),
                 late: some(0.15),
                 conflict: some(0.1),

@@ -59,7 +59,7 @@ fn print(line: &str) {
 
 /// An engine on SQLite and files in a directory. Files are not synced to disk, which would dominate the figures.
 fn engine(directory: &Path, memory: u64) -> Isr {
-    let settings = SqliteSettings { sweep: None, ..SqliteSettings::default() };
+    let settings = SqliteSettings::default().sweep(None);
     let table = SqliteTable::open_with(directory.join("table.db"), &settings, Arc::new(SystemClock));
     let bodies = bodies(directory, &Arc::default());
     let pages = Pages::new(PageStore::new(Arc::new(table.expect("a file"))), bodies);

@@ -168,7 +168,7 @@ mod tests {
             ),
             (
                 vec![(BUCKET, "b")],
-                "none of the environment variables that name the table is set: FACETHEORY_CACHE_TABLE_NAME, \
+                "no table is configured; set one of these environment variables: FACETHEORY_CACHE_TABLE_NAME, \
                  APPTHEORY_CACHE_TABLE_NAME, CACHE_TABLE_NAME, CACHE_TABLE",
             ),
             (

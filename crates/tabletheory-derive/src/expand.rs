@@ -1,4 +1,4 @@
-//! From a described model to its code.
+//! Code generation.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
@@ -7,11 +7,11 @@ use syn::spanned::Spanned as _;
 use syn::{DeriveInput, Result};
 
 use crate::option::Role;
-use crate::parse::{Described, Field};
+use crate::parse::{Field, ModelDescription};
 
-/// The code that `#[derive(Model)]` adds to this struct.
+/// Generates the code of `#[derive(Model)]` for this struct.
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
-    let model = Described::parse(input)?;
+    let model = ModelDescription::parse(input)?;
     let implementation = implementation(&model);
     let constants = constants(&model);
     Ok(quote! {
@@ -20,7 +20,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-fn implementation(model: &Described) -> TokenStream {
+fn implementation(model: &ModelDescription) -> TokenStream {
     let name = &model.name;
     let text = name.unraw().to_string();
     let table_env = optional(model.table_env.as_deref());
@@ -70,23 +70,22 @@ fn optional(text: Option<&str>) -> TokenStream {
     }
 }
 
-/// Writes one field; the writer has the key already.
+/// Generates the code that writes a field; `None` for keys, which the writer has already.
 fn write(field: &Field) -> Option<TokenStream> {
     if field.role.is_some_and(Role::is_key) {
         return None;
     }
-    let Field { name, attribute, .. } = field;
-    let method = if field.omitempty { quote!(set_unless_empty) } else { quote!(set) };
-    // The span makes the compiler point at the field when its type cannot be written.
+    let Field { name, attribute, omitempty, .. } = field;
+    // The span makes the compiler point at the field if its type cannot be serialized.
     let span = field.ty.span();
     let serialize = match &field.with {
-        // A closure, so that a reference to the field may become what the function takes.
+        // A closure, so that a reference to the field is coerced to the function's parameter.
         Some(module) => quote!(|value, serializer| #module::serialize(value, serializer)),
         None if field.is_bytes() => quote!(::tabletheory::__private::bytes::serialize),
         None => quote_spanned!(span=> ::tabletheory::__private::Serialize::serialize),
     };
-    let set = quote!(row.#method(#attribute, &self.#name, #serialize)?;);
-    // `None` is left out before any `with` module sees it, for those of sets know no null.
+    let set = quote!(row.set(#attribute, &self.#name, #omitempty, #serialize)?;);
+    // `None` is skipped here, because `with` modules of sets cannot serialize it.
     Some(if field.is_option() { quote!(if self.#name.is_some() { #set }) } else { set })
 }
 
@@ -111,7 +110,7 @@ fn read(field: &Field) -> TokenStream {
     quote!(#name: #value)
 }
 
-/// What conditions and updates of a field take: the same form in which the field itself is stored.
+/// Returns the type of values in conditions and updates: the form in which the field is stored.
 fn attribute_type(field: &Field) -> TokenStream {
     let Some(module) = &field.with else {
         let ty = field.value_type();
@@ -121,13 +120,13 @@ fn attribute_type(field: &Field) -> TokenStream {
         Some("string_set") => quote!(::tabletheory::Set<::std::string::String>),
         Some("number_set") => quote!(::tabletheory::Set<::tabletheory::Number>),
         Some("binary_set") => quote!(::tabletheory::Set<::std::vec::Vec<u8>>),
-        // Only the module knows the form, so only what does not depend on it is offered.
+        // The stored form is known only to the module.
         _ => quote!(::tabletheory::Encoded),
     }
 }
 
-/// The typed attributes, for conditions and updates.
-fn constants(model: &Described) -> TokenStream {
+/// Generates the constants of typed attributes.
+fn constants(model: &ModelDescription) -> TokenStream {
     let name = &model.name;
     let constants = model.fields.iter().map(|field| {
         let Field { name, visibility, attribute, .. } = field;

@@ -1,4 +1,6 @@
-//! What stands in `#[model(…)]`, on a field and on the struct.
+//! Parses the options in `#[model(…)]` of fields and structs.
+
+use std::fmt::Display;
 
 use proc_macro2::Span;
 use quote::ToTokens as _;
@@ -7,7 +9,7 @@ use syn::{Attribute, Error, LitStr, Path, Result, Token};
 
 use crate::naming::{Case, nearest};
 
-/// What a field is to the row, beyond holding a value.
+/// A field's special meaning for its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Pk,
@@ -33,7 +35,7 @@ impl Role {
         }
     }
 
-    /// Whether every table has this attribute under one name, whatever the field is called.
+    /// Whether the attribute has the same name in every table, regardless of the field's name.
     pub(crate) fn has_fixed_attribute(self) -> bool {
         matches!(self, Role::Pk | Role::Sk | Role::Ttl)
     }
@@ -47,7 +49,7 @@ impl Role {
     }
 }
 
-/// The options of a field, as they were written.
+/// The options of a field.
 #[derive(Default)]
 pub(crate) struct FieldOptions {
     pub(crate) role: Option<Role>,
@@ -56,51 +58,44 @@ pub(crate) struct FieldOptions {
     pub(crate) with: Option<LitStr>,
 }
 
-/// The options of a field, in the order in which a message lists them.
-const OF_FIELD: [&str; 9] =
+/// The options of fields, as listed in messages.
+const FIELD_OPTIONS: [&str; 9] =
     ["pk", "sk", "ttl", "version", "created_at", "updated_at", "omitempty", "rename", "with"];
 
-/// The options of a struct, likewise.
-const OF_STRUCT: [&str; 2] = ["table_env", "rename_all"];
+/// The options of structs, as listed in messages.
+const STRUCT_OPTIONS: [&str; 2] = ["table_env", "rename_all"];
 
 impl FieldOptions {
-    /// `place` is what a message begins with, as in "field `etag`".
+    /// `place` is the beginning of messages, such as "field `etag`".
     pub(crate) fn parse(attributes: &[Attribute], place: &str) -> Result<FieldOptions> {
         let mut options = FieldOptions::default();
-        each_option(attributes, |option, meta| {
-            if let Some(role) = Role::named(option) {
-                takes_no_value(meta, place, option)?;
-                return match options.role.replace(role) {
-                    Some(first) if first != role => Err(meta.error(format!(
-                        "{place}: it has the role {}; it cannot have the role {option} too",
-                        first.name()
+        each_option(attributes, place, |option| {
+            if let Some(role) = Role::named(option.name) {
+                option.check_no_value()?;
+                return match options.role {
+                    Some(first) if first != role => Err(option.error(format_args!(
+                        "the field has the role {}, so it cannot have the role {} too",
+                        first.name(),
+                        option.name
                     ))),
-                    first => once(meta, place, option, first.is_none()),
+                    _ => option.set(&mut options.role, role),
                 };
             }
-            match option {
+            match option.name {
                 "omitempty" => {
-                    takes_no_value(meta, place, option)?;
-                    let first = options
-                        .omitempty
-                        .replace(meta.path.get_ident().map_or_else(Span::call_site, syn::Ident::span));
-                    once(meta, place, option, first.is_none())
+                    option.check_no_value()?;
+                    let span = option.meta.path.get_ident().map_or_else(Span::call_site, syn::Ident::span);
+                    option.set(&mut options.omitempty, span)
                 }
-                "rename" => {
-                    let first = options.rename.replace(text(meta, place, option)?);
-                    once(meta, place, option, first.is_none())
-                }
-                "with" => {
-                    let first = options.with.replace(text(meta, place, option)?);
-                    once(meta, place, option, first.is_none())
-                }
-                unknown => Err(meta.error(unknown_option(place, unknown, "a field", &OF_FIELD))),
+                "rename" => option.set(&mut options.rename, option.string()?),
+                "with" => option.set(&mut options.with, option.string()?),
+                _ => Err(option.unknown("a field", &FIELD_OPTIONS)),
             }
         })?;
         Ok(options)
     }
 
-    /// The module that converts the field, if it names one.
+    /// Returns the module of the option `with`.
     pub(crate) fn with_path(&self, place: &str) -> Result<Option<Path>> {
         let parse = |text: &LitStr| {
             text.parse::<Path>().map_err(|_| {
@@ -114,7 +109,7 @@ impl FieldOptions {
     }
 }
 
-/// The options of the struct, as they were written.
+/// The options of a struct.
 #[derive(Default)]
 pub(crate) struct StructOptions {
     pub(crate) table_env: Option<String>,
@@ -124,71 +119,88 @@ pub(crate) struct StructOptions {
 impl StructOptions {
     pub(crate) fn parse(attributes: &[Attribute], place: &str) -> Result<StructOptions> {
         let mut options = StructOptions::default();
-        each_option(attributes, |option, meta| match option {
+        each_option(attributes, place, |option| match option.name {
             "table_env" => {
-                let variable = text(meta, place, option)?;
+                let variable = option.string()?;
                 if variable.value().is_empty() {
                     let message = format!("{place}: table_env is empty; name an environment variable");
                     return Err(Error::new(variable.span(), message));
                 }
-                let first = options.table_env.replace(variable.value());
-                once(meta, place, option, first.is_none())
+                option.set(&mut options.table_env, variable.value())
             }
             "rename_all" => {
-                let case = text(meta, place, option)?;
-                let known = Case::named(&case.value()).ok_or_else(|| {
+                let name = option.string()?;
+                let case = Case::named(&name.value()).ok_or_else(|| {
                     let names = Case::ALL.map(|(name, _)| name);
-                    let message = unknown_word(place, "case", &case.value(), "The cases", &names);
-                    Error::new(case.span(), message)
+                    let problem = unknown_word("case", &name.value(), "The cases", &names);
+                    Error::new(name.span(), format!("{place}: {problem}"))
                 })?;
-                let first = options.rename_all.replace(known);
-                once(meta, place, option, first.is_none())
+                option.set(&mut options.rename_all, case)
             }
-            unknown => Err(meta.error(unknown_option(place, unknown, "a struct", &OF_STRUCT))),
+            _ => Err(option.unknown("a struct", &STRUCT_OPTIONS)),
         })?;
         Ok(options)
     }
 }
 
-/// Calls with every option of every `#[model(…)]`; other attributes belong to other macros.
+/// One option in `#[model(…)]`.
+struct ModelOption<'a> {
+    name: &'a str,
+    meta: &'a ParseNestedMeta<'a>,
+    place: &'a str,
+}
+
+/// Calls `take` with each option of all `#[model(…)]` attributes.
 fn each_option(
     attributes: &[Attribute],
-    mut take: impl FnMut(&str, &ParseNestedMeta<'_>) -> Result<()>,
+    place: &str,
+    mut take: impl FnMut(ModelOption<'_>) -> Result<()>,
 ) -> Result<()> {
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("model")) {
         attribute.parse_nested_meta(|meta| {
-            let option = meta.path.to_token_stream().to_string().replace(' ', "");
-            take(&option, &meta)
+            let name = meta.path.to_token_stream().to_string().replace(' ', "");
+            take(ModelOption { name: &name, meta: &meta, place })
         })?;
     }
     Ok(())
 }
 
-fn takes_no_value(meta: &ParseNestedMeta<'_>, place: &str, option: &str) -> Result<()> {
-    if meta.input.is_empty() || meta.input.peek(Token![,]) {
-        return Ok(());
+impl ModelOption<'_> {
+    fn error(&self, problem: impl Display) -> Error {
+        self.meta.error(format_args!("{}: {problem}", self.place))
     }
-    Err(meta.error(format!("{place}: the option `{option}` takes no value")))
+
+    fn unknown(&self, of: &str, known: &[&str]) -> Error {
+        self.error(unknown_word("option", self.name, &format!("The options of {of}"), known))
+    }
+
+    fn check_no_value(&self) -> Result<()> {
+        if self.meta.input.is_empty() || self.meta.input.peek(Token![,]) {
+            return Ok(());
+        }
+        Err(self.error(format_args!("the option `{}` takes no value", self.name)))
+    }
+
+    fn string(&self) -> Result<LitStr> {
+        let name = self.name;
+        let value = self.meta.value().and_then(|value| value.parse::<LitStr>());
+        value
+            .map_err(|_| self.error(format_args!("the option `{name}` needs a string, as in {name} = \"…\"")))
+    }
+
+    /// Stores the value of the option, which may be given once.
+    fn set<T>(&self, slot: &mut Option<T>, value: T) -> Result<()> {
+        match slot.replace(value) {
+            None => Ok(()),
+            Some(_) => Err(self.error(format_args!("the option `{}` is given twice", self.name))),
+        }
+    }
 }
 
-fn text(meta: &ParseNestedMeta<'_>, place: &str, option: &str) -> Result<LitStr> {
-    let value = meta.value().and_then(|value| value.parse::<LitStr>());
-    value.map_err(|_| {
-        meta.error(format!("{place}: the option `{option}` needs a text, as in {option} = \"…\""))
-    })
-}
-
-fn once(meta: &ParseNestedMeta<'_>, place: &str, option: &str, is_first: bool) -> Result<()> {
-    if is_first { Ok(()) } else { Err(meta.error(format!("{place}: the option `{option}` is given twice"))) }
-}
-
-fn unknown_option(place: &str, option: &str, of: &str, known: &[&str]) -> String {
-    unknown_word(place, "option", option, &format!("The options of {of}"), known)
-}
-
-fn unknown_word(place: &str, what: &str, word: &str, all: &str, known: &[&str]) -> String {
-    let guess = nearest(word, known.iter().copied())
-        .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-    let stop = if guess.is_empty() { "." } else { "" };
-    format!("{place}: unknown {what} `{word}`{guess}{stop} {all} are {}", known.join(", "))
+fn unknown_word(what: &str, word: &str, all: &str, known: &[&str]) -> String {
+    let suggestion = match nearest(word, known.iter().copied()) {
+        Some(near) => format!("; did you mean `{near}`?"),
+        None => ".".to_owned(),
+    };
+    format!("unknown {what} `{word}`{suggestion} {all} are {}", known.join(", "))
 }

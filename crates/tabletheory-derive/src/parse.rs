@@ -1,4 +1,4 @@
-//! From a struct to the model that it describes, or to what is wrong with it.
+//! Parses a struct into the description of a model, or errors.
 
 use std::collections::HashMap;
 
@@ -12,20 +12,20 @@ use syn::{
 use crate::naming::Case;
 use crate::option::{FieldOptions, Role, StructOptions};
 
-/// The longest name that an attribute may have, in bytes.
+/// Maximum length of an attribute's name in bytes.
 const MAX_ATTRIBUTE_BYTES: usize = 255;
 
-/// The integers that a row's numbers convert to.
+/// The integer types to which numbers can be converted.
 const INTEGERS: [&str; 10] = ["i64", "i32", "i16", "i8", "isize", "u64", "u32", "u16", "u8", "usize"];
 
-/// A struct that is a row.
-pub(crate) struct Described {
+/// The description of a model.
+pub(crate) struct ModelDescription {
     pub(crate) name: Ident,
     pub(crate) table_env: Option<String>,
     pub(crate) fields: Vec<Field>,
 }
 
-/// A field that is an attribute.
+/// The description of a field.
 pub(crate) struct Field {
     pub(crate) name: Ident,
     pub(crate) visibility: Visibility,
@@ -36,43 +36,43 @@ pub(crate) struct Field {
     pub(crate) with: Option<Path>,
 }
 
-impl Described {
-    /// Reads the struct; every field that is wrong is named, not only the first.
-    pub(crate) fn parse(input: &DeriveInput) -> Result<Described> {
+impl ModelDescription {
+    /// Parses the struct; reports the errors of all fields, not only the first.
+    pub(crate) fn parse(input: &DeriveInput) -> Result<ModelDescription> {
         let place = format!("struct `{}`", input.ident);
         let options = StructOptions::parse(&input.attrs, &place)?;
         if !input.generics.params.is_empty() {
             let message = format!("{place}: a model cannot be generic; make a struct for each kind of row");
             return Err(Error::new_spanned(&input.generics, message));
         }
-        let mut wrong = Wrong::default();
+        let mut errors = Errors::default();
         let fields = named_fields(input)?
             .iter()
-            .filter_map(|field| wrong.sort_out(Field::parse(field, options.rename_all)))
+            .filter_map(|field| errors.record(Field::parse(field, options.rename_all)))
             .collect();
-        // What one field lacks would otherwise be said again of the whole.
-        wrong.into_result()?;
-        let described = Described { name: input.ident.clone(), table_env: options.table_env, fields };
-        described.check_roles()?;
-        described.check_attributes_differ()?;
-        Ok(described)
+        // Stops here, because an invalid field would also cause errors of the whole struct.
+        errors.into_result()?;
+        let model = ModelDescription { name: input.ident.clone(), table_env: options.table_env, fields };
+        model.check_roles()?;
+        model.check_attributes_differ()?;
+        Ok(model)
     }
 
-    /// The field of a role.
+    /// Returns the field with a role.
     pub(crate) fn role(&self, role: Role) -> Option<&Field> {
         self.fields.iter().find(|field| field.role == Some(role))
     }
 
     fn check_roles(&self) -> Result<()> {
-        let mut wrong = Wrong::default();
+        let mut errors = Errors::default();
         for role in Role::ALL {
             let mut fields = self.fields.iter().filter(|field| field.role == Some(role));
             match (fields.next(), fields.next()) {
-                (None, _) if role.is_key() => wrong.note(Error::new(
+                (None, _) if role.is_key() => errors.push(Error::new(
                     self.name.span(),
                     format!("struct `{}`: no field is the {}", self.name, key_part(role)),
                 )),
-                (Some(first), Some(second)) => wrong.note(Error::new(
+                (Some(first), Some(second)) => errors.push(Error::new(
                     second.name.span(),
                     format!(
                         "field `{}`: the field `{}` has the role {} already",
@@ -84,24 +84,24 @@ impl Described {
                 _ => {}
             }
         }
-        wrong.into_result()
+        errors.into_result()
     }
 
     fn check_attributes_differ(&self) -> Result<()> {
-        let mut wrong = Wrong::default();
+        let mut errors = Errors::default();
         let mut taken: HashMap<&str, &Ident> = HashMap::new();
         for field in &self.fields {
             if let Some(first) = taken.insert(&field.attribute, &field.name) {
-                wrong.note(Error::new(
+                errors.push(Error::new(
                     field.name.span(),
                     format!(
-                        "field `{}`: its attribute is named `{}`, and so is the field `{first}`'s",
+                        "field `{}`: its attribute is named `{}`, like that of the field `{first}`",
                         field.name, field.attribute
                     ),
                 ));
             }
         }
-        wrong.into_result()
+        errors.into_result()
     }
 }
 
@@ -154,12 +154,12 @@ impl Field {
         })
     }
 
-    /// The type of its value when it has one: what is in the `Option`, or the type itself.
+    /// Returns the type without `Option`.
     pub(crate) fn value_type(&self) -> &Type {
         in_option(&self.ty).unwrap_or(&self.ty)
     }
 
-    /// Whether it is bytes, which are stored as such and not as a list of numbers.
+    /// Whether the field is stored as bytes, and not as a list of numbers.
     pub(crate) fn is_bytes(&self) -> bool {
         self.with.is_none() && type_text(self.value_type()) == "Vec<u8>"
     }
@@ -168,7 +168,7 @@ impl Field {
         in_option(&self.ty).is_some()
     }
 
-    /// Its type as people write it, for messages.
+    /// Returns the type as text, for messages.
     pub(crate) fn type_text(&self) -> String {
         type_text(&self.ty)
     }
@@ -225,7 +225,7 @@ fn check_type(place: &str, role: Role, ty: &Type) -> Result<()> {
     Err(Error::new_spanned(ty, message))
 }
 
-/// Refuses options that the role leaves no room for.
+/// Rejects options that the role excludes.
 fn check_options(place: &str, role: Role, options: &FieldOptions) -> Result<()> {
     if let Some(span) = options.omitempty.filter(|_| role.is_key()) {
         let message =
@@ -240,7 +240,7 @@ fn check_options(place: &str, role: Role, options: &FieldOptions) -> Result<()> 
     Ok(())
 }
 
-/// The type inside `Option<…>`, told by its name, for a macro sees no types.
+/// Returns the type inside `Option<…>`, recognized by its name, because macros have no type information.
 fn in_option(ty: &Type) -> Option<&Type> {
     let segment = last_segment(ty).filter(|segment| segment.ident == "Option")?;
     match &segment.arguments {
@@ -260,14 +260,14 @@ fn is_one_of(ty: &Type, names: &[&str]) -> bool {
 fn last_segment(ty: &Type) -> Option<&syn::PathSegment> {
     match ty {
         Type::Path(path) if path.qself.is_none() => path.path.segments.last(),
-        // A type that came through another macro is wrapped in an invisible group.
+        // A type from another macro is wrapped in an invisible group.
         Type::Group(group) => last_segment(&group.elem),
         Type::Paren(paren) => last_segment(&paren.elem),
         _ => None,
     }
 }
 
-/// Tokens print with a space between any two; names of types are not written so.
+/// Removes the spaces that tokens print around punctuation.
 fn type_text(ty: &Type) -> String {
     let spaced = ty.to_token_stream().to_string();
     [(" :: ", "::"), (":: ", "::"), (" < ", "<"), (" >", ">"), (" ,", ","), ("& ", "&")]
@@ -275,21 +275,21 @@ fn type_text(ty: &Type) -> String {
         .fold(spaced, |text, (spaced, tight)| text.replace(spaced, tight))
 }
 
-/// What was found wrong so far: a compiler run should say all of it.
+/// Collects errors, so that one compiler run reports all of them.
 #[derive(Default)]
-struct Wrong(Option<Error>);
+struct Errors(Option<Error>);
 
-impl Wrong {
-    fn note(&mut self, error: Error) {
+impl Errors {
+    fn push(&mut self, error: Error) {
         match &mut self.0 {
             Some(first) => first.combine(error),
             None => self.0 = Some(error),
         }
     }
 
-    /// The value if there is one; an error is noted.
-    fn sort_out<T>(&mut self, result: Result<T>) -> Option<T> {
-        result.map_err(|error| self.note(error)).ok()
+    /// Returns the value, or records the error.
+    fn record<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.push(error)).ok()
     }
 
     fn into_result(self) -> Result<()> {

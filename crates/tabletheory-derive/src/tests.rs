@@ -1,18 +1,18 @@
-//! Wrong models, each with what the compiler will say of it; and what a right one becomes.
+//! Error messages of invalid models, and the code of valid ones.
 
 use crate::expand::expand;
 use crate::naming::{Case, nearest};
 
-/// Everything that is said of a model, one message a line; nothing when it is right.
-fn said_of(model: &str) -> String {
-    let input = syn::parse_str(model).expect("the test is about a model, not about Rust");
+/// Returns all error messages of a model, one per line; empty if it is valid.
+fn errors_of(model: &str) -> String {
+    let input = syn::parse_str(model).expect("valid Rust");
     match expand(&input) {
         Ok(_) => String::new(),
         Err(errors) => errors.into_iter().map(|error| error.to_string()).collect::<Vec<_>>().join("\n"),
     }
 }
 
-/// A model with a key and these further fields.
+/// A model with keys and these fields.
 fn with_key(fields: &str) -> String {
     format!("struct Page {{ #[model(pk)] pk: String, #[model(sk)] sk: String, {fields} }}")
 }
@@ -21,22 +21,22 @@ const FIELD_OPTIONS: &str =
     "The options of a field are pk, sk, ttl, version, created_at, updated_at, omitempty, rename, with";
 
 #[test]
-fn a_field_that_is_wrong_is_named_with_what_to_do() {
+fn the_error_of_an_invalid_field_says_what_to_do() {
     let models = [
-        // Options that are no options.
+        // Unknown and malformed options.
         ("#[model(omitemtpy)] etag: String", format!("field `etag`: unknown option `omitemtpy`; did you mean `omitempty`? {FIELD_OPTIONS}")),
         ("#[model(primary_index)] etag: String", format!("field `etag`: unknown option `primary_index`. {FIELD_OPTIONS}")),
         ("#[model(a::b)] etag: String", format!("field `etag`: unknown option `a::b`. {FIELD_OPTIONS}")),
         ("#[model(omitempty = true)] etag: String", "field `etag`: the option `omitempty` takes no value".into()),
         ("#[model(ttl = \"60\")] ttl: i64", "field `ttl`: the option `ttl` takes no value".into()),
-        ("#[model(rename)] etag: String", "field `etag`: the option `rename` needs a text, as in rename = \"…\"".into()),
-        ("#[model(rename = 3)] etag: String", "field `etag`: the option `rename` needs a text, as in rename = \"…\"".into()),
+        ("#[model(rename)] etag: String", "field `etag`: the option `rename` needs a string, as in rename = \"…\"".into()),
+        ("#[model(rename = 3)] etag: String", "field `etag`: the option `rename` needs a string, as in rename = \"…\"".into()),
         ("#[model(with = \"not a path\")] tags: Vec<String>", "field `tags`: with = \"not a path\" is not the path of a module".into()),
         ("#[model(omitempty, omitempty)] etag: String", "field `etag`: the option `omitempty` is given twice".into()),
         ("#[model(rename = \"a\")] #[model(rename = \"b\")] etag: String", "field `etag`: the option `rename` is given twice".into()),
         ("#[model(ttl, ttl)] ttl: i64", "field `ttl`: the option `ttl` is given twice".into()),
         // Roles.
-        ("#[model(version, ttl)] number: i64", "field `number`: it has the role version; it cannot have the role ttl too".into()),
+        ("#[model(version, ttl)] number: i64", "field `number`: the field has the role version, so it cannot have the role ttl too".into()),
         ("#[model(pk)] other: String", "field `other`: the field `pk` has the role pk already".into()),
         ("#[model(version)] a: i64, #[model(version)] b: i64", "field `b`: the field `a` has the role version already".into()),
         ("#[model(ttl)] ttl: String", "field `ttl`: the role ttl needs an integer of up to 64 bits or an Option of one, not String".into()),
@@ -49,20 +49,20 @@ fn a_field_that_is_wrong_is_named_with_what_to_do() {
         ("ttl: i64", "field `ttl`: the attribute `ttl` belongs to the role ttl; mark the field with #[model(ttl)] or rename it".into()),
         ("#[model(rename = \"pk\")] id: String", "field `id`: the attribute `pk` belongs to the role pk; mark the field with #[model(pk)] or rename it".into()),
         ("#[model(rename = \"\")] etag: String", "field `etag`: an attribute's name cannot be empty".into()),
-        ("etag: String, #[model(rename = \"etag\")] tag: String", "field `tag`: its attribute is named `etag`, and so is the field `etag`'s".into()),
+        ("etag: String, #[model(rename = \"etag\")] tag: String", "field `tag`: its attribute is named `etag`, like that of the field `etag`".into()),
     ];
     for (fields, message) in models {
-        assert_eq!(said_of(&with_key(fields)), message, "of {fields}");
+        assert_eq!(errors_of(&with_key(fields)), message, "of {fields}");
     }
     let long = format!("#[model(rename = \"{}\")] etag: String", "x".repeat(256));
     assert_eq!(
-        said_of(&with_key(&long)),
+        errors_of(&with_key(&long)),
         "field `etag`: the attribute's name has 256 bytes; the limit is 255"
     );
 }
 
 #[test]
-fn a_struct_that_is_wrong_is_named_with_what_to_do() {
+fn the_error_of_an_invalid_struct_says_what_to_do() {
     let models = [
         (
             "struct Page { #[model(sk)] sk: String }",
@@ -123,7 +123,7 @@ fn a_struct_that_is_wrong_is_named_with_what_to_do() {
         ),
         (
             "#[model(table_env)] struct Page {}",
-            "struct `Page`: the option `table_env` needs a text, as in table_env = \"…\"",
+            "struct `Page`: the option `table_env` needs a string, as in table_env = \"…\"",
         ),
         (
             "#[model(rename_all = \"camelcase\")] struct Page {}",
@@ -133,22 +133,22 @@ fn a_struct_that_is_wrong_is_named_with_what_to_do() {
         ("#[model] struct Page {}", "expected attribute arguments in parentheses: #[model(...)]"),
     ];
     for (model, message) in models {
-        assert_eq!(said_of(model), message, "of {model}");
+        assert_eq!(errors_of(model), message, "of {model}");
     }
 }
 
 #[test]
-fn every_wrong_field_is_named_in_one_run_of_the_compiler() {
+fn one_compiler_run_reports_all_invalid_fields() {
     let model =
         with_key("#[model(omit)] a: String, #[model(ttl)] ttl: bool, #[model(rename = \"\")] b: String");
-    let said = said_of(&model);
-    let fields: Vec<_> = said.lines().filter_map(|line| line.split(':').next()).collect();
+    let errors = errors_of(&model);
+    let fields: Vec<_> = errors.lines().filter_map(|line| line.split(':').next()).collect();
     assert_eq!(fields, ["field `a`", "field `ttl`", "field `b`"]);
 }
 
 #[test]
-fn models_that_are_right_are_left_alone() {
-    let right = [
+fn valid_models_have_no_errors() {
+    let valid = [
         "#[model(ttl, omitempty)] expires: i64",
         "#[model(ttl, rename = \"ttl\")] expires: Option<u32>",
         "#[model(version, rename = \"v\")] version: std::option::Option<i64>",
@@ -156,15 +156,15 @@ fn models_that_are_right_are_left_alone() {
         "r#type: String, #[serde(skip)] other: u8",
         "#[model()] nothing: ()",
     ];
-    for fields in right {
-        assert_eq!(said_of(&with_key(fields)), "", "of {fields}");
+    for fields in valid {
+        assert_eq!(errors_of(&with_key(fields)), "", "of {fields}");
     }
     let longest = format!("#[model(rename = \"{}\")] etag: String", "x".repeat(255));
-    assert_eq!(said_of(&with_key(&longest)), "");
+    assert_eq!(errors_of(&with_key(&longest)), "");
 }
 
 #[test]
-fn a_field_becomes_a_typed_attribute_as_visible_as_itself() {
+fn a_field_gives_a_typed_attribute_with_its_visibility() {
     let model = with_key("pub s3_key: String, pub(crate) etag: Option<String>, r#type: u8");
     let code = expand(&syn::parse_str(&model).unwrap()).unwrap().to_string();
     for constant in [
@@ -177,13 +177,13 @@ fn a_field_becomes_a_typed_attribute_as_visible_as_itself() {
 }
 
 #[test]
-fn names_take_the_case_that_they_are_told() {
+fn rename_all_converts_names() {
     let cases = Case::ALL.map(|(_, case)| case.apply("lease_expires_at"));
     assert_eq!(
         cases,
         ["leaseExpiresAt", "LeaseExpiresAt", "lease_expires_at", "LEASE_EXPIRES_AT", "lease-expires-at"]
     );
-    // Only `_` parts words, and what case they were in does not matter.
+    // Only `_` separates words; upper and lower case are not distinguished.
     let cases = Case::ALL.map(|(_, case)| case.apply("lease_URL"));
     assert_eq!(cases, ["leaseUrl", "LeaseUrl", "lease_url", "LEASE_URL", "lease-url"]);
     assert_eq!(Case::Snake.apply("leaseURL"), "leaseurl");
@@ -192,7 +192,7 @@ fn names_take_the_case_that_they_are_told() {
 }
 
 #[test]
-fn a_word_is_guessed_only_when_it_is_close() {
+fn only_a_similar_word_is_suggested() {
     assert_eq!(nearest("omitempy", ["omitempty", "rename"]), Some("omitempty"));
     assert_eq!(nearest("renme", ["omitempty", "rename"]), Some("rename"));
     assert_eq!(nearest("index", ["pk", "omitempty"]), None);

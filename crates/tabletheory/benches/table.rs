@@ -53,7 +53,7 @@ fn output_directory() -> PathBuf {
 }
 
 fn open(file: &Path) -> SqliteTable {
-    let settings = SqliteSettings { sweep: None, ..SqliteSettings::default() };
+    let settings = SqliteSettings::default().sweep(None);
     SqliteTable::open_with(file, &settings, Arc::new(SystemClock)).expect("a new file")
 }
 

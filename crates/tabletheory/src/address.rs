@@ -1,4 +1,4 @@
-//! Where a table is, as one text: the same on a command line, in a configuration and in the environment.
+//! Addresses of tables, as used on command lines, in configurations and in the environment.
 
 use std::env::VarError;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::table::Table;
 
 /// Opens the table at an address: `memory:`, `sqlite:PATH` or `dynamodb:TABLE`.
 ///
-/// A SQLite file and its directory are made where they are missing; a DynamoDB table is not.
+/// Creates a SQLite file and its directory if they are missing, but never a DynamoDB table.
 ///
 /// ```
 /// use tabletheory::{Consistency, Key, Table};
@@ -26,7 +26,7 @@ pub async fn open(address: &str) -> Result<Arc<dyn Table>> {
     address.parse::<Address>()?.open().await
 }
 
-/// Where a table is.
+/// The address of a table.
 ///
 /// ```
 /// use tabletheory::Address;
@@ -51,7 +51,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// The address in the first of these environment variables that is set and not blank.
+    /// Returns the address in the first of these environment variables that is set and not blank.
     ///
     /// A value without a scheme is the name of a DynamoDB table, as services in other languages write it.
     ///
@@ -59,26 +59,23 @@ impl Address {
     /// let error = tabletheory::Address::from_env(&["NO_SUCH_VARIABLE"]).unwrap_err();
     /// assert_eq!(
     ///     error.to_string(),
-    ///     "none of the environment variables that name the table is set: NO_SUCH_VARIABLE"
+    ///     "no table is configured; set one of these environment variables: NO_SUCH_VARIABLE"
     /// );
     /// ```
     pub fn from_env(names: &[&str]) -> Result<Address> {
         Address::from_lookup(names, |name| std::env::var(name))
     }
 
-    /// The same, of variables that a function tells.
+    /// Like [`from_env`](Address::from_env), with variables from a function instead of the environment.
     ///
     /// ```
     /// let address = tabletheory::Address::from_lookup(&["TABLE"], |_| Ok("pages".into()))?;
     /// assert_eq!(address.to_string(), "dynamodb:pages");
     /// # Ok::<(), tabletheory::Error>(())
     /// ```
-    pub fn from_lookup(
-        names: &[&str],
-        look_up: impl Fn(&str) -> Result<String, VarError>,
-    ) -> Result<Address> {
+    pub fn from_lookup(names: &[&str], lookup: impl Fn(&str) -> Result<String, VarError>) -> Result<Address> {
         for name in names {
-            match look_up(name).map(|value| value.trim().to_owned()) {
+            match lookup(name).map(|value| value.trim().to_owned()) {
                 Ok(value) if value.is_empty() => {}
                 Ok(value) => {
                     let address = if value.contains(':') { value } else { format!("dynamodb:{value}") };
@@ -86,18 +83,18 @@ impl Address {
                 }
                 Err(VarError::NotPresent) => {}
                 Err(cause @ VarError::NotUnicode(_)) => {
-                    let context = format!("the environment variable {name} is not text");
+                    let context = format!("the environment variable {name} is not UTF-8");
                     return Err(Error::invalid(context).caused_by(cause));
                 }
             }
         }
         Err(Error::invalid(format!(
-            "none of the environment variables that name the table is set: {}",
+            "no table is configured; set one of these environment variables: {}",
             names.join(", ")
         )))
     }
 
-    /// The feature that it needs, which has the name of its scheme.
+    /// Returns the crate feature that the address needs, which has the name of its scheme.
     #[cfg(not(all(feature = "sqlite", feature = "dynamodb")))]
     fn feature(&self) -> &'static str {
         match self {
@@ -107,7 +104,7 @@ impl Address {
         }
     }
 
-    /// Opens the table there.
+    /// Opens the table at this address.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> tabletheory::Result<()> {
@@ -133,13 +130,13 @@ impl Address {
     }
 }
 
-/// Opening may have to recover a log of many megabytes, so it does not happen on a thread that serves requests.
+/// Runs on the blocking pool, because opening may have to recover a log of many megabytes.
 #[cfg(feature = "sqlite")]
 async fn open_sqlite(path: PathBuf) -> Result<Arc<dyn Table>> {
     let open = move || -> Result<Arc<dyn Table>> {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory).map_err(|cause| {
-                let context = format!("the directory {} cannot be made", directory.display());
+                let context = format!("the directory {} cannot be created", directory.display());
                 Error::invalid(context).caused_by(cause)
             })?;
         }
@@ -147,7 +144,7 @@ async fn open_sqlite(path: PathBuf) -> Result<Arc<dyn Table>> {
     };
     tokio::task::spawn_blocking(open)
         .await
-        .map_err(|cause| Error::unavailable("opening the table was stopped").caused_by(cause))?
+        .map_err(|cause| Error::unavailable("opening the table was aborted").caused_by(cause))?
 }
 
 impl FromStr for Address {
@@ -195,15 +192,15 @@ mod tests {
             Address::Dynamodb("pages".into())
         );
         assert_eq!(from(&["FILE", "NAME"]).expect("a file"), Address::Sqlite("a.db".into()));
-        assert!(from(&["WRONG"]).expect_err("no scheme of ours").to_string().starts_with("WRONG: `redis:x`"));
+        assert!(from(&["WRONG"]).expect_err("an unknown scheme").to_string().starts_with("WRONG: `redis:x`"));
         assert!(from(&["UNSET"]).is_err());
-        // It was meant to say something, so what comes after it must not be taken instead.
-        let error = from(&["BYTES", "NAME"]).expect_err("not text");
-        assert_eq!(error.to_string(), "the environment variable BYTES is not text");
+        // A variable that is set but unreadable is an error; later variables are not used instead.
+        let error = from(&["BYTES", "NAME"]).expect_err("not UTF-8");
+        assert_eq!(error.to_string(), "the environment variable BYTES is not UTF-8");
     }
 
     #[test]
-    fn what_is_not_an_address_is_refused() {
+    fn invalid_addresses_are_rejected() {
         for text in ["", "memory", "memory:x", "sqlite:", "dynamodb:", "pages", ":", "SQLITE:a"] {
             assert!(text.parse::<Address>().is_err(), "{text:?}");
         }
@@ -211,13 +208,13 @@ mod tests {
 
     #[cfg(feature = "sqlite")]
     #[tokio::test]
-    async fn a_file_is_made_with_its_directory() {
+    async fn a_file_is_created_with_its_directory() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("data/deep/table.db");
         open(&format!("sqlite:{}", path.display())).await.expect("it opens");
         assert!(path.exists());
         let under_a_file = format!("sqlite:{}/x/table.db", path.display());
-        let error = open(&under_a_file).await.expect_err("a file is no directory");
-        assert!(error.to_string().ends_with("cannot be made"), "{error}");
+        let error = open(&under_a_file).await.expect_err("the parent is a file");
+        assert!(error.to_string().ends_with("cannot be created"), "{error}");
     }
 }

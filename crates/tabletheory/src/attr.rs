@@ -1,4 +1,4 @@
-//! Typed attributes: the words from which conditions and updates are made.
+//! Typed attributes, from which conditions and updates are built.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,9 +8,9 @@ use crate::cond::{Comparison, Cond, Test};
 use crate::update::{Action, Change};
 use crate::value::Value;
 
-/// An attribute by name, with the type that it holds.
+/// The name of an attribute, with the Rust type of its value.
 ///
-/// The type keeps `generated_at` from being compared with a string by mistake; the wire does not know it.
+/// The type prevents mistakes such as comparing `generated_at` with a string. It is not stored.
 ///
 /// ```
 /// use tabletheory::{Attr, Cond};
@@ -23,11 +23,11 @@ use crate::value::Value;
 /// ```
 pub struct Attr<T> {
     name: Cow<'static, str>,
-    holds: PhantomData<fn() -> T>,
+    value_type: PhantomData<fn() -> T>,
 }
 
 impl<T> Attr<T> {
-    /// The attribute of this name; meant for constants.
+    /// Creates an attribute with a static name; meant for constants.
     ///
     /// ```
     /// const ETAG: tabletheory::Attr<String> = tabletheory::Attr::new("etag");
@@ -35,20 +35,20 @@ impl<T> Attr<T> {
     /// ```
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
-        Attr { name: Cow::Borrowed(name), holds: PhantomData }
+        Attr { name: Cow::Borrowed(name), value_type: PhantomData }
     }
 
-    /// The attribute of a name that is known only when the program runs.
+    /// Creates an attribute whose name is known only at run time.
     ///
     /// ```
     /// let attr = tabletheory::Attr::<String>::named(format!("field_{}", 1));
     /// assert_eq!(attr.name(), "field_1");
     /// ```
     pub fn named(name: impl Into<String>) -> Self {
-        Attr { name: Cow::Owned(name.into()), holds: PhantomData }
+        Attr { name: Cow::Owned(name.into()), value_type: PhantomData }
     }
 
-    /// Its name on the wire.
+    /// Returns the attribute's name as stored.
     ///
     /// ```
     /// assert_eq!(tabletheory::Attr::<i64>::new("ttl").name(), "ttl");
@@ -58,7 +58,7 @@ impl<T> Attr<T> {
         &self.name
     }
 
-    /// The same attribute for any value, such as one that [`to_value`](crate::to_value) made of a struct.
+    /// Returns this attribute untyped, for any [`Value`], such as the [`to_value`](crate::to_value) of a struct.
     ///
     /// ```
     /// use tabletheory::{Attr, to_value};
@@ -69,7 +69,7 @@ impl<T> Attr<T> {
     /// ```
     #[must_use]
     pub fn any(&self) -> Attr<Value> {
-        Attr { name: self.name.clone(), holds: PhantomData }
+        Attr { name: self.name.clone(), value_type: PhantomData }
     }
 
     fn test(&self, test: Test) -> Cond {
@@ -80,7 +80,7 @@ impl<T> Attr<T> {
         Change::new(self.name.clone(), action)
     }
 
-    /// The row has no such attribute; an absent row has none.
+    /// True if the row lacks this attribute, or if there is no row.
     ///
     /// ```
     /// let cond = tabletheory::Attr::<String>::new("pk").absent();
@@ -90,7 +90,7 @@ impl<T> Attr<T> {
         self.test(Test::Absent)
     }
 
-    /// The row has this attribute, of whatever type.
+    /// True if the row has this attribute, with any type.
     ///
     /// ```
     /// let cond = tabletheory::Attr::<String>::new("pk").exists();
@@ -100,7 +100,7 @@ impl<T> Attr<T> {
         self.test(Test::Exists)
     }
 
-    /// A string or byte string that starts so.
+    /// True if the value is a string or byte string with this prefix.
     ///
     /// ```
     /// let cond = tabletheory::Attr::<String>::new("current_sk").begins_with("VER#");
@@ -110,7 +110,7 @@ impl<T> Attr<T> {
         self.test(Test::BeginsWith(prefix.into()))
     }
 
-    /// A string with this part, or a list or set with this member.
+    /// True if the value is a string with this substring, or a list or set with this member.
     ///
     /// ```
     /// let cond = tabletheory::Attr::<String>::new("tags").contains("news");
@@ -120,7 +120,7 @@ impl<T> Attr<T> {
         self.test(Test::Contains(part.into()))
     }
 
-    /// Its size: the length of a string or byte string, the number of members of a list, map or set.
+    /// Returns the size for a comparison: the length of a string or byte string, the number of members of a list, map or set.
     ///
     /// ```
     /// let cond = tabletheory::Attr::<String>::new("etag").size().le(64);
@@ -131,7 +131,7 @@ impl<T> Attr<T> {
         Size { name: self.name.clone() }
     }
 
-    /// Takes the attribute away, if it is there.
+    /// Removes the attribute, if present.
     ///
     /// ```
     /// use tabletheory::{Attr, Update};
@@ -143,20 +143,20 @@ impl<T> Attr<T> {
         self.change(Action::Remove)
     }
 
-    /// Puts these values at the end of the list, which is made if it is absent.
+    /// Appends these values to the list, which is created if absent.
     ///
     /// ```
     /// use tabletheory::{Attr, Update, Value};
     ///
     /// let update = Update::new([Attr::<Vec<Value>>::new("log").append(["started"])]);
-    /// assert_eq!(update.to_string(), r#"SET log = list_append(log, ["started"])"#);
+    /// assert_eq!(update.to_string(), r#"SET log = list_append(if_not_exists(log,[]),["started"])"#);
     /// ```
     pub fn append<V: Into<Value>>(&self, values: impl IntoIterator<Item = V>) -> Change {
         self.change(Action::Append(values.into_iter().map(Into::into).collect()))
     }
 }
 
-/// The comparisons, which each take a value of the attribute's type.
+/// Defines each comparison for attributes and for their sizes.
 macro_rules! comparisons {
     ($($(#[$doc:meta])* $method:ident => $comparison:ident),* $(,)?) => {
         impl<T: Into<Value>> Attr<T> {
@@ -176,7 +176,7 @@ macro_rules! comparisons {
 }
 
 comparisons! {
-    /// Equal; false when it is absent or of another type.
+    /// True if the value is equal; false if it is absent or of another type.
     ///
     /// ```
     /// use tabletheory::Attr;
@@ -185,7 +185,7 @@ comparisons! {
     /// assert_eq!(Attr::<String>::new("n").size().is(1).to_string(), "size(n) = 1");
     /// ```
     is => Equal,
-    /// Not equal; true when it is absent or of another type.
+    /// True if the value is not equal, also if it is absent or of another type.
     ///
     /// ```
     /// use tabletheory::Attr;
@@ -194,7 +194,7 @@ comparisons! {
     /// assert_eq!(Attr::<String>::new("n").size().is_not(1).to_string(), "size(n) <> 1");
     /// ```
     is_not => NotEqual,
-    /// Less; false when it is absent or of another type.
+    /// True if the value is less; false if it is absent or of another type.
     ///
     /// ```
     /// use tabletheory::Attr;
@@ -203,7 +203,7 @@ comparisons! {
     /// assert_eq!(Attr::<String>::new("n").size().lt(1).to_string(), "size(n) < 1");
     /// ```
     lt => Less,
-    /// Less or equal; false when it is absent or of another type.
+    /// True if the value is less or equal; false if it is absent or of another type.
     ///
     /// ```
     /// use tabletheory::Attr;
@@ -212,7 +212,7 @@ comparisons! {
     /// assert_eq!(Attr::<String>::new("n").size().le(1).to_string(), "size(n) <= 1");
     /// ```
     le => LessOrEqual,
-    /// Greater; false when it is absent or of another type.
+    /// True if the value is greater; false if it is absent or of another type.
     ///
     /// ```
     /// use tabletheory::Attr;
@@ -221,7 +221,7 @@ comparisons! {
     /// assert_eq!(Attr::<String>::new("n").size().gt(1).to_string(), "size(n) > 1");
     /// ```
     gt => Greater,
-    /// Greater or equal; false when it is absent or of another type.
+    /// True if the value is greater or equal; false if it is absent or of another type.
     ///
     /// ```
     /// use tabletheory::Attr;
@@ -233,7 +233,7 @@ comparisons! {
 }
 
 impl<T: Into<Value>> Attr<T> {
-    /// At least `low` and at most `high`.
+    /// True if the value is at least `low` and at most `high`.
     ///
     /// ```
     /// let cond = tabletheory::Attr::<i64>::new("version").between(2, 4);
@@ -243,7 +243,7 @@ impl<T: Into<Value>> Attr<T> {
         self.test(Test::Between(low.into().into(), high.into().into()))
     }
 
-    /// Equal to one of these.
+    /// True if the value equals one of these.
     ///
     /// ```
     /// let cond = tabletheory::Attr::<String>::new("status").is_in(["STARTED", "FAILED"]);
@@ -253,7 +253,7 @@ impl<T: Into<Value>> Attr<T> {
         self.test(Test::In(values.into_iter().map(|value| value.into().into()).collect()))
     }
 
-    /// Gives it this value.
+    /// Sets the attribute to this value.
     ///
     /// ```
     /// use tabletheory::{Attr, Update};
@@ -265,13 +265,13 @@ impl<T: Into<Value>> Attr<T> {
         self.change(Action::Set(value.into().into()))
     }
 
-    /// Gives it this value unless it has one.
+    /// Sets the attribute to this value if it is absent.
     ///
     /// ```
     /// use tabletheory::{Attr, Update};
     ///
     /// let update = Update::new([Attr::<i64>::new("created_at").set_if_absent(5)]);
-    /// assert_eq!(update.to_string(), "SET created_at = if_not_exists(created_at, 5)");
+    /// assert_eq!(update.to_string(), "SET created_at = if_not_exists(created_at,5)");
     /// ```
     pub fn set_if_absent(&self, value: impl Into<T>) -> Change {
         self.change(Action::SetIfAbsent(value.into().into()))
@@ -292,7 +292,7 @@ impl<T: Into<Value>> Attr<T> {
 
 impl<T> Clone for Attr<T> {
     fn clone(&self) -> Self {
-        Attr { name: self.name.clone(), holds: PhantomData }
+        Attr { name: self.name.clone(), value_type: PhantomData }
     }
 }
 
@@ -302,7 +302,7 @@ impl<T> fmt::Debug for Attr<T> {
     }
 }
 
-/// The size of an attribute, to be compared; made by [`Attr::size`].
+/// The size of an attribute's value, for comparisons; created by [`Attr::size`].
 ///
 /// ```
 /// let cond = tabletheory::Attr::<String>::new("etag").size().gt(0);
@@ -313,8 +313,9 @@ pub struct Size {
     name: Cow<'static, str>,
 }
 
-/// What an attribute holds whose form only a `with` module of its model knows: it can be asked for and removed,
-/// and [`Attr::any`] takes values in that form.
+/// The type of an attribute whose stored form is defined by a `with` module of its model.
+///
+/// Such an attribute can be tested for existence and removed; [`Attr::any`] takes values in the stored form.
 ///
 /// ```
 /// let attr = tabletheory::Attr::<tabletheory::Encoded>::new("blob");

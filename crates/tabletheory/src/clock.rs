@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A moment, to the millisecond, since 1970; rows carry whole seconds.
+/// A point in time, in milliseconds since the Unix epoch. Rows store whole seconds.
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// The moment so many milliseconds after 1970 began.
+    /// Creates a timestamp from milliseconds since the Unix epoch.
     ///
     /// ```
     /// assert_eq!(tabletheory::Timestamp::from_millis(1500).millis(), 1500);
@@ -30,7 +30,7 @@ impl Timestamp {
         Timestamp { millis }
     }
 
-    /// The moment so many seconds after 1970 began.
+    /// Creates a timestamp from seconds since the Unix epoch.
     ///
     /// ```
     /// assert_eq!(tabletheory::Timestamp::from_seconds(2).millis(), 2000);
@@ -40,7 +40,7 @@ impl Timestamp {
         Timestamp { millis: seconds.saturating_mul(1000) }
     }
 
-    /// Milliseconds since 1970 began.
+    /// Returns the milliseconds since the Unix epoch.
     ///
     /// ```
     /// assert_eq!(tabletheory::Timestamp::from_seconds(2).millis(), 2000);
@@ -50,7 +50,7 @@ impl Timestamp {
         self.millis
     }
 
-    /// Whole seconds since 1970 began, rounded down: what a row says of "now".
+    /// Returns whole seconds since the Unix epoch, rounded down. Rows store the current time in this form.
     ///
     /// ```
     /// assert_eq!(tabletheory::Timestamp::from_millis(1999).seconds(), 1);
@@ -60,7 +60,7 @@ impl Timestamp {
         self.millis.div_euclid(1000)
     }
 
-    /// Whole seconds since 1970 began, rounded up: what a row says of an expiry.
+    /// Returns whole seconds since the Unix epoch, rounded up. Rows store expiry times in this form.
     ///
     /// ```
     /// assert_eq!(tabletheory::Timestamp::from_millis(1001).seconds_rounded_up(), 2);
@@ -90,7 +90,7 @@ impl std::ops::Sub<Duration> for Timestamp {
     }
 }
 
-/// Says what time it is.
+/// A source of the current time.
 ///
 /// ```
 /// use tabletheory::{Clock, ManualClock, Timestamp};
@@ -99,11 +99,11 @@ impl std::ops::Sub<Duration> for Timestamp {
 /// assert_eq!(clock.now().seconds(), 100);
 /// ```
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// The time now. It may jump back or forward, as wall clocks do.
+    /// Returns the current time. It may jump back or forward, as wall clocks do.
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's wall clock.
+/// The wall clock of the operating system.
 ///
 /// ```
 /// use tabletheory::{Clock, SystemClock};
@@ -114,7 +114,7 @@ pub trait Clock: Send + Sync + fmt::Debug {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the wall clock")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that reads the wall clock")]
     fn now(&self) -> Timestamp {
         let now = SystemTime::now();
         let millis = match now.duration_since(UNIX_EPOCH) {
@@ -125,7 +125,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is told to move, for tests.
+/// A clock for tests, which changes only by [`advance`](ManualClock::advance) and [`set`](ManualClock::set).
 ///
 /// ```
 /// use std::time::Duration;
@@ -141,7 +141,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that says this time.
+    /// Creates a clock that shows `now`.
     ///
     /// ```
     /// use tabletheory::{Clock, ManualClock, Timestamp};
@@ -153,7 +153,7 @@ impl ManualClock {
         ManualClock { millis: AtomicI64::new(now.millis()) }
     }
 
-    /// Moves it forward.
+    /// Moves the clock forward.
     ///
     /// ```
     /// use std::time::Duration;
@@ -167,7 +167,7 @@ impl ManualClock {
         self.set(self.now() + by);
     }
 
-    /// Sets it, forward or back.
+    /// Sets the clock, forward or back.
     ///
     /// ```
     /// use tabletheory::{Clock, ManualClock, Timestamp};

@@ -1,15 +1,16 @@
-//! Conditions: trees of tests on a row's attributes.
+//! Conditions on the attributes of a row.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Not;
 
+use crate::expression::{self, Literal};
 use crate::value::Value;
 
-/// When a write may happen: a tree of tests on the row as it is before the write.
+/// A condition for a write: a tree of tests on the row as it is before the write.
 ///
-/// Tests come from [`Attr`](crate::Attr). With a missing attribute or one of another type every
-/// test is false (so its negation is true), except [`is_not`](crate::Attr::is_not), which is true.
+/// Tests are created by [`Attr`](crate::Attr). On a missing attribute or one of another type every test is false (so its
+/// negation is true), except [`is_not`](crate::Attr::is_not), which is true.
 ///
 /// ```
 /// use tabletheory::Attr;
@@ -22,7 +23,7 @@ use crate::value::Value;
 /// assert_eq!((!free).to_string(), "NOT (attribute_not_exists(pk) OR lease_expires_at <= 1700000000)");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-#[must_use = "it does nothing until it is used in a call"]
+#[must_use = "a condition has no effect until it is used in a write"]
 pub struct Cond(pub(crate) Node);
 
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +47,7 @@ pub(crate) enum Test {
 }
 
 impl Test {
-    /// The values that it compares with.
+    /// The values that the test compares with.
     pub(crate) fn values(&self) -> impl Iterator<Item = &Value> {
         let (pair, list): ([Option<&Value>; 2], &[Value]) = match self {
             Test::Absent | Test::Exists | Test::Size(..) => ([None, None], &[]),
@@ -88,7 +89,7 @@ impl Cond {
         Cond(Node::Test { name, test })
     }
 
-    /// All of these hold. Of none at all is refused when it is used.
+    /// True if all of these are true. An empty list is rejected on commit.
     ///
     /// ```
     /// use tabletheory::{Attr, Cond};
@@ -100,7 +101,7 @@ impl Cond {
         Cond(Node::All(conds.into_iter().collect()))
     }
 
-    /// At least one of these holds. Of none at all is refused when it is used.
+    /// True if at least one of these is true. An empty list is rejected on commit.
     ///
     /// ```
     /// use tabletheory::{Attr, Cond};
@@ -112,7 +113,7 @@ impl Cond {
         Cond(Node::Any(conds.into_iter().collect()))
     }
 
-    /// Both hold.
+    /// True if both conditions are true.
     ///
     /// ```
     /// use tabletheory::Attr;
@@ -121,16 +122,15 @@ impl Cond {
     /// assert_eq!(cond.to_string(), "a > 1 AND a < 9");
     /// ```
     pub fn and(self, other: Cond) -> Cond {
-        match self.0 {
-            Node::All(mut conds) => {
-                conds.push(other);
-                Cond(Node::All(conds))
-            }
-            node => Cond::all([Cond(node), other]),
-        }
+        let mut conds = match self.0 {
+            Node::All(conds) => conds,
+            node => vec![Cond(node)],
+        };
+        conds.push(other);
+        Cond::all(conds)
     }
 
-    /// At least one of the two holds.
+    /// True if at least one of the two conditions is true.
     ///
     /// ```
     /// use tabletheory::Attr;
@@ -139,13 +139,12 @@ impl Cond {
     /// assert_eq!(cond.to_string(), "attribute_not_exists(a) OR a < 9");
     /// ```
     pub fn or(self, other: Cond) -> Cond {
-        match self.0 {
-            Node::Any(mut conds) => {
-                conds.push(other);
-                Cond(Node::Any(conds))
-            }
-            node => Cond::any([Cond(node), other]),
-        }
+        let mut conds = match self.0 {
+            Node::Any(conds) => conds,
+            node => vec![Cond(node)],
+        };
+        conds.push(other);
+        Cond::any(conds)
     }
 }
 
@@ -157,43 +156,9 @@ impl Not for Cond {
     }
 }
 
-/// The condition as people read it, with its values in place, for messages and logs.
+/// Human-readable form, with literal values, for messages and logs.
 impl fmt::Display for Cond {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Node::Test { name, test } => write_test(f, name, test),
-            Node::All(conds) => join(f, conds, " AND "),
-            Node::Any(conds) => join(f, conds, " OR "),
-            Node::Not(cond) => write!(f, "NOT ({cond})"),
-        }
-    }
-}
-
-fn join(f: &mut fmt::Formatter<'_>, conds: &[Cond], word: &str) -> fmt::Result {
-    for (index, cond) in conds.iter().enumerate() {
-        if index > 0 {
-            f.write_str(word)?;
-        }
-        match cond.0 {
-            Node::All(_) | Node::Any(_) => write!(f, "({cond})")?,
-            Node::Test { .. } | Node::Not(_) => write!(f, "{cond}")?,
-        }
-    }
-    Ok(())
-}
-
-fn write_test(f: &mut fmt::Formatter<'_>, name: &str, test: &Test) -> fmt::Result {
-    match test {
-        Test::Absent => write!(f, "attribute_not_exists({name})"),
-        Test::Exists => write!(f, "attribute_exists({name})"),
-        Test::Compare(comparison, value) => write!(f, "{name} {} {value}", comparison.symbol()),
-        Test::Between(low, high) => write!(f, "{name} BETWEEN {low} AND {high}"),
-        Test::In(values) => {
-            let values: Vec<String> = values.iter().map(ToString::to_string).collect();
-            write!(f, "{name} IN ({})", values.join(", "))
-        }
-        Test::BeginsWith(prefix) => write!(f, "begins_with({name}, {prefix})"),
-        Test::Contains(part) => write!(f, "contains({name}, {part})"),
-        Test::Size(comparison, size) => write!(f, "size({name}) {} {size}", comparison.symbol()),
+        f.write_str(&expression::of_cond(self, &mut Literal))
     }
 }

@@ -1,4 +1,4 @@
-//! Between Rust types and values: serde's data model, by way of `serde_dynamo`.
+//! Conversion between Rust types and values, with serde by way of `serde_dynamo`.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 use crate::number::Number;
 use crate::value::{Set, Value};
 
-/// The value of anything that serde can write.
+/// Converts any serializable type to a value.
 ///
-/// A number that the table cannot hold exactly, not a number, or an empty set is refused.
+/// NaN, a number that a table cannot store exactly, and an empty set are errors.
 ///
 /// ```
 /// use tabletheory::{Value, to_value};
@@ -23,15 +23,15 @@ use crate::value::{Set, Value};
 /// ```
 ///
 /// # Panics
-/// On a type that is or has a map with lists, maps or bytes for keys: `serde_dynamo` does. It is the type that is
-/// wrong, whatever it holds.
+/// If the type contains a map whose keys are lists, maps or bytes: `serde_dynamo` panics on such types.
 pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value> {
-    let attribute = serde_dynamo::to_attribute_value::<_, AttributeValue>(value)
-        .map_err(|cause| Error::invalid("this has no form as an attribute's value").caused_by(cause))?;
+    let attribute = serde_dynamo::to_attribute_value::<_, AttributeValue>(value).map_err(|cause| {
+        Error::invalid("the type cannot be stored as an attribute's value").caused_by(cause)
+    })?;
     Value::try_from(attribute)
 }
 
-/// What serde reads from a value.
+/// Converts a value to any deserializable type.
 ///
 /// ```
 /// use tabletheory::{Value, from_value};
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_every_type_comes_back_as_it_was() {
+    fn every_type_survives_a_round_trip() {
         let values = [
             Value::from(""),
             Value::N("-1.5E-20".parse().unwrap()),
@@ -132,17 +132,17 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_survive_at_both_ends_of_their_range() {
+    fn the_smallest_and_largest_integers_survive_a_round_trip() {
         assert_eq!(from_value::<i64>(to_value(&i64::MIN).unwrap()).unwrap(), i64::MIN);
         assert_eq!(from_value::<u64>(to_value(&u64::MAX).unwrap()).unwrap(), u64::MAX);
-        // Other languages write whole numbers with a point; it is the same number.
+        // Other languages write whole numbers with a decimal point.
         assert_eq!(from_value::<i64>(Value::N("60.0".parse().unwrap())).unwrap(), 60);
         assert!(from_value::<i64>(Value::N("60.5".parse().unwrap())).is_err());
         assert!(from_value::<u8>(Value::from(256)).is_err());
     }
 
     #[test]
-    fn what_a_table_cannot_hold_is_refused() {
+    fn values_that_a_table_cannot_store_are_rejected() {
         for number in [f64::NAN, f64::INFINITY, 1e300] {
             assert!(to_value(&number).is_err(), "{number}");
         }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_sets_on_the_wire_and_lists_in_rust() {
+    fn sets_are_stored_as_sets_and_read_as_lists() {
         let value = to_value(&number_set::NumberSet([2, 1])).unwrap();
         assert_eq!(value.type_name(), "NS");
         assert_eq!(from_value::<Vec<u8>>(value).unwrap(), [1, 2]);

@@ -1,9 +1,11 @@
-//! The one error of this library, with kinds named by what the caller does about them.
+//! The error type of this crate. Its kinds tell the caller how to react.
 
 use std::error::Error as StdError;
 use std::fmt;
 
-/// A result whose error is this library's [`Error`].
+use crate::item::Excerpt;
+
+/// A result with this crate's [`Error`].
 ///
 /// ```
 /// fn parse(text: &str) -> tabletheory::Result<tabletheory::Number> {
@@ -13,7 +15,7 @@ use std::fmt;
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What the caller does about an [`Error`].
+/// The category of an [`Error`], which tells the caller how to react.
 ///
 /// ```
 /// use tabletheory::{Key, Kind};
@@ -24,13 +26,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The call is wrong and will always be: correct it. Nothing was written.
+    /// The call is invalid and must be corrected. Nothing was written.
     Invalid,
-    /// The table cannot answer now: try again later. Nothing was written.
+    /// The table is temporarily unavailable: retry later. Nothing was written.
     Unavailable,
-    /// The write may or may not have happened: read the rows back before anything else.
+    /// The write may or may not have been applied: read the rows back before doing anything else.
     Unknown,
-    /// The stored data is damaged: restore or repair it. Nothing was written.
+    /// Stored data is damaged and must be restored or repaired. Nothing was written.
     Corrupt,
 }
 
@@ -45,7 +47,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Why a call failed: its [`Kind`], what was being done, and what caused it.
+/// Why a call failed: its [`Kind`], a message, and the underlying error.
 ///
 /// A refused condition is not an error: see [`Commit::Refused`](crate::Commit::Refused).
 ///
@@ -64,7 +66,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of this kind, with a whole sentence that says what is wrong and what to do.
+    /// Creates an error. `context` is a full message: what is wrong, and what to do about it.
     ///
     /// ```
     /// use tabletheory::{Error, Kind};
@@ -76,7 +78,7 @@ impl Error {
         Error { kind, context: context.into(), source: None }
     }
 
-    /// The same error with its cause.
+    /// Adds the underlying error, which [`source`](StdError::source) returns.
     ///
     /// ```
     /// use std::error::Error as _;
@@ -92,7 +94,7 @@ impl Error {
         self
     }
 
-    /// What to do about it.
+    /// Returns the category of the error.
     ///
     /// ```
     /// use tabletheory::{Error, Kind};
@@ -117,10 +119,14 @@ impl Error {
         Error::new(Kind::Corrupt, context)
     }
 
-    /// The same error, said of a part of the call: "write 2 (META of CACHE#1): …".
-    pub(crate) fn within(mut self, place: impl fmt::Display) -> Self {
-        self.context = format!("{place}: {}", self.context);
+    /// Prefixes the message with the part of the call that it is about: "write 2 (META of CACHE#1): …".
+    pub(crate) fn within(mut self, part: impl fmt::Display) -> Self {
+        self.context = format!("{part}: {}", self.context);
         self
+    }
+
+    pub(crate) fn within_attribute(self, name: &str) -> Self {
+        self.within(format_args!("`{}`", Excerpt(name)))
     }
 }
 

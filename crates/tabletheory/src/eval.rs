@@ -1,59 +1,61 @@
-//! What a transaction does to the rows that it names: the meaning of conditions and updates, as pure functions.
-//!
-//! The embedded backends read rows, ask here, and write what they are told; DynamoDB does the same by itself.
+//! Evaluates the conditions and updates of a transaction, as pure functions, for the embedded backends. DynamoDB does this
+//! on the server.
 
 use std::cmp::Ordering;
 
+use crate::check::{self, WriteLabel};
 use crate::cond::{Comparison, Cond, Node, Test};
 use crate::error::{Error, Result};
-use crate::item::{Excerpt, Item, Key, PK, SK};
-use crate::limit::{self, Place};
+use crate::item::{Item, Key, PK, SK};
 use crate::size;
 use crate::txn::{Op, Txn, Write};
 use crate::update::{Action, Update};
 use crate::value::Value;
 
-/// What to do about a transaction.
-pub(crate) enum Verdict<'t> {
-    /// Make each of these rows so; none means delete it.
+/// The effect of a transaction.
+pub(crate) enum Effect<'t> {
+    /// Put each of these rows, or delete it if `None`.
     Apply(Vec<(&'t Key, Option<Item>)>),
-    /// Write nothing.
+    /// Write nothing, because the condition of the write at `index` is false for the row `seen`.
     Refuse { index: usize, seen: Option<Item> },
 }
 
-/// Decides a checked transaction. `read` is asked for a row only where the answer can matter.
+/// Evaluates a valid transaction. Calls `read` only for rows that conditions or updates depend on.
 ///
-/// A write that cannot be done at all, whatever the order, is an error even where another is refused.
-pub(crate) fn decide(txn: &Txn, mut read: impl FnMut(&Key) -> Result<Option<Item>>) -> Result<Verdict<'_>> {
-    let mut effects = Vec::with_capacity(txn.writes.len());
+/// A write that is impossible, such as adding a number to a string, is an error even if another write is refused.
+pub(crate) fn evaluate<E: From<Error>>(
+    txn: &Txn,
+    mut read: impl FnMut(&Key) -> Result<Option<Item>, E>,
+) -> Result<Effect<'_>, E> {
+    let mut rows = Vec::with_capacity(txn.writes.len());
     let mut refusal = None;
     for (index, write) in txn.writes.iter().enumerate() {
         let before = if needs_row(write) { read(&write.key)? } else { None };
         if let Some(cond) = &write.cond
             && !holds(cond, before.as_ref())
         {
-            refusal.get_or_insert(Verdict::Refuse { index, seen: before });
+            refusal.get_or_insert(Effect::Refuse { index, seen: before });
             continue;
         }
         let after = match &write.op {
             Op::Put(item) => Some(item.clone().with_key(&write.key)),
             Op::Update(update) => {
                 let after = updated(&write.key, before, update);
-                Some(after.map_err(|error| error.within(Place { index, key: &write.key }))?)
+                Some(after.map_err(|error| error.within(WriteLabel { index, key: &write.key }))?)
             }
             Op::Delete => None,
             Op::Check => continue,
         };
-        effects.push((&write.key, after));
+        rows.push((&write.key, after));
     }
-    Ok(refusal.unwrap_or(Verdict::Apply(effects)))
+    Ok(refusal.unwrap_or(Effect::Apply(rows)))
 }
 
 fn needs_row(write: &Write) -> bool {
     write.cond.is_some() || matches!(write.op, Op::Update(_))
 }
 
-/// Whether a condition holds of a row; an absent row is one without attributes.
+/// Whether a condition is true for a row. An absent row counts as one without attributes.
 pub(crate) fn holds(cond: &Cond, row: Option<&Item>) -> bool {
     match &cond.0 {
         Node::Test { name, test } => passes(test, row.and_then(|row| row.get(name))),
@@ -73,7 +75,9 @@ fn passes(test: &Test, value: Option<&Value>) -> bool {
         Test::Exists => true,
         Test::Compare(Comparison::Equal, other) => value == other,
         Test::Compare(Comparison::NotEqual, other) => value != other,
-        Test::Compare(comparison, other) => order(value, other).is_some_and(|order| comparison.admits(order)),
+        Test::Compare(comparison, other) => {
+            order(value, other).is_some_and(|order| comparison.accepts(order))
+        }
         Test::Between(low, high) => {
             order(value, low).is_some_and(Ordering::is_ge) && order(value, high).is_some_and(Ordering::is_le)
         }
@@ -85,13 +89,13 @@ fn passes(test: &Test, value: Option<&Value>) -> bool {
         },
         Test::Contains(part) => contains(value, part),
         Test::Size(comparison, bound) => match size(value) {
-            Some(size) => comparison.admits(size.cmp(&(*bound as usize))),
+            Some(size) => comparison.accepts(size.cmp(&(*bound as usize))),
             None => *comparison == Comparison::NotEqual,
         },
     }
 }
 
-/// How two values of one ordered type compare; values of other types do not.
+/// Compares two strings, numbers or byte strings; `None` for other types and for two types.
 fn order(left: &Value, right: &Value) -> Option<Ordering> {
     match (left, right) {
         (Value::S(left), Value::S(right)) => Some(left.cmp(right)),
@@ -102,7 +106,7 @@ fn order(left: &Value, right: &Value) -> Option<Ordering> {
 }
 
 impl Comparison {
-    fn admits(self, order: Ordering) -> bool {
+    pub(crate) fn accepts(self, order: Ordering) -> bool {
         match self {
             Comparison::Equal => order.is_eq(),
             Comparison::NotEqual => order.is_ne(),
@@ -130,7 +134,7 @@ fn contains(value: &Value, part: &Value) -> bool {
 
 fn size(value: &Value) -> Option<usize> {
     match value {
-        // As DynamoDB Local counts them.
+        // DynamoDB Local counts UTF-16 units.
         Value::S(text) => Some(text.encode_utf16().count()),
         Value::B(bytes) => Some(bytes.len()),
         Value::L(values) => Some(values.len()),
@@ -142,7 +146,7 @@ fn size(value: &Value) -> Option<usize> {
     }
 }
 
-/// The row after an update, which makes it where there was none.
+/// Returns the row after an update, which creates it if absent.
 fn updated(key: &Key, before: Option<Item>, update: &Update) -> Result<Item> {
     let mut after = before.unwrap_or_default().with_key(key);
     for change in &update.changes {
@@ -158,22 +162,19 @@ fn updated(key: &Key, before: Option<Item>, update: &Update) -> Result<Item> {
                 after.remove(name);
             }
             Action::Append(values) => {
-                let list = appended(after.remove(name), values).map_err(|error| of(name, error))?;
+                let list =
+                    appended(after.remove(name), values).map_err(|error| error.within_attribute(name))?;
                 after.set(name, list);
             }
             Action::Add(value) => {
-                let sum = added(after.remove(name), value).map_err(|error| of(name, error))?;
+                let sum = added(after.remove(name), value).map_err(|error| error.within_attribute(name))?;
                 after.set(name, sum);
             }
         }
     }
     debug_assert!(after.get(PK).is_some() && after.get(SK).is_some());
-    limit::check_item_bytes(size::of_item(key, &after))?;
+    check::check_item_bytes(size::of_item(key, &after))?;
     Ok(after)
-}
-
-fn of(name: &str, error: Error) -> Error {
-    error.within(format_args!("`{}`", Excerpt(name)))
 }
 
 fn appended(list: Option<Value>, values: &[Value]) -> Result<Value> {
@@ -210,12 +211,12 @@ mod tests {
     use crate::attr::Attr;
 
     #[test]
-    fn what_cannot_be_done_is_named_with_its_write_and_its_attribute() {
+    fn the_error_of_an_impossible_update_names_its_write_and_attribute() {
         let add = Update::new([Attr::<i64>::new("n").add(1)]);
         let txn =
             Txn::new([Write::delete(Key::new("p", "other")), Write::update(Key::new("p", "text"), add)]);
-        let Err(error) = decide(&txn, |_| Ok(Some(Item::from([("n", "one".into())])))) else {
-            panic!("a number cannot be added to a text");
+        let Err(error) = evaluate::<Error>(&txn, |_| Ok(Some(Item::from([("n", "one".into())])))) else {
+            panic!("adding a number to a string is an error");
         };
         assert!(error.to_string().starts_with("write 1 (text of p): `n`: "), "{error}");
     }

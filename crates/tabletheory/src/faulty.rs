@@ -1,11 +1,10 @@
-//! A table that misbehaves on purpose, the same way for the same seed.
+//! Fault injection: a table with faults that depend only on a seed.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
@@ -15,41 +14,41 @@ use crate::random::{Random, SeededRandom};
 use crate::table::Table;
 use crate::txn::{Commit, Txn};
 
-/// How often each thing goes wrong: a probability from 0 to 1.
+/// The probability of each fault, from 0 to 1.
 ///
 /// ```
 /// use tabletheory::Faults;
 ///
-/// let faults = Faults { lose_answer: 0.1, ..Faults::NONE };
+/// let faults = Faults { lose_response: 0.1, ..Faults::NONE };
 /// assert_eq!(faults.fail, 0.0);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Faults {
-    /// The call takes a while, up to [`longest_delay`](Faults::longest_delay), before it reaches the table.
+    /// A call is delayed, by up to [`longest_delay`](Faults::longest_delay), before it reaches the table.
     pub delay: f64,
-    /// The longest delay.
+    /// The maximum delay.
     pub longest_delay: Duration,
-    /// The call fails and has not reached the table: [`Kind::Unavailable`].
+    /// A call fails without reaching the table: [`Kind::Unavailable`].
     pub fail: f64,
-    /// A commit reaches the table, but its answer is lost: [`Kind::Unknown`], although it happened.
-    pub lose_answer: f64,
-    /// A commit is lost before it reaches the table: [`Kind::Unknown`], although it did not happen.
+    /// A commit is applied, but its response is lost: [`Kind::Unknown`].
+    pub lose_response: f64,
+    /// A commit is lost before it reaches the table, so it is not applied: [`Kind::Unknown`].
     pub lose_request: f64,
-    /// A commit has no answer and reaches the table later, before one of the next calls: [`Kind::Unknown`].
+    /// A commit gets no response and reaches the table later, before one of the next calls: [`Kind::Unknown`].
     pub late: f64,
-    /// A commit meets another one and is given up: [`Kind::Unavailable`].
+    /// A commit conflicts with another one and is not applied: [`Kind::Unavailable`].
     pub conflict: f64,
-    /// The table has had too many calls: [`Kind::Unavailable`].
+    /// A call is throttled: [`Kind::Unavailable`].
     pub throttle: f64,
 }
 
 impl Faults {
-    /// Nothing goes wrong.
+    /// No faults.
     pub const NONE: Faults = Faults {
         delay: 0.0,
         longest_delay: Duration::ZERO,
         fail: 0.0,
-        lose_answer: 0.0,
+        lose_response: 0.0,
         lose_request: 0.0,
         late: 0.0,
         conflict: 0.0,
@@ -57,43 +56,44 @@ impl Faults {
     };
 }
 
-/// How often each thing went wrong so far.
+/// The number of injected faults of each kind.
 ///
 /// ```
 /// assert_eq!(tabletheory::FaultCounts::default().delayed, 0);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FaultCounts {
-    /// Calls that took a while.
+    /// Calls that were delayed.
     pub delayed: u64,
     /// Calls that failed.
     pub failed: u64,
-    /// Commits that happened without an answer.
-    pub answers_lost: u64,
-    /// Commits that did not happen, without an answer.
+    /// Commits that were applied, but whose response was lost.
+    pub responses_lost: u64,
+    /// Commits that were lost and not applied.
     pub requests_lost: u64,
-    /// Commits that were answered before they arrived.
+    /// Commits that reached the table after their error was returned.
     pub late: u64,
-    /// Commits that met another one.
+    /// Commits that conflicted with another one.
     pub conflicts: u64,
-    /// Calls that were too many.
+    /// Calls that were throttled.
     pub throttled: u64,
 }
 
-/// Any table, with faults that a seed decides: for tests of what stands on a table, and for simulations.
+/// Wraps a table and injects faults, for tests and simulations.
 ///
-/// Delays use tokio's time, so a paused runtime skips them. The same seed and the same order of calls
-/// give the same faults.
+/// Delays use tokio's time, so a runtime with paused time skips them. Equal seeds and equal sequences of calls give equal
+/// faults.
 ///
 /// ```
 /// use tabletheory::{Faults, Faulty, Item, Key, Kind, MemoryTable, Table, Txn, Write};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let faults = Faults { lose_answer: 1.0, ..Faults::NONE };
+/// let faults = Faults { lose_response: 1.0, ..Faults::NONE };
 /// let table = Faulty::new(MemoryTable::new(), 42, faults);
 /// let put = Txn::from(Write::put(Key::new("CACHE#1", "META"), Item::new()));
 /// assert_eq!(table.commit(&put).await.unwrap_err().kind(), Kind::Unknown);
-/// assert_eq!(table.counts().answers_lost, 1);
+/// assert_eq!(table.counts().responses_lost, 1);
 /// # }
 /// ```
 #[derive(Debug)]
@@ -101,20 +101,23 @@ pub struct Faulty<T> {
     table: T,
     random: SeededRandom,
     state: Mutex<(Faults, FaultCounts)>,
-    /// Commits that are on their way.
-    under_way: Mutex<VecDeque<Txn>>,
+    /// Commits that have not reached the table yet.
+    in_flight: Mutex<VecDeque<Txn>>,
 }
 
-/// What happens to one call.
-enum Fate {
-    Pass,
+/// The number of faults in [`draw`] that reads can have too.
+const READ_FAULTS: usize = 2;
+
+/// The fault that a call gets.
+enum Fault {
+    None,
     Fail(Error),
-    LoseAnswer,
+    LoseResponse,
     Late,
 }
 
 impl<T: Table> Faulty<T> {
-    /// The table with these faults, decided by this seed.
+    /// Wraps a table.
     ///
     /// ```
     /// use tabletheory::{Faults, Faulty, MemoryTable};
@@ -127,11 +130,11 @@ impl<T: Table> Faulty<T> {
             table,
             random: SeededRandom::new(seed),
             state: Mutex::new((faults, FaultCounts::default())),
-            under_way: Mutex::default(),
+            in_flight: Mutex::default(),
         }
     }
 
-    /// From now on these faults; [`Faults::NONE`] ends them.
+    /// Replaces the probabilities; [`Faults::NONE`] stops all faults.
     ///
     /// ```
     /// use tabletheory::{Faults, Faulty, MemoryTable};
@@ -140,10 +143,10 @@ impl<T: Table> Faulty<T> {
     /// table.set_faults(Faults::NONE);
     /// ```
     pub fn set_faults(&self, faults: Faults) {
-        self.with_state(|(now, _)| *now = faults);
+        self.state.lock().0 = faults;
     }
 
-    /// What went wrong so far.
+    /// Returns the number of faults so far.
     ///
     /// ```
     /// use tabletheory::{FaultCounts, Faults, Faulty, MemoryTable};
@@ -152,135 +155,121 @@ impl<T: Table> Faulty<T> {
     /// ```
     #[must_use]
     pub fn counts(&self) -> FaultCounts {
-        self.with_state(|(_, counts)| *counts)
+        self.state.lock().1
     }
 
-    /// The table without its faults, to look at what is really there.
+    /// Returns the wrapped table, to read rows without faults.
     ///
     /// ```
     /// use tabletheory::{Faults, Faulty, MemoryTable};
     ///
     /// let table = Faulty::new(MemoryTable::new(), 1, Faults::NONE);
-    /// let honest: &MemoryTable = table.inner();
+    /// let reliable: &MemoryTable = table.inner();
     /// ```
     pub fn inner(&self) -> &T {
         &self.table
     }
 
-    /// Numbers and counters are whole at any moment, so a poisoned lock guards nothing broken.
-    fn with_state<R>(&self, act: impl FnOnce(&mut (Faults, FaultCounts)) -> R) -> R {
-        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Waits, then says what happens to a read.
-    async fn read_fate(&self) -> Result<()> {
-        match self.fate(false).await {
-            Fate::Fail(error) => Err(error),
-            Fate::Pass | Fate::LoseAnswer | Fate::Late => Ok(()),
+    async fn before_read(&self) -> Result<()> {
+        match self.next_fault(false).await {
+            Fault::Fail(error) => Err(error),
+            Fault::None | Fault::LoseResponse | Fault::Late => Ok(()),
         }
     }
 
-    /// Lets a commit that is on its way arrive, or not yet.
-    async fn arrive(&self) {
-        let one = {
-            let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-            if under_way.is_empty() || self.random.fraction() < 0.5 { None } else { under_way.pop_front() }
+    /// Delivers one late commit with a probability of one half.
+    async fn deliver_late_commit(&self) {
+        let late = {
+            let mut in_flight = self.in_flight.lock();
+            if in_flight.is_empty() || self.random.fraction() < 0.5 { None } else { in_flight.pop_front() }
         };
-        if let Some(txn) = one {
-            // Whatever becomes of it, nobody waits for its answer any more.
-            let _unheard = self.table.commit(&txn).await;
+        if let Some(txn) = late {
+            // The caller was given an error already.
+            let _ignored = self.table.commit(&txn).await;
         }
     }
 
-    /// Every call draws the same number of times, so that one call's luck does not shift the next one's.
-    async fn fate(&self, commits: bool) -> Fate {
-        self.arrive().await;
+    /// Every call draws equally many random numbers, so that the fault of one call does not affect the next.
+    async fn next_fault(&self, commits: bool) -> Fault {
+        self.deliver_late_commit().await;
         let (delayed, delay, luck) = (self.random.fraction(), self.random.fraction(), self.random.fraction());
-        let (pause, fate) = self.with_state(|(faults, counts)| {
-            let pause = (delayed < faults.delay).then(|| {
+        let (delay, fault) = {
+            let (faults, counts) = &mut *self.state.lock();
+            let delay = (delayed < faults.delay).then(|| {
                 counts.delayed += 1;
                 faults.longest_delay.mul_f64(delay)
             });
-            (pause, draw(faults, counts, luck, commits))
-        });
-        if let Some(pause) = pause {
-            tokio::time::sleep(pause).await;
+            (delay, draw(faults, counts, luck, commits))
+        };
+        if let Some(delay) = delay {
+            tokio::time::sleep(delay).await;
         }
-        fate
+        fault
     }
 }
 
-fn draw(faults: &Faults, counts: &mut FaultCounts, luck: f64, commits: bool) -> Fate {
+fn draw(faults: &Faults, counts: &mut FaultCounts, luck: f64, commits: bool) -> Fault {
+    let unavailable = |message| Fault::Fail(Error::unavailable(message));
+    let lost = Fault::Fail(Error::new(Kind::Unknown, "injected: the request was lost"));
+    let faults = [
+        (faults.fail, &mut counts.failed, unavailable("injected: the table cannot be reached")),
+        (faults.throttle, &mut counts.throttled, unavailable("injected: the table is throttled")),
+        (
+            faults.conflict,
+            &mut counts.conflicts,
+            unavailable("injected: the transaction conflicts with another one"),
+        ),
+        (faults.lose_request, &mut counts.requests_lost, lost),
+        (faults.late, &mut counts.late, Fault::Late),
+        (faults.lose_response, &mut counts.responses_lost, Fault::LoseResponse),
+    ];
+    let possible = if commits { faults.len() } else { READ_FAULTS };
     let mut below = 0.0;
-    let mut hit = |probability: f64| {
+    for (probability, count, fault) in faults.into_iter().take(possible) {
         below += probability;
-        luck < below
-    };
-    if hit(faults.fail) {
-        counts.failed += 1;
-        return Fate::Fail(Error::unavailable("injected: the table cannot be reached"));
+        if luck < below {
+            *count += 1;
+            return fault;
+        }
     }
-    if hit(faults.throttle) {
-        counts.throttled += 1;
-        return Fate::Fail(Error::unavailable("injected: the table is throttled"));
-    }
-    if !commits {
-        return Fate::Pass;
-    }
-    if hit(faults.conflict) {
-        counts.conflicts += 1;
-        return Fate::Fail(Error::unavailable("injected: the transaction met another one"));
-    }
-    if hit(faults.lose_request) {
-        counts.requests_lost += 1;
-        return Fate::Fail(Error::new(Kind::Unknown, "injected: no answer came"));
-    }
-    if hit(faults.late) {
-        counts.late += 1;
-        return Fate::Late;
-    }
-    if hit(faults.lose_answer) {
-        counts.answers_lost += 1;
-        return Fate::LoseAnswer;
-    }
-    Fate::Pass
+    Fault::None
 }
 
 #[async_trait]
 impl<T: Table> Table for Faulty<T> {
     async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>> {
-        self.read_fate().await?;
+        self.before_read().await?;
         self.table.get(key, consistency).await
     }
 
     async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<Vec<Option<Item>>> {
-        self.read_fate().await?;
+        self.before_read().await?;
         self.table.batch_get(keys, consistency).await
     }
 
     async fn query(&self, query: &Query) -> Result<Page> {
-        self.read_fate().await?;
+        self.before_read().await?;
         self.table.query(query).await
     }
 
     async fn scan(&self, scan: &Scan) -> Result<Page> {
-        self.read_fate().await?;
+        self.before_read().await?;
         self.table.scan(scan).await
     }
 
     async fn commit(&self, txn: &Txn) -> Result<Commit> {
-        match self.fate(true).await {
-            Fate::Pass => self.table.commit(txn).await,
-            Fate::Fail(error) => Err(error),
-            Fate::Late => {
+        match self.next_fault(true).await {
+            Fault::None => self.table.commit(txn).await,
+            Fault::Fail(error) => Err(error),
+            Fault::Late => {
                 txn.check()?;
-                self.under_way.lock().unwrap_or_else(PoisonError::into_inner).push_back(txn.clone());
-                Err(Error::new(Kind::Unknown, "injected: no answer came yet"))
+                self.in_flight.lock().push_back(txn.clone());
+                Err(Error::new(Kind::Unknown, "injected: the commit is late"))
             }
-            Fate::LoseAnswer => {
-                // A refusal's answer is lost as well: the caller cannot know which it was.
+            Fault::LoseResponse => {
+                // Refusals are lost as well.
                 let _lost = self.table.commit(txn).await?;
-                Err(Error::new(Kind::Unknown, "injected: no answer came"))
+                Err(Error::new(Kind::Unknown, "injected: the response was lost"))
             }
         }
     }
@@ -290,12 +279,12 @@ impl<T: Table> Table for Faulty<T> {
     }
 
     async fn expired(&self, lag: Duration) -> Result<u64> {
-        self.read_fate().await?;
+        self.before_read().await?;
         self.table.expired(lag).await
     }
 
     async fn sweep(&self, lag: Duration) -> Result<u64> {
-        self.read_fate().await?;
+        self.before_read().await?;
         self.table.sweep(lag).await
     }
 }

@@ -1,4 +1,4 @@
-//! What derived code calls to write and read the fields of a row; public only for that code.
+//! Conversion between the fields of a model and the attributes of a row; public only for derived code.
 
 use serde_dynamo::{AttributeValue, Deserializer, Serializer};
 
@@ -7,73 +7,49 @@ use crate::item::{Item, Key};
 use crate::number::Number;
 use crate::value::Value;
 
-/// Gathers the fields of one row into an item.
+/// Collects the fields of one row into an item.
 #[derive(Debug)]
 pub struct RowWriter {
-    place: Place,
+    row: RowLabel,
     item: Item,
 }
 
 impl RowWriter {
-    /// Begins with the key, which every row has.
+    /// Creates an item with the key attributes.
     #[must_use]
     pub fn new(model: &'static str, key: Key) -> Self {
-        RowWriter { item: Item::new().with_key(&key), place: Place { model, key } }
+        RowWriter { item: Item::new().with_key(&key), row: RowLabel { model, key } }
     }
 
-    /// Sets an attribute. What has the form of a null is left out: absent is the one way to say "none".
+    /// Sets an attribute from a field. Nulls are left out, because an absent attribute is the only form of "none"; with
+    /// `omit_empty` so are zero, `false`, and values without content.
     pub fn set<T>(
         &mut self,
         attribute: &'static str,
         field: &T,
+        omit_empty: bool,
         serialize: impl FnOnce(&T, Serializer) -> Result<AttributeValue, serde_dynamo::Error>,
     ) -> Result<()> {
-        let value = self.serialized(attribute, field, serialize)?;
-        self.set_value(attribute, value)
+        let error = || self.row.error(Kind::Invalid, attribute, "cannot be written");
+        let value = serialize(field, Serializer).map_err(|cause| error().caused_by(cause))?;
+        if omit_empty && is_empty(&value) {
+            return Ok(());
+        }
+        match Value::try_from(value).map_err(|cause| error().caused_by(cause))? {
+            Value::Null => {}
+            value => self.item.set(attribute, value),
+        }
+        Ok(())
     }
 
-    /// Sets an attribute unless its value is zero, false or without members.
-    pub fn set_unless_empty<T>(
-        &mut self,
-        attribute: &'static str,
-        field: &T,
-        serialize: impl FnOnce(&T, Serializer) -> Result<AttributeValue, serde_dynamo::Error>,
-    ) -> Result<()> {
-        let value = self.serialized(attribute, field, serialize)?;
-        if is_empty(&value) { Ok(()) } else { self.set_value(attribute, value) }
-    }
-
-    /// All that was set.
+    /// Returns the item with all attributes.
     #[must_use]
     pub fn finish(self) -> Item {
         self.item
     }
-
-    fn serialized<T>(
-        &self,
-        attribute: &str,
-        field: &T,
-        serialize: impl FnOnce(&T, Serializer) -> Result<AttributeValue, serde_dynamo::Error>,
-    ) -> Result<AttributeValue> {
-        serialize(field, Serializer)
-            .map_err(|cause| self.place.error(Kind::Invalid, attribute, "cannot be written").caused_by(cause))
-    }
-
-    fn set_value(&mut self, attribute: &'static str, value: AttributeValue) -> Result<()> {
-        match Value::try_from(value) {
-            Ok(Value::Null) => Ok(()),
-            Ok(value) => {
-                self.item.set(attribute, value);
-                Ok(())
-            }
-            Err(error) => {
-                Err(self.place.error(Kind::Invalid, attribute, "cannot be written").caused_by(error))
-            }
-        }
-    }
 }
 
-/// Whether `omitempty` leaves it out. It is asked of the form before it is a [`Value`], for an empty set is none.
+/// Whether `omitempty` leaves the value out. Takes serde's form, because a [`Value`] cannot be an empty set.
 fn is_empty(value: &AttributeValue) -> bool {
     match value {
         AttributeValue::S(text) => text.is_empty(),
@@ -88,33 +64,33 @@ fn is_empty(value: &AttributeValue) -> bool {
     }
 }
 
-/// Hands out the attributes of one row to its fields; what no field asks for is ignored.
+/// Reads the fields of one row from its attributes; ignores other attributes.
 #[derive(Debug)]
 pub struct RowReader {
-    place: Place,
+    row: RowLabel,
     item: Item,
 }
 
 impl RowReader {
-    /// Begins with the key, without which there is no row.
+    /// Reads the key attributes, without which an item is not a row.
     pub fn new(model: &'static str, item: Item) -> Result<Self> {
         let key = item.key().map_err(|error| Error::new(Kind::Corrupt, format!("{model}: {error}")))?;
-        Ok(RowReader { place: Place { model, key }, item })
+        Ok(RowReader { row: RowLabel { model, key }, item })
     }
 
-    /// The partition key.
+    /// Returns the partition key.
     #[must_use]
     pub fn pk(&self) -> String {
-        self.place.key.pk.clone()
+        self.row.key.pk.clone()
     }
 
-    /// The sort key.
+    /// Returns the sort key.
     #[must_use]
     pub fn sk(&self) -> String {
-        self.place.key.sk.clone()
+        self.row.key.sk.clone()
     }
 
-    /// The field of an attribute. An absent one is read as null, so that types which know one need no option.
+    /// Reads a field. An absent attribute is read as null, for types that accept null without being an `Option`.
     pub fn get<T>(
         &mut self,
         attribute: &'static str,
@@ -125,19 +101,15 @@ impl RowReader {
         let found = value.as_ref().map(Value::type_name);
         let value = AttributeValue::from(value.unwrap_or(Value::Null));
         deserialize(Deserializer::from_attribute_value(value)).map_err(|cause| match found {
-            Some(found) => self
-                .place
-                .error(
-                    Kind::Corrupt,
-                    attribute,
-                    format_args!("is of type {found} and cannot be read as {ty}"),
-                )
-                .caused_by(cause),
-            None => self.place.error(Kind::Corrupt, attribute, "is missing"),
+            Some(found) => {
+                let problem = format_args!("is of type {found} and cannot be read as {ty}");
+                self.row.error(Kind::Corrupt, attribute, problem).caused_by(cause)
+            }
+            None => self.row.error(Kind::Corrupt, attribute, "is missing"),
         })
     }
 
-    /// The field of an attribute, or its default when it is absent or null.
+    /// Reads a field, or returns its default if the attribute is absent or null.
     pub fn get_or_default<T: Default>(
         &mut self,
         attribute: &'static str,
@@ -151,31 +123,31 @@ impl RowReader {
     }
 }
 
-/// Which row a message is about.
+/// Names a row in messages.
 #[derive(Debug)]
-struct Place {
+struct RowLabel {
     model: &'static str,
     key: Key,
 }
 
-impl Place {
-    fn error(&self, kind: Kind, attribute: &str, what: impl std::fmt::Display) -> Error {
-        Error::new(kind, format!("{} {}: attribute `{attribute}` {what}", self.model, self.key))
+impl RowLabel {
+    fn error(&self, kind: Kind, attribute: &str, problem: impl std::fmt::Display) -> Error {
+        Error::new(kind, format!("{} {}: attribute `{attribute}` {problem}", self.model, self.key))
     }
 }
 
-/// Bytes as a value of type B; serde itself takes a `Vec<u8>` for a list of numbers.
+/// Byte fields as values of type B; without this module serde would write a `Vec<u8>` as a list of numbers.
 pub mod bytes {
     use std::fmt;
 
     use serde::de::{Deserializer, Error, SeqAccess, Visitor};
     use serde::ser::Serializer;
 
-    /// What a field of bytes may be.
+    /// The types of byte fields.
     pub trait Bytes: Sized {
-        /// The bytes; none at all has none.
+        /// Returns the bytes, empty for `None`.
         fn as_bytes(&self) -> &[u8];
-        /// The field of these bytes.
+        /// Creates the field from bytes.
         fn from_bytes(bytes: Vec<u8>) -> Self;
     }
 
@@ -204,7 +176,7 @@ pub mod bytes {
         serializer.serialize_bytes(value.as_bytes())
     }
 
-    /// Reads a field; a list of numbers, as other programs may have written it, is read as well.
+    /// Reads a field. Also accepts a list of numbers, which other programs may have written.
     pub fn deserialize<'de, T: Bytes, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
         deserializer.deserialize_any(BytesVisitor).map(T::from_bytes)
     }
@@ -242,7 +214,7 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
-    fn every_type_has_a_value_that_is_left_out() {
+    fn every_type_has_an_empty_value_that_is_left_out() {
         use AttributeValue::{B, Bool, Bs, L, M, N, Ns, Null, S, Ss};
         for empty in [
             S(String::new()),

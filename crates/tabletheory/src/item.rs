@@ -1,4 +1,4 @@
-//! A row: its key and its attributes.
+//! Rows: keys and attributes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::fmt;
 use crate::error::{Error, Result};
 use crate::value::Value;
 
-/// The attribute that holds the partition key, in every table.
+/// Name of the partition key attribute, in every table.
 pub(crate) const PK: &str = "pk";
-/// The attribute that holds the sort key, in every table.
+/// Name of the sort key attribute, in every table.
 pub(crate) const SK: &str = "sk";
-/// The attribute that holds the time after which a row may be collected, in every table.
+/// Name of the attribute with the time after which a row may be deleted, in every table.
 pub(crate) const TTL: &str = "ttl";
 
-/// Where a row lives: its partition, and its place in the partition's order (by bytes).
+/// The key of a row: its partition key, and its sort key, by whose bytes the rows of a partition are ordered.
 ///
 /// ```
 /// use tabletheory::Key;
@@ -31,7 +31,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key of these two parts; what is wrong with them is said when it is used.
+    /// Creates a key. It is validated when it is used, or by [`check`](Key::check).
     ///
     /// ```
     /// assert_eq!(tabletheory::Key::new("CACHE#1", "META").sk, "META");
@@ -40,7 +40,7 @@ impl Key {
         Key { pk: pk.into(), sk: sk.into() }
     }
 
-    /// Another row of the same partition.
+    /// Returns the key of another row in the same partition.
     ///
     /// ```
     /// use tabletheory::Key;
@@ -59,7 +59,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// A text from outside, cut to a length that fits in a message.
+/// Displays untrusted text in a message: escaped, and truncated if long.
 pub(crate) struct Excerpt<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Excerpt<'_> {
@@ -72,7 +72,7 @@ impl fmt::Display for Excerpt<'_> {
     }
 }
 
-/// The attributes of a row, by name; an item that was read has its `pk` and `sk` among them.
+/// The attributes of a row by name. Items that a table returns include `pk` and `sk`.
 ///
 /// ```
 /// use tabletheory::{Item, Value};
@@ -85,7 +85,7 @@ impl fmt::Display for Excerpt<'_> {
 pub struct Item(BTreeMap<String, Value>);
 
 impl Item {
-    /// An item without attributes.
+    /// Creates an item without attributes.
     ///
     /// ```
     /// assert!(tabletheory::Item::new().is_empty());
@@ -95,7 +95,7 @@ impl Item {
         Item::default()
     }
 
-    /// The value of an attribute; an absent attribute has none.
+    /// Returns the value of an attribute, `None` if it is absent.
     ///
     /// ```
     /// assert_eq!(tabletheory::Item::new().get("etag"), None);
@@ -105,7 +105,7 @@ impl Item {
         self.0.get(name)
     }
 
-    /// Gives an attribute a value, whatever it had before.
+    /// Sets an attribute, replacing any earlier value.
     ///
     /// ```
     /// let mut item = tabletheory::Item::new();
@@ -116,7 +116,7 @@ impl Item {
         self.0.insert(name.into(), value.into());
     }
 
-    /// Takes an attribute away and returns what it had.
+    /// Removes an attribute and returns its value.
     ///
     /// ```
     /// use tabletheory::{Item, Value};
@@ -129,7 +129,7 @@ impl Item {
         self.0.remove(name)
     }
 
-    /// How many attributes it has.
+    /// Returns the number of attributes.
     ///
     /// ```
     /// assert_eq!(tabletheory::Item::new().len(), 0);
@@ -139,7 +139,7 @@ impl Item {
         self.0.len()
     }
 
-    /// Whether it has no attribute at all.
+    /// Whether there are no attributes.
     ///
     /// ```
     /// assert!(tabletheory::Item::new().is_empty());
@@ -149,7 +149,7 @@ impl Item {
         self.0.is_empty()
     }
 
-    /// Its attributes, in the order of their names.
+    /// Iterates over the attributes, sorted by name.
     ///
     /// ```
     /// use tabletheory::{Item, Value};
@@ -162,7 +162,7 @@ impl Item {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Where the row lives, from its `pk` and `sk`.
+    /// Returns the key of the row, from its attributes `pk` and `sk`.
     ///
     /// ```
     /// use tabletheory::{Item, Key, Value};
@@ -184,7 +184,7 @@ impl Item {
         Ok(Key { pk: part(PK)?, sk: part(SK)? })
     }
 
-    /// The same item with its key among the attributes.
+    /// Sets `pk` and `sk`.
     pub(crate) fn with_key(mut self, key: &Key) -> Item {
         self.set(PK, key.pk.as_str());
         self.set(SK, key.sk.as_str());

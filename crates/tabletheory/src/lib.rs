@@ -1,9 +1,9 @@
-//! Typed rows, conditions and transactions: the same code on one file on a laptop and on DynamoDB.
+//! Typed rows, conditions and transactions, with the same behaviour on SQLite, on DynamoDB and in memory.
 //!
-//! - Rows are structs with [`Model`], saved and read through [`TableExt::rows`].
-//! - [`Attr`] makes conditions ([`Cond`]) and changes ([`Update`]); several writes are one [`Txn`].
-//! - An expected "no" is a value ([`Commit::Refused`]); an [`Error`] says by its [`Kind`] what to do.
-//! - [`MemoryTable`], `SqliteTable` and `DynamoTable` are all [`Table`]s, opened by an [`Address`].
+//! - Rows are structs that derive [`Model`], saved and read through [`TableExt::rows`].
+//! - [`Attr`] creates conditions ([`Cond`]) and changes ([`Update`]); a [`Txn`] combines several writes.
+//! - A refused condition is a value ([`Commit::Refused`]); the [`Kind`] of an [`Error`] tells the caller how to react.
+//! - [`MemoryTable`], `SqliteTable` and `DynamoTable` implement [`Table`]; [`open`] opens any of them by its [`Address`].
 //!
 //! ```
 //! use tabletheory::{Attr, Commit, Item, Key, Table, Txn, Value, Write};
@@ -19,7 +19,7 @@
 //!     Txn::from(Write::put(Key::new("CACHE#1", "LOCK"), row).when(free))
 //! };
 //! assert_eq!(table.commit(&lease("one", 130)).await?, Commit::Done);
-//! // Another contender is refused, and learns from the refusal until when the lease is held.
+//! // A second attempt is refused, and the refusal contains the row, which says until when the lease is held.
 //! match table.commit(&lease("other", 140)).await? {
 //!     Commit::Refused { seen: Some(row), .. } => assert_eq!(row.get("lease_expires_at"), Some(&130.into())),
 //!     other => panic!("{other:?}"),
@@ -31,11 +31,13 @@ mod address;
 mod attr;
 mod backend;
 mod backoff;
+mod check;
 mod clock;
 mod cond;
 mod convert;
 mod error;
 mod eval;
+mod expression;
 mod faulty;
 mod field;
 mod item;
@@ -81,10 +83,10 @@ pub use transaction::Transaction;
 pub use txn::{ClientToken, Commit, Txn, Write};
 pub use update::{Change, Update};
 pub use value::{Set, Value};
-// For `#[model(with = "tabletheory::string_set")]`: a field that is a list in Rust and a set in the table.
+// For `#[model(with = "tabletheory::string_set")]`: a list in Rust that is stored as a set.
 pub use serde_dynamo::{binary_set, number_set, string_set};
 
-/// What derived code needs; no part of the interface.
+/// Used by derived code; not part of the public API.
 #[doc(hidden)]
 pub mod __private {
     pub use serde::{Deserialize, Serialize};
@@ -92,7 +94,7 @@ pub mod __private {
     pub use crate::field::{RowReader, RowWriter, bytes};
 }
 
-/// What is particular to tables on DynamoDB: making, describing and verifying them.
+/// Types for creating, describing and verifying tables on DynamoDB.
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb {
     pub use crate::backend::dynamodb::{Creation, Description, KeyPart, Problem, Role};

@@ -1,14 +1,14 @@
-//! A Rust struct as a row.
+//! Models: structs that are stored as rows.
 
 use std::env::{self, VarError};
 
 use crate::error::{Error, Result};
 use crate::item::{Item, Key};
 
-/// A struct that is a row: where it lives, and how it becomes attributes and comes back.
+/// A struct that is stored as a row: its key, and its conversion to and from attributes.
 ///
-/// It is derived. Rows are saved and read through [`TableExt::rows`](crate::TableExt::rows), which does what
-/// the [`ROLES`](Model::ROLES) ask for.
+/// Derive this trait. [`TableExt::rows`](crate::TableExt::rows) saves and reads rows, and maintains versions and times as
+/// declared by [`ROLES`](Model::ROLES).
 ///
 /// ```
 /// use tabletheory::{Key, Model};
@@ -39,18 +39,18 @@ use crate::item::{Item, Key};
 /// };
 /// assert_eq!(page.key(), Key::new("CACHE#1", "META"));
 ///
-/// // What is none is not there: five attributes, not seven.
+/// // `None` is an absent attribute: the item has five attributes, not seven.
 /// let item = page.to_item()?;
 /// assert_eq!(item.len(), 5);
 /// assert_eq!(CacheMetadata::from_item(item)?, page);
 ///
-/// // Each field is a word of conditions and updates, too.
+/// // Each field has a constant for conditions and updates.
 /// let stale = CacheMetadata::GENERATED_AT.le(1_700_000_000);
 /// assert_eq!(stale.to_string(), "generated_at <= 1700000000");
 /// # Ok::<(), tabletheory::Error>(())
 /// ```
 ///
-/// What cannot be a row is not compiled:
+/// An invalid model does not compile:
 ///
 /// ```compile_fail
 /// // field `ttl`: the role ttl needs an integer of up to 64 bits or an Option of one, not String
@@ -87,36 +87,36 @@ use crate::item::{Item, Key};
 /// }
 /// ```
 pub trait Model: Sized + Send {
-    /// The struct's name, for messages.
+    /// Name of the struct, for messages.
     const NAME: &'static str;
-    /// The environment variable that names the table of these rows, if the model says one.
+    /// Environment variable with the name of the table, if the model declares one.
     const TABLE_ENV: Option<&'static str>;
-    /// Which attributes mean something to the table layer.
+    /// The attributes that the table layer maintains.
     const ROLES: Roles;
 
-    /// Where the row lives.
+    /// Returns the key of the row.
     fn key(&self) -> Key;
 
-    /// All attributes of the row, `pk` and `sk` among them.
+    /// Returns all attributes of the row, including `pk` and `sk`.
     fn to_item(&self) -> Result<Item>;
 
-    /// The row of these attributes. Attributes that it does not know are ignored; one that it needs and that is
-    /// missing, or of another type, is an error that names the row and the attribute.
+    /// Creates the row from its attributes. Unknown attributes are ignored. A required attribute that is missing or of
+    /// another type is an error that names the row and the attribute.
     fn from_item(item: Item) -> Result<Self>;
 
-    /// The name of the table of these rows, from the environment.
+    /// Returns the name of the table, from the environment variable [`TABLE_ENV`](Model::TABLE_ENV).
     ///
     /// ```
     /// # use tabletheory::Model;
     /// # #[derive(Model)] struct Page { #[model(pk)] pk: String, #[model(sk)] sk: String }
     /// let error = Page::table_name().unwrap_err();
-    /// assert_eq!(error.to_string(), "the model Page names no environment variable for its table; give it #[model(table_env = \"…\")]");
+    /// assert_eq!(error.to_string(), "the model Page declares no environment variable for its table; add #[model(table_env = \"…\")]");
     /// ```
     fn table_name() -> Result<String> {
         Self::table_name_from(|variable| env::var(variable))
     }
 
-    /// The same from another environment than the process's, as a test has one.
+    /// Like [`table_name`](Model::table_name), with variables from a function instead of the environment.
     ///
     /// ```
     /// use std::env::VarError;
@@ -134,25 +134,25 @@ pub trait Model: Sized + Send {
         let name = Self::NAME;
         let Some(variable) = Self::TABLE_ENV else {
             return Err(Error::invalid(format!(
-                "the model {name} names no environment variable for its table; \
-                 give it #[model(table_env = \"…\")]"
+                "the model {name} declares no environment variable for its table; \
+                 add #[model(table_env = \"…\")]"
             )));
         };
-        let wrong = |what: &str| {
+        let invalid = |problem: &str| {
             Error::invalid(format!(
-                "the environment variable {variable} {what}; it names the table of {name}"
+                "the environment variable {variable} {problem}; it names the table of {name}"
             ))
         };
         match look_up(variable) {
-            Ok(table) if table.is_empty() => Err(wrong("is empty")),
+            Ok(table) if table.is_empty() => Err(invalid("is empty")),
             Ok(table) => Ok(table),
-            Err(VarError::NotPresent) => Err(wrong("is not set")),
-            Err(VarError::NotUnicode(_)) => Err(wrong("is not text")),
+            Err(VarError::NotPresent) => Err(invalid("is not set")),
+            Err(VarError::NotUnicode(_)) => Err(invalid("is not UTF-8")),
         }
     }
 }
 
-/// Derives the trait of the same name: a struct says once what each field is to its row.
+/// Derives [`trait@Model`] for a struct with named fields.
 ///
 /// ```
 /// use tabletheory::Model;
@@ -186,7 +186,7 @@ pub trait Model: Sized + Send {
 #[cfg(feature = "derive")]
 pub use tabletheory_derive::Model;
 
-/// The attributes of a model that mean something to the table layer, by their names on the wire.
+/// The attributes of a model that the table layer maintains, by their stored names.
 ///
 /// ```
 /// use tabletheory::{Model, Roles};
@@ -204,12 +204,12 @@ pub use tabletheory_derive::Model;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
-    /// The epoch second after which the row may be collected; always named `ttl`.
+    /// Epoch second after which the row may be deleted; always named `ttl`.
     pub ttl: Option<&'static str>,
-    /// The optimistic lock: raised by one with every save, 0 or absent before the first.
+    /// Version for optimistic locking: incremented by every save, 0 or absent before the first.
     pub version: Option<&'static str>,
-    /// The epoch second of the first save.
+    /// Epoch second of the first save.
     pub created_at: Option<&'static str>,
-    /// The epoch second of the last save.
+    /// Epoch second of the last save.
     pub updated_at: Option<&'static str>,
 }

@@ -1,4 +1,4 @@
-//! Reading several rows: queries of one partition, scans of all, and the pages that both return.
+//! Queries of one partition, scans of the whole table, and the pages that both return.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,10 +6,15 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+use crate::cond::Comparison;
+#[cfg(feature = "dynamodb")]
+use crate::cond::Test;
 use crate::error::{Error, Result};
 use crate::item::{Item, Key};
+#[cfg(feature = "dynamodb")]
+use crate::value::Value;
 
-/// Whether a read must see every write that was acknowledged before it.
+/// Whether a read sees every write that was acknowledged before it.
 ///
 /// ```
 /// use tabletheory::Consistency;
@@ -18,14 +23,14 @@ use crate::item::{Item, Key};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consistency {
-    /// It must. On DynamoDB it costs twice as much.
+    /// It does. Costs twice as much on DynamoDB.
     #[default]
     Strong,
-    /// It may be a moment behind, where the backend has such a thing.
+    /// It may miss recent writes, if the backend supports such reads (only DynamoDB does).
     Eventual,
 }
 
-/// The rows of one partition, all or those whose sort key fits, in the order of their sort keys.
+/// A read of the rows of one partition in the order of their sort keys, optionally restricted by sort key.
 ///
 /// ```
 /// use tabletheory::Query;
@@ -34,7 +39,7 @@ pub enum Consistency {
 /// assert_eq!(newest.pk(), "CACHE#1");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "it does nothing until it is used in a call"]
+#[must_use = "a query has no effect until it is passed to a table"]
 pub struct Query {
     pub(crate) pk: String,
     pub(crate) sort: Sort,
@@ -44,84 +49,97 @@ pub struct Query {
     pub(crate) consistency: Consistency,
 }
 
-/// Which sort keys fit.
+/// A condition on sort keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
     All,
-    Is(String),
-    Lt(String),
-    Le(String),
-    Gt(String),
-    Ge(String),
+    /// Never with [`Comparison::NotEqual`].
+    Compare(Comparison, String),
     Between(String, String),
     BeginsWith(String),
 }
 
-macro_rules! sort_conditions {
-    ($($(#[$doc:meta])* $method:ident => $sort:ident),* $(,)?) => {
+impl Sort {
+    /// The condition as a test of the attribute `sk`, `None` if every sort key matches.
+    #[cfg(feature = "dynamodb")]
+    pub(crate) fn test(&self) -> Option<Test> {
+        let value = |sk: &String| Value::from(sk.as_str());
+        match self {
+            Sort::All => None,
+            Sort::Compare(comparison, sk) => Some(Test::Compare(*comparison, value(sk))),
+            Sort::Between(low, high) => Some(Test::Between(value(low), value(high))),
+            Sort::BeginsWith(prefix) => Some(Test::BeginsWith(value(prefix))),
+        }
+    }
+
+    pub(crate) fn matches(&self, sk: &str) -> bool {
+        match self {
+            Sort::All => true,
+            Sort::Compare(comparison, bound) => comparison.accepts(sk.cmp(bound)),
+            Sort::Between(low, high) => (low.as_str()..=high.as_str()).contains(&sk),
+            Sort::BeginsWith(prefix) => sk.starts_with(prefix.as_str()),
+        }
+    }
+}
+
+/// Defines the methods that restrict a query by one comparison of its sort key.
+macro_rules! sort_comparisons {
+    ($($(#[$doc:meta])* $method:ident => $comparison:ident),* $(,)?) => {
         impl Query {
             $($(#[$doc])*
             pub fn $method(mut self, sk: impl Into<String>) -> Self {
-                self.sort = Sort::$sort(sk.into());
+                self.sort = Sort::Compare(Comparison::$comparison, sk.into());
                 self
             })*
         }
     };
 }
 
-sort_conditions! {
-    /// Only the row with this sort key.
+sort_comparisons! {
+    /// Restricts the query to the row with this sort key.
     ///
     /// ```
     /// use tabletheory::Query;
     ///
     /// assert_ne!(Query::of("CACHE#1").sk_is("VER#"), Query::of("CACHE#1"));
     /// ```
-    sk_is => Is,
-    /// Only rows whose sort key is less.
+    sk_is => Equal,
+    /// Restricts the query to rows with a lesser sort key.
     ///
     /// ```
     /// use tabletheory::Query;
     ///
     /// assert_ne!(Query::of("CACHE#1").sk_lt("VER#"), Query::of("CACHE#1"));
     /// ```
-    sk_lt => Lt,
-    /// Only rows whose sort key is less or equal.
+    sk_lt => Less,
+    /// Restricts the query to rows with a lesser or equal sort key.
     ///
     /// ```
     /// use tabletheory::Query;
     ///
     /// assert_ne!(Query::of("CACHE#1").sk_le("VER#"), Query::of("CACHE#1"));
     /// ```
-    sk_le => Le,
-    /// Only rows whose sort key is greater.
+    sk_le => LessOrEqual,
+    /// Restricts the query to rows with a greater sort key.
     ///
     /// ```
     /// use tabletheory::Query;
     ///
     /// assert_ne!(Query::of("CACHE#1").sk_gt("VER#"), Query::of("CACHE#1"));
     /// ```
-    sk_gt => Gt,
-    /// Only rows whose sort key is greater or equal.
+    sk_gt => Greater,
+    /// Restricts the query to rows with a greater or equal sort key.
     ///
     /// ```
     /// use tabletheory::Query;
     ///
     /// assert_ne!(Query::of("CACHE#1").sk_ge("VER#"), Query::of("CACHE#1"));
     /// ```
-    sk_ge => Ge,
-    /// Only rows whose sort key starts so.
-    ///
-    /// ```
-    /// use tabletheory::Query;
-    ///
-    /// assert_ne!(Query::of("CACHE#1").begins_with("VER#"), Query::of("CACHE#1"));
-    /// ```
-    begins_with => BeginsWith,
+    sk_ge => GreaterOrEqual,
 }
 
 impl Query {
-    /// Every row of a partition.
+    /// Creates a query for all rows of a partition.
     ///
     /// ```
     /// assert_eq!(tabletheory::Query::of("CACHE#1").pk(), "CACHE#1");
@@ -137,7 +155,19 @@ impl Query {
         }
     }
 
-    /// Only rows whose sort key is at least `low` and at most `high`.
+    /// Restricts the query to rows whose sort key has this prefix.
+    ///
+    /// ```
+    /// use tabletheory::Query;
+    ///
+    /// assert_ne!(Query::of("CACHE#1").begins_with("VER#"), Query::of("CACHE#1"));
+    /// ```
+    pub fn begins_with(mut self, prefix: impl Into<String>) -> Self {
+        self.sort = Sort::BeginsWith(prefix.into());
+        self
+    }
+
+    /// Restricts the query to rows whose sort key is at least `low` and at most `high`.
     ///
     /// ```
     /// let query = tabletheory::Query::of("CACHE#1").sk_between("VER#1", "VER#5");
@@ -148,7 +178,7 @@ impl Query {
         self
     }
 
-    /// The greatest sort key first.
+    /// Returns rows in descending order of their sort keys.
     ///
     /// ```
     /// let query = tabletheory::Query::of("CACHE#1").backward();
@@ -159,31 +189,7 @@ impl Query {
         self
     }
 
-    /// At most so many rows a page.
-    ///
-    /// ```
-    /// let query = tabletheory::Query::of("CACHE#1").limit(10);
-    /// assert_ne!(query, tabletheory::Query::of("CACHE#1"));
-    /// ```
-    pub fn limit(mut self, rows: usize) -> Self {
-        self.limit = Some(rows);
-        self
-    }
-
-    /// The rows after those of an earlier page.
-    ///
-    /// ```
-    /// use tabletheory::{Cursor, Key, Query};
-    ///
-    /// let cursor = Cursor::after(Key::new("CACHE#1", "META"));
-    /// assert_ne!(Query::of("CACHE#1").after(cursor), Query::of("CACHE#1"));
-    /// ```
-    pub fn after(mut self, cursor: Cursor) -> Self {
-        self.after = Some(cursor);
-        self
-    }
-
-    /// Content with an answer that is a moment old, for half the price on DynamoDB.
+    /// Reads with eventual consistency, at half the price on DynamoDB.
     ///
     /// ```
     /// let query = tabletheory::Query::of("CACHE#1").eventual();
@@ -194,7 +200,7 @@ impl Query {
         self
     }
 
-    /// The partition that it reads.
+    /// Returns the partition key.
     ///
     /// ```
     /// assert_eq!(tabletheory::Query::of("CACHE#1").pk(), "CACHE#1");
@@ -205,21 +211,21 @@ impl Query {
     }
 }
 
-/// Every row of the table, a page at a time, in an order of the backend's own: for maintenance.
+/// A read of all rows of the table, one page at a time, in an order that depends on the backend. For maintenance.
 ///
 /// ```
 /// let scan = tabletheory::Scan::new().limit(100);
 /// assert_ne!(scan, tabletheory::Scan::new());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[must_use = "it does nothing until it is used in a call"]
+#[must_use = "a scan has no effect until it is passed to a table"]
 pub struct Scan {
     pub(crate) limit: Option<usize>,
     pub(crate) after: Option<Cursor>,
 }
 
 impl Scan {
-    /// From the beginning.
+    /// Creates a scan that starts at the first row.
     ///
     /// ```
     /// assert_eq!(tabletheory::Scan::new(), tabletheory::Scan::default());
@@ -227,32 +233,45 @@ impl Scan {
     pub fn new() -> Self {
         Scan::default()
     }
-
-    /// At most so many rows a page.
-    ///
-    /// ```
-    /// assert_ne!(tabletheory::Scan::new().limit(1), tabletheory::Scan::new());
-    /// ```
-    pub fn limit(mut self, rows: usize) -> Self {
-        self.limit = Some(rows);
-        self
-    }
-
-    /// The rows after those of an earlier page.
-    ///
-    /// ```
-    /// use tabletheory::{Cursor, Key, Scan};
-    ///
-    /// let cursor = Cursor::after(Key::new("CACHE#1", "META"));
-    /// assert_ne!(Scan::new().after(cursor), Scan::new());
-    /// ```
-    pub fn after(mut self, cursor: Cursor) -> Self {
-        self.after = Some(cursor);
-        self
-    }
 }
 
-/// Some rows, and where to go on.
+/// Defines the methods that queries and scans share.
+macro_rules! paging {
+    ($($request:ty),*) => {$(
+        impl $request {
+            /// Limits the number of rows per page.
+            ///
+            /// ```
+            /// use tabletheory::{Query, Scan};
+            ///
+            /// assert_ne!(Query::of("CACHE#1").limit(10), Query::of("CACHE#1"));
+            /// assert_ne!(Scan::new().limit(10), Scan::new());
+            /// ```
+            pub fn limit(mut self, rows: usize) -> Self {
+                self.limit = Some(rows);
+                self
+            }
+
+            /// Continues after an earlier page.
+            ///
+            /// ```
+            /// use tabletheory::{Cursor, Key, Query, Scan};
+            ///
+            /// let cursor = Cursor::after(Key::new("CACHE#1", "META"));
+            /// assert_ne!(Query::of("CACHE#1").after(cursor.clone()), Query::of("CACHE#1"));
+            /// assert_ne!(Scan::new().after(cursor), Scan::new());
+            /// ```
+            pub fn after(mut self, cursor: Cursor) -> Self {
+                self.after = Some(cursor);
+                self
+            }
+        }
+    )*};
+}
+
+paging!(Query, Scan);
+
+/// A page of rows, and the position of the next page.
 ///
 /// ```
 /// let end = tabletheory::Page::<()>::default();
@@ -260,9 +279,9 @@ impl Scan {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T = Item> {
-    /// The rows, at most the limit and at most about a megabyte of them; there may be none.
+    /// The rows: at most as many as the limit and about a megabyte. May be empty.
     pub items: Vec<T>,
-    /// Where the next page begins; none when there are no more rows. A page may be followed by an empty one.
+    /// Position of the next page, `None` if there are no more rows. The next page may be empty.
     pub next: Option<Cursor>,
 }
 
@@ -272,14 +291,14 @@ impl<T> Default for Page<T> {
     }
 }
 
-/// Where a page ended. As text it can be kept, and used by another process.
+/// The position after a page. Its text form may be stored and used by another process.
 ///
 /// ```
 /// use tabletheory::{Cursor, Key};
 ///
 /// let cursor = Cursor::after(Key::new("CACHE#1", "VER#2"));
-/// let kept = cursor.to_string();
-/// assert_eq!(kept.parse::<Cursor>()?, cursor);
+/// let text = cursor.to_string();
+/// assert_eq!(text.parse::<Cursor>()?, cursor);
 /// assert!("nonsense".parse::<Cursor>().is_err());
 /// # Ok::<(), tabletheory::Error>(())
 /// ```
@@ -287,7 +306,7 @@ impl<T> Default for Page<T> {
 pub struct Cursor(pub(crate) Key);
 
 impl Cursor {
-    /// The place right after this row, which need not exist.
+    /// Creates a cursor directly after this row, which need not exist.
     ///
     /// ```
     /// use tabletheory::{Cursor, Key};
@@ -313,10 +332,10 @@ impl FromStr for Cursor {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let wrong = || Error::invalid("this is not a cursor that a page returned");
-        let parts = URL_SAFE_NO_PAD.decode(text).map_err(|cause| wrong().caused_by(cause))?;
+        let invalid = || Error::invalid("invalid cursor: pass the `next` of a page unchanged");
+        let parts = URL_SAFE_NO_PAD.decode(text).map_err(|cause| invalid().caused_by(cause))?;
         let (pk, sk): (String, String) =
-            serde_json::from_slice(&parts).map_err(|cause| wrong().caused_by(cause))?;
+            serde_json::from_slice(&parts).map_err(|cause| invalid().caused_by(cause))?;
         Ok(Cursor(Key { pk, sk }))
     }
 }

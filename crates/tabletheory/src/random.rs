@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Gives random bits: for client tokens, and for the jitter of retries.
+/// A source of random bits, for client tokens and for the jitter of retries.
 ///
 /// ```
 /// use tabletheory::{Random, SeededRandom};
@@ -13,19 +13,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// assert_eq!(one.next_u64(), other.next_u64());
 /// ```
 pub trait Random: Send + Sync + fmt::Debug {
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     fn next_u64(&self) -> u64;
 
-    /// A fraction from 0 up to, not including, 1.
+    /// Returns a number from 0 (included) to 1 (excluded).
     fn fraction(&self) -> f64 {
-        // 53 bits are what a float holds exactly.
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit in a float's mantissa")]
         let bits = (self.next_u64() >> 11) as f64;
         bits / (1_u64 << 53) as f64
     }
 }
 
-/// The machine's own randomness, fit for tokens that nobody may guess.
+/// The random number generator of the operating system, suitable for tokens that must not be guessable.
 ///
 /// ```
 /// use tabletheory::{Random, SystemRandom};
@@ -37,14 +36,14 @@ pub struct SystemRandom;
 
 impl Random for SystemRandom {
     /// # Panics
-    /// Where the operating system has no randomness to give, which no supported one lacks once it runs.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that asks for random bits")]
+    /// If the operating system cannot provide random bits. Supported systems always can once they have booted.
+    #[expect(clippy::disallowed_methods, reason = "the only place that asks the system for random bits")]
     fn next_u64(&self) -> u64 {
         getrandom::u64().expect("the operating system gives random bits")
     }
 }
 
-/// The same bits for the same seed, for tests and simulations; never for tokens in production.
+/// A deterministic generator for tests and simulations: equal seeds give equal bits. Never use it for tokens in production.
 ///
 /// ```
 /// use tabletheory::{Random, SeededRandom};
@@ -60,7 +59,7 @@ pub struct SeededRandom {
 }
 
 impl SeededRandom {
-    /// The sequence of this seed.
+    /// Creates a generator with this seed.
     ///
     /// ```
     /// use tabletheory::{Random, SeededRandom};
@@ -74,7 +73,7 @@ impl SeededRandom {
 }
 
 impl Random for SeededRandom {
-    /// `SplitMix64`: tiny, well distributed, and the same on every machine.
+    /// `SplitMix64`: small, well distributed, and identical on every machine.
     fn next_u64(&self) -> u64 {
         const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
         let mut bits = self.state.fetch_add(STEP, Ordering::SeqCst).wrapping_add(STEP);

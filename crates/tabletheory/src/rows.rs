@@ -1,4 +1,4 @@
-//! Typed rows: models saved to and read from a table.
+//! Typed rows: saving and reading models.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -11,14 +11,14 @@ use crate::item::{Item, Key};
 use crate::model::Model;
 use crate::query::{Consistency, Page, Query};
 use crate::table::Table;
-use crate::timestamps::{self, Stamped};
+use crate::timestamps::{self, PreparedSave};
 use crate::txn::{Commit, Txn, Write};
 use crate::update::Update;
 
-/// The rows of one model in a table; made by [`TableExt::rows`](crate::TableExt::rows).
+/// The rows of one model in a table; created by [`TableExt::rows`](crate::TableExt::rows).
 ///
-/// With a `version` field a save or a delete happens only over the version that was read, and a stale one is
-/// refused. `created_at` is set by the first save, `updated_at` by every one.
+/// If the model has a `version`, a save or delete is refused unless the stored version is the one that was read. The first
+/// save sets `created_at`, every save sets `updated_at`.
 ///
 /// ```
 /// use tabletheory::{MemoryTable, Model, Saved, TableExt};
@@ -39,15 +39,15 @@ use crate::update::Update;
 /// let pointers = table.rows::<Pointer>();
 /// let new = Pointer { pk: "CACHE#1".into(), sk: "META".into(), current_sk: "VER#1".into(), version: 0 };
 ///
-/// let saved = pointers.put(&new).await?.done().expect("there was none");
+/// let saved = pointers.put(&new).await?.done().expect("the row is new");
 /// assert_eq!(saved.version, 1);
 /// assert_eq!(pointers.get(&saved.key()).await?, Some(saved.clone()));
 ///
-/// // Two writers read version 1: the first one wins, the second one is told.
+/// // Two writers read version 1: the first save wins, the second is refused.
 /// let mine = Pointer { current_sk: "VER#2".into(), ..saved.clone() };
 /// let theirs = Pointer { current_sk: "VER#3".into(), ..saved };
 /// assert!(pointers.put(&mine).await?.is_done());
-/// let Saved::Refused { seen: Some(seen) } = pointers.put(&theirs).await? else { panic!("it is stale") };
+/// let Saved::Refused { seen: Some(seen) } = pointers.put(&theirs).await? else { panic!("the version is stale") };
 /// assert_eq!(Pointer::from_item(seen)?.current_sk, "VER#2");
 /// # Ok(()) }
 /// ```
@@ -61,8 +61,8 @@ impl<'t, M: Model> Rows<'t, M> {
         Rows { table, model: PhantomData }
     }
 
-    /// Saves a row when awaited: over the version that was read, where the model has one (0 or none: only where
-    /// there is no row); else over whatever is there.
+    /// Saves a row when awaited. If the model has a version, the stored version must be the one that was read (0 or `None`:
+    /// there must be no row); otherwise any existing row is replaced.
     ///
     /// ```
     /// # use tabletheory::{Model, MemoryTable, TableExt};
@@ -80,10 +80,10 @@ impl<'t, M: Model> Rows<'t, M> {
     /// # Ok(()) }
     /// ```
     pub fn put(&self, row: &M) -> Save<'t, M> {
-        Save { table: self.table, stamped: timestamps::put(row, self.table.clock().now()) }
+        Save { table: self.table, prepared: timestamps::put(row, self.table.clock().now()) }
     }
 
-    /// Saves a row when awaited, only where there is none.
+    /// Saves a row when awaited, if there is no row with this key.
     ///
     /// ```
     /// # use tabletheory::{Model, MemoryTable, TableExt};
@@ -97,10 +97,10 @@ impl<'t, M: Model> Rows<'t, M> {
     /// # Ok(()) }
     /// ```
     pub fn put_new(&self, row: &M) -> Save<'t, M> {
-        Save { table: self.table, stamped: timestamps::put_new(row, self.table.clock().now()) }
+        Save { table: self.table, prepared: timestamps::put_new(row, self.table.clock().now()) }
     }
 
-    /// The row of this key as it is now.
+    /// Returns the row with this key, with strong consistency.
     ///
     /// ```
     /// # use tabletheory::{Key, Model, MemoryTable, TableExt};
@@ -115,7 +115,7 @@ impl<'t, M: Model> Rows<'t, M> {
         self.read(key, Consistency::Strong).await
     }
 
-    /// The row of this key as it was a moment ago, for half the price on DynamoDB.
+    /// Returns the row with this key, with eventual consistency, at half the price on DynamoDB.
     ///
     /// ```
     /// # use tabletheory::{Key, Model, MemoryTable, TableExt};
@@ -130,9 +130,9 @@ impl<'t, M: Model> Rows<'t, M> {
         self.read(key, Consistency::Eventual).await
     }
 
-    /// Changes attributes of a row when awaited, raises its version and sets its times.
+    /// Updates attributes of a row when awaited, increments its version and sets its times.
     ///
-    /// As on DynamoDB, a row that is absent is made of the changes alone; `.when(M::PK.exists())` forbids that.
+    /// As on DynamoDB, an absent row is created with only these attributes; add `.when(M::PK.exists())` to prevent that.
     ///
     /// ```
     /// # use tabletheory::{Key, Model, MemoryTable, TableExt, Update};
@@ -149,7 +149,7 @@ impl<'t, M: Model> Rows<'t, M> {
     /// let key = Key::new("CACHE#1", "META");
     /// let to = |sk: &str| Update::new([Pointer::CURRENT_SK.set(sk)]);
     /// assert!(pointers.update(&key, to("VER#1")).await?.is_done());
-    /// // An expected version is a condition like any other.
+    /// // An expected version is an ordinary condition.
     /// assert!(pointers.update(&key, to("VER#2")).when(Pointer::VERSION.is(1)).await?.is_done());
     /// assert!(pointers.update(&key, to("VER#3")).when(Pointer::VERSION.is(1)).await?.is_refused());
     /// # Ok(()) }
@@ -158,7 +158,7 @@ impl<'t, M: Model> Rows<'t, M> {
         Edit { table: self.table, write: timestamps::update::<M>(key, update, self.table.clock().now()) }
     }
 
-    /// Deletes a row when awaited: only the version that was read, where the model has one.
+    /// Deletes a row when awaited. If the model has a version, the stored version must be the one that was read.
     ///
     /// ```
     /// # use tabletheory::{Model, MemoryTable, TableExt};
@@ -168,8 +168,8 @@ impl<'t, M: Model> Rows<'t, M> {
     /// # let table = MemoryTable::new();
     /// let pages = table.rows::<Page>();
     /// let new = Page { pk: "CACHE#1".into(), sk: "META".into(), version: 0 };
-    /// let first = pages.put(&new).await?.done().expect("there was none");
-    /// let second = pages.put(&first).await?.done().expect("nobody else writes");
+    /// let first = pages.put(&new).await?.done().expect("the row is new");
+    /// let second = pages.put(&first).await?.done().expect("the version is current");
     /// assert!(pages.delete(&first).await?.is_refused());
     /// assert!(pages.delete(&second).await?.is_done());
     /// # Ok(()) }
@@ -178,7 +178,7 @@ impl<'t, M: Model> Rows<'t, M> {
         Edit { table: self.table, write: timestamps::delete(row) }
     }
 
-    /// Deletes the row of this key when awaited, of whatever version; that there is none is no error.
+    /// Deletes the row with this key when awaited, regardless of its version. Succeeds if there is no such row.
     ///
     /// ```
     /// # use tabletheory::{Key, Model, MemoryTable, TableExt};
@@ -194,7 +194,7 @@ impl<'t, M: Model> Rows<'t, M> {
         Edit { table: self.table, write: Ok(Write::delete(key.clone())) }
     }
 
-    /// A page of rows. The query must pick rows of this model alone: one that is not is an error.
+    /// Returns a page of rows. All rows that the query matches must be of this model; others are an error.
     ///
     /// ```
     /// # use tabletheory::{Model, MemoryTable, Query, TableExt};
@@ -223,7 +223,7 @@ impl<M: Model> fmt::Debug for Rows<'_, M> {
     }
 }
 
-/// A save that happens when it is awaited; made by [`Rows::put`] and [`Rows::put_new`].
+/// A save that is executed when awaited; created by [`Rows::put`] and [`Rows::put_new`].
 ///
 /// ```
 /// # use tabletheory::{Model, MemoryTable, TableExt};
@@ -240,11 +240,11 @@ impl<M: Model> fmt::Debug for Rows<'_, M> {
 #[must_use = "nothing is saved until it is awaited"]
 pub struct Save<'t, M> {
     table: &'t dyn Table,
-    stamped: Result<Stamped<M>>,
+    prepared: Result<PreparedSave<M>>,
 }
 
 impl<M> Save<'_, M> {
-    /// The same save, only under this condition too.
+    /// Adds a condition.
     ///
     /// ```
     /// # use tabletheory::{Model, MemoryTable, TableExt};
@@ -257,7 +257,8 @@ impl<M> Save<'_, M> {
     /// # Ok(()) }
     /// ```
     pub fn when(mut self, cond: Cond) -> Self {
-        self.stamped = self.stamped.map(|Stamped { write, row }| Stamped { write: write.when(cond), row });
+        self.prepared =
+            self.prepared.map(|PreparedSave { write, row }| PreparedSave { write: write.when(cond), row });
         self
     }
 }
@@ -268,7 +269,7 @@ impl<'t, M: Model + 't> IntoFuture for Save<'t, M> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let Stamped { write, row } = self.stamped?;
+            let PreparedSave { write, row } = self.prepared?;
             Ok(match self.table.commit(&Txn::from(write)).await? {
                 Commit::Done => Saved::Done(row),
                 Commit::Refused { seen, .. } => Saved::Refused { seen },
@@ -277,7 +278,7 @@ impl<'t, M: Model + 't> IntoFuture for Save<'t, M> {
     }
 }
 
-/// An update or a delete that happens when it is awaited; made by [`Rows`].
+/// An update or delete that is executed when awaited; created by [`Rows`].
 ///
 /// ```
 /// # use tabletheory::{Key, Model, MemoryTable, TableExt};
@@ -297,7 +298,7 @@ pub struct Edit<'t> {
 }
 
 impl Edit<'_> {
-    /// The same write, only under this condition too.
+    /// Adds a condition.
     ///
     /// ```
     /// # use tabletheory::{Key, Model, MemoryTable, TableExt};
@@ -324,28 +325,28 @@ impl<'t> IntoFuture for Edit<'t> {
     }
 }
 
-/// How a save ended. A "no" is a value, not an error.
+/// The result of a save. A refusal is a value, not an error.
 ///
 /// ```
 /// use tabletheory::Saved;
 ///
-/// assert_eq!(Saved::Done("the row as it was saved").done(), Some("the row as it was saved"));
+/// assert_eq!(Saved::Done("the saved row").done(), Some("the saved row"));
 /// assert!(Saved::<()>::Refused { seen: None }.is_refused());
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a refused save wrote nothing"]
 pub enum Saved<M> {
-    /// It happened; this is the row as it was saved, with its new version and times.
+    /// The row was saved; contains it with its new version and times.
     Done(M),
-    /// It did not happen, because of its version or of a condition.
+    /// The row was not saved, because of its version or a condition.
     Refused {
-        /// The row that the condition saw; none when there was no row.
+        /// The stored row that the condition was evaluated on, `None` if there is no row.
         seen: Option<Item>,
     },
 }
 
 impl<M> Saved<M> {
-    /// Whether it happened.
+    /// Whether the row was saved.
     ///
     /// ```
     /// assert!(tabletheory::Saved::Done(()).is_done());
@@ -355,7 +356,7 @@ impl<M> Saved<M> {
         matches!(self, Saved::Done(_))
     }
 
-    /// Whether its version or a condition refused it.
+    /// Whether the save was refused.
     ///
     /// ```
     /// assert!(!tabletheory::Saved::Done(()).is_refused());
@@ -365,7 +366,7 @@ impl<M> Saved<M> {
         !self.is_done()
     }
 
-    /// The row as it was saved, if it was.
+    /// Returns the row as it was saved, `None` if the save was refused.
     ///
     /// ```
     /// assert_eq!(tabletheory::Saved::Done(7).done(), Some(7));

@@ -1,21 +1,21 @@
-//! How many bytes DynamoDB counts for an item, found by trying DynamoDB Local at its limits.
+//! The size of items in bytes as DynamoDB counts it, determined by testing DynamoDB Local at its limits.
 
 use crate::item::{Item, Key, PK, SK};
 use crate::number::Number;
 use crate::value::Value;
 
-/// The item's size, its key included once.
+/// Returns the size of an item with its key, which counts once.
 pub(crate) fn of_item(key: &Key, item: &Item) -> usize {
     let attributes = item.iter().filter(|(name, _)| *name != PK && *name != SK);
     of_key(key) + attributes.map(|(name, value)| name.len() + of_value(value)).sum::<usize>()
 }
 
-/// The size of a row that has nothing but its key.
+/// Returns the size of a row that has only its key.
 pub(crate) fn of_key(key: &Key) -> usize {
     PK.len() + key.pk.len() + SK.len() + key.sk.len()
 }
 
-/// The size of a value without its name.
+/// Returns the size of a value without its name.
 pub(crate) fn of_value(value: &Value) -> usize {
     const CONTAINER: usize = 3;
     const MEMBER: usize = 1;

@@ -1,4 +1,4 @@
-//! What every backend can do.
+//! The trait of all backends.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::item::{Item, Key};
 use crate::query::{Consistency, Page, Query, Scan};
 use crate::txn::{Commit, Txn};
 
-/// Rows under string keys, with conditional transactions: what every backend does in the same way.
+/// A table of rows with string keys and conditional transactions.
 ///
-/// One contract suite runs on all of them, and random transactions are compared across them.
-/// Conveniences, typed rows among them, are in [`TableExt`](crate::TableExt).
+/// All backends behave the same: one contract test suite runs on all of them, and random transactions are compared between
+/// them. [`TableExt`](crate::TableExt) adds typed rows and other conveniences.
 ///
 /// ```
 /// use tabletheory::{Consistency, Item, Key, MemoryTable, Query, Table, Txn, Value, Write};
@@ -26,56 +26,54 @@ use crate::txn::{Commit, Txn};
 /// let item = Item::from([("revalidate_seconds", Value::from(60))]);
 /// assert!(table.commit(&Txn::from(Write::put(key.clone(), item))).await?.is_done());
 ///
-/// let row = table.get(&key, Consistency::Strong).await?.expect("it was just put");
+/// let row = table.get(&key, Consistency::Strong).await?.expect("the row exists");
 /// assert_eq!(row.get("revalidate_seconds"), Some(&60.into()));
 /// assert_eq!(table.query(&Query::of("CACHE#1")).await?.items, [row]);
 /// # Ok(()) }
 /// ```
 #[async_trait]
 pub trait Table: Send + Sync + fmt::Debug {
-    /// One row by its key.
+    /// Returns the row with this key.
     async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>>;
 
-    /// Several rows by their keys, each in the place of its key. A key may be named twice.
+    /// Returns the rows with these keys, in the order of the keys, which may repeat.
     ///
-    /// They are not read at one moment: each is as a [`get`](Table::get) would find it.
+    /// This is not a snapshot: each row is read as by [`get`](Table::get).
     async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<Vec<Option<Item>>>;
 
-    /// A page of the rows of one partition.
+    /// Returns a page of rows of one partition.
     async fn query(&self, query: &Query) -> Result<Page>;
 
-    /// A page of all rows: for maintenance, never for serving.
+    /// Returns a page of all rows. For maintenance, not for serving requests.
     async fn scan(&self, scan: &Scan) -> Result<Page>;
 
-    /// All writes of a transaction, or none.
+    /// Applies all writes of a transaction or none.
     ///
-    /// A transaction that breaks a limit is refused before anything is written. After an error of
-    /// kind [`Unknown`](crate::Kind::Unknown) the transaction may or may not have happened; so it is when
-    /// the future is dropped before it is ready. One with a client token may be committed again: it is not
-    /// applied twice.
+    /// A transaction that exceeds a limit is an error and writes nothing. After an error of kind
+    /// [`Unknown`](crate::Kind::Unknown), or if the future is dropped before it completes, the transaction may or may not
+    /// have been applied. A transaction with a client token may be committed again without being applied twice.
     async fn commit(&self, txn: &Txn) -> Result<Commit>;
 
-    /// The clock by which this table tells time.
+    /// Returns the table's clock.
     fn clock(&self) -> &dyn Clock;
 
-    /// How many rows a [`sweep`](Table::sweep) with this lag would delete.
+    /// Returns the number of rows that a [`sweep`](Table::sweep) with this lag would delete.
     ///
-    /// None, unless a backend says otherwise: a table that expires its rows by itself, as DynamoDB does, leaves
-    /// nothing to be swept.
+    /// Always 0 if the table deletes expired rows by itself, as DynamoDB does.
     async fn expired(&self, _lag: Duration) -> Result<u64> {
         Ok(0)
     }
 
-    /// Deletes the rows whose `ttl` passed at least `lag` ago, and says how many. No result depends on it.
+    /// Deletes the rows whose `ttl` passed at least `lag` ago, and returns their number.
     ///
-    /// A table that expires its rows by itself does nothing here, and says 0.
+    /// Does nothing and returns 0 if the table deletes expired rows by itself.
     async fn sweep(&self, _lag: Duration) -> Result<u64> {
         Ok(0)
     }
 }
 
-/// What points at a table is one.
-macro_rules! through_pointer {
+/// Implements [`Table`] for pointers to a table.
+macro_rules! impl_for_pointers {
     ($($pointer:ty),*) => {$(
         #[async_trait]
         impl<T: Table + ?Sized> Table for $pointer {
@@ -114,4 +112,4 @@ macro_rules! through_pointer {
     )*};
 }
 
-through_pointer!(Arc<T>, Box<T>, &T);
+impl_for_pointers!(Arc<T>, Box<T>, &T);

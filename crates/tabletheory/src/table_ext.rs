@@ -1,4 +1,4 @@
-//! What every table offers beyond what its backend must do.
+//! Extension methods of all tables.
 
 use std::future::Future;
 
@@ -9,7 +9,7 @@ use crate::rows::Rows;
 use crate::table::Table;
 use crate::transaction::Transaction;
 
-/// Typed rows, typed transactions and other conveniences of every [`Table`].
+/// Typed rows, typed transactions and other conveniences for every [`Table`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::transaction::Transaction;
 /// # Ok(()) }
 /// ```
 pub trait TableExt: Table {
-    /// The same table without its type.
+    /// Returns the table as a trait object.
     ///
     /// ```
     /// use tabletheory::{MemoryTable, Table, TableExt};
@@ -42,7 +42,7 @@ pub trait TableExt: Table {
     /// ```
     fn erased(&self) -> &dyn Table;
 
-    /// The rows of one model.
+    /// Returns the rows of one model.
     ///
     /// ```
     /// use tabletheory::{Key, MemoryTable, Model, TableExt};
@@ -58,7 +58,7 @@ pub trait TableExt: Table {
         Rows::of(self.erased())
     }
 
-    /// A transaction of rows of any models.
+    /// Creates a transaction of rows of any models.
     ///
     /// ```
     /// use tabletheory::{Key, MemoryTable, TableExt};
@@ -74,7 +74,7 @@ pub trait TableExt: Table {
         Transaction::on(self.erased())
     }
 
-    /// The rows of a query from as many pages as it takes, but at most `most` rows; `next` says that there may be more.
+    /// Returns the rows of all pages of a query, up to `most` rows; `next` is set if there may be more.
     ///
     /// ```
     /// use tabletheory::{Item, Key, MemoryTable, Query, Table, TableExt, Txn, Write};
@@ -85,7 +85,7 @@ pub trait TableExt: Table {
     /// let three = Txn::new([row("VER#1"), row("VER#2"), row("VER#3")]);
     /// assert!(table.commit(&three).await?.is_done());
     ///
-    /// // The query's limit is that of a page.
+    /// // The query's limit applies to each page.
     /// let versions = Query::of("CACHE#1").begins_with("VER#").limit(1);
     /// let all = table.query_all(&versions, 100).await?;
     /// assert_eq!((all.items.len(), all.next), (3, None));
@@ -94,7 +94,7 @@ pub trait TableExt: Table {
     /// # Ok(()) }
     /// ```
     fn query_all(&self, query: &Query, most: usize) -> impl Future<Output = Result<Page>> + Send {
-        gather(self.erased(), query.clone(), most)
+        query_pages(self.erased(), query.clone(), most)
     }
 }
 
@@ -110,10 +110,10 @@ impl TableExt for dyn Table + '_ {
     }
 }
 
-async fn gather(table: &dyn Table, mut query: Query, most: usize) -> Result<Page> {
+async fn query_pages(table: &dyn Table, mut query: Query, most: usize) -> Result<Page> {
     let mut all = Page::default();
     let page_limit = query.limit.unwrap_or(usize::MAX);
-    // Each page but the last has a row or more, so this many pages bring all rows that are asked for.
+    // Each page except the last has at least one row, which limits the number of pages.
     for _ in 0..=most {
         query.limit = Some(page_limit.min(most.saturating_sub(all.items.len())));
         let page = table.query(&query).await?;

@@ -1,4 +1,4 @@
-//! Versions and times: what a save adds to a row by itself, as pure functions of the row and the time.
+//! Versions and times that saves add to rows, as pure functions of the row and the current time.
 
 use crate::attr::Attr;
 use crate::clock::Timestamp;
@@ -11,45 +11,45 @@ use crate::txn::Write;
 use crate::update::Update;
 use crate::value::Value;
 
-/// A row that is about to be saved, and the write that saves it.
+/// A row with its new version and times, and the write that saves it.
 #[derive(Debug)]
-pub(crate) struct Stamped<M> {
+pub(crate) struct PreparedSave<M> {
     pub(crate) write: Write,
     pub(crate) row: M,
 }
 
-/// Saves a row over the one that was read, where the model has a version; else over whatever is there.
-pub(crate) fn put<M: Model>(row: &M, now: Timestamp) -> Result<Stamped<M>> {
-    let (stamped, seen) = stamp(row, now)?;
+/// Saves a row. If the model has a version, the stored version must be the one that was read.
+pub(crate) fn put<M: Model>(row: &M, now: Timestamp) -> Result<PreparedSave<M>> {
+    let (prepared, seen) = prepare(row, now)?;
     Ok(match M::ROLES.version {
         Some(version) => {
             let never_saved = || row_is_absent().or(has_no_version(version));
-            stamped.when(seen.map_or_else(never_saved, |seen| is_at(version, seen)))
+            prepared.when(seen.map_or_else(never_saved, |seen| is_at(version, seen)))
         }
-        None => stamped,
+        None => prepared,
     })
 }
 
-/// Saves a row where there is none.
-pub(crate) fn put_new<M: Model>(row: &M, now: Timestamp) -> Result<Stamped<M>> {
-    let (stamped, _) = stamp(row, now)?;
-    Ok(stamped.when(row_is_absent()))
+/// Saves a row if there is none.
+pub(crate) fn put_new<M: Model>(row: &M, now: Timestamp) -> Result<PreparedSave<M>> {
+    let (prepared, _) = prepare(row, now)?;
+    Ok(prepared.when(row_is_absent()))
 }
 
-/// Changes a row, and counts the change.
+/// Updates a row, increments its version and sets its times.
 pub(crate) fn update<M: Model>(key: &Key, mut update: Update, now: Timestamp) -> Result<Write> {
     let changes = |update: &Update, name: &str| update.changes.iter().any(|change| change.name() == name);
     if let Some(name) = M::ROLES.version {
         if changes(&update, name) {
             return Err(Error::invalid(format!(
-                "{} {key}: the update changes the version `{name}`, which every update raises by itself; \
-                 to require one, make it the update's condition",
+                "{} {key}: the update changes the version `{name}`, which every update increments; \
+                 to require a version, use a condition",
                 M::NAME
             )));
         }
         update = update.with(Attr::<i64>::new(name).add(1));
     }
-    // A caller who sets a time has a reason to, as when rows are copied.
+    // Callers may set the times themselves, for example to copy rows.
     if let Some(name) = M::ROLES.created_at.filter(|name| !changes(&update, name)) {
         update = update.with(Attr::<i64>::new(name).set_if_absent(now.seconds()));
     }
@@ -59,24 +59,24 @@ pub(crate) fn update<M: Model>(key: &Key, mut update: Update, now: Timestamp) ->
     Ok(Write::update(key.clone(), update))
 }
 
-/// Deletes the row that was read, where the model has a version; else whatever is there.
+/// Deletes a row. If the model has a version, the stored version must be the one that was read.
 pub(crate) fn delete<M: Model>(row: &M) -> Result<Write> {
     let write = Write::delete(row.key());
     let Some(name) = M::ROLES.version else { return Ok(write) };
     let seen = version(&row.to_item()?, name)?;
-    // A row of another writer may have no version at all; what has none is what was read.
+    // Other writers may store rows without a version.
     Ok(write.when(seen.map_or_else(|| has_no_version(name), |seen| is_at(name, seen))))
 }
 
-impl<M> Stamped<M> {
+impl<M> PreparedSave<M> {
     fn when(mut self, cond: Cond) -> Self {
         self.write = self.write.when(cond);
         self
     }
 }
 
-/// The row with its next version and its times, and the version that it had.
-fn stamp<M: Model>(row: &M, now: Timestamp) -> Result<(Stamped<M>, Option<Number>)> {
+/// Returns the row with its next version and its times, and the version that it had.
+fn prepare<M: Model>(row: &M, now: Timestamp) -> Result<(PreparedSave<M>, Option<Number>)> {
     let mut item = row.to_item()?;
     let mut seen = None;
     if let Some(name) = M::ROLES.version {
@@ -91,12 +91,12 @@ fn stamp<M: Model>(row: &M, now: Timestamp) -> Result<(Stamped<M>, Option<Number
     if let Some(name) = M::ROLES.updated_at {
         item.set(name, now.seconds());
     }
-    // A version that no longer fits in its field is found out here, before anything is written.
+    // Fails before anything is written if the version no longer fits in its field.
     let row_as_saved = M::from_item(item.clone())?;
-    Ok((Stamped { write: Write::put(row.key(), item), row: row_as_saved }, seen))
+    Ok((PreparedSave { write: Write::put(row.key(), item), row: row_as_saved }, seen))
 }
 
-/// The version that a row was read with; none when it was never saved.
+/// Returns the version that a row was read with, `None` if it was never saved.
 fn version(item: &Item, name: &str) -> Result<Option<Number>> {
     match item.get(name) {
         None => Ok(None),
@@ -112,7 +112,7 @@ fn is_at(name: &'static str, version: Number) -> Cond {
     Attr::<Number>::new(name).is(version)
 }
 
-/// The row of a writer that keeps no versions, or of one that has begun to count at zero.
+/// Matches rows of writers that store no version, and of writers whose versions start at zero.
 fn has_no_version(name: &'static str) -> Cond {
     let version = Attr::<Number>::new(name);
     version.absent().or(version.is(Number::ZERO))

@@ -1,6 +1,4 @@
-//! Transactions of typed rows, built one write at a time.
-
-use std::fmt;
+//! Transactions of typed rows.
 
 use crate::clock::Timestamp;
 use crate::cond::Cond;
@@ -12,10 +10,10 @@ use crate::timestamps;
 use crate::txn::{ClientToken, Commit, Txn, Write};
 use crate::update::Update;
 
-/// Builds a [`Txn`] of typed rows; made by [`TableExt::transaction`](crate::TableExt::transaction).
+/// Builds a [`Txn`] of typed rows; created by [`TableExt::transaction`](crate::TableExt::transaction).
 ///
-/// Versions and times are kept as by [`Rows`](crate::Rows), and all rows of a transaction carry one time: that at
-/// which it was begun. What is wrong with a write is said at the end, by `build` or `commit`.
+/// Versions and times are maintained as by [`Rows`](crate::Rows); all rows get the time at which the transaction was
+/// created. An invalid write is reported by `build` or `commit`.
 ///
 /// ```
 /// use tabletheory::{Key, MemoryTable, Model, TableExt};
@@ -56,22 +54,23 @@ use crate::update::Update;
 /// assert!(publish.commit().await?.is_done());
 /// # Ok(()) }
 /// ```
+#[derive(Debug)]
 #[must_use = "nothing is written until it is committed"]
 pub struct Transaction<'t> {
     table: &'t dyn Table,
     now: Timestamp,
     writes: Vec<Write>,
     token: Option<ClientToken>,
-    /// The first thing that was wrong; everything after it is left alone.
-    wrong: Option<Error>,
+    /// The first error; later writes are ignored.
+    error: Option<Error>,
 }
 
 impl<'t> Transaction<'t> {
     pub(crate) fn on(table: &'t dyn Table) -> Self {
-        Transaction { table, now: table.clock().now(), writes: Vec::new(), token: None, wrong: None }
+        Transaction { table, now: table.clock().now(), writes: Vec::new(), token: None, error: None }
     }
 
-    /// Saves a row: over the version that was read, where the model has one; else over whatever is there.
+    /// Saves a row. If the model has a version, the stored version must be the one that was read.
     ///
     /// ```
     /// # use tabletheory::{MemoryTable, Model, TableExt};
@@ -83,11 +82,11 @@ impl<'t> Transaction<'t> {
     /// # Ok::<(), tabletheory::Error>(())
     /// ```
     pub fn put<M: Model>(self, row: &M) -> Self {
-        let write = timestamps::put(row, self.now).map(|stamped| stamped.write);
+        let write = timestamps::put(row, self.now).map(|prepared| prepared.write);
         self.push(write)
     }
 
-    /// Saves a row, only where there is none.
+    /// Saves a row, if there is no row with this key.
     ///
     /// ```
     /// # use tabletheory::{MemoryTable, Model, TableExt};
@@ -99,11 +98,11 @@ impl<'t> Transaction<'t> {
     /// # Ok::<(), tabletheory::Error>(())
     /// ```
     pub fn put_new<M: Model>(self, row: &M) -> Self {
-        let write = timestamps::put_new(row, self.now).map(|stamped| stamped.write);
+        let write = timestamps::put_new(row, self.now).map(|prepared| prepared.write);
         self.push(write)
     }
 
-    /// Changes attributes of a row of this model, raises its version and sets its times.
+    /// Updates attributes of a row of this model, increments its version and sets its times.
     ///
     /// ```
     /// # use tabletheory::{Key, MemoryTable, Model, TableExt, Update};
@@ -129,7 +128,7 @@ impl<'t> Transaction<'t> {
         self.push(write)
     }
 
-    /// Deletes a row: only the version that was read, where the model has one.
+    /// Deletes a row. If the model has a version, the stored version must be the one that was read.
     ///
     /// ```
     /// # use tabletheory::{MemoryTable, Model, TableExt};
@@ -144,7 +143,7 @@ impl<'t> Transaction<'t> {
         self.push(timestamps::delete(row))
     }
 
-    /// Deletes the row of this key, of whatever model and version.
+    /// Deletes the row with this key, regardless of its model and version.
     ///
     /// ```
     /// # use tabletheory::{Key, MemoryTable, TableExt};
@@ -157,16 +156,16 @@ impl<'t> Transaction<'t> {
         self.push(Ok(Write::delete(key.clone())))
     }
 
-    /// Writes nothing to this row, but requires that it is so.
+    /// Writes nothing to this row, but makes the transaction depend on a condition.
     ///
-    /// A row may be named once, so the condition on a row that is written belongs to its write: see
+    /// A transaction may name a row once, so a condition on a row that is also written must be added to its write with
     /// [`when`](Transaction::when).
     ///
     /// ```
     /// # use tabletheory::{Attr, Key, MemoryTable, TableExt};
     /// # let table = MemoryTable::new();
-    /// let there = Attr::<String>::new("pk").exists();
-    /// let txn = table.transaction().check(&Key::new("CACHE#1", "VER#1"), there).build()?;
+    /// let exists = Attr::<String>::new("pk").exists();
+    /// let txn = table.transaction().check(&Key::new("CACHE#1", "VER#1"), exists).build()?;
     /// assert_eq!(txn.writes().len(), 1);
     /// # Ok::<(), tabletheory::Error>(())
     /// ```
@@ -174,7 +173,7 @@ impl<'t> Transaction<'t> {
         self.push(Ok(Write::check(key.clone(), cond)))
     }
 
-    /// Puts a condition on the last write, beside those that it has.
+    /// Adds a condition to the last write.
     ///
     /// ```
     /// # use tabletheory::{Attr, Key, MemoryTable, TableExt};
@@ -189,12 +188,12 @@ impl<'t> Transaction<'t> {
         match self.writes.pop() {
             Some(write) => self.push(Ok(write.when(cond))),
             None => self.push(Err(Error::invalid(
-                "a condition comes before any write; put `when` after the write that it is about",
+                "`when` comes before any write; put it after the write that the condition is for",
             ))),
         }
     }
 
-    /// Names this attempt, so that committing it again is harmless.
+    /// Sets a client token, which makes it safe to commit the transaction again.
     ///
     /// ```
     /// # use tabletheory::{ClientToken, Key, MemoryTable, TableExt};
@@ -209,7 +208,7 @@ impl<'t> Transaction<'t> {
         self
     }
 
-    /// The transaction itself, to commit more than once or to look at.
+    /// Returns the transaction, to commit it more than once or to inspect it.
     ///
     /// ```
     /// # use tabletheory::{Key, MemoryTable, TableExt};
@@ -219,7 +218,7 @@ impl<'t> Transaction<'t> {
     /// # Ok::<(), tabletheory::Error>(())
     /// ```
     pub fn build(self) -> Result<Txn> {
-        if let Some(error) = self.wrong {
+        if let Some(error) = self.error {
             return Err(error);
         }
         let txn = Txn::new(self.writes);
@@ -229,7 +228,7 @@ impl<'t> Transaction<'t> {
         })
     }
 
-    /// Does all writes, or none.
+    /// Applies all writes or none.
     ///
     /// ```
     /// # use tabletheory::{Key, MemoryTable, TableExt};
@@ -245,20 +244,10 @@ impl<'t> Transaction<'t> {
 
     fn push(mut self, write: Result<Write>) -> Self {
         match write {
-            _ if self.wrong.is_some() => {}
+            _ if self.error.is_some() => {}
             Ok(write) => self.writes.push(write),
-            Err(error) => self.wrong = Some(error),
+            Err(error) => self.error = Some(error),
         }
         self
-    }
-}
-
-impl fmt::Debug for Transaction<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transaction")
-            .field("writes", &self.writes)
-            .field("token", &self.token)
-            .field("wrong", &self.wrong)
-            .finish_non_exhaustive()
     }
 }

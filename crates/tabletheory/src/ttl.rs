@@ -1,4 +1,4 @@
-//! Which rows may be collected. Nothing else reads `ttl`: no result depends on whether a row was collected yet.
+//! Expiry by `ttl`, used only to delete rows: no other result depends on whether an expired row still exists.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) struct Expired {
 }
 
 impl Expired {
-    /// Expired at least `lag` ago, and not so long ago that it must be a mistake.
+    /// Matches rows that expired at least `lag` ago, except those so old that their `ttl` must be a mistake.
     pub(crate) fn at(now: Timestamp, lag: Duration) -> Self {
         Expired { after: (now - TTL_OLDEST).seconds(), until: (now - lag).seconds() }
     }
@@ -25,7 +25,7 @@ impl Expired {
     }
 }
 
-/// When a row expires; one whose `ttl` is not a whole number never does.
+/// Returns when a row expires. A row whose `ttl` is not a whole number never does.
 pub(crate) fn of(item: &Item) -> Option<i64> {
     item.get(TTL).and_then(Value::as_i64)
 }

@@ -1,4 +1,4 @@
-//! Writes, and transactions of them.
+//! Writes and transactions.
 
 use sha2::{Digest, Sha256};
 
@@ -8,7 +8,7 @@ use crate::item::{Item, Key};
 use crate::random::Random;
 use crate::update::Update;
 
-/// One write to one row, with the condition under which it may happen.
+/// A write to one row, with an optional condition.
 ///
 /// ```
 /// use tabletheory::{Attr, Item, Key, Write};
@@ -19,7 +19,7 @@ use crate::update::Update;
 /// assert_eq!(new.key(), &Key::new("CACHE#1", "META"));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-#[must_use = "it does nothing until it is used in a call"]
+#[must_use = "a write has no effect until its transaction is committed"]
 pub struct Write {
     pub(crate) key: Key,
     pub(crate) op: Op,
@@ -35,9 +35,9 @@ pub(crate) enum Op {
 }
 
 impl Write {
-    /// Replaces the whole row, or makes it.
+    /// Replaces or creates the row.
     ///
-    /// The item may carry the same `pk` and `sk`; others are refused.
+    /// If the item has a `pk` or `sk`, they must match the key.
     ///
     /// ```
     /// use tabletheory::{Item, Key, Value, Write};
@@ -49,7 +49,7 @@ impl Write {
         Write::new(key, Op::Put(item))
     }
 
-    /// Changes attributes of the row, or makes it of these changes.
+    /// Updates attributes of the row, or creates it with them.
     ///
     /// ```
     /// use tabletheory::{Attr, Key, Update, Write};
@@ -62,7 +62,7 @@ impl Write {
         Write::new(key, Op::Update(update))
     }
 
-    /// Deletes the row; that there is none is no error.
+    /// Deletes the row. Succeeds if there is no row.
     ///
     /// ```
     /// use tabletheory::{Attr, Key, Write};
@@ -74,13 +74,13 @@ impl Write {
         Write::new(key, Op::Delete)
     }
 
-    /// Writes nothing, but lets the transaction happen only if the row is so.
+    /// Writes nothing, but makes the transaction depend on this condition.
     ///
     /// ```
     /// use tabletheory::{Attr, Key, Write};
     ///
-    /// let there = Write::check(Key::new("CACHE#1", "VER#1"), Attr::<String>::new("pk").exists());
-    /// assert_eq!(there.key().sk, "VER#1");
+    /// let exists = Write::check(Key::new("CACHE#1", "VER#1"), Attr::<String>::new("pk").exists());
+    /// assert_eq!(exists.key().sk, "VER#1");
     /// ```
     pub fn check(key: Key, cond: Cond) -> Self {
         Write::new(key, Op::Check).when(cond)
@@ -90,7 +90,7 @@ impl Write {
         Write { key, op, cond: None }
     }
 
-    /// The same write, only under this condition too.
+    /// Adds a condition; all conditions of a write must be true.
     ///
     /// ```
     /// use tabletheory::{Attr, Item, Key, Write};
@@ -101,13 +101,13 @@ impl Write {
     /// ```
     pub fn when(mut self, cond: Cond) -> Self {
         self.cond = Some(match self.cond {
-            Some(already) => already.and(cond),
+            Some(existing) => existing.and(cond),
             None => cond,
         });
         self
     }
 
-    /// The row that it writes.
+    /// Returns the key of the row.
     ///
     /// ```
     /// use tabletheory::{Key, Write};
@@ -119,7 +119,7 @@ impl Write {
         &self.key
     }
 
-    /// The condition under which it happens, if it has one.
+    /// Returns the condition, if there is one.
     ///
     /// ```
     /// use tabletheory::{Key, Write};
@@ -132,7 +132,7 @@ impl Write {
     }
 }
 
-/// From one to a hundred writes, each to another row, that happen together or not at all.
+/// A transaction: 1 to 100 writes to distinct rows, of which all are applied or none.
 ///
 /// ```
 /// use tabletheory::{Attr, Item, Key, MemoryTable, Table, Txn, Write};
@@ -144,19 +144,19 @@ impl Write {
 ///     Write::put(key.clone(), Item::new()),
 ///     Write::delete(key.sibling("LOCK")).when(Attr::<String>::new("lease_token").is("t-1")),
 /// ]);
-/// // Nobody holds the lease, so nothing is published.
+/// // The lease is not held, so nothing is published.
 /// assert!(table.commit(&publish).await?.is_refused());
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-#[must_use = "it does nothing until it is used in a call"]
+#[must_use = "a transaction has no effect until it is committed"]
 pub struct Txn {
     pub(crate) writes: Vec<Write>,
     pub(crate) token: Option<ClientToken>,
 }
 
 impl Txn {
-    /// A transaction of these writes; what is wrong with them is said when it is committed.
+    /// Creates a transaction. It is validated when it is committed, or by [`check`](Txn::check).
     ///
     /// ```
     /// use tabletheory::{Key, Txn, Write};
@@ -168,7 +168,7 @@ impl Txn {
         Txn { writes: writes.into_iter().collect(), token: None }
     }
 
-    /// The same transaction under a client token, which makes committing it again harmless.
+    /// Sets a client token, which makes it safe to commit the transaction again.
     ///
     /// ```
     /// use tabletheory::{ClientToken, Key, Txn, Write};
@@ -182,7 +182,7 @@ impl Txn {
         self
     }
 
-    /// Its writes, in the order in which a refusal counts them.
+    /// Returns the writes. [`Commit::Refused`] contains an index into them.
     ///
     /// ```
     /// assert!(tabletheory::Txn::new([]).writes().is_empty());
@@ -191,7 +191,7 @@ impl Txn {
         &self.writes
     }
 
-    /// Its client token, if it has one.
+    /// Returns the client token, if there is one.
     ///
     /// ```
     /// assert!(tabletheory::Txn::new([]).token().is_none());
@@ -201,9 +201,10 @@ impl Txn {
         self.token.as_ref()
     }
 
-    /// Tells one transaction's writes from another's, to see whether a client token came back with others.
+    /// Identifies the writes, to detect a client token that is reused for other writes.
     pub(crate) fn digest(&self) -> [u8; 32] {
-        // The derived form shows every part of every write; it is kept for minutes, never for good.
+        // The derived `Debug` form covers every part of every write. Digests are stored for minutes only, so the form may
+        // change between versions.
         Sha256::digest(format!("{:?}", self.writes)).into()
     }
 }
@@ -214,8 +215,8 @@ impl From<Write> for Txn {
     }
 }
 
-/// Names one attempt at a transaction: committed again under the same token within ten minutes,
-/// it is not applied again, and the answer is [`Commit::Done`] as before.
+/// Identifies one attempt at a transaction. A transaction that is committed again with the same token within ten minutes is
+/// not applied again, and the result is [`Commit::Done`] as before.
 ///
 /// ```
 /// use tabletheory::{ClientToken, SeededRandom};
@@ -229,10 +230,10 @@ impl From<Write> for Txn {
 pub struct ClientToken(String);
 
 impl ClientToken {
-    /// The longest token, in bytes.
+    /// Maximum length in bytes.
     pub const MAX: usize = 36;
 
-    /// A token of 1 to 36 bytes.
+    /// Creates a token of 1 to 36 bytes.
     ///
     /// ```
     /// assert!(tabletheory::ClientToken::new("").is_err());
@@ -249,7 +250,7 @@ impl ClientToken {
         Ok(ClientToken(token))
     }
 
-    /// A token that nobody else has: 128 random bits in hexadecimal.
+    /// Creates a unique token: 128 random bits in hexadecimal.
     ///
     /// ```
     /// use tabletheory::{ClientToken, SystemRandom};
@@ -260,7 +261,7 @@ impl ClientToken {
         ClientToken(format!("{:016x}{:016x}", random.next_u64(), random.next_u64()))
     }
 
-    /// The token as text.
+    /// Returns the token as text.
     ///
     /// ```
     /// assert_eq!(tabletheory::ClientToken::new("a")?.as_str(), "a");
@@ -272,7 +273,7 @@ impl ClientToken {
     }
 }
 
-/// How a transaction ended. A "no" is a value, not an error.
+/// The result of a transaction. A refusal is a value, not an error.
 ///
 /// ```
 /// use tabletheory::{Attr, Commit, Item, Key, MemoryTable, Table, Txn, Write};
@@ -283,26 +284,26 @@ impl ClientToken {
 /// assert!(table.commit(&new).await?.is_done());
 /// match table.commit(&new).await? {
 ///     Commit::Refused { index, seen } => assert_eq!((index, seen.is_some()), (0, true)),
-///     Commit::Done => unreachable!("the row is there"),
+///     Commit::Done => unreachable!("the row exists"),
 /// }
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a refused transaction wrote nothing"]
 pub enum Commit {
-    /// Every write happened.
+    /// All writes were applied.
     Done,
-    /// No write happened, because of a condition.
+    /// No write was applied, because a condition was false.
     Refused {
-        /// The first write whose condition did not hold.
+        /// Index of the first write whose condition was false.
         index: usize,
-        /// The row that the condition saw; none when there was no row.
+        /// The stored row that the condition was evaluated on, `None` if there is no row.
         seen: Option<Item>,
     },
 }
 
 impl Commit {
-    /// Whether every write happened.
+    /// Whether all writes were applied.
     ///
     /// ```
     /// assert!(tabletheory::Commit::Done.is_done());
@@ -312,7 +313,7 @@ impl Commit {
         matches!(self, Commit::Done)
     }
 
-    /// Whether a condition refused it.
+    /// Whether the transaction was refused.
     ///
     /// ```
     /// use tabletheory::Commit;
@@ -331,7 +332,7 @@ mod tests {
     use crate::random::SeededRandom;
 
     #[test]
-    fn no_half_of_a_random_token_comes_twice() {
+    fn both_halves_of_random_tokens_are_unique() {
         let random = SeededRandom::new(1);
         let tokens: Vec<_> = (0..100).map(|_| ClientToken::random(&random)).collect();
         let halves: std::collections::HashSet<_> =

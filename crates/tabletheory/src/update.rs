@@ -1,13 +1,14 @@
-//! Updates: lists of changes to a row's attributes.
+//! Updates to the attributes of a row.
 
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::expression::{self, Literal};
 use crate::value::Value;
 
-/// What to change in a row, which is made if it is absent. Changes come from [`Attr`](crate::Attr).
+/// A list of changes to a row, which is created if absent. Changes are created by [`Attr`](crate::Attr).
 ///
-/// Every change sees the row as it was before the update, and an attribute is named once.
+/// Every change sees the row as it was before the update. Each attribute may be changed once.
 ///
 /// ```
 /// use tabletheory::{Attr, Update};
@@ -19,13 +20,13 @@ use crate::value::Value;
 /// assert_eq!(update.to_string(), r#"SET etag = "\"b\"" ADD version 1"#);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
-#[must_use = "it does nothing until it is used in a call"]
+#[must_use = "an update has no effect until it is used in a write"]
 pub struct Update {
     pub(crate) changes: Vec<Change>,
 }
 
 impl Update {
-    /// An update of these changes. One of none at all is refused when it is used.
+    /// Creates an update of these changes. An empty update is rejected on commit.
     ///
     /// ```
     /// use tabletheory::{Attr, Update};
@@ -37,7 +38,7 @@ impl Update {
         Update { changes: changes.into_iter().collect() }
     }
 
-    /// The same update with one more change.
+    /// Adds a change.
     ///
     /// ```
     /// use tabletheory::{Attr, Update};
@@ -51,14 +52,14 @@ impl Update {
     }
 }
 
-/// One change to one attribute; made by [`Attr`](crate::Attr).
+/// A change to one attribute; created by [`Attr`](crate::Attr).
 ///
 /// ```
 /// let change = tabletheory::Attr::<i64>::new("ttl").remove();
 /// assert_eq!(change.name(), "ttl");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-#[must_use = "it does nothing until it is used in a call"]
+#[must_use = "a change has no effect until it is used in an update"]
 pub struct Change {
     pub(crate) name: Cow<'static, str>,
     pub(crate) action: Action,
@@ -69,7 +70,7 @@ impl Change {
         Change { name, action }
     }
 
-    /// The attribute that it changes.
+    /// Returns the name of the changed attribute.
     ///
     /// ```
     /// assert_eq!(tabletheory::Attr::<i64>::new("hits").add(1).name(), "hits");
@@ -89,29 +90,9 @@ pub(crate) enum Action {
     Add(Value),
 }
 
-/// The update as people read it, with its values in place, for messages and logs.
+/// Human-readable form, with literal values, for messages and logs.
 impl fmt::Display for Update {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let clause = |word: &str, pick: &dyn Fn(&Change) -> Option<String>| {
-            let parts: Vec<String> = self.changes.iter().filter_map(pick).collect();
-            (!parts.is_empty()).then(|| format!("{word} {}", parts.join(", ")))
-        };
-        let set = clause("SET", &|Change { name, action }| match action {
-            Action::Set(value) => Some(format!("{name} = {value}")),
-            Action::SetIfAbsent(value) => Some(format!("{name} = if_not_exists({name}, {value})")),
-            Action::Append(values) => {
-                Some(format!("{name} = list_append({name}, {})", Value::L(values.clone())))
-            }
-            Action::Remove | Action::Add(_) => None,
-        });
-        let remove = clause("REMOVE", &|Change { name, action }| {
-            matches!(action, Action::Remove).then(|| name.to_string())
-        });
-        let add = clause("ADD", &|Change { name, action }| match action {
-            Action::Add(value) => Some(format!("{name} {value}")),
-            _ => None,
-        });
-        let clauses: Vec<String> = [set, remove, add].into_iter().flatten().collect();
-        f.write_str(&clauses.join(" "))
+        f.write_str(&expression::of_update(self, &mut Literal))
     }
 }

@@ -1,4 +1,4 @@
-//! What an attribute can hold.
+//! The values of attributes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use crate::error::{Error, Result};
 use crate::number::Number;
 
-/// One attribute's value, of one of DynamoDB's ten types.
+/// The value of an attribute, of one of DynamoDB's ten types.
 ///
 /// ```
 /// use tabletheory::Value;
@@ -25,7 +25,7 @@ pub enum Value {
     B(Vec<u8>),
     /// True or false.
     Bool(bool),
-    /// The null value, which is not the same as an absent attribute.
+    /// The null value, which differs from an absent attribute.
     Null,
     /// A list of values of any type.
     L(Vec<Value>),
@@ -40,7 +40,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The name of its type on the wire, as in `{"S": "…"}`.
+    /// Returns DynamoDB's name of the type, as in `{"S": "…"}`.
     ///
     /// ```
     /// assert_eq!(tabletheory::Value::from(true).type_name(), "BOOL");
@@ -61,7 +61,7 @@ impl Value {
         }
     }
 
-    /// The text, if it is a string.
+    /// Returns the text of a string, `None` for other types.
     ///
     /// ```
     /// assert_eq!(tabletheory::Value::from("a").as_str(), Some("a"));
@@ -75,7 +75,7 @@ impl Value {
         }
     }
 
-    /// The number, if it is one.
+    /// Returns the number of a value of type `N`, `None` for other types.
     ///
     /// ```
     /// use tabletheory::{Number, Value};
@@ -90,7 +90,7 @@ impl Value {
         }
     }
 
-    /// The number, if it is one that fits in an `i64`; times and counters do.
+    /// Returns the number as an `i64`, `None` if it is not a whole number that fits, or not a number at all.
     ///
     /// ```
     /// use tabletheory::Value;
@@ -105,7 +105,7 @@ impl Value {
     }
 }
 
-/// A set as DynamoDB has them: never empty, no member twice, in no order of its own.
+/// A set of distinct members, never empty, as in DynamoDB.
 ///
 /// ```
 /// use tabletheory::{Set, Value};
@@ -118,12 +118,12 @@ impl Value {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Set<T>(
-    /// Sorted, so that equality does not depend on the order in which members came.
+    /// Sorted, so that equality does not depend on the order of insertion.
     Vec<T>,
 );
 
 impl<T: Ord> Set<T> {
-    /// A set of these members; none at all, or one of them twice, is refused.
+    /// Creates a set of these members. It is an error if there are none, or if one occurs twice.
     ///
     /// ```
     /// use tabletheory::Set;
@@ -143,7 +143,7 @@ impl<T: Ord> Set<T> {
         Ok(Set(members))
     }
 
-    /// Whether it has this member.
+    /// Whether the set contains this member.
     ///
     /// ```
     /// assert!(tabletheory::Set::new([1, 2])?.contains(&2));
@@ -153,7 +153,7 @@ impl<T: Ord> Set<T> {
         self.0.binary_search(member).is_ok()
     }
 
-    /// Its members, smallest first.
+    /// Returns the members, smallest first.
     ///
     /// ```
     /// assert_eq!(tabletheory::Set::new([2, 1])?.members(), [1, 2]);
@@ -163,7 +163,7 @@ impl<T: Ord> Set<T> {
         &self.0
     }
 
-    /// Every member of both.
+    /// Returns all members of both sets.
     pub(crate) fn union(&self, other: &Set<T>) -> Set<T>
     where
         T: Clone,
@@ -198,14 +198,6 @@ from! {
     &str => |text| Value::S(text.to_owned()),
     String => |text| Value::S(text),
     Number => |number| Value::N(number),
-    i8 => |number| Value::N(number.into()),
-    i16 => |number| Value::N(number.into()),
-    i32 => |number| Value::N(number.into()),
-    i64 => |number| Value::N(number.into()),
-    u8 => |number| Value::N(number.into()),
-    u16 => |number| Value::N(number.into()),
-    u32 => |number| Value::N(number.into()),
-    u64 => |number| Value::N(number.into()),
     bool => |flag| Value::Bool(flag),
     Vec<u8> => |bytes| Value::B(bytes),
     Vec<Value> => |values| Value::L(values),
@@ -216,7 +208,7 @@ from! {
     Set<Vec<u8>> => |set| Value::Bs(set),
 }
 
-/// The value as people read it, for messages and logs; bytes are only counted.
+/// Human-readable form for messages and logs; byte strings show only their length.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -225,9 +217,9 @@ impl fmt::Display for Value {
             Value::B(bytes) => write!(f, "<{} bytes>", bytes.len()),
             Value::Bool(flag) => write!(f, "{flag}"),
             Value::Null => f.write_str("null"),
-            Value::L(values) => f.debug_list().entries(values.iter().map(Shown)).finish(),
+            Value::L(values) => f.debug_list().entries(values.iter().map(DebugAsDisplay)).finish(),
             Value::M(map) => {
-                f.debug_map().entries(map.iter().map(|(name, value)| (name, Shown(value)))).finish()
+                f.debug_map().entries(map.iter().map(|(name, value)| (name, DebugAsDisplay(value)))).finish()
             }
             Value::Ss(set) => f.debug_set().entries(set.members()).finish(),
             Value::Ns(set) => f.debug_set().entries(set.members()).finish(),
@@ -236,10 +228,10 @@ impl fmt::Display for Value {
     }
 }
 
-/// Lets the list and map formatters of the standard library use `Display`.
-struct Shown<'a>(&'a Value);
+/// Makes the list and map formatters of the standard library use `Display`.
+struct DebugAsDisplay<'a>(&'a Value);
 
-impl fmt::Debug for Shown<'_> {
+impl fmt::Debug for DebugAsDisplay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self.0, f)
     }

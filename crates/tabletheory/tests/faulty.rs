@@ -25,7 +25,7 @@ async fn each_fault_shows_itself_as_a_real_table_would() {
         (Faults { throttle: 1.0, ..Faults::NONE }, Kind::Unavailable, 0),
         (Faults { conflict: 1.0, ..Faults::NONE }, Kind::Unavailable, 0),
         (Faults { lose_request: 1.0, ..Faults::NONE }, Kind::Unknown, 0),
-        (Faults { lose_answer: 1.0, ..Faults::NONE }, Kind::Unknown, 1),
+        (Faults { lose_response: 1.0, ..Faults::NONE }, Kind::Unknown, 1),
     ] {
         let table = Faulty::new(MemoryTable::new(), 7, faults);
         let error = table.commit(&count_up()).await.expect_err("a fault");
@@ -46,7 +46,7 @@ async fn reads_fail_too_but_have_no_answer_to_lose() {
     assert!(broken.scan(&Scan::new()).await.is_err());
     let counts = broken.counts();
     assert_eq!(counts.failed + counts.throttled, 4);
-    let lossy = Faulty::new(MemoryTable::new(), 7, Faults { lose_answer: 1.0, ..Faults::NONE });
+    let lossy = Faulty::new(MemoryTable::new(), 7, Faults { lose_response: 1.0, ..Faults::NONE });
     assert_eq!(lossy.get(&key, Consistency::Strong).await.expect("a read"), None);
 }
 
@@ -66,7 +66,7 @@ const EVERYTHING: Faults = Faults {
     delay: 0.5,
     longest_delay: Duration::from_secs(100),
     fail: 0.1,
-    lose_answer: 0.1,
+    lose_response: 0.1,
     lose_request: 0.1,
     late: 0.1,
     conflict: 0.1,
@@ -91,7 +91,7 @@ async fn one_seed_gives_one_history() {
     let met = [
         counts.delayed,
         counts.failed,
-        counts.answers_lost,
+        counts.responses_lost,
         counts.requests_lost,
         counts.late,
         counts.conflicts,
@@ -116,7 +116,7 @@ async fn a_delay_takes_time_and_no_more_than_the_longest() {
 
 #[tokio::test]
 async fn a_mistake_is_said_although_answers_are_lost() {
-    let table = Faulty::new(MemoryTable::new(), 7, Faults { lose_answer: 1.0, ..Faults::NONE });
+    let table = Faulty::new(MemoryTable::new(), 7, Faults { lose_response: 1.0, ..Faults::NONE });
     let error = table.commit(&Txn::new([])).await.expect_err("there is nothing to do");
     assert_eq!(error.kind(), Kind::Invalid);
 }

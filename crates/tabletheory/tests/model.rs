@@ -275,6 +275,6 @@ fn the_table_is_named_by_the_environment() {
         "the environment variable FACETHEORY_CACHE_TABLE_NAME is not set; it names the table of CacheMetadata"
     );
     assert!(error(Ok(String::new())).contains("is empty"));
-    assert!(error(Err(VarError::NotUnicode("x".into()))).contains("is not text"));
+    assert!(error(Err(VarError::NotUnicode("x".into()))).contains("is not UTF-8"));
     assert!(CacheLease::table_name().unwrap_err().to_string().contains("#[model(table_env"));
 }

@@ -101,8 +101,8 @@ async fn an_update_may_set_times_but_not_the_version() {
     let error = documents.update(&key, Update::new([Document::VERSION.set(9)])).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "Document BODY of DOC#1: the update changes the version `version`, which every update raises by itself; \
-         to require one, make it the update's condition"
+        "Document BODY of DOC#1: the update changes the version `version`, which every update increments; \
+         to require a version, use a condition"
     );
 }
 
@@ -335,7 +335,7 @@ async fn the_first_thing_that_is_wrong_with_a_transaction_is_said_and_nothing_is
     let error = table.transaction().when(Measure::RATIO.exists()).put(&metadata()).build().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a condition comes before any write; put `when` after the write that it is about"
+        "`when` comes before any write; put it after the write that the condition is for"
     );
 
     let error = table.transaction().commit().await.unwrap_err();

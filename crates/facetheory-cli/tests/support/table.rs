@@ -30,7 +30,7 @@ pub(crate) fn rows(directory: &Path) -> Vec<(String, String)> {
 /// Puts so many pages that nobody will ask for into the table of a file, and says again and again how many are there.
 pub(crate) fn fill(file: &Path, pages: u64, filled: impl Fn(u64)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let settings = SqliteSettings { sweep: None, ..SqliteSettings::default() };
+    let settings = SqliteSettings::default().sweep(None);
     let table = SqliteTable::open_with(file, &settings, Arc::new(SystemClock)).expect("a table");
     let put = |number| {
         let page = PageKey::new(format!("/posts/{number}")).expect("a page");

@@ -21,7 +21,7 @@ pub(crate) async fn run(sizes: &Sizes, place: &Path) {
 
     // By this clock all that was just stored is two days old.
     let later = SystemClock.now() + Duration::from_secs(2 * 86_400);
-    let settings = SqliteSettings { sweep: None, ..SqliteSettings::default() };
+    let settings = SqliteSettings::default().sweep(None);
     let table = SqliteTable::open_with(place.join("pages.db"), &settings, Arc::new(ManualClock::at(later)));
     let bodies = Bodies::files(&directory).expect("a directory");
     let pages = Pages::new(PageStore::new(Arc::new(table.expect("the file"))), bodies);

@@ -75,7 +75,7 @@ pub(crate) async fn run(sizes: &Sizes, place: &Path) {
 }
 
 fn open(file: &Path) -> Arc<dyn Table> {
-    let settings = SqliteSettings { sweep: None, ..SqliteSettings::default() };
+    let settings = SqliteSettings::default().sweep(None);
     Arc::new(SqliteTable::open_with(file, &settings, Arc::new(SystemClock)).expect("a new file"))
 }
 

@@ -54,7 +54,7 @@ impl Test {
         let clock = || Arc::new(ManualClock::at(START));
         let (one, two, three) = (clock(), clock(), clock());
         let directory = tempfile::tempdir().expect("a directory");
-        let settings = SqliteSettings { sweep: None, ..SqliteSettings::default() };
+        let settings = SqliteSettings::default().sweep(None);
         let sqlite = SqliteTable::open_with(directory.path().join("table.db"), &settings, two.clone());
         let files = Bodies::files(directory.path().join("bodies")).expect("a store");
         [

@@ -29,7 +29,7 @@ impl Test {
         let clock = || Arc::new(ManualClock::at(Timestamp::from_seconds(NOW)));
         let (one, other) = (clock(), clock());
         let directory = tempfile::tempdir().expect("a directory");
-        let settings = SqliteSettings { sweep: None, ..SqliteSettings::default() };
+        let settings = SqliteSettings::default().sweep(None);
         let sqlite = SqliteTable::open_with(directory.path().join("table.db"), &settings, other.clone());
         [
             Test::new(Arc::new(MemoryTable::with_clock(one.clone())), one, None),

@@ -1,23 +1,25 @@
-//! The table in memory: for tests, simulations and examples.
+//! The table in memory, for tests, simulations and examples.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use super::{PageBuilder, TOKEN_WINDOW, token_reused};
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::error::Result;
-use crate::eval::{Verdict, decide};
+use crate::cond::Comparison;
+use crate::error::{Error, Result};
+use crate::eval::{Effect, evaluate};
 use crate::item::{Item, Key};
 use crate::query::{Consistency, Page, Query, Scan, Sort};
 use crate::table::Table;
 use crate::ttl;
 use crate::txn::{ClientToken, Commit, Txn};
 
-/// A table that lives as long as the process.
+/// A table in the memory of the process.
 ///
 /// ```
 /// use tabletheory::{Consistency, Key, MemoryTable, Table};
@@ -40,7 +42,7 @@ struct State {
 }
 
 impl MemoryTable {
-    /// An empty table on the machine's clock.
+    /// Creates an empty table with the system clock.
     ///
     /// ```
     /// let table = tabletheory::MemoryTable::new();
@@ -50,7 +52,7 @@ impl MemoryTable {
         MemoryTable::with_clock(Arc::new(SystemClock))
     }
 
-    /// An empty table on this clock.
+    /// Creates an empty table with this clock.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -63,7 +65,7 @@ impl MemoryTable {
         MemoryTable { state: Mutex::default(), clock }
     }
 
-    /// Deletes the rows whose `ttl` passed at least `lag` ago, and says how many.
+    /// Deletes the rows whose `ttl` passed at least `lag` ago, and returns their number.
     ///
     /// ```
     /// use std::time::Duration;
@@ -72,15 +74,10 @@ impl MemoryTable {
     /// ```
     pub fn sweep(&self, lag: Duration) -> usize {
         let expired = ttl::Expired::at(self.clock.now(), lag);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let before = state.rows.len();
         state.rows.retain(|_, item| !expired.includes(item));
         before - state.rows.len()
-    }
-
-    /// A change is made under the lock and cannot panic half way, so a poisoned lock still guards a whole state.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -94,23 +91,23 @@ impl Default for MemoryTable {
 impl Table for MemoryTable {
     async fn get(&self, key: &Key, _: Consistency) -> Result<Option<Item>> {
         key.check()?;
-        Ok(self.lock().rows.get(key).cloned())
+        Ok(self.state.lock().rows.get(key).cloned())
     }
 
     async fn batch_get(&self, keys: &[Key], _: Consistency) -> Result<Vec<Option<Item>>> {
         keys.iter().try_for_each(Key::check)?;
-        let state = self.lock();
+        let state = self.state.lock();
         Ok(keys.iter().map(|key| state.rows.get(key).cloned()).collect())
     }
 
     async fn query(&self, query: &Query) -> Result<Page> {
         query.check()?;
         let mut page = PageBuilder::new(query.limit);
-        let state = self.lock();
+        let state = self.state.lock();
         let partition = state
             .rows
             .range(partition_bounds(query))
-            .filter(|(key, _)| query.sort.admits(&key.sk))
+            .filter(|(key, _)| query.sort.matches(&key.sk))
             .map(|(_, item)| item);
         let mut rows: Box<dyn Iterator<Item = &Item>> =
             if query.backward { Box::new(partition.rev()) } else { Box::new(partition) };
@@ -123,7 +120,7 @@ impl Table for MemoryTable {
     async fn scan(&self, scan: &Scan) -> Result<Page> {
         scan.check()?;
         let mut page = PageBuilder::new(scan.limit);
-        let state = self.lock();
+        let state = self.state.lock();
         let from = scan.after.as_ref().map_or(Bound::Unbounded, |cursor| Bound::Excluded(&cursor.0));
         let mut rows = state.rows.range((from, Bound::Unbounded));
         while let Some((_, item)) = rows.next()
@@ -135,7 +132,7 @@ impl Table for MemoryTable {
     async fn commit(&self, txn: &Txn) -> Result<Commit> {
         txn.check()?;
         let now = self.clock.now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(token) = &txn.token {
             state.tokens.retain(|_, (_, at)| *at + TOKEN_WINDOW > now);
             match state.tokens.get(token) {
@@ -144,10 +141,10 @@ impl Table for MemoryTable {
                 None => {}
             }
         }
-        match decide(txn, |key| Ok(state.rows.get(key).cloned()))? {
-            Verdict::Refuse { index, seen } => Ok(Commit::Refused { index, seen }),
-            Verdict::Apply(effects) => {
-                for (key, after) in effects {
+        match evaluate::<Error>(txn, |key| Ok(state.rows.get(key).cloned()))? {
+            Effect::Refuse { index, seen } => Ok(Commit::Refused { index, seen }),
+            Effect::Apply(rows) => {
+                for (key, after) in rows {
                     match after {
                         Some(item) => state.rows.insert(key.clone(), item),
                         None => state.rows.remove(key),
@@ -167,7 +164,7 @@ impl Table for MemoryTable {
 
     async fn expired(&self, lag: Duration) -> Result<u64> {
         let expired = ttl::Expired::at(self.clock.now(), lag);
-        Ok(self.lock().rows.values().filter(|item| expired.includes(item)).count() as u64)
+        Ok(self.state.lock().rows.values().filter(|item| expired.includes(item)).count() as u64)
     }
 
     async fn sweep(&self, lag: Duration) -> Result<u64> {
@@ -175,16 +172,14 @@ impl Table for MemoryTable {
     }
 }
 
-/// The part of the map in which the rows of a query lie, as far as the map's order can say.
+/// Returns a range of the map that includes all rows of a query.
 fn partition_bounds(query: &Query) -> (Bound<Key>, Bound<Key>) {
     let at = |sk: &str| Key::new(query.pk.clone(), sk);
-    let mut low = match &query.sort {
-        Sort::Is(sk) | Sort::Gt(sk) | Sort::Ge(sk) | Sort::Between(sk, _) | Sort::BeginsWith(sk) => {
-            Bound::Included(at(sk))
-        }
-        Sort::All | Sort::Lt(_) | Sort::Le(_) => Bound::Included(at("")),
-    };
-    // No text lies between a partition key and the same with a NUL byte after it.
+    let mut low = Bound::Included(match &query.sort {
+        Sort::All | Sort::Compare(Comparison::Less | Comparison::LessOrEqual, _) => at(""),
+        Sort::Compare(_, sk) | Sort::Between(sk, _) | Sort::BeginsWith(sk) => at(sk),
+    });
+    // There is no string between a partition key and the same key with a NUL byte appended.
     let mut high = Bound::Excluded(Key::new(format!("{}\0", query.pk), ""));
     if let Some(cursor) = &query.after {
         let bound = Bound::Excluded(cursor.0.clone());
@@ -202,7 +197,7 @@ mod tests {
     use crate::update::Update;
 
     #[tokio::test]
-    async fn a_token_is_remembered_for_ten_minutes_and_no_longer() {
+    async fn a_token_is_remembered_for_exactly_ten_minutes() {
         let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(1_700_000_000)));
         let table = MemoryTable::with_clock(clock.clone());
         let key = Key::new("p", "count");
@@ -211,7 +206,7 @@ mod tests {
         for (later, expected) in [(0, 1), (599, 1), (2, 2)] {
             clock.advance(Duration::from_secs(later));
             assert!(table.commit(&once).await.expect("a commit").is_done());
-            let row = table.get(&key, Consistency::Strong).await.expect("a get").expect("it is there");
+            let row = table.get(&key, Consistency::Strong).await.expect("a get").expect("the row exists");
             assert_eq!(row.get("n"), Some(&expected.into()));
         }
     }

@@ -1,4 +1,19 @@
-//! The backends. Each is a module; the ones with dependencies of their own are features.
+//! The backends. Those with additional dependencies are crate features.
+
+/// Defines a builder method for each of these fields of a settings struct.
+#[cfg(any(feature = "dynamodb", feature = "sqlite"))]
+macro_rules! setters {
+    ($settings:ident { $($(#[$doc:meta])* $field:ident: $type:ty,)* }) => {
+        impl $settings {
+            $($(#[$doc])*
+            #[must_use]
+            pub fn $field(mut self, $field: $type) -> Self {
+                self.$field = $field;
+                self
+            })*
+        }
+    };
+}
 
 #[cfg(feature = "dynamodb")]
 pub(crate) mod dynamodb;
@@ -13,22 +28,22 @@ use crate::item::Item;
 use crate::query::{Cursor, Page};
 use crate::{Result, limit, size};
 
-/// How long a client token is remembered, as in DynamoDB.
+/// How long client tokens are remembered, as in DynamoDB.
 pub(crate) const TOKEN_WINDOW: Duration = Duration::from_secs(600);
 
-/// A `ttl` further back than this is taken for a mistake and never collected, as in DynamoDB.
+/// Rows whose `ttl` is further in the past are never deleted, because it is probably a mistake; as in DynamoDB.
 pub(crate) const TTL_OLDEST: Duration = Duration::from_secs(5 * 365 * 24 * 3600);
 
-/// The answer to a client token that comes back with other writes.
+/// The error for a client token that is reused with other writes.
 pub(crate) fn token_reused() -> Error {
     Error::new(
         Kind::Unknown,
-        "the client token was used for a transaction with other writes; read the rows back to see what is there, \
-         and take a new token for new writes",
+        "the client token was used for a transaction with other writes; read the rows back, \
+         and use a new token for new writes",
     )
 }
 
-/// Gathers the rows of one page of an embedded backend until it is full.
+/// Collects the rows of a page until it is full, for the embedded backends.
 pub(crate) struct PageBuilder {
     page: Page,
     bytes: usize,
@@ -40,7 +55,7 @@ impl PageBuilder {
         PageBuilder { page: Page::default(), bytes: 0, limit: limit.unwrap_or(usize::MAX) }
     }
 
-    /// Adds a row, and says whether there is room for another.
+    /// Adds a row; returns whether the page has room for another one.
     pub(crate) fn push(&mut self, item: Item) -> Result<bool> {
         let key = item.key()?;
         self.bytes += size::of_item(&key, &item);

@@ -74,11 +74,11 @@ fn malformed_transactions(t: &Fixture) -> Vec<(Txn, String)> {
         ),
         (
             Txn::from(Write::put(key(), item([("pk", "another".into())]))),
-            format!("{meta}: the item has another `pk` than the row that is written"),
+            format!("{meta}: the item has another `pk` than the key of the write"),
         ),
         (
             Txn::from(Write::put(key(), item([("sk", 1.into())]))),
-            format!("{meta}: the item has another `sk` than the row that is written"),
+            format!("{meta}: the item has another `sk` than the key of the write"),
         ),
         // Items.
         (
@@ -141,8 +141,8 @@ fn malformed_transactions(t: &Fixture) -> Vec<(Txn, String)> {
         (when(A.is_in(Vec::<Value>::new())), format!("{on_a}: IN has no values")),
         (when(A.is_in(0..91)), format!("{meta}: the condition has more than 90 terms")),
         (when(Cond::any((0..90).map(|n| A.is(n)))), format!("{meta}: the condition has more than 90 terms")),
-        (when(Cond::all([])), format!("{meta}: a condition joins no conditions at all")),
-        (when(A.exists().and(!Cond::any([]))), format!("{meta}: a condition joins no conditions at all")),
+        (when(Cond::all([])), format!("{meta}: an AND or OR has no conditions")),
+        (when(A.exists().and(!Cond::any([]))), format!("{meta}: an AND or OR has no conditions")),
         (when(negated(32)), format!("{meta}: the condition is nested deeper than 32 levels")),
         (when(negated(300)), format!("{meta}: the condition is nested deeper than 32 levels")),
         (when(Attr::<i64>::new("").is(1)), format!("{meta}: an attribute's name is empty")),
@@ -203,19 +203,19 @@ pub(crate) async fn malformed_reads_are_refused_with_a_reason(t: &Fixture) {
     for (query, reason) in [
         (Query::of(""), "the partition key is empty"),
         (Query::of("p".repeat(2049)), "the partition key has 2049 bytes; the limit is 2048"),
-        (of().limit(0), "the limit is 0 rows; ask for at least 1"),
+        (of().limit(0), "the limit is 0 rows; it must be at least 1"),
         (of().sk_is(""), "the sort key is empty"),
         (of().begins_with(""), "the sort key is empty"),
         (of().sk_ge("s".repeat(1025)), "the sort key has 1025 bytes; the limit is 1024"),
         (of().sk_between("b", "a"), "BETWEEN has a lower bound that is greater than its upper bound"),
-        (of().after(elsewhere), "the cursor is of another query"),
-        (of().begins_with("VER#").after(Cursor::after(t.key("META"))), "the cursor is of another query"),
+        (of().after(elsewhere), "the cursor belongs to another query"),
+        (of().begins_with("VER#").after(Cursor::after(t.key("META"))), "the cursor belongs to another query"),
     ] {
         refused(t.table.query(&query).await.expect_err(reason), reason);
     }
     refused(
         t.table.scan(&Scan::new().limit(0)).await.expect_err("no rows"),
-        "the limit is 0 rows; ask for at least 1",
+        "the limit is 0 rows; it must be at least 1",
     );
 }
 
@@ -275,7 +275,7 @@ fn malformed_values_cannot_even_be_made() {
         ),
         ("1E-131".parse::<Number>().map(drop), "a number is closer to zero than the smallest one, 1E-130"),
         ("one".parse::<Number>().map(drop), "\"one\" is not a number"),
-        (Number::try_from(f64::INFINITY).map(drop), "inf is not a number that a table can keep"),
+        (Number::try_from(f64::INFINITY).map(drop), "inf cannot be stored: a number must be finite"),
         (Set::<String>::new([]).map(drop), "a set is empty; leave the attribute out instead"),
         (Set::new(["a".to_string(), "a".to_string()]).map(drop), "a set has the same member twice"),
         (
@@ -284,8 +284,8 @@ fn malformed_values_cannot_even_be_made() {
         ),
         (ClientToken::new("").map(drop), "a client token has 0 bytes; it must have 1 to 36"),
         (ClientToken::new("t".repeat(37)).map(drop), "a client token has 37 bytes; it must have 1 to 36"),
-        ("%%%".parse::<Cursor>().map(drop), "this is not a cursor that a page returned"),
-        ("AAAA".parse::<Cursor>().map(drop), "this is not a cursor that a page returned"),
+        ("%%%".parse::<Cursor>().map(drop), "invalid cursor: pass the `next` of a page unchanged"),
+        ("AAAA".parse::<Cursor>().map(drop), "invalid cursor: pass the `next` of a page unchanged"),
     ] {
         let error = made.expect_err(reason);
         assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Invalid, reason));

@@ -78,7 +78,7 @@ async fn a_refused_repetition_of_a_lost_transaction_is_not_the_last_word() {
     // What was lost may be on its way still, and arrive when the condition has become true.
     let error = table.commit(&publish()).await.expect_err("nobody knows");
     assert_eq!(error.kind(), Kind::Unknown);
-    assert!(error.to_string().contains("may still arrive"), "{error}");
+    assert!(error.to_string().contains("may still be applied"), "{error}");
     assert_eq!(proxy.seen().len(), 2);
 }
 
@@ -174,7 +174,7 @@ async fn a_stalled_answer_runs_into_the_time_out() {
     proxy.script([Action::ForwardThenStall]);
     let error = failed(&table, Write::put(key("LOCK"), numbered(1)).when(PK.absent())).await;
     assert_eq!(error.kind(), Kind::Unknown);
-    assert!(error.to_string().contains("no answer in time"), "{error}");
+    assert!(error.to_string().contains("did not respond in time"), "{error}");
 
     let hasty = impatient(settings().operation_timeout(Duration::from_millis(300)));
     proxy.script([Action::ForwardThenStall]);
@@ -223,7 +223,7 @@ async fn who_may_not_is_told_why() {
     let direct = new_table().await;
     let (table, proxy) = through_proxy(&direct).await;
     for (answer, advice) in [
-        ("AccessDeniedException", "allow this identity"),
+        ("AccessDeniedException", "grant this identity"),
         ("UnrecognizedClientException", "check the access key"),
         ("InvalidSignatureException", "this machine's clock"),
         ("ExpiredTokenException", "the session token"),

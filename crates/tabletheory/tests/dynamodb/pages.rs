@@ -161,7 +161,7 @@ async fn keys_that_were_not_processed_are_asked_for_again() {
     proxy.script(vec![Action::Rewrite(none); 20]);
     let error = table.batch_get(&keys, Consistency::Strong).await.expect_err("it is always busy");
     assert_eq!(error.kind(), Kind::Unavailable);
-    assert!(error.to_string().contains("3 of 3 rows unread"), "{error}");
+    assert!(error.to_string().contains("3 of 3 left"), "{error}");
     assert_eq!(proxy.seen().len(), ATTEMPTS as usize);
 }
 

@@ -10,13 +10,14 @@ async fn files_that_are_not_ours_are_left_alone() {
     let error = place.try_open().expect_err("another program's file");
     assert!(std::fs::read(place.file()).expect("their bytes") == before, "not a byte has changed");
     assert_eq!(error.kind(), Kind::Invalid);
-    assert_eq!(error.to_string(), "this SQLite file belongs to another program; name another file");
+    assert_eq!(error.to_string(), "this SQLite file belongs to another program; use another file");
 
     let place = Place::new();
     drop(place.open());
     place.raw().pragma_update(None, "user_version", 99).expect("a later layout");
     let error = place.try_open().expect_err("a later layout");
-    let reason = "this table file has layout 99 and this program knows 1 at most; use a newer program";
+    let reason = "this table file has schema version 99, but this program supports at most 1; \
+                  use a newer version of the program";
     assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Invalid, reason));
 
     let place = Place::new();
@@ -33,9 +34,9 @@ async fn files_that_are_not_ours_are_left_alone() {
         SqliteTable::open(place.directory.path().join("missing/table.db")).expect_err("no directory");
     assert_eq!(missing.kind(), Kind::Invalid);
     assert!(missing.to_string().contains("its directory must exist"), "{missing}");
-    let settings = SqliteSettings { queue: 0, ..SqliteSettings::default() };
+    let settings = SqliteSettings::default().queue(0);
     let error = SqliteTable::open_with(place.file(), &settings, place.clock.clone()).expect_err("no queue");
-    assert_eq!(error.to_string(), "the queue and the group of a SQLite table must be at least 1");
+    assert_eq!(error.to_string(), "the settings `queue` and `group` of a SQLite table must be at least 1");
 }
 
 #[tokio::test]

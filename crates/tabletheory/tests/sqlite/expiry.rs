@@ -66,8 +66,8 @@ async fn a_sweep_of_many_rows_goes_in_small_steps_to_the_end() {
 #[tokio::test]
 async fn the_sweeper_works_by_itself() {
     let place = Place::new();
-    let sweep = SweepSettings { every: Duration::from_millis(1), lag: Duration::ZERO };
-    let settings = SqliteSettings { sweep: Some(sweep), ..SqliteSettings::default() };
+    let sweep = SweepSettings::default().interval(Duration::from_millis(1)).lag(Duration::ZERO);
+    let settings = SqliteSettings::default().sweep(Some(sweep));
     let table = SqliteTable::open_with(place.file(), &settings, place.clock.clone()).expect("it opens");
     put_expiring(&table).await;
     let swept = async {

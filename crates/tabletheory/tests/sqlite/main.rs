@@ -43,11 +43,7 @@ impl Place {
 
     /// As a process would whose clock is another.
     fn try_open_with_clock(&self, clock: Arc<ManualClock>) -> tabletheory::Result<SqliteTable> {
-        let settings = SqliteSettings {
-            busy_timeout: Duration::from_millis(20),
-            sweep: None,
-            ..SqliteSettings::default()
-        };
+        let settings = SqliteSettings::default().busy_timeout(Duration::from_millis(20)).sweep(None);
         SqliteTable::open_with(self.file(), &settings, clock)
     }
 

@@ -1,4 +1,4 @@
-//! Making a table, looking at it, and deleting it.
+//! Creating, describing and deleting tables.
 
 use std::time::Duration;
 
@@ -13,22 +13,21 @@ use aws_sdk_dynamodb::types::{
 use super::DynamoTable;
 use super::description::{Description, Problem, problems};
 use super::failure::Failure;
-use super::retry::Repeat;
+use super::retry::Idempotency;
 use crate::error::{Error, Result};
 use crate::item::{PK, SK, TTL};
 
-/// How long between two looks at a table that is being made.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How many looks, which is two minutes; a table on demand is there after some seconds.
-const MAX_LOOKS: u32 = 240;
+/// Time between polls of a table that is being created.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Two minutes; an on-demand table is ready after some seconds.
+const MAX_POLLS: u32 = 240;
 
 impl DynamoTable {
-    /// Makes the table unless it is there: string keys `pk` and `sk`, paid per request, `ttl` switched on;
-    /// returns when it can be used.
+    /// Creates the table if it does not exist, with string keys `pk` and `sk`, on-demand billing and TTL on `ttl`. Returns
+    /// when the table is ready.
     ///
-    /// Several processes may do so at once. Of a table that is there with the right keys only `ttl` is
-    /// switched on, where it is off; any other is left alone, and [`verify`](DynamoTable::verify) says what
-    /// is wrong with it.
+    /// Several processes may call this concurrently. If a table with the right keys exists, TTL is enabled if it is off. A
+    /// table with other keys is not changed; [`verify`](DynamoTable::verify) reports its problems.
     ///
     /// ```no_run
     /// use tabletheory::{DynamoSettings, DynamoTable};
@@ -40,30 +39,30 @@ impl DynamoTable {
     /// ```
     pub async fn create_table_if_missing(&self) -> Result<Creation> {
         let creation = self.create().await?;
-        let mut looks = 0;
+        let mut polls = 0;
         let description = loop {
-            match self.look().await? {
+            match self.find().await? {
                 Some(table) if table.status == TableStatus::Active.as_str() => break table,
-                // It may not be seen for a moment after it was made.
-                _ => looks += 1,
+                // A new table may not be visible immediately.
+                _ => polls += 1,
             }
-            if looks >= MAX_LOOKS {
+            if polls >= MAX_POLLS {
                 return Err(Error::unavailable(format!(
-                    "{} is still not active after {:?}; look at it in the console of AWS",
-                    self.place,
-                    LOOK_EVERY * MAX_LOOKS
+                    "{} is still not active after {:?}; check its state in the AWS console",
+                    self.label,
+                    POLL_INTERVAL * MAX_POLLS
                 )));
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         };
         let is_ours = !problems(&description).iter().any(Problem::is_about_keys);
         if is_ours && description.ttl.is_none() {
-            self.switch_ttl_on().await?;
+            self.enable_ttl().await?;
         }
         Ok(creation)
     }
 
-    /// What the table is: its state, about how much it holds, its keys and its `ttl`.
+    /// Describes the table: status, approximate size, keys and TTL attribute.
     ///
     /// ```no_run
     /// # async fn example(table: tabletheory::DynamoTable) -> tabletheory::Result<()> {
@@ -72,16 +71,16 @@ impl DynamoTable {
     /// # Ok(()) }
     /// ```
     pub async fn describe(&self) -> Result<Description> {
-        self.look().await?.ok_or_else(|| {
+        self.find().await?.ok_or_else(|| {
             Error::invalid(format!(
                 "{} does not exist; check its name, the region and the endpoint, \
-                 or make it with `create_table_if_missing`",
-                self.place
+                 or create it with `create_table_if_missing`",
+                self.label
             ))
         })
     }
 
-    /// Everything that is wrong with the table; of a good one, nothing.
+    /// Returns all problems of the table; empty if there are none.
     ///
     /// ```no_run
     /// # async fn example(table: tabletheory::DynamoTable) -> tabletheory::Result<()> {
@@ -94,7 +93,7 @@ impl DynamoTable {
         Ok(problems(&self.describe().await?))
     }
 
-    /// Deletes the table with everything in it, for good; that there is none is no error.
+    /// Deletes the table with all rows, permanently. Succeeds if there is no such table.
     ///
     /// ```no_run
     /// # async fn example(test_table: tabletheory::DynamoTable) -> tabletheory::Result<()> {
@@ -102,23 +101,21 @@ impl DynamoTable {
     /// # Ok(()) }
     /// ```
     pub async fn delete_table_and_all_rows(&self) -> Result<()> {
-        let request = self.client.delete_table().table_name(&self.place.table);
-        let attempt = || async {
-            match request.clone().send().await {
-                Ok(_) => Ok(()),
-                Err(error) => match error.as_service_error() {
-                    Some(DeleteTableError::ResourceNotFoundException(_)) => Ok(()),
-                    _ => Err(Failure::of(error, &self.place)),
-                },
-            }
-        };
-        self.persist(Repeat::Read, attempt).await
+        let request = self.client.delete_table().table_name(&self.label.table);
+        let deleted = send!(
+            self,
+            Idempotency::Read,
+            request,
+            _ => (),
+            DeleteTableError::ResourceNotFoundException(_) => Ok(()),
+        );
+        deleted.map(|retried| retried.result)
     }
 
     async fn create(&self) -> Result<Creation> {
-        let built = |cause| Error::invalid("the table's keys have no form on DynamoDB").caused_by(cause);
+        let invalid = |cause| Error::invalid("the keys of the table cannot be sent").caused_by(cause);
         let mut request =
-            self.client.create_table().table_name(&self.place.table).billing_mode(BillingMode::PayPerRequest);
+            self.client.create_table().table_name(&self.label.table).billing_mode(BillingMode::PayPerRequest);
         for (name, role) in [(PK, KeyType::Hash), (SK, KeyType::Range)] {
             let key = KeySchemaElement::builder().attribute_name(name).key_type(role).build();
             let attribute = AttributeDefinition::builder()
@@ -126,62 +123,53 @@ impl DynamoTable {
                 .attribute_type(ScalarAttributeType::S)
                 .build();
             request =
-                request.key_schema(key.map_err(built)?).attribute_definitions(attribute.map_err(built)?);
+                request.key_schema(key.map_err(invalid)?).attribute_definitions(attribute.map_err(invalid)?);
         }
-        // Making it twice is no harm: the second is told that it is there.
-        let attempt = || async {
-            match request.clone().send().await {
-                Ok(_) => Ok(Creation::Created),
-                Err(error) => match error.as_service_error() {
-                    Some(CreateTableError::ResourceInUseException(_)) => Ok(Creation::AlreadyThere),
-                    _ => Err(Failure::of(error, &self.place)),
-                },
-            }
-        };
-        self.persist(Repeat::Read, attempt).await
+        // May be retried: a second creation returns that the table exists.
+        let creation = send!(
+            self,
+            Idempotency::Read,
+            request,
+            _ => Creation::Created,
+            CreateTableError::ResourceInUseException(_) => Ok(Creation::AlreadyThere),
+        );
+        creation.map(|retried| retried.result)
     }
 
-    async fn look(&self) -> Result<Option<Description>> {
-        let request = self.client.describe_table().table_name(&self.place.table);
-        let attempt = || async {
-            match request.clone().send().await {
-                Ok(answer) => Ok(answer.table),
-                Err(error) => match error.as_service_error() {
-                    Some(DescribeTableError::ResourceNotFoundException(_)) => Ok(None),
-                    _ => Err(Failure::of(error, &self.place)),
-                },
-            }
-        };
-        let Some(table) = self.persist(Repeat::Read, attempt).await? else { return Ok(None) };
+    async fn find(&self) -> Result<Option<Description>> {
+        let request = self.client.describe_table().table_name(&self.label.table);
+        let found = send!(
+            self,
+            Idempotency::Read,
+            request,
+            output => output.table,
+            DescribeTableError::ResourceNotFoundException(_) => Ok(None),
+        );
+        let Some(table) = found?.result else { return Ok(None) };
         Ok(Some(Description::new(&table, self.ttl_attribute().await?)))
     }
 
     async fn ttl_attribute(&self) -> Result<Option<String>> {
-        let request = self.client.describe_time_to_live().table_name(&self.place.table);
-        let attempt =
-            || async { request.clone().send().await.map_err(|error| Failure::of(error, &self.place)) };
-        let ttl = self.persist(Repeat::Read, attempt).await?.time_to_live_description;
-        Ok(ttl.and_then(|ttl| match ttl.time_to_live_status {
+        let request = self.client.describe_time_to_live().table_name(&self.label.table);
+        let output = send!(self, Idempotency::Read, request, output => output)?.result;
+        Ok(output.time_to_live_description.and_then(|ttl| match ttl.time_to_live_status {
             Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling) => ttl.attribute_name,
             _ => None,
         }))
     }
 
-    async fn switch_ttl_on(&self) -> Result<()> {
+    async fn enable_ttl(&self) -> Result<()> {
         let specification = TimeToLiveSpecification::builder().enabled(true).attribute_name(TTL).build();
         let specification = specification
-            .map_err(|cause| Error::invalid("`ttl` has no form on DynamoDB").caused_by(cause))?;
+            .map_err(|cause| Error::invalid("the TTL setting cannot be sent").caused_by(cause))?;
         let request = self
             .client
             .update_time_to_live()
-            .table_name(&self.place.table)
+            .table_name(&self.label.table)
             .time_to_live_specification(specification);
-        let attempt = || async {
-            request.clone().send().await.map(|_| ()).map_err(|error| Failure::of(error, &self.place))
-        };
-        match self.persist(Repeat::Read, attempt).await {
-            Ok(()) => Ok(()),
-            // Another may have switched it on since we looked, and DynamoDB refuses to do so twice.
+        match send!(self, Idempotency::Read, request, _ => ()) {
+            Ok(_) => Ok(()),
+            // Another process may have enabled it meanwhile, and DynamoDB rejects enabling it twice.
             Err(error) => match self.ttl_attribute().await? {
                 Some(_) => Ok(()),
                 None => Err(error),
@@ -190,7 +178,7 @@ impl DynamoTable {
     }
 }
 
-/// Whether a table was made now.
+/// Whether a table was created.
 ///
 /// ```
 /// use tabletheory::dynamodb::Creation;
@@ -199,8 +187,8 @@ impl DynamoTable {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Creation {
-    /// This call made it.
+    /// This call created the table.
     Created,
-    /// It was there, or another made it at the same time.
+    /// The table existed, or another process created it at the same time.
     AlreadyThere,
 }

@@ -1,4 +1,4 @@
-//! Values and items as the SDK has them, and back.
+//! Conversion of values and items to and from the types of the SDK.
 
 use std::collections::HashMap;
 
@@ -10,23 +10,20 @@ use crate::item::{Excerpt, Item, Key, PK, SK};
 use crate::number::Number;
 use crate::value::{Set, Value};
 
-/// An item on the wire, its key among the attributes.
+/// The attributes of a row, including its key, in the types of the SDK.
 pub(super) type Attributes = HashMap<String, AttributeValue>;
 
-/// A whole row as the SDK sends it.
 pub(super) fn from_item(key: &Key, item: &Item) -> Attributes {
     let mut attributes = from_key(key);
     attributes.extend(item.iter().map(|(name, value)| (name.to_owned(), from_value(value))));
     attributes
 }
 
-/// A key as the SDK sends it.
 pub(super) fn from_key(key: &Key) -> Attributes {
     let part = |name: &str, text: &str| (name.to_owned(), AttributeValue::S(text.to_owned()));
     HashMap::from([part(PK, &key.pk), part(SK, &key.sk)])
 }
 
-/// A value as the SDK sends it.
 pub(super) fn from_value(value: &Value) -> AttributeValue {
     match value {
         Value::S(text) => AttributeValue::S(text.clone()),
@@ -46,7 +43,6 @@ pub(super) fn from_value(value: &Value) -> AttributeValue {
     }
 }
 
-/// The row that the SDK received.
 pub(super) fn to_item(attributes: Attributes) -> Result<Item> {
     attributes
         .into_iter()
@@ -57,14 +53,14 @@ pub(super) fn to_item(attributes: Attributes) -> Result<Item> {
         .collect()
 }
 
-/// The key that the SDK received, as a page's end.
+/// Converts the key at which a page ended.
 pub(super) fn to_key(attributes: Attributes) -> Result<Key> {
     let key = to_item(attributes)?.key();
-    key.map_err(|error| Error::corrupt("a page does not say where it ended").caused_by(error))
+    key.map_err(|error| Error::corrupt("the last key of a page is invalid").caused_by(error))
 }
 
 fn damaged(name: &str, error: Error) -> Error {
-    Error::corrupt(format!("`{}` holds what no table should: {error}", Excerpt(name))).caused_by(error)
+    Error::corrupt(format!("attribute `{}` is damaged: {error}", Excerpt(name))).caused_by(error)
 }
 
 fn to_value(value: AttributeValue) -> Result<Value> {
@@ -86,7 +82,7 @@ fn to_value(value: AttributeValue) -> Result<Value> {
         AttributeValue::Bs(members) => Value::Bs(Set::new(members.into_iter().map(Blob::into_inner))?),
         other => {
             return Err(Error::corrupt(format!(
-                "a value of a type that this version does not know, {other:?}; update the program"
+                "the value {other:?} has a type that this version does not support; update the program"
             )));
         }
     })
@@ -99,7 +95,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn every_type_survives_the_way_there_and_back() {
+    fn every_type_survives_a_round_trip() {
         let key = Key::new("CACHE#1", "META");
         let item = Item::from([
             ("s", Value::from("")),
@@ -113,21 +109,21 @@ mod tests {
             ("ns", Value::Ns(Set::new([Number::from(2), Number::from(1)]).expect("a set"))),
             ("bs", Value::Bs(Set::new([vec![1], vec![]]).expect("a set"))),
         ]);
-        let back = to_item(from_item(&key, &item)).expect("it is what we wrote");
+        let back = to_item(from_item(&key, &item)).expect("a valid item");
         assert_eq!(back, item.with_key(&key));
     }
 
     #[test]
-    fn damage_is_named_by_its_attribute() {
+    fn the_error_of_a_damaged_value_names_its_attribute() {
         for broken in [
             AttributeValue::N("twelve".into()),
             AttributeValue::Ss(vec![]),
             AttributeValue::Ns(vec!["1".into(), "1.0".into()]),
             AttributeValue::L(vec![AttributeValue::N(String::new())]),
         ] {
-            let error = to_item(HashMap::from([("version".into(), broken)])).expect_err("it is damaged");
+            let error = to_item(HashMap::from([("version".into(), broken)])).expect_err("a damaged value");
             assert_eq!(error.kind(), Kind::Corrupt);
-            assert!(error.to_string().starts_with("`version` holds"), "{error}");
+            assert!(error.to_string().starts_with("attribute `version` is damaged"), "{error}");
         }
     }
 }

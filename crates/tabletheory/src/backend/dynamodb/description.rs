@@ -1,4 +1,4 @@
-//! What a table is, and what is wrong with it.
+//! Descriptions of tables, and their problems.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::types::{KeyType, ScalarAttributeType, TableDescription, Ta
 
 use crate::item::{PK, SK, TTL};
 
-/// What a table is.
+/// Description of a table.
 ///
 /// ```no_run
 /// # async fn example(table: tabletheory::DynamoTable) -> tabletheory::Result<()> {
@@ -15,16 +15,17 @@ use crate::item::{PK, SK, TTL};
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Description {
-    /// DynamoDB's word for its state; `ACTIVE` when it can be used.
+    /// DynamoDB's status of the table; `ACTIVE` if it is ready.
     pub status: String,
-    /// About how many rows it has, counted every six hours or so.
+    /// Approximate number of rows, updated about every six hours.
     pub rows: u64,
-    /// About how many bytes it has, counted every six hours or so.
+    /// Approximate size in bytes, updated about every six hours.
     pub bytes: u64,
-    /// The attribute after which rows are collected; none when that is off.
+    /// The TTL attribute, `None` if TTL is off.
     pub ttl: Option<String>,
-    /// Its keys, the partition key first.
+    /// The key attributes, partition key first.
     pub keys: Vec<KeyPart>,
 }
 
@@ -56,7 +57,7 @@ impl Description {
     }
 }
 
-/// One attribute of a table's key.
+/// A key attribute of a table.
 ///
 /// ```
 /// use tabletheory::dynamodb::{KeyPart, Role};
@@ -66,11 +67,11 @@ impl Description {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPart {
-    /// Which part of the key it is.
+    /// Its part of the key.
     pub role: Role,
-    /// The attribute's name.
+    /// Name of the attribute.
     pub name: String,
-    /// The attribute's type: `S`, `N` or `B`.
+    /// Type of the attribute: `S`, `N` or `B`.
     pub type_name: String,
 }
 
@@ -80,7 +81,7 @@ impl fmt::Display for KeyPart {
     }
 }
 
-/// Which part of a key an attribute is.
+/// A part of a key.
 ///
 /// ```
 /// use tabletheory::dynamodb::Role;
@@ -95,35 +96,35 @@ pub enum Role {
     Sort,
 }
 
-/// One thing that is wrong with a table, and as text also what to do about it.
+/// A problem of a table. Its text also says what to do.
 ///
 /// ```
 /// use tabletheory::dynamodb::Problem;
 ///
 /// assert_eq!(
 ///     Problem::TtlOff.to_string(),
-///     "expired rows are never deleted; switch time to live on, for the attribute `ttl`"
+///     "expired rows are never deleted; enable TTL on the attribute `ttl`"
 /// );
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// It cannot be used now.
+    /// The table is not ready.
     NotActive {
-        /// DynamoDB's word for its state.
+        /// DynamoDB's status of the table.
         status: String,
     },
-    /// Its partition key is another attribute, or of another type.
+    /// The partition key is not `pk` of type S.
     WrongPartitionKey(KeyPart),
-    /// It has no sort key.
+    /// There is no sort key.
     NoSortKey,
-    /// Its sort key is another attribute, or of another type.
+    /// The sort key is not `sk` of type S.
     WrongSortKey(KeyPart),
-    /// Expired rows stay for ever.
+    /// TTL is off, so expired rows are never deleted.
     TtlOff,
-    /// Rows expire by another attribute.
+    /// TTL is enabled on another attribute.
     TtlElsewhere {
-        /// That attribute.
+        /// The other attribute.
         attribute: String,
     },
 }
@@ -136,28 +137,31 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const ANOTHER: &str = "a table's key cannot be changed, so make another table";
+        const REMEDY: &str = "the key of a table cannot be changed, so create another table";
         match self {
             Problem::NotActive { status } => {
-                write!(f, "the table is {status}; wait until it is ACTIVE, or see in AWS why it is not")
+                write!(
+                    f,
+                    "the table is {status}; wait until it is ACTIVE, or check its state in the AWS console"
+                )
             }
             Problem::WrongPartitionKey(key) => {
-                write!(f, "the partition key is {key}, not `{PK}` of type S; {ANOTHER}")
+                write!(f, "the partition key is {key}, not `{PK}` of type S; {REMEDY}")
             }
-            Problem::NoSortKey => write!(f, "there is no sort key; it must be `{SK}` of type S; {ANOTHER}"),
-            Problem::WrongSortKey(key) => write!(f, "the sort key is {key}, not `{SK}` of type S; {ANOTHER}"),
+            Problem::NoSortKey => write!(f, "there is no sort key; it must be `{SK}` of type S; {REMEDY}"),
+            Problem::WrongSortKey(key) => write!(f, "the sort key is {key}, not `{SK}` of type S; {REMEDY}"),
             Problem::TtlOff => {
-                write!(f, "expired rows are never deleted; switch time to live on, for the attribute `{TTL}`")
+                write!(f, "expired rows are never deleted; enable TTL on the attribute `{TTL}`")
             }
             Problem::TtlElsewhere { attribute } => write!(
                 f,
-                "rows expire by the attribute `{attribute}`; switch time to live to the attribute `{TTL}`"
+                "TTL is enabled on the attribute `{attribute}`; enable it on the attribute `{TTL}` instead"
             ),
         }
     }
 }
 
-/// Everything that is wrong with a table, in the order in which it is looked at.
+/// Returns all problems of a table.
 pub(super) fn problems(table: &Description) -> Vec<Problem> {
     let mut problems = Vec::new();
     if table.status != TableStatus::Active.as_str() {
@@ -199,12 +203,12 @@ mod tests {
     }
 
     #[test]
-    fn a_good_table_has_no_problems() {
+    fn a_correct_table_has_no_problems() {
         assert_eq!(problems(&good()), []);
     }
 
     #[test]
-    fn a_bad_table_has_all_of_its_problems_named() {
+    fn all_problems_of_a_table_are_reported() {
         let bad = Description {
             status: "CREATING".into(),
             ttl: Some("expires".into()),
@@ -229,7 +233,7 @@ mod tests {
         assert_eq!(
             wrong.to_string(),
             "the sort key is `sk` of type N, not `sk` of type S; \
-             a table's key cannot be changed, so make another table"
+             the key of a table cannot be changed, so create another table"
         );
         assert_eq!(problems(&numeric), [wrong, Problem::TtlOff]);
     }

@@ -1,4 +1,4 @@
-//! What a failed attempt means: whether it was applied, and what to do about it.
+//! Failed attempts: whether the request may have been applied, and the message for the caller.
 
 use std::error::Error as StdError;
 
@@ -6,83 +6,84 @@ use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use hyper_util::client::legacy::Error as ClientError;
 
-use super::wire::Place;
+use super::transport::TableLabel;
 use crate::error::{Error, Kind};
 
-/// What one failed attempt says about the call.
+/// What a failed attempt implies for the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// It was not applied, and the same call would fail in the same way.
-    Final(Kind),
-    /// It was not applied, and may be tried again.
+pub(super) enum FailureKind {
+    /// Not applied, and a retry would fail in the same way.
+    Permanent(Kind),
+    /// Not applied, and may be retried.
     NotApplied,
-    /// It may or may not have been applied.
+    /// May or may not have been applied.
     Ambiguous,
 }
 
 /// A failed attempt.
 #[derive(Debug)]
 pub(super) struct Failure {
-    pub(super) verdict: Verdict,
+    pub(super) kind: FailureKind,
     message: String,
     cause: Option<Box<dyn StdError + Send + Sync>>,
 }
 
 impl Failure {
-    pub(super) fn new(verdict: Verdict, message: impl Into<String>) -> Self {
-        Failure { verdict, message: message.into(), cause: None }
+    pub(super) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Failure { kind, message: message.into(), cause: None }
     }
 
-    /// Reads what the SDK reports.
-    pub(super) fn of<E>(error: SdkError<E>, place: &Place) -> Self
+    /// Classifies an error of the SDK.
+    pub(super) fn of<E>(error: SdkError<E>, table: &TableLabel) -> Self
     where
         E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
     {
-        let (verdict, message) = match &error {
+        let (kind, message) = match &error {
             SdkError::ConstructionFailure(_) => {
-                (Verdict::Final(Kind::Invalid), format!("the request to {place} could not be made"))
+                (FailureKind::Permanent(Kind::Invalid), format!("the request to {table} could not be built"))
             }
-            SdkError::TimeoutError(_) => (Verdict::Ambiguous, format!("no answer in time from {place}")),
-            SdkError::DispatchFailure(dispatch) => match of_chain(&error) {
-                Some(found) => (found.0, format!("{} {place}; {}", found.1, found.2)),
-                None if dispatch.is_user() => {
-                    (Verdict::Final(Kind::Invalid), format!("the request to {place} could not be made"))
-                }
-                None => (Verdict::Ambiguous, format!("no answer came from {place}")),
+            SdkError::TimeoutError(_) => (FailureKind::Ambiguous, format!("{table} did not respond in time")),
+            SdkError::DispatchFailure(dispatch) => match of_sources(&error) {
+                Some(found) => (found.0, format!("{} {table}; {}", found.1, found.2)),
+                None if dispatch.is_user() => (
+                    FailureKind::Permanent(Kind::Invalid),
+                    format!("the request to {table} could not be built"),
+                ),
+                None => (FailureKind::Ambiguous, format!("{table} did not respond")),
             },
             SdkError::ResponseError(response) => {
                 let status = response.raw().status().as_u16();
-                (of_status(status), format!("an answer of {place} with status {status} could not be read"))
+                (of_status(status), format!("the response of {table} with status {status} could not be read"))
             }
             SdkError::ServiceError(service) => {
                 let status = service.raw().status().as_u16();
-                let verdict = of_answer(error.code(), status);
-                (verdict, of_service(error.code(), error.message(), status, place))
+                let kind = of_response(error.code(), status);
+                (kind, service_message(error.code(), error.message(), status, table))
             }
-            // The SDK may add to its enumeration; what is not known may have happened.
-            _ => (Verdict::Ambiguous, format!("a failure that this version does not know, of {place}")),
+            // The SDK may add variants; a request with an unknown failure may have been applied.
+            _ => (FailureKind::Ambiguous, format!("unknown failure of {table}")),
         };
-        Failure { verdict, message, cause: Some(Box::new(error)) }
+        Failure { kind, message, cause: Some(Box::new(error)) }
     }
 
-    /// The same failure of an attempt in which nothing was sent, so that nothing can be in doubt.
+    /// Marks the request as not sent, so that it was certainly not applied.
     pub(super) fn unsent(mut self) -> Self {
-        if self.verdict == Verdict::Ambiguous {
-            self.verdict = Verdict::NotApplied;
+        if self.kind == FailureKind::Ambiguous {
+            self.kind = FailureKind::NotApplied;
         }
         self
     }
 
-    /// The error that the caller sees.
-    pub(super) fn into_error(self, kind: Kind) -> Error {
-        let Failure { verdict, message, cause } = self;
-        let message = match kind {
-            Kind::Unknown if verdict != Verdict::Final(Kind::Unknown) => {
-                format!("{message}; the write may or may not have happened: read the rows back")
+    /// Converts to the error for the caller.
+    pub(super) fn into_error(self, error_kind: Kind) -> Error {
+        let Failure { kind, message, cause } = self;
+        let message = match error_kind {
+            Kind::Unknown if kind != FailureKind::Permanent(Kind::Unknown) => {
+                format!("{message}; the write may or may not have been applied: read the rows back")
             }
             _ => message,
         };
-        let error = Error::new(kind, message);
+        let error = Error::new(error_kind, message);
         match cause {
             Some(cause) => error.caused_by(cause),
             None => error,
@@ -94,7 +95,7 @@ impl Failure {
     }
 }
 
-/// Answers that say for certain that nothing was applied and that a later try may be.
+/// Error codes of requests that were certainly not applied and may be retried.
 const NOT_APPLIED: &[&str] = &[
     "LimitExceededException",
     "PriorRequestNotComplete",
@@ -112,10 +113,10 @@ const NOT_APPLIED: &[&str] = &[
     "TransactionConflictException",
 ];
 
-/// Answers that leave open whether the call was, or is just being, applied.
+/// Error codes of requests that may have been applied, or may still be.
 ///
-/// A transaction in progress is among them: another call under its client token, perhaps one of ours that
-/// timed out, is at work and may still succeed.
+/// Includes a transaction in progress: another request with the same client token, perhaps one of ours that timed out, is
+/// being processed and may still succeed.
 const AMBIGUOUS: &[&str] = &[
     "InternalServerError",
     "InternalServerErrorException",
@@ -127,7 +128,7 @@ const AMBIGUOUS: &[&str] = &[
     "TransactionInProgressException",
 ];
 
-/// Answers about who is calling.
+/// Error codes of rejected credentials.
 const CREDENTIALS: &[&str] = &[
     "ExpiredToken",
     "ExpiredTokenException",
@@ -143,70 +144,71 @@ const CREDENTIALS: &[&str] = &[
     "UnrecognizedClientException",
 ];
 
-/// What an answer with this error code means; without a known code its status decides.
-fn of_answer(code: Option<&str>, status: u16) -> Verdict {
+/// Classifies an error response by its code or, if that is unknown, by its status.
+fn of_response(code: Option<&str>, status: u16) -> FailureKind {
     match code {
-        Some(code) if NOT_APPLIED.contains(&code) => Verdict::NotApplied,
-        Some(code) if AMBIGUOUS.contains(&code) => Verdict::Ambiguous,
-        // DynamoDB Local has been seen to answer this to a repeat of the same writes.
-        Some("IdempotentParameterMismatchException") => Verdict::Final(Kind::Unknown),
+        Some(code) if NOT_APPLIED.contains(&code) => FailureKind::NotApplied,
+        Some(code) if AMBIGUOUS.contains(&code) => FailureKind::Ambiguous,
+        // DynamoDB Local sometimes returns this code for a retry of the same writes.
+        Some("IdempotentParameterMismatchException") => FailureKind::Permanent(Kind::Unknown),
         _ => of_status(status),
     }
 }
 
-fn of_status(status: u16) -> Verdict {
+fn of_status(status: u16) -> FailureKind {
     match status {
-        408 => Verdict::Ambiguous,
-        429 => Verdict::NotApplied,
-        400..=499 => Verdict::Final(Kind::Invalid),
-        // A success that cannot be read is a success of which nobody knows.
-        _ => Verdict::Ambiguous,
+        408 => FailureKind::Ambiguous,
+        429 => FailureKind::NotApplied,
+        400..=499 => FailureKind::Permanent(Kind::Invalid),
+        // A success whose response cannot be read.
+        _ => FailureKind::Ambiguous,
     }
 }
 
-fn of_service(code: Option<&str>, message: Option<&str>, status: u16, place: &Place) -> String {
+fn service_message(code: Option<&str>, message: Option<&str>, status: u16, table: &TableLabel) -> String {
     let code = code.map_or_else(|| format!("status {status}"), str::to_owned);
-    let said = message.map_or_else(|| code.clone(), |message| format!("{code}: {message}"));
+    let detail = message.map_or_else(|| code.clone(), |message| format!("{code}: {message}"));
     match code.as_str() {
         "ResourceNotFoundException" => format!(
-            "{place} does not exist; check its name, the region and the endpoint, \
-             or make it with `create_table_if_missing` ({said})"
+            "{table} does not exist; check its name, the region and the endpoint, \
+             or create it with `create_table_if_missing` ({detail})"
         ),
         "AccessDeniedException" => {
-            format!("access to {place} is denied; allow this identity the actions on the table ({said})")
+            format!("access to {table} is denied; grant this identity the actions on the table ({detail})")
         }
         code if CREDENTIALS.contains(&code) => format!(
-            "{place} did not accept the credentials; check the access key, the session token, the region \
-             and this machine's clock ({said})"
+            "{table} rejected the credentials; check the access key, the session token, the region \
+             and this machine's clock ({detail})"
         ),
         code if NOT_APPLIED.contains(&code) => {
-            format!("{place} is busy; try again later, or raise its limits ({said})")
+            format!("{table} is busy; try again later, or raise its limits ({detail})")
         }
-        _ => format!("{place} answered {said}"),
+        _ => format!("{table} returned {detail}"),
     }
 }
 
-/// Failures before anything was sent, found in the chain of causes: verdict, what happened, what to do.
-fn of_chain(error: &(dyn StdError + 'static)) -> Option<(Verdict, &'static str, &'static str)> {
+/// Finds failures before the request was sent in the chain of sources: kind, problem, remedy.
+fn of_sources(error: &(dyn StdError + 'static)) -> Option<(FailureKind, &'static str, &'static str)> {
     let mut next = Some(error);
     while let Some(error) = next {
-        // Only the HTTP client itself knows whether there was a connection. Were its type to change under
-        // our feet, this would no longer match and the failure would count as ambiguous, which is safe.
+        // Only the HTTP client knows whether there was a connection. If its type ever changes, this does not match and
+        // the failure counts as ambiguous, which is safe.
         if let Some(client) = error.downcast_ref::<ClientError>() {
             return client.is_connect().then_some((
-                Verdict::NotApplied,
+                FailureKind::NotApplied,
                 "cannot connect to",
                 "check that it is up and that the endpoint and the region are right",
             ));
         }
         if let Some(credentials) = error.downcast_ref::<CredentialsError>() {
-            let passing = matches!(
+            let is_temporary = matches!(
                 credentials,
                 CredentialsError::ProviderTimedOut(_) | CredentialsError::ProviderError(_)
             );
-            let verdict = if passing { Verdict::NotApplied } else { Verdict::Final(Kind::Invalid) };
+            let kind =
+                if is_temporary { FailureKind::NotApplied } else { FailureKind::Permanent(Kind::Invalid) };
             return Some((
-                verdict,
+                kind,
                 "there are no AWS credentials for",
                 "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role for this machine",
             ));
@@ -220,61 +222,61 @@ fn of_chain(error: &(dyn StdError + 'static)) -> Option<(Verdict, &'static str, 
 mod tests {
     use super::*;
 
-    fn place() -> Place {
-        Place { table: "pages".into(), address: super::super::wire::Address::default() }
+    fn table() -> TableLabel {
+        TableLabel { table: "pages".into(), endpoint: super::super::transport::Endpoint::default() }
     }
 
     #[test]
-    fn what_was_not_applied_is_told_from_what_may_have_been() {
-        for (code, status, verdict) in [
-            (Some("ThrottlingException"), 400, Verdict::NotApplied),
-            (Some("ProvisionedThroughputExceededException"), 400, Verdict::NotApplied),
-            (Some("RequestLimitExceeded"), 400, Verdict::NotApplied),
-            (Some("LimitExceededException"), 400, Verdict::NotApplied),
-            (Some("TransactionConflictException"), 400, Verdict::NotApplied),
-            // A throttle that a proxy answers with a server's status is still a throttle.
-            (Some("ThrottlingException"), 503, Verdict::NotApplied),
-            (None, 429, Verdict::NotApplied),
-            (Some("TransactionInProgressException"), 400, Verdict::Ambiguous),
-            (Some("InternalServerError"), 500, Verdict::Ambiguous),
-            (Some("ServiceUnavailable"), 503, Verdict::Ambiguous),
-            (None, 502, Verdict::Ambiguous),
-            (None, 408, Verdict::Ambiguous),
-            (None, 200, Verdict::Ambiguous),
-            (Some("IdempotentParameterMismatchException"), 400, Verdict::Final(Kind::Unknown)),
-            (Some("ValidationException"), 400, Verdict::Final(Kind::Invalid)),
-            (Some("ResourceNotFoundException"), 400, Verdict::Final(Kind::Invalid)),
-            (Some("AccessDeniedException"), 400, Verdict::Final(Kind::Invalid)),
-            (Some("UnrecognizedClientException"), 400, Verdict::Final(Kind::Invalid)),
-            (Some("NeverHeardOf"), 400, Verdict::Final(Kind::Invalid)),
-            (Some("NeverHeardOf"), 500, Verdict::Ambiguous),
+    fn error_codes_and_statuses_are_classified() {
+        for (code, status, kind) in [
+            (Some("ThrottlingException"), 400, FailureKind::NotApplied),
+            (Some("ProvisionedThroughputExceededException"), 400, FailureKind::NotApplied),
+            (Some("RequestLimitExceeded"), 400, FailureKind::NotApplied),
+            (Some("LimitExceededException"), 400, FailureKind::NotApplied),
+            (Some("TransactionConflictException"), 400, FailureKind::NotApplied),
+            // A proxy may change the status.
+            (Some("ThrottlingException"), 503, FailureKind::NotApplied),
+            (None, 429, FailureKind::NotApplied),
+            (Some("TransactionInProgressException"), 400, FailureKind::Ambiguous),
+            (Some("InternalServerError"), 500, FailureKind::Ambiguous),
+            (Some("ServiceUnavailable"), 503, FailureKind::Ambiguous),
+            (None, 502, FailureKind::Ambiguous),
+            (None, 408, FailureKind::Ambiguous),
+            (None, 200, FailureKind::Ambiguous),
+            (Some("IdempotentParameterMismatchException"), 400, FailureKind::Permanent(Kind::Unknown)),
+            (Some("ValidationException"), 400, FailureKind::Permanent(Kind::Invalid)),
+            (Some("ResourceNotFoundException"), 400, FailureKind::Permanent(Kind::Invalid)),
+            (Some("AccessDeniedException"), 400, FailureKind::Permanent(Kind::Invalid)),
+            (Some("UnrecognizedClientException"), 400, FailureKind::Permanent(Kind::Invalid)),
+            (Some("UnknownCode"), 400, FailureKind::Permanent(Kind::Invalid)),
+            (Some("UnknownCode"), 500, FailureKind::Ambiguous),
         ] {
-            assert_eq!(of_answer(code, status), verdict, "{code:?} {status}");
+            assert_eq!(of_response(code, status), kind, "{code:?} {status}");
         }
     }
 
     #[test]
-    fn a_message_says_what_to_do() {
-        let missing = of_service(Some("ResourceNotFoundException"), None, 400, &place());
+    fn messages_say_what_to_do() {
+        let missing = service_message(Some("ResourceNotFoundException"), None, 400, &table());
         assert!(
             missing.contains("table `pages`") && missing.contains("create_table_if_missing"),
             "{missing}"
         );
-        let skewed = of_service(Some("InvalidSignatureException"), Some("too old"), 400, &place());
+        let skewed = service_message(Some("InvalidSignatureException"), Some("too old"), 400, &table());
         assert!(skewed.contains("clock") && skewed.contains("too old"), "{skewed}");
-        let odd = of_service(None, None, 502, &place());
-        assert_eq!(odd, "table `pages` at DynamoDB answered status 502");
+        let other = service_message(None, None, 502, &table());
+        assert_eq!(other, "table `pages` at DynamoDB returned status 502");
     }
 
     #[test]
-    fn an_unknown_outcome_says_so() {
-        let error = Failure::new(Verdict::Ambiguous, "no answer").into_error(Kind::Unknown);
+    fn the_message_of_an_unknown_outcome_says_so() {
+        let error = Failure::new(FailureKind::Ambiguous, "no response").into_error(Kind::Unknown);
         assert_eq!(
             error.to_string(),
-            "no answer; the write may or may not have happened: read the rows back"
+            "no response; the write may or may not have been applied: read the rows back"
         );
         assert_eq!(
-            Failure::new(Verdict::NotApplied, "busy").into_error(Kind::Unavailable).to_string(),
+            Failure::new(FailureKind::NotApplied, "busy").into_error(Kind::Unavailable).to_string(),
             "busy"
         );
     }

@@ -1,7 +1,28 @@
 //! The table on DynamoDB.
 //!
-//! What is particular to it: calls fail in ways that leave open whether they were applied (`failure`), so
-//! they are repeated with care (`retry`); and conditions travel as text (`expression`).
+//! Requests may fail without a known outcome (`failure`), which limits when they may be retried (`retry`). Conditions are
+//! sent as text (`expression`).
+
+/// Sends a request of the SDK with retries. Maps its output, and the service errors that are expected results. This is a
+/// macro because the SDK has distinct request and error types for each operation.
+macro_rules! send {
+    (
+        $table:expr, $idempotency:expr, $request:expr, $output:pat => $result:expr
+        $(, $($error:pat => $expected:expr $(,)?)+)?
+    ) => {{
+        let request = $request;
+        let attempt = || async {
+            match request.clone().send().await {
+                Ok($output) => Ok($result),
+                Err(error) => match error.as_service_error() {
+                    $($(Some($error) => $expected,)+)?
+                    _ => Err(Failure::of(error, &$table.label)),
+                },
+            }
+        };
+        $table.retry($idempotency, attempt).await
+    }};
+}
 
 mod admin;
 mod commit;
@@ -12,7 +33,7 @@ mod failure;
 mod read;
 mod retry;
 mod settings;
-mod wire;
+mod transport;
 
 use std::sync::Arc;
 
@@ -27,8 +48,8 @@ pub use description::{Description, KeyPart, Problem, Role};
 pub use settings::DynamoSettings;
 
 use self::failure::Failure;
-use self::retry::{Repeat, Settled};
-use self::wire::{Address, Place};
+use self::retry::{Idempotency, Retried};
+use self::transport::{Endpoint, TableLabel};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::item::{Excerpt, Item, Key};
@@ -39,10 +60,9 @@ use crate::txn::{Commit, Txn};
 
 /// A table on DynamoDB.
 ///
-/// Calls that were certainly not applied (throttled, in conflict, never connected) are repeated with growing
-/// pauses. A call whose answer was lost is repeated only where a repeat is harmless: reads, transactions,
-/// and unconditional writes that come out the same. Otherwise the error is of kind
-/// [`Unknown`](crate::Kind::Unknown). A refused condition is never repeated.
+/// Requests that were certainly not applied (throttling, conflicts, failed connections) are retried with backoff. Requests
+/// whose response was lost are retried only if they are idempotent: reads, and transactions. Other writes return an error of
+/// kind [`Unknown`](crate::Kind::Unknown). A refused condition is never retried.
 ///
 /// ```no_run
 /// use tabletheory::{Consistency, DynamoSettings, DynamoTable, Key, Table};
@@ -55,15 +75,15 @@ use crate::txn::{Commit, Txn};
 #[derive(Clone, Debug)]
 pub struct DynamoTable {
     client: Client,
-    place: Place,
+    label: TableLabel,
     settings: DynamoSettings,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
 }
 
 impl DynamoTable {
-    /// The table of this name, where the environment says: region, credentials, profile and
-    /// `AWS_ENDPOINT_URL_DYNAMODB` are read as every AWS program reads them. Nothing is sent yet.
+    /// Creates a handle for the table with this name. Region, credentials, profile and `AWS_ENDPOINT_URL_DYNAMODB` are
+    /// taken from the environment, as usual for AWS. Sends nothing.
     ///
     /// ```no_run
     /// use tabletheory::{DynamoSettings, DynamoTable};
@@ -79,9 +99,9 @@ impl DynamoTable {
         DynamoTable::new(&Client::new(&config), table, settings)
     }
 
-    /// The table of this name, through a client that the caller has set up.
+    /// Creates a handle for the table with this name, based on an existing client.
     ///
-    /// The client's region and credentials are kept; its time-outs and its retries are replaced.
+    /// Uses the client's region and credentials, but not its timeouts and retries.
     ///
     /// ```no_run
     /// use aws_sdk_dynamodb::Client;
@@ -98,15 +118,14 @@ impl DynamoTable {
         if client.config().region().is_none() {
             return Err(Error::invalid(
                 "there is no AWS region; set AWS_REGION or the region of the profile, \
-                 also for a DynamoDB on this machine",
+                 also for DynamoDB Local",
             ));
         }
-        let address = Address::default();
+        let endpoint = Endpoint::default();
         let mut config = client
             .config()
             .to_builder()
-            // The SDK would repeat a conditional write whose answer was lost, and report its own first
-            // success as a refusal. The repeats are ours, which know what is harmless.
+            // The SDK would retry a conditional write whose response was lost, and report its own success as a refusal.
             .retry_config(RetryConfig::disabled())
             .timeout_config(
                 TimeoutConfig::builder()
@@ -114,20 +133,20 @@ impl DynamoTable {
                     .operation_attempt_timeout(settings.attempt_timeout)
                     .build(),
             )
-            .interceptor(address.clone());
-        if let Some(endpoint) = &settings.endpoint {
-            config = config.endpoint_url(endpoint);
+            .interceptor(endpoint.clone());
+        if let Some(url) = &settings.endpoint {
+            config = config.endpoint_url(url);
         }
         Ok(DynamoTable {
             client: Client::from_conf(config.build()),
-            place: Place { table, address },
+            label: TableLabel { table, endpoint },
             settings,
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
         })
     }
 
-    /// The same table on another clock.
+    /// Sets the clock.
     ///
     /// ```no_run
     /// use std::sync::Arc;
@@ -143,7 +162,7 @@ impl DynamoTable {
         self
     }
 
-    /// The same table with other randomness, for client tokens and for the pauses between attempts.
+    /// Sets the source of random bits, for client tokens and for the jitter of retries.
     ///
     /// ```no_run
     /// use std::sync::Arc;
@@ -159,7 +178,7 @@ impl DynamoTable {
         self
     }
 
-    /// The table's name.
+    /// Returns the name of the table.
     ///
     /// ```no_run
     /// # fn example(table: tabletheory::DynamoTable) {
@@ -168,30 +187,25 @@ impl DynamoTable {
     /// ```
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.place.table
+        &self.label.table
     }
 
-    async fn persist<T, A>(&self, repeat: Repeat, attempt: impl Fn() -> A + Send + Sync) -> Result<T>
+    async fn retry<T, A>(
+        &self,
+        idempotency: Idempotency,
+        attempt: impl Fn() -> A + Send + Sync,
+    ) -> Result<Retried<T>>
     where
         A: Future<Output = Result<T, Failure>> + Send,
     {
-        Ok(self.settle(repeat, attempt).await?.answer)
-    }
-
-    /// The same, and whether an attempt before the answer had none.
-    async fn settle<T, A>(&self, repeat: Repeat, attempt: impl Fn() -> A + Send + Sync) -> Result<Settled<T>>
-    where
-        A: Future<Output = Result<T, Failure>> + Send,
-    {
-        let watched = || async {
-            match wire::watched(attempt()).await {
-                (Ok(done), _) => Ok(done),
-                (Err(failure), true) => Err(failure),
+        let tracked = || async {
+            match transport::track_sent(attempt()).await {
                 (Err(failure), false) => Err(failure.unsent()),
+                (result, _) => result,
             }
         };
-        // Boxed, because the SDK's futures are nested so deeply that callers would meet the compiler's limit.
-        Box::pin(retry::persist(&self.settings, &*self.random, repeat, watched)).await
+        // Boxed, because the nested futures of the SDK would exceed the compiler's recursion limit in callers.
+        Box::pin(retry::retry(&self.settings, &*self.random, idempotency, tracked)).await
     }
 }
 
@@ -227,7 +241,7 @@ impl Table for DynamoTable {
     }
 }
 
-/// The rule of DynamoDB for names of tables; instead of a name it also takes an ARN, of which it judges itself.
+/// Checks DynamoDB's rules for table names. ARNs, which DynamoDB also accepts, are not checked.
 fn check_name(table: &str) -> Result<()> {
     const LENGTH: std::ops::RangeInclusive<usize> = 3..=255;
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
@@ -235,14 +249,14 @@ fn check_name(table: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "`{}` cannot be a table's name on DynamoDB; take {} to {} letters, digits, dots, dashes and underscores",
+        "`{}` is not a valid table name for DynamoDB; use {} to {} letters, digits, dots, dashes and underscores",
         Excerpt(table),
         LENGTH.start(),
         LENGTH.end()
     )))
 }
 
-/// The SDK's client panics on a machine without any certificates, whether it would need one or not.
+/// The client of the SDK panics if the system has no certificates, even if it does not need one.
 fn check_certificates() -> Result<()> {
     let found = rustls_native_certs::load_native_certs();
     if !found.certs.is_empty() {
@@ -250,7 +264,7 @@ fn check_certificates() -> Result<()> {
     }
     let mut error = Error::invalid(
         "there are no CA certificates on this machine; install them (on Debian the package ca-certificates), \
-         or let SSL_CERT_FILE name a file that has some",
+         or set SSL_CERT_FILE to a file with certificates",
     );
     if let Some(cause) = found.errors.into_iter().next() {
         error = error.caused_by(cause);
@@ -265,7 +279,7 @@ mod tests {
     use aws_sdk_dynamodb::config::{Config, Region};
 
     #[test]
-    fn a_table_that_could_never_work_is_refused_at_once() {
+    fn invalid_names_settings_and_regions_are_rejected() {
         let config = || Config::builder().behavior_version(BehaviorVersion::latest());
         let client = Client::from_conf(config().region(Region::new("eu-west-1")).build());
         let open = |name: &str, settings| DynamoTable::new(&client, name, settings).map(|_| ());
@@ -275,8 +289,8 @@ mod tests {
             assert_eq!(open(name, DynamoSettings::default()).expect_err(name).kind(), Kind::Invalid);
         }
         assert!(open("pages", DynamoSettings::default().attempts(0)).is_err());
-        let nowhere = Client::from_conf(config().build());
-        let error = DynamoTable::new(&nowhere, "pages", DynamoSettings::default()).expect_err("no region");
+        let no_region = Client::from_conf(config().build());
+        let error = DynamoTable::new(&no_region, "pages", DynamoSettings::default()).expect_err("no region");
         assert!(error.to_string().contains("AWS_REGION"), "{error}");
     }
 }

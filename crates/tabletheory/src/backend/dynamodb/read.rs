@@ -1,4 +1,4 @@
-//! Reading: one row, several, a partition, everything.
+//! Reads of single rows, batches, partitions and the whole table.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,12 +8,13 @@ use super::DynamoTable;
 use super::convert::{Attributes, from_key, to_item, to_key};
 use super::expression::{self, Expression};
 use super::failure::Failure;
-use super::retry::Repeat;
+use super::retry::Idempotency;
+use crate::cond::Comparison;
 use crate::error::{Error, Result};
 use crate::item::{Item, Key};
 use crate::query::{Consistency, Cursor, Page, Query, Scan, Sort};
 
-/// The most keys that DynamoDB takes in one call.
+/// DynamoDB's limit for keys in one request.
 const MAX_BATCH: usize = 100;
 
 impl DynamoTable {
@@ -21,12 +22,11 @@ impl DynamoTable {
         let request = self
             .client
             .get_item()
-            .table_name(&self.place.table)
+            .table_name(&self.label.table)
             .set_key(Some(from_key(key)))
             .consistent_read(consistency == Consistency::Strong);
-        let attempt =
-            || async { request.clone().send().await.map_err(|error| Failure::of(error, &self.place)) };
-        self.persist(Repeat::Read, attempt).await?.item.map(to_item).transpose()
+        let output = send!(self, Idempotency::Read, request, output => output)?.result;
+        output.item.map(to_item).transpose()
     }
 
     pub(super) async fn batch_get_checked(
@@ -34,70 +34,69 @@ impl DynamoTable {
         keys: &[Key],
         consistency: Consistency,
     ) -> Result<Vec<Option<Item>>> {
-        // DynamoDB refuses a key that is named twice, so each is asked for once and handed out where it is wanted.
-        let mut named = HashSet::with_capacity(keys.len());
-        let distinct: Vec<&Key> = keys.iter().filter(|key| named.insert(*key)).collect();
+        // DynamoDB rejects duplicate keys.
+        let mut seen = HashSet::with_capacity(keys.len());
+        let distinct: Vec<&Key> = keys.iter().filter(|key| seen.insert(*key)).collect();
         let mut found = HashMap::with_capacity(distinct.len());
         for batch in distinct.chunks(MAX_BATCH) {
-            let wanted = batch.iter().map(|key| from_key(key)).collect();
-            self.batch(wanted, consistency, &mut found).await?;
+            let keys = batch.iter().map(|key| from_key(key)).collect();
+            self.get_batch(keys, consistency, &mut found).await?;
         }
         Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
     }
 
-    /// Reads up to a hundred rows. DynamoDB may leave some for another call, because it is busy or because
-    /// the answer is full: those are asked for again, as long as that helps.
-    async fn batch(
+    /// Reads up to a hundred rows. DynamoDB may leave some unprocessed, because of throttling or because the response is
+    /// full; these are requested again while there is progress.
+    async fn get_batch(
         &self,
-        mut wanted: Vec<Attributes>,
+        mut keys: Vec<Attributes>,
         consistency: Consistency,
         found: &mut HashMap<Key, Item>,
     ) -> Result<()> {
-        let mut in_vain = 0;
+        let mut failed_attempts = 0;
         loop {
-            let asked = wanted.len();
-            let (items, left) = self.batch_once(wanted, consistency).await?;
+            let requested = keys.len();
+            let (items, unprocessed) = self.get_batch_once(keys, consistency).await?;
             for item in items {
                 let item = to_item(item)?;
                 found.insert(item.key()?, item);
             }
-            if left.is_empty() {
+            if unprocessed.is_empty() {
                 return Ok(());
             }
-            // Whoever gets at least one row each time needs at most a hundred calls.
-            in_vain = if left.len() < asked { 0 } else { in_vain + 1 };
-            if in_vain >= self.settings.attempts {
+            // With at least one row per request there are at most a hundred requests.
+            failed_attempts = if unprocessed.len() < requested { 0 } else { failed_attempts + 1 };
+            if failed_attempts >= self.settings.attempts {
                 return Err(Error::unavailable(format!(
-                    "{} left {} of {asked} rows unread in {in_vain} attempts; try again later, or raise its limits",
-                    self.place,
-                    left.len()
+                    "{} returned no rows in {failed_attempts} attempts, with {} of {requested} left; \
+                     try again later, or raise its limits",
+                    self.label,
+                    unprocessed.len()
                 )));
             }
-            tokio::time::sleep(self.settings.backoff.delay(in_vain, &*self.random)).await;
-            wanted = left;
+            tokio::time::sleep(self.settings.backoff.delay(failed_attempts, &*self.random)).await;
+            keys = unprocessed;
         }
     }
 
-    /// One call: the rows that were read, and the keys that were not.
-    async fn batch_once(
+    /// Returns the rows that were read, and the keys that were not processed.
+    async fn get_batch_once(
         &self,
-        wanted: Vec<Attributes>,
+        keys: Vec<Attributes>,
         consistency: Consistency,
     ) -> Result<(Vec<Attributes>, Vec<Attributes>)> {
         let keys = KeysAndAttributes::builder()
-            .set_keys(Some(wanted))
+            .set_keys(Some(keys))
             .consistent_read(consistency == Consistency::Strong)
             .build()
-            .map_err(|cause| Error::invalid("a key has no form on DynamoDB").caused_by(cause))?;
-        let request = self.client.batch_get_item().request_items(&self.place.table, keys);
-        let attempt =
-            || async { request.clone().send().await.map_err(|error| Failure::of(error, &self.place)) };
-        let answer = self.persist(Repeat::Read, attempt).await?;
-        // There is one table in the question, so whatever name it has in the answer, it is that one.
-        let items = answer.responses.unwrap_or_default().into_values().flatten().collect();
-        let left =
-            answer.unprocessed_keys.unwrap_or_default().into_values().flat_map(|keys| keys.keys).collect();
-        Ok((items, left))
+            .map_err(|cause| Error::invalid("the keys cannot be sent").caused_by(cause))?;
+        let request = self.client.batch_get_item().request_items(&self.label.table, keys);
+        let output = send!(self, Idempotency::Read, request, output => output)?.result;
+        // The request names one table, so the response has one too.
+        let items = output.responses.unwrap_or_default().into_values().flatten().collect();
+        let unprocessed =
+            output.unprocessed_keys.unwrap_or_default().into_values().flat_map(|keys| keys.keys).collect();
+        Ok((items, unprocessed))
     }
 
     pub(super) async fn query_checked(&self, query: &Query) -> Result<Page> {
@@ -108,7 +107,7 @@ impl DynamoTable {
         let request = self
             .client
             .query()
-            .table_name(&self.place.table)
+            .table_name(&self.label.table)
             .set_key_condition_expression(condition)
             .set_expression_attribute_names(names)
             .set_expression_attribute_values(values)
@@ -116,25 +115,21 @@ impl DynamoTable {
             .set_limit(query.limit.map(row_limit))
             .scan_index_forward(!query.backward)
             .consistent_read(query.consistency == Consistency::Strong);
-        let attempt =
-            || async { request.clone().send().await.map_err(|error| Failure::of(error, &self.place)) };
-        let answer = self.persist(Repeat::Read, attempt).await?;
-        page(answer.items, answer.last_evaluated_key)
+        let output = send!(self, Idempotency::Read, request, output => output)?.result;
+        page(output.items, output.last_evaluated_key)
     }
 
-    /// Scans read strongly: maintenance that does not see a row would collect what the row names.
+    /// Uses strong reads: garbage collection that misses a row would delete objects that the row refers to.
     pub(super) async fn scan_checked(&self, scan: &Scan) -> Result<Page> {
         let request = self
             .client
             .scan()
-            .table_name(&self.place.table)
+            .table_name(&self.label.table)
             .set_exclusive_start_key(scan.after.as_ref().map(|cursor| from_key(&cursor.0)))
             .set_limit(scan.limit.map(row_limit))
             .consistent_read(true);
-        let attempt =
-            || async { request.clone().send().await.map_err(|error| Failure::of(error, &self.place)) };
-        let answer = self.persist(Repeat::Read, attempt).await?;
-        page(answer.items, answer.last_evaluated_key)
+        let output = send!(self, Idempotency::Read, request, output => output)?.result;
+        page(output.items, output.last_evaluated_key)
     }
 }
 
@@ -148,16 +143,16 @@ fn row_limit(rows: usize) -> i32 {
     i32::try_from(rows).unwrap_or(i32::MAX)
 }
 
-/// Whether the cursor stands on the last sort key that could fit. Nothing can follow, and DynamoDB refuses such
-/// a start, although the cursor is a good one: it may be made from a row.
+/// Whether the cursor is at the last sort key that can match. No row can follow, and DynamoDB rejects such a start key,
+/// although the cursor is valid: it may have been created from a row.
 fn is_past_the_end(query: &Query) -> bool {
     let Some(Cursor(Key { sk, .. })) = &query.after else { return false };
     match &query.sort {
-        Sort::Is(_) => true,
-        Sort::Le(high) => !query.backward && sk == high,
-        Sort::Ge(low) => query.backward && sk == low,
+        Sort::Compare(Comparison::Equal, _) => true,
+        Sort::Compare(Comparison::LessOrEqual, high) => !query.backward && sk == high,
+        Sort::Compare(Comparison::GreaterOrEqual, low) => query.backward && sk == low,
         Sort::Between(low, high) => sk == if query.backward { low } else { high },
-        Sort::All | Sort::Lt(_) | Sort::Gt(_) | Sort::BeginsWith(_) => false,
+        Sort::All | Sort::Compare(..) | Sort::BeginsWith(_) => false,
     }
 }
 
@@ -166,13 +161,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_that_dynamodb_cannot_count_is_the_greatest_that_it_can() {
+    fn a_limit_beyond_the_range_of_dynamodb_becomes_the_maximum() {
         assert_eq!(row_limit(1), 1);
         assert_eq!(row_limit(usize::MAX), i32::MAX);
     }
 
     #[test]
-    fn nothing_follows_the_last_key_that_could_fit() {
+    fn no_row_follows_the_last_sort_key_that_can_match() {
         let at = |query: Query, sk: &str| query.after(Cursor::after(Key::new("a", sk)));
         let all = || Query::of("a");
         assert!(is_past_the_end(&at(all().sk_between("b", "d"), "d")));

@@ -1,4 +1,4 @@
-//! How a table on DynamoDB is reached: where, how patiently, how often.
+//! Endpoint, timeouts and retries of a table on DynamoDB.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::backend::TOKEN_WINDOW;
 use crate::backoff::Backoff;
 use crate::error::{Error, Result};
 
-/// Where DynamoDB is, how long to wait for it, and how often to try again.
+/// Settings of a [`DynamoTable`](crate::DynamoTable): endpoint, timeouts and retries.
 ///
 /// ```
 /// use std::time::Duration;
@@ -26,7 +26,7 @@ pub struct DynamoSettings {
 }
 
 impl Default for DynamoSettings {
-    /// Two seconds to connect, five for an attempt, twenty for an operation of at most eight attempts,
+    /// Timeouts of 2 seconds to connect, 5 per attempt and 20 per operation; at most eight attempts,
     /// with delays that grow from 25 milliseconds to one second, with full jitter.
     fn default() -> Self {
         DynamoSettings {
@@ -41,13 +41,13 @@ impl Default for DynamoSettings {
 }
 
 impl DynamoSettings {
-    /// The most attempts that one operation may make.
+    /// Upper limit for the number of attempts.
     pub const MAX_ATTEMPTS: u32 = 50;
-    /// The longest that one operation may take. A transaction is repeated under a client token, which
-    /// DynamoDB forgets after ten minutes: a later repeat would be applied a second time.
+    /// Upper limit for the operation timeout. Transactions are retried with a client token, which DynamoDB forgets after
+    /// ten minutes: a later retry could be applied a second time.
     pub const MAX_OPERATION: Duration = Duration::from_secs(TOKEN_WINDOW.as_secs() / 2);
 
-    /// Reach DynamoDB at this address, whatever the environment says: for DynamoDB Local and for private endpoints.
+    /// Uses this endpoint instead of the one from the environment, for DynamoDB Local and private endpoints.
     ///
     /// ```
     /// use tabletheory::DynamoSettings;
@@ -61,86 +61,14 @@ impl DynamoSettings {
         self
     }
 
-    /// How long making a connection may take. A connection that was not made sent nothing, so such a try is repeated.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tabletheory::DynamoSettings;
-    ///
-    /// assert!(DynamoSettings::default().connect_timeout(Duration::from_millis(500)).check().is_ok());
-    /// ```
-    #[must_use]
-    pub fn connect_timeout(mut self, longest: Duration) -> Self {
-        self.connect_timeout = longest;
-        self
-    }
-
-    /// How long one attempt may take, its connection included.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tabletheory::DynamoSettings;
-    ///
-    /// assert!(DynamoSettings::default().attempt_timeout(Duration::from_secs(1)).check().is_ok());
-    /// ```
-    #[must_use]
-    pub fn attempt_timeout(mut self, longest: Duration) -> Self {
-        self.attempt_timeout = longest;
-        self
-    }
-
-    /// How long one operation may take, with all its attempts and the pauses between them.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tabletheory::DynamoSettings;
-    ///
-    /// assert!(DynamoSettings::default().operation_timeout(Duration::from_secs(3)).check().is_ok());
-    /// assert!(DynamoSettings::default().operation_timeout(Duration::from_secs(900)).check().is_err());
-    /// ```
-    #[must_use]
-    pub fn operation_timeout(mut self, longest: Duration) -> Self {
-        self.operation_timeout = longest;
-        self
-    }
-
-    /// How many attempts one operation may make, the first included.
-    ///
-    /// ```
-    /// use tabletheory::DynamoSettings;
-    ///
-    /// assert!(DynamoSettings::default().attempts(1).check().is_ok());
-    /// assert!(DynamoSettings::default().attempts(0).check().is_err());
-    /// ```
-    #[must_use]
-    pub fn attempts(mut self, most: u32) -> Self {
-        self.attempts = most;
-        self
-    }
-
-    /// Sets the delays between attempts.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tabletheory::{Backoff, DynamoSettings};
-    ///
-    /// let backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(8));
-    /// assert!(DynamoSettings::default().backoff(backoff).check().is_ok());
-    /// ```
-    #[must_use]
-    pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.backoff = backoff;
-        self
-    }
-
-    /// Says what is wrong with them, if anything.
+    /// Returns an error if a setting is invalid.
     ///
     /// ```
     /// use std::time::Duration;
     /// use tabletheory::DynamoSettings;
     ///
     /// let error = DynamoSettings::default().attempt_timeout(Duration::ZERO).check().unwrap_err();
-    /// assert_eq!(error.to_string(), "the attempt time-out is zero; give it some time");
+    /// assert_eq!(error.to_string(), "the attempt timeout is zero; it must be longer");
     /// ```
     pub fn check(&self) -> Result<()> {
         let timeouts = [
@@ -150,33 +78,85 @@ impl DynamoSettings {
         ];
         for (name, timeout) in timeouts {
             if timeout.is_zero() {
-                return Err(Error::invalid(format!("the {name} time-out is zero; give it some time")));
+                return Err(Error::invalid(format!("the {name} timeout is zero; it must be longer")));
             }
         }
         if self.operation_timeout > Self::MAX_OPERATION {
             return Err(Error::invalid(format!(
-                "the operation time-out is {:?}; it may be {:?} at most",
+                "the operation timeout is {:?}; the maximum is {:?}",
                 self.operation_timeout,
                 Self::MAX_OPERATION
             )));
         }
         if !(1..=Self::MAX_ATTEMPTS).contains(&self.attempts) {
             return Err(Error::invalid(format!(
-                "an operation is given {} attempts; it may have 1 to {}",
+                "the number of attempts is {}; it must be 1 to {}",
                 self.attempts,
                 Self::MAX_ATTEMPTS
             )));
         }
         if self.backoff.starts_above_longest() {
-            return Err(Error::invalid("the first pause between attempts is longer than the longest one"));
+            return Err(Error::invalid("the first delay between attempts is longer than the longest one"));
         }
         if let Some(url) = &self.endpoint
             && !(url.starts_with("http://") || url.starts_with("https://"))
         {
             return Err(Error::invalid(format!(
-                "the endpoint {url:?} is not an address like http://127.0.0.1:8000 or https://…"
+                "the endpoint {url:?} is invalid; it must start with http:// or https://"
             )));
         }
         Ok(())
+    }
+}
+
+setters! {
+    DynamoSettings {
+        /// Timeout for connecting. An attempt that did not connect sent nothing, so it is always retried.
+        ///
+        /// ```
+        /// use std::time::Duration;
+        /// use tabletheory::DynamoSettings;
+        ///
+        /// assert!(DynamoSettings::default().connect_timeout(Duration::from_millis(500)).check().is_ok());
+        /// ```
+        connect_timeout: Duration,
+        /// Timeout for one attempt, including its connection.
+        ///
+        /// ```
+        /// use std::time::Duration;
+        /// use tabletheory::DynamoSettings;
+        ///
+        /// assert!(DynamoSettings::default().attempt_timeout(Duration::from_secs(1)).check().is_ok());
+        /// ```
+        attempt_timeout: Duration,
+        /// Timeout for one operation, including all attempts and the delays between them.
+        ///
+        /// ```
+        /// use std::time::Duration;
+        /// use tabletheory::DynamoSettings;
+        ///
+        /// assert!(DynamoSettings::default().operation_timeout(Duration::from_secs(3)).check().is_ok());
+        /// assert!(DynamoSettings::default().operation_timeout(Duration::from_secs(900)).check().is_err());
+        /// ```
+        operation_timeout: Duration,
+        /// Maximum number of attempts of one operation, including the first.
+        ///
+        /// ```
+        /// use tabletheory::DynamoSettings;
+        ///
+        /// assert!(DynamoSettings::default().attempts(1).check().is_ok());
+        /// assert!(DynamoSettings::default().attempts(0).check().is_err());
+        /// ```
+        attempts: u32,
+        /// Delays between attempts.
+        ///
+        /// ```
+        /// use std::time::Duration;
+        /// use tabletheory::{Backoff, DynamoSettings};
+        ///
+        /// let backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(8));
+        /// assert!(DynamoSettings::default().backoff(backoff).check().is_ok());
+        /// ```
+        backoff: Backoff,
     }
 }

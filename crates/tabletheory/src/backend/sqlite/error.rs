@@ -1,4 +1,4 @@
-//! What can go wrong with the file, and what to do about each.
+//! Errors of SQLite, translated into errors that say what to do.
 
 use std::path::Path;
 
@@ -6,41 +6,41 @@ use rusqlite::ErrorCode;
 
 use crate::error::{Error, Kind};
 
-/// Why a piece of work on a connection failed.
+/// Why an operation on a connection failed.
 #[derive(Debug)]
-pub(super) enum Fault {
-    /// SQLite said so.
+pub(super) enum BackendError {
+    /// SQLite returned an error.
     Sqlite(rusqlite::Error),
-    /// We did: a row that is not what was written, or a call that is wrong.
-    Ours(Error),
+    /// A damaged row or an invalid call, found by our own checks.
+    Other(Error),
 }
 
-impl From<rusqlite::Error> for Fault {
+impl From<rusqlite::Error> for BackendError {
     fn from(error: rusqlite::Error) -> Self {
-        Fault::Sqlite(error)
+        BackendError::Sqlite(error)
     }
 }
 
-impl From<Error> for Fault {
+impl From<Error> for BackendError {
     fn from(error: Error) -> Self {
-        Fault::Ours(error)
+        BackendError::Other(error)
     }
 }
 
-impl Fault {
-    /// Whether another connection is in the way, so that waiting helps.
+impl BackendError {
+    /// Whether another connection holds a lock, so that waiting helps.
     pub(super) fn is_busy(&self) -> bool {
-        matches!(self, Fault::Sqlite(error) if is_busy(error))
+        matches!(self, BackendError::Sqlite(error) if is_busy(error))
     }
 
-    /// The error that a caller gets, with what to do.
-    pub(super) fn explain(self, path: &Path) -> Error {
+    /// Converts to the error that callers get, which names the file and what to do.
+    pub(super) fn into_error(self, path: &Path) -> Error {
         match self {
-            Fault::Ours(error) if error.kind() == Kind::Corrupt => {
+            BackendError::Other(error) if error.kind() == Kind::Corrupt => {
                 error.within(format_args!("the table file {}", path.display()))
             }
-            Fault::Ours(error) => error,
-            Fault::Sqlite(cause) => explain_sqlite(cause, path),
+            BackendError::Other(error) => error,
+            BackendError::Sqlite(cause) => sqlite_error(cause, path),
         }
     }
 }
@@ -49,7 +49,7 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-fn explain_sqlite(cause: rusqlite::Error, path: &Path) -> Error {
+fn sqlite_error(cause: rusqlite::Error, path: &Path) -> Error {
     let file = path.display();
     let (kind, context) = match cause.sqlite_error_code() {
         _ if is_damage(&cause) => (
@@ -61,7 +61,7 @@ fn explain_sqlite(cause: rusqlite::Error, path: &Path) -> Error {
         ),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => (
             Kind::Unavailable,
-            format!("another process kept the table file {file} locked for too long; try again"),
+            format!("the table file {file} was locked by another process for too long; try again"),
         ),
         Some(ErrorCode::DiskFull) => (
             Kind::Unavailable,
@@ -79,18 +79,18 @@ fn explain_sqlite(cause: rusqlite::Error, path: &Path) -> Error {
     Error::new(kind, context).caused_by(cause)
 }
 
-/// Whether the file's content, and not its surroundings, is at fault.
+/// Whether the content of the file is damaged.
 fn is_damage(cause: &rusqlite::Error) -> bool {
     match cause {
         rusqlite::Error::SqliteFailure(failure, message) => {
-            // SQLite has no code of its own for these.
-            let told = ["unsupported file format", "no such table", "no such column"];
+            // SQLite has no specific code for these.
+            let messages = ["unsupported file format", "no such table", "no such column"];
             let message = message.as_deref().unwrap_or_default();
             matches!(failure.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
                 || failure.extended_code == rusqlite::ffi::SQLITE_IOERR_SHORT_READ
-                || told.iter().any(|told| message.starts_with(told))
+                || messages.iter().any(|known| message.starts_with(known))
         }
-        // A column of another type, text that is not UTF-8, or a schema that lost a table.
+        // A column of another type, text that is not UTF-8, or a table that is missing.
         rusqlite::Error::SqlInputError { .. }
         | rusqlite::Error::FromSqlConversionFailure(..)
         | rusqlite::Error::IntegralValueOutOfRange(..)
@@ -101,7 +101,7 @@ fn is_damage(cause: &rusqlite::Error) -> bool {
     }
 }
 
-/// What SQLite would say with this code.
+/// An error of SQLite with this code.
 #[cfg(test)]
 pub(super) fn failure(code: std::ffi::c_int) -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None)
@@ -113,10 +113,10 @@ mod tests {
     use rusqlite::ffi;
 
     #[test]
-    fn each_failure_of_the_file_comes_with_what_to_do() {
+    fn every_sqlite_error_says_what_to_do() {
         let damaged = (Kind::Corrupt, "restore it from a backup");
-        let locked = (Kind::Unavailable, "locked for too long; try again");
-        let forbidden = (Kind::Invalid, "both must be writable");
+        let locked = (Kind::Unavailable, "for too long; try again");
+        let not_writable = (Kind::Invalid, "both must be writable");
         let other = (Kind::Unavailable, "cannot be used");
         for (code, (kind, advice)) in [
             (ffi::SQLITE_CORRUPT, damaged),
@@ -125,15 +125,15 @@ mod tests {
             (ffi::SQLITE_BUSY, locked),
             (ffi::SQLITE_LOCKED, locked),
             (ffi::SQLITE_FULL, (Kind::Unavailable, "make room")),
-            (ffi::SQLITE_CANTOPEN, forbidden),
-            (ffi::SQLITE_PERM, forbidden),
-            (ffi::SQLITE_READONLY, forbidden),
-            // A plain error says nothing of the file, unless its message does.
+            (ffi::SQLITE_CANTOPEN, not_writable),
+            (ffi::SQLITE_PERM, not_writable),
+            (ffi::SQLITE_READONLY, not_writable),
+            // The generic code does not imply damage, unless the message does.
             (ffi::SQLITE_ERROR, other),
             (ffi::SQLITE_IOERR, other),
             (ffi::SQLITE_NOMEM, other),
         ] {
-            let error = Fault::from(failure(code)).explain(Path::new("table.db"));
+            let error = BackendError::from(failure(code)).into_error(Path::new("table.db"));
             assert_eq!(error.kind(), kind, "{code}: {error}");
             assert!(error.to_string().contains("table.db"), "{code}: {error}");
             assert!(error.to_string().contains(advice), "{code}: {error}");
@@ -141,18 +141,26 @@ mod tests {
     }
 
     #[test]
-    fn some_damage_is_told_by_its_message_alone() {
+    fn some_damage_is_recognized_by_the_message_of_sqlite() {
         for message in ["unsupported file format", "no such table: item", "no such column: crc"] {
             let code = ffi::Error::new(ffi::SQLITE_ERROR);
             let cause = rusqlite::Error::SqliteFailure(code, Some(message.into()));
-            assert_eq!(Fault::from(cause).explain(Path::new("table.db")).kind(), Kind::Corrupt, "{message}");
+            assert_eq!(
+                BackendError::from(cause).into_error(Path::new("table.db")).kind(),
+                Kind::Corrupt,
+                "{message}"
+            );
         }
     }
 
     #[test]
-    fn of_our_own_errors_damage_names_the_file() {
-        let explained = |error: Error| Fault::from(error).explain(Path::new("table.db")).to_string();
-        assert_eq!(explained(Error::corrupt("a row is wrong")), "the table file table.db: a row is wrong");
-        assert_eq!(explained(Error::invalid("a call is wrong")), "a call is wrong");
+    fn a_damaged_row_is_reported_with_the_name_of_the_file() {
+        let converted =
+            |error: Error| BackendError::from(error).into_error(Path::new("table.db")).to_string();
+        assert_eq!(
+            converted(Error::corrupt("a row is damaged")),
+            "the table file table.db: a row is damaged"
+        );
+        assert_eq!(converted(Error::invalid("invalid call")), "invalid call");
     }
 }

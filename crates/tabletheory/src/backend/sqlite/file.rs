@@ -1,20 +1,20 @@
-//! Opening the file: what it must be, and how its connections are set up.
+//! Opening the file and configuring its connections.
 
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
-use super::error::{Fault, is_busy};
+use super::error::{BackendError, is_busy};
 use crate::error::{Error, Result};
 
-/// Marks a SQLite file as one of ours: "ttbl" in ASCII.
+/// SQLite's application id of table files: "ttbl" in ASCII.
 const APPLICATION_ID: i64 = 0x7474_626c;
-/// The layout of the tables below.
-const LAYOUT: i64 = 1;
+/// Version of the schema.
+const SCHEMA_VERSION: i64 = 1;
 
-/// `item` is DynamoDB-JSON without the key; `crc` is of key and item; `ttl` repeats the attribute.
-/// `token` keeps client tokens in buckets of time, so that old ones can be found without an index.
+/// `item` is DynamoDB-JSON without the key; `crc` is the checksum of key and item; `ttl` repeats the attribute.
+/// `token` stores client tokens in time buckets, so that old ones can be found without an index.
 const SCHEMA: &str = "
     CREATE TABLE item (
         pk   TEXT NOT NULL,
@@ -34,40 +34,40 @@ const SCHEMA: &str = "
     ) WITHOUT ROWID;
 ";
 
-/// How often the switch to the write-ahead log is tried again while another process opens the same new file.
+/// Number of attempts to enable the write-ahead log while another process opens the same new file.
 const WAL_ATTEMPTS: u32 = 100;
-const WAL_PAUSE: Duration = Duration::from_millis(20);
-/// The size to which the log is cut after it has been copied into the file.
-const LOG_BYTES: u32 = 64 * 1024 * 1024;
-/// Pages that the writer keeps in memory, since it reads every row before it writes it.
+const WAL_RETRY_DELAY: Duration = Duration::from_millis(20);
+/// Size to which the log is truncated after a checkpoint.
+const MAX_LOG_BYTES: u32 = 64 * 1024 * 1024;
+/// Page cache of the writer, which reads rows before it writes them.
 const WRITER_CACHE_KIB: i32 = 32 * 1024;
-/// Statements that a connection keeps prepared: more than there are.
-const STATEMENTS: usize = 64;
+/// Capacity for prepared statements per connection: more than there are.
+const CACHED_STATEMENTS: usize = 64;
 
-/// The one connection that writes; it makes the file and its tables where they are missing.
+/// Opens the connection for writing; creates the file and its tables if they are missing.
 pub(super) fn open_to_write(path: &Path, busy_timeout: Duration) -> Result<Connection> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let open = || -> Result<Connection, Fault> {
+    let open = || -> Result<Connection, BackendError> {
         let connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(busy_timeout)?;
-        recognise(&connection)?;
-        use_log(&connection)?;
+        check_format(&connection)?;
+        enable_wal(&connection)?;
         connection.pragma_update(None, "synchronous", "FULL")?;
-        connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
-        // SQLite takes a negative number as KiB, a positive one as pages.
+        connection.pragma_update(None, "journal_size_limit", MAX_LOG_BYTES)?;
+        // SQLite interprets negative numbers as KiB, positive ones as pages.
         connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
         harden(&connection)?;
-        // From here on waiting for a turn to write is our own.
+        // From here on `begin` waits for locks, not SQLite.
         connection.busy_timeout(Duration::ZERO)?;
         create_tables(&connection, busy_timeout)?;
         Ok(connection)
     };
-    open().map_err(|fault| fault.explain(path))
+    open().map_err(|error| error.into_error(path))
 }
 
-/// A connection that reads. It gives up at once where it would have to wait.
-pub(super) fn open_to_read(path: &Path) -> Result<Connection, Fault> {
+/// Opens a connection for reading, which fails at once if the file is locked.
+pub(super) fn open_to_read(path: &Path) -> Result<Connection, BackendError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Duration::ZERO)?;
@@ -76,16 +76,16 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, Fault> {
     Ok(connection)
 }
 
-/// A damaged file must not be believed further than it can be checked.
-fn harden(connection: &Connection) -> Result<(), Fault> {
+/// Makes SQLite validate the schema and the pages of a possibly damaged file.
+fn harden(connection: &Connection) -> Result<(), BackendError> {
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
     Ok(())
 }
 
-/// Refuses another program's file, and one of a later version of ours, before anything is changed in it.
-fn recognise(connection: &Connection) -> Result<(), Fault> {
+/// Rejects files of other programs, and of later versions of this one, before anything is changed in them.
+fn check_format(connection: &Connection) -> Result<(), BackendError> {
     let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let (application, layout) = (number("application_id")?, number("user_version")?);
@@ -93,71 +93,72 @@ fn recognise(connection: &Connection) -> Result<(), Fault> {
         return Ok(());
     }
     if application != APPLICATION_ID {
-        return Err(Error::invalid("this SQLite file belongs to another program; name another file").into());
+        return Err(Error::invalid("this SQLite file belongs to another program; use another file").into());
     }
-    if layout > LAYOUT {
+    if layout > SCHEMA_VERSION {
         return Err(Error::invalid(format!(
-            "this table file has layout {layout} and this program knows {LAYOUT} at most; use a newer program"
+            "this table file has schema version {layout}, but this program supports at most {SCHEMA_VERSION}; \
+             use a newer version of the program"
         ))
         .into());
     }
     Ok(())
 }
 
-/// The switch needs the file for a moment alone, and SQLite does not wait for that by itself.
-fn use_log(connection: &Connection) -> Result<(), Fault> {
+/// Enabling the log needs exclusive access to the file, for which SQLite does not wait by itself.
+fn enable_wal(connection: &Connection) -> Result<(), BackendError> {
     for _ in 1..WAL_ATTEMPTS {
-        match switch_to_log(connection) {
-            Err(Fault::Sqlite(error)) if is_busy(&error) => std::thread::sleep(WAL_PAUSE),
+        match set_wal_mode(connection) {
+            Err(BackendError::Sqlite(error)) if is_busy(&error) => std::thread::sleep(WAL_RETRY_DELAY),
             outcome => return outcome,
         }
     }
-    switch_to_log(connection)
+    set_wal_mode(connection)
 }
 
-fn switch_to_log(connection: &Connection) -> Result<(), Fault> {
+fn set_wal_mode(connection: &Connection) -> Result<(), BackendError> {
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode.eq_ignore_ascii_case("wal") {
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "the table file's disk allows only the journal mode `{mode}`; put the file on a local disk"
+        "the file system of the table file supports only the journal mode `{mode}`; put the file on a local disk"
     ))
     .into())
 }
 
-/// A file that has its tables is opened without a turn to write, for which a busy file would have to be waited.
-fn create_tables(connection: &Connection, patience: Duration) -> Result<(), Fault> {
+/// Takes the write lock only if tables are missing, so that opening a busy file does not wait.
+fn create_tables(connection: &Connection, busy_timeout: Duration) -> Result<(), BackendError> {
     if has_tables(connection)? {
         return Ok(());
     }
-    let transaction = begin(connection, patience)?;
+    let transaction = begin(connection, busy_timeout)?;
     if !has_tables(&transaction)? {
         transaction.execute_batch(SCHEMA)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-        transaction.pragma_update(None, "user_version", LAYOUT)?;
+        transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     }
     transaction.commit()?;
     Ok(())
 }
 
-fn has_tables(connection: &Connection) -> Result<bool, Fault> {
+fn has_tables(connection: &Connection) -> Result<bool, BackendError> {
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     Ok(tables > 0)
 }
 
-/// Begins to write, and waits for another process that does.
+/// Begins a write transaction; waits while another process writes.
 ///
-/// SQLite's own waiting sleeps for longer and longer, up to a tenth of a second, in which a busy process
-/// begins again many times; short pauses give both their turn.
-pub(super) fn begin(connection: &Connection, patience: Duration) -> rusqlite::Result<Transaction<'_>> {
-    const PAUSE: Duration = Duration::from_millis(1);
+/// SQLite's own busy handler sleeps up to 100 ms at a time, during which a busy process commits many times. Short delays
+/// are fairer.
+pub(super) fn begin(connection: &Connection, busy_timeout: Duration) -> rusqlite::Result<Transaction<'_>> {
+    const DELAY: Duration = Duration::from_millis(1);
     let mut waited = Duration::ZERO;
     loop {
         match Transaction::new_unchecked(connection, TransactionBehavior::Immediate) {
-            Err(error) if is_busy(&error) && waited < patience => {
-                std::thread::sleep(PAUSE);
-                waited += PAUSE;
+            Err(error) if is_busy(&error) && waited < busy_timeout => {
+                std::thread::sleep(DELAY);
+                waited += DELAY;
             }
             outcome => return outcome,
         }
@@ -168,9 +169,9 @@ pub(super) fn begin(connection: &Connection, patience: Duration) -> rusqlite::Re
 mod tests {
     use super::*;
 
-    /// Nothing but the settings can show this: a process that is killed leaves the system's cache behind.
+    /// Checks the settings, because killing a process does not lose the page cache of the operating system.
     #[test]
-    fn a_commit_waits_for_the_disk() {
+    fn commits_are_synced_to_disk() {
         let directory = tempfile::tempdir().expect("a directory");
         let connection =
             open_to_write(&directory.path().join("table.db"), Duration::ZERO).expect("a new file");

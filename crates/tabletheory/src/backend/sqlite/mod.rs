@@ -1,4 +1,4 @@
-//! The embedded table: one SQLite file, which other processes may open too.
+//! The embedded table: one SQLite file, which several processes may use.
 
 mod error;
 mod file;
@@ -6,6 +6,7 @@ mod reader;
 mod row;
 mod sweeper;
 mod token;
+mod worker;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -26,31 +27,27 @@ use crate::table::Table;
 use crate::ttl;
 use crate::txn::{Commit, Txn};
 
-/// The longest read that runs on the caller's own thread: beyond it a page may take milliseconds.
+/// Maximum number of rows that are read on the caller's thread; more may take milliseconds.
 const INLINE_ROWS: usize = 8;
 
-/// How a [`SqliteTable`] behaves. The defaults suit one machine with a few processes.
+/// Settings of a [`SqliteTable`]. The defaults are suitable for one machine with a few processes.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tabletheory::SqliteSettings;
 ///
-/// let settings = SqliteSettings { busy_timeout: Duration::from_secs(1), ..SqliteSettings::default() };
-/// assert_eq!(settings.queue, 1024);
+/// let settings = SqliteSettings::default().busy_timeout(Duration::from_secs(1)).sweep(None);
 /// ```
 #[derive(Clone, Debug)]
 pub struct SqliteSettings {
-    /// How long to wait for another process that is writing to the file.
-    pub busy_timeout: Duration,
-    /// How many transactions may wait for the writer before committers wait for room.
-    pub queue: usize,
-    /// How many waiting transactions at most share one write to the disk.
-    pub group: usize,
-    /// When expired rows are deleted; none leaves them to [`SqliteTable::sweep`].
-    pub sweep: Option<SweepSettings>,
+    busy_timeout: Duration,
+    queue: usize,
+    group: usize,
+    sweep: Option<SweepSettings>,
 }
 
 impl Default for SqliteSettings {
+    /// A busy timeout of 5 seconds, a queue of 1024, groups of up to 256, and the default [`SweepSettings`].
     fn default() -> Self {
         SqliteSettings {
             busy_timeout: Duration::from_secs(5),
@@ -61,35 +58,56 @@ impl Default for SqliteSettings {
     }
 }
 
-/// When rows whose `ttl` has passed are deleted.
-///
-/// ```
-/// use std::time::Duration;
-///
-/// assert_eq!(tabletheory::SweepSettings::default().every, Duration::from_secs(60));
-/// ```
-#[derive(Clone, Debug)]
-pub struct SweepSettings {
-    /// How often to look for them.
-    pub every: Duration,
-    /// How long after its `ttl` a row is left alone.
-    pub lag: Duration,
-}
-
-impl Default for SweepSettings {
-    fn default() -> Self {
-        SweepSettings { every: Duration::from_secs(60), lag: Duration::from_secs(60) }
+setters! {
+    SqliteSettings {
+        /// How long to wait while another process writes to the file.
+        busy_timeout: Duration,
+        /// How many transactions may wait for the writer; further commits wait for room in the queue.
+        queue: usize,
+        /// Maximum number of transactions that are committed with one write to disk.
+        group: usize,
+        /// When to delete expired rows; with `None` only [`SqliteTable::sweep`] does.
+        sweep: Option<SweepSettings>,
     }
 }
 
-/// A table in one SQLite file, in write-ahead-log mode, durable once a commit is acknowledged.
+/// When to delete rows whose `ttl` has passed.
 ///
-/// One thread writes: it takes all transactions that wait, up to a limit, and commits them with one
-/// write to the disk, each answered on its own. Readers never wait for it. Point reads and short
-/// queries run on the caller's thread, since they take microseconds; longer ones go to tokio's
-/// blocking pool. Other processes may use the same file at the same time.
+/// ```
+/// use std::time::Duration;
+/// use tabletheory::SweepSettings;
 ///
-/// Dropping the table finishes what was queued.
+/// let hourly = SweepSettings::default().interval(Duration::from_secs(3600));
+/// ```
+#[derive(Clone, Debug)]
+pub struct SweepSettings {
+    interval: Duration,
+    lag: Duration,
+}
+
+impl Default for SweepSettings {
+    /// An interval and a lag of 60 seconds.
+    fn default() -> Self {
+        SweepSettings { interval: Duration::from_secs(60), lag: Duration::from_secs(60) }
+    }
+}
+
+setters! {
+    SweepSettings {
+        /// Time between sweeps.
+        interval: Duration,
+        /// How long after its `ttl` a row is deleted at the earliest.
+        lag: Duration,
+    }
+}
+
+/// A table in one SQLite file, in write-ahead-log mode. Acknowledged commits are durable.
+///
+/// One thread commits all waiting transactions, up to a limit, with one write to disk, and reports each result separately.
+/// Readers never wait for it. Point reads and short queries take microseconds and run on the caller's thread; longer ones
+/// run on tokio's blocking pool. Other processes may use the file at the same time.
+///
+/// Dropping the table waits for queued transactions.
 ///
 /// ```
 /// use tabletheory::{Consistency, Item, Key, SqliteTable, Table, Txn, Write};
@@ -104,7 +122,7 @@ impl Default for SweepSettings {
 /// ```
 #[derive(Debug)]
 pub struct SqliteTable {
-    // Dropped in this order: the sweeper holds a way to the writer, and the writer closes the file last.
+    // Dropped in this order: the sweeper holds a sender of the writer's queue, and the writer closes the file last.
     _sweeper: Option<Sweeper>,
     writer: Writer,
     readers: Arc<Readers>,
@@ -112,7 +130,7 @@ pub struct SqliteTable {
 }
 
 impl SqliteTable {
-    /// Opens the file with the default settings and the machine's clock, or makes it.
+    /// Opens or creates the file, with the default settings and the system clock.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -124,7 +142,7 @@ impl SqliteTable {
         SqliteTable::open_with(path, &SqliteSettings::default(), Arc::new(SystemClock))
     }
 
-    /// Opens the file with these settings on this clock, or makes it.
+    /// Opens or creates the file, with these settings and this clock.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -132,7 +150,7 @@ impl SqliteTable {
     /// use tabletheory::{SqliteSettings, SqliteTable, SystemClock};
     ///
     /// let directory = tempfile::tempdir()?;
-    /// let settings = SqliteSettings { sweep: None, ..SqliteSettings::default() };
+    /// let settings = SqliteSettings::default().sweep(None);
     /// let table = SqliteTable::open_with(directory.path().join("table.db"), &settings, Arc::new(SystemClock))?;
     /// # Ok(()) }
     /// ```
@@ -142,7 +160,9 @@ impl SqliteTable {
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
         if settings.queue == 0 || settings.group == 0 {
-            return Err(Error::invalid("the queue and the group of a SQLite table must be at least 1"));
+            return Err(Error::invalid(
+                "the settings `queue` and `group` of a SQLite table must be at least 1",
+            ));
         }
         let path = path.into();
         let connection = file::open_to_write(&path, settings.busy_timeout)?;
@@ -153,7 +173,7 @@ impl SqliteTable {
         Ok(SqliteTable { _sweeper: sweeper, writer, readers, clock })
     }
 
-    /// The file.
+    /// Returns the path of the file.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -167,7 +187,7 @@ impl SqliteTable {
         self.readers.path()
     }
 
-    /// Deletes the rows whose `ttl` passed at least `lag` ago, a few at a time, and says how many.
+    /// Deletes the rows whose `ttl` passed at least `lag` ago, in small batches, and returns their number.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -189,7 +209,7 @@ impl SqliteTable {
         }
     }
 
-    /// Reads the whole file and every row, and says how many rows there are, or what is damaged.
+    /// Checks the whole file and every row. Returns the number of rows, or an error that says what is damaged.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -199,37 +219,37 @@ impl SqliteTable {
     /// # Ok(()) }
     /// ```
     pub async fn verify(&self) -> Result<u64> {
-        self.read_elsewhere(reader::verify).await
+        self.read_blocking(reader::verify).await
     }
 
-    /// Reads on this thread; only if another process is in the way, on one that may wait.
-    async fn read_here<T, F>(&self, read: F) -> Result<T>
+    /// Reads on this thread, or on the blocking pool if the file is locked.
+    async fn read_inline<T, F>(&self, read: F) -> Result<T>
     where
         T: Send + 'static,
-        F: Fn(&Connection) -> Result<T, error::Fault> + Send + 'static,
+        F: Fn(&Connection) -> Result<T, error::BackendError> + Send + 'static,
     {
-        match self.readers.read_at_once(&read) {
-            Some(outcome) => outcome,
-            None => self.read_elsewhere(read).await,
+        match self.readers.try_read(&read) {
+            Some(result) => result,
+            None => self.read_blocking(read).await,
         }
     }
 
-    /// Reads on tokio's blocking pool, waiting for other processes up to the limit.
-    async fn read_elsewhere<T, F>(&self, read: F) -> Result<T>
+    /// Reads on tokio's blocking pool, where it waits while the file is locked.
+    async fn read_blocking<T, F>(&self, read: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, error::Fault> + Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, error::BackendError> + Send + 'static,
     {
         let readers = Arc::clone(&self.readers);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            // Without a runtime there is nobody to be kept waiting but the caller.
-            return readers.read_patiently(read);
+            // Without a runtime, blocking affects only the caller.
+            return readers.blocking_read(read);
         };
-        let _turn = self.readers.turn().await;
+        let _permit = self.readers.permit().await;
         runtime
-            .spawn_blocking(move || readers.read_patiently(read))
+            .spawn_blocking(move || readers.blocking_read(read))
             .await
-            .map_err(|cause| Error::unavailable("the reader was stopped").caused_by(cause))?
+            .map_err(|cause| Error::unavailable("the read was aborted").caused_by(cause))?
     }
 }
 
@@ -237,11 +257,11 @@ impl SqliteTable {
 impl Table for SqliteTable {
     async fn get(&self, key: &Key, _: Consistency) -> Result<Option<Item>> {
         key.check()?;
-        match self.readers.read_at_once(|connection| reader::get(connection, key)) {
-            Some(outcome) => outcome,
+        match self.readers.try_read(|connection| reader::get(connection, key)) {
+            Some(result) => result,
             None => {
                 let key = key.clone();
-                self.read_elsewhere(move |connection| reader::get(connection, &key)).await
+                self.read_blocking(move |connection| reader::get(connection, &key)).await
             }
         }
     }
@@ -252,7 +272,7 @@ impl Table for SqliteTable {
         let keys = keys.to_vec();
         let read =
             move |connection: &Connection| keys.iter().map(|key| reader::get(connection, key)).collect();
-        if short { self.read_here(read).await } else { self.read_elsewhere(read).await }
+        if short { self.read_inline(read).await } else { self.read_blocking(read).await }
     }
 
     async fn query(&self, query: &Query) -> Result<Page> {
@@ -260,13 +280,13 @@ impl Table for SqliteTable {
         let short = query.limit.is_some_and(|limit| limit <= INLINE_ROWS);
         let query = query.clone();
         let read = move |connection: &Connection| reader::query(connection, &query);
-        if short { self.read_here(read).await } else { self.read_elsewhere(read).await }
+        if short { self.read_inline(read).await } else { self.read_blocking(read).await }
     }
 
     async fn scan(&self, scan: &Scan) -> Result<Page> {
         scan.check()?;
         let scan = scan.clone();
-        self.read_elsewhere(move |connection| reader::scan(connection, &scan)).await
+        self.read_blocking(move |connection| reader::scan(connection, &scan)).await
     }
 
     async fn commit(&self, txn: &Txn) -> Result<Commit> {
@@ -280,7 +300,7 @@ impl Table for SqliteTable {
 
     async fn expired(&self, lag: Duration) -> Result<u64> {
         let expired = ttl::Expired::at(self.clock.now(), lag);
-        self.read_elsewhere(move |connection| reader::count_expired(connection, expired)).await
+        self.read_blocking(move |connection| reader::count_expired(connection, expired)).await
     }
 
     async fn sweep(&self, lag: Duration) -> Result<u64> {

@@ -1,66 +1,51 @@
-//! The thread that asks the writer, now and then, to delete expired rows.
+//! Deletes expired rows periodically.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
-use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 
 use super::SweepSettings;
-use super::writer::{Queue, Work};
+use super::worker::Worker;
+use super::writer::{Job, Queue};
 use crate::error::{Error, Result};
 
-/// Runs until it is dropped.
+/// Runs until dropped.
 #[derive(Debug)]
 pub(super) struct Sweeper {
-    /// Dropping it wakes and ends the thread.
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    // Dropped first, which ends the thread.
+    _stop: Sender<()>,
+    _worker: Worker,
 }
 
 impl Sweeper {
     pub(super) fn start(queue: Queue, settings: SweepSettings) -> Result<Self> {
         let (stop, stopped) = channel();
         let run = move || {
-            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(settings.every) {
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(settings.interval) {
                 if let Err(error) = sweep(&queue, &settings, &stopped) {
-                    // Expired rows that stay change no result, so the next round may try again.
+                    // No result depends on expired rows, so the next round may retry.
                     tracing::warn!(%error, "expired rows were not deleted");
                 }
             }
         };
-        let thread = std::thread::Builder::new()
-            .name("tabletheory-sweeper".into())
-            .spawn(run)
-            .map_err(|cause| Error::unavailable("the sweeper's thread cannot be started").caused_by(cause))?;
-        Ok(Sweeper { stop: Some(stop), thread: Some(thread) })
+        Ok(Sweeper { _stop: stop, _worker: Worker::spawn("tabletheory-sweeper", run)? })
     }
 }
 
-/// One round: a few rows at a time, so that committers in between do not wait for long.
+/// Deletes in small batches, so that commits in between do not wait long.
 fn sweep(queue: &Queue, settings: &SweepSettings, stopped: &Receiver<()>) -> Result<()> {
-    /// The most rounds at once; what is left over waits for the next time.
-    const ROUNDS: usize = 10_000;
-    let gone = || Error::unavailable("the writer has stopped");
-    for _ in 0..ROUNDS {
-        let (answer, answered) = oneshot::channel();
-        let lag = settings.lag;
-        queue.blocking_send(Work::Sweep { lag, answer }).map_err(|_| gone())?;
-        let more = answered.blocking_recv().map_err(|_| gone())??.more;
-        // Whoever drops the table waits for this thread, but not for all that has expired.
+    /// Maximum number of batches; further rows are deleted in the next round.
+    const MAX_BATCHES: usize = 10_000;
+    let writer_stopped = || Error::unavailable("the writer has stopped");
+    for _ in 0..MAX_BATCHES {
+        let (sender, result) = oneshot::channel();
+        let job = Job::Sweep { lag: settings.lag, result: sender };
+        queue.blocking_send(job).map_err(|_| writer_stopped())?;
+        let more = result.blocking_recv().map_err(|_| writer_stopped())??.more;
+        // Dropping the table waits for this thread, but not for all expired rows.
         if !more || stopped.try_recv() == Err(TryRecvError::Disconnected) {
             break;
         }
     }
     Ok(())
-}
-
-impl Drop for Sweeper {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread that deletes expired rows ended in a panic");
-        }
-    }
 }

@@ -1,32 +1,31 @@
-//! Client tokens: which transactions were committed in the last minutes, by this process or another.
+//! Client tokens of recent transactions, of this process and others.
 
 use rusqlite::{Row, Transaction, params};
 
-use super::error::Fault;
+use super::error::BackendError;
 use crate::backend::TOKEN_WINDOW;
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::txn::ClientToken;
 
-/// How many expired tokens are deleted for each one that is recorded.
-const FORGOTTEN: u32 = 2;
-/// How many buckets are kept: an hour, much more than the window, since the clocks of processes differ.
-const KEPT: u32 = 12;
-/// How many seconds of tokens are kept together.
-const BUCKET: i64 = 300;
+/// Number of expired tokens that are deleted for each new one.
+const DELETED_PER_INSERT: u32 = 2;
+/// Number of buckets before a token expires: an hour, much longer than the window, because clocks of processes differ.
+const RETAINED_BUCKETS: u32 = 12;
+/// Length of a bucket in seconds.
+const BUCKET_SECONDS: i64 = 300;
 
-/// The digest under which a token was used within the window, by this process or another.
-pub(super) fn recall(
+/// Returns the digest of the transaction that used this token within the window, in this process or another.
+pub(super) fn lookup(
     transaction: &Transaction<'_>,
     token: &ClientToken,
     now: Timestamp,
-) -> Result<Option<[u8; 32]>, Fault> {
-    // Later buckets too, since a clock may have been ahead or have stepped back since. There are few, and each
-    // is found by a seek, not by going through the tokens before it. One statement for all of them would have to
-    // keep them in a table of its own, which costs more than all the rest of a transaction.
+) -> Result<Option<[u8; 32]>, BackendError> {
+    // Later buckets are searched too, because clocks may be ahead or step back. There are few, and each is found by one
+    // index seek. A single statement for all buckets would need a temporary table, which costs more than the transaction.
     let mut statement = transaction.prepare_cached(
-        "SELECT kept.bucket, (SELECT digest FROM token WHERE bucket = kept.bucket AND token = ?2 AND at > ?3)
-         FROM (SELECT min(bucket) AS bucket FROM token WHERE bucket >= ?1) AS kept",
+        "SELECT found.bucket, (SELECT digest FROM token WHERE bucket = found.bucket AND token = ?2 AND at > ?3)
+         FROM (SELECT min(bucket) AS bucket FROM token WHERE bucket >= ?1) AS found",
     )?;
     let oldest = (now - TOKEN_WINDOW).seconds();
     let mut from = bucket(now) - 2;
@@ -40,22 +39,22 @@ pub(super) fn recall(
     }
 }
 
-/// Records a token that was used, in the same transaction as what it was used for.
+/// Records a token, in the same transaction as the writes.
 pub(super) fn record(
     transaction: &Transaction<'_>,
     token: &ClientToken,
     digest: &[u8; 32],
     now: Timestamp,
-) -> Result<(), Fault> {
+) -> Result<(), BackendError> {
     let mut first = transaction.prepare_cached("SELECT min(bucket) FROM token")?;
     let first: Option<i64> = first.query_row([], |row| row.get(0))?;
-    let oldest = bucket(now) - i64::from(KEPT);
-    // Asked for first, because SQLite makes a table of its own for what is to be deleted, even if that is nothing.
+    let oldest = bucket(now) - i64::from(RETAINED_BUCKETS);
+    // Checked first, because a DELETE with a subquery creates a temporary table even if nothing is deleted.
     if first.is_some_and(|first| first < oldest) {
-        let mut forget = transaction.prepare_cached(
+        let mut delete = transaction.prepare_cached(
             "DELETE FROM token WHERE (bucket, token) IN (SELECT bucket, token FROM token WHERE bucket < ?1 LIMIT ?2)",
         )?;
-        forget.execute(params![oldest, FORGOTTEN])?;
+        delete.execute(params![oldest, DELETED_PER_INSERT])?;
     }
     let mut insert = transaction
         .prepare_cached("REPLACE INTO token (bucket, token, at, digest) VALUES (?1, ?2, ?3, ?4)")?;
@@ -64,5 +63,5 @@ pub(super) fn record(
 }
 
 fn bucket(now: Timestamp) -> i64 {
-    now.seconds().div_euclid(BUCKET)
+    now.seconds().div_euclid(BUCKET_SECONDS)
 }

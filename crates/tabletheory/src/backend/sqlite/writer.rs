@@ -1,66 +1,66 @@
-//! Writing: one thread that commits many waiting transactions with one write to the disk.
+//! Writing: one thread that commits all waiting transactions with one write to disk (group commit).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::{Connection, Transaction, params};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::error::Fault;
+use super::error::BackendError;
 use super::file::begin;
+use super::worker::Worker;
 use super::{SqliteSettings, reader, row, token};
 use crate::backend::token_reused;
 use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, Kind, Result};
-use crate::eval::{Verdict, decide};
+use crate::eval::{Effect, evaluate};
 use crate::item::{Item, Key};
 use crate::ttl;
 use crate::txn::{ClientToken, Commit, Txn};
 
-/// How many expired rows one sweep deletes before other writers get their turn.
+/// Number of expired rows that are deleted in one transaction, before other writers continue.
 const SWEEP_ROWS: u32 = 200;
-/// How often the thread looks for more work before it goes to sleep: some tens of microseconds.
-const LOOKS_BEFORE_SLEEP: u32 = 2000;
+/// Number of times the thread polls the queue before it sleeps: some tens of microseconds.
+const POLLS_BEFORE_SLEEP: u32 = 2000;
 
-/// The way to the thread that writes. Dropping it finishes what was queued.
+/// The handle of the writer thread. Dropping it waits for queued transactions.
 #[derive(Debug)]
 pub(super) struct Writer {
-    queue: Option<Queue>,
-    thread: Option<JoinHandle<()>>,
+    // Dropped first, which ends the thread.
+    queue: Queue,
+    _worker: Worker,
 }
 
-/// Where work for the writer is put.
-pub(super) type Queue = mpsc::Sender<Work>;
+pub(super) type Queue = mpsc::Sender<Job>;
 
 #[derive(Debug)]
-pub(super) enum Work {
-    Commit { order: Order, answer: oneshot::Sender<Result<Commit>> },
-    Sweep { lag: Duration, answer: oneshot::Sender<Result<Swept>> },
+pub(super) enum Job {
+    Commit { txn: PreparedTxn, result: oneshot::Sender<Result<Commit>> },
+    Sweep { lag: Duration, result: oneshot::Sender<Result<Swept>> },
 }
 
-/// A transaction, with what can be worked out before it is its turn: the one thread that writes is the narrow place.
+/// A transaction with a precomputed digest, because the single writer thread is the bottleneck.
 #[derive(Debug)]
-pub(super) struct Order {
+pub(super) struct PreparedTxn {
     txn: Txn,
-    /// The token and what it stands for.
+    /// The client token and the digest of the writes.
     token: Option<(ClientToken, [u8; 32])>,
 }
 
-impl Order {
-    fn of(txn: &Txn) -> Self {
+impl PreparedTxn {
+    fn new(txn: &Txn) -> Self {
         let token = txn.token.as_ref().map(|token| (token.clone(), txn.digest()));
-        Order { txn: txn.clone(), token }
+        PreparedTxn { txn: txn.clone(), token }
     }
 }
 
-/// What one sweep did.
+/// The result of one sweep.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Swept {
     pub(super) rows: u64,
-    /// Whether there may be more expired rows.
+    /// Whether more rows may have expired.
     pub(super) more: bool,
 }
 
@@ -71,252 +71,229 @@ impl Writer {
         settings: &SqliteSettings,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
-        let (queue, work) = mpsc::channel(settings.queue);
+        let (queue, jobs) = mpsc::channel(settings.queue);
         let busy_timeout = settings.busy_timeout;
-        let mut scribe = Scribe { connection, path: path.to_owned(), busy_timeout, clock };
+        let mut thread = WriterThread { connection, path: path.to_owned(), busy_timeout, clock };
         let group = settings.group;
-        let thread = std::thread::Builder::new()
-            .name("tabletheory-writer".into())
-            .spawn(move || scribe.run(work, group))
-            .map_err(|cause| Error::unavailable("the writer's thread cannot be started").caused_by(cause))?;
-        Ok(Writer { queue: Some(queue), thread: Some(thread) })
+        let worker = Worker::spawn("tabletheory-writer", move || thread.run(jobs, group))?;
+        Ok(Writer { queue, _worker: worker })
     }
 
     pub(super) fn queue(&self) -> Queue {
-        self.queue.clone().unwrap_or_else(|| mpsc::channel(1).0)
+        self.queue.clone()
     }
 
     pub(super) async fn commit(&self, txn: &Txn) -> Result<Commit> {
-        let order = Order::of(txn);
-        self.ask(|answer| Work::Commit { order, answer }).await
+        let txn = PreparedTxn::new(txn);
+        self.submit(|result| Job::Commit { txn, result }).await
     }
 
     pub(super) async fn sweep(&self, lag: Duration) -> Result<Swept> {
-        self.ask(|answer| Work::Sweep { lag, answer }).await
+        self.submit(|result| Job::Sweep { lag, result }).await
     }
 
-    async fn ask<T>(&self, work: impl FnOnce(oneshot::Sender<Result<T>>) -> Work) -> Result<T> {
-        let (answer, answered) = oneshot::channel();
-        let queue = self.queue.as_ref().ok_or_else(closed)?;
-        queue.send(work(answer)).await.map_err(|_| closed())?;
-        answered.await.map_err(|_| {
+    async fn submit<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T>>) -> Job) -> Result<T> {
+        let (sender, result) = oneshot::channel();
+        self.queue.send(job(sender)).await.map_err(|_| stopped())?;
+        result.await.map_err(|_| {
             Error::new(
                 Kind::Unknown,
-                "the writer stopped before it answered; open the table again and read back",
+                "the writer stopped during the write; open the table again and read back",
             )
         })?
     }
 }
 
-fn closed() -> Error {
+fn stopped() -> Error {
     Error::unavailable("the writer has stopped; open the table again")
 }
 
-impl Drop for Writer {
-    fn drop(&mut self) {
-        self.queue = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread that writes the table ended in a panic");
-        }
-    }
-}
-
-/// The thread's own state.
-struct Scribe {
+/// The state of the thread.
+struct WriterThread {
     connection: Connection,
     path: PathBuf,
     busy_timeout: Duration,
     clock: Arc<dyn Clock>,
 }
 
-/// A transaction that waits, with the way to its committer.
-type Waiting = (Order, oneshot::Sender<Result<Commit>>);
+/// A queued transaction and the channel for its result.
+type Waiting = (PreparedTxn, oneshot::Sender<Result<Commit>>);
 
-impl Scribe {
-    fn run(&mut self, mut work: mpsc::Receiver<Work>, most: usize) {
+impl WriterThread {
+    fn run(&mut self, mut jobs: mpsc::Receiver<Job>, max_group: usize) {
         let mut group: Vec<Waiting> = Vec::new();
-        while let Some(first) = next_work(&mut work) {
+        while let Some(first) = next_job(&mut jobs) {
             let mut next = Some(first);
-            while let Some(work_item) = next.take() {
-                match work_item {
-                    Work::Commit { order, answer } => group.push((order, answer)),
-                    Work::Sweep { lag, answer } => {
-                        let swept = self.sweep(lag);
-                        // Nobody waits for it any more if the other side is gone.
-                        let _ = answer.send(swept);
-                    }
+            while let Some(job) = next.take() {
+                match job {
+                    Job::Commit { txn, result } => group.push((txn, result)),
+                    // The receiver may have been dropped.
+                    Job::Sweep { lag, result } => drop(result.send(self.sweep(lag))),
                 }
-                if group.len() < most {
-                    next = work.try_recv().ok();
+                if group.len() < max_group {
+                    next = jobs.try_recv().ok();
                 }
             }
             self.commit_group(std::mem::take(&mut group));
         }
     }
 
-    /// Commits all of a group at once, or, where one of them spoils that, each by itself.
+    /// Commits a group together or, if one transaction makes that impossible, each by itself.
     fn commit_group(&mut self, group: Vec<Waiting>) {
         if group.is_empty() {
             return;
         }
-        let orders: Vec<&Order> = group.iter().map(|(order, _)| order).collect();
-        let outcomes = match self.commit_together(&orders) {
-            Ok(outcomes) => outcomes,
-            Err(Spoiled::Wholly(error)) => orders.iter().map(|_| Err(same(&error))).collect(),
-            Err(Spoiled::ByOne(_)) if orders.len() > 1 => {
-                orders.iter().map(|order| self.commit_alone(order)).collect()
+        let txns: Vec<&PreparedTxn> = group.iter().map(|(txn, _)| txn).collect();
+        let results = match self.commit_together(&txns) {
+            Ok(results) => results,
+            Err(GroupError::All(error)) => txns.iter().map(|_| Err(duplicate(&error))).collect(),
+            Err(GroupError::One(_)) if txns.len() > 1 => {
+                txns.iter().map(|txn| self.commit_alone(txn)).collect()
             }
-            Err(Spoiled::ByOne(error)) => vec![Err(error)],
+            Err(GroupError::One(error)) => vec![Err(error)],
         };
-        for ((_, answer), outcome) in group.into_iter().zip(outcomes) {
-            // A committer that no longer waits gave up its right to know.
-            let _ = answer.send(outcome);
+        for ((_, sender), result) in group.into_iter().zip(results) {
+            // The receiver may have been dropped.
+            let _ = sender.send(result);
         }
     }
 
-    fn commit_alone(&mut self, order: &Order) -> Result<Commit> {
-        match self.commit_together(&[order]) {
-            Ok(mut outcomes) => outcomes.pop().unwrap_or_else(|| Err(closed())),
-            Err(Spoiled::ByOne(error) | Spoiled::Wholly(error)) => Err(error),
+    fn commit_alone(&mut self, txn: &PreparedTxn) -> Result<Commit> {
+        match self.commit_together(&[txn]) {
+            Ok(mut results) => results.pop().unwrap_or_else(|| Err(stopped())),
+            Err(GroupError::One(error) | GroupError::All(error)) => Err(error),
         }
     }
 
-    /// Answers may be given only once this returns: a refusal can rest on another transaction of the group.
-    fn commit_together(&mut self, orders: &[&Order]) -> Result<Vec<Result<Commit>>, Spoiled> {
+    /// Results may be sent only after this returns: a refusal can depend on another transaction of the group.
+    fn commit_together(&mut self, txns: &[&PreparedTxn]) -> Result<Vec<Result<Commit>>, GroupError> {
         let path = &self.path;
         let now = self.clock.now();
-        let whole = |error: rusqlite::Error| Spoiled::Wholly(Fault::from(error).explain(path));
-        let transaction = begin(&self.connection, self.busy_timeout).map_err(whole)?;
-        let mut outcomes = Vec::with_capacity(orders.len());
-        for order in orders {
-            outcomes.push(match apply(&transaction, order, now) {
+        let transaction = begin(&self.connection, self.busy_timeout)
+            .map_err(|error| GroupError::All(BackendError::from(error).into_error(path)))?;
+        let mut results = Vec::with_capacity(txns.len());
+        for txn in txns {
+            results.push(match apply(&transaction, txn, now) {
                 Ok(commit) => Ok(commit),
-                // Some failures, of a read too, make SQLite give up the whole transaction by itself. What
-                // came after would then be written piece by piece.
-                Err(Unapplied::Clean(fault)) if transaction.is_autocommit() => {
-                    return Err(Spoiled::ByOne(fault.explain(path)));
+                // Some errors, also of reads, make SQLite roll back the whole transaction. Later writes would then be
+                // committed one by one.
+                Err(ApplyError::BeforeWriting(error)) if !transaction.is_autocommit() => {
+                    Err(error.into_error(path))
                 }
-                Err(Unapplied::Clean(fault)) => Err(fault.explain(path)),
-                Err(Unapplied::HalfWay(fault)) => return Err(Spoiled::ByOne(fault.explain(path))),
+                Err(ApplyError::BeforeWriting(error) | ApplyError::WhileWriting(error)) => {
+                    return Err(GroupError::One(error.into_error(path)));
+                }
             });
         }
-        transaction.commit().map_err(|error| Spoiled::Wholly(explain_commit(error, path)))?;
-        Ok(outcomes)
+        transaction.commit().map_err(|error| GroupError::All(commit_error(error, path)))?;
+        Ok(results)
     }
 
     fn sweep(&mut self, lag: Duration) -> Result<Swept> {
         let expired = ttl::Expired::at(self.clock.now(), lag);
-        let delete = |connection: &Connection| -> Result<usize, Fault> {
+        let delete = |connection: &Connection| -> Result<usize, BackendError> {
             let mut statement = connection.prepare_cached(
                 "DELETE FROM item WHERE (pk, sk) IN
                  (SELECT pk, sk FROM item WHERE ttl > ?1 AND ttl <= ?2 LIMIT ?3)",
             )?;
             Ok(statement.execute(params![expired.after, expired.until, SWEEP_ROWS])?)
         };
-        let sweep = || -> Result<usize, Fault> {
+        let sweep = || -> Result<usize, BackendError> {
             let transaction = begin(&self.connection, self.busy_timeout)?;
             let rows = delete(&transaction)?;
             transaction.commit()?;
             Ok(rows)
         };
-        let rows = sweep().map_err(|fault| fault.explain(&self.path))?;
+        let rows = sweep().map_err(|error| error.into_error(&self.path))?;
         tracing::debug!(rows, "deleted expired rows");
         Ok(Swept { rows: rows as u64, more: rows == SWEEP_ROWS as usize })
     }
 }
 
-/// The next piece of work; none once nobody can send any more.
+/// Returns the next job, `None` once all senders are dropped.
 ///
-/// A committer that waits for each answer before its next commit is back within microseconds, so it is
-/// worth looking for it a while: going to sleep and being woken costs it a third of the time of a commit.
-fn next_work(work: &mut mpsc::Receiver<Work>) -> Option<Work> {
-    for _ in 0..LOOKS_BEFORE_SLEEP {
-        match work.try_recv() {
-            Ok(found) => return Some(found),
+/// Polls for a while first: a caller that awaits each commit sends the next one within microseconds, and waking this thread
+/// would cost a third of the time of a commit.
+fn next_job(jobs: &mut mpsc::Receiver<Job>) -> Option<Job> {
+    for _ in 0..POLLS_BEFORE_SLEEP {
+        match jobs.try_recv() {
+            Ok(job) => return Some(job),
             Err(TryRecvError::Empty) => std::hint::spin_loop(),
             Err(TryRecvError::Disconnected) => return None,
         }
     }
-    work.blocking_recv()
+    jobs.blocking_recv()
 }
 
-/// Why a group was not committed; nothing of it was written, unless the error's kind says otherwise.
-enum Spoiled {
-    /// One transaction failed in the middle of its writes.
-    ByOne(Error),
-    /// The file did.
-    Wholly(Error),
+/// Why a group was not committed. Nothing was written, unless the kind of the error says otherwise.
+enum GroupError {
+    /// One transaction failed, after which the group cannot be committed.
+    One(Error),
+    /// All transactions failed, because the file cannot be written.
+    All(Error),
 }
 
 /// Why one transaction was not applied.
-enum Unapplied {
-    /// Before it wrote anything: the others of the group are not concerned.
-    Clean(Fault),
-    /// After it may have written something, so that the whole group must be rolled back.
-    HalfWay(Fault),
+enum ApplyError {
+    /// The rest of the group is not affected.
+    BeforeWriting(BackendError),
+    /// Some rows may have been written, so the whole group must be rolled back.
+    WhileWriting(BackendError),
 }
 
-/// A failed write of the log may have reached the disk all the same.
-fn explain_commit(error: rusqlite::Error, path: &Path) -> Error {
-    let io = error.sqlite_error_code() == Some(rusqlite::ErrorCode::SystemIoFailure);
-    let explained = Fault::from(error).explain(path);
-    if io {
-        return Error::new(
-            Kind::Unknown,
-            format!("writing the table file {} failed; check the disk, then read back", path.display()),
-        )
-        .caused_by(explained);
+/// An I/O error of a commit leaves open whether it reached the disk.
+fn commit_error(error: rusqlite::Error, path: &Path) -> Error {
+    let is_io = error.sqlite_error_code() == Some(rusqlite::ErrorCode::SystemIoFailure);
+    let error = BackendError::from(error).into_error(path);
+    if !is_io {
+        return error;
     }
-    explained
+    let file = path.display();
+    Error::new(Kind::Unknown, format!("writing the table file {file} failed; check the disk, then read back"))
+        .caused_by(error)
 }
 
-/// The same error for one more of a group.
-fn same(error: &Error) -> Error {
+/// Copies an error for each transaction of a group, without its source.
+fn duplicate(error: &Error) -> Error {
     Error::new(error.kind(), error.to_string())
 }
 
-fn apply(transaction: &Transaction<'_>, order: &Order, now: Timestamp) -> Result<Commit, Unapplied> {
-    let clean = Unapplied::Clean;
-    let Order { txn, token } = order;
+fn apply(transaction: &Transaction<'_>, txn: &PreparedTxn, now: Timestamp) -> Result<Commit, ApplyError> {
+    let PreparedTxn { txn, token } = txn;
     if let Some((token, digest)) = token
-        && let Some(known) = token::recall(transaction, token, now).map_err(clean)?
+        && let Some(used_for) = token::lookup(transaction, token, now).map_err(ApplyError::BeforeWriting)?
     {
-        return if known == *digest { Ok(Commit::Done) } else { Err(clean(token_reused().into())) };
-    }
-    let mut unreadable = None;
-    let verdict = decide(txn, |key| {
-        reader::get(transaction, key).map_err(|fault| {
-            unreadable = Some(fault);
-            Error::unavailable("a row cannot be read")
-        })
-    });
-    match verdict {
-        Err(error) => Err(clean(unreadable.unwrap_or(error.into()))),
-        Ok(Verdict::Refuse { index, seen }) => Ok(Commit::Refused { index, seen }),
-        Ok(Verdict::Apply(effects)) => {
-            let write = || -> Result<(), Fault> {
-                for (key, after) in effects {
-                    match after {
-                        Some(item) => put(transaction, key, &item)?,
-                        None => delete(transaction, key)?,
-                    }
-                }
-                match token {
-                    Some((token, digest)) => token::record(transaction, token, digest, now),
-                    None => Ok(()),
-                }
-            };
-            write().map_err(Unapplied::HalfWay)?;
+        let is_same = used_for == *digest;
+        return if is_same {
             Ok(Commit::Done)
-        }
+        } else {
+            Err(ApplyError::BeforeWriting(token_reused().into()))
+        };
     }
+    let effect = evaluate(txn, |key| reader::get(transaction, key)).map_err(ApplyError::BeforeWriting)?;
+    let rows = match effect {
+        Effect::Refuse { index, seen } => return Ok(Commit::Refused { index, seen }),
+        Effect::Apply(rows) => rows,
+    };
+    let write = || -> Result<(), BackendError> {
+        for (key, after) in rows {
+            match after {
+                Some(item) => put(transaction, key, &item)?,
+                None => delete(transaction, key)?,
+            }
+        }
+        match token {
+            Some((token, digest)) => token::record(transaction, token, digest, now),
+            None => Ok(()),
+        }
+    };
+    write().map_err(ApplyError::WhileWriting)?;
+    Ok(Commit::Done)
 }
 
-fn put(transaction: &Transaction<'_>, key: &Key, item: &Item) -> Result<(), Fault> {
+fn put(transaction: &Transaction<'_>, key: &Key, item: &Item) -> Result<(), BackendError> {
     let (text, crc) = row::encode(key, item);
-    // Unlike REPLACE, this leaves the index of expiry times alone where the time stays the same.
+    // Unlike REPLACE, this does not touch the index on `ttl` if the value is unchanged.
     let mut statement = transaction.prepare_cached(
         "INSERT INTO item (pk, sk, ttl, item, crc) VALUES (?1, ?2, ?3, ?4, ?5)
          ON CONFLICT (pk, sk) DO UPDATE SET ttl = excluded.ttl, item = excluded.item, crc = excluded.crc",
@@ -325,7 +302,7 @@ fn put(transaction: &Transaction<'_>, key: &Key, item: &Item) -> Result<(), Faul
     Ok(())
 }
 
-fn delete(transaction: &Transaction<'_>, key: &Key) -> Result<(), Fault> {
+fn delete(transaction: &Transaction<'_>, key: &Key) -> Result<(), BackendError> {
     let mut statement = transaction.prepare_cached("DELETE FROM item WHERE pk = ?1 AND sk = ?2")?;
     statement.execute([&key.pk, &key.sk])?;
     Ok(())
@@ -338,7 +315,7 @@ mod tests {
     use rusqlite::ffi;
 
     #[test]
-    fn only_a_commit_that_may_have_reached_the_disk_is_in_doubt() {
+    fn only_an_io_error_of_a_commit_has_an_unknown_outcome() {
         for (code, kind) in [
             (ffi::SQLITE_IOERR, Kind::Unknown),
             (ffi::SQLITE_IOERR_FSYNC, Kind::Unknown),
@@ -346,7 +323,7 @@ mod tests {
             (ffi::SQLITE_BUSY, Kind::Unavailable),
             (ffi::SQLITE_CORRUPT, Kind::Corrupt),
         ] {
-            let error = explain_commit(failure(code), Path::new("table.db"));
+            let error = commit_error(failure(code), Path::new("table.db"));
             assert_eq!(error.kind(), kind, "{code}: {error}");
         }
     }
