@@ -1,7 +1,7 @@
-//! Writers that are killed at random moments: whatever was acknowledged is there, and nothing is torn.
+//! Kills writers at random moments: acknowledged transactions must be durable, and transactions must be atomic.
 //!
-//! `TABLETHEORY_KILLS=2000 cargo test -p tabletheory --test crash` kills more often than the default.
-//! The program is its own child: it writes when it is given a file.
+//! `TABLETHEORY_KILLS=2000 cargo test -p tabletheory --test crash` kills more often than the default. The test runs itself as
+//! the child process that writes.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write as _};
@@ -16,12 +16,12 @@ use tabletheory::{
 };
 
 const KILLS: u32 = 200;
-/// Concurrent committers in one process, so that one write to the disk carries several transactions.
+/// Concurrent tasks per process, so that one write to disk commits several transactions.
 const WORKERS: u32 = 4;
-/// A child is killed after it has acknowledged fewer than this many transactions.
-const MOST_ACKNOWLEDGED: u64 = 25;
-/// The longest busy wait between an acknowledgement and the kill, in turns of a loop: a few milliseconds.
-const MOST_TURNS: u64 = 2_000_000;
+/// Upper bound of the acknowledged transactions before a kill.
+const MAX_ACKNOWLEDGED: u64 = 25;
+/// Upper bound of the busy wait between an acknowledgement and the kill, in iterations: a few milliseconds.
+const MAX_SPINS: u64 = 2_000_000;
 
 const CHILD: &str = "TABLETHEORY_CRASH_CHILD";
 const PK: Attr<String> = Attr::new("pk");
@@ -36,22 +36,22 @@ fn main() -> ExitCode {
     let kills =
         std::env::var("TABLETHEORY_KILLS").map_or(KILLS, |text| text.parse().expect("a number of kills"));
     let trials = vec![
-        Trial::test("a_killed_writer_loses_nothing_acknowledged", move || kill_writers(1, kills)),
-        Trial::test("two_killed_writers_of_one_file_lose_nothing_acknowledged", move || {
+        Trial::test("a_killed_writer_loses_no_acknowledged_transaction", move || kill_writers(1, kills)),
+        Trial::test("two_killed_writers_of_one_file_lose_no_acknowledged_transaction", move || {
             kill_writers(2, kills)
         }),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// What the child does until it is killed.
+/// The child process, which writes until it is killed.
 fn write_forever(file: &Path, process: u32) -> ! {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let table = SqliteTable::open(file).expect("the file opens, whatever happened to the last writer");
+    let table = SqliteTable::open(file).expect("the file opens after a kill");
     runtime.block_on(async {
         let workers = (0..WORKERS).map(|worker| work(&table, format!("{process}-{worker}")));
         let mut workers: Vec<_> = workers.map(Box::pin).collect();
-        // One task polls them all: each waits for the disk most of the time.
+        // One task polls all of them.
         std::future::poll_fn(|context| {
             for worker in &mut workers {
                 let _ = std::future::Future::poll(worker.as_mut(), context);
@@ -63,7 +63,7 @@ fn write_forever(file: &Path, process: u32) -> ! {
     unreachable!("it writes until it is killed")
 }
 
-/// Commits transaction after transaction, each of four rows, and says so on standard output.
+/// Commits transactions of four rows, and acknowledges each on standard output.
 async fn work(table: &SqliteTable, worker: String) {
     let head = Key::new(format!("worker#{worker}"), "HEAD");
     let row = table.get(&head, Consistency::Strong).await.expect("a get");
@@ -84,67 +84,65 @@ async fn work(table: &SqliteTable, worker: String) {
             Commit::Done => {}
             Commit::Refused { index, seen } => panic!("write {index} of {next} was refused: {seen:?}"),
         }
-        // Unbuffered and in one piece, so that the parent never reads half a line.
-        std::io::stdout().write_all(format!("{worker} {next}\n").as_bytes()).expect("the parent listens");
+        // Unbuffered and in one write, so that the parent never reads half a line.
+        std::io::stdout().write_all(format!("{worker} {next}\n").as_bytes()).expect("the parent reads");
         last = next;
     }
 }
 
-/// Kills children, one after the other in each place, and looks at the file after each kill.
-#[expect(clippy::print_stdout, reason = "what was counted is the point of the run")]
-fn kill_writers(places: u32, kills: u32) -> Result<(), Failed> {
+/// Kills and restarts children, one at a time, and checks the file after each kill.
+#[expect(clippy::print_stdout, reason = "the counts are the result of the run")]
+fn kill_writers(writers: u32, kills: u32) -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("table.db");
-    let random = SeededRandom::new(u64::from(places));
+    let random = SeededRandom::new(u64::from(writers));
     let mut acknowledged: BTreeMap<String, i64> = BTreeMap::new();
-    let mut looked_at: BTreeMap<String, i64> = BTreeMap::new();
+    let mut checked: BTreeMap<String, i64> = BTreeMap::new();
     let mut children: Vec<Running> = Vec::new();
-    for process in 0..places {
+    for process in 0..writers {
         children.push(start_child(&file, process)?);
     }
     for kill in 0..kills {
-        let place = kill % places;
+        let writer = kill % writers;
         let mut running = children.remove(0);
-        for _ in 0..random.next_u64() % MOST_ACKNOWLEDGED {
+        for _ in 0..random.next_u64() % MAX_ACKNOWLEDGED {
             if !read_acknowledgement(&mut running.output, &mut acknowledged)? {
-                return Err("a writer has ended by itself; what it said is above".into());
+                return Err("a writer exited by itself; its output is above".into());
             }
         }
-        for turn in 0..random.next_u64() % MOST_TURNS {
-            std::hint::black_box(turn);
+        for spin in 0..random.next_u64() % MAX_SPINS {
+            std::hint::black_box(spin);
         }
-        end(&mut running.child)?;
+        kill_child(&mut running.child)?;
         while read_acknowledgement(&mut running.output, &mut acknowledged)? {}
-        look(&file, &acknowledged, &mut looked_at)?;
-        children.push(start_child(&file, place)?);
+        check(&file, &acknowledged, &mut checked)?;
+        children.push(start_child(&file, writer)?);
     }
     for mut running in children {
-        end(&mut running.child)?;
+        kill_child(&mut running.child)?;
         while read_acknowledgement(&mut running.output, &mut acknowledged)? {}
     }
-    looked_at.clear();
-    let committed = look(&file, &acknowledged, &mut looked_at)?;
-    count_everything(&file, committed)?;
+    checked.clear();
+    let committed = check(&file, &acknowledged, &mut checked)?;
+    check_totals(&file, committed)?;
     let sum: i64 = acknowledged.values().sum();
     println!(
-        "{kills} kills of {places} writer(s): {sum} transactions acknowledged, {committed} committed, none torn"
+        "{kills} kills of {writers} writer(s): {sum} transactions acknowledged, {committed} committed, none torn"
     );
     Ok(())
 }
 
-/// Kills a writer, which must not have ended by itself: it would have met something that it did not expect.
-fn end(child: &mut Child) -> Result<(), Failed> {
+/// Kills a writer. It is an error if it has exited by itself, because of an unexpected result.
+fn kill_child(child: &mut Child) -> Result<(), Failed> {
     const SIGKILL: i32 = 9;
     child.kill()?;
     match child.wait()?.signal() {
         Some(SIGKILL) => Ok(()),
-        other => {
-            Err(format!("a writer has ended by itself, with signal {other:?}; what it said is above").into())
-        }
+        other => Err(format!("a writer exited by itself, with signal {other:?}; its output is above").into()),
     }
 }
 
-/// A process that is never left behind, whatever becomes of the run.
+/// A process that is killed on drop.
 struct Running {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -152,7 +150,7 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that has ended already cannot be killed, which is as good.
+        // Fails if the process has exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -169,7 +167,7 @@ fn start_child(file: &Path, process: u32) -> Result<Running, Failed> {
     Ok(Running { child, output })
 }
 
-/// Notes one acknowledgement; false at the end of the output.
+/// Records one acknowledgement; returns false at the end of the output.
 fn read_acknowledgement(
     output: &mut BufReader<ChildStdout>,
     acknowledged: &mut BTreeMap<String, i64>,
@@ -179,7 +177,7 @@ fn read_acknowledgement(
         return Ok(false);
     }
     let (worker, number) =
-        line.trim_end().split_once(' ').ok_or_else(|| format!("a strange line: {line:?}"))?;
+        line.trim_end().split_once(' ').ok_or_else(|| format!("an unexpected line: {line:?}"))?;
     let before = acknowledged.insert(worker.to_owned(), number.parse()?).unwrap_or(0);
     if number.parse::<i64>()? <= before {
         return Err(format!("{worker} acknowledged {number} after {before}").into());
@@ -187,11 +185,11 @@ fn read_acknowledgement(
     Ok(true)
 }
 
-/// Looks at every transaction since the last look; returns how many each worker has committed, added up.
-fn look(
+/// Checks the transactions since the last check; returns the total number of committed transactions.
+fn check(
     file: &Path,
     acknowledged: &BTreeMap<String, i64>,
-    looked_at: &mut BTreeMap<String, i64>,
+    checked: &mut BTreeMap<String, i64>,
 ) -> Result<i64, Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let table = SqliteTable::open(file)?;
@@ -203,11 +201,11 @@ fn look(
             let last = row.get("last").and_then(Value::as_i64).ok_or("HEAD has no number")?;
             if last < *acknowledged {
                 return Err(format!(
-                    "{worker}: {acknowledged} was acknowledged, and {last} is the last there"
+                    "{worker}: {acknowledged} was acknowledged, but the last stored is {last}"
                 )
                 .into());
             }
-            let from = looked_at.get(worker).copied().unwrap_or(0) + 1;
+            let from = checked.get(worker).copied().unwrap_or(0) + 1;
             for number in from..=last {
                 for part in ["A", "B"] {
                     let key = head.sibling(format!("{number:08}#{part}"));
@@ -216,16 +214,16 @@ fn look(
                     }
                 }
             }
-            // The other process of two may go on writing, but never past its own HEAD.
-            looked_at.insert(worker.clone(), last);
+            // Another process may continue to write, but never beyond its own HEAD.
+            checked.insert(worker.clone(), last);
             committed += last;
         }
         Ok(committed)
     })
 }
 
-/// At rest: no row beyond HEAD, no update of the shared counter lost, and the file sound.
-fn count_everything(file: &Path, committed: i64) -> Result<(), Failed> {
+/// Without running writers: no row beyond HEAD, no lost update of the shared counter, and no damage.
+fn check_totals(file: &Path, committed: i64) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let table = SqliteTable::open(file)?;
     runtime.block_on(async {
@@ -233,10 +231,10 @@ fn count_everything(file: &Path, committed: i64) -> Result<(), Failed> {
         let count = table.query(&Query::of("shared")).await?.items.pop().ok_or("no counter")?;
         let count = count.get("count").and_then(Value::as_i64).ok_or("the counter has no number")?;
         if count != committed {
-            return Err(format!("{committed} transactions are there, but the counter says {count}").into());
+            return Err(format!("{committed} transactions are stored, but the counter is {count}").into());
         }
         if !(1..=i64::from(2 * WORKERS)).contains(&heads) {
-            return Err(format!("{heads} rows too many or too few: a transaction is torn").into());
+            return Err(format!("{heads} additional rows: a transaction is not atomic").into());
         }
         Ok(())
     })

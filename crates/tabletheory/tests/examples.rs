@@ -1,4 +1,4 @@
-//! The examples are programs for people to copy: each runs, and ends well, on every backend.
+//! Every example succeeds on every backend.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -11,10 +11,10 @@ use tabletheory::{DynamoSettings, DynamoTable, Random, SystemRandom};
 
 const EXAMPLES: [&str; 4] = ["freshness", "publish", "pointer_swap", "idempotent_finish"];
 
-/// Cargo builds the examples next to the tests before it runs them.
+/// Returns the path of an example, which cargo builds before it runs tests.
 fn program(example: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows where it is");
-    let profile = test.ancestors().nth(2).expect("deps is in the profile's directory");
+    let test = std::env::current_exe().expect("the path of the test");
+    let profile = test.ancestors().nth(2).expect("the profile's directory");
     profile.join("examples").join(example)
 }
 
@@ -27,9 +27,9 @@ fn run_all(address: &str, environment: &[(&str, &str)]) {
             .unwrap_or_else(|error| {
                 panic!("{example} cannot be run, build it with `cargo build --examples`: {error}")
             });
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{example}: {said}{}", String::from_utf8_lossy(&output.stderr));
-        assert!(said.lines().count() >= 3, "{example} tells what happened: {said}");
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{example}: {stdout}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(stdout.lines().count() >= 3, "{example} prints what happens: {stdout}");
     }
 }
 
@@ -49,7 +49,7 @@ async fn the_examples_run_on_dynamodb() {
     let endpoint = dynamodb_endpoint();
     let name = format!("tabletheory-examples-{:x}", SystemRandom.next_u64());
     let settings = DynamoSettings::default().endpoint(&endpoint);
-    let table = DynamoTable::new(&dynamodb_client(), &name, settings).expect("name and settings are right");
+    let table = DynamoTable::new(&dynamodb_client(), &name, settings).expect("valid name and settings");
     table.create_table_if_missing().await.expect("a new table");
     let environment = [
         ("AWS_ENDPOINT_URL_DYNAMODB", endpoint.as_str()),
@@ -58,5 +58,5 @@ async fn the_examples_run_on_dynamodb() {
         ("AWS_SECRET_ACCESS_KEY", "test"),
     ];
     run_all(&format!("dynamodb:{name}"), &environment);
-    table.delete_table_and_all_rows().await.expect("it is ours to delete");
+    table.delete_table_and_all_rows().await.expect("deleted");
 }

@@ -1,4 +1,4 @@
-//! The table that misbehaves on purpose.
+//! Fault injection.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ async fn hits(table: &Faulty<MemoryTable>) -> i64 {
 }
 
 #[tokio::test]
-async fn each_fault_shows_itself_as_a_real_table_would() {
-    for (faults, kind, happened) in [
+async fn each_fault_has_the_error_of_a_real_table() {
+    for (faults, kind, applied) in [
         (Faults { fail: 1.0, ..Faults::NONE }, Kind::Unavailable, 0),
         (Faults { throttle: 1.0, ..Faults::NONE }, Kind::Unavailable, 0),
         (Faults { conflict: 1.0, ..Faults::NONE }, Kind::Unavailable, 0),
@@ -30,14 +30,14 @@ async fn each_fault_shows_itself_as_a_real_table_would() {
         let table = Faulty::new(MemoryTable::new(), 7, faults);
         let error = table.commit(&count_up()).await.expect_err("a fault");
         assert_eq!(error.kind(), kind, "{faults:?}");
-        assert_eq!(hits(&table).await, happened, "{faults:?}");
+        assert_eq!(hits(&table).await, applied, "{faults:?}");
         table.set_faults(Faults::NONE);
-        assert_eq!(table.commit(&count_up()).await.expect("faults have ended"), Commit::Done);
+        assert_eq!(table.commit(&count_up()).await.expect("no faults"), Commit::Done);
     }
 }
 
 #[tokio::test]
-async fn reads_fail_too_but_have_no_answer_to_lose() {
+async fn reads_fail_but_their_responses_are_not_lost() {
     let key = Key::new("p", "count");
     let broken = Faulty::new(MemoryTable::new(), 7, Faults { fail: 0.5, throttle: 0.5, ..Faults::NONE });
     assert!(broken.get(&key, Consistency::Strong).await.is_err());
@@ -51,9 +51,9 @@ async fn reads_fail_too_but_have_no_answer_to_lose() {
 }
 
 #[tokio::test]
-async fn a_late_commit_arrives_before_one_of_the_next_calls_and_once() {
+async fn a_late_commit_is_applied_once_before_a_later_call() {
     let table = Faulty::new(MemoryTable::new(), 7, Faults { late: 1.0, ..Faults::NONE });
-    assert_eq!(table.commit(&count_up()).await.expect_err("no answer yet").kind(), Kind::Unknown);
+    assert_eq!(table.commit(&count_up()).await.expect_err("a late commit").kind(), Kind::Unknown);
     assert_eq!(hits(&table).await, 0);
     table.set_faults(Faults::NONE);
     for _ in 0..50 {
@@ -73,7 +73,7 @@ const EVERYTHING: Faults = Faults {
     throttle: 0.1,
 };
 
-/// The kinds of a hundred answers, and what was counted.
+/// Returns the error kinds of a hundred commits, and the fault counts.
 async fn run(seed: u64) -> (Vec<Option<Kind>>, FaultCounts) {
     let table = Faulty::new(MemoryTable::new(), seed, EVERYTHING);
     let mut kinds = Vec::new();
@@ -84,11 +84,11 @@ async fn run(seed: u64) -> (Vec<Option<Kind>>, FaultCounts) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_seed_gives_one_history() {
+async fn equal_seeds_give_equal_faults() {
     let (first, counts) = run(1).await;
     assert_eq!((first.clone(), counts), run(1).await);
     assert_ne!(first, run(2).await.0);
-    let met = [
+    let counted = [
         counts.delayed,
         counts.failed,
         counts.responses_lost,
@@ -97,26 +97,26 @@ async fn one_seed_gives_one_history() {
         counts.conflicts,
         counts.throttled,
     ];
-    assert!(met.iter().all(|count| *count > 0), "every fault was met: {counts:?}");
+    assert!(counted.iter().all(|count| *count > 0), "every fault occurs: {counts:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_takes_time_and_no_more_than_the_longest() {
+async fn delays_do_not_exceed_the_maximum() {
     let longest = Duration::from_secs(100);
     let faults = Faults { delay: 1.0, longest_delay: longest, ..Faults::NONE };
     let table = Faulty::new(MemoryTable::new(), 7, faults);
     for _ in 0..20 {
-        // Time stands still but for what is slept.
+        // Time is paused except for sleeps.
         let start = tokio::time::Instant::now();
-        assert_eq!(table.commit(&count_up()).await.expect("late, but done"), Commit::Done);
+        assert_eq!(table.commit(&count_up()).await.expect("a delayed commit"), Commit::Done);
         let took = start.elapsed();
         assert!(took > Duration::ZERO && took <= longest + Duration::from_millis(1), "{took:?}");
     }
 }
 
 #[tokio::test]
-async fn a_mistake_is_said_although_answers_are_lost() {
+async fn an_invalid_transaction_is_an_error_even_if_responses_are_lost() {
     let table = Faulty::new(MemoryTable::new(), 7, Faults { lose_response: 1.0, ..Faults::NONE });
-    let error = table.commit(&Txn::new([])).await.expect_err("there is nothing to do");
+    let error = table.commit(&Txn::new([])).await.expect_err("no writes");
     assert_eq!(error.kind(), Kind::Invalid);
 }

@@ -1,4 +1,4 @@
-//! Models as rows: what they become on the wire, and what is read back.
+//! Conversion of models to and from rows.
 
 #[path = "support/row.rs"]
 mod row;
@@ -11,16 +11,14 @@ use row::{CacheLease, CacheMetadata, Document, NOW, lease, metadata};
 use serde::{Deserialize, Serialize};
 use tabletheory::{Attr, Error, Item, Kind, Model, Roles, Value};
 
-/// The message and its causes, as a log shows them.
-fn whole_text(error: &Error) -> String {
+/// Returns the message with its sources.
+fn full_message(error: &Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| (*cause).source());
     std::iter::once(error.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
 }
 
-// What a model is on the wire.
-
 #[test]
-fn the_seeds_rows_have_exactly_the_seeds_attributes() {
+fn rows_have_exactly_the_attributes_of_the_wire_format() {
     let full = r#"{"etag":{"S":"\"abc123\""},"generated_at":{"N":"1700000000"},"pk":{"S":"CACHE#1"},"revalidate_seconds":{"N":"60"},"s3_key":{"S":"pages/1.html"},"sk":{"S":"META"},"ttl":{"N":"1700086400"}}"#;
     assert_eq!(metadata().to_item().unwrap().to_json(), full);
     assert_eq!(CacheMetadata::from_item(Item::from_json(full).unwrap()).unwrap(), metadata());
@@ -31,7 +29,7 @@ fn the_seeds_rows_have_exactly_the_seeds_attributes() {
 }
 
 #[test]
-fn what_is_empty_is_left_out_and_comes_back_empty() {
+fn omitempty_fields_are_not_stored_and_are_read_as_defaults() {
     let bare = CacheMetadata { etag: String::new(), ttl: 0, ..metadata() };
     let item = bare.to_item().unwrap();
     assert_eq!((item.get("etag"), item.get("ttl")), (None, None));
@@ -67,7 +65,7 @@ struct Mixed {
     nested: Option<Origin>,
 }
 
-/// The macro cannot see that this is an `Option`; serde can.
+/// An `Option` that the macro does not recognize.
 type Maybe = Option<String>;
 
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq)]
@@ -90,7 +88,7 @@ struct Origin {
     retries: Option<u8>,
 }
 
-/// A module of one's own, whose function takes another type than the field's.
+/// A `with` module whose function takes `&str` instead of `&String`.
 mod reversed {
     use serde::{Deserialize as _, Deserializer, Serializer};
 
@@ -108,7 +106,7 @@ fn mixed() -> Mixed {
 }
 
 #[test]
-fn a_model_of_defaults_has_only_what_must_be_there() {
+fn a_model_of_defaults_stores_only_required_fields() {
     let item = mixed().to_item().unwrap();
     let names: Vec<&str> = item.iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["contentType", "pk", "ratio", "secret", "sk", "state"]);
@@ -116,7 +114,7 @@ fn a_model_of_defaults_has_only_what_must_be_there() {
 }
 
 #[test]
-fn fields_of_every_kind_round_trip_under_the_names_that_they_were_given() {
+fn fields_of_every_kind_survive_a_round_trip_under_their_attribute_names() {
     let full = Mixed {
         headers: BTreeMap::from([("vary".into(), "accept".into())]),
         tags: vec!["news".into(), "sport".into()],
@@ -142,18 +140,18 @@ fn fields_of_every_kind_round_trip_under_the_names_that_they_were_given() {
 }
 
 #[test]
-fn constants_carry_the_names_on_the_wire_and_the_types_of_the_values() {
+fn constants_have_the_stored_names_and_value_types() {
     assert_eq!(Mixed::PARTITION.is("P").to_string(), r#"pk = "P""#);
     assert_eq!(Mixed::CONTENT_TYPE.begins_with("text/").to_string(), r#"begins_with(contentType, "text/")"#);
     assert_eq!(Mixed::HEADERS.exists().to_string(), "attribute_exists(x-Headers)");
     assert_eq!(Mixed::STATE.is(State::Failed).to_string(), r#"state = "FAILED""#);
-    // The value in an option, not the option, is what is compared.
+    // The type without `Option`.
     let note: Attr<String> = Mixed::NOTE;
     assert_eq!(note.is("seen").to_string(), r#"note = "seen""#);
 }
 
 #[test]
-fn a_model_knows_its_name_and_its_roles() {
+fn a_model_has_a_name_and_roles() {
     assert_eq!(Document::NAME, "Document");
     let roles = Roles {
         ttl: None,
@@ -165,7 +163,7 @@ fn a_model_knows_its_name_and_its_roles() {
     assert_eq!(CacheLease::ROLES, Roles { ttl: Some("ttl"), ..Roles::default() });
 }
 
-/// Models whose types come through another macro, which wraps them in invisible groups.
+/// Models whose types come from another macro, which wraps them in invisible groups.
 macro_rules! expiring {
     ($name:ident, $ty:ty) => {
         #[derive(Model, Clone, Debug, PartialEq)]
@@ -184,7 +182,7 @@ expiring!(Expiring, i64);
 expiring!(MaybeExpiring, Option<u32>);
 
 #[test]
-fn types_may_come_through_another_macro() {
+fn types_may_come_from_another_macro() {
     let always = Expiring { pk: "P".into(), sk: "S".into(), ttl: NOW };
     let item = always.to_item().expect("a row");
     assert_eq!(item.get("ttl"), Some(&NOW.into()));
@@ -197,10 +195,8 @@ fn types_may_come_through_another_macro() {
     assert_eq!(seconds.is(5_u32).to_string(), "ttl = 5");
 }
 
-// Rows that others wrote.
-
 #[test]
-fn a_row_of_another_writer_needs_only_what_it_must_have() {
+fn a_row_of_another_writer_needs_only_required_attributes() {
     let mut item = metadata().to_item().unwrap();
     item.remove("etag");
     item.set("ttl", Value::Null);
@@ -211,13 +207,13 @@ fn a_row_of_another_writer_needs_only_what_it_must_have() {
 }
 
 #[test]
-fn a_row_that_cannot_be_read_says_which_and_why() {
+fn the_error_of_an_unreadable_row_names_row_and_attribute() {
     let read = |change: &dyn Fn(&mut Item)| {
         let mut item = metadata().to_item().unwrap();
         change(&mut item);
         let error = CacheMetadata::from_item(item).unwrap_err();
         assert_eq!(error.kind(), Kind::Corrupt);
-        whole_text(&error)
+        full_message(&error)
     };
     let missing = read(&|item| drop(item.remove("generated_at")));
     assert_eq!(missing, "CacheMetadata META of CACHE#1: attribute `generated_at` is missing");
@@ -247,29 +243,27 @@ fn a_row_that_cannot_be_read_says_which_and_why() {
 }
 
 #[test]
-fn a_row_that_cannot_be_written_says_which_and_why() {
+fn the_error_of_an_unwritable_row_names_row_and_attribute() {
     let twice = Mixed { tags: vec!["a".into(), "a".into()], ..mixed() };
     assert_eq!(
-        whole_text(&twice.to_item().unwrap_err()),
+        full_message(&twice.to_item().unwrap_err()),
         "Mixed S of P: attribute `tags` cannot be written: a set has the same member twice"
     );
     let none = Mixed { statuses: Some(vec![]), ..mixed() };
     assert_eq!(
-        whole_text(&none.to_item().unwrap_err()),
+        full_message(&none.to_item().unwrap_err()),
         "Mixed S of P: attribute `statuses` cannot be written: a set is empty; leave the attribute out instead"
     );
     assert!(Mixed { ratio: f64::NAN, ..mixed() }.to_item().is_err());
 }
 
-// The name of the table.
-
 #[test]
-fn the_table_is_named_by_the_environment() {
-    let error = |look_up: Result<String, VarError>| {
-        CacheMetadata::table_name_from(|_| look_up).unwrap_err().to_string()
+fn the_name_of_the_table_comes_from_the_environment() {
+    let error = |variable: Result<String, VarError>| {
+        CacheMetadata::table_name_from(|_| variable).unwrap_err().to_string()
     };
-    let asked = CacheMetadata::table_name_from(|variable| Ok(format!("${variable}"))).unwrap();
-    assert_eq!(asked, "$FACETHEORY_CACHE_TABLE_NAME");
+    let name = CacheMetadata::table_name_from(|variable| Ok(format!("${variable}"))).unwrap();
+    assert_eq!(name, "$FACETHEORY_CACHE_TABLE_NAME");
     assert_eq!(
         error(Err(VarError::NotPresent)),
         "the environment variable FACETHEORY_CACHE_TABLE_NAME is not set; it names the table of CacheMetadata"

@@ -145,7 +145,7 @@ async fn a_row_that_another_writer_left_without_a_version_can_be_deleted() {
     let key = Key::new("P", "S");
     let bare = Txn::from(Write::put(key.clone(), tabletheory::Item::new()));
     assert!(table.commit(&bare).await.expect("a put").is_done());
-    let row = table.rows::<Numbered>().get(&key).await.expect("a get").expect("it is there");
+    let row = table.rows::<Numbered>().get(&key).await.expect("a get").expect("the row exists");
     assert_eq!(row.version, 0);
     assert!(table.rows().delete(&row).await.expect("a delete").is_done());
 }
@@ -414,7 +414,7 @@ async fn a_row_whose_version_is_zero_or_missing_is_taken_for_one_that_was_never_
         let key = Key::new("p", "s");
         let put = || Txn::from(Write::put(key.clone(), stored.clone()));
         assert!(table.commit(&put()).await.expect("a put").is_done());
-        let read = table.rows::<Counted>().get(&key).await.expect("readable").expect("it is there");
+        let read = table.rows::<Counted>().get(&key).await.expect("readable").expect("the row exists");
         let saved = table.rows().put(&read).await.expect("a put").done().expect("nobody else has saved it");
         assert_eq!(saved.version, 1);
         assert!(table.rows().put(&read).await.expect("a put").is_refused(), "now somebody has");

@@ -1,4 +1,4 @@
-//! What conditions mean.
+//! Evaluation of conditions.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ fn strings(members: &[&str]) -> Value {
     Set::new(members.iter().map(ToString::to_string)).expect("a set").into()
 }
 
-/// Conditions on a row with one attribute of each type, and whether they hold.
+/// Conditions on a row with one attribute of each type, and their results.
 fn cases() -> Vec<(Cond, bool)> {
     let n = attr("number");
     let list = Value::L(vec![number("1.0"), "two".into(), Value::L(vec![]), Value::M(BTreeMap::new())]);
@@ -31,7 +31,7 @@ fn cases() -> Vec<(Cond, bool)> {
         (attr("null").exists(), true),
         (attr("string").absent(), false),
         (attr("absent").absent(), true),
-        // Equality is deep, numeric for numbers, and without order for sets.
+        // Equality is deep, numeric for numbers, and ignores the order of sets.
         (attr("empty").is(""), true),
         (attr("true").is(true), true),
         (attr("true").is(false), false),
@@ -44,17 +44,17 @@ fn cases() -> Vec<(Cond, bool)> {
         (attr("numbers").is(numbers), true),
         (attr("bytes").is(vec![0_u8, 255, 128]), true),
         (attr("list").is_not(list), false),
-        // Another type is never equal.
+        // Values of different types are never equal.
         (attr("empty").is(Value::Null), false),
         (attr("empty").is_not(Value::Null), true),
         (n.is("-12345678901234567890.123456789012345678"), false),
         (n.is(number("-12345678901234567890.1234567890123456780")), true),
-        // Order: numbers by value, strings and bytes by byte.
+        // Numbers are ordered by value, strings and byte strings by bytes.
         (n.lt(number("-12345678901234567890.123456789012345677")), true),
         (n.gt(number("-12345678901234567890.123456789012345679")), true),
         (n.le(number("0")), true),
         (n.ge(number("0")), false),
-        // What has another type, or is not there, is neither more nor less, so the negation holds.
+        // Comparisons with absent attributes and other types are false, so the negation is true.
         (!attr("string").ge(0), true),
         (!attr("null").gt(0), true),
         (!attr("strings").ge(0), true),
@@ -73,7 +73,7 @@ fn cases() -> Vec<(Cond, bool)> {
         (attr("empty").between("", "a"), true),
         (n.is_in([number("1"), number("-12345678901234567890.123456789012345678")]), true),
         (n.is_in([Value::from("x"), Value::Null, true.into()]), false),
-        // Parts.
+        // Prefixes and members.
         (attr("string").begins_with("é\0"), true),
         (attr("string").begins_with(""), true),
         (attr("string").begins_with(vec![0xC3_u8]), false),
@@ -94,7 +94,7 @@ fn cases() -> Vec<(Cond, bool)> {
         (attr("number").contains(1), false),
         (attr("map").contains("ключ"), false),
         (attr("strings").contains(strings(&["a"])), false),
-        // Sizes: strings as DynamoDB Local counts them.
+        // Sizes; strings in UTF-16 units, as in DynamoDB Local.
         (attr("empty").size().is(0), true),
         (attr("string").size().is(7), true),
         (attr("bytes").size().is(3), true),
@@ -107,7 +107,7 @@ fn cases() -> Vec<(Cond, bool)> {
         (attr("absent").size().lt(9), false),
         (attr("absent").size().is_not(9), true),
     ];
-    // A missing attribute, and one of another type, make every comparison false, except "not equal".
+    // Every comparison with an absent attribute or another type is false, except "not equal".
     for other in [attr("absent"), attr("null"), attr("true"), attr("list"), attr("strings")] {
         cases.extend([
             (other.is(1), false),
@@ -124,7 +124,7 @@ fn cases() -> Vec<(Cond, bool)> {
     cases
 }
 
-pub(crate) async fn conditions_mean_the_same_everywhere(t: &Fixture) {
+pub(crate) async fn conditions_have_the_same_result_on_every_backend(t: &Fixture) {
     t.put("META", one_of_each_type()).await;
     let holds = async |cond: Cond| {
         let commit = t.commit([Write::check(t.key("META"), cond)]).await;
@@ -140,7 +140,7 @@ pub(crate) async fn conditions_mean_the_same_everywhere(t: &Fixture) {
     }
 }
 
-pub(crate) async fn an_absent_row_is_one_without_attributes(t: &Fixture) {
+pub(crate) async fn an_absent_row_counts_as_one_without_attributes(t: &Fixture) {
     for (cond, expected) in [
         (attr("pk").absent(), true),
         (attr("pk").exists(), false),
@@ -166,7 +166,7 @@ pub(crate) async fn an_absent_row_is_one_without_attributes(t: &Fixture) {
     }
 }
 
-pub(crate) async fn conditions_of_one_write_add_up(t: &Fixture) {
+pub(crate) async fn all_conditions_of_a_write_must_hold(t: &Fixture) {
     t.put("META", Item::from([("n", Value::from(1))])).await;
     let (holds, fails) = (|| attr("pk").exists(), || attr("n").is(2));
     let writes = || {
@@ -180,7 +180,7 @@ pub(crate) async fn conditions_of_one_write_add_up(t: &Fixture) {
     let before = t.rows().await;
     for write in writes() {
         for write in [write.clone().when(fails()), write.when(fails()).when(holds())] {
-            let commit = t.commit([write.clone()]).await.expect("a refusal is no error");
+            let commit = t.commit([write.clone()]).await.expect("a refusal is not an error");
             assert!(commit.is_refused(), "{write:?}");
         }
     }

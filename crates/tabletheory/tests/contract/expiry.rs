@@ -1,4 +1,4 @@
-//! Rows that have expired: deleted by a sweep, or by a table that does so by itself.
+//! Expired rows: deleted by a sweep, or by the table itself.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tabletheory::{Item, Value};
 
 use crate::fixture::{Fixture, item, sks};
 
-pub(crate) async fn a_sweep_deletes_what_it_said_and_nothing_that_is_in_use(t: &Fixture) {
+pub(crate) async fn a_sweep_deletes_exactly_the_rows_that_expired_counts(t: &Fixture) {
     let now = t.table.clock().now().seconds();
     let expiring = |seconds: i64| item([("ttl", Value::from(now + seconds))]);
     for (sk, item) in [("past", expiring(-1000)), ("lately", expiring(-10)), ("future", expiring(1000))] {
@@ -16,7 +16,7 @@ pub(crate) async fn a_sweep_deletes_what_it_said_and_nothing_that_is_in_use(t: &
     let lag = Duration::from_secs(100);
     let expected = t.table.expired(lag).await.expect("a count");
     if t.expires_by_itself {
-        // It does so when it likes, and nothing is left for a sweep to do.
+        // DynamoDB deletes expired rows at any time, so there is nothing to sweep.
         assert_eq!((expected, t.table.sweep(lag).await.expect("a sweep")), (0, 0));
         let mut left = sks(&t.rows().await);
         left.retain(|sk| sk != "past" && sk != "lately");

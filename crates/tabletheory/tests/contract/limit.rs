@@ -1,4 +1,4 @@
-//! Malformed calls: each is refused before anything is written, with a reason, on every backend alike.
+//! Invalid calls: every backend rejects them with the same message before it writes anything.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use crate::fixture::{Fixture, item};
 const A: Attr<Value> = Attr::new("a");
 const PK: Attr<String> = Attr::new("pk");
 
-/// A list in a list in a list…
+/// Lists nested to this depth.
 fn nested(levels: usize) -> Value {
     (1..levels).fold(Value::L(vec![]), |inner, _| Value::L(vec![inner]))
 }
 
-/// A map in a map in a map…
+/// Maps nested to this depth.
 fn nested_maps(levels: usize) -> Value {
     let around = |inner| Value::M(BTreeMap::from([("m".to_string(), inner)]));
     (1..levels).fold(Value::M(BTreeMap::new()), |inner, _| around(inner))
@@ -27,8 +27,8 @@ fn negated(times: usize) -> Cond {
     (0..times).fold(A.exists(), |cond, _| !cond)
 }
 
-/// Transactions that no backend takes, each with what it is told.
-fn malformed_transactions(t: &Fixture) -> Vec<(Txn, String)> {
+/// Invalid transactions with their error messages.
+fn invalid_transactions(t: &Fixture) -> Vec<(Txn, String)> {
     let key = || t.key("META");
     let put = |value: Value| Txn::from(Write::put(key(), item([("a", value)])));
     let update = |changes: Vec<tabletheory::Change>| Txn::from(Write::update(key(), Update::new(changes)));
@@ -155,34 +155,34 @@ fn malformed_transactions(t: &Fixture) -> Vec<(Txn, String)> {
     ]
 }
 
-pub(crate) async fn malformed_transactions_are_refused_with_a_reason(t: &Fixture) {
-    let cases = malformed_transactions(t);
-    assert!(cases.len() >= 40, "{} malformed transactions", cases.len());
+pub(crate) async fn invalid_transactions_are_rejected_with_a_reason(t: &Fixture) {
+    let cases = invalid_transactions(t);
+    assert!(cases.len() >= 40, "{} invalid transactions", cases.len());
     for (txn, reason) in cases {
-        // A good write beside it must not happen either.
-        let good = Write::put(t.key("good"), Item::new()).when(PK.absent());
-        let mut beside: Vec<Write> = txn.writes().to_vec();
-        if (1..100).contains(&beside.len()) {
-            beside.push(good);
+        // A valid write in the same transaction must not be applied either.
+        let valid = Write::put(t.key("valid"), Item::new()).when(PK.absent());
+        let mut combined: Vec<Write> = txn.writes().to_vec();
+        if (1..100).contains(&combined.len()) {
+            combined.push(valid);
         }
-        for txn in [txn.clone(), Txn::new(beside)] {
+        for txn in [txn.clone(), Txn::new(combined)] {
             let error = t.table.commit(&txn).await.expect_err(&reason);
             assert_eq!(error.kind(), Kind::Invalid, "{error}");
-            assert!(says(&error, &reason), "{error}\n  instead of\n{reason}");
+            assert!(has_message(&error, &reason), "{error}\n  instead of\n{reason}");
         }
         assert_eq!(t.rows().await, [], "{reason}: nothing was written");
     }
 }
 
-/// The size of a whole transaction differs by the good write that stands beside the malformed one.
-fn says(error: &Error, reason: &str) -> bool {
+/// Ignores the digits of the transaction's size, which includes the additional valid write.
+fn has_message(error: &Error, reason: &str) -> bool {
     let digits = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
     error.to_string() == reason
         || (reason.starts_with("the transaction has") && digits(&error.to_string()) == digits(reason))
 }
 
-pub(crate) async fn malformed_reads_are_refused_with_a_reason(t: &Fixture) {
-    let refused = |error: Error, reason: &str| {
+pub(crate) async fn invalid_reads_are_rejected_with_a_reason(t: &Fixture) {
+    let is_rejected = |error: Error, reason: &str| {
         assert_eq!(error.kind(), Kind::Invalid, "{error}");
         assert_eq!(error.to_string(), reason);
     };
@@ -192,11 +192,11 @@ pub(crate) async fn malformed_reads_are_refused_with_a_reason(t: &Fixture) {
         (Key::new("p".repeat(2049), "META"), "the partition key has 2049 bytes; the limit is 2048"),
         (Key::new("p", "s".repeat(1025)), "the sort key has 1025 bytes; the limit is 1024"),
     ] {
-        refused(t.table.get(&key, Consistency::Strong).await.expect_err(reason), reason);
-        let keys = [t.key("fine"), key.clone()];
-        refused(t.table.batch_get(&keys, Consistency::Strong).await.expect_err(reason), reason);
+        is_rejected(t.table.get(&key, Consistency::Strong).await.expect_err(reason), reason);
+        let keys = [t.key("valid"), key.clone()];
+        is_rejected(t.table.batch_get(&keys, Consistency::Strong).await.expect_err(reason), reason);
         let scan = Scan::new().after(Cursor::after(key));
-        refused(t.table.scan(&scan).await.expect_err(reason), reason);
+        is_rejected(t.table.scan(&scan).await.expect_err(reason), reason);
     }
     let of = || Query::of(t.pk("p"));
     let elsewhere = Cursor::after(Key::new("elsewhere", "META"));
@@ -211,16 +211,16 @@ pub(crate) async fn malformed_reads_are_refused_with_a_reason(t: &Fixture) {
         (of().after(elsewhere), "the cursor belongs to another query"),
         (of().begins_with("VER#").after(Cursor::after(t.key("META"))), "the cursor belongs to another query"),
     ] {
-        refused(t.table.query(&query).await.expect_err(reason), reason);
+        is_rejected(t.table.query(&query).await.expect_err(reason), reason);
     }
-    refused(
+    is_rejected(
         t.table.scan(&Scan::new().limit(0)).await.expect_err("no rows"),
         "the limit is 0 rows; it must be at least 1",
     );
 }
 
-/// The limits must not be stricter than they say, nor laxer than DynamoDB is.
-pub(crate) async fn what_is_at_a_limit_is_allowed(t: &Fixture) {
+/// The limits must be neither stricter than documented nor laxer than those of DynamoDB.
+pub(crate) async fn calls_exactly_at_a_limit_are_accepted(t: &Fixture) {
     let key = || t.key("META");
     let put = |value: Value| Write::put(key(), item([("a", value)]));
     let when = |cond: Cond| Write::delete(key()).when(cond);
@@ -233,30 +233,30 @@ pub(crate) async fn what_is_at_a_limit_is_allowed(t: &Fixture) {
         put(nested_maps(31)),
         Write::update(key(), Update::new([Attr::<Value>::new("list").append([nested(30)])])),
     ] {
-        assert!(t.commit([write.clone()]).await.expect("it is allowed").is_done(), "{write:?}");
+        assert!(t.commit([write.clone()]).await.expect("within the limits").is_done(), "{write:?}");
     }
     for cond in [negated(30), negated(31), A.between(1, 1), A.is_in(0..90), A.is(nested(31))] {
         let _either = t.commit([when(cond.clone())]).await.unwrap_or_else(|error| panic!("{cond}: {error}"));
     }
     let one = Query::of(t.pk("p")).sk_between("META", "META");
-    assert!(t.table.query(&one).await.expect("one key is a range").next.is_none());
+    assert!(t.table.query(&one).await.expect("a page").next.is_none());
 }
 
-/// Eleven rows that fill a transaction to the last byte, and so many bytes more.
-fn four_megabytes(t: &Fixture, too_many: usize) -> Vec<Write> {
+/// Eleven rows that exceed the size limit of a transaction by this many bytes.
+fn four_megabytes(t: &Fixture, excess: usize) -> Vec<Write> {
     let row = |index: usize, room: usize| {
         Write::put(t.key(&format!("{index:02}")), item([("a", "x".repeat(room).into())]))
     };
     let names = "pk".len() + t.pk("p").len() + "sk".len() + 2 + "a".len();
     let mut writes: Vec<Write> = (0..10).map(|index| row(index, 400_000 - names)).collect();
-    writes.push(row(10, 4 * 1024 * 1024 - 4_000_000 - names + too_many));
+    writes.push(row(10, 4 * 1024 * 1024 - 4_000_000 - names + excess));
     writes
 }
 
-pub(crate) async fn a_transaction_may_be_filled_to_the_last_byte(t: &Fixture) {
+pub(crate) async fn the_size_limit_of_a_transaction_is_exact(t: &Fixture) {
     let error = t.commit(four_megabytes(t, 1)).await.expect_err("one byte too much");
     assert_eq!(error.to_string(), "the transaction has 4194305 bytes; the limit is 4194304");
-    // A condition counts too.
+    // Conditions count too.
     let mut conditional = four_megabytes(t, 0);
     conditional[0] = conditional[0].clone().when(PK.absent());
     let error = t.commit(conditional).await.expect_err("no room for a condition");
@@ -266,8 +266,8 @@ pub(crate) async fn a_transaction_may_be_filled_to_the_last_byte(t: &Fixture) {
 }
 
 #[test]
-fn malformed_values_cannot_even_be_made() {
-    for (made, reason) in [
+fn invalid_values_cannot_be_constructed() {
+    for (result, reason) in [
         ("1".repeat(39).parse::<Number>().map(drop), "a number has more than 38 significant digits"),
         (
             "1E126".parse::<Number>().map(drop),
@@ -287,7 +287,7 @@ fn malformed_values_cannot_even_be_made() {
         ("%%%".parse::<Cursor>().map(drop), "invalid cursor: pass the `next` of a page unchanged"),
         ("AAAA".parse::<Cursor>().map(drop), "invalid cursor: pass the `next` of a page unchanged"),
     ] {
-        let error = made.expect_err(reason);
+        let error = result.expect_err(reason);
         assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Invalid, reason));
     }
 }

@@ -1,4 +1,4 @@
-//! One contract for all backends: the same stories on memory, on SQLite and on DynamoDB.
+//! The contract of all backends: the same tests on memory, SQLite and DynamoDB.
 
 mod condition;
 mod expiry;
@@ -14,20 +14,20 @@ mod transaction;
 mod update;
 mod write;
 
-/// Makes a test of each story for each backend.
+/// Defines each test for each backend.
 macro_rules! on_every_backend {
-    ($($module:ident { $($story:ident)* })*) => {
-        on_every_backend!(@backend memory, $($module { $($story)* })*);
-        on_every_backend!(@backend sqlite, $($module { $($story)* })*);
-        on_every_backend!(@backend dynamodb, $($module { $($story)* })*);
+    ($($module:ident { $($test:ident)* })*) => {
+        on_every_backend!(@backend memory, $($module { $($test)* })*);
+        on_every_backend!(@backend sqlite, $($module { $($test)* })*);
+        on_every_backend!(@backend dynamodb, $($module { $($test)* })*);
     };
-    (@backend $backend:ident, $($module:ident { $($story:ident)* })*) => {
+    (@backend $backend:ident, $($module:ident { $($test:ident)* })*) => {
         mod $backend {
             $(mod $module {
                 $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $story() {
+                async fn $test() {
                     let fixture = crate::fixture::$backend().await;
-                    crate::$module::$story(&fixture).await;
+                    crate::$module::$test(&fixture).await;
                 })*
             })*
         }
@@ -36,60 +36,60 @@ macro_rules! on_every_backend {
 
 on_every_backend! {
     read {
-        an_absent_row_is_none
-        a_batch_comes_in_the_order_that_was_asked_for
-        a_query_sees_one_partition_in_the_order_of_bytes
-        a_query_can_be_narrowed_by_sort_key
-        a_prefix_admits_every_character_after_it
-        a_query_goes_on_where_its_page_ended
+        reading_an_absent_row_returns_none
+        a_batch_is_returned_in_the_order_of_its_keys
+        a_query_returns_one_partition_in_byte_order
+        a_query_can_be_restricted_by_sort_key
+        a_prefix_matches_every_following_character
+        a_query_continues_where_its_page_ended
         a_page_ends_after_about_a_megabyte
-        a_scan_meets_every_row_once
+        a_scan_returns_every_row_once
     }
     write {
-        every_type_of_value_comes_back
+        values_of_every_type_are_stored
         a_put_replaces_the_whole_row
         a_delete_of_an_absent_row_succeeds
-        a_refused_write_shows_the_row_that_was_there
-        rows_of_the_largest_size_are_kept
-        values_of_every_type_fill_a_row_to_the_last_byte
+        a_refused_write_returns_the_stored_row
+        rows_of_the_maximum_size_are_stored
+        the_sizes_of_all_types_match_the_limit_exactly
     }
     condition {
-        conditions_mean_the_same_everywhere
-        an_absent_row_is_one_without_attributes
-        conditions_of_one_write_add_up
+        conditions_have_the_same_result_on_every_backend
+        an_absent_row_counts_as_one_without_attributes
+        all_conditions_of_a_write_must_hold
     }
     update {
-        changes_see_the_row_as_it_was
-        an_update_makes_a_missing_row
-        numbers_are_exact
-        sets_of_every_type_are_united
-        what_cannot_be_changed_is_an_error_and_changes_nothing
+        all_changes_of_an_update_are_applied
+        an_update_creates_a_missing_row
+        sums_of_numbers_are_exact
+        adding_to_a_set_is_a_union
+        an_impossible_change_is_an_error_and_changes_nothing
     }
     transaction {
-        all_writes_happen_together
-        one_refusal_stops_every_write
-        the_first_refusal_is_the_one_reported
-        a_write_that_cannot_be_done_outweighs_a_refusal
-        a_write_that_cannot_be_done_is_named
-        a_hundred_writes_fit
+        all_writes_of_a_transaction_are_applied
+        one_false_condition_refuses_all_writes
+        the_first_false_condition_is_reported
+        an_impossible_write_takes_precedence_over_a_refusal
+        the_error_of_an_impossible_write_names_it
+        a_transaction_may_have_a_hundred_writes
     }
     token {
-        a_repeated_token_is_not_applied_again
-        a_token_with_other_writes_is_an_error
-        a_token_with_another_condition_is_an_error
-        a_refused_token_may_be_tried_again
+        a_transaction_with_a_used_token_is_not_applied_again
+        reusing_a_token_for_other_writes_is_an_error
+        reusing_a_token_for_another_condition_is_an_error
+        the_token_of_a_refused_transaction_may_be_reused
     }
     limit {
-        malformed_transactions_are_refused_with_a_reason
-        malformed_reads_are_refused_with_a_reason
-        what_is_at_a_limit_is_allowed
-        a_transaction_may_be_filled_to_the_last_byte
+        invalid_transactions_are_rejected_with_a_reason
+        invalid_reads_are_rejected_with_a_reason
+        calls_exactly_at_a_limit_are_accepted
+        the_size_limit_of_a_transaction_is_exact
     }
     expiry {
-        a_sweep_deletes_what_it_said_and_nothing_that_is_in_use
+        a_sweep_deletes_exactly_the_rows_that_expired_counts
     }
     race {
-        of_twenty_contenders_one_wins_the_lease
-        publishers_leave_whole_generations
+        one_of_twenty_concurrent_lease_attempts_succeeds
+        concurrent_publishers_write_complete_versions
     }
 }

@@ -1,4 +1,4 @@
-//! Many at once: conditions and transactions hold under contention.
+//! Conditions and transactions under contention.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ const LEASE_ROUNDS: i64 = 50;
 const PUBLISHERS: usize = 8;
 const PUBLISH_ROUNDS: usize = 40;
 
-pub(crate) async fn of_twenty_contenders_one_wins_the_lease(t: &Fixture) {
+pub(crate) async fn one_of_twenty_concurrent_lease_attempts_succeeds(t: &Fixture) {
     for round in 0..LEASE_ROUNDS {
         let mut contenders = tokio::task::JoinSet::new();
         for contender in 0..CONTENDERS {
-            // The lease of the round before has just expired.
+            // The lease of the previous round has just expired.
             let lease = item([
                 ("lease_token", format!("{round}-{contender}").into()),
                 ("lease_expires_at", (round + 1).into()),
@@ -32,20 +32,20 @@ pub(crate) async fn of_twenty_contenders_one_wins_the_lease(t: &Fixture) {
         let mut winners = Vec::new();
         let mut seen_by_losers = Vec::new();
         for (contender, commit) in contenders.join_all().await {
-            match commit.expect("contention is no error") {
+            match commit.expect("contention is not an error") {
                 Commit::Done => winners.push(contender),
                 Commit::Refused { seen, .. } => seen_by_losers.push(seen.expect("the winner's row")),
             }
         }
         assert_eq!(winners.len(), 1, "round {round}: {winners:?}");
-        let row = t.get("LOCK").await.expect("it is held");
+        let row = t.get("LOCK").await.expect("the lease");
         assert_eq!(row.get("lease_token"), Some(&format!("{round}-{}", winners[0]).into()));
-        assert!(seen_by_losers.iter().all(|seen| *seen == row), "a loser knows who holds it");
+        assert!(seen_by_losers.iter().all(|seen| *seen == row), "every refusal returns the lease");
     }
 }
 
-/// Each publisher takes the lease, then publishes three rows that must always tell of one generation.
-pub(crate) async fn publishers_leave_whole_generations(t: &Fixture) {
+/// Each publisher acquires the lease, then writes three rows that must always belong to one version.
+pub(crate) async fn concurrent_publishers_write_complete_versions(t: &Fixture) {
     t.put("META", item([("version", 0.into())])).await;
     let mut publishers = tokio::task::JoinSet::new();
     for publisher in 0..PUBLISHERS {
@@ -75,9 +75,9 @@ pub(crate) async fn publishers_leave_whole_generations(t: &Fixture) {
                     .when(VERSION.is(version)),
                     Write::delete(key.sibling("LOCK")).when(TOKEN.is(mark.as_str())),
                 ]);
-                match table.commit(&publish).await.expect("contention is no error") {
+                match table.commit(&publish).await.expect("contention is not an error") {
                     Commit::Done => published += 1,
-                    // Somebody published between the read and the lease: give the lease back.
+                    // Another publisher was faster between the read and the lease: release the lease.
                     Commit::Refused { .. } => {
                         let release = Write::delete(key.sibling("LOCK")).when(TOKEN.is(mark.as_str()));
                         assert!(table.commit(&Txn::from(release)).await.expect("a release").is_done());
@@ -92,13 +92,13 @@ pub(crate) async fn publishers_leave_whole_generations(t: &Fixture) {
     let meta = rows.iter().find(|row| row.key().expect("a key").sk == "META").expect("META");
     let versions: Vec<&Item> =
         rows.iter().filter(|row| row.key().expect("a key").sk.starts_with("VER#")).collect();
-    assert!(published > 0, "somebody published");
+    assert!(published > 0, "at least one publication");
     assert_eq!(meta.get("version").and_then(Value::as_i64), i64::try_from(published).ok());
-    assert_eq!(versions.len(), published, "every generation left its row and no other");
+    assert_eq!(versions.len(), published, "one row per version");
     assert_eq!(
         meta.get("mark"),
         versions.last().and_then(|row| row.get("mark")),
-        "META tells of the last one"
+        "META belongs to the last version"
     );
-    assert_eq!(rows.len(), published + 1, "no lease is left");
+    assert_eq!(rows.len(), published + 1, "all leases were released");
 }

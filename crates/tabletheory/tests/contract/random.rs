@@ -1,7 +1,7 @@
-//! Random transactions: every backend gives the same answers and ends with the same rows.
+//! Random transactions: every backend returns the same results and ends with the same rows.
 //!
 //! `TABLETHEORY_CASES=2000 TABLETHEORY_SEED=7 cargo test -p tabletheory --all-features --test contract random`
-//! tries more cases than the default, from another seed.
+//! runs more cases than the default, from another seed.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use tabletheory::{Attr, Change, Commit, Cond, Item, Kind, Number, Result, Set, T
 
 use crate::fixture::{self, Fixture};
 
-/// With the transactions of a case, more than 2,000 in all.
+/// More than 2,000 transactions in total.
 const CASES: u64 = 170;
-const TRANSACTIONS_A_CASE: usize = 12;
+const TRANSACTIONS_PER_CASE: usize = 12;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const SKS: [&str; 4] = ["LOCK", "META", "VER#1", "VER#2"];
@@ -46,7 +46,7 @@ fn set() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// A value of a type that has an order.
+/// A value of an ordered type.
 fn ordered() -> impl Strategy<Value = Value> {
     prop_oneof![
         3 => number().prop_map(Value::N),
@@ -55,7 +55,7 @@ fn ordered() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Few values, so that comparisons and sums meet, of every type.
+/// Values of every type, few enough that equal ones and sums are frequent.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         8 => ordered(),
@@ -72,9 +72,9 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Mostly what fits, and now and then something that no backend takes.
-fn mostly(fits: impl Strategy<Value = Value> + 'static) -> impl Strategy<Value = Value> {
-    prop_oneof![30 => fits, 1 => value()]
+/// Mostly valid values, and sometimes one of any type.
+fn mostly(valid: impl Strategy<Value = Value> + 'static) -> impl Strategy<Value = Value> {
+    prop_oneof![30 => valid, 1 => value()]
 }
 
 fn cond() -> impl Strategy<Value = Cond> {
@@ -123,7 +123,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Mostly of different attributes; now and then the same one twice, which is refused.
+/// Mostly of distinct attributes; sometimes one attribute twice, which is invalid.
 fn changes() -> impl Strategy<Value = Vec<Change>> {
     prop::collection::vec(change(), 1..4).prop_perturb(|mut changes, mut random| {
         if !random.random_ratio(1, 20) {
@@ -134,7 +134,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
     })
 }
 
-/// A write to one of the rows, by its number, so that a transaction may name one twice.
+/// A write without its row, so that a transaction may name one row twice.
 #[derive(Clone, Debug)]
 enum Step {
     Put(Vec<(&'static str, Value)>),
@@ -154,7 +154,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 type Steps = Vec<(usize, Step, Option<Cond>)>;
 
-/// Mostly different rows; now and then the same row twice, and now and then a client token that was used before.
+/// Mostly distinct rows; sometimes one row twice, and sometimes a used client token.
 fn transaction() -> impl Strategy<Value = (Steps, Option<u8>)> {
     let steps = prop::collection::vec((0..SKS.len(), step(), prop::option::weighted(0.4, cond())), 1..4);
     let distinct = steps.prop_perturb(|mut steps, mut random| {
@@ -193,19 +193,19 @@ fn build(t: &Fixture, steps: &Steps, token: Option<u8>) -> Txn {
     }
 }
 
-/// An answer without what differs by backend: the partition's name, and the words of an error.
+/// A result without the details that differ between backends: partition keys and error messages.
 #[derive(Debug, PartialEq)]
-enum Answer {
+enum Outcome {
     Done,
     Refused(usize, Option<Item>),
     Failed(Kind),
 }
 
-fn answer(result: Result<Commit>) -> Answer {
+fn outcome(result: Result<Commit>) -> Outcome {
     match result {
-        Ok(Commit::Done) => Answer::Done,
-        Ok(Commit::Refused { index, seen }) => Answer::Refused(index, seen.map(without_partition)),
-        Err(error) => Answer::Failed(error.kind()),
+        Ok(Commit::Done) => Outcome::Done,
+        Ok(Commit::Refused { index, seen }) => Outcome::Refused(index, seen.map(without_partition)),
+        Err(error) => Outcome::Failed(error.kind()),
     }
 }
 
@@ -219,10 +219,10 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 #[test]
-fn random_transactions_have_one_outcome() {
+fn random_transactions_have_the_same_result_on_every_backend() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let case = prop::collection::vec(transaction(), TRANSACTIONS_A_CASE..=TRANSACTIONS_A_CASE);
-    let mut tally = BTreeMap::new();
+    let case = prop::collection::vec(transaction(), TRANSACTIONS_PER_CASE..=TRANSACTIONS_PER_CASE);
+    let mut counts = BTreeMap::new();
     let cases = setting("TABLETHEORY_CASES", CASES);
     let seed = setting("TABLETHEORY_SEED", 1);
     let config = Config {
@@ -232,7 +232,7 @@ fn random_transactions_have_one_outcome() {
     };
     let random = TestRng::from_seed(RngAlgorithm::ChaCha, &Sha256::digest(seed.to_le_bytes()));
     let mut runner = TestRunner::new_with_rng(config, random);
-    let tally = std::sync::Mutex::new(&mut tally);
+    let counts = std::cell::RefCell::new(&mut counts);
     runner
         .run(&case, |transactions| {
             runtime.block_on(async {
@@ -244,30 +244,30 @@ fn random_transactions_have_one_outcome() {
                 for (steps, token) in &transactions {
                     let mut outcomes = Vec::new();
                     for (name, t) in &backends {
-                        let answer = answer(t.table.commit(&build(t, steps, *token)).await);
+                        let outcome = outcome(t.table.commit(&build(t, steps, *token)).await);
                         let rows: Vec<Item> = t.rows().await.into_iter().map(without_partition).collect();
-                        outcomes.push((name, answer, rows));
+                        outcomes.push((name, outcome, rows));
                     }
-                    let (_, first_answer, first_rows) = &outcomes[0];
-                    for (name, answer, rows) in &outcomes[1..] {
-                        prop_assert_eq!(answer, first_answer, "answer of {}", name);
+                    let (_, first_outcome, first_rows) = &outcomes[0];
+                    for (name, outcome, rows) in &outcomes[1..] {
+                        prop_assert_eq!(outcome, first_outcome, "outcome of {}", name);
                         prop_assert_eq!(rows, first_rows, "rows of {}", name);
                     }
-                    let kind = match first_answer {
-                        Answer::Done => "done",
-                        Answer::Refused(..) => "refused",
-                        Answer::Failed(_) => "failed",
+                    let kind = match first_outcome {
+                        Outcome::Done => "done",
+                        Outcome::Refused(..) => "refused",
+                        Outcome::Failed(_) => "failed",
                     };
-                    *tally.lock().expect("one thread").entry(kind).or_insert(0_usize) += 1;
+                    *counts.borrow_mut().entry(kind).or_insert(0_usize) += 1;
                 }
                 Ok::<(), TestCaseError>(())
             })
         })
         .unwrap_or_else(|failure| panic!("{failure}"));
-    let tally = tally.into_inner().expect("one thread");
-    println!("seed {seed}: {tally:?}");
+    let counts = counts.into_inner();
+    println!("seed {seed}: {counts:?}");
     if cases >= CASES {
-        assert!(tally.values().sum::<usize>() >= 2000);
-        assert!(tally["done"] > 800 && tally["refused"] > 400 && tally["failed"] > 200, "{tally:?}");
+        assert!(counts.values().sum::<usize>() >= 2000);
+        assert!(counts["done"] > 800 && counts["refused"] > 400 && counts["failed"] > 200, "{counts:?}");
     }
 }

@@ -1,17 +1,17 @@
-//! Getting, querying and scanning.
+//! Reads: get, batch get, query and scan.
 
 use tabletheory::{Consistency, Item, Key, Query, Scan, Value};
 
 use crate::fixture::{Fixture, item, sks};
 
-pub(crate) async fn an_absent_row_is_none(t: &Fixture) {
+pub(crate) async fn reading_an_absent_row_returns_none(t: &Fixture) {
     assert_eq!(t.get("META").await, None);
     let eventual = t.table.get(&t.key("META"), Consistency::Eventual).await;
     assert_eq!(eventual.expect("a get"), None);
     assert_eq!(t.rows().await, []);
 }
 
-pub(crate) async fn a_batch_comes_in_the_order_that_was_asked_for(t: &Fixture) {
+pub(crate) async fn a_batch_is_returned_in_the_order_of_its_keys(t: &Fixture) {
     for index in 0..150 {
         t.put(&format!("{index:03}"), item([("n", index.into())])).await;
     }
@@ -27,21 +27,21 @@ pub(crate) async fn a_batch_comes_in_the_order_that_was_asked_for(t: &Fixture) {
     assert_eq!(t.table.batch_get(&[], Consistency::Eventual).await.expect("nothing"), []);
 }
 
-/// Sort keys in the order of their bytes, which is not the order of their UTF-16 units.
+/// Sort keys in byte order, which differs from the order of UTF-16 units.
 const SORTED: [&str; 9] = ["\0", "LOCK", "META", "VER#1", "VER#2", "a", "é", "\u{FFFF}", "😀"];
 
 async fn put_sorted(t: &Fixture) {
     for sk in SORTED.iter().rev() {
         t.put(sk, Item::new()).await;
     }
-    // Neighbours in the table's order that must not be taken for the partition.
+    // Neighbouring partitions.
     for pk in [t.pk("p\0"), t.pk("o"), t.pk("p#"), t.pk("")] {
         let put = tabletheory::Write::put(Key::new(pk, "META"), Item::new());
         assert!(t.commit([put]).await.expect("a put").is_done());
     }
 }
 
-pub(crate) async fn a_query_sees_one_partition_in_the_order_of_bytes(t: &Fixture) {
+pub(crate) async fn a_query_returns_one_partition_in_byte_order(t: &Fixture) {
     put_sorted(t).await;
     assert_eq!(sks(&t.rows().await), SORTED);
     let mut backward = SORTED;
@@ -50,7 +50,7 @@ pub(crate) async fn a_query_sees_one_partition_in_the_order_of_bytes(t: &Fixture
     assert_eq!(sks(&t.query_all(&Query::of(t.pk("p")).eventual()).await), SORTED);
 }
 
-pub(crate) async fn a_query_can_be_narrowed_by_sort_key(t: &Fixture) {
+pub(crate) async fn a_query_can_be_restricted_by_sort_key(t: &Fixture) {
     put_sorted(t).await;
     let of = || Query::of(t.pk("p"));
     for (query, expected) in [
@@ -84,7 +84,7 @@ pub(crate) async fn a_query_can_be_narrowed_by_sort_key(t: &Fixture) {
     }
 }
 
-pub(crate) async fn a_prefix_admits_every_character_after_it(t: &Fixture) {
+pub(crate) async fn a_prefix_matches_every_following_character(t: &Fixture) {
     let with_prefix = ["V", "V\0", "Va", "V\u{FFFF}a", "V\u{10FFFF}", "V\u{10FFFF}\u{10FFFF}x"];
     for sk in with_prefix.iter().chain(&["U\u{10FFFF}", "W", "v"]) {
         t.put(sk, Item::new()).await;
@@ -94,13 +94,13 @@ pub(crate) async fn a_prefix_admits_every_character_after_it(t: &Fixture) {
     assert_eq!(sks(&t.query_all(&Query::of(t.pk("p")).begins_with("V\u{10FFFF}")).await), last);
 }
 
-pub(crate) async fn a_query_goes_on_where_its_page_ended(t: &Fixture) {
+pub(crate) async fn a_query_continues_where_its_page_ended(t: &Fixture) {
     put_sorted(t).await;
     let query = Query::of(t.pk("p")).limit(4);
     let first = t.table.query(&query).await.expect("a page");
     assert_eq!(sks(&first.items), SORTED[..4]);
     let next = first.next.expect("there are more rows");
-    // The row at which the page ended may be gone when the query goes on.
+    // The row at which the page ended may be deleted meanwhile.
     let gone = t.commit([tabletheory::Write::delete(t.key(SORTED[3]))]).await;
     assert!(gone.expect("a delete").is_done());
     let second = t.table.query(&query.after(next)).await.expect("a page");
@@ -112,12 +112,12 @@ pub(crate) async fn a_page_ends_after_about_a_megabyte(t: &Fixture) {
         t.put(&index.to_string(), item([("body", "x".repeat(300_000).into())])).await;
     }
     let page = t.table.query(&Query::of(t.pk("p"))).await.expect("a page");
-    assert_eq!(page.items.len(), 4, "the row that passes the megabyte is the last");
+    assert_eq!(page.items.len(), 4, "the row that exceeds a megabyte is the last");
     assert!(page.next.is_some());
     assert_eq!(t.rows().await.len(), 5);
 }
 
-pub(crate) async fn a_scan_meets_every_row_once(t: &Fixture) {
+pub(crate) async fn a_scan_returns_every_row_once(t: &Fixture) {
     let mut expected = Vec::new();
     for index in 0..25 {
         let key = Key::new(t.pk(&format!("scan{}", index % 5)), index.to_string());
@@ -125,7 +125,7 @@ pub(crate) async fn a_scan_meets_every_row_once(t: &Fixture) {
         assert!(t.commit([put]).await.expect("a put").is_done());
         expected.push(key);
     }
-    // Other stories write to the same table meanwhile, so how many pages there are is not known.
+    // Other tests write to the same table, so the number of pages is unknown.
     let (mut found, mut cursors) = (Vec::new(), std::collections::HashSet::new());
     let mut scan = Scan::new().limit(7);
     loop {
@@ -135,8 +135,8 @@ pub(crate) async fn a_scan_meets_every_row_once(t: &Fixture) {
         match page.next {
             Some(cursor) => {
                 let text = cursor.to_string();
-                scan = Scan::new().limit(7).after(text.parse().expect("its own text"));
-                assert!(cursors.insert(text), "the scan goes round in circles");
+                scan = Scan::new().limit(7).after(text.parse().expect("a cursor"));
+                assert!(cursors.insert(text), "a cursor occurred twice");
             }
             None => break,
         }

@@ -1,4 +1,4 @@
-//! Several writes at once.
+//! Transactions of several writes.
 
 use tabletheory::{Attr, Commit, Item, Kind, Update, Write};
 
@@ -7,7 +7,7 @@ use crate::fixture::{Fixture, item};
 const PK: Attr<String> = Attr::new("pk");
 const N: Attr<i64> = Attr::new("n");
 
-pub(crate) async fn all_writes_happen_together(t: &Fixture) {
+pub(crate) async fn all_writes_of_a_transaction_are_applied(t: &Fixture) {
     t.put("updated", item([("n", 1.into())])).await;
     t.put("deleted", Item::new()).await;
     t.put("checked", Item::new()).await;
@@ -19,7 +19,7 @@ pub(crate) async fn all_writes_happen_together(t: &Fixture) {
             Write::check(t.key("checked"), PK.exists()),
         ])
         .await;
-    assert_eq!(commit.expect("every condition holds"), Commit::Done);
+    assert_eq!(commit.expect("all conditions hold"), Commit::Done);
     assert_eq!(
         t.rows().await,
         [
@@ -30,7 +30,7 @@ pub(crate) async fn all_writes_happen_together(t: &Fixture) {
     );
 }
 
-pub(crate) async fn one_refusal_stops_every_write(t: &Fixture) {
+pub(crate) async fn one_false_condition_refuses_all_writes(t: &Fixture) {
     t.put("updated", item([("n", 1.into())])).await;
     t.put("deleted", Item::new()).await;
     let before = t.rows().await;
@@ -42,11 +42,11 @@ pub(crate) async fn one_refusal_stops_every_write(t: &Fixture) {
             Write::check(t.key("lock"), PK.exists()),
         ])
         .await;
-    assert_eq!(commit.expect("a refusal is no error"), Commit::Refused { index: 3, seen: None });
+    assert_eq!(commit.expect("a refusal is not an error"), Commit::Refused { index: 3, seen: None });
     assert_eq!(t.rows().await, before);
 }
 
-pub(crate) async fn the_first_refusal_is_the_one_reported(t: &Fixture) {
+pub(crate) async fn the_first_false_condition_is_reported(t: &Fixture) {
     t.put("a", item([("n", 1.into())])).await;
     t.put("b", item([("n", 2.into())])).await;
     let commit = t
@@ -57,25 +57,25 @@ pub(crate) async fn the_first_refusal_is_the_one_reported(t: &Fixture) {
         ])
         .await;
     let seen = Some(t.stored("b", item([("n", 2.into())])));
-    assert_eq!(commit.expect("a refusal is no error"), Commit::Refused { index: 1, seen });
+    assert_eq!(commit.expect("a refusal is not an error"), Commit::Refused { index: 1, seen });
 }
 
-pub(crate) async fn a_write_that_cannot_be_done_outweighs_a_refusal(t: &Fixture) {
+pub(crate) async fn an_impossible_write_takes_precedence_over_a_refusal(t: &Fixture) {
     t.put("text", item([("n", "one".into())])).await;
     let before = t.rows().await;
     let refused = || Write::check(t.key("absent"), PK.exists());
     let impossible = || Write::update(t.key("text"), Update::new([N.add(1)]));
     for writes in [[refused(), impossible()], [impossible(), refused()]] {
-        let error = t.commit(writes).await.expect_err("a number cannot be added to a text");
+        let error = t.commit(writes).await.expect_err("adding a number to a string");
         assert_eq!(error.kind(), Kind::Invalid, "{error}");
     }
-    // A write whose own condition refuses it is not even tried.
-    let commit = t.commit([impossible().when(PK.absent())]).await.expect("a refusal is no error");
+    // A refused write is not evaluated.
+    let commit = t.commit([impossible().when(PK.absent())]).await.expect("a refusal is not an error");
     assert!(commit.is_refused());
     assert_eq!(t.rows().await, before);
 }
 
-pub(crate) async fn a_write_that_cannot_be_done_is_named(t: &Fixture) {
+pub(crate) async fn the_error_of_an_impossible_write_names_it(t: &Fixture) {
     let text = |length: usize| "x".repeat(length);
     t.put("large", item([("a", text(300_000).into())])).await;
     let grow = Update::new([Attr::<String>::new("b").set(text(200_000))]);
@@ -85,7 +85,7 @@ pub(crate) async fn a_write_that_cannot_be_done_is_named(t: &Fixture) {
     assert!(error.to_string().starts_with(&named), "{error}");
 }
 
-pub(crate) async fn a_hundred_writes_fit(t: &Fixture) {
+pub(crate) async fn a_transaction_may_have_a_hundred_writes(t: &Fixture) {
     let write = |index: usize| Write::put(t.key(&format!("{index:03}")), Item::new());
     assert!(t.commit((0..100).map(write)).await.expect("a hundred").is_done());
     assert_eq!(t.rows().await.len(), 100);

@@ -1,4 +1,4 @@
-//! What updates do.
+//! Updates.
 
 use tabletheory::{Attr, Item, Kind, Number, Set, Update, Value, Write};
 
@@ -18,7 +18,7 @@ fn strings(members: &[&str]) -> Value {
     Set::new(members.iter().map(ToString::to_string)).expect("a set").into()
 }
 
-pub(crate) async fn changes_see_the_row_as_it_was(t: &Fixture) {
+pub(crate) async fn all_changes_of_an_update_are_applied(t: &Fixture) {
     let list = |values: &[i64]| Value::L(values.iter().map(|n| (*n).into()).collect());
     t.put("META", item([("a", 1.into()), ("b", list(&[1])), ("c", strings(&["x"])), ("keep", true.into())]))
         .await;
@@ -51,7 +51,7 @@ pub(crate) async fn changes_see_the_row_as_it_was(t: &Fixture) {
     assert_eq!(t.get("META").await, Some(t.stored("META", expected)));
 }
 
-pub(crate) async fn an_update_makes_a_missing_row(t: &Fixture) {
+pub(crate) async fn an_update_creates_a_missing_row(t: &Fixture) {
     update(t, "add", Update::new([A.add(5)])).await;
     update(t, "remove", Update::new([A.remove()])).await;
     update(t, "append", Update::new([A.append(["x"])])).await;
@@ -62,7 +62,7 @@ pub(crate) async fn an_update_makes_a_missing_row(t: &Fixture) {
     assert_eq!(t.get("set").await, Some(t.stored("set", item([("a", 1.into())]))));
 }
 
-pub(crate) async fn numbers_are_exact(t: &Fixture) {
+pub(crate) async fn sums_of_numbers_are_exact(t: &Fixture) {
     let number = |text: &str| Value::N(text.parse::<Number>().expect(text));
     for (before, added, after) in [
         ("0.1", "0.2", "0.3"),
@@ -74,12 +74,12 @@ pub(crate) async fn numbers_are_exact(t: &Fixture) {
     ] {
         t.put("META", item([("a", number(before))])).await;
         update(t, "META", Update::new([A.add(number(added))])).await;
-        let row = t.get("META").await.expect("it is there");
+        let row = t.get("META").await.expect("the row exists");
         assert_eq!(row.get("a"), Some(&number(after)), "{before} + {added}");
     }
 }
 
-pub(crate) async fn sets_of_every_type_are_united(t: &Fixture) {
+pub(crate) async fn adding_to_a_set_is_a_union(t: &Fixture) {
     let numbers = |members: &[i64]| -> Value {
         Set::new(members.iter().map(|n| Number::from(*n))).expect("a set").into()
     };
@@ -97,7 +97,7 @@ pub(crate) async fn sets_of_every_type_are_united(t: &Fixture) {
     }
 }
 
-pub(crate) async fn what_cannot_be_changed_is_an_error_and_changes_nothing(t: &Fixture) {
+pub(crate) async fn an_impossible_change_is_an_error_and_changes_nothing(t: &Fixture) {
     let number = |text: &str| Value::N(text.parse::<Number>().expect(text));
     for (before, change) in [
         (Value::from("text"), A.add(1)),
@@ -119,7 +119,7 @@ pub(crate) async fn what_cannot_be_changed_is_an_error_and_changes_nothing(t: &F
                 Write::update(t.key("META"), Update::new([change.clone()])),
             ],
         ] {
-            let error = t.commit(writes).await.expect_err("it cannot be done");
+            let error = t.commit(writes).await.expect_err("an impossible change");
             assert_eq!(error.kind(), Kind::Invalid, "{before} {change:?}: {error}");
         }
         assert_eq!(t.get("META").await, row);

@@ -1,4 +1,4 @@
-//! Putting and deleting.
+//! Puts and deletes.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(crate) fn one_of_each_type() -> Item {
     ])
 }
 
-pub(crate) async fn every_type_of_value_comes_back(t: &Fixture) {
+pub(crate) async fn values_of_every_type_are_stored(t: &Fixture) {
     t.put("META", one_of_each_type()).await;
     assert_eq!(t.get("META").await, Some(t.stored("META", one_of_each_type())));
     assert_eq!(t.rows().await, [t.stored("META", one_of_each_type())]);
@@ -47,12 +47,12 @@ pub(crate) async fn a_delete_of_an_absent_row_succeeds(t: &Fixture) {
     t.put("LOCK", Item::new()).await;
     assert_eq!(t.commit([delete()]).await.expect("a delete"), Commit::Done);
     assert_eq!(t.get("LOCK").await, None);
-    // Only a condition makes it matter.
+    // With a condition it does not.
     let refused = t.commit([delete().when(PK.exists())]).await.expect("a delete");
     assert_eq!(refused, Commit::Refused { index: 0, seen: None });
 }
 
-pub(crate) async fn a_refused_write_shows_the_row_that_was_there(t: &Fixture) {
+pub(crate) async fn a_refused_write_returns_the_stored_row(t: &Fixture) {
     let row = t.stored("META", item([("n", 1.into())]));
     t.put("META", item([("n", 1.into())])).await;
     for write in [
@@ -61,33 +61,33 @@ pub(crate) async fn a_refused_write_shows_the_row_that_was_there(t: &Fixture) {
         Write::delete(t.key("META")),
         Write::check(t.key("META"), N.lt(5)),
     ] {
-        let refused = t.commit([write.when(N.is(2))]).await.expect("a refusal is no error");
+        let refused = t.commit([write.when(N.is(2))]).await.expect("a refusal is not an error");
         assert_eq!(refused, Commit::Refused { index: 0, seen: Some(row.clone()) });
     }
     assert_eq!(t.get("META").await, Some(row));
 }
 
-pub(crate) async fn rows_of_the_largest_size_are_kept(t: &Fixture) {
-    // 400 KB: the names `pk`, `sk` and `a`, their values, and nothing else.
+pub(crate) async fn rows_of_the_maximum_size_are_stored(t: &Fixture) {
+    // 400 KB: the names `pk`, `sk` and `a`, and their values.
     let key = t.key("META");
     let room = 400 * 1024 - "pk".len() - key.pk.len() - "sk".len() - key.sk.len() - "a".len();
     t.put("META", item([("a", "x".repeat(room).into())])).await;
-    let row = t.get("META").await.expect("it is there");
+    let row = t.get("META").await.expect("the row exists");
     assert_eq!(row.get("a").and_then(Value::as_str).map(str::len), Some(room));
-    // One byte more, by an update, is refused by every backend.
+    // One byte more is rejected, also by an update.
     let grow = tabletheory::Update::new([Attr::<String>::new("b").set("")]);
     let error = t.commit([Write::update(key, grow)]).await.expect_err("too large");
     assert_eq!(error.kind(), tabletheory::Kind::Invalid);
     assert_eq!(t.get("META").await, Some(row));
 }
 
-pub(crate) async fn values_of_every_type_fill_a_row_to_the_last_byte(t: &Fixture) {
+pub(crate) async fn the_sizes_of_all_types_match_the_limit_exactly(t: &Fixture) {
     let key = t.key("META");
     let empty = "pk".len() + key.pk.len() + "sk".len() + key.sk.len();
     let numbers = Set::new([Number::from(12), Number::from(-3)]).expect("a set");
     let strings = Set::new(["a".to_string(), "bc".to_string()]).expect("a set");
     let bytes = Set::new([vec![1_u8], vec![2, 3]]).expect("a set");
-    // What each counts: a list and a map 3, and 1 for each member beside what that counts itself.
+    // A list or map counts 3, plus 1 for each member, plus the sizes of the members.
     for (value, size) in [
         (Value::Null, 1),
         (true.into(), 1),

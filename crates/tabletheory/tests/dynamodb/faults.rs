@@ -1,4 +1,4 @@
-//! What goes wrong between here and the server, and what is said of it.
+//! Failures between client and server, and their errors.
 
 use super::*;
 
@@ -8,82 +8,82 @@ fn tokens(proxy: &Proxy) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_conflict_is_tried_again_under_the_same_token() {
+async fn a_conflict_is_retried_with_the_same_token() {
     let direct = new_table().await;
     let (table, proxy) = through_proxy(&direct).await;
     let conflict = Action::cancelled(&["None", "TransactionConflict"]);
     proxy.script([conflict.clone(), conflict]);
-    assert!(table.commit(&publish()).await.expect("the third time it works").is_done());
+    assert!(table.commit(&publish()).await.expect("the third attempt").is_done());
     assert_eq!(number(&direct, "META", "hits").await, Some(1));
     let tokens = tokens(&proxy);
     assert_eq!(tokens.len(), 3);
     assert!(tokens.iter().all(|token| *token == tokens[0]));
-    // Another commit is another attempt at another transaction.
+    // Another commit has another token.
     proxy.script([]);
-    assert!(table.commit(&publish()).await.expect("up").is_refused());
+    assert!(table.commit(&publish()).await.expect("a response").is_refused());
     assert_ne!(self::tokens(&proxy)[0], tokens[0]);
 }
 
 #[tokio::test]
-async fn a_refusal_beside_a_conflict_is_not_tried_again() {
+async fn a_refusal_beside_a_conflict_is_not_retried() {
     let direct = new_table().await;
     let (table, proxy) = through_proxy(&direct).await;
     proxy.script([Action::cancelled(&["TransactionConflict", "ConditionalCheckFailed"])]);
     let refused = Commit::Refused { index: 1, seen: None };
-    assert_eq!(table.commit(&publish()).await.expect("it is an answer"), refused);
+    assert_eq!(table.commit(&publish()).await.expect("a result"), refused);
     assert_eq!(proxy.seen().len(), 1);
 }
 
 #[tokio::test]
-async fn a_busy_table_is_tried_to_the_limit_and_nothing_is_written() {
+async fn a_throttled_write_is_retried_up_to_the_limit_and_not_applied() {
     let direct = new_table().await;
     let (table, proxy) = through_proxy(&direct).await;
     let put = || Txn::from(Write::put(key("META"), numbered(1)).when(PK.absent()));
-    for busy in [
+    for throttled in [
         Action::error(400, "ThrottlingException"),
         Action::error(400, "ProvisionedThroughputExceededException"),
         Action::error(400, "RequestLimitExceeded"),
         Action::error(400, "TransactionConflictException"),
     ] {
         for txn in [put(), publish()] {
-            proxy.script(vec![busy.clone(); 20]);
+            proxy.script(vec![throttled.clone(); 20]);
             let error = failed(&table, txn).await;
             assert_eq!(error.kind(), Kind::Unavailable);
             assert!(error.to_string().contains("is busy"), "{error}");
             assert_eq!(proxy.seen().len(), ATTEMPTS as usize);
         }
     }
-    assert!(direct.scan(&Scan::new()).await.expect("up").items.is_empty());
-    // A conditional write that was certainly not applied is safe to try again.
+    assert!(direct.scan(&Scan::new()).await.expect("a response").items.is_empty());
+    // A conditional write that was certainly not applied is retried.
     proxy.script([Action::error(400, "ThrottlingException")]);
-    assert!(table.commit(&put()).await.expect("the second time it works").is_done());
+    assert!(table.commit(&put()).await.expect("the second attempt").is_done());
 }
 
 #[tokio::test]
-async fn a_transaction_whose_answer_is_lost_is_done_once() {
+async fn a_transaction_whose_response_is_lost_is_applied_once() {
     let direct = new_table().await;
     let (table, proxy) = through_proxy(&direct).await;
     proxy.script([Action::ForwardThenDrop, Action::error(500, "InternalServerError")]);
-    assert!(table.commit(&publish()).await.expect("the token tells").is_done());
+    assert!(table.commit(&publish()).await.expect("a retry with the token").is_done());
     assert_eq!(number(&direct, "META", "hits").await, Some(1));
     assert_eq!(proxy.operations(), ["TransactWriteItems"; 3]);
 }
 
 #[tokio::test]
-async fn a_refused_repetition_of_a_lost_transaction_is_not_the_last_word() {
+async fn a_refused_retry_of_a_lost_transaction_has_an_unknown_outcome() {
     let direct = new_table().await;
     put(&direct, "VER#1", numbered(5)).await;
     let (table, proxy) = through_proxy(&direct).await;
     proxy.script([Action::DropBefore]);
-    // What was lost may be on its way still, and arrive when the condition has become true.
-    let error = table.commit(&publish()).await.expect_err("nobody knows");
+    // The lost request may still arrive, after the condition has become true.
+    let error = table.commit(&publish()).await.expect_err("an unknown outcome");
     assert_eq!(error.kind(), Kind::Unknown);
     assert!(error.to_string().contains("may still be applied"), "{error}");
     assert_eq!(proxy.seen().len(), 2);
 }
 
 #[tokio::test]
-async fn a_conditional_write_whose_answer_is_lost_is_unknown_and_never_called_refused() {
+async fn a_conditional_write_whose_response_is_lost_is_unknown_and_not_refused() {
     let direct = new_table().await;
     let (table, proxy) = through_proxy(&direct).await;
     proxy.script([Action::ForwardThenDrop]);
@@ -102,7 +102,7 @@ async fn a_conditional_write_whose_answer_is_lost_is_unknown_and_never_called_re
 }
 
 #[tokio::test]
-async fn a_single_write_without_an_answer_is_not_repeated() {
+async fn a_single_write_without_a_response_is_not_retried() {
     let direct = new_table().await;
     let (table, proxy) = through_proxy(&direct).await;
     for write in [
@@ -110,7 +110,7 @@ async fn a_single_write_without_an_answer_is_not_repeated() {
         Write::update(key("META"), Update::new([VERSION.set(2), HITS.remove()])),
         Write::delete(key("META")),
     ] {
-        // Somebody else may have written the row since: a repetition would undo that.
+        // A retry could overwrite later writes of others.
         proxy.script([Action::ForwardThenDrop]);
         assert_eq!(failed(&table, write).await.kind(), Kind::Unknown);
         assert_eq!(proxy.seen().len(), 1);
@@ -118,25 +118,25 @@ async fn a_single_write_without_an_answer_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn if_every_answer_is_lost_the_outcome_is_unknown() {
+async fn the_outcome_is_unknown_if_every_response_is_lost() {
     let direct = new_table().await;
     let (table, proxy) = through_proxy(&direct).await;
     proxy.script(vec![Action::ForwardThenDrop; 20]);
     assert_eq!(failed(&table, publish()).await.kind(), Kind::Unknown);
     assert_eq!(proxy.seen().len(), ATTEMPTS as usize);
     assert_eq!(number(&direct, "META", "hits").await, Some(1));
-    // A read has nothing to be in doubt about.
+    // A read is not ambiguous.
     proxy.script(vec![Action::ForwardThenDrop; 20]);
-    let error = table.get(&key("META"), Consistency::Strong).await.expect_err("no answer");
+    let error = table.get(&key("META"), Consistency::Strong).await.expect_err("no response");
     assert_eq!(error.kind(), Kind::Unavailable);
-    // Neither has a check by itself, although it is sent as a transaction.
+    // Neither is a single check, although it is sent as a transaction.
     proxy.script(vec![Action::ForwardThenDrop; 20]);
     assert_eq!(failed(&table, Write::check(key("META"), PK.exists())).await.kind(), Kind::Unavailable);
     assert_eq!(proxy.operations(), ["TransactWriteItems"; ATTEMPTS as usize]);
 }
 
 #[tokio::test]
-async fn a_lost_answer_stays_in_doubt_when_the_repeats_are_throttled_or_denied() {
+async fn the_outcome_stays_unknown_if_retries_after_a_lost_response_fail() {
     let direct = new_table().await;
     let (table, proxy) = through_proxy(&direct).await;
     for later in ["ThrottlingException", "AccessDeniedException", "TransactionInProgressException"] {
@@ -145,30 +145,30 @@ async fn a_lost_answer_stays_in_doubt_when_the_repeats_are_throttled_or_denied()
         proxy.script(script);
         assert_eq!(failed(&table, publish()).await.kind(), Kind::Unknown, "{later}");
     }
-    // A transaction that somebody else began under the same token may yet succeed.
+    // Another transaction in progress with the same token may still succeed.
     proxy.script(vec![Action::error(400, "TransactionInProgressException"); 20]);
     assert_eq!(failed(&table, publish()).await.kind(), Kind::Unknown);
     assert_eq!(proxy.seen().len(), ATTEMPTS as usize);
 }
 
 #[tokio::test]
-async fn a_stalled_answer_runs_into_the_time_out() {
-    /// So many that a server which pauses for seconds answers one of them.
+async fn a_stalled_response_times_out() {
+    /// Enough attempts for a server that pauses for seconds.
     const MANY: u32 = 30;
     let direct = new_table().await;
     let proxy = Proxy::start(&support::dynamodb_endpoint()).await;
-    let impatient = |settings: DynamoSettings| {
-        DynamoTable::new(&dynamodb_client(), direct.name(), settings).expect("name and settings are right")
+    let open = |settings: DynamoSettings| {
+        DynamoTable::new(&dynamodb_client(), direct.name(), settings).expect("valid name and settings")
     };
     let settings = || settings(proxy.endpoint()).attempts(MANY);
-    let table = impatient(settings().attempt_timeout(Duration::from_millis(500)));
+    let table = open(settings().attempt_timeout(Duration::from_millis(500)));
     put(&direct, "META", numbered(1)).await;
     proxy.script([Action::ForwardThenStall]);
-    assert!(table.get(&key("META"), Consistency::Strong).await.expect("a later time").is_some());
+    assert!(table.get(&key("META"), Consistency::Strong).await.expect("a later attempt").is_some());
     assert!(proxy.seen().len() > 1);
 
     proxy.script([Action::ForwardThenStall]);
-    assert!(table.commit(&publish()).await.expect("the token tells").is_done());
+    assert!(table.commit(&publish()).await.expect("a retry with the token").is_done());
     assert_eq!(number(&direct, "META", "hits").await, Some(1));
 
     proxy.script([Action::ForwardThenStall]);
@@ -176,22 +176,22 @@ async fn a_stalled_answer_runs_into_the_time_out() {
     assert_eq!(error.kind(), Kind::Unknown);
     assert!(error.to_string().contains("did not respond in time"), "{error}");
 
-    let hasty = impatient(settings().operation_timeout(Duration::from_millis(300)));
+    let short = open(settings().operation_timeout(Duration::from_millis(300)));
     proxy.script([Action::ForwardThenStall]);
-    assert_eq!(failed(&hasty, publish()).await.kind(), Kind::Unknown);
+    assert_eq!(failed(&short, publish()).await.kind(), Kind::Unknown);
     proxy.script([Action::ForwardThenStall]);
-    let error = hasty.get(&key("META"), Consistency::Strong).await.expect_err("no answer");
+    let error = short.get(&key("META"), Consistency::Strong).await.expect_err("no response");
     assert_eq!(error.kind(), Kind::Unavailable);
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_named_with_what_to_do() {
-    // Nobody listens on it, and nobody else can.
+async fn the_error_of_a_failed_connection_says_what_to_do() {
+    // A bound port on which nothing listens.
     let port = tokio::net::TcpSocket::new_v4().expect("a socket");
     port.bind(([127, 0, 0, 1], 0).into()).expect("a free port");
     let address = port.local_addr().expect("a bound port");
     let table = table_at(format!("http://{address}"), "pages");
-    // Nothing was sent, so even a write that must not be repeated is only unavailable, not unknown.
+    // Nothing was sent, so the error is `Unavailable` even for a write that is not idempotent.
     let error = failed(&table, Write::update(key("META"), Update::new([HITS.add(1)]))).await;
     assert_eq!(error.kind(), Kind::Unavailable);
     assert_eq!(
@@ -202,7 +202,7 @@ async fn a_server_that_is_not_there_is_named_with_what_to_do() {
         )
     );
     assert!(error.source().is_some());
-    let error = table.get(&key("META"), Consistency::Strong).await.expect_err("nobody is there");
+    let error = table.get(&key("META"), Consistency::Strong).await.expect_err("no connection");
     assert_eq!(error.kind(), Kind::Unavailable);
 }
 
@@ -211,27 +211,28 @@ async fn a_request_that_cannot_be_signed_was_never_sent() {
     let proxy = Proxy::start(&support::dynamodb_endpoint()).await;
     let config =
         Config::builder().behavior_version(BehaviorVersion::latest()).region(Region::new("us-east-1"));
-    let nobody = Client::from_conf(config.build());
-    let table = DynamoTable::new(&nobody, "pages", settings(proxy.endpoint())).expect("all but credentials");
+    let no_credentials = Client::from_conf(config.build());
+    let table = DynamoTable::new(&no_credentials, "pages", settings(proxy.endpoint()))
+        .expect("valid name and settings");
     let error = failed(&table, Write::update(key("META"), Update::new([HITS.add(1)]))).await;
     assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
     assert!(proxy.seen().is_empty());
 }
 
 #[tokio::test]
-async fn who_may_not_is_told_why() {
+async fn the_errors_of_rejected_credentials_say_what_to_do() {
     let direct = new_table().await;
     let (table, proxy) = through_proxy(&direct).await;
-    for (answer, advice) in [
+    for (code, advice) in [
         ("AccessDeniedException", "grant this identity"),
         ("UnrecognizedClientException", "check the access key"),
         ("InvalidSignatureException", "this machine's clock"),
         ("ExpiredTokenException", "the session token"),
     ] {
-        proxy.script([Action::error(400, answer)]);
+        proxy.script([Action::error(400, code)]);
         let error = failed(&table, publish()).await;
         assert_eq!(error.kind(), Kind::Invalid);
         assert!(error.to_string().contains(advice), "{error}");
-        assert_eq!(proxy.seen().len(), 1, "it would always fail, so it is asked once");
+        assert_eq!(proxy.seen().len(), 1, "not retried");
     }
 }

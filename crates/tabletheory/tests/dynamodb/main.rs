@@ -1,4 +1,4 @@
-//! The table on DynamoDB, against a real server: what it does, and what it says when things go wrong.
+//! Tests of the DynamoDB backend with DynamoDB Local: operations, and errors.
 
 mod faults;
 mod pages;
@@ -31,10 +31,10 @@ const PK: Attr<String> = Attr::new("pk");
 const VERSION: Attr<i64> = Attr::new("version");
 const HITS: Attr<i64> = Attr::new("hits");
 
-/// How many attempts the tables of these tests make.
+/// Number of attempts of the tables in these tests.
 const ATTEMPTS: u32 = 4;
 
-/// Settings that give up within a moment.
+/// Settings with short delays between attempts.
 fn settings(endpoint: impl Into<String>) -> DynamoSettings {
     DynamoSettings::default()
         .endpoint(endpoint)
@@ -43,21 +43,21 @@ fn settings(endpoint: impl Into<String>) -> DynamoSettings {
 }
 
 fn table_at(endpoint: impl Into<String>, name: &str) -> DynamoTable {
-    DynamoTable::new(&dynamodb_client(), name, settings(endpoint)).expect("name and settings are right")
+    DynamoTable::new(&dynamodb_client(), name, settings(endpoint)).expect("valid name and settings")
 }
 
 fn new_name() -> String {
     format!("tabletheory-test-{:016x}", SystemRandom.next_u64())
 }
 
-/// A table of its own, directly at the server.
+/// Creates a table for one test.
 async fn new_table() -> TestTable {
     let table = table_at(support::dynamodb_endpoint(), &new_name());
-    assert_eq!(table.create_table_if_missing().await.expect("the server is up"), Creation::Created);
+    assert_eq!(table.create_table_if_missing().await.expect("a response"), Creation::Created);
     TestTable(table)
 }
 
-/// A table that is deleted when its test ends.
+/// A table that is deleted on drop.
 struct TestTable(DynamoTable);
 
 impl Deref for TestTable {
@@ -70,19 +70,19 @@ impl Deref for TestTable {
 
 impl Drop for TestTable {
     fn drop(&mut self) {
-        // The test's own runtime cannot be waited for from within it.
+        // Blocking on the runtime of the test is not possible here.
         let name = self.name().to_owned();
         let deletion = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let table = table_at(support::dynamodb_endpoint(), &name);
             runtime.block_on(table.delete_table_and_all_rows()).map_err(std::io::Error::other)
         });
-        // A table that stays is in nobody's way.
+        // A table that is not deleted does no harm.
         let _ = deletion.join();
     }
 }
 
-/// The same table through a proxy.
+/// Returns the table behind a new proxy.
 async fn through_proxy(table: &DynamoTable) -> (DynamoTable, Proxy) {
     let proxy = Proxy::start(&support::dynamodb_endpoint()).await;
     (table_at(proxy.endpoint(), table.name()), proxy)
@@ -97,7 +97,7 @@ fn numbered(version: i64) -> Item {
 }
 
 async fn read(table: &DynamoTable, sk: &str) -> Option<Item> {
-    table.get(&key(sk), Consistency::Strong).await.expect("the server is up")
+    table.get(&key(sk), Consistency::Strong).await.expect("a response")
 }
 
 async fn number(table: &DynamoTable, sk: &str, name: &str) -> Option<i64> {
@@ -105,14 +105,14 @@ async fn number(table: &DynamoTable, sk: &str, name: &str) -> Option<i64> {
 }
 
 async fn put(table: &DynamoTable, sk: &str, item: Item) {
-    assert!(table.commit(&Write::put(key(sk), item).into()).await.expect("the server is up").is_done());
+    assert!(table.commit(&Write::put(key(sk), item).into()).await.expect("a response").is_done());
 }
 
 async fn failed(table: &DynamoTable, txn: impl Into<Txn>) -> Error {
-    table.commit(&txn.into()).await.expect_err("it must fail")
+    table.commit(&txn.into()).await.expect_err("a failure")
 }
 
-/// Two writes: a new row, and one hit more.
+/// A transaction of a new row and a counter.
 fn publish() -> Txn {
     Txn::new([
         Write::put(key("VER#1"), numbered(1)).when(PK.absent()),

@@ -1,16 +1,16 @@
-//! Reading more than one row.
+//! Reads of several rows.
 
 use super::*;
 
-/// More pages than any test reads: a cursor that stands still must fail a test, not hang it.
-const MOST_PAGES: usize = 100;
+/// More pages than any test reads: a cursor that does not advance must fail the test, not hang it.
+const MAX_PAGES: usize = 100;
 
 async fn sort_keys(table: &DynamoTable, query: Query) -> Vec<String> {
     let mut keys = Vec::new();
     let mut next = query.clone();
-    for _ in 0..MOST_PAGES {
-        let page = table.query(&next).await.expect("every cursor that a page returned is accepted");
-        keys.extend(page.items.iter().map(|item| item.key().expect("a row has a key").sk));
+    for _ in 0..MAX_PAGES {
+        let page = table.query(&next).await.expect("a page");
+        keys.extend(page.items.iter().map(|item| item.key().expect("a key").sk));
         match page.next {
             Some(cursor) => next = query.clone().after(cursor),
             None => return keys,
@@ -20,7 +20,7 @@ async fn sort_keys(table: &DynamoTable, query: Query) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_query_goes_through_its_rows_whatever_the_size_of_its_pages() {
+async fn a_query_returns_all_rows_with_any_page_size() {
     let table = new_table().await;
     for sk in ["META", "VER#1", "VER#2", "VER#3", "Z"] {
         put(&table, sk, Item::new()).await;
@@ -48,7 +48,7 @@ async fn a_query_goes_through_its_rows_whatever_the_size_of_its_pages() {
 }
 
 #[tokio::test]
-async fn after_the_last_row_that_could_fit_comes_an_empty_page() {
+async fn the_page_after_the_last_matching_row_is_empty() {
     let table = new_table().await;
     for sk in ["A", "B", "C"] {
         put(&table, sk, Item::new()).await;
@@ -67,24 +67,24 @@ async fn after_the_last_row_that_could_fit_comes_an_empty_page() {
         after(all().sk_lt("C"), "B"),
         after(all().sk_gt("A").backward(), "B"),
     ] {
-        assert_eq!(table.query(&query).await.expect("it is a good cursor"), Page::default(), "{query:?}");
+        assert_eq!(table.query(&query).await.expect("a valid cursor"), Page::default(), "{query:?}");
     }
 }
 
 #[tokio::test]
-async fn a_scan_finds_every_row_once() {
+async fn a_scan_returns_every_row_once() {
     let table = new_table().await;
     for index in 0..7 {
         let write = Write::put(Key::new(format!("CACHE#{index}"), "META"), Item::new());
-        assert!(table.commit(&write.into()).await.expect("up").is_done());
+        assert!(table.commit(&write.into()).await.expect("a response").is_done());
     }
     let (mut found, mut scan, mut pages) = (Vec::new(), Scan::new().limit(3), 0);
     loop {
         pages += 1;
-        assert!(pages <= MOST_PAGES, "the scan does not end");
-        let page = table.scan(&scan).await.expect("up");
+        assert!(pages <= MAX_PAGES, "the scan does not end");
+        let page = table.scan(&scan).await.expect("a response");
         assert!(page.items.len() <= 3);
-        found.extend(page.items.iter().map(|item| item.key().expect("a row has a key").pk));
+        found.extend(page.items.iter().map(|item| item.key().expect("a key").pk));
         match page.next {
             Some(cursor) => scan = Scan::new().limit(3).after(cursor),
             None => break,
@@ -96,14 +96,14 @@ async fn a_scan_finds_every_row_once() {
 }
 
 #[tokio::test]
-async fn any_number_of_keys_is_read_in_their_order_twice_if_asked_twice() {
+async fn a_batch_may_have_many_and_repeated_keys() {
     let table = new_table().await;
     for index in [3, 120, 240] {
         put(&table, &format!("VER#{index}"), numbered(index)).await;
     }
     let mut keys: Vec<Key> = (0..250).map(|index| key(&format!("VER#{index}"))).collect();
     keys.extend([key("VER#3"), key("VER#3")]);
-    let rows = table.batch_get(&keys, Consistency::Strong).await.expect("up");
+    let rows = table.batch_get(&keys, Consistency::Strong).await.expect("a response");
     let found: Vec<_> = rows
         .iter()
         .enumerate()
@@ -111,31 +111,32 @@ async fn any_number_of_keys_is_read_in_their_order_twice_if_asked_twice() {
         .collect();
     assert_eq!(rows.len(), 252);
     assert_eq!(found, [(3, 3), (120, 120), (240, 240), (250, 3), (251, 3)]);
-    assert_eq!(table.batch_get(&[], Consistency::Strong).await.expect("up"), []);
+    assert_eq!(table.batch_get(&[], Consistency::Strong).await.expect("a response"), []);
 }
 
-/// Says of all keys but the first that there was no time for them.
-fn only_the_first(request: &Json, mut answer: Json) -> Json {
-    let (name, asked) = request["RequestItems"].as_object().and_then(|map| map.iter().next()).expect("one");
-    let keys = asked["Keys"].as_array().expect("keys").clone();
+/// Reports all keys except the first as unprocessed.
+fn only_the_first(request: &Json, mut response: Json) -> Json {
+    let (name, requested) =
+        request["RequestItems"].as_object().and_then(|map| map.iter().next()).expect("one");
+    let keys = requested["Keys"].as_array().expect("keys").clone();
     let first = keys[0]["sk"]["S"].clone();
-    let rows = answer["Responses"][name].as_array_mut().expect("rows");
+    let rows = response["Responses"][name].as_array_mut().expect("rows");
     rows.retain(|row| row["sk"]["S"] == first);
     let mut unprocessed = json!({});
     unprocessed[name] = json!({ "Keys": keys[1..], "ConsistentRead": true });
-    answer["UnprocessedKeys"] = unprocessed;
-    answer
+    response["UnprocessedKeys"] = unprocessed;
+    response
 }
 
-/// Says that there was no time for any key.
-fn none(request: &Json, mut answer: Json) -> Json {
-    answer["Responses"] = json!({});
-    answer["UnprocessedKeys"] = request["RequestItems"].clone();
-    answer
+/// Reports all keys as unprocessed.
+fn none(request: &Json, mut response: Json) -> Json {
+    response["Responses"] = json!({});
+    response["UnprocessedKeys"] = request["RequestItems"].clone();
+    response
 }
 
 #[tokio::test]
-async fn keys_that_were_not_processed_are_asked_for_again() {
+async fn unprocessed_keys_are_requested_again() {
     let direct = new_table().await;
     let (table, proxy) = through_proxy(&direct).await;
     for sk in ["A", "B", "C"] {
@@ -143,29 +144,30 @@ async fn keys_that_were_not_processed_are_asked_for_again() {
     }
     let keys = [key("C"), key("A"), key("B")];
     proxy.script([Action::Rewrite(only_the_first), Action::Rewrite(none), Action::Rewrite(only_the_first)]);
-    let rows = table.batch_get(&keys, Consistency::Strong).await.expect("in the end it works");
-    let found: Vec<_> = rows.into_iter().map(|row| row.expect("it is there").key().expect("a key")).collect();
+    let rows = table.batch_get(&keys, Consistency::Strong).await.expect("all rows");
+    let found: Vec<_> =
+        rows.into_iter().map(|row| row.expect("the row exists").key().expect("a key")).collect();
     assert_eq!(found, keys);
-    let asked = |request: &proxy::Request| {
+    let requested = |request: &proxy::Request| {
         request.body["RequestItems"][direct.name()]["Keys"].as_array().map(Vec::len)
     };
-    assert_eq!(proxy.seen().iter().map(asked).collect::<Vec<_>>(), [Some(3), Some(2), Some(2), Some(1)]);
+    assert_eq!(proxy.seen().iter().map(requested).collect::<Vec<_>>(), [Some(3), Some(2), Some(2), Some(1)]);
 
-    // Whoever gets on may go on: patience ends only with so many calls in vain, one after the other.
+    // The limit of attempts applies to consecutive attempts without progress.
     let mut slow = vec![Action::Rewrite(none); ATTEMPTS as usize - 1];
     slow.push(Action::Rewrite(only_the_first));
     proxy.script([slow.clone(), slow].concat());
-    let rows = table.batch_get(&keys, Consistency::Strong).await.expect("in the end it works");
+    let rows = table.batch_get(&keys, Consistency::Strong).await.expect("all rows");
     assert_eq!(rows.iter().flatten().count(), 3);
 
     proxy.script(vec![Action::Rewrite(none); 20]);
-    let error = table.batch_get(&keys, Consistency::Strong).await.expect_err("it is always busy");
+    let error = table.batch_get(&keys, Consistency::Strong).await.expect_err("always throttled");
     assert_eq!(error.kind(), Kind::Unavailable);
     assert!(error.to_string().contains("3 of 3 left"), "{error}");
     assert_eq!(proxy.seen().len(), ATTEMPTS as usize);
 }
 
-/// The rows of these tests as a model.
+/// A model of the rows in these tests.
 #[derive(Model, Debug)]
 struct Row {
     #[model(pk)]
@@ -175,34 +177,34 @@ struct Row {
 }
 
 #[tokio::test]
-async fn a_read_is_as_strong_as_it_was_asked_to_be() {
+async fn reads_request_the_given_consistency() {
     let direct = new_table().await;
     let (table, proxy) = through_proxy(&direct).await;
-    // DynamoDB Local is always consistent, so only the requests can tell.
-    let strong = || {
+    // DynamoDB Local is always consistent, so the test inspects the requests.
+    let requests = || {
         let consistent = |request: proxy::Request| {
             let batch = &request.body["RequestItems"][direct.name()]["ConsistentRead"];
-            let asked = request.body["ConsistentRead"].as_bool().or(batch.as_bool()).unwrap_or(false);
-            (request.operation, asked)
+            let consistent = request.body["ConsistentRead"].as_bool().or(batch.as_bool()).unwrap_or(false);
+            (request.operation, consistent)
         };
         let seen: Vec<_> = proxy.seen().into_iter().map(consistent).collect();
         proxy.script([]);
         seen
     };
-    let asked = |operation: &str, consistent: bool| (operation.to_owned(), consistent);
+    let request = |operation: &str, consistent: bool| (operation.to_owned(), consistent);
     let keys = [key("META")];
     for (consistency, consistent) in [(Consistency::Strong, true), (Consistency::Eventual, false)] {
-        assert_eq!(table.get(&keys[0], consistency).await.expect("up"), None);
-        assert_eq!(table.batch_get(&keys, consistency).await.expect("up"), [None]);
-        assert_eq!(strong(), [asked("GetItem", consistent), asked("BatchGetItem", consistent)]);
+        assert_eq!(table.get(&keys[0], consistency).await.expect("a response"), None);
+        assert_eq!(table.batch_get(&keys, consistency).await.expect("a response"), [None]);
+        assert_eq!(requests(), [request("GetItem", consistent), request("BatchGetItem", consistent)]);
     }
     for (query, consistent) in [(Query::of("CACHE#1"), true), (Query::of("CACHE#1").eventual(), false)] {
-        assert_eq!(table.query(&query).await.expect("up"), Page::default());
-        assert_eq!(strong(), [asked("Query", consistent)]);
+        assert_eq!(table.query(&query).await.expect("a response"), Page::default());
+        assert_eq!(requests(), [request("Query", consistent)]);
     }
-    assert_eq!(table.scan(&Scan::new()).await.expect("up"), Page::default());
-    assert_eq!(strong(), [asked("Scan", true)]);
-    assert!(table.rows::<Row>().get(&keys[0]).await.expect("up").is_none());
-    assert!(table.rows::<Row>().get_eventual(&keys[0]).await.expect("up").is_none());
-    assert_eq!(strong(), [asked("GetItem", true), asked("GetItem", false)]);
+    assert_eq!(table.scan(&Scan::new()).await.expect("a response"), Page::default());
+    assert_eq!(requests(), [request("Scan", true)]);
+    assert!(table.rows::<Row>().get(&keys[0]).await.expect("a response").is_none());
+    assert!(table.rows::<Row>().get_eventual(&keys[0]).await.expect("a response").is_none());
+    assert_eq!(requests(), [request("GetItem", true), request("GetItem", false)]);
 }

@@ -1,9 +1,9 @@
-//! Tables themselves: missing, made, misshapen; and how they are reached.
+//! Creation and verification of tables, and configuration from the environment.
 
 use super::*;
 
 #[tokio::test]
-async fn a_table_that_is_missing_is_named_by_every_operation() {
+async fn every_operation_on_a_missing_table_names_it() {
     let table = table_at(support::dynamodb_endpoint(), "tabletheory-test-missing");
     let errors = [
         table.get(&key("META"), Consistency::Strong).await.expect_err("missing"),
@@ -24,33 +24,33 @@ async fn a_table_that_is_missing_is_named_by_every_operation() {
 }
 
 #[tokio::test]
-async fn many_may_make_a_table_at_once() {
+async fn concurrent_creations_of_a_table_succeed() {
     let name = new_name();
-    let makers: Vec<_> = (0..6)
+    let tasks: Vec<_> = (0..6)
         .map(|_| {
             let table = table_at(support::dynamodb_endpoint(), &name);
             tokio::spawn(async move { table.create_table_if_missing().await })
         })
         .collect();
-    let mut made = 0;
-    for maker in makers {
-        let creation = maker.await.expect("no panic").expect("racing is no error");
-        made += usize::from(creation == Creation::Created);
+    let mut created = 0;
+    for task in tasks {
+        let creation = task.await.expect("no panic").expect("a race is not an error");
+        created += usize::from(creation == Creation::Created);
     }
-    assert_eq!(made, 1);
+    assert_eq!(created, 1);
     let table = table_at(support::dynamodb_endpoint(), &name);
-    assert_eq!(table.verify().await.expect("up"), []);
-    assert_eq!(table.create_table_if_missing().await.expect("up"), Creation::AlreadyThere);
-    let description = table.describe().await.expect("up");
+    assert_eq!(table.verify().await.expect("a response"), []);
+    assert_eq!(table.create_table_if_missing().await.expect("a response"), Creation::AlreadyThere);
+    let description = table.describe().await.expect("a response");
     assert_eq!((description.status.as_str(), description.rows), ("ACTIVE", 0));
     assert_eq!(description.ttl.as_deref(), Some("ttl"));
-    table.delete_table_and_all_rows().await.expect("up");
-    table.delete_table_and_all_rows().await.expect("that there is none is no error");
-    assert_eq!(table.describe().await.expect_err("it is gone").kind(), Kind::Invalid);
+    table.delete_table_and_all_rows().await.expect("a response");
+    table.delete_table_and_all_rows().await.expect("deleting twice is not an error");
+    assert_eq!(table.describe().await.expect_err("deleted").kind(), Kind::Invalid);
 }
 
 #[tokio::test]
-async fn a_table_of_another_shape_is_left_alone_and_its_problems_are_named() {
+async fn a_table_with_other_keys_is_not_changed_and_its_problems_are_reported() {
     let name = new_name();
     let key = KeySchemaElement::builder().attribute_name("id").key_type(KeyType::Hash);
     let attribute =
@@ -65,18 +65,18 @@ async fn a_table_of_another_shape_is_left_alone_and_its_problems_are_named() {
         .attribute_definitions(attribute.build().expect("an attribute"))
         .send()
         .await
-        .expect("up");
+        .expect("a response");
     let table = table_at(&endpoint, &name);
-    assert_eq!(table.create_table_if_missing().await.expect("up"), Creation::AlreadyThere);
+    assert_eq!(table.create_table_if_missing().await.expect("a response"), Creation::AlreadyThere);
     let id = KeyPart { role: Role::Partition, name: "id".into(), type_name: "N".into() };
     assert_eq!(
-        table.verify().await.expect("up"),
+        table.verify().await.expect("a response"),
         [Problem::WrongPartitionKey(id), Problem::NoSortKey, Problem::TtlOff]
     );
-    table.delete_table_and_all_rows().await.expect("up");
+    table.delete_table_and_all_rows().await.expect("a response");
 }
 
-/// The environment of a process cannot be changed while tests run in it, so a test runs itself in another.
+/// Set in the child process: changing the environment of this process would affect other tests, so a test runs itself again.
 const INNER: &str = "TABLETHEORY_TEST_TABLE";
 
 async fn run_again(test: &str, table: &str, environment: &[(&str, &str)]) {
@@ -92,21 +92,22 @@ async fn run_again(test: &str, table: &str, environment: &[(&str, &str)]) {
         .env_remove("AWS_ACCESS_KEY_ID")
         .env_remove("AWS_SECRET_ACCESS_KEY")
         .env_remove("AWS_SESSION_TOKEN")
-        // Where a machine is AWS's own, they lead to credentials as well.
+        // Sources of credentials on machines of AWS.
         .env_remove("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
         .env_remove("AWS_CONTAINER_CREDENTIALS_FULL_URI")
         .env_remove("AWS_WEB_IDENTITY_TOKEN_FILE")
         .envs(environment.iter().copied())
         .status()
         .await
-        .expect("it runs");
+        .expect("a child process");
     assert!(status.success());
 }
 
 #[tokio::test]
 async fn connecting_reads_the_environment() {
     if let Ok(name) = std::env::var(INNER) {
-        let table = DynamoTable::connect(name, DynamoSettings::default()).await.expect("it is all there");
+        let table =
+            DynamoTable::connect(name, DynamoSettings::default()).await.expect("a complete environment");
         assert_eq!(number(&table, "META", "version").await, Some(1));
         return;
     }
@@ -117,25 +118,25 @@ async fn connecting_reads_the_environment() {
 }
 
 #[tokio::test]
-async fn without_credentials_one_is_told_what_to_set() {
+async fn the_error_of_missing_credentials_says_what_to_set() {
     if let Ok(name) = std::env::var(INNER) {
-        let table = DynamoTable::connect(name, DynamoSettings::default()).await.expect("nothing is sent");
+        let table = DynamoTable::connect(name, DynamoSettings::default()).await.expect("no request is sent");
         let error = failed(&table, Write::update(key("META"), Update::new([HITS.add(1)]))).await;
         assert_eq!(error.kind(), Kind::Invalid);
         assert!(error.to_string().contains("set AWS_ACCESS_KEY_ID"), "{error}");
         return;
     }
-    run_again("tables::without_credentials_one_is_told_what_to_set", "pages", &[]).await;
+    run_again("tables::the_error_of_missing_credentials_says_what_to_set", "pages", &[]).await;
 }
 
 #[tokio::test]
-async fn without_certificates_one_is_told_what_to_install() {
+async fn the_error_of_missing_certificates_says_what_to_install() {
     if let Ok(name) = std::env::var(INNER) {
-        let error = DynamoTable::connect(name, DynamoSettings::default()).await.expect_err("none there");
+        let error = DynamoTable::connect(name, DynamoSettings::default()).await.expect_err("no certificates");
         assert_eq!(error.kind(), Kind::Invalid);
         assert!(error.to_string().contains("ca-certificates"), "{error}");
         return;
     }
-    let nowhere = [("SSL_CERT_FILE", "none"), ("SSL_CERT_DIR", "none")];
-    run_again("tables::without_certificates_one_is_told_what_to_install", "pages", &nowhere).await;
+    let missing = [("SSL_CERT_FILE", "none"), ("SSL_CERT_DIR", "none")];
+    run_again("tables::the_error_of_missing_certificates_says_what_to_install", "pages", &missing).await;
 }

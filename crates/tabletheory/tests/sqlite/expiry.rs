@@ -1,11 +1,11 @@
-//! Rows that expire, and the sweeper that deletes them.
+//! Expired rows, and the sweeper that deletes them.
 
 use super::*;
 
-/// Longer than any machine takes, however busy: it only ends a test that would never end.
-const FOREVER: Duration = Duration::from_secs(300);
+/// Ends a test that would hang; much longer than needed on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Rows whose `ttl` is so many seconds from now, and others that never expire.
+/// Puts expired rows, rows that expire later, and rows that never expire.
 async fn put_expiring(table: &dyn Table) {
     let rows: [(&str, Value); 7] = [
         ("past", (NOW - 100).into()),
@@ -28,20 +28,20 @@ async fn left(table: &dyn Table) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_sweep_deletes_what_has_expired_and_nothing_else() {
-    let place = Place::new();
-    let table = place.open();
+async fn a_sweep_deletes_only_expired_rows() {
+    let file = TestFile::new();
+    let table = file.open();
     put_expiring(&table).await;
     assert_eq!(table.sweep(Duration::from_secs(200)).await.expect("a sweep"), 1);
     assert_eq!(left(&table).await, ["fraction", "future", "just past", "mistake", "past", "text"]);
-    // As any other table's: what it says before is what it does.
+    // Through the trait, like any other table.
     let any: &dyn Table = &table;
     assert_eq!(any.expired(Duration::ZERO).await.expect("a count"), 2);
     assert_eq!(any.sweep(Duration::ZERO).await.expect("a sweep"), 2);
     assert_eq!(any.expired(Duration::ZERO).await.expect("a count"), 0);
     assert_eq!(left(&table).await, ["fraction", "future", "mistake", "text"]);
-    // Memory keeps the same rows.
-    let memory = MemoryTable::with_clock(place.clock.clone());
+    // The table in memory deletes the same rows.
+    let memory = MemoryTable::with_clock(file.clock.clone());
     put_expiring(&memory).await;
     let any: &dyn Table = &memory;
     assert_eq!(any.expired(Duration::ZERO).await.expect("a count"), 3);
@@ -50,43 +50,38 @@ async fn a_sweep_deletes_what_has_expired_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_sweep_of_many_rows_goes_in_small_steps_to_the_end() {
-    let place = Place::new();
-    let table = place.open();
-    for chunk in 0..10 {
-        let writes = (0..100).map(|index| {
-            Write::put(key(&format!("{chunk}-{index}")), Item::from([("ttl", Value::from(NOW - 1))]))
-        });
-        assert!(table.commit(&Txn::new(writes)).await.expect("puts").is_done());
-    }
+async fn a_sweep_deletes_many_rows_in_batches() {
+    let file = TestFile::new();
+    let table = file.open();
+    put_rows(&table, 1000, |n| (n.to_string(), Item::from([("ttl", Value::from(NOW - 1))]))).await;
     assert_eq!(table.sweep(Duration::ZERO).await.expect("a sweep"), 1000);
     assert!(left(&table).await.is_empty());
 }
 
 #[tokio::test]
-async fn the_sweeper_works_by_itself() {
-    let place = Place::new();
+async fn the_sweeper_deletes_expired_rows_in_the_background() {
+    let file = TestFile::new();
     let sweep = SweepSettings::default().interval(Duration::from_millis(1)).lag(Duration::ZERO);
     let settings = SqliteSettings::default().sweep(Some(sweep));
-    let table = SqliteTable::open_with(place.file(), &settings, place.clock.clone()).expect("it opens");
+    let table = SqliteTable::open_with(file.path(), &settings, file.clock.clone()).expect("the file opens");
     put_expiring(&table).await;
     let swept = async {
         while left(&table).await.len() > 4 {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(FOREVER, swept).await.expect("it gets there");
+    tokio::time::timeout(TIMEOUT, swept).await.expect("rows are deleted in time");
     assert_eq!(left(&table).await, ["fraction", "future", "mistake", "text"]);
 }
 
 #[tokio::test]
-async fn a_row_that_is_written_again_expires_by_its_new_time() {
-    let place = Place::new();
-    let table = place.open();
+async fn a_row_that_is_written_again_has_a_new_expiry() {
+    let file = TestFile::new();
+    let table = file.open();
     let put = |ttl: i64| Txn::from(Write::put(key("META"), Item::from([("ttl", Value::from(ttl))])));
-    let keep = Update::new([Attr::<i64>::new("ttl").remove()]);
-    let keep = Txn::from(Write::update(key("META"), keep));
-    for renewal in [put(NOW + 100), keep] {
+    let no_ttl = Update::new([Attr::<i64>::new("ttl").remove()]);
+    let no_ttl = Txn::from(Write::update(key("META"), no_ttl));
+    for renewal in [put(NOW + 100), no_ttl] {
         assert!(table.commit(&put(NOW - 10)).await.expect("a put").is_done());
         assert!(table.commit(&renewal).await.expect("a renewal").is_done());
         assert_eq!(table.sweep(Duration::ZERO).await.expect("a sweep"), 0, "{renewal:?}");

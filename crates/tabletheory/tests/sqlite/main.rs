@@ -1,4 +1,4 @@
-//! What only the embedded table has: a file, with other processes, age and damage.
+//! Tests of the SQLite backend: the file, other processes, expiry and damage.
 
 mod damage;
 mod expiry;
@@ -18,46 +18,54 @@ use tabletheory::{
 const N: Attr<i64> = Attr::new("n");
 const NOW: i64 = 1_700_000_000;
 
-struct Place {
+struct TestFile {
     directory: tempfile::TempDir,
     clock: Arc<ManualClock>,
 }
 
-impl Place {
+impl TestFile {
     fn new() -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(NOW)));
-        Place { directory: tempfile::tempdir().expect("a temporary directory"), clock }
+        TestFile { directory: tempfile::tempdir().expect("a temporary directory"), clock }
     }
 
-    fn file(&self) -> PathBuf {
+    fn path(&self) -> PathBuf {
         self.directory.path().join("table.db")
     }
 
     fn open(&self) -> SqliteTable {
-        self.try_open().expect("it opens")
+        self.try_open().expect("the file opens")
     }
 
     fn try_open(&self) -> tabletheory::Result<SqliteTable> {
         self.try_open_with_clock(self.clock.clone())
     }
 
-    /// As a process would whose clock is another.
+    /// Opens the table like a process with another clock.
     fn try_open_with_clock(&self, clock: Arc<ManualClock>) -> tabletheory::Result<SqliteTable> {
         let settings = SqliteSettings::default().busy_timeout(Duration::from_millis(20)).sweep(None);
-        SqliteTable::open_with(self.file(), &settings, clock)
+        SqliteTable::open_with(self.path(), &settings, clock)
     }
 
-    /// The file through SQLite alone, as another program would use it.
+    /// Opens the file with SQLite directly, like another program.
     fn raw(&self) -> Connection {
-        Connection::open(self.file()).expect("SQLite opens it")
+        Connection::open(self.path()).expect("a connection")
     }
 
-    /// Lets SQLite fail whenever such a row is inserted into one of our tables.
+    /// Makes SQLite fail when such a row is inserted into a table.
     fn fail_inserts(&self, table: &str, when: &str) {
         let trigger = format!(
             "CREATE TRIGGER failure BEFORE INSERT ON {table} {when} BEGIN SELECT RAISE(ABORT, 'injected'); END"
         );
         self.raw().execute_batch(&trigger).expect("a trigger");
+    }
+}
+
+/// Puts this many rows, in transactions of up to a hundred.
+async fn put_rows(table: &SqliteTable, count: i64, row: impl Fn(i64) -> (String, Item)) {
+    let writes: Vec<Write> = (0..count).map(row).map(|(sk, item)| Write::put(key(&sk), item)).collect();
+    for chunk in writes.chunks(100) {
+        assert!(table.commit(&Txn::new(chunk.to_vec())).await.expect("puts").is_done());
     }
 }
 

@@ -1,20 +1,20 @@
-//! Writing: what is queued together, what other processes do meanwhile, and what fails half way.
+//! Writes: group commits, other processes, and failures during a transaction.
 
 use super::*;
 
 #[tokio::test]
-async fn rows_outlive_the_process() {
-    let place = Place::new();
-    assert!(place.open().commit(&put("META", 1)).await.expect("a put").is_done());
-    assert_eq!(n(&place.open(), "META").await, Some(1));
+async fn rows_are_durable() {
+    let file = TestFile::new();
+    assert!(file.open().commit(&put("META", 1)).await.expect("a put").is_done());
+    assert_eq!(n(&file.open(), "META").await, Some(1));
 }
 
 #[tokio::test]
-async fn what_was_queued_is_finished_when_the_table_is_dropped() {
-    let place = Place::new();
-    let table = place.open();
+async fn dropping_the_table_waits_for_queued_transactions() {
+    let file = TestFile::new();
+    let table = file.open();
     for _ in 0..50 {
-        // The committer goes away right after its transaction was queued.
+        // The future is dropped after its transaction was queued.
         let txn = add_one();
         let mut commit = Box::pin(table.commit(&txn));
         std::future::poll_fn(|context| {
@@ -24,15 +24,16 @@ async fn what_was_queued_is_finished_when_the_table_is_dropped() {
         .await;
     }
     drop(table);
-    assert_eq!(n(&place.open(), "count").await, Some(50));
+    assert_eq!(n(&file.open(), "count").await, Some(50));
 }
 
 #[tokio::test]
-async fn two_tables_on_one_file_see_each_other_and_lose_no_update() {
-    let place = Place::new();
+async fn two_tables_on_one_file_lose_no_updates() {
+    let file = TestFile::new();
     let settings = SqliteSettings::default().sweep(None);
-    let open =
-        || Arc::new(SqliteTable::open_with(place.file(), &settings, place.clock.clone()).expect("it opens"));
+    let open = || {
+        Arc::new(SqliteTable::open_with(file.path(), &settings, file.clock.clone()).expect("the file opens"))
+    };
     let tables = [open(), open()];
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..8 {
@@ -49,26 +50,26 @@ async fn two_tables_on_one_file_see_each_other_and_lose_no_update() {
 }
 
 #[tokio::test]
-async fn a_writer_that_never_ends_is_reported_and_readers_do_not_wait_for_it() {
-    let place = Place::new();
-    let table = place.open();
+async fn a_locked_file_is_reported_and_readers_do_not_wait() {
+    let file = TestFile::new();
+    let table = file.open();
     assert!(table.commit(&put("META", 1)).await.expect("a put").is_done());
-    let other = place.raw();
-    other.execute_batch("BEGIN IMMEDIATE; DELETE FROM item;").expect("the other writes");
+    let other = file.raw();
+    other.execute_batch("BEGIN IMMEDIATE; DELETE FROM item;").expect("a write lock");
     let error = table.commit(&put("META", 2)).await.expect_err("the file is locked");
     assert_eq!(error.kind(), Kind::Unavailable);
     assert!(error.to_string().contains("was locked by another process for too long"), "{error}");
     assert_eq!(n(&table, "META").await, Some(1));
     assert_eq!(table.scan(&Scan::new()).await.expect("a scan").items.len(), 1);
-    other.execute_batch("ROLLBACK").expect("the other gives up");
-    assert!(table.commit(&put("META", 3)).await.expect("the lock is gone").is_done());
+    other.execute_batch("ROLLBACK").expect("a rollback");
+    assert!(table.commit(&put("META", 3)).await.expect("the lock is released").is_done());
     assert_eq!(n(&table, "META").await, Some(3));
 }
 
 #[tokio::test]
-async fn one_bad_transaction_of_a_group_does_not_harm_the_others() {
-    let place = Place::new();
-    let table = Arc::new(place.open());
+async fn a_failed_transaction_does_not_affect_others_of_its_group() {
+    let file = TestFile::new();
+    let table = Arc::new(file.open());
     let text = Txn::from(Write::put(key("text"), Item::from([("n", Value::from("one"))])));
     assert!(table.commit(&text).await.expect("a put").is_done());
     let mut committers = tokio::task::JoinSet::new();
@@ -79,7 +80,7 @@ async fn one_bad_transaction_of_a_group_does_not_harm_the_others() {
             let refused = Txn::from(Write::delete(key("text")).when(N.is(5)));
             match index % 4 {
                 0 => assert_eq!(table.commit(&impossible).await.expect_err("a text").kind(), Kind::Invalid),
-                1 => assert!(table.commit(&refused).await.expect("a refusal is no error").is_refused()),
+                1 => assert!(table.commit(&refused).await.expect("a refusal is not an error").is_refused()),
                 _ => assert!(table.commit(&add_one()).await.expect("a commit").is_done()),
             }
         });
@@ -88,7 +89,7 @@ async fn one_bad_transaction_of_a_group_does_not_harm_the_others() {
     assert_eq!(n(&table, "count").await, Some(100));
 }
 
-/// Commits one that fails among others that do not, so that some of each are in the same group.
+/// Commits a failing transaction concurrently with others, so that groups contain both.
 async fn commit_among_others(table: &Arc<SqliteTable>, failing: Txn) {
     let mut committers = tokio::task::JoinSet::new();
     for index in 0..40 {
@@ -102,35 +103,34 @@ async fn commit_among_others(table: &Arc<SqliteTable>, failing: Txn) {
         });
     }
     committers.join_all().await;
-    assert_eq!(n(table, "count").await, Some(30), "the others are not harmed");
+    assert_eq!(n(table, "count").await, Some(30), "the other transactions are applied");
 }
 
 #[tokio::test]
-async fn a_transaction_that_fails_half_way_leaves_nothing() {
-    let place = Place::new();
-    let table = Arc::new(place.open());
-    place.fail_inserts("item", "WHEN new.sk = 'second'");
+async fn a_transaction_that_fails_while_writing_is_rolled_back() {
+    let file = TestFile::new();
+    let table = Arc::new(file.open());
+    file.fail_inserts("item", "WHEN new.sk = 'second'");
     let two = Txn::new([Write::put(key("first"), Item::new()), Write::put(key("second"), Item::new())]);
     commit_among_others(&table, two).await;
     assert_eq!(table.get(&key("first"), Consistency::Strong).await.expect("a get"), None);
 }
 
 #[tokio::test]
-async fn rows_whose_token_cannot_be_kept_are_not_written() {
-    let place = Place::new();
-    let table = Arc::new(place.open());
-    place.fail_inserts("token", "");
+async fn rows_are_not_written_if_the_token_cannot_be_stored() {
+    let file = TestFile::new();
+    let table = Arc::new(file.open());
+    file.fail_inserts("token", "");
     commit_among_others(&table, put("META", 1).with_token(token("attempt-1"))).await;
     assert_eq!(n(&table, "META").await, None);
 }
 
 #[tokio::test]
-async fn a_failure_of_the_last_step_is_not_called_done() {
-    let place = Place::new();
-    let table = place.open();
-    // SQLite looks at a deferred reference only when the transaction is committed.
-    place
-        .raw()
+async fn a_failed_commit_is_an_error() {
+    let file = TestFile::new();
+    let table = file.open();
+    // SQLite checks a deferred reference on commit.
+    file.raw()
         .execute_batch(
             "CREATE TABLE parent (x PRIMARY KEY);
              CREATE TABLE child (x REFERENCES parent DEFERRABLE INITIALLY DEFERRED);

@@ -1,14 +1,14 @@
-//! Where the servers are that tests need.
+//! The DynamoDB server for tests.
 
 use std::path::Path;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Credentials, Region};
 
-/// The address of a DynamoDB to test with.
+/// Returns the endpoint of a DynamoDB for tests.
 ///
 /// # Panics
-/// When there is none: a test that cannot run must not look as if it had passed.
+/// If there is none, so that a test that cannot run does not pass.
 pub(crate) fn dynamodb_endpoint() -> String {
     const NAME: &str = "FACETHEORY_TEST_DYNAMODB_ENDPOINT";
     if let Ok(endpoint) = std::env::var(NAME) {
@@ -20,12 +20,12 @@ pub(crate) fn dynamodb_endpoint() -> String {
     match set {
         Some((_, endpoint)) => endpoint.trim().to_owned(),
         None => {
-            panic!("there is no DynamoDB to test with; run `scripts/local-aws start` or `./scripts/test`")
+            panic!("no DynamoDB for tests; run `scripts/local-aws start` or `./scripts/test`")
         }
     }
 }
 
-/// A client with credentials that any test server accepts; the endpoint is the table's to say.
+/// Returns a client with credentials that any test server accepts, without an endpoint.
 pub(crate) fn dynamodb_client() -> Client {
     let credentials = Credentials::new("test", "test", None, None, "tests");
     let config = Config::builder()

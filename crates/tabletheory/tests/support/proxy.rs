@@ -1,47 +1,48 @@
-//! A proxy in front of a real server that fails as it is told to, one action for each request.
+//! A proxy in front of DynamoDB Local with a script of one action per request.
 //!
-//! DynamoDB Local is never busy, never in conflict and never loses an answer; the real one is and does.
+//! DynamoDB Local never throttles, never reports a conflict and never loses a response; DynamoDB does.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// What to do with a request.
+/// The action for one request.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    /// Let the server answer.
+    /// Forward the request and its response.
     Pass,
-    /// Answer with this error, without asking the server.
-    Answer { status: u16, error: &'static str, more: Value },
-    /// Let the server do it, and lose the answer.
+    /// Respond with this error, without forwarding the request.
+    Respond { status: u16, error: &'static str, more: Value },
+    /// Forward the request, and close the connection without a response.
     ForwardThenDrop,
-    /// Lose the request.
+    /// Close the connection without forwarding the request.
     DropBefore,
-    /// Let the server do it, and never answer.
+    /// Forward the request, and never respond.
     ForwardThenStall,
-    /// Let the server answer, and change the answer, given the request.
+    /// Forward the request, and change the body of the response.
     Rewrite(fn(&Value, Value) -> Value),
 }
 
 impl Action {
-    /// An error without particulars.
+    /// Respond with an error without details.
     pub(crate) fn error(status: u16, error: &'static str) -> Action {
-        Action::Answer { status, error, more: Value::Null }
+        Action::Respond { status, error, more: Value::Null }
     }
 
-    /// A transaction that is cancelled for these reasons.
+    /// Respond that a transaction was cancelled for these reasons.
     pub(crate) fn cancelled(codes: &[&str]) -> Action {
         let reasons: Vec<Value> = codes.iter().map(|code| serde_json::json!({ "Code": code })).collect();
-        Action::Answer { status: 400, error: "TransactionCanceledException", more: Value::from(reasons) }
+        Action::Respond { status: 400, error: "TransactionCanceledException", more: Value::from(reasons) }
     }
 }
 
-/// A running proxy. It stops when it is dropped.
+/// A running proxy, stopped on drop.
 pub(crate) struct Proxy {
     address: SocketAddr,
     state: Arc<State>,
@@ -54,18 +55,18 @@ struct State {
     seen: Mutex<Vec<Request>>,
 }
 
-/// A request that came by.
+/// A recorded request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// The operation, as in `PutItem`.
+    /// The operation, such as `PutItem`.
     pub(crate) operation: String,
-    /// What was asked.
+    /// The parsed body.
     pub(crate) body: Value,
     raw: Vec<u8>,
 }
 
 impl Proxy {
-    /// A proxy that lets everything pass until it gets a script.
+    /// Starts a proxy that forwards everything until it has a script.
     pub(crate) async fn start(server: &str) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound port");
@@ -76,7 +77,7 @@ impl Proxy {
         });
         let serving = state.clone();
         let task = tokio::spawn(async move {
-            // The connections end with the proxy.
+            // Aborted together with the proxy.
             let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
                 let state = serving.clone();
@@ -86,23 +87,23 @@ impl Proxy {
         Proxy { address, state, task }
     }
 
-    /// Where it listens.
+    /// Returns the URL of the proxy.
     pub(crate) fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// What to do with the next requests; those after them pass.
+    /// Sets the actions for the next requests; later requests are forwarded.
     pub(crate) fn script(&self, actions: impl IntoIterator<Item = Action>) {
-        *self.state.script.lock().expect("not poisoned") = actions.into_iter().collect();
-        self.state.seen.lock().expect("not poisoned").clear();
+        *self.state.script.lock() = actions.into_iter().collect();
+        self.state.seen.lock().clear();
     }
 
-    /// The requests since the last script.
+    /// Returns the requests since the last script.
     pub(crate) fn seen(&self) -> Vec<Request> {
-        self.state.seen.lock().expect("not poisoned").clone()
+        self.state.seen.lock().clone()
     }
 
-    /// The operations of the requests since the last script.
+    /// Returns the operations of the requests since the last script.
     pub(crate) fn operations(&self) -> Vec<String> {
         self.seen().into_iter().map(|request| request.operation).collect()
     }
@@ -115,12 +116,12 @@ impl Drop for Proxy {
 }
 
 impl State {
-    /// Serves the one request of a connection; each answer closes it, so none has to be parsed.
+    /// Serves the only request of a connection. Each response ends its connection, so its length need not be parsed.
     async fn serve(&self, mut client: TcpStream) {
         let Some(request) = read_request(&mut client).await else { return };
-        self.seen.lock().expect("not poisoned").push(request.clone());
-        let action = self.script.lock().expect("not poisoned").pop_front().unwrap_or(Action::Pass);
-        let answer = match action {
+        self.seen.lock().push(request.clone());
+        let action = self.script.lock().pop_front().unwrap_or(Action::Pass);
+        let response = match action {
             Action::Pass => self.forward(&request).await,
             Action::DropBefore => return,
             Action::ForwardThenDrop => {
@@ -131,36 +132,36 @@ impl State {
                 self.forward(&request).await;
                 std::future::pending().await
             }
-            Action::Answer { status, error, more } => {
+            Action::Respond { status, error, more } => {
                 let body = serde_json::json!({
                     "__type": format!("com.amazonaws.dynamodb.v20120810#{error}"),
-                    "message": "as the test says",
+                    "message": "scripted by the test",
                     "CancellationReasons": more,
                 });
-                response(status, &body)
+                scripted(status, &body)
             }
             Action::Rewrite(change) => {
-                let answer = self.forward(&request).await;
-                let start = find(&answer, b"\r\n\r\n").expect("the server's answer has a head") + 4;
-                let body = serde_json::from_slice(&answer[start..]).expect("the server answers JSON");
-                response(200, &change(&request.body, body))
+                let response = self.forward(&request).await;
+                let start = find(&response, b"\r\n\r\n").expect("a response with a head") + 4;
+                let body = serde_json::from_slice(&response[start..]).expect("a JSON body");
+                scripted(200, &change(&request.body, body))
             }
         };
-        // A client that has gone away does not want its answer.
-        let _ = client.write_all(&answer).await;
+        // The client may have closed the connection.
+        let _ = client.write_all(&response).await;
         let _ = client.shutdown().await;
     }
 
     async fn forward(&self, request: &Request) -> Vec<u8> {
-        let mut server = TcpStream::connect(&self.server).await.expect("the real server is up");
-        server.write_all(&request.raw).await.expect("the real server reads");
-        let mut answer = Vec::new();
-        server.read_to_end(&mut answer).await.expect("the real server answers");
-        answer
+        let mut server = TcpStream::connect(&self.server).await.expect("a connection to the server");
+        server.write_all(&request.raw).await.expect("the server reads");
+        let mut response = Vec::new();
+        server.read_to_end(&mut response).await.expect("a response");
+        response
     }
 }
 
-fn response(status: u16, body: &Value) -> Vec<u8> {
+fn scripted(status: u16, body: &Value) -> Vec<u8> {
     let body = body.to_string();
     format!(
         "HTTP/1.1 {status} Scripted\r\ncontent-type: application/x-amz-json-1.0\r\n\
@@ -170,7 +171,7 @@ fn response(status: u16, body: &Value) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Reads a request with its body, and asks the server to close the connection after its answer.
+/// Reads a request with its body, and adds a header that makes the server close the connection after its response.
 async fn read_request(client: &mut TcpStream) -> Option<Request> {
     let mut bytes = Vec::new();
     let end = loop {
@@ -181,25 +182,25 @@ async fn read_request(client: &mut TcpStream) -> Option<Request> {
             return None;
         }
     };
-    let head = String::from_utf8(bytes[..end].to_vec()).expect("headers are text");
+    let head = String::from_utf8(bytes[..end].to_vec()).expect("headers in UTF-8");
     let header = |name: &str| {
         let named =
             |line: &&str| line.split(':').next().is_some_and(|found| found.eq_ignore_ascii_case(name));
         let line = head.lines().find(named)?;
         line.split_once(':').map(|(_, value)| value.trim().to_owned())
     };
-    let length: usize = header("content-length")?.parse().expect("a length is a number");
+    let length: usize = header("content-length")?.parse().expect("a number");
     while bytes.len() < end + 4 + length {
         if client.read_buf(&mut bytes).await.ok()? == 0 {
             return None;
         }
     }
-    let target = header("x-amz-target").expect("every call names its operation");
+    let target = header("x-amz-target").expect("an operation");
     let body = bytes[end + 4..].to_vec();
     let raw = [head.as_bytes(), b"\r\nconnection: close\r\n\r\n", &body].concat();
     Some(Request {
         operation: target.rsplit('.').next().unwrap_or_default().to_owned(),
-        body: serde_json::from_slice(&body).expect("every call is JSON"),
+        body: serde_json::from_slice(&body).expect("a JSON body"),
         raw,
     })
 }
