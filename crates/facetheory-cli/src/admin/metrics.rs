@@ -65,7 +65,7 @@ pub(super) async fn show(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
         let (pages, bytes) = admin.isr.in_memory();
         gauge!("facetheory.isr.memory_pages").set(pages as f64);
         gauge!("facetheory.isr.memory_bytes").set(bytes as f64);
-        gauge!("facetheory.gateway.connections").set(admin.connections.taken() as f64);
+        gauge!("facetheory.gateway.connections").set(admin.connections.open() as f64);
         let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
         gauge!("facetheory.process.tasks").set(tasks as f64);
     }

@@ -14,7 +14,7 @@ use tower::ServiceExt as _;
 
 use super::{Admin, Metrics, Readiness, Terms, router};
 use crate::config::Config;
-use crate::gateway::{ConnectionLimit, Gateway, Rules, Tunnels};
+use crate::gateway::{ConnectionLimit, Gateway, ServingConfig, Tunnels};
 
 /// An admin listener's router, over pages that are stale at once and of which all versions are kept.
 pub(super) async fn site() -> Router {
@@ -34,7 +34,7 @@ pub(super) async fn site() -> Router {
     "#;
     let config = Config::parse(config).expect("a configuration");
     let origin = origin.parse().expect("an address");
-    let rules = Rules::new(&config, &origin, isr.clone(), Tunnels::default(), false).expect("rules");
+    let rules = ServingConfig::new(&config, &origin, isr.clone(), Tunnels::default(), false).expect("rules");
     router(Arc::new(Admin {
         gateway: Gateway::new(rules, None),
         isr,

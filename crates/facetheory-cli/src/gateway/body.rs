@@ -1,4 +1,4 @@
-//! The bodies that pass through the gateway, in both directions, as they come.
+//! The bodies that stream through the gateway in both directions, with size limits and timeouts.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -6,71 +6,95 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep};
 
 use super::client::ClientContext;
+use super::failure::causes;
 use super::forwarded_headers;
-use crate::wire::Rejection;
+use crate::wire::rejection::{BODY_TIMEOUT, BODY_TOO_LARGE, Rejection};
 
-/// What a body may fail with.
+/// The error of a body.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How much of a body a visitor may send, and how slowly.
+type Polled = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
+
+/// How large a body may be, and how slowly it may arrive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyLimits {
-    /// The most bytes.
     pub(crate) bytes: u64,
-    /// The longest pause between two pieces.
+    /// The longest pause between two pieces: the limit on slow bodies.
     pub(crate) pause: Duration,
 }
 
-/// The body of a request to the origin.
-///
-/// By default it is empty and nobody's: that of a render, which everybody sees the result of.
+/// An incoming body with limits.
+#[derive(Debug)]
+struct LimitedBody {
+    body: Incoming,
+    /// How many bytes may follow.
+    bytes_left: u64,
+    pause: Duration,
+    pause_timeout: Pin<Box<Sleep>>,
+}
+
+/// A limit that a body exceeds.
+enum Exceeded {
+    Bytes,
+    Pause,
+}
+
+impl LimitedBody {
+    fn new(body: Incoming, BodyLimits { bytes, pause }: BodyLimits) -> Self {
+        LimitedBody { body, bytes_left: bytes, pause, pause_timeout: Box::pin(tokio::time::sleep(pause)) }
+    }
+
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Result<Frame<Bytes>, hyper::Error>>, Exceeded>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+            ready!(self.pause_timeout.as_mut().poll(context));
+            return Poll::Ready(Err(Exceeded::Pause));
+        };
+        self.pause_timeout.as_mut().reset(Instant::now() + self.pause);
+        let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+        match self.bytes_left.checked_sub(data.map_or(0, |data| data.len() as u64)) {
+            Some(left) => self.bytes_left = left,
+            None => return Poll::Ready(Err(Exceeded::Bytes)),
+        }
+        Poll::Ready(Ok(frame))
+    }
+}
+
+/// The body of a request to the origin. The default is the empty body of a render.
 #[derive(Debug, Default)]
 pub(crate) struct RequestBody {
-    upload: Option<Upload>,
-    /// What came of it before the origin was asked.
+    upload: Option<LimitedBody>,
+    /// The first piece, if it was received before the origin was called.
     first: Option<Frame<Bytes>>,
-    /// Whose request it is, once that is known.
+    /// The client that sends it, once that is known.
     pub(crate) client_context: Option<ClientContext>,
-    /// Told, by being dropped, when all of it was sent.
+    /// Dropped when the body was sent.
     sent: Option<oneshot::Sender<Infallible>>,
 }
 
-/// What a visitor sends.
-#[derive(Debug)]
-struct Upload {
-    body: Incoming,
-    /// How many bytes may still come.
-    left: u64,
-    pause: Duration,
-    silence: Pin<Box<Sleep>>,
-}
-
 impl RequestBody {
-    /// The body of a visitor's own request.
-    pub(crate) fn of(body: Incoming, terms: BodyLimits) -> Self {
-        let upload = (!body.is_end_stream()).then(|| Upload {
-            body,
-            left: terms.bytes,
-            pause: terms.pause,
-            silence: Box::pin(tokio::time::sleep(terms.pause)),
-        });
+    /// The body of a client's request.
+    pub(crate) fn of(body: Incoming, limits: BodyLimits) -> Self {
+        let upload = (!body.is_end_stream()).then(|| LimitedBody::new(body, limits));
         RequestBody { upload, ..RequestBody::default() }
     }
 
-    /// No body, of a request of this visitor's, or of nobody's.
+    /// An empty body.
     pub(crate) fn empty(client_context: Option<ClientContext>) -> Self {
         RequestBody { client_context, ..RequestBody::default() }
     }
 
-    /// Waits for its first piece, where its length is not known: one that is wrong from the beginning is found out.
+    /// Waits for the first piece of a body of unknown length, so that one that is invalid from the beginning is found
+    /// before the origin is called.
     pub(crate) async fn begin(&mut self) -> Result<(), BodyError> {
         if self.upload.is_some() && self.size_hint().exact().is_none() {
             self.first = self.frame().await.transpose()?;
@@ -81,12 +105,12 @@ impl RequestBody {
         Ok(())
     }
 
-    /// Ends when all of it was sent, or is not going to be.
+    /// Completes when the body was sent, or dropped.
     pub(crate) fn sent(&mut self) -> impl Future<Output = ()> + use<> {
         let (sender, sent) = oneshot::channel();
         self.sent = (!self.is_end_stream()).then_some(sender);
         async {
-            // Nothing is ever sent there.
+            // An error is the signal: the sender was dropped.
             let _ = sent.await;
         }
     }
@@ -96,21 +120,28 @@ impl Body for RequestBody {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Polled {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(first)));
         }
         let frame = match &mut self.upload {
             Some(upload) => ready!(upload.poll(context)),
-            None => None,
+            None => Ok(None),
         };
-        if frame.is_none() {
-            self.upload = None;
-            self.sent = None;
-        }
+        let frame = match frame {
+            Ok(Some(Ok(frame))) => Some(Ok(match frame.into_trailers() {
+                Ok(trailers) => Frame::trailers(forwarded_headers::trailers(trailers)),
+                Err(frame) => frame,
+            })),
+            Ok(Some(Err(error))) => Some(Err(error.into())),
+            Ok(None) => {
+                self.upload = None;
+                self.sent = None;
+                None
+            }
+            Err(Exceeded::Bytes) => Some(Err(RejectedBody(BODY_TOO_LARGE).into())),
+            Err(Exceeded::Pause) => Some(Err(RejectedBody(BODY_TIMEOUT).into())),
+        };
         Poll::Ready(frame)
     }
 
@@ -127,104 +158,55 @@ impl Body for RequestBody {
     }
 }
 
-impl Upload {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
-            ready!(self.silence.as_mut().poll(context));
-            return Poll::Ready(Some(Err(TOO_SLOW.into())));
-        };
-        self.silence.as_mut().reset(Instant::now() + self.pause);
-        if !is_within(&mut self.left, frame.as_ref()) {
-            return Poll::Ready(Some(Err(TOO_LONG.into())));
-        }
-        // What may not stand before a body may not stand behind it.
-        let frame = frame.map(|frame| match frame.map(Frame::into_trailers) {
-            Ok(Ok(trailers)) => Ok(Frame::trailers(forwarded_headers::trailers(trailers))),
-            Ok(Err(frame)) => Ok(frame),
-            Err(error) => Err(error.into()),
-        });
-        Poll::Ready(frame)
-    }
-}
-
-/// Why a body breaks off, if that is its visitor's fault: what to answer.
+/// The error of a request body that exceeds a limit, with the response to the client.
 #[derive(Debug)]
-struct Fault(Rejection);
+struct RejectedBody(Rejection);
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for RejectedBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.0.text)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for RejectedBody {}
 
-const TOO_LONG: Fault =
-    Fault(Rejection { status: StatusCode::PAYLOAD_TOO_LARGE, text: "the body of the request is too large" });
-
-const TOO_SLOW: Fault = Fault(Rejection {
-    status: StatusCode::REQUEST_TIMEOUT,
-    text: "the rest of the request did not come in time",
-});
-
-/// What to answer, if a visitor's own body is among the causes of an error.
-pub(crate) fn fault_in(error: &(dyn std::error::Error + 'static)) -> Option<Rejection> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(Fault(rejection)) = error.downcast_ref() {
-            return Some(*rejection);
-        }
-        cause = error.source();
-    }
-    None
+/// The response to the client, if its own request body is a cause of an error.
+pub(crate) fn rejection_in(error: &(dyn std::error::Error + 'static)) -> Option<Rejection> {
+    causes(error)
+        .find_map(|cause| cause.downcast_ref::<RejectedBody>())
+        .map(|RejectedBody(rejection)| *rejection)
 }
 
-/// Counts a piece of a body. False if that is more than may still come.
-fn is_within(left: &mut u64, frame: Option<&Result<Frame<Bytes>, hyper::Error>>) -> bool {
-    let bytes = frame.and_then(|frame| frame.as_ref().ok()?.data_ref()).map_or(0, |bytes| bytes.len() as u64);
-    let rest = left.checked_sub(bytes);
-    *left = rest.unwrap_or(0);
-    rest.is_some()
-}
-
-/// The body of an answer of the origin, or of one that is given in its place.
+/// The body of a response, from the origin or from the gateway itself.
 #[derive(Debug)]
 pub(crate) enum OriginBody {
-    /// It comes from the origin.
-    Streamed(Streamed),
-    /// The gateway's own words.
-    Own(Option<Bytes>),
+    Streamed(StreamedBody),
+    Local(Full<Bytes>),
 }
 
-/// A body that comes from the origin, and must not take too long.
+/// A response body that arrives from the origin.
 #[derive(Debug)]
-pub(crate) struct Streamed {
-    body: Incoming,
-    /// How long the origin may be silent.
-    idle: Duration,
-    silence: Pin<Box<Sleep>>,
-    /// How many bytes may still come.
-    left: u64,
+pub(crate) struct StreamedBody {
+    body: LimitedBody,
     /// When it must have ended, if ever.
-    end: Option<Pin<Box<Sleep>>>,
+    deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl OriginBody {
-    /// A body that may pause for so long, must have come by its end, and may have so many bytes.
-    pub(crate) fn streamed(body: Incoming, idle: Duration, end: Option<Instant>, most: u64) -> Self {
-        OriginBody::Streamed(Streamed {
-            body,
-            left: most,
-            idle,
-            silence: Box::pin(tokio::time::sleep(idle)),
-            end: end.map(|end| Box::pin(tokio::time::sleep_until(end))),
-        })
+    /// A body that must end before the deadline.
+    pub(crate) fn streamed(body: Incoming, limits: BodyLimits, deadline: Option<Instant>) -> Self {
+        let deadline = deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline)));
+        OriginBody::Streamed(StreamedBody { body: LimitedBody::new(body, limits), deadline })
+    }
+
+    pub(crate) fn empty() -> Self {
+        OriginBody::Local(Full::default())
     }
 }
 
 impl From<String> for OriginBody {
     fn from(text: String) -> Self {
-        OriginBody::Own(Some(text.into()))
+        OriginBody::Local(Full::from(text))
     }
 }
 
@@ -232,52 +214,39 @@ impl Body for OriginBody {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Polled {
         match &mut *self {
             OriginBody::Streamed(streamed) => streamed.poll(context),
-            OriginBody::Own(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            OriginBody::Local(body) => Pin::new(body).poll_frame(context).map_err(|never| match never {}),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            OriginBody::Streamed(streamed) => streamed.body.is_end_stream(),
-            OriginBody::Own(bytes) => bytes.is_none(),
+            OriginBody::Streamed(StreamedBody { body, .. }) => body.body.is_end_stream(),
+            OriginBody::Local(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            OriginBody::Streamed(streamed) => streamed.body.size_hint(),
-            OriginBody::Own(bytes) => {
-                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
-            }
+            OriginBody::Streamed(StreamedBody { body, .. }) => body.body.size_hint(),
+            OriginBody::Local(body) => body.size_hint(),
         }
     }
 }
 
-impl Streamed {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        if let Some(end) = &mut self.end
-            && end.as_mut().poll(context).is_ready()
-        {
-            return Poll::Ready(Some(Err("the origin took too long to send its answer".into())));
+impl StreamedBody {
+    fn poll(&mut self, context: &mut Context<'_>) -> Polled {
+        let is_late =
+            self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(context).is_ready());
+        if is_late {
+            return Poll::Ready(Some(Err("the origin did not complete its response in time".into())));
         }
-        match Pin::new(&mut self.body).poll_frame(context) {
-            Poll::Ready(frame) => {
-                self.silence.as_mut().reset(Instant::now() + self.idle);
-                if !is_within(&mut self.left, frame.as_ref()) {
-                    return Poll::Ready(Some(Err("the answer of the origin is too long".into())));
-                }
-                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
-            }
-            Poll::Pending => {
-                ready!(self.silence.as_mut().poll(context));
-                Poll::Ready(Some(Err("the origin fell silent in the middle of its answer".into())))
-            }
-        }
+        Poll::Ready(match ready!(self.body.poll(context)) {
+            Ok(frame) => frame.map(|frame| frame.map_err(Into::into)),
+            Err(Exceeded::Bytes) => Some(Err("the response of the origin is too large".into())),
+            Err(Exceeded::Pause) => Some(Err("the origin stopped sending its response".into())),
+        })
     }
 }

@@ -1,76 +1,78 @@
-//! How many connections there may be, in all and from one address.
+//! The limit on open connections, in total and from one address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-/// The connections that connections take.
+use parking_lot::Mutex;
+
+/// Hands out a permit for each connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionLimit {
-    most: usize,
-    most_of_one: usize,
-    taken: Mutex<Taken>,
+    max: usize,
+    max_per_address: usize,
+    open: Mutex<Open>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
-    all: usize,
+struct Open {
+    total: usize,
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// The place of one connection, free again when it is dropped.
+/// The permit of one connection, returned when it is dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
-    connections: Arc<ConnectionLimit>,
-    /// Of whose share it is, if of anybody's.
+    limit: Arc<ConnectionLimit>,
+    /// The address that it counts for, if any.
     address: Option<IpAddr>,
 }
 
 impl ConnectionLimit {
-    /// So many in all, and so many for one address.
-    pub(crate) fn new(most: usize, most_of_one: usize) -> Arc<Self> {
-        Arc::new(ConnectionLimit { most, most_of_one, taken: Mutex::default() })
+    pub(crate) fn new(max: usize, max_per_address: usize) -> Arc<Self> {
+        Arc::new(ConnectionLimit { max, max_per_address, open: Mutex::default() })
     }
 
-    /// A place for a connection, of the share of this address if it has one, and if there is one.
-    pub(crate) fn take(self: &Arc<Self>, address: Option<IpAddr>) -> Option<ConnectionPermit> {
+    /// Returns a permit unless a limit is reached. Without an address, only the total limit applies.
+    pub(crate) fn acquire(self: &Arc<Self>, address: Option<IpAddr>) -> Option<ConnectionPermit> {
         let address = address.map(network_of);
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if taken.all >= self.most {
+        let mut open = self.open.lock();
+        if open.total >= self.max {
             return None;
         }
         if let Some(address) = address {
-            let own = taken.by_address.get(&address).copied().unwrap_or(0);
-            if own >= self.most_of_one {
+            let count = open.by_address.get(&address).copied().unwrap_or(0);
+            if count >= self.max_per_address {
                 return None;
             }
-            taken.by_address.insert(address, own + 1);
+            open.by_address.insert(address, count + 1);
         }
-        taken.all += 1;
-        Some(ConnectionPermit { connections: self.clone(), address })
+        open.total += 1;
+        Some(ConnectionPermit { limit: self.clone(), address })
     }
 
-    /// How many are taken.
-    pub(crate) fn taken(&self) -> usize {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).all
+    /// The number of open connections.
+    pub(crate) fn open(&self) -> usize {
+        self.open.lock().total
     }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut taken = self.connections.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.all = taken.all.saturating_sub(1);
+        let mut open = self.limit.open.lock();
+        open.total = open.total.saturating_sub(1);
         let Some(address) = &self.address else { return };
-        if let Some(own) = taken.by_address.get_mut(address) {
-            *own -= 1;
-            if *own == 0 {
-                taken.by_address.remove(address);
+        if let Some(count) = open.by_address.get_mut(address) {
+            *count -= 1;
+            if *count == 0 {
+                open.by_address.remove(address);
             }
         }
     }
 }
 
-/// Whoever has one IPv6 address has 2^64 of them, so all of these count as one.
+/// The address that a connection counts for. A client with one IPv6 address usually has 2^64 of them, so they count as
+/// one.
 fn network_of(address: IpAddr) -> IpAddr {
     const NETWORK: u128 = !0 << 64;
     match address.to_canonical() {
@@ -88,30 +90,30 @@ mod tests {
     }
 
     #[test]
-    fn places_run_out_for_one_address_and_for_all() {
-        let connections = ConnectionLimit::new(3, 2);
-        let one = connections.take(address("10.0.0.1")).expect("a place");
-        let _two = connections.take(address("10.0.0.1")).expect("another");
-        assert!(connections.take(address("10.0.0.1")).is_none(), "it has had its share");
-        let _three = connections.take(address("10.0.0.2")).expect("others have not");
-        assert!(connections.take(address("10.0.0.3")).is_none(), "there are no more");
+    fn permits_run_out_for_one_address_and_in_total() {
+        let limit = ConnectionLimit::new(3, 2);
+        let one = limit.acquire(address("10.0.0.1")).expect("a permit");
+        let _two = limit.acquire(address("10.0.0.1")).expect("another");
+        assert!(limit.acquire(address("10.0.0.1")).is_none(), "the limit of the address is reached");
+        let _three = limit.acquire(address("10.0.0.2")).expect("another address");
+        assert!(limit.acquire(address("10.0.0.3")).is_none(), "the total limit is reached");
         drop(one);
-        assert!(connections.take(address("10.0.0.1")).is_some(), "a place is free again");
-        assert_eq!(connections.taken(), 2);
+        assert!(limit.acquire(address("10.0.0.1")).is_some(), "a permit was returned");
+        assert_eq!(limit.open(), 2);
     }
 
     #[test]
-    fn who_has_no_share_is_limited_only_with_all_others() {
-        let connections = ConnectionLimit::new(3, 1);
-        let _taken = [(); 3].map(|()| connections.take(None).expect("a place"));
-        assert!(connections.take(None).is_none(), "there are no more");
+    fn a_connection_without_an_address_counts_for_the_total_only() {
+        let limit = ConnectionLimit::new(3, 1);
+        let _permits = [(); 3].map(|()| limit.acquire(None).expect("a permit"));
+        assert!(limit.acquire(None).is_none(), "the total limit is reached");
     }
 
     #[test]
-    fn one_network_of_ipv6_is_one_visitor() {
-        let connections = ConnectionLimit::new(9, 1);
-        let _one = connections.take(address("2001:db8::1")).expect("a place");
-        assert!(connections.take(address("2001:db8::2")).is_none());
-        assert!(connections.take(address("2001:db8:0:1::1")).is_some());
+    fn an_ipv6_network_counts_as_one_address() {
+        let limit = ConnectionLimit::new(9, 1);
+        let _one = limit.acquire(address("2001:db8::1")).expect("a permit");
+        assert!(limit.acquire(address("2001:db8::2")).is_none());
+        assert!(limit.acquire(address("2001:db8:0:1::1")).is_some());
     }
 }

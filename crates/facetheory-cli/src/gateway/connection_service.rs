@@ -1,133 +1,164 @@
-//! A connection as hyper's service: each request gets its answer, at once where it is at hand.
+//! The hyper service of one connection, which is also its fast path.
 
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use facetheory::IsrBody;
+use facetheory::{Hit, IsrBody, ResolvedRequest};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::Service;
+use parking_lot::Mutex;
 
 use super::Gateway;
 use super::client::Client;
 use super::connection_limit::ConnectionPermit;
-use super::idle_tracker::IdleTracker;
+use super::http2_checks::{check_head, has_unexpected_body};
+use super::serving_config::ServingConfig;
 use super::tracked_body::{ResponseGuard, TrackedBody};
 use crate::log::Arrival;
+use crate::wire::slow_client::IdleTracker;
 use crate::wire::{FastPath, RawResponse};
 
-/// Answers that have no body whatever is kept of them: how they are sent is left to hyper.
-const BODILESS: [StatusCode; 2] = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
+/// Responses that never have a body: their framing is left to hyper.
+const WITHOUT_BODY: [StatusCode; 2] = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
 
-/// What is asked and answered on one connection.
+/// Responds to the requests of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionService {
     gateway: Arc<Gateway>,
     client: Arc<Client>,
-    activity: Arc<IdleTracker>,
-    _place: Arc<ConnectionPermit>,
+    tracker: Arc<IdleTracker>,
+    /// The request that the fast path has resolved but could not serve. [`FastPath`] guarantees that hyper calls the
+    /// service with this request next.
+    resolved: Arc<Mutex<Option<ResolvedRequest>>>,
+    _permit: Arc<ConnectionPermit>,
 }
 
-/// An answer: most are there at once.
-pub(crate) enum Answer {
-    There(Option<Response<TrackedBody>>),
-    Coming(Pin<Box<dyn Future<Output = Response<TrackedBody>> + Send>>),
+/// A response. Most are ready at once.
+pub(crate) enum ResponseFuture {
+    Ready(Option<Response<TrackedBody>>),
+    Pending(Pin<Box<dyn Future<Output = Response<TrackedBody>> + Send>>),
 }
 
 impl ConnectionService {
     pub(crate) fn new(
         gateway: Arc<Gateway>,
         client: Arc<Client>,
-        activity: Arc<IdleTracker>,
-        place: Arc<ConnectionPermit>,
+        tracker: Arc<IdleTracker>,
+        permit: Arc<ConnectionPermit>,
     ) -> Self {
-        ConnectionService { gateway, client, activity, _place: place }
+        ConnectionService { gateway, client, tracker, resolved: Arc::default(), _permit: permit }
     }
 
-    /// What the log is told of a request, if there is one.
-    fn arrival(&self, request: &Parts) -> Option<Arrival> {
-        self.gateway.access.as_ref().map(|_| Arrival::of(request, self.client.address.ip()))
+    /// The entry of a request for the access log, if there is one.
+    fn log_entry(&self, request: &Parts) -> Option<Arrival> {
+        self.gateway.access_log.as_ref().map(|_| Arrival::of(request, self.client.address.ip()))
     }
 
-    /// Says that the connection is busy, until the answer has ended.
-    fn busy(&self) -> ResponseGuard {
+    /// Marks the connection as busy until the response is complete.
+    fn begin_response(&self) -> ResponseGuard {
         match &self.client.http1_state {
-            Some(http1_state) => ResponseGuard::ActiveRequest { _answering: http1_state.answering() },
-            None => ResponseGuard::Stream(self.activity.begin()),
+            Some(state) => ResponseGuard::Http1 { _request: state.begin_request() },
+            None => ResponseGuard::Http2(self.tracker.begin_response()),
         }
+    }
+}
+
+impl ServingConfig {
+    /// Resolves a request, and serves it if its page is in memory and fresh. Needs no `await`.
+    ///
+    /// The fast path and the connection service both use this function; nothing else in the gateway looks for a page. An
+    /// error has the resolved request, which the cache layer needs to serve it.
+    fn get_fresh<T>(
+        &self,
+        request: &Parts,
+        serve: impl FnOnce(Hit<'_>) -> Option<T>,
+    ) -> Result<T, ResolvedRequest> {
+        let resolved = self.service.resolve(request);
+        self.service.get_fresh(request, &resolved).and_then(serve).ok_or(resolved)
     }
 }
 
 impl Service<Request<Incoming>> for ConnectionService {
     type Response = Response<TrackedBody>;
     type Error = Infallible;
-    type Future = Answer;
+    type Future = ResponseFuture;
 
-    fn call(&self, request: Request<Incoming>) -> Answer {
-        let busy = self.busy();
-        // What came over HTTP/1 was checked by the wire.
-        let is_sound = self.client.http1_state.is_some() || !self.gateway.has_fault(&request);
+    fn call(&self, request: Request<Incoming>) -> ResponseFuture {
+        let guard = self.begin_response();
+        let config = self.gateway.config.load();
+        let is_http2 = self.client.http1_state.is_none();
+        let checked = if is_http2 { check_head(&request, &config.limits) } else { Ok(()) };
+        let is_complete = checked.is_ok() && !(is_http2 && has_unexpected_body(&request));
         let (mut parts, body) = request.into_parts();
-        let arrival = self.arrival(&parts);
-        self.gateway.believe(&self.client, &mut parts);
-        if is_sound {
-            let resolved = self.gateway.resolve(&parts);
-            if let Some(hit) = self.gateway.get_fresh(&parts, &resolved) {
-                return Answer::There(Some(told(&self.gateway, arrival, hit.into_response(), busy)));
-            }
+        let entry = self.log_entry(&parts);
+        config.trusted_proxies.apply(&self.client, &mut parts);
+        let from_fast_path = self.resolved.lock().take();
+        let resolved = match from_fast_path {
+            Some(resolved) => Some(resolved),
+            None if is_complete => match config.get_fresh(&parts, |hit| Some(hit.into_response())) {
+                Ok(response) => {
+                    return ResponseFuture::Ready(Some(logged(&self.gateway, entry, response, guard)));
+                }
+                Err(resolved) => Some(resolved),
+            },
+            None => None,
+        };
+        if let Some(resolved) = resolved {
             parts.extensions.insert(resolved);
         }
         let (gateway, client) = (self.gateway.clone(), self.client.clone());
-        Answer::Coming(Box::pin(async move {
-            let response = gateway.answer(&client, Request::from_parts(parts, body)).await;
-            told(&gateway, arrival, response, busy)
+        ResponseFuture::Pending(Box::pin(async move {
+            let response = gateway.respond(&client, Request::from_parts(parts, body), checked).await;
+            logged(&gateway, entry, response, guard)
         }))
     }
 }
 
 impl FastPath for ConnectionService {
     fn get_fresh(&self, mut request: Parts) -> Option<RawResponse> {
-        let arrival = self.arrival(&request);
-        self.gateway.believe(&self.client, &mut request);
-        let resolved = self.gateway.resolve(&request);
-        let hit = self.gateway.get_fresh(&request, &resolved)?;
-        if hit.status().is_informational() || BODILESS.contains(&hit.status()) {
-            return None;
-        }
-        let parcel = RawResponse { head: hit.http1_head(), body: hit.body().clone() };
-        if let (Some(access), Some(arrival)) = (&self.gateway.access, arrival) {
-            access.note_hit(arrival, &hit);
-        }
-        Some(parcel)
+        let entry = self.log_entry(&request);
+        let config = self.gateway.config.load();
+        config.trusted_proxies.apply(&self.client, &mut request);
+        let served = config.get_fresh(&request, |hit| {
+            if hit.status().is_informational() || WITHOUT_BODY.contains(&hit.status()) {
+                return None;
+            }
+            if let (Some(log), Some(entry)) = (&self.gateway.access_log, entry) {
+                log.note_hit(entry, &hit);
+            }
+            Some(RawResponse { head: hit.http1_head(), body: hit.body().clone() })
+        });
+        served.map_err(|resolved| *self.resolved.lock() = Some(resolved)).ok()
     }
 }
 
-/// An answer that is about to be sent, once it was told of in the log.
-fn told(
+/// Writes the access log entry of a response, and ties the response to its connection.
+fn logged(
     gateway: &Gateway,
-    arrival: Option<Arrival>,
+    entry: Option<Arrival>,
     mut response: Response<IsrBody>,
-    busy: ResponseGuard,
+    guard: ResponseGuard,
 ) -> Response<TrackedBody> {
-    if let (Some(access), Some(arrival)) = (&gateway.access, arrival) {
-        access.note(arrival, &mut response);
+    if let (Some(log), Some(entry)) = (&gateway.access_log, entry) {
+        log.note(entry, &mut response);
     }
-    response.map(|body| TrackedBody::new(body, busy))
+    response.map(|body| TrackedBody::new(body, guard))
 }
 
-impl Future for Answer {
+impl Future for ResponseFuture {
     type Output = Result<Response<TrackedBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
-            // hyper does not ask again after that.
-            Answer::There(response) => {
+            // hyper does not poll again after that.
+            ResponseFuture::Ready(response) => {
                 response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)))
             }
-            Answer::Coming(answer) => answer.as_mut().poll(context).map(Ok),
+            ResponseFuture::Pending(response) => response.as_mut().poll(context).map(Ok),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Connections to the origin are there in time, secure ones too, or not at all.
+//! Connects to the origin, with a timeout that includes the TLS handshake.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,19 +14,13 @@ use tower::Service;
 use super::body::BodyError;
 use super::upstream_io::UpstreamIo;
 
-/// What connects to the origin, within a time that includes agreeing on a secure connection.
+/// Connects to the origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
-    connector: HttpsConnector<HttpConnector>,
-    limit: Duration,
-    /// How long the origin may stop to take what it is sent.
-    idle: Duration,
-}
-
-impl Connector {
-    pub(crate) fn new(connector: HttpsConnector<HttpConnector>, limit: Duration, idle: Duration) -> Self {
-        Connector { connector, limit, idle }
-    }
+    pub(crate) https: HttpsConnector<HttpConnector>,
+    pub(crate) connect_timeout: Duration,
+    /// How long the origin may not read what it is sent.
+    pub(crate) write_timeout: Duration,
 }
 
 impl Service<Uri> for Connector {
@@ -35,15 +29,16 @@ impl Service<Uri> for Connector {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BodyError>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
-        self.connector.poll_ready(context)
+        self.https.poll_ready(context)
     }
 
     fn call(&mut self, address: Uri) -> Self::Future {
-        let (connecting, limit, idle) = (self.connector.call(address), self.limit, self.idle);
+        let (timeout, write_timeout) = (self.connect_timeout, self.write_timeout);
+        let connecting = tokio::time::timeout(timeout, self.https.call(address));
         Box::pin(async move {
-            let connected = tokio::time::timeout(limit, connecting).await;
-            let connected = connected.map_err(|_| format!("it took longer than {limit:?} to connect"))??;
-            Ok(TokioIo::new(UpstreamIo::new(TokioIo::new(connected), idle)))
+            let connected =
+                connecting.await.map_err(|_| format!("connecting took longer than {timeout:?}"))??;
+            Ok(TokioIo::new(UpstreamIo::new(TokioIo::new(connected), write_timeout)))
         })
     }
 }

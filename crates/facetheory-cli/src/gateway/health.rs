@@ -1,18 +1,17 @@
-//! Whether the origin can be reached: one that cannot is left alone for a while, instead of making every visitor wait.
+//! The circuit breaker of the origin: while it is unreachable, requests fail at once instead of waiting for it.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use tabletheory::Backoff;
 use tokio::time::Instant;
 
-/// So many attempts in a row must fail before the origin counts as down.
-const FAILURES: u32 = 3;
-/// For how long it is left alone at first; this doubles with each failed attempt.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// For how long it is left alone at most.
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// After so many failed connection attempts in a row, the origin counts as down.
+const MAX_FAILURES: u32 = 3;
+/// The time between two attempts while the origin is down.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(15));
 
-/// What is known of the origin's health. Only whether it can be reached counts: an answer is a sign of life, whatever it says.
+/// Whether the origin is reachable. Any response counts as reachable, whatever its status.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     failing: Mutex<Option<Failing>>,
@@ -21,21 +20,32 @@ pub(crate) struct Health {
 #[derive(Clone, Copy, Debug)]
 struct Failing {
     failures: u32,
-    /// Until then nobody tries, once the origin counts as down.
-    until: Instant,
+    /// When the next attempt is allowed, once the origin counts as down.
+    retry_at: Instant,
+}
+
+impl Failing {
+    fn after(failures: u32, now: Instant) -> Self {
+        let retry = failures.saturating_sub(MAX_FAILURES);
+        Failing { failures, retry_at: now + BACKOFF.delay_without_jitter(retry) }
+    }
+
+    fn is_down(&self) -> bool {
+        self.failures >= MAX_FAILURES
+    }
 }
 
 impl Health {
-    /// Whether the origin may be asked now. Of an origin that is down, one request at a time finds out how it is.
-    pub(crate) fn admits(&self, now: Instant) -> bool {
-        let mut failing = self.lock();
+    /// Whether a request may be sent now. While the origin is down, one request at a time tests it.
+    pub(crate) fn allows_request(&self, now: Instant) -> bool {
+        let mut failing = self.failing.lock();
         match failing.as_mut() {
-            Some(known) if known.failures >= FAILURES => {
-                let may = known.until <= now;
-                if may {
-                    known.until = now + pause(known.failures);
+            Some(known) if known.is_down() => {
+                let is_allowed = known.retry_at <= now;
+                if is_allowed {
+                    *known = Failing::after(known.failures, now);
                 }
-                may
+                is_allowed
             }
             _ => true,
         }
@@ -43,68 +53,61 @@ impl Health {
 
     /// Whether the origin counts as down.
     pub(crate) fn is_down(&self) -> bool {
-        self.lock().is_some_and(|known| known.failures >= FAILURES)
+        self.failing.lock().is_some_and(|known| known.is_down())
     }
 
-    /// It could be reached.
-    pub(crate) fn reached(&self) {
-        let mut failing = self.lock();
-        if failing.take().is_some_and(|known| known.failures >= FAILURES) {
-            tracing::info!("the origin can be reached again");
+    /// A connection attempt succeeded.
+    pub(crate) fn reachable(&self) {
+        if self.failing.lock().take().is_some_and(|known| known.is_down()) {
+            tracing::info!("the origin is reachable again");
         }
     }
 
-    /// It could not be reached.
+    /// A connection attempt failed.
     pub(crate) fn unreachable(&self, now: Instant) {
-        let mut failing = self.lock();
+        let mut failing = self.failing.lock();
         let failures = failing.map_or(0, |known| known.failures).saturating_add(1);
-        *failing = Some(Failing { failures, until: now + pause(failures) });
-        if failures == FAILURES {
-            tracing::warn!(failures, "the origin cannot be reached; it is asked now and then only");
+        *failing = Some(Failing::after(failures, now));
+        if failures == MAX_FAILURES {
+            tracing::warn!(failures, "the origin is unreachable; requests to it fail until it is back");
         }
     }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Failing>> {
-        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn pause(failures: u32) -> Duration {
-    let doubled = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(FAILURES).min(8));
-    doubled.min(LONGEST_PAUSE)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const FIRST_DELAY: Duration = Duration::from_secs(1);
+
     #[tokio::test(start_paused = true)]
-    async fn an_origin_that_is_down_is_asked_now_and_then_only() {
+    async fn while_the_origin_is_down_one_request_at_a_time_tests_it() {
         let (health, now) = (Health::default(), Instant::now());
-        for _ in 0..FAILURES {
-            assert!(health.admits(now));
+        for _ in 0..MAX_FAILURES {
+            assert!(health.allows_request(now));
             health.unreachable(now);
         }
-        assert!(!health.admits(now));
-        let later = now + FIRST_PAUSE;
-        assert!(health.admits(later), "somebody has to find out");
-        assert!(!health.admits(later), "and nobody else meanwhile");
+        assert!(!health.allows_request(now));
+        let later = now + FIRST_DELAY;
+        assert!(health.allows_request(later), "one request tests the origin");
+        assert!(!health.allows_request(later), "and no other meanwhile");
         health.unreachable(later);
-        assert!(!health.admits(later + FIRST_PAUSE), "the second pause is longer");
-        health.reached();
-        assert!(health.admits(later));
+        assert!(!health.allows_request(later + FIRST_DELAY), "the second delay is longer");
+        health.reachable();
+        assert!(health.allows_request(later));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_single_failure_says_little() {
+    async fn one_failure_does_not_make_the_origin_count_as_down() {
         let (health, now) = (Health::default(), Instant::now());
         health.unreachable(now);
-        assert!(health.admits(now));
+        assert!(health.allows_request(now) && !health.is_down());
     }
 
     #[test]
-    fn pauses_grow_up_to_a_limit() {
-        assert_eq!([pause(3), pause(4), pause(5)].map(|pause| pause.as_secs()), [1, 2, 4]);
-        assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
+    fn delays_double_up_to_a_limit() {
+        let now = Instant::now();
+        let delay = |failures| (Failing::after(failures, now).retry_at - now).as_secs();
+        assert_eq!([3, 4, 5, u32::MAX].map(delay), [1, 2, 4, 15]);
     }
 }

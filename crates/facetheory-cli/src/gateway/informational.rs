@@ -1,5 +1,5 @@
-//! Interim answers (102, 103): what the origin says before its answer reaches the visitor before the answer, too, as RFC 9110
-//! §15.2 wants of a proxy.
+//! Forwards informational responses (102, 103 Early Hints) of the origin to the client, as RFC 9110 §15.2 requires of
+//! proxies.
 
 use std::time::Duration;
 
@@ -11,73 +11,69 @@ use tokio::sync::mpsc;
 use super::body::RequestBody;
 use crate::wire::InformationalSender;
 
-/// The most hints of one answer.
-const MOST: usize = 8;
-/// How long the answer waits for a visitor who does not take its hints: others may wait for the same answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The number of informational responses of one request that may wait; more are dropped.
+const MAX_WAITING: usize = 8;
+/// How long the final response waits for a slow client to read an informational one: other clients may wait for the same
+/// response.
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The version in which a visitor asked, in the extensions of the request to the origin, which has its own.
+/// The HTTP version of the client's request, in the extensions of the request to the origin, which has its own version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientVersion(pub(crate) Version);
 
-/// The hints of one answer, as they come.
+/// Forwards the informational responses to one request.
 #[derive(Debug)]
 pub(crate) struct InformationalForwarder {
-    coming: Option<(mpsc::Receiver<Bytes>, InformationalSender)>,
+    receiver: Option<(mpsc::Receiver<Bytes>, InformationalSender)>,
     version: Version,
 }
 
 impl InformationalForwarder {
-    /// Those for a request. A render has none, since they are for one visitor; nor has what nobody waits for; nor has a visitor
-    /// who speaks HTTP/2, where hyper cannot send them.
-    pub(crate) fn of(request: &mut Request<RequestBody>) -> Self {
+    /// Receives the informational responses to a request. Without a client that waits there is nothing to forward, as for
+    /// a render, and over HTTP/2 hyper cannot send them.
+    pub(crate) fn install(request: &mut Request<RequestBody>) -> Self {
         let ClientVersion(version) =
             request.extensions_mut().remove().unwrap_or(ClientVersion(Version::HTTP_11));
-        let Some(informational) = request
-            .body()
-            .client_context
-            .as_ref()
-            .and_then(|client_context| client_context.informational.clone())
-        else {
-            return InformationalForwarder { coming: None, version };
+        let context = request.body().client_context.as_ref();
+        let Some(to_client) = context.and_then(|context| context.informational.clone()) else {
+            return InformationalForwarder { receiver: None, version };
         };
-        let (sender, receiver) = mpsc::channel(MOST);
-        hyper::ext::on_informational(request, move |hint| {
-            // These two are for us: whether the body of a request is wanted, and another protocol.
-            if ![StatusCode::CONTINUE, StatusCode::SWITCHING_PROTOCOLS].contains(&hint.status()) {
-                // More than these are dropped: they are hints.
-                let _ = sender.try_send(written(hint.status(), hint.headers()));
+        let (sender, receiver) = mpsc::channel(MAX_WAITING);
+        hyper::ext::on_informational(request, move |response| {
+            // These two are for the gateway itself: the origin wants the request body, or switches protocols.
+            if ![StatusCode::CONTINUE, StatusCode::SWITCHING_PROTOCOLS].contains(&response.status()) {
+                let _ = sender.try_send(serialize(response.status(), response.headers()));
             }
         });
-        InformationalForwarder { coming: Some((receiver, informational)), version }
+        InformationalForwarder { receiver: Some((receiver, to_client)), version }
     }
 
-    /// Waits for an answer, and passes on the hints that come before it, for as long as the visitor takes them.
-    pub(crate) async fn passed_on_until<T>(self, answer: impl Future<Output = T>) -> T {
+    /// Waits for the final response, and forwards informational ones until then, for as long as the client reads them.
+    pub(crate) async fn forward_until<T>(self, response: impl Future<Output = T>) -> T {
         let version = self.version;
-        let Some((mut hints, informational)) = self.coming else { return answer.await };
-        let tell = |hint| tokio::time::timeout(PATIENCE, informational.send(version, hint));
-        let mut answer = std::pin::pin!(answer);
-        let answer = loop {
+        let Some((mut receiver, to_client)) = self.receiver else { return response.await };
+        let send = |bytes| tokio::time::timeout(SEND_TIMEOUT, to_client.send(version, bytes));
+        let mut response = std::pin::pin!(response);
+        let response = loop {
             tokio::select! {
                 biased;
-                Some(hint) = hints.recv() => if tell(hint).await.is_err() {
-                    return answer.await;
+                Some(bytes) = receiver.recv() => if send(bytes).await.is_err() {
+                    return response.await;
                 },
-                answer = &mut answer => break answer,
+                response = &mut response => break response,
             }
         };
-        while let Ok(hint) = hints.try_recv() {
-            if tell(hint).await.is_err() {
+        while let Ok(bytes) = receiver.try_recv() {
+            if send(bytes).await.is_err() {
                 break;
             }
         }
-        answer
+        response
     }
 }
 
-/// A hint as it stands on a connection.
-fn written(status: StatusCode, headers: &HeaderMap) -> Bytes {
+/// An informational response as it is written to an HTTP/1.1 connection.
+fn serialize(status: StatusCode, headers: &HeaderMap) -> Bytes {
     let mut headers = headers.clone();
     remove_hop_by_hop_headers(&mut headers);
     let reason = status.canonical_reason().unwrap_or_default();
@@ -97,19 +93,19 @@ mod tests {
     use crate::wire::{ClientTimeouts, DeadlineTicker, RequestLimits};
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_does_not_wait_forever_for_a_visitor_who_takes_no_hints() {
+    async fn the_final_response_does_not_wait_forever_for_a_slow_client() {
         let (_client, server) = tokio::io::duplex(1);
-        // Nobody writes to this connection, as where its client does not read.
-        let wire =
-            DeadlineTicker::new().register(server, RequestLimits::default(), &ClientTimeouts::default());
-        let prelude = wire.state().informational();
-        let (sender, receiver) = mpsc::channel(MOST);
-        let hints =
-            InformationalForwarder { coming: Some((receiver, prelude.sender())), version: Version::HTTP_11 };
-        for _ in 0..MOST {
+        // Nothing polls this connection, as if the client did not read.
+        let limits = RequestLimits::default();
+        let stream = DeadlineTicker::new().register(server, limits, &ClientTimeouts::default());
+        let window = stream.state().open_informational();
+        let (sender, receiver) = mpsc::channel(MAX_WAITING);
+        let receiver = Some((receiver, window.sender()));
+        let forwarder = InformationalForwarder { receiver, version: Version::HTTP_11 };
+        for _ in 0..MAX_WAITING {
             sender.try_send(Bytes::from_static(b"a hint")).expect("room");
         }
-        let answer = tokio::time::timeout(2 * PATIENCE, hints.passed_on_until(async { "the answer" })).await;
-        assert_eq!(answer, Ok("the answer"));
+        let response = forwarder.forward_until(async { "the response" });
+        assert_eq!(tokio::time::timeout(2 * SEND_TIMEOUT, response).await, Ok("the response"));
     }
 }

@@ -1,4 +1,4 @@
-//! Where visitors connect: every connection gets a place, is secured if it has to be, and is spoken to in its protocol.
+//! Accepts client connections: connection limit, TLS, protocol detection, graceful shutdown.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,31 +20,29 @@ use super::Gateway;
 use super::client::Client;
 use super::connection_limit::{ConnectionLimit, ConnectionPermit};
 use super::connection_service::ConnectionService;
-use super::idle_tracker::{IdleTracker, TrackedIo};
 use super::shutdown_signal::ShutdownSignal;
 use super::tls::Tls;
+use crate::wire::slow_client::{IdleTracker, track_h2_writes};
 use crate::wire::{self, DeadlineTicker, FastPathEnd, Protocol};
 
-/// How long a visitor may take to agree on a secure connection.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long nobody is accepted after the machine has run out of what a connection needs.
-const PAUSE: Duration = Duration::from_millis(100);
-/// The most requests that go on at once on one HTTP/2 connection.
-const STREAMS: u32 = 128;
-/// How many requests a visitor may take back before they were looked at, and how many mistakes an HTTP/2 connection may have:
-/// more is an attack (CVE-2023-44487, CVE-2025-8671).
-const RESETS: usize = 32;
-/// How much of one answer waits to be taken, in bytes, on an HTTP/2 connection: there may be many answers, and nobody may take
-/// any.
-const UNTAKEN_BYTES: usize = 64 * 1024;
-/// How long a visitor over HTTP/2 has to agree to the end of a connection that rests.
-const FAREWELL: Duration = Duration::from_secs(1);
-/// As many headers as hyper reads without being told.
-const USUAL_HEADERS: usize = 100;
-/// hyper refuses to read with less.
-const SMALLEST_BUFFER: usize = 8192;
+const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause after the machine has run out of resources for another connection, such as file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The number of concurrent requests on one HTTP/2 connection.
+const MAX_STREAMS: u32 = 128;
+/// The number of requests that a client may cancel before they are read, and of errors on one HTTP/2 connection: more is
+/// an attack (CVE-2023-44487, CVE-2025-8671).
+const MAX_RESETS: usize = 32;
+/// How much of one response is buffered on an HTTP/2 connection, which may have many unread responses.
+const STREAM_BUFFER_BYTES: usize = 64 * 1024;
+/// How often an HTTP/2 connection that is being closed is checked for being idle.
+const GOAWAY_INTERVAL: Duration = Duration::from_secs(1);
+/// The number of headers that hyper reads by default.
+const HYPER_DEFAULT_HEADERS: usize = 100;
+/// The smallest read buffer that hyper allows.
+const HYPER_MIN_BUFFER: usize = 8192;
 
-/// What a listener needs to know of the connections that it accepts.
+/// The context of a listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     pub(crate) gateway: Arc<Gateway>,
@@ -54,13 +52,13 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// A place for a connection from this address. A proxy in front comes for many visitors, and has no share as one of them.
-    fn place_for(&self, address: IpAddr) -> Option<ConnectionPermit> {
-        self.connections.take((!self.gateway.trusts(address)).then_some(address))
+    /// A permit for a connection. A trusted proxy connects for many clients, so the limit per address does not apply.
+    fn permit(&self, address: IpAddr) -> Option<ConnectionPermit> {
+        self.connections.acquire((!self.gateway.is_trusted_proxy(address)).then_some(address))
     }
 }
 
-/// An address that visitors can connect to.
+/// A bound listener.
 #[derive(Debug)]
 pub(crate) struct Listener {
     tcp: TcpListener,
@@ -68,137 +66,137 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Listens on an address.
+    /// Binds an address. `option` is the command-line option that sets it.
     pub(crate) async fn bind(address: SocketAddr, option: &str) -> Result<Self> {
         let tcp = TcpListener::bind(address).await.map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => anyhow!(
                 "{address} is in use by another program; choose another with {option}, such as 127.0.0.1:0"
             ),
-            _ => anyhow::Error::new(error).context(format!("{address} cannot be listened on")),
+            _ => anyhow::Error::new(error).context(format!("cannot listen on {address}")),
         })?;
         Ok(Listener { tcp, connections: TaskTracker::new() })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub(crate) fn address(&self) -> Result<SocketAddr> {
-        self.tcp.local_addr().context("the address cannot be told")
+        self.tcp.local_addr().context("cannot read the address of the listener")
     }
 
-    /// Accepts connections until it is to stop; then waits until those that are open have ended, or that is over.
-    /// False if some had to be cut.
+    /// Accepts connections until `stop`; then waits until all are closed, or until `abort`. Returns false if connections
+    /// had to be aborted.
     pub(crate) async fn run(
         self,
         endpoint: Endpoint,
         stop: CancellationToken,
-        over: CancellationToken,
+        abort: CancellationToken,
     ) -> bool {
-        let (last_call, cut) = (ShutdownSignal::default(), ShutdownSignal::default());
-        loop {
-            let accepted = tokio::select! {
-                accepted = self.tcp.accept() => accepted,
-                () = stop.cancelled() => break,
-            };
+        let (drain_signal, abort_signal) = (ShutdownSignal::default(), ShutdownSignal::default());
+        while let Some(accepted) = stop.run_until_cancelled(self.tcp.accept()).await {
             match accepted {
-                Ok((stream, address)) => match endpoint.place_for(address.ip()) {
-                    Some(place) => {
-                        let connection = Connection {
-                            endpoint: endpoint.clone(),
-                            last_call: last_call.clone(),
-                            cut: cut.clone(),
-                            place: Arc::new(place),
-                            token: self.connections.token(),
-                        };
-                        let cut = cut.clone();
-                        tokio::spawn(async move {
-                            cut.unless_rung(pin!(connection.begin(stream, address))).await;
-                        });
-                    }
-                    None => tracing::debug!(%address, "there is no place for another connection"),
-                },
-                Err(error) if is_of_one(&error) => tracing::debug!(%error, "a connection was gone at once"),
+                Ok((stream, address)) => {
+                    let Some(permit) = endpoint.permit(address.ip()) else {
+                        tracing::debug!(%address, "connection rejected: too many connections");
+                        continue;
+                    };
+                    let connection = Connection {
+                        endpoint: endpoint.clone(),
+                        drain: drain_signal.clone(),
+                        abort: abort_signal.clone(),
+                        permit: Arc::new(permit),
+                        token: self.connections.token(),
+                    };
+                    let abort = abort_signal.clone();
+                    tokio::spawn(async move {
+                        abort.run_until_triggered(pin!(connection.begin(stream, address))).await;
+                    });
+                }
+                Err(error) if is_of_one_connection(&error) => {
+                    tracing::debug!(%error, "connection closed before it was accepted");
+                }
                 Err(error) => {
-                    tracing::warn!(%error, "no connection can be accepted for now");
-                    tokio::time::sleep(PAUSE).await;
+                    tracing::warn!(%error, "cannot accept connections for now");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
         drop(self.tcp);
-        last_call.ring();
-        tracing::info!(open = endpoint.connections.taken(), "no more connections are accepted");
+        drain_signal.trigger();
+        tracing::info!("shutting down, connections still open: {}", endpoint.connections.open());
         self.connections.close();
-        let drained = over.run_until_cancelled(self.connections.wait()).await.is_some();
-        cut.ring();
+        let is_drained = abort.run_until_cancelled(self.connections.wait()).await.is_some();
+        abort_signal.trigger();
         self.connections.wait().await;
-        drained
+        is_drained
     }
 }
 
-/// Whether a failure to accept is about one connection, and says nothing of the next.
-fn is_of_one(error: &io::Error) -> bool {
+/// Whether an error of `accept` concerns one connection, and not the following ones.
+fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// One connection.
+/// A client connection.
 #[derive(Debug)]
 struct Connection {
     endpoint: Endpoint,
-    /// Rung when the connection is to end, once what is under way has ended.
-    last_call: ShutdownSignal,
-    /// Rung when it is to end at once.
-    cut: ShutdownSignal,
-    place: Arc<ConnectionPermit>,
-    /// Says that it is open.
+    /// Triggered when the connection is to end after the requests in progress.
+    drain: ShutdownSignal,
+    /// Triggered when the connection is to end at once.
+    abort: ShutdownSignal,
+    permit: Arc<ConnectionPermit>,
+    /// Counts the connection as open.
     token: TaskTrackerToken,
 }
 
 impl Connection {
-    /// Finds out which protocol is spoken, and lets it be spoken.
+    /// Performs the TLS handshake, finds out the protocol, and serves the connection.
     async fn begin(self, stream: TcpStream, address: SocketAddr) {
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection is slower than it could be");
+            tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
-        let place = Arc::downgrade(&self.place);
-        let client = Client { address, scheme: Scheme::HTTP, http1_state: None, place };
-        let Some(tls) = self.endpoint.tls.clone() else { return self.plain(stream, client).await };
-        let handshake = pin!(tokio::time::timeout(HANDSHAKE, tls.acceptor().accept(stream)));
-        // Whoever has asked for nothing yet is not waited for in the end.
-        let Some(agreed) = self.last_call.unless_rung(handshake).await else { return };
-        match agreed {
+        let permit = Arc::downgrade(&self.permit);
+        let client = Client { address, scheme: Scheme::HTTP, http1_state: None, permit };
+        let Some(tls) = self.endpoint.tls.clone() else { return self.detect(stream, client).await };
+        let handshake = pin!(tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, tls.acceptor().accept(stream)));
+        // Shutdown does not wait for a client without a request.
+        let Some(handshake) = self.drain.run_until_triggered(handshake).await else { return };
+        match handshake {
             Ok(Ok(stream)) => {
                 let client = Client { scheme: Scheme::HTTPS, ..client };
                 match stream.get_ref().1.alpn_protocol() {
-                    Some(b"h2") => self.go_on(self.http2(stream, client)),
-                    Some(_) => self.go_on(self.http1(stream, client)),
-                    None => self.plain(stream, client).await,
+                    Some(b"h2") => self.spawn(self.http2(stream, client)),
+                    Some(_) => self.spawn(self.http1(stream, client)),
+                    None => self.detect(stream, client).await,
                 }
             }
-            Ok(Err(error)) => tracing::debug!(%error, %address, "no secure connection"),
-            Err(_) => tracing::debug!(%address, "a visitor took too long to agree on a secure connection"),
+            Ok(Err(error)) => tracing::debug!(%error, %address, "TLS handshake failed"),
+            Err(_) => tracing::debug!(%address, "TLS handshake timed out"),
         }
     }
 
-    /// Speaks whichever protocol the visitor begins with.
-    async fn plain<IO>(&self, io: IO, client: Client)
+    /// Serves a connection whose protocol is known by its first bytes only.
+    async fn detect<IO>(&self, io: IO, client: Client)
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let timeouts = self.endpoint.gateway.rules.load().timeouts.head;
-        let sniffed = pin!(wire::detect_protocol(io, timeouts));
-        let Some(sniffed) = self.last_call.unless_rung(sniffed).await else { return };
-        match sniffed {
-            Ok((Protocol::Http1, io)) => self.go_on(self.http1(io, client)),
-            Ok((Protocol::Http2, io)) => self.go_on(self.http2(io, client)),
-            Err(error) => tracing::debug!(%error, "a connection said nothing"),
+        let timeout = self.endpoint.gateway.config.load().timeouts.head;
+        let detected = pin!(wire::detect_protocol(io, timeout));
+        match self.drain.run_until_triggered(detected).await {
+            Some(Ok((Protocol::Http1, io))) => self.spawn(self.http1(io, client)),
+            Some(Ok((Protocol::Http2, io))) => self.spawn(self.http2(io, client)),
+            Some(Err(error)) => tracing::debug!(%error, "connection closed before the first request"),
+            None => {}
         }
     }
 
-    /// Goes on in a task of its own: it is polled for every request, and should not carry along what it took to begin.
-    fn go_on(&self, speaking: impl Future<Output = hyper::Result<()>> + Send + 'static) {
-        let (cut, token) = (self.cut.clone(), self.token.clone());
+    /// Serves in a task of its own: a connection is polled for every request, and the state that was needed to begin it
+    /// would make that slower.
+    fn spawn(&self, serving: impl Future<Output = hyper::Result<()>> + Send + 'static) {
+        let (abort, token) = (self.abort.clone(), self.token.clone());
         tokio::spawn(async move {
-            if let Some(Err(error)) = cut.unless_rung(pin!(speaking)).await {
-                tracing::debug!(%error, "a connection broke off");
+            if let Some(Err(error)) = abort.run_until_triggered(pin!(serving)).await {
+                tracing::debug!(%error, "connection failed");
             }
             drop(token);
         });
@@ -210,38 +208,37 @@ impl Connection {
     {
         let gateway = self.endpoint.gateway.clone();
         let (limits, timeouts) = {
-            let rules = gateway.rules.load();
-            (rules.limits, rules.timeouts)
+            let config = gateway.config.load();
+            (config.limits, config.timeouts)
         };
-        let mut wire = self.endpoint.deadline_ticker.register(io, limits, &timeouts);
-        let http1_state = wire.state().clone();
-        let client = Arc::new(Client { http1_state: Some(http1_state), ..client });
+        let mut stream = self.endpoint.deadline_ticker.register(io, limits, &timeouts);
+        let client = Arc::new(Client { http1_state: Some(stream.state().clone()), ..client });
         let mut builder = http1::Builder::new();
         builder
-            // The wire has deadlines of its own.
+            // The stream has timeouts of its own.
             .header_read_timeout(None)
-            .max_buf_size(limits.head_bytes.max(SMALLEST_BUFFER));
-        if limits.headers > USUAL_HEADERS {
-            // Where it is told, hyper makes room for so many anew for each request.
+            .max_buf_size(limits.head_bytes.max(HYPER_MIN_BUFFER));
+        if limits.headers > HYPER_DEFAULT_HEADERS {
+            // With this setting, hyper allocates room for the headers of each request.
             builder.max_headers(limits.headers);
         }
-        let conversation = ConnectionService::new(gateway, client, IdleTracker::new(), self.place.clone());
-        wire.set_fast_path(Box::new(conversation.clone()));
-        let last_call = self.last_call.clone();
+        let service = ConnectionService::new(gateway, client, IdleTracker::new(), self.permit.clone());
+        stream.set_fast_path(Box::new(service.clone()));
+        let drain = self.drain.clone();
         async move {
-            let get_fresh = last_call.unless_rung(pin!(wire.serve_fast_path())).await;
-            if let Some(Err(error)) = &get_fresh {
-                tracing::debug!(%error, "a connection broke off");
+            let fast_path_end = drain.run_until_triggered(pin!(stream.serve_fast_path())).await;
+            if let Some(Err(error)) = &fast_path_end {
+                tracing::debug!(%error, "connection failed");
             }
-            if !matches!(get_fresh, Some(Ok(FastPathEnd::Asked))) {
-                // Whoever has left need not be told.
-                let _ = wire.shutdown().await;
+            if !matches!(fast_path_end, Some(Ok(FastPathEnd::NeedsHyper))) {
+                // An error only means that the client is gone.
+                let _ = stream.shutdown().await;
                 return Ok(());
             }
-            let connection = builder.serve_connection(TokioIo::new(wire), conversation).with_upgrades();
+            let connection = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
             let mut connection = pin!(connection);
-            if let Some(ended) = last_call.unless_rung(connection.as_mut()).await {
-                return ended;
+            if let Some(outcome) = drain.run_until_triggered(connection.as_mut()).await {
+                return outcome;
             }
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -252,39 +249,38 @@ impl Connection {
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (gateway, client, activity) =
-            (self.endpoint.gateway.clone(), Arc::new(client), IdleTracker::new());
-        let (idle, header_bytes) = {
-            let rules = gateway.rules.load();
-            (rules.timeouts.idle, u32::try_from(rules.limits.head_bytes).unwrap_or(u32::MAX))
+        let (gateway, tracker) = (self.endpoint.gateway.clone(), IdleTracker::new());
+        let (timeouts, header_bytes) = {
+            let config = gateway.config.load();
+            (config.timeouts, u32::try_from(config.limits.head_bytes).unwrap_or(u32::MAX))
         };
-        let conversation = ConnectionService::new(gateway, client, activity.clone(), self.place.clone());
+        let service = ConnectionService::new(gateway, Arc::new(client), tracker.clone(), self.permit.clone());
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
-            .max_concurrent_streams(STREAMS)
-            .max_pending_accept_reset_streams(RESETS)
-            .max_local_error_reset_streams(RESETS)
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_pending_accept_reset_streams(MAX_RESETS)
+            .max_local_error_reset_streams(MAX_RESETS)
             .max_header_list_size(header_bytes)
-            .max_send_buf_size(UNTAKEN_BYTES)
-            .serve_connection(TokioIo::new(TrackedIo::http2(io, activity.clone())), conversation);
-        let last_call = self.last_call.clone();
+            .max_send_buf_size(STREAM_BUFFER_BYTES)
+            .serve_connection(TokioIo::new(track_h2_writes(io, tracker.clone())), service);
+        let drain = self.drain.clone();
         async move {
             let mut connection = pin!(connection);
             loop {
                 tokio::select! {
-                    ended = &mut connection => return ended,
-                    () = last_call.rung() => break,
-                    () = tokio::time::sleep(idle / 2) => if activity.is_idle(idle) {
+                    outcome = &mut connection => return outcome,
+                    () = drain.triggered() => break,
+                    () = tokio::time::sleep(timeouts.idle / 2) => if tracker.is_overdue(&timeouts) {
                         break;
                     },
                 }
             }
-            // It is told, so that nothing is asked for that nobody would hear; and what was asked for just now is answered.
+            // Sends GOAWAY: the client sends no more requests, and those already sent get a response.
             connection.as_mut().graceful_shutdown();
             loop {
                 tokio::select! {
-                    ended = &mut connection => return ended,
-                    () = tokio::time::sleep(FAREWELL) => if activity.is_idle(idle) {
+                    outcome = &mut connection => return outcome,
+                    () = tokio::time::sleep(GOAWAY_INTERVAL) => if tracker.is_overdue(&timeouts) {
                         return Ok(());
                     },
                 }

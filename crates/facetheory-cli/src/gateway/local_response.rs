@@ -1,13 +1,14 @@
-//! Answers of the gateway's own.
+//! Responses of the gateway itself: rejections and errors.
 
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::Body;
 
 use crate::log::Verdict;
+use crate::wire::Rejection;
 
-/// A status and a text, which nobody keeps.
-pub(crate) fn local_response<B: From<String>>(status: StatusCode, text: &'static str) -> Response<B> {
+/// A plain-text response that must not be cached.
+pub(crate) fn local_response<B: From<String>>(Rejection { status, text }: Rejection) -> Response<B> {
     let mut response = Response::new(B::from(format!("{text}\n")));
     *response.status_mut() = status;
     response.extensions_mut().insert(Verdict { reason: text, seen: None });
@@ -20,7 +21,7 @@ pub(crate) fn local_response<B: From<String>>(status: StatusCode, text: &'static
     response
 }
 
-/// The same for a HEAD over HTTP/2, whose server would send the body.
+/// Removes the body of the response to a HEAD request: over HTTP/2, hyper would send it.
 pub(crate) fn without_body<B: Body + From<String>>(mut response: Response<B>) -> Response<B> {
     if let Some(length) = response.body().size_hint().exact() {
         response.headers_mut().insert(CONTENT_LENGTH, length.into());

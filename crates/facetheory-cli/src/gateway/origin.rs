@@ -1,54 +1,58 @@
-//! The origin: a pool of connections to it, and every request that is passed on to it.
+//! The origin: a connection pool, and the service that forwards requests to it.
 
 use std::convert::Infallible;
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use anyhow::{Context as _, Result};
 use facetheory::remove_hop_by_hop_headers;
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING, UPGRADE, VARY,
-};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, TRANSFER_ENCODING, UPGRADE, VARY};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Extensions, Method, Request, Response, StatusCode, Uri, Version};
+use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_rustls::ConfigBuilderExt as _;
+use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::{Client as Pool, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::Instant;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tower::Service;
 
-use super::body::{OriginBody, RequestBody, fault_in};
-use super::client::{Client, ClientContext};
+use super::body::{BodyLimits, OriginBody, RequestBody};
+use super::client::ClientContext;
 use super::connector::Connector;
-use super::forwarded_headers::{self, TrustedProxies, is_circular};
+use super::failure::{Failure, describe};
+use super::forwarded_headers;
 use super::health::Health;
 use super::informational::{ClientVersion, InformationalForwarder};
 use super::local_response::local_response;
-use super::tunnel::Tunnels;
+use super::trusted_proxies::TrustedProxies;
+use super::tunnel::{ClientUpgrade, Tunnels};
 use super::upstream_io::UpstreamState;
-use crate::config;
+use crate::config::{self, Config};
 use crate::wire::Rejection;
 
-/// The most connections to the origin that are kept while nobody uses them.
-const IDLE_CONNECTIONS: usize = 256;
-/// The most headers of an answer.
-const MOST_HEADERS: usize = 200;
-/// What the system holds of a request that the origin has yet to take. Of more, an origin that takes it slowly but steadily would
-/// seem to have stopped: nothing more fits until a third of it is gone.
-const SEND_BYTES: usize = 256 * 1024;
-/// The most bytes of an answer's headers.
-const HEADER_BYTES: usize = 64 * 1024;
+/// The number of unused connections to the origin that stay open.
+const MAX_IDLE_CONNECTIONS: usize = 256;
+/// The number of headers of a response.
+const MAX_HEADERS: usize = 200;
+/// The size of a response's headers.
+const MAX_HEADER_BYTES: usize = 64 * 1024;
+/// The size of the socket's send buffer. With a larger one, an origin that reads slowly but steadily would run into the
+/// write timeout: the socket takes nothing more until a third of the buffer is free.
+const SEND_BUFFER_BYTES: usize = 256 * 1024;
 
-/// The origin, as a service. A clone shares its connections.
+const MAX_FORWARDS_REACHED: Rejection =
+    Rejection::new(StatusCode::OK, "Max-Forwards reached 0 at this gateway");
+const LOOP: Rejection =
+    Rejection::new(StatusCode::LOOP_DETECTED, "proxy loop: the origin forwards to this gateway");
+
+/// The origin as a service. Clones share its connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     shared: Arc<Shared>,
@@ -59,73 +63,62 @@ struct Shared {
     scheme: Scheme,
     authority: Authority,
     timeouts: config::Timeouts,
-    /// The most bytes of an answer.
-    most_bytes: u64,
-    trust: TrustedProxies,
+    body_limits: BodyLimits,
+    trusted_proxies: TrustedProxies,
     health: Health,
     tunnels: Tunnels,
     pool: Pool<Connector, RequestBody>,
-    /// For a second attempt: its connections are never used twice, so none of them is one that the origin has just closed.
-    fresh: Pool<Connector, RequestBody>,
-}
-
-/// Why there is no answer of the origin.
-#[derive(Debug)]
-enum Failure {
-    /// It was not asked, because it is down.
-    Down,
-    Unreachable(Error),
-    Broken(Error),
-    Silent,
-    /// It switched to a protocol that nobody asked for.
-    Unasked,
-    /// The visitor's own request broke off, or was wrong in this way.
-    Request(Option<Rejection>),
+    /// For retries: its connections are never reused, so the origin cannot have closed one just before.
+    retry_pool: Pool<Connector, RequestBody>,
 }
 
 impl Origin {
-    /// The origin at this address.
     pub(crate) fn new(
         address: &config::Origin,
-        (timeouts, limits): (&config::Timeouts, &config::Limits),
-        trust: TrustedProxies,
+        config: &Config,
+        trusted_proxies: TrustedProxies,
         tunnels: Tunnels,
     ) -> Result<Self> {
+        let timeouts = &config.timeouts;
         let scheme = if address.tls { Scheme::HTTPS } else { Scheme::HTTP };
         let authority = Authority::try_from(format!("{}:{}", address.host(), address.port()))
-            .context("the address of the origin cannot be asked for")?;
+            .context("the address of the origin is not a valid URL authority")?;
         let mut http = HttpConnector::new();
         http.enforce_http(false);
         http.set_nodelay(true);
         http.set_connect_timeout(Some(timeouts.connect));
-        http.set_send_buffer_size(Some(SEND_BYTES));
-        let connector = hyper_rustls::HttpsConnectorBuilder::new()
+        http.set_send_buffer_size(Some(SEND_BUFFER_BYTES));
+        let https = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config(tls(address.tls)?)
             .https_or_http()
-            // Over HTTP/2 the host would have to be that of the connection, and no protocol could be switched.
+            // Over HTTP/2 the Host would have to be that of the connection, and protocol upgrades would not work.
             .enable_http1()
             .wrap_connector(http);
-        let connector = Connector::new(connector, timeouts.connect, timeouts.idle);
-        let pool = |idle: usize| {
+        let connector = Connector { https, connect_timeout: timeouts.connect, write_timeout: timeouts.idle };
+        let pool = |max_idle: usize| {
             Pool::builder(TokioExecutor::new())
                 .pool_timer(TokioTimer::new())
                 .timer(TokioTimer::new())
                 .pool_idle_timeout(timeouts.keep_alive)
-                .pool_max_idle_per_host(idle)
-                .http1_max_headers(MOST_HEADERS)
-                .http1_max_buf_size(HEADER_BYTES)
+                .pool_max_idle_per_host(max_idle)
+                .http1_max_headers(MAX_HEADERS)
+                .http1_max_buf_size(MAX_HEADER_BYTES)
                 .build(connector.clone())
         };
+        let max_bytes = config.limits.origin_bytes;
         let shared = Shared {
             scheme,
             authority,
             timeouts: timeouts.clone(),
-            most_bytes: if limits.origin_bytes == 0 { u64::MAX } else { limits.origin_bytes },
-            trust,
+            body_limits: BodyLimits {
+                bytes: if max_bytes == 0 { u64::MAX } else { max_bytes },
+                pause: timeouts.idle,
+            },
+            trusted_proxies,
             health: Health::default(),
             tunnels,
-            pool: pool(IDLE_CONNECTIONS),
-            fresh: pool(0),
+            pool: pool(MAX_IDLE_CONNECTIONS),
+            retry_pool: pool(0),
         };
         Ok(Origin { shared: Arc::new(shared) })
     }
@@ -145,106 +138,90 @@ impl Service<Request<RequestBody>> for Origin {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+    fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
         let shared = self.shared.clone();
-        Box::pin(async move { Ok(shared.answer(request).await) })
+        Box::pin(async move {
+            let is_options = *request.method() == Method::OPTIONS;
+            if is_options && !forwarded_headers::count_max_forwards(request.headers_mut()) {
+                return Ok(local_response(MAX_FORWARDS_REACHED));
+            }
+            if forwarded_headers::is_loop(request.headers()) {
+                return Ok(local_response(LOOP));
+            }
+            Ok(shared.forward(request).await.unwrap_or_else(Failure::into_response))
+        })
     }
 }
 
 impl Shared {
-    async fn answer(&self, mut request: Request<RequestBody>) -> Response<OriginBody> {
-        if *request.method() == Method::OPTIONS && !forwarded_headers::goes_on(request.headers_mut()) {
-            return local_response(StatusCode::OK, "this is a gateway, and the request was to go no further");
-        }
-        if is_circular(request.headers()) {
-            let text = "the request goes in a circle: the origin of this gateway leads back to it";
-            return local_response(StatusCode::LOOP_DETECTED, text);
-        }
-        match self.ask(request).await {
-            Ok(response) => response,
-            Err(failure) => {
-                let (status, text) = failure.told();
-                match &failure {
-                    Failure::Unreachable(error) | Failure::Broken(error) => {
-                        tracing::warn!(error = %causes(error), "{text}");
-                    }
-                    Failure::Silent | Failure::Unasked => tracing::warn!("{text}"),
-                    Failure::Down | Failure::Request(_) => tracing::debug!("{text}"),
-                }
-                let mut response = local_response(status, text);
-                if !matches!(failure, Failure::Unasked | Failure::Request(_)) {
-                    response.extensions_mut().insert(facetheory::OriginUnreachable);
-                }
-                if matches!(failure, Failure::Down) {
-                    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-                }
-                response
-            }
-        }
-    }
-
-    async fn ask(&self, request: Request<RequestBody>) -> Result<Response<OriginBody>, Failure> {
+    /// Forwards a request to the origin.
+    async fn forward(&self, request: Request<RequestBody>) -> Result<Response<OriginBody>, Failure> {
         let (mut parts, mut body) = request.into_parts();
-        body.client_context = ClientContext::of(&mut parts);
-        let client = body.client_context.as_ref().map(|client_context| client_context.client.clone());
-        // Before HTTP/1.1 there is nothing to switch, nor for a visitor who does not wait for this.
-        let waits =
-            body.client_context.as_ref().is_some_and(|client_context| client_context.informational.is_some());
-        let may_switch = waits && parts.version == Version::HTTP_11;
-        let protocol = may_switch.then(|| forwarded_headers::upgrade(&parts.headers)).flatten();
-        let visitor = parts.extensions.remove::<OnUpgrade>().filter(|_| protocol.is_some());
+        body.client_context = ClientContext::take(&mut parts);
+        let context = body.client_context.as_ref();
+        let client = context.map(|context| context.client.clone());
+        // A client that does not wait for the response cannot switch protocols, nor can one before HTTP/1.1.
+        let is_waiting = context.is_some_and(|context| context.informational.is_some());
+        let may_upgrade = is_waiting && parts.version == Version::HTTP_11;
+        let protocol = may_upgrade.then(|| forwarded_headers::upgrade(&parts.headers)).flatten();
+        let client_io = parts.extensions.remove::<OnUpgrade>().filter(|_| protocol.is_some());
         let scheme = parts.extensions.remove::<Scheme>().unwrap_or(Scheme::HTTP);
-        // HTTP/2 has the host in the address.
+        // Over HTTP/2 the host is in the URI.
         if let (false, Some(host)) = (parts.headers.contains_key(HOST), parts.uri.authority()) {
             let host = HeaderValue::from_str(host.as_str()).map_err(|_| Failure::Request(None))?;
             parts.headers.insert(HOST, host);
         }
-        forwarded_headers::prepare(&mut parts.headers, client.as_deref(), &scheme, &self.trust);
+        forwarded_headers::prepare(&mut parts.headers, client.as_deref(), &scheme, &self.trusted_proxies);
         if let Some(protocol) = protocol {
             parts.headers.insert(UPGRADE, protocol);
             parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         }
-        parts.uri = self.address(&parts)?;
-        let spoken = ClientVersion(std::mem::replace(&mut parts.version, Version::HTTP_11));
+        parts.uri = self.uri(&parts)?;
+        let version = ClientVersion(std::mem::replace(&mut parts.version, Version::HTTP_11));
         parts.extensions.clear();
-        parts.extensions.insert(spoken);
-        // What breaks off at once, because it is wrong, does not reach the origin.
-        body.begin().await.map_err(|error| Failure::Request(rejection(client.as_deref(), &*error)))?;
-        if !self.health.admits(Instant::now()) {
+        parts.extensions.insert(version);
+        // A body that is invalid from the beginning does not reach the origin.
+        body.begin().await.map_err(|error| Failure::of_request(client.as_deref(), &*error))?;
+        if !self.health.allows_request(Instant::now()) {
             return Err(Failure::Down);
         }
-        let end = self.timeouts.total.map(|total| Instant::now() + total);
-        let asked = self.send(parts, body);
-        let response = match end {
-            Some(end) => tokio::time::timeout_at(end, asked).await.map_err(|_| Failure::Silent)??,
-            None => asked.await?,
+        let deadline = self.timeouts.total.map(|total| Instant::now() + total);
+        let sending = self.send(parts, body);
+        let response = match deadline {
+            Some(deadline) => {
+                tokio::time::timeout_at(deadline, sending).await.map_err(|_| Failure::Timeout)??
+            }
+            None => sending.await?,
         };
-        let is_of_visitor = client.is_some();
-        let mut response = self.received(response, visitor.zip(client), end)?;
-        if is_of_visitor && forwarded_headers::varies_by_address(response.headers()) {
+        let is_for_client = client.is_some();
+        let upgrade = client_io.zip(client).map(|(io, client)| ClientUpgrade { io, client });
+        let mut response = self.receive(response, upgrade, deadline)?;
+        if is_for_client && forwarded_headers::varies_by_address(response.headers()) {
             response.headers_mut().insert(VARY, HeaderValue::from_static("*"));
         }
         Ok(response)
     }
 
-    /// The target of a request, at the origin and nowhere else.
-    fn address(&self, parts: &Parts) -> Result<Uri, Failure> {
+    /// The target of a request, always at the origin.
+    fn uri(&self, parts: &Parts) -> Result<Uri, Failure> {
         let target = parts.uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
-        let mut address = http::uri::Parts::default();
-        address.scheme = Some(self.scheme.clone());
-        address.authority = Some(self.authority.clone());
-        address.path_and_query = Some(target);
-        Uri::from_parts(address).map_err(|_| Failure::Request(None))
+        let mut uri = http::uri::Parts::default();
+        uri.scheme = Some(self.scheme.clone());
+        uri.authority = Some(self.authority.clone());
+        uri.path_and_query = Some(target);
+        Uri::from_parts(uri).map_err(|_| Failure::Request(None))
     }
 
-    /// Sends a request, and a safe one once more if a connection that was kept turns out to be gone.
+    /// Sends a request. A safe one is retried once if a reused connection turns out to be closed.
     async fn send(&self, parts: Parts, body: RequestBody) -> Result<Response<Incoming>, Failure> {
-        let again = (parts.method.is_safe() && body.is_end_stream())
-            .then(|| (parts.clone(), body.client_context.clone()));
-        match (self.attempt(&self.pool, parts, body).await, again) {
-            (Err(Failure::Broken(error)), Some((parts, client_context))) if may_have_been_gone(&error) => {
-                tracing::debug!(error = %causes(&error), "the origin is asked once more, over a new connection");
-                self.attempt(&self.fresh, parts, RequestBody::empty(client_context)).await
+        let may_retry = parts.method.is_safe() && body.is_end_stream();
+        let retry = may_retry.then(|| (parts.clone(), body.client_context.clone()));
+        match (self.attempt(&self.pool, parts, body).await, retry) {
+            (Err(failure), Some((parts, context))) if failure.may_have_closed_before_request() => {
+                if let Failure::Broken(error) = failure {
+                    tracing::debug!(error = describe(&error), "retrying over a new connection to the origin");
+                }
+                self.attempt(&self.retry_pool, parts, RequestBody::empty(context)).await
             }
             (outcome, _) => outcome,
         }
@@ -256,154 +233,77 @@ impl Shared {
         parts: Parts,
         mut body: RequestBody,
     ) -> Result<Response<Incoming>, Failure> {
-        let (sent, client_context) = (body.sent(), body.client_context.clone());
+        let (sent, context) = (body.sent(), body.client_context.clone());
         let mut request = Request::from_parts(parts, body);
-        let hints = InformationalForwarder::of(&mut request);
-        let late = async {
-            // Its time begins when it has the whole request, which the connection does not let it stop to take.
+        let informational = InformationalForwarder::install(&mut request);
+        let timeout = async {
+            // Runs once the origin has the whole request. Until then the write timeout applies.
             sent.await;
             tokio::time::sleep(self.timeouts.headers).await;
         };
         let outcome = tokio::select! {
-            response = hints.passed_on_until(pool.request(request)) => response,
-            () = late => {
-                self.health.reached();
-                return Err(Failure::Silent);
+            outcome = informational.forward_until(pool.request(request)) => {
+                let client = context.as_ref().map(|context| &*context.client);
+                outcome.map_err(|error| Failure::from_error(error, client))
             }
+            () = timeout => Err(Failure::Timeout),
         };
-        match outcome {
-            Ok(response) => {
-                self.health.reached();
-                Ok(response)
-            }
-            Err(error) if error.is_connect() => {
-                self.health.unreachable(Instant::now());
-                Err(Failure::Unreachable(error))
-            }
-            Err(error) if is_ours(&error) => {
-                let client = client_context.as_ref().map(|client_context| &*client_context.client);
-                Err(Failure::Request(rejection(client, &error)))
-            }
-            Err(error) => {
-                self.health.reached();
-                Err(if is_late(&error) { Failure::Silent } else { Failure::Broken(error) })
-            }
+        match &outcome {
+            Err(Failure::Unreachable(_)) => self.health.unreachable(Instant::now()),
+            Err(Failure::Request(_)) => {}
+            Ok(_) | Err(_) => self.health.reachable(),
         }
+        outcome
     }
 
-    fn received(
+    fn receive(
         &self,
         response: Response<Incoming>,
-        visitor: Option<(OnUpgrade, Arc<Client>)>,
-        end: Option<Instant>,
+        upgrade: Option<ClientUpgrade>,
+        deadline: Option<Instant>,
     ) -> Result<Response<OriginBody>, Failure> {
         let (mut parts, body) = response.into_parts();
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
             let origin = parts.extensions.remove::<OnUpgrade>();
             let protocol = parts.headers.get(UPGRADE).cloned();
-            let (Some((visitor, client)), Some(origin), Some(protocol)) = (visitor, origin, protocol) else {
-                return Err(Failure::Unasked);
+            let (Some(upgrade), Some(origin), Some(protocol)) = (upgrade, origin, protocol) else {
+                return Err(Failure::UnrequestedUpgrade);
             };
-            if !client.http1_state.as_ref().is_some_and(|http1_state| http1_state.tunnel()) {
-                return Err(Failure::Unasked);
+            if !upgrade.client.http1_state.as_ref().is_some_and(|state| state.accept_upgrade()) {
+                return Err(Failure::UnrequestedUpgrade);
             }
-            if let Some(bond) = parts.extensions.remove::<Arc<UpstreamState>>() {
-                bond.let_rest();
+            if let Some(state) = parts.extensions.remove::<Arc<UpstreamState>>() {
+                state.set_tunnel();
             }
-            self.tunnels.join((visitor, client), origin, self.timeouts.tunnel_idle);
+            self.tunnels.open(upgrade, origin, self.timeouts.tunnel_idle);
             remove_hop_by_hop_headers(&mut parts.headers);
             parts.headers.insert(UPGRADE, protocol);
             parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-            return Ok(Response::from_parts(parts, OriginBody::Own(None)));
+            return Ok(Response::from_parts(parts, OriginBody::empty()));
         }
         if parts.headers.contains_key(TRANSFER_ENCODING) {
-            // It is as long as its chunks are, whatever else it says (RFC 9112 §6.3).
+            // The chunks determine the length, whatever Content-Length says (RFC 9112 §6.3).
             parts.headers.remove(CONTENT_LENGTH);
         }
         remove_hop_by_hop_headers(&mut parts.headers);
         parts.extensions.clear();
-        Ok(Response::from_parts(parts, OriginBody::streamed(body, self.timeouts.idle, end, self.most_bytes)))
+        Ok(Response::from_parts(parts, OriginBody::streamed(body, self.body_limits, deadline)))
     }
 }
 
-impl Failure {
-    /// The status and the words that the visitor gets: no more than that something failed, since causes may name what is inside.
-    fn told(&self) -> (StatusCode, &'static str) {
-        match self {
-            Failure::Down => (StatusCode::SERVICE_UNAVAILABLE, "the origin is down; try again soon"),
-            Failure::Unreachable(_) => (StatusCode::BAD_GATEWAY, "the origin cannot be reached"),
-            Failure::Broken(_) => (StatusCode::BAD_GATEWAY, "the origin gave no proper answer"),
-            Failure::Unasked => {
-                (StatusCode::BAD_GATEWAY, "the origin switched to a protocol that nobody asked for")
-            }
-            Failure::Silent => (StatusCode::GATEWAY_TIMEOUT, "the origin took too long to answer"),
-            Failure::Request(Some(rejection)) => (rejection.status, rejection.text),
-            Failure::Request(None) => (StatusCode::BAD_REQUEST, "the request is broken, or broke off"),
-        }
-    }
-}
-
-/// How connections to an origin are secured, if they are. A small machine may have no certificates, and needs none for an
-/// origin without TLS.
-fn tls(secure: bool) -> Result<ClientConfig> {
+/// The TLS settings of connections to the origin. Without TLS no CA certificates are needed: a small container may not
+/// have any.
+fn tls(is_used: bool) -> Result<ClientConfig> {
     let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
-        .context("there is no version of TLS to speak with the origin")?;
-    let config = if secure {
+        .context("cannot set up TLS for connections to the origin")?;
+    let config = if is_used {
         config.with_native_roots().context(
-            "the CA certificates of this machine cannot be read: install them (on Debian the package ca-certificates), \
-             or let SSL_CERT_FILE name a file that has some",
+            "cannot read the CA certificates of this machine: install them (on Debian the package ca-certificates), \
+             or set SSL_CERT_FILE to a file that contains them",
         )?
     } else {
         config.with_root_certificates(RootCertStore::empty())
     };
     Ok(config.with_no_client_auth())
-}
-
-/// What is wrong with a request whose body broke off: by what the wire has found, or the body itself.
-fn rejection(client: Option<&Client>, error: &(dyn std::error::Error + 'static)) -> Option<Rejection> {
-    client.and_then(|client| client.http1_state.as_ref()?.rejection()).or_else(|| fault_in(error))
-}
-
-/// Whether a request failed because of its own body, which is the visitor's doing.
-fn is_ours(error: &Error) -> bool {
-    has_cause(error, hyper::Error::is_user)
-}
-
-/// Whether a request failed because the origin took nothing more of it.
-fn is_late(error: &Error) -> bool {
-    has_cause(error, |cause: &io::Error| cause.kind() == io::ErrorKind::TimedOut)
-}
-
-/// Whether a request failed on a connection that the origin may have closed before it saw the request.
-fn may_have_been_gone(error: &Error) -> bool {
-    let mut extras = Extensions::new();
-    if let Some(connected) = error.connect_info() {
-        connected.get_extras(&mut extras);
-    }
-    extras.get::<Arc<UpstreamState>>().is_some_and(|bond| bond.may_have_been_gone())
-}
-
-/// Whether such a cause is among those of an error.
-fn has_cause<E: std::error::Error + 'static>(error: &Error, is_such: impl Fn(&E) -> bool) -> bool {
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        if error.downcast_ref().is_some_and(&is_such) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
-}
-
-/// An error and all that caused it, in one line.
-fn causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

@@ -1,4 +1,4 @@
-//! What tells connections that they are to end.
+//! A signal that tells all connections to end.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -8,39 +8,40 @@ use std::task::Poll;
 
 use tokio_util::sync::CancellationToken;
 
-/// Rung once, and heard by everyone. A clone is the same one.
+/// A signal that is triggered once. Clones share it.
 ///
-/// A connection is polled for every request, so listening must not cost anything then: a waker is left there once, and
-/// from then on only a flag is looked at.
+/// A connection is polled for every request, so waiting for the signal must be free: the first poll registers a waker,
+/// and later polls only read a flag.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShutdownSignal {
-    is_rung: Arc<AtomicBool>,
-    wakers: CancellationToken,
+    is_triggered: Arc<AtomicBool>,
+    token: CancellationToken,
 }
 
 impl ShutdownSignal {
-    pub(crate) fn ring(&self) {
-        // Whoever is woken must see it.
-        self.is_rung.store(true, Ordering::Release);
-        self.wakers.cancel();
+    pub(crate) fn trigger(&self) {
+        // Before the tasks are woken, so that they see it.
+        self.is_triggered.store(true, Ordering::Release);
+        self.token.cancel();
     }
 
-    /// Waits until it is rung.
-    pub(crate) async fn rung(&self) {
-        self.wakers.cancelled().await;
+    /// Waits for the signal.
+    pub(crate) async fn triggered(&self) {
+        self.token.cancelled().await;
     }
 
-    /// What comes of something, unless it is rung before. Something must always be polled by the same task.
-    pub(crate) async fn unless_rung<F: Future>(&self, mut something: Pin<&mut F>) -> Option<F::Output> {
-        let mut rung = pin!(self.wakers.cancelled());
-        let mut is_listening = false;
+    /// Runs a future until it completes, or returns `None` when the signal comes first. The future must always be polled
+    /// by the same task.
+    pub(crate) async fn run_until_triggered<F: Future>(&self, mut future: Pin<&mut F>) -> Option<F::Output> {
+        let mut triggered = pin!(self.token.cancelled());
+        let mut is_registered = false;
         poll_fn(|context| {
-            if let Poll::Ready(outcome) = something.as_mut().poll(context) {
+            if let Poll::Ready(outcome) = future.as_mut().poll(context) {
                 return Poll::Ready(Some(outcome));
             }
-            let is_told = is_listening && !self.is_rung.load(Ordering::Acquire);
-            is_listening = true;
-            if is_told || rung.as_mut().poll(context).is_pending() {
+            let is_quiet = is_registered && !self.is_triggered.load(Ordering::Acquire);
+            is_registered = true;
+            if is_quiet || triggered.as_mut().poll(context).is_pending() {
                 return Poll::Pending;
             }
             Poll::Ready(None)
@@ -56,34 +57,34 @@ mod tests {
     use tokio::sync::Notify;
 
     #[tokio::test]
-    async fn whoever_waits_hears_it_however_often_it_was_polled_before() {
-        let (bell, pushed) = (ShutdownSignal::default(), Arc::new(Notify::new()));
-        let listener = {
-            let (bell, pushed) = (bell.clone(), pushed.clone());
+    async fn every_waiter_is_notified_of_shutdown() {
+        let (signal, notify) = (ShutdownSignal::default(), Arc::new(Notify::new()));
+        let waiter = {
+            let (signal, notify) = (signal.clone(), notify.clone());
             tokio::spawn(async move {
-                let something = pin!(async {
+                let polled_often = pin!(async {
                     for _ in 0..3 {
-                        pushed.notified().await;
+                        notify.notified().await;
                     }
                     pending::<()>().await;
                 });
-                bell.unless_rung(something).await
+                signal.run_until_triggered(polled_often).await
             })
         };
         for _ in 0..3 {
-            pushed.notify_one();
+            notify.notify_one();
             tokio::task::yield_now().await;
         }
-        bell.ring();
-        assert_eq!(listener.await.expect("no panic"), None);
+        signal.trigger();
+        assert_eq!(waiter.await.expect("no panic"), None);
     }
 
     #[tokio::test]
-    async fn what_has_ended_has_ended_also_if_it_was_rung_before() {
-        let bell = ShutdownSignal::default();
-        bell.ring();
-        assert_eq!(bell.unless_rung(pin!(async { 7 })).await, Some(7));
-        assert_eq!(bell.unless_rung(pin!(pending::<()>())).await, None);
-        bell.rung().await;
+    async fn a_future_that_is_ready_completes_after_the_signal_too() {
+        let signal = ShutdownSignal::default();
+        signal.trigger();
+        assert_eq!(signal.run_until_triggered(pin!(async { 7 })).await, Some(7));
+        assert_eq!(signal.run_until_triggered(pin!(pending::<()>())).await, None);
+        signal.triggered().await;
     }
 }

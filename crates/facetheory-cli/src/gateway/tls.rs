@@ -1,4 +1,4 @@
-//! TLS: one certificate, which can be replaced while connections are open.
+//! TLS for client connections, with a certificate that can be replaced while connections are open.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,48 +13,48 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 
-/// The certificate that visitors are shown.
+/// The TLS settings of a listener.
 #[derive(Debug)]
 pub(crate) struct Tls {
-    shown: Arc<Shown>,
-    acceptor: ServerConfigOf,
+    certificate: Arc<CurrentCertificate>,
+    acceptor: Acceptor,
 }
 
-/// Wrapped, since an acceptor has no `Debug`.
-struct ServerConfigOf(TlsAcceptor);
+/// `TlsAcceptor` does not implement `Debug`.
+struct Acceptor(TlsAcceptor);
 
-impl std::fmt::Debug for ServerConfigOf {
+impl std::fmt::Debug for Acceptor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("TlsAcceptor")
     }
 }
 
 #[derive(Debug)]
-struct Shown(ArcSwap<CertifiedKey>);
+struct CurrentCertificate(ArcSwap<CertifiedKey>);
 
-impl ResolvesServerCert for Shown {
+impl ResolvesServerCert for CurrentCertificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.load_full())
     }
 }
 
 impl Tls {
-    /// The certificates of this PEM file, the visitor's first, with the private key of that one.
+    /// Reads a certificate chain and its private key from PEM files.
     pub(crate) fn open(certificate: &Path, key: &Path) -> Result<Self> {
-        let shown = Arc::new(Shown(ArcSwap::new(read(certificate, key)?)));
+        let certificate = Arc::new(CurrentCertificate(ArcSwap::new(read(certificate, key)?)));
         let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
-            .context("TLS cannot be set up")?
+            .context("cannot set up TLS")?
             .with_no_client_auth()
-            .with_cert_resolver(shown.clone());
+            .with_cert_resolver(certificate.clone());
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let acceptor = ServerConfigOf(TlsAcceptor::from(Arc::new(config)));
-        Ok(Tls { shown, acceptor })
+        let acceptor = Acceptor(TlsAcceptor::from(Arc::new(config)));
+        Ok(Tls { certificate, acceptor })
     }
 
-    /// Shows the certificate of these files from now on. If they are wrong, the one that is shown stays.
-    pub(crate) fn replace(&self, certificate: &Path, key: &Path) -> Result<()> {
-        self.shown.0.store(read(certificate, key)?);
+    /// Uses another certificate for all later connections. If a file is invalid, the current certificate stays.
+    pub(crate) fn reload(&self, certificate: &Path, key: &Path) -> Result<()> {
+        self.certificate.0.store(read(certificate, key)?);
         Ok(())
     }
 
@@ -66,14 +66,14 @@ impl Tls {
 fn read(certificate: &Path, key: &Path) -> Result<Arc<CertifiedKey>> {
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate)
         .and_then(Iterator::collect)
-        .with_context(|| format!("no certificate can be read from {}", certificate.display()))?;
-    ensure!(!chain.is_empty(), "{} has no certificate", certificate.display());
+        .with_context(|| format!("cannot read a certificate from {}", certificate.display()))?;
+    ensure!(!chain.is_empty(), "{} contains no certificate", certificate.display());
     let private = PrivateKeyDer::from_pem_file(key)
-        .with_context(|| format!("no private key can be read from {}", key.display()))?;
+        .with_context(|| format!("cannot read a private key from {}", key.display()))?;
     let certified =
         CertifiedKey::from_der(chain, private, &aws_lc_rs::default_provider()).with_context(|| {
             format!(
-                "the key in {} does not belong to the certificate in {}",
+                "the private key in {} does not match the certificate in {}",
                 key.display(),
                 certificate.display()
             )

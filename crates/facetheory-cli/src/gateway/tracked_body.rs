@@ -1,4 +1,4 @@
-//! The body of an answer, which the connection is busy with until it has ended.
+//! The body of a response, which keeps its connection busy until it ends.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,28 +7,26 @@ use bytes::Bytes;
 use facetheory::IsrBody;
 use http_body::{Body, Frame, SizeHint};
 
-use super::idle_tracker::Stream;
 use crate::wire::ActiveRequest;
+use crate::wire::slow_client::TrackedResponse;
 
-/// The body of an answer.
+/// The body of a response on a client connection.
 #[derive(Debug)]
 pub(crate) struct TrackedBody {
     body: IsrBody,
-    busy: ResponseGuard,
+    guard: ResponseGuard,
 }
 
-/// What a connection is told of its answers.
+/// Tells a connection about one of its responses, and that it is complete when this is dropped.
 #[derive(Debug)]
 pub(crate) enum ResponseGuard {
-    /// On HTTP/1: when the answer has ended, which is when this is dropped.
-    ActiveRequest { _answering: ActiveRequest },
-    /// On HTTP/2: whom the answer waits for.
-    Stream(Stream),
+    Http1 { _request: ActiveRequest },
+    Http2(TrackedResponse),
 }
 
 impl TrackedBody {
-    pub(crate) fn new(body: IsrBody, busy: ResponseGuard) -> Self {
-        TrackedBody { body, busy }
+    pub(crate) fn new(body: IsrBody, guard: ResponseGuard) -> Self {
+        TrackedBody { body, guard }
     }
 }
 
@@ -41,8 +39,8 @@ impl Body for TrackedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(context);
-        if let ResponseGuard::Stream(stream) = &self.busy {
-            stream.polled(frame.is_ready());
+        if let ResponseGuard::Http2(response) = &self.guard {
+            response.polled(frame.is_ready());
         }
         frame
     }

@@ -1,5 +1,4 @@
-//! Connections that have switched to another protocol, such as WebSocket: bytes in both directions, until either end closes or both are silent for
-//! too long.
+//! Tunnels: connections that switched to another protocol, such as WebSocket. Bytes are copied in both directions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,69 +10,67 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::client::Client;
-use super::idle_tracker::{IdleTracker, TrackedIo};
+use crate::wire::slow_client::{IdleTracker, track_writes};
 
-/// All of them, to be ended with the gateway.
+/// All open tunnels.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tunnels {
     open: TaskTracker,
     stop: CancellationToken,
 }
 
+/// A client's side of a protocol upgrade.
+#[derive(Debug)]
+pub(crate) struct ClientUpgrade {
+    pub(crate) io: OnUpgrade,
+    pub(crate) client: Arc<Client>,
+}
+
 impl Tunnels {
-    /// Joins a visitor and the origin, once both have switched, until nothing has come from either for so long. The visitor's
-    /// connection keeps its place.
-    pub(crate) fn join(
-        &self,
-        (visitor, client): (OnUpgrade, Arc<Client>),
-        origin: OnUpgrade,
-        idle: Option<Duration>,
-    ) {
-        let (stop, place) = (self.stop.clone(), client.place.upgrade());
+    /// Connects a client with the origin once both have switched, until one side closes or neither reads for so long. The
+    /// tunnel holds the permit of the client's connection.
+    pub(crate) fn open(&self, upgrade: ClientUpgrade, origin: OnUpgrade, idle: Option<Duration>) {
+        let (stop, permit) = (self.stop.clone(), upgrade.client.permit.upgrade());
         self.open.spawn(async move {
-            let _place = place;
-            tokio::select! {
-                () = joined(visitor, origin, idle) => {}
-                () = stop.cancelled() => {}
-            }
+            let _permit = permit;
+            stop.run_until_cancelled(async {
+                match tokio::try_join!(upgrade.io, origin) {
+                    Ok((client, origin)) => copy(TokioIo::new(client), TokioIo::new(origin), idle).await,
+                    Err(error) => tracing::debug!(%error, "protocol upgrade failed"),
+                }
+            })
+            .await;
         });
     }
 
-    /// Ends all of them: nobody knows when such a protocol would.
-    pub(crate) async fn end(&self) {
+    /// Closes all tunnels: they may last for any time, so shutdown does not wait for them.
+    pub(crate) async fn close(&self) {
         self.stop.cancel();
         self.open.close();
         self.open.wait().await;
     }
 }
 
-async fn joined(visitor: OnUpgrade, origin: OnUpgrade, idle: Option<Duration>) {
-    match tokio::try_join!(visitor, origin) {
-        Ok((visitor, origin)) => between(TokioIo::new(visitor), TokioIo::new(origin), idle).await,
-        Err(error) => tracing::debug!(%error, "a connection did not switch"),
-    }
-}
-
-/// Passes on what comes, in both directions. What counts is what the other end takes: one that takes nothing holds up both.
-async fn between<V, O>(visitor: V, origin: O, idle: Option<Duration>)
+/// Copies bytes in both directions. Writes count as activity, not reads: a side that does not read stops both.
+async fn copy<C, O>(client: C, origin: O, idle: Option<Duration>)
 where
-    V: AsyncRead + AsyncWrite + Unpin,
+    C: AsyncRead + AsyncWrite + Unpin,
     O: AsyncRead + AsyncWrite + Unpin,
 {
-    let activity = IdleTracker::new();
-    let mut visitor = TrackedIo::new(visitor, activity.clone());
-    let mut origin = TrackedIo::new(origin, activity.clone());
-    let rests = async {
+    let tracker = IdleTracker::new();
+    let mut client = track_writes(client, tracker.clone());
+    let mut origin = track_writes(origin, tracker.clone());
+    let idle = async {
         match idle {
-            Some(limit) => activity.rests(limit).await,
+            Some(limit) => tracker.idle(limit).await,
             None => std::future::pending().await,
         }
     };
     tokio::select! {
-        ended = tokio::io::copy_bidirectional(&mut visitor, &mut origin) => if let Err(error) = ended {
-            tracing::debug!(%error, "a tunnel broke off");
+        copied = tokio::io::copy_bidirectional(&mut client, &mut origin) => if let Err(error) = copied {
+            tracing::debug!(%error, "tunnel failed");
         },
-        () = rests => tracing::debug!("a tunnel was idle for too long"),
+        () = idle => tracing::debug!("tunnel closed: idle timeout"),
     }
 }
 
@@ -87,38 +84,38 @@ mod tests {
     const ROOM: usize = 16;
 
     #[tokio::test(start_paused = true)]
-    async fn a_tunnel_ends_when_nothing_has_come_through_it_in_either_direction_for_too_long() {
-        let ((mut visitor, inner), (outer, mut origin)) = (duplex(ROOM), duplex(ROOM));
-        let tunnel = tokio::spawn(between(inner, outer, Some(LIMIT)));
+    async fn a_tunnel_that_is_idle_in_both_directions_is_closed() {
+        let ((mut client, inner), (outer, mut origin)) = (duplex(ROOM), duplex(ROOM));
+        let tunnel = tokio::spawn(copy(inner, outer, Some(LIMIT)));
         for round in 0..6 {
             advance(LIMIT * 2 / 3).await;
             let (from, to) =
-                if round % 3 == 0 { (&mut origin, &mut visitor) } else { (&mut visitor, &mut origin) };
+                if round % 3 == 0 { (&mut origin, &mut client) } else { (&mut client, &mut origin) };
             from.write_all(b"x").await.expect("the tunnel is open");
-            assert_eq!(to.read_u8().await.expect("what was sent"), b'x', "round {round}");
+            assert_eq!(to.read_u8().await.expect("the byte"), b'x', "round {round}");
         }
         let since = Instant::now();
-        assert_eq!(visitor.read(&mut [0]).await.expect("an end"), 0);
+        assert_eq!(client.read(&mut [0]).await.expect("an end"), 0);
         assert!(since.elapsed() >= LIMIT && since.elapsed() < LIMIT * 2, "{:?}", since.elapsed());
         assert_eq!(origin.read(&mut [0]).await.expect("an end"), 0);
         tunnel.await.expect("no panic");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_tunnel_whose_end_takes_nothing_rests() {
-        let ((mut visitor, inner), (outer, _origin)) = (duplex(ROOM), duplex(ROOM));
-        let tunnel = tokio::spawn(between(inner, outer, Some(LIMIT)));
-        let flood = tokio::spawn(async move { while visitor.write_all(b"more").await.is_ok() {} });
+    async fn a_tunnel_with_a_side_that_does_not_read_is_idle() {
+        let ((mut client, inner), (outer, _origin)) = (duplex(ROOM), duplex(ROOM));
+        let tunnel = tokio::spawn(copy(inner, outer, Some(LIMIT)));
+        let flood = tokio::spawn(async move { while client.write_all(b"more").await.is_ok() {} });
         tunnel.await.expect("it ends");
-        flood.await.expect("and so does whoever sends");
+        flood.await.expect("and so does the sender");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_limit_a_tunnel_may_rest() {
-        let ((mut visitor, inner), (outer, mut origin)) = (duplex(ROOM), duplex(ROOM));
-        tokio::spawn(between(inner, outer, None));
+    async fn without_a_limit_a_tunnel_may_be_idle() {
+        let ((mut client, inner), (outer, mut origin)) = (duplex(ROOM), duplex(ROOM));
+        tokio::spawn(copy(inner, outer, None));
         advance(LIMIT * 100_000).await;
-        visitor.write_all(b"x").await.expect("it is open");
-        assert_eq!(origin.read_u8().await.expect("what was sent"), b'x');
+        client.write_all(b"x").await.expect("it is open");
+        assert_eq!(origin.read_u8().await.expect("the byte"), b'x');
     }
 }

@@ -1,4 +1,4 @@
-//! A connection to the origin, which has to take what it is sent.
+//! A connection to the origin, with a write timeout.
 
 use std::io;
 use std::pin::Pin;
@@ -11,70 +11,75 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A connection on which the origin must not stop to take what it is sent.
+/// A connection that fails if the origin stops reading for too long.
 ///
-/// Whoever sends it may rest: that is no fault of the origin, and not seen here. hyper would wait for an origin that has
-/// stopped for as long as the connection lasts, even after it was told to give up, and hold on to the visitor's body.
+/// A pause of the client that sends the body does not count. Without the timeout, hyper would wait for as long as the
+/// connection lasts, even after the request was cancelled, and hold the client's body.
 #[derive(Debug)]
 pub(crate) struct UpstreamIo<IO> {
     io: IO,
-    bond: Arc<UpstreamState>,
-    /// How long it may stop.
-    limit: Duration,
-    /// Runs while it takes nothing.
-    stuck: Option<Pin<Box<Sleep>>>,
+    state: Arc<UpstreamState>,
+    write_timeout: Duration,
+    /// Runs while the origin does not read.
+    stalled: Option<Pin<Box<Sleep>>>,
 }
 
-/// What is known of a connection to those who use it: in the extensions of an answer.
+/// The state of a connection to the origin, in the extensions of its responses.
 #[derive(Debug, Default)]
 pub(crate) struct UpstreamState {
     is_tunnel: AtomicBool,
-    /// Whether there was an answer before the request that was sent last.
-    is_kept: AtomicBool,
-    /// Whether anything has come since.
-    is_answered: AtomicBool,
+    /// Whether there was a response before the last request.
+    is_reused: AtomicBool,
+    /// Whether anything has been received since the last request.
+    has_received: AtomicBool,
 }
 
 impl UpstreamState {
-    /// Another protocol is spoken from now on, in which either end may rest.
-    pub(crate) fn let_rest(&self) {
+    /// Turns the write timeout off, after a protocol upgrade.
+    pub(crate) fn set_tunnel(&self) {
         self.is_tunnel.store(true, Relaxed);
     }
 
-    /// Whether it was kept after an answer, and nothing has come for the request that was sent since: the origin may have
-    /// closed it before it saw that.
-    pub(crate) fn may_have_been_gone(&self) -> bool {
-        self.is_kept.load(Relaxed) && !self.is_answered.load(Relaxed)
+    /// Whether the connection was reused and nothing has been received since the last request: the origin may have closed
+    /// it before it saw the request.
+    pub(crate) fn may_have_closed_before_request(&self) -> bool {
+        self.is_reused.load(Relaxed) && !self.has_received.load(Relaxed)
     }
 
-    /// Something is about to be sent.
-    fn ask(&self) {
-        if self.is_answered.swap(false, Relaxed) {
-            self.is_kept.store(true, Relaxed);
+    fn before_write(&self) {
+        if self.has_received.swap(false, Relaxed) {
+            self.is_reused.store(true, Relaxed);
         }
     }
 }
 
 impl<IO> UpstreamIo<IO> {
-    pub(crate) fn new(io: IO, limit: Duration) -> Self {
-        UpstreamIo { io, bond: Arc::default(), limit, stuck: None }
+    pub(crate) fn new(io: IO, write_timeout: Duration) -> Self {
+        UpstreamIo { io, state: Arc::default(), write_timeout, stalled: None }
     }
 
-    /// Ends the connection if nothing was taken for too long.
-    fn watch<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if outcome.is_ready() || self.bond.is_tunnel.load(Relaxed) {
-            self.stuck = None;
+    /// Applies the write timeout to the outcome of a write.
+    fn check_write<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        outcome: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if outcome.is_ready() || self.state.is_tunnel.load(Relaxed) {
+            self.stalled = None;
             return outcome;
         }
-        let stuck = self.stuck.get_or_insert_with(|| Box::pin(sleep(self.limit)));
-        ready!(stuck.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the origin takes nothing of a request")))
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(self.write_timeout)));
+        ready!(stalled.as_mut().poll(context));
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "write timeout: the origin does not read the request",
+        )))
     }
 }
 
 impl<IO: Connection> Connection for UpstreamIo<IO> {
     fn connected(&self) -> Connected {
-        self.io.connected().extra(self.bond.clone())
+        self.io.connected().extra(self.state.clone())
     }
 }
 
@@ -87,7 +92,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for UpstreamIo<IO> {
         let before = buffer.filled().len();
         let outcome = Pin::new(&mut self.io).poll_read(context, buffer);
         if buffer.filled().len() > before {
-            self.bond.is_answered.store(true, Relaxed);
+            self.state.has_received.store(true, Relaxed);
         }
         outcome
     }
@@ -99,19 +104,19 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for UpstreamIo<IO> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.bond.ask();
+        self.state.before_write();
         let outcome = Pin::new(&mut self.io).poll_write(context, bytes);
-        self.watch(context, outcome)
+        self.check_write(context, outcome)
     }
 
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
+        slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.bond.ask();
-        let outcome = Pin::new(&mut self.io).poll_write_vectored(context, pieces);
-        self.watch(context, outcome)
+        self.state.before_write();
+        let outcome = Pin::new(&mut self.io).poll_write_vectored(context, slices);
+        self.check_write(context, outcome)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -120,12 +125,12 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for UpstreamIo<IO> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.io).poll_flush(context);
-        self.watch(context, outcome)
+        self.check_write(context, outcome)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.io).poll_shutdown(context);
-        self.watch(context, outcome)
+        self.check_write(context, outcome)
     }
 }
 
@@ -139,12 +144,12 @@ mod tests {
     const ROOM: usize = 16;
 
     #[tokio::test(start_paused = true)]
-    async fn an_origin_that_stops_is_given_up_and_one_that_is_slow_is_not() {
+    async fn an_origin_that_stops_reading_times_out_and_a_slow_one_does_not() {
         let (near, mut origin) = duplex(ROOM);
-        let mut link = UpstreamIo::new(near, LIMIT);
+        let mut upstream = UpstreamIo::new(near, LIMIT);
         advance(LIMIT * 9).await;
-        link.write_all(&[b'x'; ROOM]).await.expect("whoever sends may rest");
-        let sending = tokio::spawn(async move { link.write_all(&[b'x'; ROOM * 9]).await });
+        upstream.write_all(&[b'x'; ROOM]).await.expect("the client may pause");
+        let sending = tokio::spawn(async move { upstream.write_all(&[b'x'; ROOM * 9]).await });
         for _ in 0..ROOM {
             tokio::task::yield_now().await;
             advance(LIMIT * 2 / 3).await;
@@ -152,35 +157,35 @@ mod tests {
         }
         tokio::task::yield_now().await;
         let since = Instant::now();
-        let error = sending.await.expect("no panic").expect_err("it has stopped");
+        let error = sending.await.expect("no panic").expect_err("the origin stopped reading");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(since.elapsed() >= LIMIT && since.elapsed() < LIMIT * 2, "{:?}", since.elapsed());
     }
 
     #[tokio::test]
-    async fn only_a_connection_that_was_kept_and_says_nothing_may_have_been_gone() {
+    async fn only_a_reused_connection_without_a_response_may_have_closed_before_the_request() {
         let (near, mut origin) = duplex(ROOM);
-        let mut link = UpstreamIo::new(near, LIMIT);
+        let mut upstream = UpstreamIo::new(near, LIMIT);
         for round in 0..3 {
-            link.write_all(b"asked").await.expect("room");
-            assert_eq!(link.bond.may_have_been_gone(), round > 0, "round {round}");
-            origin.write_all(b"told").await.expect("room");
-            link.read_exact(&mut [0; 4]).await.expect("an answer");
-            assert!(!link.bond.may_have_been_gone(), "round {round}: it has answered");
-            origin.read_exact(&mut [0; 5]).await.expect("what was asked");
+            upstream.write_all(b"query").await.expect("room");
+            assert_eq!(upstream.state.may_have_closed_before_request(), round > 0, "round {round}");
+            origin.write_all(b"data").await.expect("room");
+            upstream.read_exact(&mut [0; 4]).await.expect("a response");
+            assert!(!upstream.state.may_have_closed_before_request(), "round {round}: there is a response");
+            origin.read_exact(&mut [0; 5]).await.expect("the request");
         }
-        link.write_all(b"asked").await.expect("room");
+        upstream.write_all(b"query").await.expect("room");
         drop(origin);
-        assert_eq!(link.read(&mut [0]).await.expect("an end"), 0);
-        assert!(link.bond.may_have_been_gone());
+        assert_eq!(upstream.read(&mut [0]).await.expect("an end"), 0);
+        assert!(upstream.state.may_have_closed_before_request());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn in_a_tunnel_the_origin_may_rest() {
+    async fn a_tunnel_has_no_write_timeout() {
         let (near, mut origin) = duplex(ROOM);
-        let mut link = UpstreamIo::new(near, LIMIT);
-        link.bond.let_rest();
-        let sending = tokio::spawn(async move { link.write_all(&[b'x'; ROOM * 2]).await });
+        let mut upstream = UpstreamIo::new(near, LIMIT);
+        upstream.state.set_tunnel();
+        let sending = tokio::spawn(async move { upstream.write_all(&[b'x'; ROOM * 2]).await });
         tokio::task::yield_now().await;
         advance(LIMIT * 9).await;
         origin.read_exact(&mut [0; ROOM * 2]).await.expect("all of it");

@@ -16,7 +16,7 @@ use super::settings::Settings;
 use super::shutdown::Ending;
 use super::store;
 use crate::admin::{self, Admin, Metrics, Readiness};
-use crate::gateway::{ConnectionLimit, Endpoint, Gateway, Listener, Rules, Tls, Tunnels};
+use crate::gateway::{ConnectionLimit, Endpoint, Gateway, Listener, ServingConfig, Tls, Tunnels};
 use crate::log::AccessLog;
 use crate::open_files;
 use crate::signals::{Signal, Signals};
@@ -46,7 +46,8 @@ impl Server {
     ) -> Result<Self> {
         let metrics = Metrics::install()?;
         let (tunnels, is_logged) = (Tunnels::default(), access.is_some());
-        let rules = Rules::new(&settings.config, &settings.origin, isr.clone(), tunnels.clone(), is_logged)?;
+        let rules =
+            ServingConfig::new(&settings.config, &settings.origin, isr.clone(), tunnels.clone(), is_logged)?;
         let tls =
             settings.config.tls.as_ref().map(|tls| Tls::open(&tls.certificate, &tls.key)).transpose()?;
         let listener = Listener::bind(settings.listen, "--listen").await?;
@@ -122,7 +123,7 @@ impl Server {
             if !listener.run(endpoint, ending.stop.clone(), ending.over.clone()).await {
                 tracing::warn!("some connections had to be cut");
             }
-            tunnels.end().await;
+            tunnels.close().await;
             if ending.over.run_until_cancelled(isr.shut_down(patience)).await.is_none() {
                 isr.shut_down(Duration::ZERO).await;
             }
@@ -137,12 +138,12 @@ impl Server {
                     Signal::Reload => {
                         let rules = read_again().and_then(|new| {
                             let (config, tunnels) = (&new.config, tunnels.clone());
-                            let rules = Rules::new(config, &new.origin, isr.clone(), tunnels, is_logged)?;
+                            let rules = ServingConfig::new(config, &new.origin, isr.clone(), tunnels, is_logged)?;
                             Ok((rules, new))
                         });
                         match rules {
                             Ok((rules, new)) => {
-                                gateway.replace(rules);
+                                gateway.reload(rules);
                                 shown.store(Arc::new(new.shown()));
                                 tracing::info!("the configuration was read again");
                                 settings.tell_what_waits(&new);
@@ -153,7 +154,7 @@ impl Server {
                             }
                         }
                         if let (Some(tls), Some(files)) = (&tls, &certificate)
-                            && let Err(error) = tls.replace(&files.certificate, &files.key)
+                            && let Err(error) = tls.reload(&files.certificate, &files.key)
                         {
                             tracing::error!(error = format!("{error:#}"), "the certificate stays as it was");
                         }

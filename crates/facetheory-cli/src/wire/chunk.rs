@@ -1,30 +1,29 @@
-//! A body in chunks: sizes, data, and the trailers at its end.
+//! Chunked request bodies: sizes, data and trailers.
 
-use super::head::{HEAD_TOO_LARGE, TOO_MANY_FIELDS};
+use super::head::HEAD_TOO_LARGE;
 use super::limits::RequestLimits;
 use super::line::{self, Field, Line};
-use super::rejection::Rejection;
-use http::StatusCode;
+use super::rejection::{BODY_TOO_LARGE, Rejection, TOO_MANY_HEADERS};
 
-/// The extensions of all chunks of a body together, in bytes. Nobody uses them, and they cost without being counted as
-/// a part of the body.
+/// The size of the extensions of all chunks of a body together. They are hardly used, and the size limit of bodies does
+/// not count them.
 const MAX_EXTENSION_BYTES: usize = 1024;
-/// How many digits the size of a chunk has.
+/// The number of digits of a chunk size.
 const MAX_DIGITS: u8 = 16;
-/// What trailers may not say, since it was decided long ago.
+/// Fields that are not allowed in trailers: they were decided with the head.
 const NOT_IN_TRAILERS: [&[u8]; 6] =
     [b"content-length", b"transfer-encoding", b"host", b"connection", b"upgrade", b"expect"];
 
-/// How far a body in chunks has been read.
+/// The parser of a chunked body.
 #[derive(Debug)]
-pub(super) struct Chunks {
+pub(super) struct ChunkedBody {
     step: Step,
-    /// Of all chunks so far, and the one that has begun.
+    /// The declared size of all chunks so far.
     bytes: u64,
     extension_bytes: usize,
     trailers: usize,
     trailer_bytes: usize,
-    /// In how much of the trailer line that has begun there is no end.
+    /// How many bytes of the current trailer line are known not to contain its end.
     searched: usize,
 }
 
@@ -39,17 +38,23 @@ enum Step {
     Trailers,
 }
 
-/// The size of a chunk of which nothing has been read.
-const NO_SIZE: Step = Step::Size { value: 0, digits: 0 };
+/// The size of the next chunk, before its first digit.
+const NEXT_SIZE: Step = Step::Size { value: 0, digits: 0 };
 
-impl Chunks {
-    /// A body of which nothing has been read.
+impl ChunkedBody {
     pub(super) fn new() -> Self {
-        Chunks { step: NO_SIZE, bytes: 0, extension_bytes: 0, trailers: 0, trailer_bytes: 0, searched: 0 }
+        ChunkedBody {
+            step: NEXT_SIZE,
+            bytes: 0,
+            extension_bytes: 0,
+            trailers: 0,
+            trailer_bytes: 0,
+            searched: 0,
+        }
     }
 
-    /// Reads on. Says how many bytes are good, and whether the body has ended with them; a trailer line that has no
-    /// end yet is not among them and has to be the beginning of the next bytes.
+    /// Checks bytes. Returns how many of them are valid, and whether the body has ended with them. An incomplete trailer
+    /// line does not count as valid, and must be the beginning of the next bytes.
     pub(super) fn read(&mut self, bytes: &[u8], limits: &RequestLimits) -> Result<(usize, bool), Rejection> {
         let mut at = 0;
         while at < bytes.len() {
@@ -62,10 +67,10 @@ impl Chunks {
                     }
                 }
                 Step::Data { left } => {
-                    let here = u64::try_from(bytes.len() - at).unwrap_or(u64::MAX).min(left);
-                    at += usize::try_from(here).unwrap_or(bytes.len() - at);
+                    let count = u64::try_from(bytes.len() - at).unwrap_or(u64::MAX).min(left);
+                    at += usize::try_from(count).unwrap_or(bytes.len() - at);
                     self.step =
-                        if here == left { Step::DataReturn } else { Step::Data { left: left - here } };
+                        if count == left { Step::DataReturn } else { Step::Data { left: left - count } };
                 }
                 _ => {
                     self.step = self.byte(bytes[at], limits)?;
@@ -76,7 +81,7 @@ impl Chunks {
         Ok((at, false))
     }
 
-    /// One byte of what is between the data.
+    /// One byte between the data of two chunks.
     fn byte(&mut self, byte: u8, limits: &RequestLimits) -> Result<Step, Rejection> {
         match (self.step, byte) {
             (Step::Size { value, digits }, _) if byte.is_ascii_hexdigit() && digits < MAX_DIGITS => {
@@ -92,16 +97,18 @@ impl Chunks {
             (Step::Extension { .. }, b' '..=b'~' | b'\t') => {
                 self.extension_bytes += 1;
                 if self.extension_bytes > MAX_EXTENSION_BYTES {
-                    return Err(Rejection::bad("the body has too long chunk extensions"));
+                    return Err(Rejection::bad("the chunk extensions are too long"));
                 }
                 Ok(self.step)
             }
             (Step::SizeFeed { value: 0 }, b'\n') => Ok(Step::Trailers),
             (Step::SizeFeed { value }, b'\n') => Ok(Step::Data { left: value }),
             (Step::DataReturn, b'\r') => Ok(Step::DataFeed),
-            (Step::DataFeed, b'\n') => Ok(NO_SIZE),
-            (Step::DataReturn | Step::DataFeed, _) => Err(Rejection::bad("a chunk is longer than its size")),
-            _ => Err(Rejection::bad("the size of a chunk is malformed")),
+            (Step::DataFeed, b'\n') => Ok(NEXT_SIZE),
+            (Step::DataReturn | Step::DataFeed, _) => {
+                Err(Rejection::bad("a chunk is longer than its declared size"))
+            }
+            _ => Err(Rejection::bad("malformed chunk size")),
         }
     }
 
@@ -109,9 +116,9 @@ impl Chunks {
     fn trailer(&mut self, bytes: &[u8], limits: &RequestLimits) -> Result<(usize, bool), Rejection> {
         let limit = limits.head_bytes.saturating_sub(self.trailer_bytes);
         let (line, length) = match line::first(bytes, self.searched, limit)? {
-            Line::Whole { line, next } => (line, next),
-            Line::Open { .. } if bytes.len() > limit => return Err(HEAD_TOO_LARGE),
-            Line::Open { searched } => {
+            Line::Complete { line, next } => (line, next),
+            Line::Incomplete { .. } if bytes.len() > limit => return Err(HEAD_TOO_LARGE),
+            Line::Incomplete { searched } => {
                 self.searched = searched;
                 return Ok((0, false));
             }
@@ -124,16 +131,12 @@ impl Chunks {
         }
         self.trailers += 1;
         if self.trailers > limits.headers {
-            return Err(TOO_MANY_FIELDS);
+            return Err(TOO_MANY_HEADERS);
         }
         let field = Field::read(line)?;
         if NOT_IN_TRAILERS.iter().any(|name| field.is(name)) {
-            return Err(Rejection::bad("a trailer has a name that only a header may have"));
+            return Err(Rejection::bad("a trailer field is not allowed in trailers"));
         }
         Ok((length, false))
     }
 }
-
-/// The rejection of a body with too many bytes.
-pub(super) const BODY_TOO_LARGE: Rejection =
-    Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, "the body of the request is too large");

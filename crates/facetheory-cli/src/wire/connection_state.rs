@@ -1,101 +1,76 @@
-//! What a connection and the service that answers it tell each other.
+//! The state that the stream of an HTTP/1 connection shares with the service that responds on it.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::Waker;
 
 use http::{HeaderMap, Method};
+use parking_lot::Mutex;
 
-use super::informational::{InformationalQueue, InformationalResponse, InformationalWindow};
+use super::informational::{InformationalQueue, InformationalWindow};
 use super::rejected_request::RejectedRequest;
 use super::rejection::{Rejection, is_substitute};
-use super::scanner::Pause;
-use super::timeouts::{Overdue, TimeoutTicks};
+use super::slow_client::{Overdue, TimeoutTicks};
+use super::state_cells::{Expected, ExpectedSince, OptionalTick, Upgrade, UpgradeCell};
 
-/// The state that a [`CheckedStream`](super::CheckedStream) shares with the service of its connection.
-///
-/// What is counted and timed here is only ever compared with itself or read by the ticker, which comes again: relaxed
-/// stores are enough, and they cost nothing.
+/// The state that a [`CheckedStream`](super::stream::CheckedStream) shares with the service of its connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
-    terms: TimeoutTicks,
-    /// What the wire waits for, and since when: a [`Pause`] in the upper half and a tick in the lower.
-    pause: AtomicU64,
-    /// When a write was first turned away, as a tick plus one; zero if it was not.
-    blocked: AtomicU32,
+    timeouts: TimeoutTicks,
+    expected: ExpectedSince,
+    /// When the socket first did not take a write, if it has not taken one since.
+    write_stalled: OptionalTick,
+    /// How many requests hyper or the fast path was given.
     delivered: AtomicU32,
-    answered: AtomicU32,
-    /// At which tick an answer last ended, or was last taken by the client after it had not been.
+    /// How many of those have a complete response.
+    completed: AtomicU32,
+    /// When a response was last completed, or a stalled write went on.
     quiet_since: AtomicU32,
-    /// A [`Decision`].
-    decision: AtomicU8,
+    upgrade: UpgradeCell,
     rejection: Mutex<Option<(Rejection, RejectedRequest)>>,
-    pub(super) interims: InformationalQueue,
+    pub(super) informational: InformationalQueue,
     waker: Mutex<Option<Waker>>,
 }
 
-/// Whether the connection goes on with HTTP after a request that asked for another protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Decision {
-    /// Nobody has asked.
-    None,
-    /// The wire holds back what comes until it is told.
-    Asked,
-    Stay,
-    Tunnel,
-}
-
-/// Stands in `pause` where a [`Pause`] does otherwise: in a tunnel nothing is waited for.
-const TUNNEL: u64 = 3;
-
 /// For the service.
 impl ConnectionState {
-    /// Says that a request is being answered, until what is returned is dropped: with the end of the response's body.
+    /// Marks a request as active until the returned guard is dropped, with the end of the response body.
     ///
-    /// Every request of the connection needs one, also one that is refused: a connection is idle once as many
-    /// answers have ended as requests were delivered.
-    pub(crate) fn answering(self: &Arc<Self>) -> ActiveRequest {
+    /// Every request needs a guard, including rejected ones: a connection is idle once as many responses are complete as
+    /// requests were delivered.
+    pub(crate) fn begin_request(self: &Arc<Self>) -> ActiveRequest {
         ActiveRequest { state: self.clone() }
     }
 
-    /// What to answer, if this is the request that stands in for one that was refused, and what that asked for.
-    pub(crate) fn refused(
+    /// The rejection to respond with, if hyper read the substitute of a rejected request.
+    pub(crate) fn rejected(
         &self,
         method: &Method,
         headers: &HeaderMap,
     ) -> Option<(Rejection, RejectedRequest)> {
-        is_substitute(method, headers).then(|| lock(&self.rejection).clone()).flatten()
+        is_substitute(method, headers).then(|| self.rejection.lock().clone()).flatten()
     }
 
-    /// Why a request, or the rest of a body, was refused. A body that fails for this reason does so by the client's
-    /// fault, and this is what to answer.
+    /// Why a request or the rest of a body was rejected. If a request body fails and there is a rejection, the client
+    /// caused the failure and gets this rejection as the response.
     pub(crate) fn rejection(&self) -> Option<Rejection> {
-        lock(&self.rejection).as_ref().map(|(rejection, _)| *rejection)
+        self.rejection.lock().as_ref().map(|(rejection, _)| *rejection)
     }
 
-    /// Says that an answer is being made whose head is not there yet, until what is returned is dropped: interim answers may
-    /// come before it.
-    pub(crate) fn informational(self: &Arc<Self>) -> InformationalWindow {
-        InformationalWindow::begin(self)
+    /// Allows informational responses (1xx) until the returned window is dropped.
+    pub(crate) fn open_informational(self: &Arc<Self>) -> InformationalWindow {
+        InformationalWindow::open(self)
     }
 
-    /// After the request that asked for another protocol, all bytes go through as they are, both ways. To be said
-    /// before a 101 is returned; `false` means that the client has not asked, and that no 101 may be.
+    /// Turns the connection into a tunnel after the current request: bytes are no longer checked. Call this before a 101
+    /// response. Returns false if the client has not asked for an upgrade; then a 101 response is not allowed.
     #[must_use]
-    pub(crate) fn tunnel(&self) -> bool {
-        self.decide(Decision::Tunnel)
+    pub(crate) fn accept_upgrade(&self) -> bool {
+        self.decide_upgrade(Upgrade::Accepted)
     }
 
-    /// After the request that asked for another protocol, HTTP goes on. Said by itself when its answer ends.
-    pub(crate) fn stay(&self) -> bool {
-        self.decide(Decision::Stay)
-    }
-
-    fn decide(&self, decision: Decision) -> bool {
-        let asked = Decision::Asked as u8;
-        // What was held back is guarded by the wire's own state; this says only which way to go.
-        let is_decided = self.decision.compare_exchange(asked, decision as u8, Relaxed, Relaxed).is_ok();
+    fn decide_upgrade(&self, decision: Upgrade) -> bool {
+        let is_decided = self.upgrade.decide(decision);
         if is_decided {
             self.wake();
         }
@@ -103,141 +78,124 @@ impl ConnectionState {
     }
 }
 
-/// For the wire.
+/// For the stream.
 impl ConnectionState {
-    /// A connection that has just begun.
-    pub(super) fn new(terms: TimeoutTicks) -> Self {
-        let now = terms.now();
+    /// The state of a new connection.
+    pub(super) fn new(timeouts: TimeoutTicks) -> Self {
+        let now = timeouts.now();
         ConnectionState {
-            terms,
-            pause: AtomicU64::new(u64::from(now)),
-            blocked: AtomicU32::new(0),
+            timeouts,
+            expected: ExpectedSince::new(Expected::Request, now),
+            write_stalled: OptionalTick::default(),
             delivered: AtomicU32::new(0),
-            answered: AtomicU32::new(0),
+            completed: AtomicU32::new(0),
             quiet_since: AtomicU32::new(now),
-            decision: AtomicU8::new(Decision::None as u8),
+            upgrade: UpgradeCell::default(),
             rejection: Mutex::default(),
-            interims: InformationalQueue::default(),
+            informational: InformationalQueue::default(),
             waker: Mutex::default(),
         }
     }
 
-    /// So many more requests are given to hyper, or answered from the shelf.
-    pub(super) fn deliver(&self, heads: u32) {
-        // Only the wire writes it.
-        self.delivered.store(self.delivered.load(Relaxed).wrapping_add(heads), Relaxed);
+    /// Counts requests that are given to hyper or to the fast path.
+    pub(super) fn deliver(&self, requests: u32) {
+        // Only the stream writes this counter.
+        self.delivered.store(self.delivered.load(Relaxed).wrapping_add(requests), Relaxed);
     }
 
-    /// Says what the client has to send next. A head is waited for from its first byte on, a body from the last moment
-    /// at which there was something to read.
-    pub(super) fn wait_for(&self, pause: Pause) {
-        let kind = pause as u64;
-        if self.pause.load(Relaxed) >> 32 != kind {
-            self.pause.store(kind << 32 | u64::from(self.terms.now()), Relaxed);
+    /// Sets what the client has to send next. The timeout of a head runs from its first byte on, the timeout of a body
+    /// from the last time there was nothing to read.
+    pub(super) fn expect(&self, expected: Expected) {
+        self.expected.set(expected, self.timeouts.now());
+    }
+
+    /// Whether the connection has switched to another protocol.
+    pub(super) fn is_tunnel(&self) -> bool {
+        self.expected.get().0 == Expected::Nothing
+    }
+
+    /// The socket did not take a write.
+    pub(super) fn write_stalled(&self) {
+        if self.write_stalled.get().is_none() {
+            self.write_stalled.set(self.timeouts.now());
         }
     }
 
-    /// The connection is no longer one of HTTP: the client may be silent.
-    pub(super) fn wait_for_nothing(&self) {
-        self.pause.store(TUNNEL << 32, Relaxed);
+    /// The socket took a write.
+    pub(super) fn write_resumed(&self) {
+        if self.write_stalled.get().is_some() {
+            self.quiet_since.store(self.timeouts.now(), Relaxed);
+            self.write_stalled.clear();
+        }
     }
 
-    /// A write was turned away.
-    pub(super) fn block(&self) {
-        self.blocked.store(self.terms.now().wrapping_add(1), Relaxed);
-    }
-
-    /// A write was accepted.
-    pub(super) fn unblock(&self) {
-        self.quiet_since.store(self.terms.now(), Relaxed);
-        self.blocked.store(0, Relaxed);
-    }
-
-    /// What the client should have sent by now.
+    /// What the client should have sent by now, if anything.
     pub(super) fn overdue(&self) -> Option<Overdue> {
-        let pause = self.pause.load(Relaxed);
-        let since = u32::try_from(pause & u64::from(u32::MAX)).unwrap_or(0);
-        let is_past = |since, limit| self.terms.is_past(since, limit);
-        const HEAD: u64 = Pause::Head as u64;
-        const BODY: u64 = Pause::Body as u64;
-        const BETWEEN: u64 = Pause::Between as u64;
-        match pause >> 32 {
-            HEAD => is_past(since, self.terms.head).then_some(Overdue::Head),
-            BODY => is_past(since, self.terms.body).then_some(Overdue::Body),
-            BETWEEN if self.is_answered() && self.blocked.load(Relaxed) == 0 => {
+        let (expected, since) = self.expected.get();
+        let is_past = |since, limit| self.timeouts.is_past(since, limit);
+        match expected {
+            Expected::Head => is_past(since, self.timeouts.head).then_some(Overdue::Head),
+            Expected::Body => is_past(since, self.timeouts.body).then_some(Overdue::Body),
+            Expected::Request if self.is_idle() && self.write_stalled.get().is_none() => {
                 let since = since.max(self.quiet_since.load(Relaxed));
-                is_past(since, self.terms.idle).then_some(Overdue::Request)
+                is_past(since, self.timeouts.idle).then_some(Overdue::Request)
             }
-            _ => None,
+            Expected::Request | Expected::Nothing => None,
         }
     }
 
-    /// Whether the client should have taken by now what is written to it.
-    pub(super) fn is_stuck(&self) -> bool {
-        let blocked = self.blocked.load(Relaxed);
-        blocked != 0 && self.terms.is_past(blocked.wrapping_sub(1), self.terms.write)
+    /// Whether the write timeout has passed: the client does not read its response.
+    pub(super) fn is_write_overdue(&self) -> bool {
+        self.write_stalled.get().is_some_and(|since| self.timeouts.is_past(since, self.timeouts.write))
     }
 
-    /// A request was answered.
-    pub(super) fn answer(&self) {
-        self.quiet_since.store(self.terms.now(), Relaxed);
-        self.answered.fetch_add(1, Relaxed);
+    /// A response is complete.
+    pub(super) fn complete_request(&self) {
+        self.quiet_since.store(self.timeouts.now(), Relaxed);
+        self.completed.fetch_add(1, Relaxed);
     }
 
-    /// Nothing is being answered. What hyper has been given may still be on its way to the client.
-    pub(super) fn is_answered(&self) -> bool {
-        self.delivered.load(Relaxed) == self.answered.load(Relaxed)
+    /// Whether all responses are complete. Bytes that hyper has accepted may still be unsent.
+    pub(super) fn is_idle(&self) -> bool {
+        self.delivered.load(Relaxed) == self.completed.load(Relaxed)
     }
 
-    /// Notes why a request, or the rest of a body, is refused, and what the request asked for.
-    pub(super) fn refuse(&self, rejection: Rejection, seen: RejectedRequest) {
-        lock(&self.rejection).get_or_insert((rejection, seen));
+    /// Remembers why a request or the rest of a body is rejected, and what the request was. The first rejection counts.
+    pub(super) fn reject(&self, rejection: Rejection, request: RejectedRequest) {
+        self.rejection.lock().get_or_insert((rejection, request));
     }
 
-    /// What comes next may not be HTTP: asks the service.
-    pub(super) fn ask(&self) {
-        self.decision.store(Decision::Asked as u8, Relaxed);
+    /// Lets the service decide whether the connection switches protocols.
+    pub(super) fn request_upgrade(&self) {
+        self.upgrade.request();
     }
 
-    /// What the service has decided. An answer is given once.
-    pub(super) fn decision(&self) -> Decision {
-        const STAY: u8 = Decision::Stay as u8;
-        const TUNNEL: u8 = Decision::Tunnel as u8;
-        let decision = match self.decision.load(Relaxed) {
-            STAY => Decision::Stay,
-            TUNNEL => Decision::Tunnel,
-            _ => return Decision::Asked,
-        };
-        self.decision.store(Decision::None as u8, Relaxed);
-        decision
+    /// The decision of the service, which is returned once.
+    pub(super) fn take_upgrade(&self) -> Upgrade {
+        self.upgrade.take()
     }
 
-    /// The next interim answer that somebody still waits for.
-    pub(super) fn next_interim(&self) -> Option<InformationalResponse> {
-        self.interims.next()
+    /// Sets the task that is to be woken.
+    pub(super) fn set_waker(&self, waker: Waker) {
+        *self.waker.lock() = Some(waker);
     }
 
-    /// Remembers whom to wake.
-    pub(super) fn register(&self, waker: Waker) {
-        *lock(&self.waker) = Some(waker);
-    }
-
-    /// Wakes the connection's task.
+    /// Wakes the task of the connection.
     pub(super) fn wake(&self) {
-        let waker = lock(&self.waker).clone();
+        let waker = self.waker.lock().clone();
         if let Some(waker) = waker {
             waker.wake();
         }
     }
 
-    /// Nobody waits any longer for what can no longer be written.
-    pub(super) fn end(&self) {
-        self.interims.end_all();
-        *lock(&self.waker) = None;
+    /// The connection is closed: nothing more is written.
+    pub(super) fn close(&self) {
+        self.informational.close();
+        *self.waker.lock() = None;
     }
 }
 
-/// A request that is being answered.
+/// A request whose response is not complete. Dropping it completes the response.
 #[derive(Debug)]
 pub(crate) struct ActiveRequest {
     state: Arc<ConnectionState>,
@@ -245,38 +203,10 @@ pub(crate) struct ActiveRequest {
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        let state = &self.state;
-        state.answer();
-        // It was the last request, so if one has asked for another protocol it was this, and it was not given.
-        if state.decision.load(Relaxed) == Decision::Asked as u8 && state.is_answered() {
-            state.stay();
+        self.state.complete_request();
+        // An upgrade can only be requested by the last request, so it was this one, and the service did not accept.
+        if self.state.upgrade.is_requested() && self.state.is_idle() {
+            self.state.decide_upgrade(Upgrade::Declined);
         }
-    }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded is whole at any moment, so a poisoned lock guards nothing broken.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::ClientTimeouts;
-    use super::*;
-
-    fn state() -> ConnectionState {
-        ConnectionState::new(TimeoutTicks::new(Arc::default(), &ClientTimeouts::default()))
-    }
-
-    #[test]
-    fn nobody_decides_what_nobody_has_asked() {
-        let state = state();
-        assert!(!state.tunnel());
-        state.ask();
-        assert_eq!(state.decision(), Decision::Asked);
-        assert!(state.tunnel());
-        assert!(!state.stay(), "it is decided once");
-        assert_eq!(state.decision(), Decision::Tunnel);
-        assert!(!state.tunnel());
     }
 }

@@ -1,4 +1,4 @@
-//! Answers that are at hand: they are written to the connection at once, and hyper never hears of their requests.
+//! The fast path: responses that are written straight to the connection, without hyper.
 
 use std::fmt;
 use std::io::IoSlice;
@@ -8,16 +8,19 @@ use http::header::{CONNECTION, EXPECT, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Uri};
 
-/// Requests with more headers are left to hyper: most have a dozen.
-const MOST_HEADERS: usize = 64;
+/// Requests with more headers are left to hyper. Most have about a dozen.
+const MAX_HEADERS: usize = 64;
 
-/// Who may have the answer to a request at hand.
+/// A source of responses that need no `await`.
 pub(crate) trait FastPath: fmt::Debug + Send {
-    /// The answer to a `GET` without a body, on a connection of HTTP/1.1 that goes on after it.
+    /// The response to a `GET` request without a body, on an HTTP/1.1 connection that stays open.
+    ///
+    /// `None` leaves the request to hyper, and then it is the next request that hyper calls its service with: the fast
+    /// path is only used while all earlier requests have a complete response.
     fn get_fresh(&self, request: Parts) -> Option<RawResponse>;
 }
 
-/// An answer, as it is written.
+/// A response as it is written to the connection.
 #[derive(Debug)]
 pub(crate) struct RawResponse {
     /// From the status line to the empty line.
@@ -26,47 +29,45 @@ pub(crate) struct RawResponse {
 }
 
 impl RawResponse {
-    /// What has not been written yet.
-    pub(super) fn pieces(&self) -> [IoSlice<'_>; 2] {
+    /// The bytes that have not been written yet.
+    pub(super) fn slices(&self) -> [IoSlice<'_>; 2] {
         [IoSlice::new(&self.head), IoSlice::new(&self.body)]
     }
 
-    /// So much more of it was written.
+    /// Removes bytes that were written.
     pub(super) fn advance(&mut self, written: usize) {
         let head = written.min(self.head.len());
         self.head.advance(head);
         self.body.advance(written - head);
     }
 
-    /// Whether all of it was written.
     pub(super) fn is_written(&self) -> bool {
         self.head.is_empty() && self.body.is_empty()
     }
 }
 
-/// A request whose head the wire has found good, if it is one that may be answered from the shelf.
-pub(super) fn request(head: &[u8]) -> Option<Parts> {
-    // All that the request consists of refers to these bytes, as it does where hyper reads it.
+/// Parses a head that the scanner has accepted. Returns `None` if the fast path does not serve such requests.
+pub(super) fn parse_request(head: &[u8]) -> Option<Parts> {
+    // One copy, to which the URI and all header values refer, as in hyper.
     let bytes = Bytes::copy_from_slice(head);
-    let mut fields = [httparse::EMPTY_HEADER; MOST_HEADERS];
-    let mut read = httparse::Request::new(&mut fields);
-    // All of the bytes, or they are not one head.
-    let is_whole = read.parse(&bytes).ok()? == httparse::Status::Complete(bytes.len());
-    if !is_whole || read.version != Some(1) || read.method != Some("GET") {
+    let mut fields = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut parsed = httparse::Request::new(&mut fields);
+    let is_one_head = parsed.parse(&bytes).ok()? == httparse::Status::Complete(bytes.len());
+    if !is_one_head || parsed.version != Some(1) || parsed.method != Some("GET") {
         return None;
     }
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.method = Method::GET;
-    parts.uri = Uri::from_maybe_shared(bytes.slice_ref(read.path?.as_bytes())).ok()?;
-    parts.headers.reserve(read.headers.len());
-    for field in read.headers.iter() {
+    parts.uri = Uri::from_maybe_shared(bytes.slice_ref(parsed.path?.as_bytes())).ok()?;
+    parts.headers.reserve(parsed.headers.len());
+    for field in parsed.headers.iter() {
         let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
         let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).ok()?;
         parts.headers.append(name, value);
     }
     let mut connection = parts.headers.get_all(CONNECTION).iter();
-    let goes_on = connection.all(|value| value.as_bytes().eq_ignore_ascii_case(b"keep-alive"));
-    (goes_on && !parts.headers.contains_key(EXPECT)).then_some(parts)
+    let stays_open = connection.all(|value| value.as_bytes().eq_ignore_ascii_case(b"keep-alive"));
+    (stays_open && !parts.headers.contains_key(EXPECT)).then_some(parts)
 }
 
 #[cfg(test)]
@@ -74,9 +75,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_request_is_read_as_it_is() {
-        let parts =
-            request(b"GET /a?b=c HTTP/1.1\r\nHost: a.example\r\nX-Y: 1\r\nx-y:  2 \r\n\r\n").expect("one");
+    fn a_plain_get_request_is_parsed() {
+        let head = b"GET /a?b=c HTTP/1.1\r\nHost: a.example\r\nX-Y: 1\r\nx-y:  2 \r\n\r\n";
+        let parts = parse_request(head).expect("a request");
         assert_eq!(parts.uri, "/a?b=c");
         assert_eq!(parts.headers["host"], "a.example");
         assert_eq!(parts.headers.get_all("x-y").iter().collect::<Vec<_>>(), ["1", "2"]);
@@ -84,9 +85,9 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_with_its_answer_and_all_else_is_left_to_hyper() {
-        let kept = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: Keep-Alive\r\n\r\n";
-        assert!(request(kept).is_some());
+    fn other_requests_are_left_to_hyper() {
+        let keep_alive = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: Keep-Alive\r\n\r\n";
+        assert!(parse_request(keep_alive).is_some());
         for other in [
             "GET / HTTP/1.0\r\nhost: a\r\n\r\n",
             "HEAD / HTTP/1.1\r\nhost: a\r\n\r\n",
@@ -97,25 +98,25 @@ mod tests {
             "GET / HTTP/1.1\r\nhost: a\r\n",
             "GET / HTTP/1.1\r\nhost: a\r\n\r\nGET /b HTTP/1.1\r\nhost: a\r\n\r\n",
         ] {
-            assert!(request(other.as_bytes()).is_none(), "{other:?}");
+            assert!(parse_request(other.as_bytes()).is_none(), "{other:?}");
         }
-        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(MOST_HEADERS + 1));
-        assert!(request(many.as_bytes()).is_none());
+        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(MAX_HEADERS + 1));
+        assert!(parse_request(many.as_bytes()).is_none());
     }
 
     #[test]
-    fn a_parcel_is_written_piece_by_piece() {
+    fn a_response_is_written_in_pieces_of_any_size() {
         for step in 1..9 {
-            let mut parcel =
-                RawResponse { head: Bytes::from_static(b"head"), body: Bytes::from_static(b"body") };
+            let (head, body) = (Bytes::from_static(b"head"), Bytes::from_static(b"body"));
+            let mut response = RawResponse { head, body };
             let mut written = Vec::new();
-            while !parcel.is_written() {
-                let left = parcel.pieces().iter().flat_map(|piece| piece.to_vec()).collect::<Vec<_>>();
-                let here = step.min(left.len());
-                written.extend_from_slice(&left[..here]);
-                parcel.advance(here);
+            while !response.is_written() {
+                let left = response.slices().iter().flat_map(|slice| slice.to_vec()).collect::<Vec<_>>();
+                let count = step.min(left.len());
+                written.extend_from_slice(&left[..count]);
+                response.advance(count);
             }
-            assert_eq!(written, b"headbody", "by {step}");
+            assert_eq!(written, b"headbody", "in steps of {step}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A head: the request line, header lines and an empty line; judged line by line, as they come.
+//! Request heads: the request line, header lines and an empty line, checked line by line as they arrive.
 
 use std::ops::Range;
 
@@ -6,17 +6,17 @@ use http::StatusCode;
 
 use super::limits::RequestLimits;
 use super::line::{self, Field, Line, TOKEN, all, trimmed};
-use super::rejection::Rejection;
-use super::request_line::{RequestLine, TOO_LONG};
+use super::rejection::{BODY_NOT_ALLOWED, DUPLICATE_LENGTH, Rejection, TARGET_TOO_LONG, TOO_MANY_HEADERS};
+use super::request_line::RequestLine;
 
-/// What is known of a head of which some lines have been read. All places count from its first byte.
+/// The parser of a head. All positions count from its first byte.
 #[derive(Debug, Default)]
 pub(super) struct Head {
-    /// Where the line begins that is read next.
+    /// Where the next line begins.
     next: usize,
-    /// Up to where that line has no end.
+    /// Up to where the next line is known not to end.
     searched: usize,
-    /// One empty line has been passed over: RFC 9112, section 2.2.
+    /// One empty line before the request was skipped (RFC 9112, section 2.2).
     blank: bool,
     request: Option<RequestLine>,
     fields: usize,
@@ -28,13 +28,13 @@ pub(super) struct Head {
     is_connection_upgrade: bool,
 }
 
-/// What follows a head.
+/// A complete head.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Whole {
+pub(super) struct ParsedHead {
     /// Where the head ends.
     pub(super) end: usize,
     pub(super) body: Framing,
-    /// The client asks for another protocol after this request.
+    /// The client asks for a protocol upgrade after this request.
     pub(super) is_upgrade: bool,
 }
 
@@ -47,43 +47,42 @@ pub(super) enum Framing {
 }
 
 impl Head {
-    /// Reads on. The bytes begin with the head's first, also those that were there the last time.
-    ///
-    /// `known` is a host that was found to be one.
+    /// Checks bytes, which begin with the first byte of the head in every call. `last_host` is the last valid host of the
+    /// connection.
     pub(super) fn read(
         &mut self,
         bytes: &[u8],
         limits: &RequestLimits,
-        known: &mut Vec<u8>,
-    ) -> Result<Option<Whole>, Rejection> {
+        last_host: &mut Vec<u8>,
+    ) -> Result<Option<ParsedHead>, Rejection> {
         loop {
             let start = self.next;
             let (searched, limit) = (self.searched - start, limits.head_bytes.saturating_sub(start));
             let line = match line::first(&bytes[start..], searched, limit)? {
-                Line::Whole { line, next } => {
+                Line::Complete { line, next } => {
                     self.next = start + next;
                     self.searched = self.next;
                     line
                 }
-                // Its end can only be further away, so nothing depends on how much has come.
-                Line::Open { .. } if bytes.len() > limits.head_bytes => return Err(self.too_large()),
-                Line::Open { searched } => {
+                // The line ends after the limit, so the outcome does not depend on how much has arrived.
+                Line::Incomplete { .. } if bytes.len() > limits.head_bytes => return Err(self.too_large()),
+                Line::Incomplete { searched } => {
                     self.searched = start + searched;
                     return Ok(None);
                 }
                 Line::TooLong => return Err(self.too_large()),
             };
             if !line.is_empty() {
-                self.line(line, start, limits, known)?;
+                self.line(line, start, limits, last_host)?;
             } else if self.request.is_some() {
-                return self.judge(bytes).map(Some);
+                return self.finish(bytes).map(Some);
             } else if std::mem::replace(&mut self.blank, true) {
-                return Err(Rejection::bad("the request begins with empty lines"));
+                return Err(Rejection::bad("more than one empty line before the request"));
             }
         }
     }
 
-    /// Whether something has come of it, besides the empty line that some clients send after a body.
+    /// Whether any of it has arrived, apart from the empty line that some clients send after a body.
     pub(super) fn has_begun(&self) -> bool {
         self.request.is_some() || self.searched > self.next
     }
@@ -91,7 +90,7 @@ impl Head {
     fn too_large(&self) -> Rejection {
         match self.request {
             Some(_) => HEAD_TOO_LARGE,
-            None => TOO_LONG,
+            None => TARGET_TOO_LONG,
         }
     }
 
@@ -100,7 +99,7 @@ impl Head {
         line: &[u8],
         start: usize,
         limits: &RequestLimits,
-        known: &mut Vec<u8>,
+        last_host: &mut Vec<u8>,
     ) -> Result<(), Rejection> {
         let Some(request) = &self.request else {
             let mut request = RequestLine::read(line, limits)?;
@@ -112,13 +111,13 @@ impl Head {
         };
         self.fields += 1;
         if self.fields > limits.headers {
-            return Err(TOO_MANY_FIELDS);
+            return Err(TOO_MANY_HEADERS);
         }
         let is_http_11 = request.is_http_11;
         let field = Field::read(line)?;
-        // Almost all names are told apart from those that matter by their length.
+        // The length alone excludes almost all other names.
         match field.name.len() {
-            4 if field.is(b"host") => self.host(line, &field, start, known),
+            4 if field.is(b"host") => self.host(line, &field, start, last_host),
             14 if field.is(b"content-length") => self.content_length(field.value),
             17 if field.is(b"transfer-encoding") => self.transfer_encoding(field.value, is_http_11),
             10 if field.is(b"connection") => {
@@ -132,7 +131,7 @@ impl Head {
                 Ok(())
             }
             6 if field.is(b"expect") && !field.value.eq_ignore_ascii_case(b"100-continue") => {
-                let text = "the only expectation that is met is 100-continue";
+                let text = "unsupported Expect header: only 100-continue is supported";
                 Err(Rejection::new(StatusCode::EXPECTATION_FAILED, text))
             }
             _ => Ok(()),
@@ -144,27 +143,27 @@ impl Head {
         line: &[u8],
         field: &Field<'_>,
         start: usize,
-        known: &mut Vec<u8>,
+        last_host: &mut Vec<u8>,
     ) -> Result<(), Rejection> {
-        // Almost always a client asks for one host all the time.
-        if field.value.is_empty() || field.value != known.as_slice() {
+        // A client almost always requests the same host.
+        if field.value.is_empty() || field.value != last_host.as_slice() {
             if !std::str::from_utf8(field.value).is_ok_and(facetheory::is_valid_host) {
-                return Err(Rejection::bad("the Host of the request is no host"));
+                return Err(Rejection::bad("invalid Host header"));
             }
-            known.clear();
-            known.extend_from_slice(field.value);
+            last_host.clear();
+            last_host.extend_from_slice(field.value);
         }
-        // The value is somewhere between the colon and the end, with blanks around it.
-        let blanks = line[field.name.len() + 1..].iter().take_while(|&&byte| byte == b' ' || byte == b'\t');
-        let from = start + field.name.len() + 1 + blanks.count();
+        // The value is between the colon and the end of the line, surrounded by white space.
+        let spaces = line[field.name.len() + 1..].iter().take_while(|&&byte| byte == b' ' || byte == b'\t');
+        let from = start + field.name.len() + 1 + spaces.count();
         match self.host.replace(from..from + field.value.len()) {
             None => Ok(()),
-            Some(_) => Err(Rejection::bad("a request has one Host")),
+            Some(_) => Err(Rejection::bad("more than one Host header")),
         }
     }
 
     fn content_length(&mut self, value: &[u8]) -> Result<(), Rejection> {
-        let invalid = Rejection::bad("the Content-Length is not one number");
+        let invalid = Rejection::bad("invalid Content-Length header");
         if value.is_empty() {
             return Err(invalid);
         }
@@ -172,44 +171,42 @@ impl Head {
             let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
             length.checked_mul(10)?.checked_add(digit)
         });
-        // Many programs count in signed numbers, and what is refused here nobody can misread.
+        // Programs that use signed numbers would misread larger values.
         let length = length.filter(|&length| i64::try_from(length).is_ok()).ok_or(invalid)?;
         match self.length.replace(length) {
             None => Ok(()),
-            Some(_) => Err(Rejection::bad("the Content-Length is there twice")),
+            Some(_) => Err(DUPLICATE_LENGTH),
         }
     }
 
     fn transfer_encoding(&mut self, value: &[u8], is_http_11: bool) -> Result<(), Rejection> {
         if !is_http_11 {
-            return Err(Rejection::bad("HTTP/1.0 has no Transfer-Encoding"));
+            return Err(Rejection::bad("Transfer-Encoding is not allowed in HTTP/1.0"));
         }
         if value.eq_ignore_ascii_case(b"chunked") {
             let is_repeated = std::mem::replace(&mut self.is_chunked, true);
-            let text = "the Transfer-Encoding is there twice";
+            let text = "duplicate Transfer-Encoding header";
             return if is_repeated { Err(Rejection::bad(text)) } else { Ok(()) };
         }
         let is_coding = !value.is_empty() && all(TOKEN, value);
         let status = if is_coding { StatusCode::NOT_IMPLEMENTED } else { StatusCode::BAD_REQUEST };
-        Err(Rejection::new(status, "the Transfer-Encoding is not `chunked`"))
+        Err(Rejection::new(status, "unsupported Transfer-Encoding: only `chunked` is supported"))
     }
 
-    /// What can only be said once all lines are there.
-    fn judge(&self, bytes: &[u8]) -> Result<Whole, Rejection> {
+    /// The checks that need all lines.
+    fn finish(&self, bytes: &[u8]) -> Result<ParsedHead, Rejection> {
         let Some(request) = &self.request else {
-            return Err(Rejection::bad("the request has no request line"));
+            return Err(Rejection::bad("missing request line"));
         };
-        let host = self.host.clone().ok_or(Rejection::bad("a request needs a Host"))?;
+        let host = self.host.clone().ok_or(Rejection::bad("missing Host header"))?;
         if let Some(authority) = &request.authority
             && !bytes[authority.clone()].eq_ignore_ascii_case(&bytes[host])
         {
-            return Err(Rejection::bad("the Host and the address of the request differ"));
+            return Err(Rejection::bad("the Host header does not match the request target"));
         }
         let body = match (self.length, self.is_chunked) {
             (Some(_), true) => {
-                return Err(Rejection::bad(
-                    "a request has a Content-Length or a Transfer-Encoding, not both",
-                ));
+                return Err(Rejection::bad("the request has both Content-Length and Transfer-Encoding"));
             }
             (None, true) => Framing::Chunked,
             (None | Some(0), false) => Framing::None,
@@ -217,19 +214,15 @@ impl Head {
         };
         let is_upgrade = self.is_upgrade && self.is_connection_upgrade && request.is_http_11;
         if body != Framing::None && request.is_read {
-            return Err(Rejection::bad("a GET or a HEAD has no body"));
+            return Err(BODY_NOT_ALLOWED);
         }
         if body != Framing::None && is_upgrade {
-            return Err(Rejection::bad("a request that asks for another protocol has no body"));
+            return Err(Rejection::bad("an upgrade request must not have a body"));
         }
-        Ok(Whole { end: self.next, body, is_upgrade })
+        Ok(ParsedHead { end: self.next, body, is_upgrade })
     }
 }
 
-/// The rejection of a head, or of trailers, with too many bytes.
+/// The head or the trailers exceed their size limit.
 pub(super) const HEAD_TOO_LARGE: Rejection =
-    Rejection::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the headers of the request are too large");
-
-/// The rejection of a head, or of trailers, with too many lines.
-pub(super) const TOO_MANY_FIELDS: Rejection =
-    Rejection::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the request has too many headers");
+    Rejection::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the request headers are too large");

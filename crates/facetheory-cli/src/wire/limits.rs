@@ -1,18 +1,18 @@
-//! How much of a request is accepted.
+//! Size limits of requests.
 
-/// The sizes beyond which a request is refused.
+/// The sizes beyond which a request is rejected.
 ///
-/// hyper has limits of its own, which must not be lower: its `max_headers` has to be at least `headers`, and its
-/// `max_buf_size` at least `head_bytes`.
+/// hyper's own limits must not be lower: its `max_headers` must be at least `headers`, and its `max_buf_size` at least
+/// `head_bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestLimits {
-    /// Of a request's head, from the first byte of its request line to its empty line; and of its trailers.
+    /// The size of a head, from the request line to the empty line; also the size of trailers.
     pub(crate) head_bytes: usize,
-    /// How many header lines a head has, and how many lines trailers have.
+    /// The number of header lines; also the number of trailer lines.
     pub(crate) headers: usize,
-    /// Of the target in the request line.
+    /// The length of the target in the request line.
     pub(crate) target_bytes: usize,
-    /// Of a body, without what frames it.
+    /// The size of a body, without chunk framing.
     pub(crate) body_bytes: u64,
 }
 

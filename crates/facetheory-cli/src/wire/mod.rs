@@ -1,15 +1,16 @@
-//! What lies between a client's connection and hyper: HTTP/1 requests are checked before hyper sees them.
+//! The client side of a connection, below hyper: request checks, the fast path for cached pages, and timeouts.
 //!
-//! hyper lets through, or repairs, much that other servers read differently: that is what request smuggling is made
-//! of. By the time a request reaches a service the traces are gone, so the bytes themselves are checked, in the buffer
-//! into which hyper reads them. What is wrong is never passed on: in its place hyper reads a request with a method
-//! that only the wire can send, and the service answers that with the rejection, in its turn.
+//! hyper accepts, or silently repairs, malformed HTTP/1 requests that other servers read differently. Such differences
+//! make request smuggling possible. Once a request reaches a service its original bytes are gone, so they are checked
+//! here, in the buffer that hyper reads into. A malformed request never reaches hyper: hyper reads a substitute request
+//! with a method that no client can send, and the service responds to the substitute with the [`Rejection`], in order.
 //!
-//! And what is asked for most is answered here: a page that is [at hand](FastPath) is written to the connection at once.
+//! A request whose page is fresh in memory skips hyper altogether: see [`FastPath`].
+//!
+//! Limits on slow clients (slowloris, slow readers), for HTTP/1 and HTTP/2, are in [`slow_client`].
 
 mod chunk;
 mod connection_state;
-mod deadline_ticker;
 mod fast_path;
 mod head;
 mod informational;
@@ -18,21 +19,23 @@ mod line;
 mod lingering_close;
 mod protocol_detection;
 mod rejected_request;
-mod rejection;
+pub(crate) mod rejection;
 mod request_line;
+mod request_reader;
 mod scanner;
+pub(crate) mod slow_client;
+mod state_cells;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod timeouts;
+mod write_queue;
 
 pub(crate) use connection_state::{ActiveRequest, ConnectionState};
-pub(crate) use deadline_ticker::DeadlineTicker;
 pub(crate) use fast_path::{FastPath, RawResponse};
 pub(crate) use informational::{InformationalSender, InformationalWindow};
 pub(crate) use limits::RequestLimits;
 pub(crate) use protocol_detection::{Protocol, detect_protocol};
 pub(crate) use rejected_request::RejectedRequest;
 pub(crate) use rejection::Rejection;
+pub(crate) use slow_client::{ClientTimeouts, DeadlineTicker};
 pub(crate) use stream::FastPathEnd;
-pub(crate) use timeouts::ClientTimeouts;

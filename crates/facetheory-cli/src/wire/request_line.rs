@@ -1,4 +1,4 @@
-//! The first line of a request: what is asked for, and in which version.
+//! The request line: method, target and version.
 
 use std::ops::Range;
 
@@ -7,22 +7,23 @@ use memchr::memchr;
 
 use super::limits::RequestLimits;
 use super::line::{PATH, QUERY, TOKEN, all};
-use super::rejection::{Rejection, SUBSTITUTE_METHOD};
+use super::rejection::{METHOD_NOT_SUPPORTED, Rejection, SUBSTITUTE_METHOD, TARGET_TOO_LONG};
 
-/// What the rest of the head is judged by.
+/// The facts of a request line that the checks of the headers need.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RequestLine {
     pub(super) is_http_11: bool,
-    /// A GET or a HEAD, which have no body.
+    /// The method is GET or HEAD, which must not have a body.
     pub(super) is_read: bool,
-    /// Where in the line the host is, if the target names one.
+    /// Where in the line the authority is, if the target is absolute.
     pub(super) authority: Option<Range<usize>>,
 }
 
 impl RequestLine {
-    /// Reads a line that has lost its CRLF.
+    /// Reads a line without its CRLF.
     pub(super) fn read(line: &[u8], limits: &RequestLimits) -> Result<Self, Rejection> {
-        let malformed = Rejection::bad("the request line is not METHOD TARGET VERSION with single spaces");
+        let malformed =
+            Rejection::bad("malformed request line: expected METHOD TARGET VERSION with single spaces");
         let first = memchr(b' ', line).ok_or(malformed)?;
         let (method, rest) = (&line[..first], &line[first + 1..]);
         let second = memchr(b' ', rest).ok_or(malformed)?;
@@ -31,7 +32,7 @@ impl RequestLine {
             return Err(malformed);
         }
         if !all(TOKEN, method) {
-            return Err(Rejection::bad("the method has a character that no method has"));
+            return Err(Rejection::bad("invalid character in the method"));
         }
         let is_http_11 = match version {
             b"HTTP/1.1" => true,
@@ -39,22 +40,19 @@ impl RequestLine {
             [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
                 if major.is_ascii_digit() && minor.is_ascii_digit() =>
             {
-                let text = "the request is not HTTP/1.1 or HTTP/1.0";
+                let text = "unsupported HTTP version: use HTTP/1.1 or HTTP/1.0";
                 return Err(Rejection::new(StatusCode::HTTP_VERSION_NOT_SUPPORTED, text));
             }
             _ => return Err(malformed),
         };
         if method == b"CONNECT" || method == b"TRACE" {
-            return Err(Rejection::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "this server does not do CONNECT or TRACE",
-            ));
+            return Err(METHOD_NOT_SUPPORTED);
         }
         if method == SUBSTITUTE_METHOD.as_bytes() {
-            return Err(Rejection::bad("the method is reserved"));
+            return Err(Rejection::bad("reserved method"));
         }
         if target.len() > limits.target_bytes {
-            return Err(TOO_LONG);
+            return Err(TARGET_TOO_LONG);
         }
         let authority = authority(method, target)?;
         let authority = authority.map(|range| range.start + first + 1..range.end + first + 1);
@@ -62,36 +60,41 @@ impl RequestLine {
     }
 }
 
-/// The rejection of a request line that is too long, whatever it is made of.
-pub(super) const TOO_LONG: Rejection =
-    Rejection::new(StatusCode::URI_TOO_LONG, "the target of the request is too long");
+/// The length of `http://` or `https://` at the beginning of a target.
+pub(super) fn scheme_len(target: &[u8]) -> Option<usize> {
+    let is_at_start =
+        |scheme: &&[u8]| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    [&b"http://"[..], b"https://"].into_iter().find(is_at_start).map(<[u8]>::len)
+}
 
-/// Where in the target the host is, if it is an absolute one.
+/// Checks the target. Returns where in it the authority is, if it is absolute.
 fn authority(method: &[u8], target: &[u8]) -> Result<Option<Range<usize>>, Rejection> {
     if target[0] == b'/' {
         return check_path(target).map(|()| None);
     }
     if target == b"*" {
         let allowed = method == b"OPTIONS";
-        return if allowed { Ok(None) } else { Err(Rejection::bad("the target `*` is for OPTIONS only")) };
+        return if allowed {
+            Ok(None)
+        } else {
+            Err(Rejection::bad("the target `*` is only valid for OPTIONS"))
+        };
     }
-    let scheme = [&b"http://"[..], b"https://"]
-        .into_iter()
-        .find(|scheme| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
-        .ok_or(Rejection::bad("the target is neither a path nor an http or https address"))?;
-    let rest = &target[scheme.len()..];
+    let start = scheme_len(target)
+        .ok_or(Rejection::bad("the request target is neither a path nor an http(s) URL"))?;
+    let rest = &target[start..];
     let end = rest.iter().position(|byte| b"/?".contains(byte)).unwrap_or(rest.len());
     check_path(&rest[end..])?;
-    Ok(Some(scheme.len()..scheme.len() + end))
+    Ok(Some(start..start + end))
 }
 
-/// Whether a path and a query are made of what they may be made of, and nothing is hidden in the path that ends a line
-/// or a string where somebody decodes it.
+/// Checks the characters of a path and a query. The path must not contain an encoded NUL, CR or LF either: decoded, they
+/// would end a string or a line in other programs.
 fn check_path(target: &[u8]) -> Result<(), Rejection> {
     let end = memchr(b'?', target).unwrap_or(target.len());
     let (path, query) = target.split_at(end);
     if !all(PATH, path) || !all(QUERY, query) {
-        return Err(Rejection::bad("the target has a character that has to be percent-encoded"));
+        return Err(Rejection::bad("the request target has a character that must be percent-encoded"));
     }
     let mut rest = path;
     while let Some(at) = memchr(b'%', rest) {

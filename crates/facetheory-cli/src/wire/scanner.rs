@@ -1,145 +1,145 @@
-//! The requests of a connection, one after the other: which of the bytes that have come may be passed on.
+//! Splits the bytes of a connection into requests, and finds how many of them hyper may read.
 
-use super::chunk::{BODY_TOO_LARGE, Chunks};
+use super::chunk::ChunkedBody;
 use super::head::{Framing, Head};
 use super::limits::RequestLimits;
 use super::rejected_request::RejectedRequest;
-use super::rejection::Rejection;
+use super::rejection::{BODY_TOO_LARGE, Rejection};
+use super::state_cells::Expected;
 
-/// Reads what a client sends, with no opinion about how it was cut in pieces.
+/// Checks the bytes that a client sends. The result does not depend on how they are split into reads.
 #[derive(Debug)]
 pub(super) struct Scanner {
     limits: RequestLimits,
-    /// The host that was asked for last; empty before.
-    host: Vec<u8>,
-    within: Within,
+    /// The last valid `Host` value; empty at first.
+    last_host: Vec<u8>,
+    part: Part,
 }
 
+/// The part of a request that is being read.
 #[derive(Debug)]
-enum Within {
+enum Part {
     Head(Head),
     Sized { left: u64 },
-    Chunked(Chunks),
+    Chunked(ChunkedBody),
 }
 
-/// What came of some bytes.
+impl Part {
+    fn next_head() -> Self {
+        Part::Head(Head::default())
+    }
+}
+
+/// The result of checking some bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Scanned {
-    /// How many of them may be passed on. The others have to be the beginning of the next bytes.
-    pub(super) passed: usize,
-    /// How many heads are among those.
+    /// How many of the bytes hyper may read. The rest must be the beginning of the next bytes.
+    pub(super) accepted: usize,
+    /// How many request heads are among the accepted bytes.
     pub(super) heads: u32,
-    pub(super) then: Then,
+    pub(super) next: Next,
 }
 
 impl Scanned {
-    /// What was asked for by the request that is refused, if one is; of the bytes that this came of.
+    /// The method and path of the request that is rejected, if one is; `bytes` are those that were checked.
     pub(super) fn rejected_request(&self, bytes: &[u8]) -> RejectedRequest {
-        match self.then {
-            Then::Refused(_) => RejectedRequest::of(&bytes[self.passed..]),
-            Then::More | Then::Upgrade | Then::Broken(_) => RejectedRequest::default(),
+        match self.next {
+            Next::Rejected(_) => RejectedRequest::parse(&bytes[self.accepted..]),
+            Next::More | Next::Upgrade | Next::BodyRejected(_) => RejectedRequest::default(),
         }
     }
 }
 
-/// What comes after the bytes that may be passed on.
+/// What follows the accepted bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Then {
-    /// More has to come.
+pub(super) enum Next {
+    /// More bytes are needed.
     More,
-    /// The last head asks for another protocol: what comes next is not necessarily HTTP.
+    /// The last head asks for a protocol upgrade: the following bytes may not be HTTP.
     Upgrade,
-    /// A request that is refused, and of which nothing has been passed on.
-    Refused(Rejection),
-    /// The rest of a body that is refused, but whose head was passed on before.
-    Broken(Rejection),
-}
-
-/// Where the bytes have ended, so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pause {
-    Between,
-    Head,
-    Body,
+    /// A request that is rejected, and of which nothing has been accepted.
+    Rejected(Rejection),
+    /// The rest of a body that is rejected after its head was accepted.
+    BodyRejected(Rejection),
 }
 
 impl Scanner {
-    /// A connection of which nothing has been read.
+    /// A scanner for a new connection.
     pub(super) fn new(limits: RequestLimits) -> Self {
-        Scanner { limits, host: Vec::new(), within: Within::Head(Head::default()) }
+        Scanner { limits, last_host: Vec::new(), part: Part::next_head() }
     }
 
-    /// Where the bytes have ended, so far.
-    pub(super) fn pause(&self) -> Pause {
-        match &self.within {
-            Within::Head(head) if head.has_begun() => Pause::Head,
-            Within::Head(_) => Pause::Between,
-            Within::Sized { .. } | Within::Chunked(_) => Pause::Body,
+    /// What the client has to send next.
+    pub(super) fn expected(&self) -> Expected {
+        match &self.part {
+            Part::Head(head) if head.has_begun() => Expected::Head,
+            Part::Head(_) => Expected::Request,
+            Part::Sized { .. } | Part::Chunked(_) => Expected::Body,
         }
     }
 
-    /// Reads on. The bytes begin with those that were not passed on the last time.
+    /// Checks bytes, which begin with those that were not accepted the last time.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Scanned {
-        let mut scanned = Scanned { passed: 0, heads: 0, then: Then::More };
-        // Where the request begins that is being read, if nothing of it has been passed on.
+        let mut scanned = Scanned { accepted: 0, heads: 0, next: Next::More };
+        // Where the current request begins, if nothing of it was accepted by an earlier call.
         let mut start = None;
         loop {
-            let rest = &bytes[scanned.passed..];
+            let rest = &bytes[scanned.accepted..];
             if rest.is_empty() {
                 return scanned;
             }
-            let outcome = match &mut self.within {
-                Within::Head(head) => {
-                    start = Some(scanned.passed);
-                    match head.read(rest, &self.limits, &mut self.host) {
+            let outcome = match &mut self.part {
+                Part::Head(head) => {
+                    start = Some(scanned.accepted);
+                    match head.read(rest, &self.limits, &mut self.last_host) {
                         Ok(None) => return scanned,
-                        Ok(Some(whole)) => self.body(whole.body).map(|within| {
+                        Ok(Some(parsed)) => self.body(parsed.body).map(|part| {
                             scanned.heads += 1;
-                            let then = if whole.is_upgrade { Then::Upgrade } else { Then::More };
-                            (whole.end, Some((within, then)))
+                            let next = if parsed.is_upgrade { Next::Upgrade } else { Next::More };
+                            (parsed.end, Some((part, next)))
                         }),
                         Err(rejection) => Err(rejection),
                     }
                 }
-                Within::Sized { left } => {
-                    let here = u64::try_from(rest.len()).unwrap_or(u64::MAX).min(*left);
-                    *left -= here;
-                    let next = (*left == 0).then(|| (Within::Head(Head::default()), Then::More));
-                    Ok((usize::try_from(here).unwrap_or(rest.len()), next))
+                Part::Sized { left } => {
+                    let count = u64::try_from(rest.len()).unwrap_or(u64::MAX).min(*left);
+                    *left -= count;
+                    let next = (*left == 0).then(|| (Part::next_head(), Next::More));
+                    Ok((usize::try_from(count).unwrap_or(rest.len()), next))
                 }
-                Within::Chunked(chunks) => chunks.read(rest, &self.limits).map(|(read, has_ended)| {
-                    (read, has_ended.then(|| (Within::Head(Head::default()), Then::More)))
-                }),
+                Part::Chunked(body) => body
+                    .read(rest, &self.limits)
+                    .map(|(read, has_ended)| (read, has_ended.then(|| (Part::next_head(), Next::More)))),
             };
             match outcome {
                 Ok((read, next)) => {
-                    scanned.passed += read;
-                    let Some((within, then)) = next else { return scanned };
-                    self.within = within;
-                    scanned.then = then;
-                    if scanned.then == Then::Upgrade {
+                    scanned.accepted += read;
+                    let Some((part, next)) = next else { return scanned };
+                    self.part = part;
+                    scanned.next = next;
+                    if scanned.next == Next::Upgrade {
                         return scanned;
                     }
                 }
-                Err(rejection) => return self.refused(rejection, scanned, start),
+                Err(rejection) => return self.rejected(rejection, scanned, start),
             }
         }
     }
 
-    /// What follows a head.
-    fn body(&self, framing: Framing) -> Result<Within, Rejection> {
+    /// The part after a head.
+    fn body(&self, framing: Framing) -> Result<Part, Rejection> {
         match framing {
-            Framing::None => Ok(Within::Head(Head::default())),
+            Framing::None => Ok(Part::next_head()),
             Framing::Sized(left) if left > self.limits.body_bytes => Err(BODY_TOO_LARGE),
-            Framing::Sized(left) => Ok(Within::Sized { left }),
-            Framing::Chunked => Ok(Within::Chunked(Chunks::new())),
+            Framing::Sized(left) => Ok(Part::Sized { left }),
+            Framing::Chunked => Ok(Part::Chunked(ChunkedBody::new())),
         }
     }
 
-    fn refused(&self, rejection: Rejection, mut scanned: Scanned, start: Option<usize>) -> Scanned {
-        let Some(start) = start else { return Scanned { then: Then::Broken(rejection), ..scanned } };
-        // A head that was found good is taken back with its body.
-        scanned.heads -= u32::from(matches!(self.within, Within::Chunked(_)));
-        Scanned { passed: start, then: Then::Refused(rejection), ..scanned }
+    fn rejected(&self, rejection: Rejection, mut scanned: Scanned, start: Option<usize>) -> Scanned {
+        let Some(start) = start else { return Scanned { next: Next::BodyRejected(rejection), ..scanned } };
+        // The head of a rejected body is rejected with it.
+        scanned.heads -= u32::from(matches!(self.part, Part::Chunked(_)));
+        Scanned { accepted: start, next: Next::Rejected(rejection), ..scanned }
     }
 }

@@ -1,4 +1,4 @@
-//! Clients that are slow, with time that passes only when everyone waits.
+//! Slow clients. The clock is paused: time passes only when all tasks wait.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const TIMEOUTS: ClientTimeouts = ClientTimeouts {
     write: Duration::from_secs(30),
 };
 
-/// A server whose time passes.
+/// A server with a running clock.
 fn server(room: usize) -> Server {
     let server = Server::with(room, RequestLimits::default(), &TIMEOUTS);
     let ticker = server.ticker.clone();
@@ -23,31 +23,31 @@ fn server(room: usize) -> Server {
     server
 }
 
-/// Whether a time is as long as it should be: never shorter, and two ticks longer at most.
+/// Whether a timeout fired in time: never early, and at most two ticks late.
 fn is_about(elapsed: Duration, expected: Duration) -> bool {
     elapsed >= expected && elapsed <= expected + Duration::from_millis(500)
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_64_a_head_that_drips_is_ended_in_time_with_a_408() {
+async fn row_64_a_slow_head_times_out_with_408() {
     let mut server = server(1000);
     let start = Instant::now();
     let mut bytes = b"GET / HTTP/1.1\r\nHost: a\r\nX: ".iter().chain(std::iter::repeat(&b'x'));
-    let answer = loop {
+    let response = loop {
         let byte = *bytes.next().expect("endless");
         server.client.write_u8(byte).await.expect("room");
         tokio::select! {
-            answer = server.until("in time") => break answer,
+            response = server.until("timed out") => break response,
             () = sleep(Duration::from_secs(1)) => {}
         }
     };
-    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
     assert!(is_about(start.elapsed(), TIMEOUTS.head), "{:?}", start.elapsed());
-    assert_eq!(server.asked.lines(), Vec::<String>::new());
+    assert_eq!(server.requests.lines(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_64_a_client_that_asks_nothing_is_left_without_a_word() {
+async fn row_64_a_connection_without_a_request_is_closed_silently() {
     let mut server = server(1000);
     let start = Instant::now();
     assert_eq!(server.rest().await, "");
@@ -55,7 +55,7 @@ async fn row_64_a_client_that_asks_nothing_is_left_without_a_word() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_64_a_client_that_asks_nothing_more_is_left_after_its_last_answer() {
+async fn row_64_an_idle_connection_is_closed_after_its_last_response() {
     let mut server = server(1000);
     for _ in 0..3 {
         sleep(TIMEOUTS.idle - Duration::from_secs(1)).await;
@@ -65,11 +65,11 @@ async fn row_64_a_client_that_asks_nothing_more_is_left_after_its_last_answer() 
     let start = Instant::now();
     assert_eq!(server.rest().await, "");
     assert!(is_about(start.elapsed(), TIMEOUTS.idle), "{:?}", start.elapsed());
-    assert_eq!(server.asked.lines().len(), 3);
+    assert_eq!(server.requests.lines().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_empty_line_after_a_request_is_not_the_beginning_of_another() {
+async fn an_empty_line_after_a_request_does_not_begin_another() {
     let mut server = server(1000);
     server
         .client
@@ -83,7 +83,7 @@ async fn an_empty_line_after_a_request_is_not_the_beginning_of_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_64_a_body_that_does_not_come_breaks() {
+async fn row_64_a_slow_body_times_out_with_408() {
     let mut server = server(1000);
     server
         .client
@@ -94,45 +94,45 @@ async fn row_64_a_body_that_does_not_come_breaks() {
         sleep(TIMEOUTS.body - Duration::from_secs(1)).await;
         server.client.write_u8(b'x').await.expect("room");
     }
-    // What was sent has to be taken before the time begins.
+    // The timeout begins once all bytes have been read.
     tokio::task::yield_now().await;
     let start = Instant::now();
-    let answer = server.until("\r\n\r\n").await;
-    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    let response = server.until("\r\n\r\n").await;
+    assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
     assert!(is_about(start.elapsed(), TIMEOUTS.body), "{:?}", start.elapsed());
-    assert_eq!(server.asked.lines(), ["POST /p with a broken body"]);
+    assert_eq!(server.requests.lines(), ["POST /p with a failed body"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_64_a_client_that_does_not_read_is_left() {
+async fn row_64_a_client_that_does_not_read_is_disconnected() {
     let mut server = server(100);
     server.client.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("room");
     for _ in 0..5 {
         sleep(TIMEOUTS.write - Duration::from_secs(1)).await;
-        server.client.read_exact(&mut [0; 10]).await.expect("more of the answer");
+        server.client.read_exact(&mut [0; 10]).await.expect("more of the response");
     }
     let start = Instant::now();
-    server.connection.await.expect("no panic").expect_err("the answer could not be written");
+    server.connection.await.expect("no panic").expect_err("a write timeout");
     assert!(is_about(start.elapsed(), TIMEOUTS.write), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_still_reads_its_answer_is_not_idle_until_it_has_it() {
+async fn a_client_that_still_reads_its_response_is_not_idle() {
     let timeouts = ClientTimeouts { idle: Duration::from_secs(5), ..TIMEOUTS };
     let mut server = Server::with(100, RequestLimits::default(), &timeouts);
     let ticker = server.ticker.clone();
     tokio::spawn(async move { ticker.run().await });
     server.client.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("room");
     sleep(TIMEOUTS.write - Duration::from_secs(1)).await;
-    let answer = server.until(&"x".repeat(10_000)).await;
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let response = server.until(&"x".repeat(10_000)).await;
+    assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
     let start = Instant::now();
     assert_eq!(server.rest().await, "");
     assert!(is_about(start.elapsed(), timeouts.idle), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_may_take_its_time() {
+async fn a_response_may_take_any_time() {
     let mut server = server(1000);
     server
         .client
@@ -140,13 +140,13 @@ async fn an_answer_may_take_its_time() {
         .await
         .expect("room");
     let start = Instant::now();
-    let answer = server.rest().await;
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let response = server.rest().await;
+    assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
     assert!(start.elapsed() >= Duration::from_secs(1000));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tunnel_may_be_silent() {
+async fn a_silent_tunnel_stays_open() {
     let mut server = server(1000);
     let request = b"GET /tunnel HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nfirst";
     server.client.write_all(request).await.expect("room");
@@ -157,7 +157,7 @@ async fn a_tunnel_may_be_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_behind_another_has_its_own_time() {
+async fn a_pipelined_head_has_its_own_timeout() {
     let mut server = server(1000);
     server.client.write_all(b"GET /a HTTP/1.1\r\n").await.expect("room");
     sleep(TIMEOUTS.head - Duration::from_secs(1)).await;
@@ -165,24 +165,24 @@ async fn a_head_behind_another_has_its_own_time() {
     sleep(TIMEOUTS.head - Duration::from_secs(1)).await;
     server.client.write_all(b"Host: a\r\nConnection: close\r\n\r\n").await.expect("room");
     server.rest().await;
-    assert_eq!(server.asked.lines(), ["GET /a ", "GET /b "]);
+    assert_eq!(server.requests.lines(), ["GET /a ", "GET /b "]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_stays_after_its_refusal_is_left_too() {
+async fn a_client_that_stays_after_a_rejection_is_disconnected() {
     let mut server = server(1000);
     server.client.write_all(b"nonsense\r\n").await.expect("room");
     let start = Instant::now();
-    let answer = server.rest().await;
-    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
-    // The answer is there at once, the connection a little longer.
+    let response = server.rest().await;
+    assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
+    // The response is sent at once; the connection lingers for a while.
     server.connection.await.expect("no panic").expect("a clean end");
     assert!(start.elapsed() <= Duration::from_secs(6), "{:?}", start.elapsed());
     assert_eq!(server.ticker.connections(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tunnel_whose_client_does_not_read_for_a_while_goes_on() {
+async fn a_tunnel_has_no_write_timeout() {
     const ROOM: usize = 100;
     let mut server = server(ROOM);
     let request = b"GET /tunnel HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nfirst";

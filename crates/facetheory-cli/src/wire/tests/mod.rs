@@ -1,4 +1,4 @@
-//! Stories of what a client sends, and of what hyper and the service get to see of it.
+//! Tests of the request checks: what clients send, and what hyper and the service receive.
 
 mod deadline;
 mod fast_path;
@@ -9,56 +9,61 @@ mod rule;
 mod serving;
 
 use super::limits::RequestLimits;
-use super::scanner::{Scanner, Then};
+use super::scanner::{Next, Scanner};
 
-/// What became of a connection, told by the scan alone.
+/// The outcome of a connection, as the scanner alone sees it.
 #[derive(Debug, PartialEq, Eq)]
-struct Story {
-    /// What was passed on.
-    passed: Vec<u8>,
-    /// What happened in the end. A rejection is the same whether its head was already passed on.
-    then: Then,
-    is_broken: bool,
+struct Outcome {
+    /// The bytes that hyper may read.
+    accepted: Vec<u8>,
+    /// The end. A rejected body counts as a rejected request.
+    next: Next,
+    body_is_rejected: bool,
 }
 
-/// Reads bytes that come in pieces.
-fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: RequestLimits) -> Story {
-    let mut scan = Scanner::new(limits);
+/// Scans bytes that arrive in pieces.
+fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: RequestLimits) -> Outcome {
+    let mut scanner = Scanner::new(limits);
     let mut held = Vec::new();
-    let mut passed = Vec::new();
+    let mut accepted = Vec::new();
     for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
         held.extend_from_slice(piece);
-        let scanned = scan.read(&held);
-        passed.extend(held.drain(..scanned.passed));
-        match scanned.then {
-            Then::More => {}
-            Then::Broken(rejection) => {
-                return Story { passed, then: Then::Refused(rejection), is_broken: true };
+        let scanned = scanner.read(&held);
+        accepted.extend(held.drain(..scanned.accepted));
+        match scanned.next {
+            Next::More => {}
+            Next::BodyRejected(rejection) => {
+                return Outcome { accepted, next: Next::Rejected(rejection), body_is_rejected: true };
             }
-            then => return Story { passed, then, is_broken: false },
+            next => return Outcome { accepted, next, body_is_rejected: false },
         }
     }
-    Story { passed, then: Then::More, is_broken: false }
+    Outcome { accepted, next: Next::More, body_is_rejected: false }
 }
 
-/// Reads bytes whole, cut in two at every place, and one by one: the verdict must be the same.
-fn verdict(bytes: &[u8], limits: RequestLimits) -> Then {
+/// Scans bytes whole, split at every position, and one by one: the end must be the same.
+fn end_of(bytes: &[u8], limits: RequestLimits) -> Next {
     let whole = read([bytes], limits);
     for cut in 1..bytes.len() {
         let (left, right) = bytes.split_at(cut);
-        assert_eq!(read([left, right], limits).then, whole.then, "cut at {cut}");
+        assert_eq!(read([left, right], limits).next, whole.next, "split at {cut}");
     }
-    assert_eq!(read(bytes.chunks(1), limits).then, whole.then, "byte by byte");
-    whole.then
+    assert_eq!(read(bytes.chunks(1), limits).next, whole.next, "byte by byte");
+    whole.next
 }
 
-/// The status with which a request is refused, or 0 if it is not.
-fn status(request: impl AsRef<[u8]>) -> u16 {
-    match verdict(request.as_ref(), RequestLimits::default()) {
-        Then::Refused(rejection) => rejection.status.as_u16(),
-        Then::More | Then::Upgrade => 0,
-        Then::Broken(_) => unreachable!("told as refused"),
+/// The status with which bytes are rejected, or 0 if they are accepted.
+fn status_with(bytes: impl AsRef<[u8]>, limits: RequestLimits) -> u16 {
+    match end_of(bytes.as_ref(), limits) {
+        Next::Rejected(rejection) => rejection.status.as_u16(),
+        Next::More | Next::Upgrade => 0,
+        Next::BodyRejected(_) => unreachable!("counts as rejected"),
     }
+}
+
+/// The status with which bytes are rejected under the default limits, or 0 if they are accepted.
+fn status(bytes: impl AsRef<[u8]>) -> u16 {
+    status_with(bytes, RequestLimits::default())
 }
 
 /// A POST with these header lines.
@@ -71,7 +76,7 @@ fn get(lines: &str) -> String {
     format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n")
 }
 
-/// A POST in chunks, with this body.
+/// A POST with this chunked body.
 fn chunked(body: &str) -> String {
     post("Transfer-Encoding: chunked\r\n") + body
 }

@@ -1,12 +1,12 @@
-//! Whatever a client sends, however it is cut.
+//! Random bytes, split at random positions.
 
 use proptest::prelude::*;
 
 use super::super::rejection::{SUBSTITUTE, SUBSTITUTE_METHOD};
 use super::serving::Server;
-use super::{RequestLimits, Then, read};
+use super::{Next, RequestLimits, read};
 
-/// What requests are made of, right or wrong.
+/// A piece of a request, valid or not.
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     let known = prop::sample::select(vec![
         "GET / HTTP/1.1\r\n",
@@ -50,7 +50,7 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// A few whole requests of which a few bytes are changed, taken away or put in.
+/// A few whole requests with a few bytes changed, removed or added.
 fn mutated() -> impl Strategy<Value = Vec<u8>> {
     let whole = prop::sample::select(vec![
         "GET /a/b?c=d HTTP/1.1\r\nHost: a.b:80\r\nAccept: */*\r\n\r\n",
@@ -82,15 +82,15 @@ fn connection() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![prop::collection::vec(piece(), 0..12).prop_map(|pieces| pieces.concat()), mutated()]
 }
 
-/// Cuts bytes at some places.
-fn cut<'a>(bytes: &'a [u8], places: &[prop::sample::Index]) -> Vec<&'a [u8]> {
-    let mut places: Vec<_> = places.iter().map(|place| place.index(bytes.len() + 1)).collect();
-    places.extend([0, bytes.len()]);
-    places.sort_unstable();
-    places.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect()
+/// Splits bytes at some positions.
+fn split<'a>(bytes: &'a [u8], positions: &[prop::sample::Index]) -> Vec<&'a [u8]> {
+    let mut positions: Vec<_> = positions.iter().map(|at| at.index(bytes.len() + 1)).collect();
+    positions.extend([0, bytes.len()]);
+    positions.sort_unstable();
+    positions.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect()
 }
 
-/// What an independent parser makes of what was passed on: every head, and how its body is framed.
+/// Parses accepted bytes with an independent parser: every head, and how its body is framed.
 fn parse(mut bytes: &[u8]) -> Result<Vec<String>, String> {
     let mut requests = Vec::new();
     while !bytes.is_empty() {
@@ -138,7 +138,7 @@ fn parse(mut bytes: &[u8]) -> Result<Vec<String>, String> {
     Ok(requests)
 }
 
-/// What follows a body in chunks, of which the end may be missing.
+/// The bytes after a chunked body, whose end may be missing.
 fn dechunk(mut bytes: &[u8]) -> Result<&[u8], String> {
     loop {
         let (from, size) = match httparse::parse_chunk_size(bytes).map_err(|_| "a chunk is malformed")? {
@@ -164,65 +164,65 @@ fn dechunk(mut bytes: &[u8]) -> Result<&[u8], String> {
 
 proptest! {
     #[test]
-    fn the_verdict_does_not_depend_on_how_the_bytes_are_cut(
+    fn the_outcome_does_not_depend_on_how_the_bytes_are_split(
         bytes in connection(),
-        places in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        positions in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
     ) {
         let whole = read([&bytes[..]], RequestLimits::default());
-        let pieces = read(cut(&bytes, &places), RequestLimits::default());
-        prop_assert_eq!(&pieces.then, &whole.then);
-        if pieces.is_broken {
-            // The head had been passed on when its body was found to be wrong.
-            prop_assert!(pieces.passed.starts_with(&whole.passed));
+        let pieces = read(split(&bytes, &positions), RequestLimits::default());
+        prop_assert_eq!(&pieces.next, &whole.next);
+        if pieces.body_is_rejected {
+            // The head was accepted before its body was rejected.
+            prop_assert!(pieces.accepted.starts_with(&whole.accepted));
         } else {
-            prop_assert_eq!(pieces.passed, whole.passed);
+            prop_assert_eq!(pieces.accepted, whole.accepted);
         }
     }
 
     #[test]
-    fn any_bytes_at_all_are_read_without_a_panic(
+    fn no_bytes_cause_a_panic(
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..10),
     ) {
         read(pieces.iter().map(Vec::as_slice), RequestLimits { head_bytes: 60, ..RequestLimits::default() });
     }
 
     #[test]
-    fn whatever_is_passed_on_has_one_meaning(bytes in connection()) {
-        let story = read([&bytes[..]], RequestLimits::default());
-        let parsed = parse(&story.passed);
-        prop_assert!(parsed.is_ok(), "{:?} of {:?}", parsed, String::from_utf8_lossy(&story.passed));
+    fn accepted_bytes_have_one_meaning(bytes in connection()) {
+        let outcome = read([&bytes[..]], RequestLimits::default());
+        let parsed = parse(&outcome.accepted);
+        prop_assert!(parsed.is_ok(), "{:?} of {:?}", parsed, String::from_utf8_lossy(&outcome.accepted));
     }
 
     #[test]
-    fn hyper_asks_the_service_exactly_what_was_passed_on(
+    fn hyper_calls_the_service_with_exactly_the_accepted_requests(
         bytes in connection(),
-        places in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        positions in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
-        let pieces = cut(&bytes, &places);
-        let (answers, asked) = runtime.expect("a runtime").block_on(async {
+        let pieces = split(&bytes, &positions);
+        let (responses, requests) = runtime.expect("a runtime").block_on(async {
             Server::start(100_000).converse_and_close(&pieces).await
         });
         let whole = read([&bytes[..]], RequestLimits::default());
-        if whole.then == Then::Upgrade {
+        if whole.next == Next::Upgrade {
             return Ok(());
         }
-        let expected = parse(&whole.passed).expect("checked elsewhere");
-        for (at, line) in asked.iter().enumerate() {
+        let expected = parse(&whole.accepted).expect("checked elsewhere");
+        for (at, line) in requests.iter().enumerate() {
             prop_assert!(!line.contains(SUBSTITUTE_METHOD));
-            // A body that is cut off, or goes wrong later than in the same piece, breaks the last request.
+            // A body that is incomplete, or rejected in a later piece than its head, fails the last request.
             if let Some(expected) = expected.get(at) {
-                prop_assert!(line.starts_with(expected.as_str()), "{} is not {}", line, expected);
+                prop_assert!(line.starts_with(expected.as_str()), "{} instead of {}", line, expected);
             } else {
-                prop_assert!(line.ends_with("with a broken body") && at == expected.len(), "{} was not sent", line);
+                prop_assert!(line.ends_with("with a failed body") && at == expected.len(), "{} was not sent", line);
             }
         }
-        prop_assert!(!answers.contains("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0"),
-            "hyper refused what was passed on: {}", String::from_utf8_lossy(&whole.passed));
+        prop_assert!(!responses.contains("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0"),
+            "hyper rejected accepted bytes: {}", String::from_utf8_lossy(&whole.accepted));
     }
 }
 
 #[test]
-fn the_substitute_itself_has_one_meaning() {
+fn the_substitute_has_one_meaning() {
     assert_eq!(parse(SUBSTITUTE), Ok(vec![format!("{SUBSTITUTE_METHOD} /")]));
 }

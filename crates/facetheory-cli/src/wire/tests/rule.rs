@@ -1,14 +1,14 @@
-//! Every rule about who is asked and for what, with the row of the list of hostile inputs that it answers.
+//! The rules for request lines and headers. `row_N` is the row of the list of bad inputs that a rule is about.
 
-use super::{RequestLimits, Then, chunked, get, post, read, status, target, verdict};
+use super::{Next, RequestLimits, chunked, end_of, get, post, read, status, status_with, target};
 
-/// A GET from this host.
+/// A GET with this Host header.
 fn host(host: &str) -> String {
     format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")
 }
 
 #[test]
-fn requests_that_break_no_rule_are_passed_on_as_they_are() {
+fn valid_requests_are_delivered_unchanged() {
     for request in [
         &*get("Accept: */*\r\nUser-Agent: \tx\t\r\nX-Empty:\r\nX-Latin: \u{e9}\r\n"),
         &post("Content-Length: 5\r\n"),
@@ -29,27 +29,27 @@ fn requests_that_break_no_rule_are_passed_on_as_they_are() {
         &get("Connection: Upgrade\r\n"),
     ] {
         assert_eq!(status(request), 0, "{request}");
-        let story = read([request.as_bytes()], RequestLimits::default());
-        assert_eq!(story.passed, request.as_bytes(), "{request}");
+        let outcome = read([request.as_bytes()], RequestLimits::default());
+        assert_eq!(outcome.accepted, request.as_bytes(), "{request}");
     }
 }
 
 #[test]
-fn row_18_a_request_has_a_host() {
+fn row_18_a_missing_host_is_rejected() {
     assert_eq!(status("GET / HTTP/1.1\r\n\r\n"), 400);
     assert_eq!(status("GET http://a/ HTTP/1.1\r\n\r\n"), 400);
-    assert_eq!(status("GET / HTTP/1.0\r\n\r\n"), 400, "a site is needed");
+    assert_eq!(status("GET / HTTP/1.0\r\n\r\n"), 400, "HTTP/1.0 needs a Host too");
 }
 
 #[test]
-fn row_19_a_request_has_one_host() {
+fn row_19_a_second_host_is_rejected() {
     assert_eq!(status("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"), 400);
     assert_eq!(status("GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n"), 400);
     assert_eq!(status("GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n"), 400);
 }
 
 #[test]
-fn row_20_a_host_is_a_host() {
+fn row_20_an_invalid_host_is_rejected() {
     for name in
         ["a@evil", "a/b", "a b", "a:x", "a:", ":80", "", "a:99999", "a,b", "[::1", "a?b", "a#b", "\u{e9}"]
     {
@@ -61,7 +61,7 @@ fn row_20_a_host_is_a_host() {
 }
 
 #[test]
-fn row_21_an_absolute_target_names_the_host() {
+fn row_21_an_absolute_target_must_match_the_host() {
     for target in [
         "http://b/",
         "http://a:80/",
@@ -83,13 +83,13 @@ fn row_21_an_absolute_target_names_the_host() {
 }
 
 #[test]
-fn row_22_no_tunnel_is_dug_and_nothing_is_echoed() {
+fn row_22_connect_and_trace_are_rejected() {
     assert_eq!(status("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n"), 405);
     assert_eq!(status("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n"), 405);
 }
 
 #[test]
-fn row_34_nothing_that_ends_a_line_or_a_string_is_encoded_in_a_path() {
+fn row_34_an_encoded_nul_cr_or_lf_in_a_path_is_rejected() {
     for path in ["/%00", "/a%0d", "/a%0D/b", "/%0a", "/%0A?x", "http://a/%00", "/%25%00", "/%%00"] {
         assert_eq!(status(target(path)), 400, "{path}");
     }
@@ -99,14 +99,14 @@ fn row_34_nothing_that_ends_a_line_or_a_string_is_encoded_in_a_path() {
 }
 
 #[test]
-fn row_36_a_target_is_made_of_what_an_address_is_made_of() {
+fn row_36_characters_that_must_be_encoded_are_rejected_in_a_target() {
     for path in ["/\\", "/a#b", "/\u{e9}", "/<", "/>", "/`", "/?\"", "/?<", "/?#", "/?\\"] {
         assert_eq!(status(target(path)), 400, "{path}");
     }
 }
 
 #[test]
-fn row_40_a_read_has_no_body() {
+fn row_40_a_get_or_head_with_a_body_is_rejected() {
     for method in ["GET", "HEAD"] {
         for lines in ["Content-Length: 1", "Transfer-Encoding: chunked"] {
             assert_eq!(
@@ -119,7 +119,7 @@ fn row_40_a_read_has_no_body() {
 }
 
 #[test]
-fn row_43_a_name_is_a_token_without_underscores() {
+fn row_43_a_header_name_is_a_token_without_underscores() {
     for name in ["Transfer_Encoding", "X_Tenant_Id", "X(a)", "X@", "X\"", "X/", "X{", "\u{e9}", ""] {
         assert_eq!(status(get(&format!("{name}: a\r\n"))), 400, "{name}");
     }
@@ -129,26 +129,23 @@ fn row_43_a_name_is_a_token_without_underscores() {
 }
 
 #[test]
-fn row_45_heads_lines_and_targets_have_a_size() {
+fn row_45_the_sizes_of_heads_targets_and_bodies_are_limited() {
     let limits = RequestLimits { head_bytes: 200, headers: 3, target_bytes: 100, body_bytes: 10 };
-    let status = |request: &str| match verdict(request.as_bytes(), limits) {
-        Then::Refused(rejection) => rejection.status.as_u16(),
-        _ => 0,
-    };
+    let status = |request: &str| status_with(request, limits);
     let long = "a".repeat(300);
     // `target` has 29 bytes besides the path, `get` has 27 besides the lines.
     assert_eq!(status(&target(&format!("/{}", &long[..99]))), 0);
     assert_eq!(status(&target(&format!("/{}", &long[..100]))), 414);
     assert_eq!(status(&target(&format!("/{long}"))), 414);
-    assert_eq!(status(&format!("GET /{long}")), 414, "though it has no end");
-    assert_eq!(status(&long), 414, "whatever it is");
+    assert_eq!(status(&format!("GET /{long}")), 414, "although it has no end");
+    assert_eq!(status(&long), 414, "whatever it contains");
     assert_eq!(status(&get(&format!("X: {}\r\n", &long[..168]))), 0, "200 bytes");
     assert_eq!(status(&get(&format!("X: {}\r\n", &long[..169]))), 431, "201 bytes");
-    assert_eq!(status(&get(&format!("X: {long}"))), 431, "though it has no end");
+    assert_eq!(status(&get(&format!("X: {long}"))), 431, "although it has no end");
     let edge = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", &long[..171]);
     assert_eq!(edge.len(), 199);
-    assert_eq!(status(&format!("{edge}\rx")), 400, "the last byte that is looked at");
-    assert_eq!(status(&format!("{edge}a\rx")), 431, "the first that is not");
+    assert_eq!(status(&format!("{edge}\rx")), 400, "the last byte that is checked");
+    assert_eq!(status(&format!("{edge}a\rx")), 431, "the first byte that is not");
     assert_eq!(status(&get("X: a\r\nX: a\r\n")), 0);
     assert_eq!(status(&get("X: a\r\nX: a\r\nX: a\r\n")), 431);
     assert_eq!(status(&post("Content-Length: 10\r\n")), 0);
@@ -158,15 +155,15 @@ fn row_45_heads_lines_and_targets_have_a_size() {
 }
 
 #[test]
-fn row_45_the_limits_are_those_that_are_promised() {
+fn row_45_the_default_limits_apply() {
     let filler = |bytes: usize| get(&format!("X: {}\r\n", "a".repeat(bytes)));
-    let whole = |request: String| match read([request.as_bytes()], RequestLimits::default()).then {
-        Then::Refused(rejection) => rejection.status.as_u16(),
+    let whole = |request: String| match read([request.as_bytes()], RequestLimits::default()).next {
+        Next::Rejected(rejection) => rejection.status.as_u16(),
         _ => 0,
     };
     assert_eq!(whole(filler(64 * 1024)), 431);
     assert_eq!(whole(filler(15 * 1024)), 0);
-    assert_eq!(whole(get(&"X: a\r\n".repeat(99))), 0, "with Host it is a hundred");
+    assert_eq!(whole(get(&"X: a\r\n".repeat(99))), 0, "with Host there are a hundred");
     assert_eq!(whole(get(&"X: a\r\n".repeat(100))), 431);
     assert_eq!(whole(target(&format!("/{}", "a".repeat(64 * 1024)))), 414);
     assert_eq!(whole(target(&format!("/{}", "a".repeat(8 * 1024 - 1)))), 0);
@@ -175,7 +172,7 @@ fn row_45_the_limits_are_those_that_are_promised() {
 }
 
 #[test]
-fn a_request_line_is_three_words() {
+fn a_request_line_has_three_words() {
     for line in [
         "GET /",
         "GET  / HTTP/1.1",
@@ -198,7 +195,7 @@ fn a_request_line_is_three_words() {
 }
 
 #[test]
-fn other_versions_are_told_so() {
+fn unsupported_versions_are_rejected_with_505() {
     for version in ["HTTP/0.9", "HTTP/1.2", "HTTP/2.0", "HTTP/3.0"] {
         assert_eq!(status(format!("GET / {version}\r\nHost: a\r\n\r\n")), 505, "{version}");
     }
@@ -206,14 +203,14 @@ fn other_versions_are_told_so() {
 }
 
 #[test]
-fn one_empty_line_before_a_request_is_forgiven() {
+fn one_empty_line_before_a_request_is_skipped() {
     assert_eq!(status("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"), 0);
     assert_eq!(status("\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
     assert_eq!(status("\rGET / HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
 }
 
 #[test]
-fn one_expectation_is_met() {
+fn only_100_continue_is_supported_as_an_expectation() {
     assert_eq!(status(post("Expect: 100-continue\r\n")), 0);
     assert_eq!(status(post("Expect: 200-ok\r\n")), 417);
     assert_eq!(status(post("Expect: 100-continue, x\r\n")), 417);
@@ -221,23 +218,23 @@ fn one_expectation_is_met() {
 }
 
 #[test]
-fn row_15_what_follows_a_request_for_another_protocol_is_not_read() {
+fn row_15_bytes_after_an_upgrade_request_are_not_scanned() {
     let upgrade = get("Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n");
-    let story = read([upgrade.as_bytes(), b"\0\x01"], RequestLimits::default());
-    assert_eq!((story.then, story.passed), (Then::Upgrade, upgrade.clone().into_bytes()));
+    let outcome = read([upgrade.as_bytes(), b"\0\x01"], RequestLimits::default());
+    assert_eq!((outcome.next, outcome.accepted), (Next::Upgrade, upgrade.clone().into_bytes()));
     let both = upgrade.clone() + "\0\x01";
-    assert_eq!(read([both.as_bytes()], RequestLimits::default()).passed, upgrade.as_bytes());
+    assert_eq!(read([both.as_bytes()], RequestLimits::default()).accepted, upgrade.as_bytes());
     for no_upgrade in [
         upgrade.replace("HTTP/1.1", "HTTP/1.0"),
         upgrade.replace(", Upgrade", ""),
         upgrade.replace("Upgrade: websocket", "X: a"),
     ] {
-        assert_eq!(verdict(no_upgrade.as_bytes(), RequestLimits::default()), Then::More, "{no_upgrade}");
+        assert_eq!(end_of(no_upgrade.as_bytes(), RequestLimits::default()), Next::More, "{no_upgrade}");
     }
 }
 
 #[test]
-fn row_15_a_request_for_another_protocol_has_no_body() {
+fn row_15_an_upgrade_request_with_a_body_is_rejected() {
     let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
     assert_eq!(status(post(&format!("{upgrade}Content-Length: 1\r\n"))), 400);
     assert_eq!(status(post(&format!("{upgrade}Transfer-Encoding: chunked\r\n"))), 400);

@@ -1,23 +1,23 @@
-//! The frames of an HTTP/2 connection, as far as it matters whether they carry anything that was asked for.
+//! Finds out which written bytes of an HTTP/2 connection are data of response bodies.
 
-/// What a frame begins with: the length of its payload, its kind, its flags and its stream.
+/// The size of a frame header: payload length, type, flags and stream.
 const HEAD_BYTES: usize = 9;
-/// The kind of a frame that is a piece of a body.
+/// The type of a frame with body data.
 const DATA: u8 = 0;
 
-/// Where something that is written piece by piece stands among its frames.
+/// The position in a sequence of frames that is written in pieces.
 #[derive(Debug, Default)]
-pub(crate) struct H2Frames {
+pub(super) struct H2Frames {
     head: [u8; HEAD_BYTES],
-    /// How much of the head is there.
+    /// How many bytes of the frame header are known.
     begun: usize,
-    /// How many bytes of the payload are yet to come.
+    /// How many bytes of the payload follow.
     left: usize,
 }
 
 impl H2Frames {
-    /// Goes on by these bytes. True if any of them belongs to a body.
-    pub(crate) fn have_data(&mut self, mut bytes: &[u8]) -> bool {
+    /// Moves on by these bytes. Returns whether any of them is body data.
+    pub(super) fn contain_data(&mut self, mut bytes: &[u8]) -> bool {
         let mut is_data = false;
         while !bytes.is_empty() {
             let wanted = if self.begun < HEAD_BYTES { HEAD_BYTES - self.begun } else { self.left };
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn only_bytes_of_bodies_are_data_however_they_are_cut() {
+    fn only_payloads_of_data_frames_are_data_however_they_are_split() {
         let written = [
             frame(PING, b"12345678"),
             frame(DATA, b""),
@@ -66,8 +66,12 @@ mod tests {
         for step in 1..=written.len() {
             let mut frames = H2Frames::default();
             for (index, piece) in written.chunks(step).enumerate() {
-                let mut places = (index * step..).take(piece.len());
-                assert_eq!(frames.have_data(piece), places.any(is_data), "piece {index} of {step} bytes");
+                let mut positions = (index * step..).take(piece.len());
+                assert_eq!(
+                    frames.contain_data(piece),
+                    positions.any(is_data),
+                    "piece {index} of {step} bytes"
+                );
             }
         }
     }

@@ -1,0 +1,74 @@
+//! Everything that a reload of the configuration replaces.
+
+use facetheory::{Isr, IsrLayer, IsrService};
+use http::header::HeaderName;
+use tower::Layer as _;
+
+use super::body::BodyLimits;
+use super::origin::Origin;
+use super::trusted_proxies::TrustedProxies;
+use super::tunnel::Tunnels;
+use crate::config::{self, Config};
+use crate::wire::{ClientTimeouts, RequestLimits};
+
+/// The configuration of a [`Gateway`](super::Gateway), ready for use.
+#[derive(Debug)]
+pub(crate) struct ServingConfig {
+    pub(super) service: IsrService<Origin>,
+    pub(super) origin: Origin,
+    pub(super) trusted_proxies: TrustedProxies,
+    pub(super) body_limits: BodyLimits,
+    pub(super) limits: RequestLimits,
+    pub(super) timeouts: ClientTimeouts,
+}
+
+impl ServingConfig {
+    /// Builds the cache layer and the origin's connection pool from a configuration.
+    pub(crate) fn new(
+        config: &Config,
+        address: &config::Origin,
+        isr: Isr,
+        tunnels: Tunnels,
+        is_logged: bool,
+    ) -> anyhow::Result<Self> {
+        let (limits, timeouts) = (&config.limits, &config.timeouts);
+        let trusted_proxies = TrustedProxies {
+            networks: config.trusted_proxies.clone(),
+            tenant_headers: names(config.rules.resolved().filter_map(|rule| rule.tenant_header())),
+            untrusted_tenant_headers: names(config.tenant_headers.iter().map(String::as_str)),
+        };
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let origin = Origin::new(address, config, trusted_proxies.clone(), tunnels)?;
+        let layer = IsrLayer::new(isr, config.routes()?)
+            .strict()
+            .max_page_bytes(limits.page_bytes)
+            .fetch_timeout(timeouts.fetch())
+            .new_pages_per_second(u32::try_from(limits.new_pages_per_second).unwrap_or(u32::MAX))
+            .variants_per_page(size(limits.variants_per_page));
+        let layer = if config.strip_tags { layer.strip_tags() } else { layer };
+        let layer = if is_logged { layer.expose_page_key() } else { layer };
+        let body_bytes = if limits.body_bytes == 0 { u64::MAX } else { limits.body_bytes };
+        Ok(ServingConfig {
+            service: layer.layer(origin.clone()),
+            origin,
+            trusted_proxies,
+            body_limits: BodyLimits { bytes: body_bytes, pause: timeouts.client_body },
+            limits: RequestLimits {
+                head_bytes: size(limits.header_bytes),
+                headers: size(limits.headers),
+                target_bytes: size(limits.uri_bytes),
+                body_bytes,
+            },
+            timeouts: ClientTimeouts {
+                head: timeouts.client_headers,
+                idle: timeouts.client_idle,
+                body: timeouts.client_body,
+                write: timeouts.client_idle,
+            },
+        })
+    }
+}
+
+fn names<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<HeaderName> {
+    texts.filter_map(|text| HeaderName::from_bytes(text.as_bytes()).ok()).collect()
+}

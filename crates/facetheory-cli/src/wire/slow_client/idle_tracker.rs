@@ -1,0 +1,215 @@
+//! The idle and write timeouts of HTTP/2 connections and tunnels: is anything happening, and does the client read?
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::io::AsyncWrite;
+use tokio::time::Instant;
+use tokio_util::io::InspectWriter;
+
+use super::ClientTimeouts;
+use super::h2_frames::H2Frames;
+
+/// A slow client may leave a response unread for this many write timeouts if other responses go on meanwhile. An unread
+/// response holds a connection to the origin.
+const MAX_WRITE_TIMEOUTS: u32 = 5;
+
+/// The activity of one connection.
+#[derive(Debug)]
+pub(crate) struct IdleTracker {
+    start: Instant,
+    /// The number of responses in progress.
+    responses: AtomicUsize,
+    /// The number of responses in progress that wait for the client to read.
+    unread: AtomicUsize,
+    /// When a response last began, ended or went on, in milliseconds since the start.
+    last_activity: AtomicU64,
+    /// When the client last read something, in milliseconds since the start.
+    last_read: AtomicU64,
+}
+
+/// A response in progress.
+#[derive(Debug)]
+pub(crate) struct TrackedResponse {
+    tracker: Arc<IdleTracker>,
+    is_unread: AtomicBool,
+}
+
+impl IdleTracker {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(IdleTracker {
+            start: Instant::now(),
+            responses: AtomicUsize::new(0),
+            unread: AtomicUsize::new(0),
+            last_activity: AtomicU64::new(0),
+            last_read: AtomicU64::new(0),
+        })
+    }
+
+    /// Counts a response until the returned value is dropped.
+    pub(crate) fn begin_response(self: &Arc<Self>) -> TrackedResponse {
+        self.responses.fetch_add(1, Relaxed);
+        self.touch();
+        TrackedResponse { tracker: self.clone(), is_unread: AtomicBool::new(false) }
+    }
+
+    /// Whether the connection is to be closed: it is idle, or its client is too slow.
+    pub(crate) fn is_overdue(&self, timeouts: &ClientTimeouts) -> bool {
+        self.is_idle(timeouts.idle) || self.client_is_slow(timeouts.write)
+    }
+
+    /// Whether there has been no response for so long.
+    fn is_idle(&self, limit: Duration) -> bool {
+        self.responses.load(Relaxed) == 0 && self.since(&self.last_activity) >= limit
+    }
+
+    /// Whether the write timeout has passed. A response that waits for the origin does not count as unread, but while one
+    /// waits, another response may not stay unread for ever.
+    fn client_is_slow(&self, limit: Duration) -> bool {
+        let unread = self.unread.load(Relaxed);
+        let all_unread = unread == self.responses.load(Relaxed);
+        unread > 0
+            && ((all_unread && self.since(&self.last_activity) >= limit)
+                || self.since(&self.last_read) >= limit.saturating_mul(MAX_WRITE_TIMEOUTS))
+    }
+
+    /// Waits until there has been no activity for so long.
+    pub(crate) async fn idle(&self, limit: Duration) {
+        while !self.is_idle(limit) {
+            let last_activity = Duration::from_millis(self.last_activity.load(Relaxed));
+            tokio::time::sleep_until(self.start + last_activity + limit).await;
+        }
+    }
+
+    fn touch(&self) {
+        self.last_activity.store(self.now(), Relaxed);
+    }
+
+    /// The client reads something.
+    fn client_reads(&self) {
+        let now = self.now();
+        self.last_activity.store(now, Relaxed);
+        self.last_read.store(now, Relaxed);
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn since(&self, millis: &AtomicU64) -> Duration {
+        self.start.elapsed().saturating_sub(Duration::from_millis(millis.load(Relaxed)))
+    }
+}
+
+impl TrackedResponse {
+    /// The body was polled, so the client has read what came before. If the body had data, the client has yet to read it;
+    /// if not, the origin has yet to send it.
+    pub(crate) fn polled(&self, has_data: bool) {
+        self.tracker.client_reads();
+        self.set_unread(has_data);
+    }
+
+    fn set_unread(&self, is_unread: bool) {
+        match (self.is_unread.swap(is_unread, Relaxed), is_unread) {
+            (false, true) => self.tracker.unread.fetch_add(1, Relaxed),
+            (true, false) => self.tracker.unread.fetch_sub(1, Relaxed),
+            (true, true) | (false, false) => return,
+        };
+    }
+}
+
+impl Drop for TrackedResponse {
+    fn drop(&mut self) {
+        self.tracker.touch();
+        self.set_unread(false);
+        self.tracker.responses.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Wraps a connection on which every write is activity.
+pub(crate) fn track_writes<IO: AsyncWrite>(
+    io: IO,
+    tracker: Arc<IdleTracker>,
+) -> InspectWriter<IO, impl FnMut(&[u8]) + Send> {
+    InspectWriter::new(io, move |_: &[u8]| tracker.touch())
+}
+
+/// Wraps an HTTP/2 connection. hyper accepts a whole page at once, so writes show whether the client still reads. Only
+/// data counts: a client can cause other frames to be written without end.
+pub(crate) fn track_h2_writes<IO: AsyncWrite>(
+    io: IO,
+    tracker: Arc<IdleTracker>,
+) -> InspectWriter<IO, impl FnMut(&[u8]) + Send> {
+    let mut frames = H2Frames::default();
+    InspectWriter::new(io, move |bytes: &[u8]| {
+        if frames.contain_data(bytes) {
+            tracker.client_reads();
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+    const TIMEOUTS: ClientTimeouts = ClientTimeouts { head: LIMIT, idle: LIMIT, body: LIMIT, write: LIMIT };
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_without_responses_is_idle_and_one_that_waits_for_the_origin_is_not() {
+        let tracker = IdleTracker::new();
+        tokio::time::advance(LIMIT).await;
+        assert!(tracker.is_overdue(&TIMEOUTS), "no request yet");
+        let response = tracker.begin_response();
+        response.polled(false);
+        tokio::time::advance(LIMIT * 9).await;
+        assert!(!tracker.is_overdue(&TIMEOUTS), "the origin is slow");
+        drop(response);
+        assert!(!tracker.is_overdue(&TIMEOUTS), "a response has just ended");
+        tokio::time::advance(LIMIT).await;
+        assert!(tracker.is_overdue(&TIMEOUTS));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unread_response_does_not_end_one_that_waits_for_the_origin() {
+        let tracker = IdleTracker::new();
+        let (unread, waiting) = (tracker.begin_response(), tracker.begin_response());
+        unread.polled(true);
+        waiting.polled(false);
+        tokio::time::advance(LIMIT * 4).await;
+        assert!(!tracker.is_overdue(&TIMEOUTS), "the origin is slow");
+        waiting.polled(true);
+        tokio::time::advance(LIMIT).await;
+        assert!(tracker.is_overdue(&TIMEOUTS), "the client reads neither");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_requests_do_not_let_a_response_stay_unread_for_ever() {
+        let tracker = IdleTracker::new();
+        let (unread, waiting) = (tracker.begin_response(), tracker.begin_response());
+        unread.polled(true);
+        waiting.polled(false);
+        for _ in 0..5 {
+            assert!(!tracker.is_overdue(&TIMEOUTS));
+            drop(tracker.begin_response());
+            tokio::time::advance(LIMIT).await;
+        }
+        assert!(tracker.is_overdue(&TIMEOUTS), "the client has read nothing of any response");
+        waiting.polled(false);
+        assert!(!tracker.is_overdue(&TIMEOUTS), "the client reads");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_is_noticed() {
+        let tracker = IdleTracker::new();
+        let response = tracker.begin_response();
+        response.polled(true);
+        tokio::time::advance(LIMIT / 2).await;
+        response.polled(true);
+        tokio::time::advance(LIMIT / 2).await;
+        assert!(!tracker.is_overdue(&TIMEOUTS), "the client reads now and then");
+        tokio::time::advance(LIMIT / 2).await;
+        assert!(tracker.is_overdue(&TIMEOUTS));
+    }
+}

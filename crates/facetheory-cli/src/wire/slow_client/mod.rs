@@ -1,0 +1,27 @@
+//! Limits on slow clients: every timeout that the gateway applies to a client, for HTTP/1 and HTTP/2.
+//!
+//! A slow client holds a connection, memory, and sometimes a connection to the origin. Slowloris attacks do so on
+//! purpose, with many connections at once.
+//!
+//! | attack | timeout | HTTP/1 | HTTP/2 |
+//! |---|---|---|---|
+//! | slow headers (slowloris) | [`ClientTimeouts::head`] | 408, by [`RequestReader`](super::request_reader::RequestReader) | the connection counts as idle |
+//! | slow request body | [`ClientTimeouts::body`] | 408, by [`RequestReader`](super::request_reader::RequestReader) | 408, by the gateway's `RequestBody` |
+//! | slow reader | [`ClientTimeouts::write`] | write timeout, by [`check_write`] | write timeout, by [`IdleTracker`] |
+//! | idle connection | [`ClientTimeouts::idle`] | closed, by [`RequestReader`](super::request_reader::RequestReader) | closed, by [`IdleTracker`] |
+//!
+//! HTTP/1 connections have no timers of their own: one [`DeadlineTicker`] wakes those whose deadline has passed.
+
+mod deadline_ticker;
+mod h2_frames;
+mod idle_tracker;
+mod timeouts;
+mod write_timeout;
+
+pub(super) use deadline_ticker::RegisteredConnection;
+pub(super) use timeouts::{Overdue, TimeoutTicks};
+pub(super) use write_timeout::check_write;
+
+pub(crate) use deadline_ticker::DeadlineTicker;
+pub(crate) use idle_tracker::{IdleTracker, TrackedResponse, track_h2_writes, track_writes};
+pub(crate) use timeouts::ClientTimeouts;

@@ -1,0 +1,96 @@
+//! The timeouts of clients, in durations and in ticks of a coarse clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+/// The time between two ticks. A timeout fires at most this much too late, and never too early.
+pub(super) const TICK: Duration = Duration::from_millis(250);
+
+/// How long the gateway waits for a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClientTimeouts {
+    /// For a whole request head, from its first byte on: the limit on slow headers (slowloris).
+    pub(crate) head: Duration,
+    /// For the next request, from the end of the last response on.
+    pub(crate) idle: Duration,
+    /// For more of a request body, from the last byte that arrived on.
+    pub(crate) body: Duration,
+    /// For the client to read more of a response, from the last time it read some on: the limit on slow readers.
+    pub(crate) write: Duration,
+}
+
+impl Default for ClientTimeouts {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        ClientTimeouts { head: seconds(15), idle: seconds(60), body: seconds(30), write: seconds(30) }
+    }
+}
+
+/// What a client should have sent by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::wire) enum Overdue {
+    /// The rest of a request head.
+    Head,
+    /// The rest of a request body.
+    Body,
+    /// The next request, or the first.
+    Request,
+}
+
+/// [`ClientTimeouts`] in ticks, with the clock that counts them.
+#[derive(Clone, Debug)]
+pub(in crate::wire) struct TimeoutTicks {
+    clock: Arc<AtomicU32>,
+    pub(in crate::wire) head: u32,
+    pub(in crate::wire) idle: u32,
+    pub(in crate::wire) body: u32,
+    pub(in crate::wire) write: u32,
+}
+
+impl TimeoutTicks {
+    pub(in crate::wire) fn new(clock: Arc<AtomicU32>, timeouts: &ClientTimeouts) -> Self {
+        let ClientTimeouts { head, idle, body, write } = timeouts;
+        let [head, idle, body, write] = [head, idle, body, write].map(|timeout| ticks(*timeout));
+        TimeoutTicks { clock, head, idle, body, write }
+    }
+
+    /// The current tick.
+    pub(in crate::wire) fn now(&self) -> u32 {
+        self.clock.load(Relaxed)
+    }
+
+    /// Whether more than `limit` ticks have passed since the tick `since`, of which an unknown part was over already.
+    pub(in crate::wire) fn is_past(&self, since: u32, limit: u32) -> bool {
+        self.now().wrapping_sub(since) > limit
+    }
+}
+
+/// A duration in ticks, rounded up.
+pub(super) fn ticks(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_never_fires_too_early() {
+        let clock = Arc::new(AtomicU32::new(7));
+        let timeouts = ClientTimeouts { head: Duration::from_secs(1), ..ClientTimeouts::default() };
+        let ticks = TimeoutTicks::new(clock.clone(), &timeouts);
+        // If the wait began at the end of tick 7, one second is over at the end of tick 11.
+        clock.store(11, Relaxed);
+        assert!(!ticks.is_past(7, ticks.head));
+        clock.store(12, Relaxed);
+        assert!(ticks.is_past(7, ticks.head));
+    }
+
+    #[test]
+    fn durations_are_rounded_up_and_bounded() {
+        assert_eq!(ticks(Duration::from_millis(1)), 1);
+        assert_eq!(ticks(Duration::from_secs(1)), 4);
+        assert_eq!(ticks(Duration::MAX), u32::MAX);
+    }
+}
