@@ -93,10 +93,10 @@ impl RequestBody {
         RequestBody { client_context, ..RequestBody::default() }
     }
 
-    /// Waits for the first piece of a body of unknown length, so that one that is invalid from the beginning is found
-    /// before the origin is called.
+    /// Waits for the first piece of a body of unknown length, or for the end of one of length zero, so that a body that is
+    /// invalid from the beginning is found before the origin is called.
     pub(crate) async fn begin(&mut self) -> Result<(), BodyError> {
-        if self.upload.is_some() && self.size_hint().exact().is_none() {
+        if self.upload.is_some() && self.size_hint().exact().is_none_or(|length| length == 0) {
             self.first = self.frame().await.transpose()?;
             if self.first.is_none() {
                 self.upload = None;
