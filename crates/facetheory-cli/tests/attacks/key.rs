@@ -184,7 +184,7 @@ fn row_38_the_origin_sees_the_parameters_that_the_key_has() {
 #[test]
 fn row_39_a_flood_of_queries_fills_neither_the_store_nor_the_memory() {
     const FLOOD: usize = 300;
-    let site = Site::start_with(&format!("{PAGES}\n[limits]\nnew_keys_per_second = 1\n"), &IN_MEMORY);
+    let site = Site::start_with(&format!("{PAGES}\n[limits]\nnew_pages_per_second = 1\n"), &IN_MEMORY);
     kept(&site, "/row-39");
     let mut connection = site.gateway.connect();
     let kept = (0..FLOOD).filter(|number| {
