@@ -1,6 +1,6 @@
-//! The embedded table against raw rusqlite doing the same work on the same disk, as ratios of one run.
+//! Compares the embedded table with raw rusqlite on the same disk, as ratios within one run.
 //!
-//! `cargo bench -p tabletheory` prints criterion's figures and then a table of ratios with their targets.
+//! `cargo bench -p tabletheory` prints criterion's results and then a table of ratios with their targets.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,13 +12,18 @@ use tabletheory::{
     Attr, Consistency, Item, Key, Random, SeededRandom, SqliteSettings, SqliteTable, SystemClock, Table, Txn,
     Value, Write,
 };
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 
-/// Enough rows for the tree to have its full depth, and more than SQLite's own cache holds.
+/// Enough rows for the full depth of the tree, and more than fit in SQLite's cache.
 const ROWS: u64 = 200_000;
 const READERS: u64 = 2;
 const COMMITTERS: u64 = 64;
 
-#[expect(clippy::disallowed_methods, reason = "figures of earlier runs are told by the age of their files")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "results of earlier runs are recognized by the age of their files"
+)]
 fn main() {
     let started = SystemTime::now();
     let output = output_directory();
@@ -28,15 +33,15 @@ fn main() {
         .measurement_time(Duration::from_secs(5))
         .output_directory(&output)
         .configure_from_args();
-    let place =
+    let directory =
         tempfile::tempdir_in(output.parent().unwrap_or(&output)).expect("a directory on the build's disk");
-    let file = place.path().join("table.db");
+    let file = directory.path().join("table.db");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
     let table = Arc::new(open(&file));
     runtime.block_on(fill(&table));
 
-    // The peer commits to a file with the same rows in the same schema.
-    let copy = place.path().join("raw.db");
+    // Raw rusqlite commits to a file with the same rows and schema.
+    let copy = directory.path().join("raw.db");
     let source = Connection::open(&file).expect("the file");
     source.execute("VACUUM INTO ?1", [copy.to_string_lossy()]).expect("a copy");
 
@@ -47,7 +52,7 @@ fn main() {
 }
 
 fn output_directory() -> PathBuf {
-    let exe = std::env::current_exe().expect("a program knows where it is");
+    let exe = std::env::current_exe().expect("the path of the program");
     let target = exe.ancestors().find(|directory| directory.ends_with("target"));
     target.map_or_else(|| PathBuf::from("target"), Path::to_path_buf).join("criterion")
 }
@@ -86,9 +91,9 @@ fn group<'c>(criterion: &'c mut Criterion, name: &str) -> BenchmarkGroup<'c, Wal
     group
 }
 
-/// The time of one operation when so many are done by several at once.
-fn each(total: Duration, done: u64, asked: u64) -> Duration {
-    total.mul_f64(asked as f64 / done as f64)
+/// Scales a measured time to the number of operations that was asked for; workers do equal shares, so they may do more.
+fn scaled(time: Duration, done: u64, asked: u64) -> Duration {
+    time.mul_f64(asked as f64 / done as f64)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures the wall clock")]
@@ -98,53 +103,53 @@ fn timed(work: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-fn reads(
-    criterion: &mut Criterion,
-    runtime: &tokio::runtime::Runtime,
-    table: &Arc<SqliteTable>,
-    file: &Path,
-) {
+/// Divides operations between concurrent tasks. `work` gets the number of its task and of its operations.
+fn timed_tasks<F>(runtime: &Runtime, tasks: u64, operations: u64, work: impl Fn(u64, u64) -> F) -> Duration
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let share = operations.div_ceil(tasks);
+    let time = timed(|| {
+        runtime.block_on(async {
+            let running: JoinSet<()> = (0..tasks).map(|task| work(task, share)).collect();
+            running.join_all().await;
+        });
+    });
+    scaled(time, share * tasks, operations)
+}
+
+fn reads(criterion: &mut Criterion, runtime: &Runtime, table: &Arc<SqliteTable>, file: &Path) {
     let mut group = group(criterion, "read");
     group.bench_function("raw", |bencher| {
         bencher.iter_custom(|reads| {
-            let each_reads = reads.div_ceil(READERS);
-            let total = timed(|| {
+            let share = reads.div_ceil(READERS);
+            let time = timed(|| {
                 std::thread::scope(|scope| {
                     for reader in 0..READERS {
-                        scope.spawn(move || raw_reads(file, reader, each_reads));
+                        scope.spawn(move || raw_reads(file, reader, share));
                     }
                 });
             });
-            each(total, each_reads * READERS, reads)
+            scaled(time, share * READERS, reads)
         });
     });
     group.bench_function("tabletheory", |bencher| {
-        bencher.iter_custom(|reads| {
-            let each_reads = reads.div_ceil(READERS);
-            let total = timed(|| {
-                runtime.block_on(async {
-                    let mut readers = tokio::task::JoinSet::new();
-                    for reader in 0..READERS {
-                        let table = Arc::clone(table);
-                        readers.spawn(async move {
-                            let random = SeededRandom::new(reader);
-                            for _ in 0..each_reads {
-                                let key = key(random.next_u64() % ROWS);
-                                let row = table.get(&key, Consistency::Strong).await.expect("a read");
-                                assert!(row.is_some());
-                            }
-                        });
-                    }
-                    readers.join_all().await;
-                });
-            });
-            each(total, each_reads * READERS, reads)
-        });
+        let read = |reader, reads| {
+            let table = Arc::clone(table);
+            async move {
+                let random = SeededRandom::new(reader);
+                for _ in 0..reads {
+                    let key = key(random.next_u64() % ROWS);
+                    assert!(table.get(&key, Consistency::Strong).await.expect("a read").is_some());
+                }
+            }
+        };
+        bencher.iter_custom(|reads| timed_tasks(runtime, READERS, reads, read));
     });
     group.finish();
 }
 
-/// What a program on rusqlite would do to have the same item: read the row, and decode it.
+/// Reads rows with rusqlite, and decodes them.
 fn raw_reads(file: &Path, reader: u64, reads: u64) {
     let connection = Connection::open(file).expect("the file");
     let random = SeededRandom::new(reader);
@@ -157,12 +162,7 @@ fn raw_reads(file: &Path, reader: u64, reads: u64) {
     }
 }
 
-fn commits(
-    criterion: &mut Criterion,
-    runtime: &tokio::runtime::Runtime,
-    table: &Arc<SqliteTable>,
-    raw: &Path,
-) {
+fn commits(criterion: &mut Criterion, runtime: &Runtime, table: &Arc<SqliteTable>, raw: &Path) {
     let mut group = group(criterion, "commit");
     let mut connection = Connection::open(raw).expect("a copy of the file");
     connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;").expect("settings");
@@ -176,37 +176,28 @@ fn commits(
     for committers in [1, COMMITTERS] {
         let name = if committers == 1 { "tabletheory, one at a time" } else { "tabletheory, 64 at once" };
         group.bench_function(name, |bencher| {
-            bencher.iter_custom(|commits| {
-                let each_commits = commits.div_ceil(committers);
-                let total = timed(|| {
-                    runtime.block_on(async {
-                        let mut tasks = tokio::task::JoinSet::new();
-                        for committer in 0..committers {
-                            let table = Arc::clone(table);
-                            tasks.spawn(async move {
-                                for commit in 0..each_commits {
-                                    let txn = lease((committer * each_commits + commit) % ROWS);
-                                    assert!(table.commit(&txn).await.expect("a commit").is_done());
-                                }
-                            });
-                        }
-                        tasks.join_all().await;
-                    });
-                });
-                each(total, each_commits * committers, commits)
-            });
+            let commit = |committer, commits| {
+                let table = Arc::clone(table);
+                async move {
+                    for commit in 0..commits {
+                        let txn = lease((committer * commits + commit) % ROWS);
+                        assert!(table.commit(&txn).await.expect("a commit").is_done());
+                    }
+                }
+            };
+            bencher.iter_custom(|commits| timed_tasks(runtime, committers, commits, commit));
         });
     }
     group.finish();
 }
 
-/// A conditional put, as taking a lease is.
+/// A conditional put, like acquiring a lease.
 fn lease(number: u64) -> Txn {
     let free = Attr::<String>::new("pk").absent().or(Attr::<i64>::new("revalidate_seconds").le(60));
     Txn::from(Write::put(key(number), meta(number)).when(free))
 }
 
-/// The same conditional put by hand.
+/// A conditional put with rusqlite.
 fn raw_commit(connection: &mut Connection, number: u64) {
     let (key, item) = (key(number), meta(number));
     let transaction =
@@ -231,7 +222,7 @@ fn raw_commit(connection: &mut Connection, number: u64) {
     transaction.commit().expect("a commit");
 }
 
-#[expect(clippy::print_stdout, reason = "the ratios are what the run is for")]
+#[expect(clippy::print_stdout, reason = "the ratios are the result of the run")]
 fn print_ratios(output: &Path, started: SystemTime) {
     let nanoseconds = |name: &str| -> Option<f64> {
         let file = output.join(name).join("new/estimates.json");
@@ -262,7 +253,7 @@ fn print_ratios(output: &Path, started: SystemTime) {
             println!("{what:<58} was not measured in this run");
             continue;
         };
-        let verdict = if to / of >= target { "" } else { "  MISSED" };
-        println!("{what:<58} {:>12.0} {:>7.2} {target:>7.1}{verdict}", 1e9 / of, to / of);
+        let missed = if to / of >= target { "" } else { "  MISSED" };
+        println!("{what:<58} {:>12.0} {:>7.2} {target:>7.1}{missed}", 1e9 / of, to / of);
     }
 }

@@ -1,24 +1,24 @@
-//! Write `META` with a `ttl`, read it back, and decide whether it is fresh: by its times, never by its `ttl`.
-#![expect(clippy::print_stdout, reason = "an example tells what happens")]
+//! Writes `META` with a `ttl`, reads it back, and checks its freshness, which does not depend on `ttl`.
+#![expect(clippy::print_stdout, reason = "an example prints what happens")]
 
 mod cache;
 
 use std::time::Duration;
 
-use cache::{FaceTheoryCacheMetadata, Outcome, expect, open_table, some_page};
+use cache::{CacheMetadata, Outcome, expect, open_table, some_page};
 use tabletheory::TableExt as _;
 
 #[tokio::main]
 async fn main() -> Outcome {
     let table = open_table().await?;
-    let pages = table.rows::<FaceTheoryCacheMetadata>();
+    let pages = table.rows::<CacheMetadata>();
     let key = some_page();
     let now = table.clock().now();
 
     // A put creates the row or replaces it.
-    let first = FaceTheoryCacheMetadata::generated(&key, "pages/t1/first.html", now);
+    let first = CacheMetadata::generated(&key, "pages/t1/first.html", now);
     expect(pages.put(&first).await?.is_done(), "the page is created")?;
-    let second = FaceTheoryCacheMetadata::generated(&key, "pages/t1/second.html", now);
+    let second = CacheMetadata::generated(&key, "pages/t1/second.html", now);
     expect(pages.put(&second).await?.is_done(), "the page is replaced")?;
 
     let page = pages.get(&key).await?.ok_or("the page was just put")?;

@@ -1,15 +1,13 @@
-//! A request that is repeated does its work once: its record, `META` and `LOCK` change in one transaction.
-#![expect(clippy::print_stdout, reason = "an example tells what happens")]
+//! A repeated request is executed once: its record, `META` and `LOCK` change in one transaction.
+#![expect(clippy::print_stdout, reason = "an example prints what happens")]
 
 mod cache;
 
-use cache::{
-    FaceTheoryCacheLease, FaceTheoryCacheMetadata, FaceTheoryRequest, Outcome, expect, open_table, some_page,
-};
-use tabletheory::{Commit, Key, Model as _, Saved, Table, TableExt as _, Timestamp, Update};
+use cache::{CacheLease, CacheMetadata, CacheRequest, Outcome, expect, open_table, some_page};
+use tabletheory::{Commit, Key, Model as _, Result, Saved, Table, TableExt as _, Timestamp, Update};
 
-/// How long a request's record is kept at least.
-const KEEP_SECONDS: i64 = 86_400;
+/// Retention of a request's record.
+const RETENTION_SECONDS: i64 = 86_400;
 
 #[tokio::main]
 async fn main() -> Outcome {
@@ -17,40 +15,43 @@ async fn main() -> Outcome {
     let key = some_page();
     let now = table.clock().now();
 
-    expect(start(&*table, &key, "hash-1", now).await? == Start::Begun, "the request begins")?;
-    println!("The request began.");
-    expect(start(&*table, &key, "hash-1", now).await? == Start::InProgress, "a repetition waits")?;
-    println!("A repetition was told that it is in progress.");
-    expect(start(&*table, &key, "hash-2", now).await? == Start::OtherInputs, "other inputs are refused")?;
-    println!("The same idempotency key with other inputs was refused.");
+    expect(start(&*table, &key, "hash-1", now).await? == Start::Started, "the request starts")?;
+    println!("The request started.");
+    expect(start(&*table, &key, "hash-1", now).await? == Start::InProgress, "a retry is in progress")?;
+    println!("A retry is reported as in progress.");
+    expect(start(&*table, &key, "hash-2", now).await? == Start::OtherInputs, "other inputs are rejected")?;
+    println!("The same idempotency key with other inputs was rejected.");
 
-    let lease = FaceTheoryCacheLease::acquire(&*table, &key, now).await?;
-    let lease = lease.done().ok_or("nobody else holds the lease")?;
-    let body = "pages/t1/abc.html";
-    expect(finish(&*table, &key, &lease, body, now).await?.is_done(), "the work is published")?;
-    println!("The work was published, the request completed and the lease given back.");
+    let lease = CacheLease::acquire(&*table, &key, now).await?;
+    let lease = lease.done().ok_or("the lease is not free")?;
+    let page = CacheMetadata::generated(&key, "pages/t1/abc.html", now);
+    expect(finish(&*table, &page, &lease, now).await?.is_done(), "the page is published")?;
+    println!("The page was published, the request completed and the lease released.");
 
     let again = start(&*table, &key, "hash-1", now).await?;
-    expect(again == Start::Completed { body: Some(body.into()) }, "a repetition has the recorded result")?;
-    println!("A repetition was given the recorded result, {body}.");
+    expect(
+        again == Start::Completed { body: Some(page.s3_key.clone()) },
+        "a retry gets the recorded result",
+    )?;
+    println!("A retry got the recorded result, {}.", page.s3_key);
 
-    let twice = finish(&*table, &key, &lease, "pages/t1/other.html", now).await?;
-    expect(twice.is_refused(), "the work is not published twice")?;
-    println!("Publishing it a second time was refused.");
+    let twice = finish(&*table, &page, &lease, now).await?;
+    expect(twice.is_refused(), "the page is not published twice")?;
+    println!("Publishing a second time was refused.");
     Ok(())
 }
 
 #[derive(Debug, PartialEq)]
 enum Start {
-    /// Nobody has asked before: do the work.
-    Begun,
-    /// Somebody is at it.
+    /// The request is new.
+    Started,
+    /// The request is being executed.
     InProgress,
-    /// It was done; this is its result.
+    /// The request was completed with this result.
     Completed { body: Option<String> },
-    /// It was tried and failed.
+    /// The request failed.
     Failed,
-    /// The key was used for something else: do nothing.
+    /// The idempotency key was used with other inputs.
     OtherInputs,
 }
 
@@ -58,23 +59,23 @@ fn request_key(key: &Key) -> Key {
     key.sibling("REQ#x-request-1")
 }
 
-/// Creates the request's record; where there is one already, what it says decides.
-async fn start(table: &dyn Table, key: &Key, hash: &str, now: Timestamp) -> tabletheory::Result<Start> {
+/// Creates the request's record, or evaluates an existing one.
+async fn start(table: &dyn Table, key: &Key, hash: &str, now: Timestamp) -> Result<Start> {
     let Key { pk, sk } = request_key(key);
-    let request = FaceTheoryRequest {
+    let request = CacheRequest {
         pk,
         sk,
         request_hash: hash.into(),
         status: "STARTED".into(),
         result_s3_key: None,
-        ttl: now.seconds() + KEEP_SECONDS,
+        ttl: now.seconds() + RETENTION_SECONDS,
     };
     let seen = match table.rows().put_new(&request).await? {
-        Saved::Done(_) => return Ok(Start::Begun),
+        Saved::Done(_) => return Ok(Start::Started),
         Saved::Refused { seen } => seen,
     };
-    // The refusal shows the row that stood in the way; it needs no read.
-    let Some(earlier) = seen.map(FaceTheoryRequest::from_item).transpose()? else {
+    // The refusal contains the existing row, so no read is needed.
+    let Some(earlier) = seen.map(CacheRequest::from_item).transpose()? else {
         return Ok(Start::InProgress);
     };
     if earlier.request_hash != hash {
@@ -89,18 +90,19 @@ async fn start(table: &dyn Table, key: &Key, hash: &str, now: Timestamp) -> tabl
 
 async fn finish(
     table: &dyn Table,
-    key: &Key,
-    lease: &FaceTheoryCacheLease,
-    body: &str,
+    page: &CacheMetadata,
+    lease: &CacheLease,
     now: Timestamp,
-) -> tabletheory::Result<Commit> {
-    let completed =
-        Update::new([FaceTheoryRequest::STATUS.set("COMPLETED"), FaceTheoryRequest::RESULT_S3_KEY.set(body)]);
+) -> Result<Commit> {
+    let completed = Update::new([
+        CacheRequest::STATUS.set("COMPLETED"),
+        CacheRequest::RESULT_S3_KEY.set(page.s3_key.as_str()),
+    ]);
     table
         .transaction()
-        .put(&FaceTheoryCacheMetadata::generated(key, body, now))
-        .update::<FaceTheoryRequest>(&request_key(key), completed)
-        .when(FaceTheoryRequest::STATUS.is("STARTED"))
+        .put(page)
+        .update::<CacheRequest>(&request_key(&page.key()), completed)
+        .when(CacheRequest::STATUS.is("STARTED"))
         .delete(lease)
         .when(lease.held_at(now))
         .commit()

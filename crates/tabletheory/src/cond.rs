@@ -122,12 +122,10 @@ impl Cond {
     /// assert_eq!(cond.to_string(), "a > 1 AND a < 9");
     /// ```
     pub fn and(self, other: Cond) -> Cond {
-        let mut conds = match self.0 {
-            Node::All(conds) => conds,
-            node => vec![Cond(node)],
-        };
-        conds.push(other);
-        Cond::all(conds)
+        match self.0 {
+            Node::All(conds) => Cond::all(conds.into_iter().chain([other])),
+            node => Cond::all([Cond(node), other]),
+        }
     }
 
     /// True if at least one of the two conditions is true.
@@ -139,12 +137,10 @@ impl Cond {
     /// assert_eq!(cond.to_string(), "attribute_not_exists(a) OR a < 9");
     /// ```
     pub fn or(self, other: Cond) -> Cond {
-        let mut conds = match self.0 {
-            Node::Any(conds) => conds,
-            node => vec![Cond(node)],
-        };
-        conds.push(other);
-        Cond::any(conds)
+        match self.0 {
+            Node::Any(conds) => Cond::any(conds.into_iter().chain([other])),
+            node => Cond::any([Cond(node), other]),
+        }
     }
 }
 

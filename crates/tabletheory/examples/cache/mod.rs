@@ -1,5 +1,5 @@
-//! The rows of an ISR cache, as services in Go, TypeScript and Python write them, and what the examples share.
-#![allow(dead_code, reason = "each example uses some of it")]
+//! The rows of an ISR cache, in the same format as services in Go, TypeScript and Python, and helpers of the examples.
+#![allow(dead_code, reason = "each example uses a part")]
 
 use std::error::Error;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use tabletheory::{
     ClientToken, Cond, Key, Model, Random as _, Saved, SystemRandom, Table, TableExt as _, Timestamp,
 };
 
-/// What an example ends with: an error makes the process fail.
+/// The result of an example; an error makes the process fail.
 pub(crate) type Outcome = Result<(), Box<dyn Error>>;
 
-/// What was generated for a cache key (`sk` is `META`).
+/// A generated page: `META` or, if versions are retained, `VER#<id>`.
 #[derive(Model, Clone, Debug, PartialEq)]
 #[model(table_env = "FACETHEORY_CACHE_TABLE_NAME")]
-pub(crate) struct FaceTheoryCacheMetadata {
+pub(crate) struct CacheMetadata {
     #[model(pk)]
     pub(crate) pk: String,
     #[model(sk)]
@@ -28,12 +28,12 @@ pub(crate) struct FaceTheoryCacheMetadata {
     pub(crate) ttl: Option<i64>,
 }
 
-impl FaceTheoryCacheMetadata {
-    /// The row of a page that was generated now, may be served for a minute, and may be collected after a day.
+impl CacheMetadata {
+    /// Returns the row of a page that was generated now, is fresh for a minute, and may be deleted after a day.
     pub(crate) fn generated(key: &Key, body: &str, now: Timestamp) -> Self {
-        FaceTheoryCacheMetadata {
+        CacheMetadata {
             pk: key.pk.clone(),
-            sk: "META".into(),
+            sk: key.sk.clone(),
             s3_key: body.into(),
             generated_at: now.seconds(),
             revalidate_seconds: 60,
@@ -42,16 +42,16 @@ impl FaceTheoryCacheMetadata {
         }
     }
 
-    /// Freshness is decided by these two attributes; `ttl` only ever collects garbage.
+    /// Freshness depends on these two attributes; `ttl` is only for garbage collection.
     pub(crate) fn is_fresh(&self, now: Timestamp) -> bool {
         now.seconds() < self.generated_at + self.revalidate_seconds
     }
 }
 
-/// Who regenerates a cache key (`sk` is `LOCK`).
+/// The lease for regenerating a page (`LOCK`).
 #[derive(Model, Clone, Debug, PartialEq)]
 #[model(table_env = "FACETHEORY_CACHE_TABLE_NAME")]
-pub(crate) struct FaceTheoryCacheLease {
+pub(crate) struct CacheLease {
     #[model(pk)]
     pub(crate) pk: String,
     #[model(sk)]
@@ -62,20 +62,20 @@ pub(crate) struct FaceTheoryCacheLease {
     pub(crate) ttl: Option<i64>,
 }
 
-/// How long a lease is held.
+/// Duration of a lease.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
-/// How long an expired lease stays in the table at least.
+/// Time after its expiry for which a lease stays in the table.
 const LEASE_BUFFER_SECONDS: i64 = 3_600;
 
-impl FaceTheoryCacheLease {
-    /// Takes the lease if nobody holds it. One conditional put: of two contenders, one gets it.
+impl CacheLease {
+    /// Acquires the lease if it is free, with one conditional put.
     pub(crate) async fn acquire(
         table: &dyn Table,
         key: &Key,
         now: Timestamp,
-    ) -> tabletheory::Result<Saved<FaceTheoryCacheLease>> {
+    ) -> tabletheory::Result<Saved<CacheLease>> {
         let expires = (now + LEASE).seconds_rounded_up();
-        let lease = FaceTheoryCacheLease {
+        let lease = CacheLease {
             pk: key.pk.clone(),
             sk: "LOCK".into(),
             lease_token: ClientToken::random(&SystemRandom).as_str().into(),
@@ -86,33 +86,17 @@ impl FaceTheoryCacheLease {
         table.rows().put(&lease).when(free).await
     }
 
-    /// This lease is still in the table, and has not expired.
+    /// The condition that this lease is still held.
     pub(crate) fn held_at(&self, now: Timestamp) -> Cond {
         Self::LEASE_TOKEN.is(self.lease_token.as_str()).and(Self::LEASE_EXPIRES_AT.gt(now.seconds()))
     }
 }
 
-/// One generation of a page (`sk` is `VER#<id>`).
+/// `META` of a page with versions: points to the current version, and repeats its attributes for readers that know only
+/// [`CacheMetadata`].
 #[derive(Model, Clone, Debug, PartialEq)]
 #[model(table_env = "FACETHEORY_CACHE_TABLE_NAME")]
-pub(crate) struct FaceTheoryCacheVersion {
-    #[model(pk)]
-    pub(crate) pk: String,
-    #[model(sk)]
-    pub(crate) sk: String,
-    pub(crate) s3_key: String,
-    pub(crate) generated_at: i64,
-    pub(crate) revalidate_seconds: i64,
-    pub(crate) etag: Option<String>,
-    #[model(ttl)]
-    pub(crate) ttl: Option<i64>,
-}
-
-/// `META` where versions are kept: it points at one of them, and repeats what it says for readers that
-/// know only [`FaceTheoryCacheMetadata`].
-#[derive(Model, Clone, Debug, PartialEq)]
-#[model(table_env = "FACETHEORY_CACHE_TABLE_NAME")]
-pub(crate) struct FaceTheoryCachePointer {
+pub(crate) struct CachePointer {
     #[model(pk)]
     pub(crate) pk: String,
     #[model(sk)]
@@ -128,10 +112,10 @@ pub(crate) struct FaceTheoryCachePointer {
     pub(crate) ttl: Option<i64>,
 }
 
-/// One wish to regenerate, however often it is repeated (`sk` is `REQ#<idempotency key>`).
+/// A request to regenerate a page (`REQ#<idempotency key>`).
 #[derive(Model, Clone, Debug, PartialEq)]
 #[model(table_env = "FACETHEORY_CACHE_TABLE_NAME")]
-pub(crate) struct FaceTheoryRequest {
+pub(crate) struct CacheRequest {
     #[model(pk)]
     pub(crate) pk: String,
     #[model(sk)]
@@ -144,17 +128,17 @@ pub(crate) struct FaceTheoryRequest {
     pub(crate) ttl: i64,
 }
 
-/// The table at the address that is the program's argument, in memory without one.
+/// Opens the table at the address in the first argument, by default in memory.
 pub(crate) async fn open_table() -> tabletheory::Result<Arc<dyn Table>> {
     tabletheory::open(&std::env::args().nth(1).unwrap_or_else(|| "memory:".into())).await
 }
 
-/// The `META` of a page that no other run of an example has, so that they can share a table.
+/// Returns the key of `META` of a unique page, so that examples can share a table.
 pub(crate) fn some_page() -> Key {
     Key::new(format!("TENANT#t1#CACHE#{:016x}", SystemRandom.next_u64()), "META")
 }
 
-/// Ends an example with an error when something did not happen as it should.
-pub(crate) fn expect(happened: bool, what: &str) -> Outcome {
-    if happened { Ok(()) } else { Err(format!("it did not happen: {what}").into()) }
+/// Returns an error if a condition is false.
+pub(crate) fn expect(condition: bool, what: &str) -> Outcome {
+    if condition { Ok(()) } else { Err(format!("expected: {what}").into()) }
 }

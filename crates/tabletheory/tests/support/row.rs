@@ -1,11 +1,16 @@
-//! Rows that several tests save and read.
-#![allow(dead_code, reason = "each test uses some of them")]
+//! Models for several tests.
+#![allow(dead_code, reason = "each test uses a part")]
+
+#[path = "../../examples/cache/mod.rs"]
+mod cache;
 
 use tabletheory::Model;
 
+pub(crate) use cache::CacheLease;
+
 pub(crate) const NOW: i64 = 1_700_000_000;
 
-/// The seeds' metadata row.
+/// The metadata row with `omitempty` instead of options.
 #[derive(Model, Clone, Debug, PartialEq)]
 #[model(table_env = "FACETHEORY_CACHE_TABLE_NAME")]
 pub(crate) struct CacheMetadata {
@@ -22,20 +27,7 @@ pub(crate) struct CacheMetadata {
     pub(crate) ttl: i64,
 }
 
-/// The seeds' lease row.
-#[derive(Model, Clone, Debug, PartialEq)]
-pub(crate) struct CacheLease {
-    #[model(pk)]
-    pub(crate) pk: String,
-    #[model(sk)]
-    pub(crate) sk: String,
-    pub(crate) lease_token: String,
-    pub(crate) lease_expires_at: i64,
-    #[model(ttl)]
-    pub(crate) ttl: Option<i64>,
-}
-
-/// A row with every role.
+/// A model with all maintained attributes.
 #[derive(Model, Clone, Debug, Default, PartialEq)]
 pub(crate) struct Document {
     #[model(pk)]

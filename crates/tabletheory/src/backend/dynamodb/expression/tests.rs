@@ -158,19 +158,21 @@ fn has_redundant_parentheses(text: &str) -> bool {
 }
 
 fn any_cond() -> impl Strategy<Value = Cond> {
-    let leaf = (0..200_usize, 0..9_u8).prop_map(|(name, test)| {
-        let attr = Attr::<i64>::named(format!("a{name}"));
-        match test {
-            0 => attr.absent(),
-            1 => attr.exists(),
-            2 => attr.is(1),
-            3 => attr.ge(1),
-            4 => attr.between(1, 2),
-            5 => attr.is_in(0..20),
-            6 => Attr::<String>::named(format!("a{name}")).begins_with("x"),
-            7 => Attr::<String>::named(format!("a{name}")).contains("x"),
-            _ => Attr::<String>::named(format!("a{name}")).size().ge(1),
-        }
+    let leaf = (0..200_usize, 0..9_usize).prop_map(|(name, test)| {
+        let (number, text) =
+            (Attr::<i64>::named(format!("a{name}")), Attr::<String>::named(format!("a{name}")));
+        let tests: [&dyn Fn() -> Cond; 9] = [
+            &|| number.absent(),
+            &|| number.exists(),
+            &|| number.is(1),
+            &|| number.ge(1),
+            &|| number.between(1, 2),
+            &|| number.is_in(0..20),
+            &|| text.begins_with("x"),
+            &|| text.contains("x"),
+            &|| text.size().ge(1),
+        ];
+        tests[test]()
     });
     leaf.prop_recursive(12, 120, 8, |inner| {
         prop_oneof![

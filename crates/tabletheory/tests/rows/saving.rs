@@ -1,31 +1,9 @@
-//! Models saved to a table: what a save keeps by itself, what it refuses, and transactions of several models.
+//! Saving and reading single rows.
 
-#[path = "support/row.rs"]
-mod row;
-
-use std::sync::Arc;
-use std::time::Duration;
-
-use row::{CacheLease, CacheMetadata, Document, NOW, lease, metadata};
-use tabletheory::{
-    ClientToken, Commit, Consistency, Item, Key, ManualClock, MemoryTable, Model, Query, Saved, Set, Table,
-    TableExt, Timestamp, Txn, Update, Value, Write,
-};
-
-/// A table whose time the test decides.
-fn table() -> (MemoryTable, Arc<ManualClock>) {
-    let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(NOW)));
-    (MemoryTable::with_clock(clock.clone()), clock)
-}
-
-fn document(title: &str) -> Document {
-    Document { pk: "DOC#1".into(), sk: "BODY".into(), title: title.into(), ..Document::default() }
-}
-
-// Saving, with versions and times.
+use super::*;
 
 #[tokio::test]
-async fn of_two_writers_that_read_the_same_version_the_second_is_refused() {
+async fn the_second_of_two_saves_over_the_same_version_is_refused() {
     let (table, _) = table();
     let documents = table.rows::<Document>();
     let first = documents.put(&document("draft")).await.unwrap().done().unwrap();
@@ -40,14 +18,14 @@ async fn of_two_writers_that_read_the_same_version_the_second_is_refused() {
     else {
         panic!("Bob's version is stale");
     };
-    // The refusal shows what is there, so Bob can merge without another read.
+    // The refusal contains the stored row, so Bob can merge without another read.
     let seen = Document::from_item(seen).unwrap();
     assert_eq!(seen, anns);
     assert!(documents.put(&Document { title: "Bob's, merged".into(), ..seen }).await.unwrap().is_done());
 }
 
 #[tokio::test]
-async fn a_row_that_was_never_saved_overwrites_nothing() {
+async fn a_new_row_does_not_overwrite_an_existing_one() {
     let (table, _) = table();
     let documents = table.rows::<Document>();
     assert!(documents.put(&document("first")).await.unwrap().is_done());
@@ -57,7 +35,7 @@ async fn a_row_that_was_never_saved_overwrites_nothing() {
 }
 
 #[tokio::test]
-async fn a_save_sets_the_times_by_the_tables_clock() {
+async fn a_save_sets_the_times_from_the_clock_of_the_table() {
     let (table, clock) = table();
     let documents = table.rows::<Document>();
     let first = documents.put(&document("draft")).await.unwrap().done().unwrap();
@@ -70,7 +48,7 @@ async fn a_save_sets_the_times_by_the_tables_clock() {
 }
 
 #[tokio::test]
-async fn an_update_counts_as_a_save() {
+async fn an_update_increments_the_version_and_sets_the_times() {
     let (table, clock) = table();
     let documents = table.rows::<Document>();
     let key = document("").key();
@@ -107,7 +85,7 @@ async fn an_update_may_set_times_but_not_the_version() {
 }
 
 #[tokio::test]
-async fn a_delete_takes_only_the_version_that_was_read() {
+async fn only_the_version_that_was_read_is_deleted() {
     let (table, _) = table();
     let documents = table.rows::<Document>();
     let first = documents.put(&document("draft")).await.unwrap().done().unwrap();
@@ -115,43 +93,34 @@ async fn a_delete_takes_only_the_version_that_was_read() {
     assert!(documents.delete(&first).await.unwrap().is_refused());
     assert!(documents.delete(&document("never saved")).await.unwrap().is_refused());
     assert!(documents.delete(&second).await.unwrap().is_done());
-    assert!(documents.delete_key(&second.key()).await.unwrap().is_done(), "that there is none is no error");
+    assert!(documents.delete_key(&second.key()).await.unwrap().is_done(), "deleting an absent row succeeds");
 }
 
 #[tokio::test]
-async fn a_further_condition_does_not_replace_that_of_the_version() {
+async fn a_condition_is_added_to_that_of_the_version() {
     let (table, _) = table();
     let documents = table.rows::<Document>();
-    let first = documents.put(&document("draft")).await.expect("a put").done().expect("it is new");
+    let first = documents.put(&document("draft")).await.expect("a put").done().expect("a new row");
     assert!(documents.put(&first).await.expect("a put").is_done());
-    // The condition holds, but the version has gone on.
-    let there = || Document::PK.exists();
-    assert!(documents.put(&first).when(there()).await.expect("a put").is_refused());
-    assert!(documents.delete(&first).when(there()).await.expect("a delete").is_refused());
+    // The condition is true, but the version is stale.
+    let exists = || Document::PK.exists();
+    assert!(documents.put(&first).when(exists()).await.expect("a put").is_refused());
+    assert!(documents.delete(&first).when(exists()).await.expect("a delete").is_refused());
 }
 
 #[tokio::test]
-async fn a_row_that_another_writer_left_without_a_version_can_be_deleted() {
-    #[derive(Model, Clone, Debug)]
-    struct Numbered {
-        #[model(pk)]
-        pk: String,
-        #[model(sk)]
-        sk: String,
-        #[model(version, omitempty)]
-        version: i64,
-    }
+async fn a_row_without_a_version_can_be_deleted() {
     let (table, _) = table();
     let key = Key::new("P", "S");
     let bare = Txn::from(Write::put(key.clone(), tabletheory::Item::new()));
     assert!(table.commit(&bare).await.expect("a put").is_done());
-    let row = table.rows::<Numbered>().get(&key).await.expect("a get").expect("the row exists");
+    let row = table.rows::<Versioned>().get(&key).await.expect("a get").expect("the row exists");
     assert_eq!(row.version, 0);
     assert!(table.rows().delete(&row).await.expect("a delete").is_done());
 }
 
 #[tokio::test]
-async fn a_creation_time_of_zero_is_one_that_was_not_set() {
+async fn a_creation_time_of_zero_counts_as_absent() {
     #[derive(Model, Clone, Debug)]
     struct Dated {
         #[model(pk)]
@@ -164,13 +133,13 @@ async fn a_creation_time_of_zero_is_one_that_was_not_set() {
     let (table, _) = table();
     for (before, after) in [(0, NOW), (5, 5)] {
         let row = Dated { pk: "P".into(), sk: "S".into(), created: before };
-        let saved = table.rows().put(&row).await.expect("a put").done().expect("it has no condition");
+        let saved = table.rows().put(&row).await.expect("a put").done().expect("an unconditional save");
         assert_eq!(saved.created, after);
     }
 }
 
 #[tokio::test]
-async fn a_model_without_a_version_is_put_over_whatever_is_there() {
+async fn a_model_without_a_version_replaces_any_row() {
     let (table, _) = table();
     let pages = table.rows::<CacheMetadata>();
     assert!(pages.put(&metadata()).await.unwrap().is_done());
@@ -180,7 +149,7 @@ async fn a_model_without_a_version_is_put_over_whatever_is_there() {
 }
 
 #[tokio::test]
-async fn a_version_that_no_longer_fits_is_refused_before_anything_is_written() {
+async fn a_version_that_no_longer_fits_in_its_field_is_an_error() {
     #[derive(Model, Clone, Debug, PartialEq)]
     struct Small {
         #[model(pk)]
@@ -218,11 +187,11 @@ async fn a_query_reads_typed_rows_page_by_page() {
     assert_eq!((all.items.len(), all.next), (3, None));
     let exactly = table.query_all(&newest, 3).await.unwrap();
     assert_eq!(exactly.items.len(), 3);
-    assert!(table.query_all(&newest, 0).await.is_err(), "no rows at all is no question");
+    assert!(table.query_all(&newest, 0).await.is_err(), "a limit of 0 rows is invalid");
 }
 
 #[tokio::test]
-async fn a_query_of_rows_of_another_model_says_so() {
+async fn a_query_that_matches_rows_of_another_model_is_an_error() {
     let (table, _) = table();
     assert!(table.rows().put(&lease("t-1")).await.unwrap().is_done());
     let error = table.rows::<CacheMetadata>().query(&Query::of("CACHE#1")).await.unwrap_err();
@@ -230,7 +199,7 @@ async fn a_query_of_rows_of_another_model_says_so() {
 }
 
 #[tokio::test]
-async fn every_kind_of_handle_has_typed_rows_and_they_cross_threads() {
+async fn typed_rows_work_with_trait_objects_and_across_threads() {
     let shared: Arc<dyn Table> = Arc::new(table().0);
     let task = {
         let shared = shared.clone();
@@ -247,115 +216,6 @@ async fn every_kind_of_handle_has_typed_rows_and_they_cross_threads() {
     );
 }
 
-// Transactions.
-
-#[tokio::test]
-async fn publishing_and_giving_back_the_lease_are_one_step() {
-    let (table, _) = table();
-    assert!(table.rows().put(&lease("mine")).await.unwrap().is_done());
-    let publish = |token: &str| {
-        let held = CacheLease::LEASE_TOKEN.is(token).and(CacheLease::LEASE_EXPIRES_AT.gt(NOW));
-        table.transaction().put(&metadata()).delete(&lease(token)).when(held)
-    };
-    let Commit::Refused { index, seen } = publish("theirs").commit().await.unwrap() else {
-        panic!("the lease is not theirs");
-    };
-    assert_eq!((index, seen), (1, Some(lease("mine").to_item().unwrap())));
-    assert_eq!(table.rows::<CacheMetadata>().get(&metadata().key()).await.unwrap(), None);
-
-    assert!(publish("mine").commit().await.unwrap().is_done());
-    assert_eq!(table.rows::<CacheLease>().get(&lease("").key()).await.unwrap(), None);
-}
-
-#[tokio::test]
-async fn a_transaction_keeps_versions_and_times_of_every_model_in_it() {
-    let (table, clock) = table();
-    let old =
-        table.rows().put(&Document { sk: "OLD".into(), ..document("old") }).await.unwrap().done().unwrap();
-    let gone =
-        table.rows().put(&Document { sk: "GONE".into(), ..document("gone") }).await.unwrap().done().unwrap();
-    let transaction = table.transaction();
-    // One transaction has one time, however long it takes to build.
-    clock.advance(Duration::from_secs(99));
-    let done = transaction
-        .put(&old)
-        .put_new(&Document { sk: "NEW".into(), ..document("new") })
-        .update::<Document>(&Key::new("DOC#1", "UPDATED"), Update::new([Document::TITLE.set("updated")]))
-        .delete(&gone)
-        .delete_key(&Key::new("DOC#1", "NONE"))
-        .check(&metadata().key(), CacheMetadata::PK.absent())
-        .commit()
-        .await
-        .unwrap();
-    assert!(done.is_done());
-
-    let rows = table.rows::<Document>().query(&Query::of("DOC#1")).await.unwrap().items;
-    let summary: Vec<_> =
-        rows.iter().map(|row| (row.sk.as_str(), row.version, row.created, row.updated)).collect();
-    assert_eq!(
-        summary,
-        [("NEW", 1, Some(NOW), NOW), ("OLD", 2, Some(NOW), NOW), ("UPDATED", 1, Some(NOW), NOW)]
-    );
-    assert!(table.transaction().put(&old).commit().await.unwrap().is_refused(), "it has been saved since");
-}
-
-#[tokio::test]
-async fn the_first_thing_that_is_wrong_with_a_transaction_is_said_and_nothing_is_written() {
-    #[derive(Model)]
-    struct Measure {
-        #[model(pk)]
-        pk: String,
-        #[model(sk)]
-        sk: String,
-        ratio: f64,
-    }
-    let (table, _) = table();
-    let bad = Measure { pk: "P".into(), sk: "S".into(), ratio: f64::NAN };
-    let error = table
-        .transaction()
-        .put(&metadata())
-        .put(&bad)
-        .when(Measure::RATIO.exists())
-        .commit()
-        .await
-        .unwrap_err();
-    assert_eq!(error.to_string(), "Measure S of P: attribute `ratio` cannot be written");
-    assert_eq!(table.get(&metadata().key(), Consistency::Strong).await.unwrap(), None);
-
-    // Of several mistakes it is the first that is said.
-    let raise = || Update::new([Document::VERSION.set(9)]);
-    let error = table
-        .transaction()
-        .update::<Document>(&Key::new("DOC#1", "A"), raise())
-        .update::<Document>(&Key::new("DOC#1", "B"), raise())
-        .build()
-        .expect_err("a version is not for updates to set");
-    assert!(error.to_string().starts_with("Document A of DOC#1: "), "{error}");
-
-    let error = table.transaction().when(Measure::RATIO.exists()).put(&metadata()).build().unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "`when` comes before any write; put it after the write that the condition is for"
-    );
-
-    let error = table.transaction().commit().await.unwrap_err();
-    assert_eq!(error.to_string(), "the transaction has no writes");
-
-    let key = metadata().key();
-    let twice = table.transaction().check(&key, CacheMetadata::PK.exists()).delete_key(&key);
-    assert!(twice.commit().await.unwrap_err().to_string().contains("may name a row once"));
-}
-
-#[tokio::test]
-async fn a_transaction_under_a_token_can_be_committed_again() {
-    let (table, _) = table();
-    let attempt = table.transaction().put_new(&metadata()).token(ClientToken::new("attempt-1").unwrap());
-    let txn = attempt.build().unwrap();
-    assert!(table.commit(&txn).await.unwrap().is_done());
-    assert!(table.commit(&txn).await.unwrap().is_done(), "the same attempt, so the same answer");
-    assert!(table.transaction().put_new(&metadata()).commit().await.unwrap().is_refused());
-}
-
 #[derive(Model, Clone, Debug, PartialEq)]
 struct Attachment {
     #[model(pk)]
@@ -369,7 +229,7 @@ struct Attachment {
 }
 
 #[tokio::test]
-async fn what_was_put_is_what_its_attributes_compare_with_and_set() {
+async fn attributes_compare_and_set_values_in_their_stored_form() {
     let table = MemoryTable::new();
     let rows = table.rows::<Attachment>();
     let first = Attachment {
@@ -381,7 +241,7 @@ async fn what_was_put_is_what_its_attributes_compare_with_and_set() {
     };
     assert!(rows.put(&first).await.expect("a put").is_done());
     let item = first.to_item().expect("an item");
-    assert_eq!(item.get("digest"), Some(&Value::B(vec![1, 2])), "bytes are bytes on the wire");
+    assert_eq!(item.get("digest"), Some(&Value::B(vec![1, 2])), "stored as bytes");
     let tags = |names: [&str; 2]| Set::new(names.map(str::to_owned)).expect("a set");
     let update = Update::new([
         Attachment::DIGEST.set(vec![3]),
@@ -395,29 +255,20 @@ async fn what_was_put_is_what_its_attributes_compare_with_and_set() {
     let key = Key::new("p", "s");
     assert!(rows.update(&key, update).when(as_put).await.expect("an update").is_done());
     let second = Attachment { digest: vec![3], seal: None, tags: vec!["c".into(), "d".into()], ..first };
-    assert_eq!(rows.get(&key).await.expect("it can still be read"), Some(second));
+    assert_eq!(rows.get(&key).await.expect("a readable row"), Some(second));
 }
 
 #[tokio::test]
-async fn a_row_whose_version_is_zero_or_missing_is_taken_for_one_that_was_never_saved() {
-    #[derive(Model, Clone, Debug)]
-    struct Counted {
-        #[model(pk)]
-        pk: String,
-        #[model(sk)]
-        sk: String,
-        #[model(version, omitempty)]
-        version: i64,
-    }
+async fn a_version_that_is_zero_or_absent_counts_as_never_saved() {
     for stored in [Item::new(), Item::from([("version", Value::from(0))])] {
         let table = MemoryTable::new();
         let key = Key::new("p", "s");
         let put = || Txn::from(Write::put(key.clone(), stored.clone()));
         assert!(table.commit(&put()).await.expect("a put").is_done());
-        let read = table.rows::<Counted>().get(&key).await.expect("readable").expect("the row exists");
-        let saved = table.rows().put(&read).await.expect("a put").done().expect("nobody else has saved it");
+        let read = table.rows::<Versioned>().get(&key).await.expect("a get").expect("the row exists");
+        let saved = table.rows().put(&read).await.expect("a put").done().expect("a first save");
         assert_eq!(saved.version, 1);
-        assert!(table.rows().put(&read).await.expect("a put").is_refused(), "now somebody has");
+        assert!(table.rows().put(&read).await.expect("a put").is_refused(), "the version is stale");
         assert!(table.commit(&put()).await.expect("a put").is_done());
         assert!(table.rows().delete(&read).await.expect("a delete").is_done());
     }
