@@ -81,12 +81,22 @@ fn write(field: &Field) -> Option<TokenStream> {
     let serialize = match &field.with {
         // A closure, so that a reference to the field is coerced to the function's parameter.
         Some(module) => quote!(|value, serializer| #module::serialize(value, serializer)),
-        None if field.is_bytes() => quote!(::tabletheory::__private::bytes::serialize),
+        None if field.is_bytes() => {
+            quote!(|bytes, serializer| { ::tabletheory::__private::bytes::serialize(bytes, serializer) })
+        }
         None => quote_spanned!(span=> ::tabletheory::__private::Serialize::serialize),
     };
-    let set = quote!(row.set(#attribute, &self.#name, #omitempty, #serialize)?;);
+    let set = |value| quote!(row.set(#attribute, #value, #omitempty, #serialize)?;);
     // `None` is skipped here, because `with` modules of sets cannot serialize it.
-    Some(if field.is_option() { quote!(if self.#name.is_some() { #set }) } else { set })
+    Some(if !field.is_option() {
+        set(quote!(&self.#name))
+    } else if field.is_bytes() {
+        let set = set(quote!(bytes));
+        quote!(if let ::core::option::Option::Some(bytes) = &self.#name { #set })
+    } else {
+        let set = set(quote!(&self.#name));
+        quote!(if self.#name.is_some() { #set })
+    })
 }
 
 fn read(field: &Field) -> TokenStream {

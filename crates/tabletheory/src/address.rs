@@ -94,16 +94,6 @@ impl Address {
         )))
     }
 
-    /// Returns the crate feature that the address needs, which has the name of its scheme.
-    #[cfg(not(all(feature = "sqlite", feature = "dynamodb")))]
-    fn feature(&self) -> &'static str {
-        match self {
-            Address::Memory => "memory",
-            Address::Sqlite(_) => "sqlite",
-            Address::Dynamodb(_) => "dynamodb",
-        }
-    }
-
     /// Opens the table at this address.
     ///
     /// ```
@@ -122,10 +112,12 @@ impl Address {
                 Ok(Arc::new(crate::DynamoTable::connect(name.clone(), settings).await?))
             }
             #[cfg(not(all(feature = "sqlite", feature = "dynamodb")))]
-            _ => Err(Error::invalid(format!(
-                "`{self}` cannot be opened: this program was built without the feature `{}` of tabletheory",
-                self.feature()
-            ))),
+            _ => {
+                let scheme = if matches!(self, Address::Sqlite(_)) { "sqlite" } else { "dynamodb" };
+                Err(Error::invalid(format!(
+                    "`{self}` cannot be opened: this program was built without the feature `{scheme}` of tabletheory"
+                )))
+            }
         }
     }
 }

@@ -136,49 +136,21 @@ impl RowLabel {
     }
 }
 
-/// Byte fields as values of type B; without this module serde would write a `Vec<u8>` as a list of numbers.
+/// Fields of type `Vec<u8>` or `Option<Vec<u8>>` as values of type B; serde itself would write a list of numbers.
 pub mod bytes {
     use std::fmt;
 
     use serde::de::{Deserializer, Error, SeqAccess, Visitor};
     use serde::ser::Serializer;
 
-    /// The types of byte fields.
-    pub trait Bytes: Sized {
-        /// Returns the bytes, empty for `None`.
-        fn as_bytes(&self) -> &[u8];
-        /// Creates the field from bytes.
-        fn from_bytes(bytes: Vec<u8>) -> Self;
-    }
-
-    impl Bytes for Vec<u8> {
-        fn as_bytes(&self) -> &[u8] {
-            self
-        }
-
-        fn from_bytes(bytes: Vec<u8>) -> Self {
-            bytes
-        }
-    }
-
-    impl Bytes for Option<Vec<u8>> {
-        fn as_bytes(&self) -> &[u8] {
-            self.as_deref().unwrap_or_default()
-        }
-
-        fn from_bytes(bytes: Vec<u8>) -> Self {
-            Some(bytes)
-        }
-    }
-
     /// Writes a field.
-    pub fn serialize<T: Bytes, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(value.as_bytes())
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(bytes)
     }
 
     /// Reads a field. Also accepts a list of numbers, which other programs may have written.
-    pub fn deserialize<'de, T: Bytes, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
-        deserializer.deserialize_any(BytesVisitor).map(T::from_bytes)
+    pub fn deserialize<'de, T: From<Vec<u8>>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+        deserializer.deserialize_any(BytesVisitor).map(T::from)
     }
 
     struct BytesVisitor;

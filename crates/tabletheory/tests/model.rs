@@ -270,5 +270,5 @@ fn the_name_of_the_table_comes_from_the_environment() {
     );
     assert!(error(Ok(String::new())).contains("is empty"));
     assert!(error(Err(VarError::NotUnicode("x".into()))).contains("is not UTF-8"));
-    assert!(CacheLease::table_name().unwrap_err().to_string().contains("#[model(table_env"));
+    assert!(Document::table_name().unwrap_err().to_string().contains("#[model(table_env"));
 }
