@@ -3,6 +3,8 @@
 use http::header::{self, CONNECTION, HeaderName, UPGRADE};
 use http::{HeaderMap, HeaderValue};
 
+use crate::http::cacheability::UncacheableReason;
+
 /// `x-facetheory-isr`: how a visit ended.
 pub(crate) const STATE: HeaderName = HeaderName::from_static("x-facetheory-isr");
 /// `cache-status`, RFC 9211.
@@ -17,69 +19,45 @@ pub(crate) const CACHE_TAG: HeaderName = HeaderName::from_static("cache-tag");
 pub(crate) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// The most headers that are kept with a page.
-pub(crate) const MAX_KEPT: usize = 100;
+pub(crate) const MAX_HEADERS: usize = 100;
 /// The most bytes of names and values that are kept with a page: a row of the table holds 400 KB in all.
-pub(crate) const MAX_KEPT_BYTES: usize = 32 * 1024;
+pub(crate) const MAX_HEADER_BYTES: usize = 32 * 1024;
 
-/// Why headers cannot be kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unkept {
-    /// The value of this one is no UTF-8, which is what a row holds. It might be one that protects the visitor, so
-    /// the page is not kept without it.
-    Unreadable(HeaderName),
-    /// There are more than a row should hold.
-    TooMany,
-}
-
-/// The end-to-end headers of a response, in order, without those that each answer gets anew.
-pub(crate) fn kept(headers: &HeaderMap) -> Result<Vec<(String, String)>, Unkept> {
-    kept_if(headers, is_kept)
-}
-
-/// The same of a response whose origin says how it is kept: its dates and tags stay as they are.
-pub(crate) fn kept_by_origin(headers: &HeaderMap) -> Result<Vec<(String, String)>, Unkept> {
-    kept_if(headers, is_kept_by_origin)
-}
-
-fn kept_if(
+/// Returns the end-to-end headers of a response, in order, without those that the cache sets for each response. Where the
+/// origin decides about caching, its dates and tags stay.
+pub(crate) fn storable_headers(
     headers: &HeaderMap,
-    is_kept: impl Fn(&HeaderName) -> bool,
-) -> Result<Vec<(String, String)>, Unkept> {
+    follows_origin: bool,
+) -> Result<Vec<(String, String)>, UncacheableReason> {
     let hops = named_by_connection(headers);
-    let mut kept: Vec<(String, String)> = Vec::new();
+    let is_stored = |name: &HeaderName| is_stored(name, follows_origin) && !hops.contains(name);
+    let mut stored: Vec<(String, String)> = Vec::new();
     let mut bytes = 0;
-    for (name, value) in headers.iter().filter(|(name, _)| is_kept(name) && !hops.contains(name)) {
+    for (name, value) in headers.iter().filter(|(name, _)| is_stored(name)) {
+        // A row holds text. The header might be one that protects the client, so the page is not cached without it.
         let Ok(text) = std::str::from_utf8(value.as_bytes()) else {
-            return Err(Unkept::Unreadable(name.clone()));
+            return Err(UncacheableReason::UnreadableHeader(name.clone()));
         };
         bytes += name.as_str().len() + text.len();
-        if kept.len() == MAX_KEPT || bytes > MAX_KEPT_BYTES {
-            return Err(Unkept::TooMany);
+        if stored.len() == MAX_HEADERS || bytes > MAX_HEADER_BYTES {
+            return Err(UncacheableReason::TooManyHeaders);
         }
-        kept.push((name.as_str().to_owned(), text.to_owned()));
+        stored.push((name.as_str().to_owned(), text.to_owned()));
     }
-    Ok(kept)
+    Ok(stored)
 }
 
-/// The headers that were kept with a page. What another service wrote and no answer may have is left out.
-pub(crate) fn restored(kept: &[(String, String)]) -> HeaderMap {
-    restored_if(kept, is_kept)
-}
-
-/// The same of a response whose origin says how it is kept.
-pub(crate) fn restored_by_origin(kept: &[(String, String)]) -> HeaderMap {
-    restored_if(kept, is_kept_by_origin)
-}
-
-fn restored_if(kept: &[(String, String)], is_kept: impl Fn(&HeaderName) -> bool) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(kept.len());
-    for (name, value) in kept.iter().take(MAX_KEPT) {
+/// Returns the headers that are stored with a page. Headers that no cached response may have are left out: other software
+/// may have written the row.
+pub(crate) fn restored(stored: &[(String, String)], follows_origin: bool) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(stored.len());
+    for (name, value) in stored.iter().take(MAX_HEADERS) {
         let (Ok(name), Ok(value)) =
             (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value.as_bytes()))
         else {
             continue;
         };
-        if is_kept(&name) {
+        if is_stored(&name, follows_origin) {
             headers.append(name, value);
         }
     }
@@ -141,14 +119,10 @@ pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
     HOP_BY_HOP.contains(&name.as_str())
 }
 
-/// Whether a header may be kept, as far as its name tells.
-fn is_kept(name: &HeaderName) -> bool {
-    !is_hop_by_hop(name) && !OF_ONE_ANSWER.contains(name)
-}
-
-/// The same, of a response whose origin says how it is kept.
-fn is_kept_by_origin(name: &HeaderName) -> bool {
-    !is_hop_by_hop(name) && !OF_ONE_ANSWER_BY_ORIGIN.contains(name)
+/// Whether a header of this name may be stored with a page.
+fn is_stored(name: &HeaderName, follows_origin: bool) -> bool {
+    let excluded: &[HeaderName] = if follows_origin { &SET_FOR_ORIGIN_PAGES } else { &SET_FOR_RULE_PAGES };
+    !is_hop_by_hop(name) && !excluded.contains(name)
 }
 
 /// The headers that `Connection` makes hop-by-hop.
@@ -157,7 +131,7 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     lines
         .flat_map(|line| line.split(','))
         .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
-        .take(MAX_KEPT)
+        .take(MAX_HEADERS)
         .collect()
 }
 
@@ -174,8 +148,8 @@ const HOP_BY_HOP: [&str; 10] = [
     "upgrade",
 ];
 
-/// Headers of one answer, not of the page: each visitor's own, written anew, or kept in an attribute of their own.
-const OF_ONE_ANSWER: [HeaderName; 18] = [
+/// Headers of one response, not of a rule's page: for one client, set by the cache, or stored in their own attribute.
+const SET_FOR_RULE_PAGES: [HeaderName; 18] = [
     header::SET_COOKIE,
     HeaderName::from_static("set-cookie2"),
     HeaderName::from_static("clear-site-data"),
@@ -189,17 +163,17 @@ const OF_ONE_ANSWER: [HeaderName; 18] = [
     CACHE_STATUS,
     STATE,
     REQUEST_ID,
-    // Meant for us, not for visitors.
+    // For the cache, not for clients.
     SURROGATE_KEY,
     CACHE_TAG,
     HeaderName::from_static("surrogate-control"),
-    // Rows have attributes of their own for these.
+    // Rows have attributes for these.
     header::CONTENT_TYPE,
     header::ETAG,
 ];
 
-/// The same, of a response whose origin says how it is kept: its age is counted on, and its body has a length of its own.
-const OF_ONE_ANSWER_BY_ORIGIN: [HeaderName; 5] =
+/// Headers of one response, not of a page whose origin decides about caching.
+const SET_FOR_ORIGIN_PAGES: [HeaderName; 5] =
     [header::SET_COOKIE, header::CONTENT_LENGTH, header::AGE, STATE, REQUEST_ID];
 
 #[cfg(test)]
@@ -212,6 +186,10 @@ mod tests {
         lines.iter().map(|(name, bytes)| (HeaderName::from_static(name), value(bytes))).collect()
     }
 
+    fn stored(headers: &HeaderMap) -> Result<Vec<(String, String)>, UncacheableReason> {
+        storable_headers(headers, false)
+    }
+
     #[test]
     fn end_to_end_headers_are_kept_in_order_and_come_back() {
         let response = headers(&[
@@ -222,10 +200,10 @@ mod tests {
             ("content-disposition", "inline; filename=\"é\"".as_bytes()),
             ("cache-control", b"public, no-transform"),
         ]);
-        let kept = kept(&response).expect("all are readable");
+        let kept = stored(&response).expect("all are readable");
         assert_eq!(kept.len(), 6);
         assert_eq!(kept[1], ("link".into(), "</a.css>; rel=preload".into()));
-        assert_eq!(restored(&kept), response);
+        assert_eq!(restored(&kept, false), response);
     }
 
     #[test]
@@ -247,19 +225,22 @@ mod tests {
             ("cache-tag", b"a,b"),
             ("x-end", b"2"),
         ]);
-        assert_eq!(kept(&response), Ok(vec![("x-end".into(), "2".into())]));
+        assert_eq!(stored(&response), Ok(vec![("x-end".into(), "2".into())]));
     }
 
     #[test]
     fn a_page_is_not_kept_without_a_header_that_cannot_be_written_down() {
         let response = headers(&[("x-name", b"caf\xe9")]);
-        assert_eq!(kept(&response), Err(Unkept::Unreadable(HeaderName::from_static("x-name"))));
-        let long = vec![b'x'; MAX_KEPT_BYTES];
-        assert_eq!(kept(&headers(&[("x-long", &long)])), Err(Unkept::TooMany));
-        let many: HeaderMap = (0..=MAX_KEPT)
+        assert_eq!(
+            stored(&response),
+            Err(UncacheableReason::UnreadableHeader(HeaderName::from_static("x-name")))
+        );
+        let long = vec![b'x'; MAX_HEADER_BYTES];
+        assert_eq!(stored(&headers(&[("x-long", &long)])), Err(UncacheableReason::TooManyHeaders));
+        let many: HeaderMap = (0..=MAX_HEADERS)
             .map(|n| (HeaderName::try_from(format!("x-{n}")).expect("a name"), HeaderValue::from_static("1")))
             .collect();
-        assert_eq!(kept(&many), Err(Unkept::TooMany));
+        assert_eq!(stored(&many), Err(UncacheableReason::TooManyHeaders));
     }
 
     #[test]
@@ -274,7 +255,7 @@ mod tests {
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .to_vec();
-        assert_eq!(restored(&row), headers(&[("x-fine", b"1")]));
+        assert_eq!(restored(&row, false), headers(&[("x-fine", b"1")]));
     }
 
     proptest! {
@@ -288,14 +269,14 @@ mod tests {
                     HeaderValue::from_bytes(value.as_bytes()).expect("a value"),
                 ))
                 .collect();
-            let once = kept(&response).expect("readable");
+            let once = stored(&response).expect("readable");
             prop_assert!(once.iter().all(|(name, _)| name != "set-cookie" && name != "date" && name != "connection"));
-            prop_assert_eq!(kept(&restored(&once)).expect("readable"), once);
+            prop_assert_eq!(stored(&restored(&once, false)).expect("readable"), once);
         }
 
         #[test]
         fn no_row_is_too_strange(row in proptest::collection::vec(("\\PC{0,9}", "\\PC{0,9}"), 0..5)) {
-            let _ = restored(&row);
+            let _ = restored(&row, false);
         }
     }
 }

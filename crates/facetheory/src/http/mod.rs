@@ -1,25 +1,21 @@
-//! HTTP: decisions from header values to what is served, kept and told, without I/O and without a clock; and the layer
-//! that carries them out.
+//! The HTTP cache: a tower layer that resolves requests, serves pages from the engine, fetches them from the origin, and
+//! decides what is cached. `router` and `semantics` are pure: no I/O and no clock.
 
 mod body;
 mod cacheability;
-mod cacheability_rfc9111;
 mod compression;
 mod fetch;
-mod fetch_rfc9111;
 mod headers;
 mod hint;
-mod new_page_limiter;
+mod limits;
 mod parsed_page;
 mod renderer;
 mod request_origin;
 mod respond;
-mod respond_rfc9111;
 mod response_cache;
 mod router;
 mod semantics;
 mod service;
-mod variant_limiter;
 mod variants;
 
 pub use body::IsrBody;

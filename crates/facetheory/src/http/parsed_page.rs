@@ -6,7 +6,7 @@ use http::HeaderMap;
 use http::header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue};
 
 use crate::engine::CachedPage;
-use crate::http::headers::{restored, restored_by_origin};
+use crate::http::headers::restored;
 use crate::http::semantics::reuse::Stored;
 
 struct ParsedPage {
@@ -27,7 +27,7 @@ const _: () = {
 impl ParsedPage {
     fn of(page: &CachedPage) -> Self {
         let stored = &page.generation().content.headers;
-        let headers = if page.follows_origin() { restored_by_origin(stored) } else { restored(stored) };
+        let headers = restored(stored, page.follows_origin());
         ParsedPage { headers, stored: OnceLock::new() }
     }
 }

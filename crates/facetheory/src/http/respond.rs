@@ -1,4 +1,4 @@
-//! From a page to the response that a visitor gets: conditions, ranges, codings, and what is told of it.
+//! Turns a cached page into the response to one request: conditions, ranges, content codings, `Age` and `Cache-Status`.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::engine::state::State;
 use crate::engine::{CachedPage, Served};
 use crate::http::body::IsrBody;
 use crate::http::compression::{Coding, choose};
-use crate::http::headers::{CACHE_STATUS, REQUEST_ID, STATE, remove_hop_by_hop_headers};
+use crate::http::headers::{CACHE_STATUS, REQUEST_ID, STATE};
 use crate::http::router::rejection::Rejection;
 use crate::http::router::route::Route;
 use crate::http::semantics::cache_control::{self, CacheControl, Lifetime};
@@ -24,71 +24,132 @@ use crate::http::semantics::cache_status::CacheStatus;
 use crate::http::semantics::conditional::{Condition, EntityTag, Validators, evaluate};
 use crate::http::semantics::date::{date_of, format_date};
 use crate::http::semantics::range::Part;
-use crate::http::semantics::vary;
+use crate::http::semantics::{reuse, vary};
 
-/// What a visitor asked for, and when.
+/// The request that a page is the response to, and how the page was found.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Visitor<'a> {
-    pub(super) parts: &'a Parts,
+pub(super) struct ResponseContext<'a> {
+    pub(super) request: &'a Parts,
     pub(super) route: &'a Route,
     pub(super) now: Timestamp,
-    /// The id of the request.
-    pub(super) id: &'a HeaderValue,
+    pub(super) request_id: &'a HeaderValue,
+    /// The cache key of the page, for `Cache-Status` of routes that follow their origin.
+    pub(super) cache_key: &'a str,
+    /// Why the request was forwarded, as a token of RFC 9211, on routes that follow their origin.
+    pub(super) forward_reason: Option<&'static str>,
+    /// The status of the origin's response to this request, on routes that follow their origin.
+    pub(super) origin_status: Option<StatusCode>,
 }
 
-impl Visitor<'_> {
-    /// The page, as this visitor gets it.
-    pub(super) fn page(&self, served: &Served) -> Response<IsrBody> {
-        self.coded_page(served, coded(&served.page, &self.parts.headers))
+impl ResponseContext<'_> {
+    /// Returns the response with this page.
+    pub(super) fn respond(&self, served: &Served) -> Response<IsrBody> {
+        self.respond_in(served, negotiate(&served.page, &self.request.headers))
     }
 
-    /// The same in a coding that was chosen before. It is chosen once, since a page may get more of them at any moment.
-    pub(super) fn coded_page(&self, served: &Served, (coding, bytes): (Coding, Bytes)) -> Response<IsrBody> {
-        let page = &*served.page;
-        let asked = &self.parts.headers;
+    /// Returns the response with this page in a coding that was [negotiated](negotiate) before. The coding is chosen once,
+    /// since a page may get more compressed forms at any moment.
+    pub(super) fn respond_in(&self, served: &Served, (coding, bytes): (Coding, Bytes)) -> Response<IsrBody> {
+        let (page, request) = (&*served.page, self.request);
         let mut headers = self.headers(served, coding);
-        let validators = Validators {
-            etag: page.generation().etag.as_deref().and_then(EntityTag::of_page),
-            last_modified: date_of(&headers, &LAST_MODIFIED),
-            exact: false,
-        };
-        match evaluate(asked, page.status(), &validators, self.now) {
+        let validators = self.validators(page);
+        // A response without `Last-Modified` existed at its `Date` (RFC 9111 §4.3.2).
+        let date = || if self.route.follow_origin { date_of(page.headers(), &DATE) } else { None };
+        let last_modified = validators.last_modified.or_else(date);
+        let compared = Validators { last_modified, ..validators };
+        match evaluate(&request.headers, page.status(), &compared, self.now) {
             Condition::Send => {}
             Condition::NotModified => {
-                for name in [CONTENT_TYPE, CONTENT_ENCODING, ACCEPT_RANGES] {
-                    headers.remove(name);
+                headers.remove(CONTENT_TYPE);
+                headers.remove(CONTENT_ENCODING);
+                if !self.route.follow_origin {
+                    headers.remove(ACCEPT_RANGES);
                 }
-                return reply(StatusCode::NOT_MODIFIED, headers, IsrBody::unsent(SizeHint::new()));
+                return response(StatusCode::NOT_MODIFIED, headers, IsrBody::unsent(SizeHint::new()));
             }
-            Condition::Failed => return refusing(StatusCode::PRECONDITION_FAILED, headers),
+            Condition::Failed => return failed(StatusCode::PRECONDITION_FAILED, headers),
         }
         let length = bytes.len() as u64;
         let status = StatusCode::from_u16(page.status()).unwrap_or(StatusCode::OK);
-        let part = if self.parts.method == Method::GET && status == StatusCode::OK {
-            Part::of(asked, &validators, coding, length)
+        let part = if request.method == Method::GET && status == StatusCode::OK {
+            Part::of(&request.headers, &validators, coding, length)
         } else {
             Part::Whole
         };
         if let Some(range) = part.content_range(length).and_then(|range| HeaderValue::try_from(range).ok()) {
             headers.insert(CONTENT_RANGE, range);
         }
-        if part == Part::None {
-            return refusing(StatusCode::RANGE_NOT_SATISFIABLE, headers);
-        }
         let (status, bytes) = match part {
+            Part::None => return failed(StatusCode::RANGE_NOT_SATISFIABLE, headers),
             Part::Bytes(range) => (StatusCode::PARTIAL_CONTENT, slice(&bytes, *range.start(), *range.end())),
-            Part::Whole | Part::None => (status, bytes),
+            Part::Whole => (status, bytes),
         };
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+        if status != StatusCode::NO_CONTENT {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+        }
         let body = IsrBody::from(bytes);
-        let body = if self.parts.method == Method::HEAD { IsrBody::unsent(body.size_hint()) } else { body };
-        reply(status, headers, body)
+        let body = if request.method == Method::HEAD { IsrBody::unsent(body.size_hint()) } else { body };
+        response(status, headers, body)
+    }
+
+    /// Returns what conditions are compared with: the origin's own validators, or those of the page, which has one entity tag
+    /// in all its codings.
+    fn validators<'p>(&self, page: &'p CachedPage) -> Validators<'p> {
+        let by_origin = || page.headers().get(ETAG).and_then(|etag| etag.to_str().ok());
+        let is_exact = self.route.follow_origin;
+        let etag = if is_exact { by_origin() } else { page.generation().etag.as_deref() };
+        Validators {
+            etag: etag.and_then(EntityTag::of_page),
+            last_modified: date_of(page.headers(), &LAST_MODIFIED),
+            exact: is_exact,
+        }
     }
 
     fn headers(&self, served: &Served, coding: Coding) -> HeaderMap {
-        let (page, route) = (&*served.page, self.route);
-        let generation = page.generation();
-        let mut headers = page.headers().clone();
+        let mut headers = served.page.headers().clone();
+        let status = if self.route.follow_origin {
+            self.set_origin_headers(&mut headers, served)
+        } else {
+            self.set_rule_headers(&mut headers, served, coding)
+        };
+        set_status(&mut headers, &status, self.request_id);
+        headers
+    }
+
+    /// Adds `Age` to the origin's own headers.
+    fn set_origin_headers(&self, headers: &mut HeaderMap, served: &Served) -> CacheStatus<'_> {
+        let page = &*served.page;
+        let mut status = CacheStatus::of(served.state);
+        status.forward = self.forward_reason;
+        status.rendered = self.origin_status;
+        if served.state == State::Bypass {
+            status.detail = Some("not-published");
+        } else {
+            status.stored = served.state == State::Miss;
+            status.ttl = Some(reuse::left(page, self.now));
+            status.key = Some(self.cache_key);
+        }
+        // A response that was just received has the age that it came with.
+        let is_new = matches!(served.state, State::Miss | State::Bypass);
+        let age = if is_new {
+            page.generation().content.initial_age.unwrap_or(0)
+        } else {
+            reuse::age(page.generation(), self.now)
+        };
+        if !is_new || age > 0 {
+            headers.insert(AGE, HeaderValue::from(age));
+        }
+        status
+    }
+
+    /// Adds the headers that the cache is responsible for where a rule decides about freshness.
+    fn set_rule_headers(
+        &self,
+        headers: &mut HeaderMap,
+        served: &Served,
+        coding: Coding,
+    ) -> CacheStatus<'static> {
+        let (page, route, generation) = (&*served.page, self.route, served.page.generation());
         let mut set = |name: HeaderName, value: Option<HeaderValue>| {
             if let Some(value) = value {
                 headers.insert(name, value);
@@ -96,9 +157,7 @@ impl Visitor<'_> {
         };
         let text = |text: &str| HeaderValue::from_str(text).ok();
         set(CONTENT_TYPE, page.content_type().and_then(text));
-        if let Some(policy) = page.content_security_policy() {
-            set(CONTENT_SECURITY_POLICY, text(policy));
-        }
+        set(CONTENT_SECURITY_POLICY, page.content_security_policy().and_then(text));
         let etag = generation.etag.as_deref().and_then(EntityTag::of_page);
         set(ETAG, etag.and_then(|etag| HeaderValue::try_from(etag.in_coding(coding)).ok()));
         set(CONTENT_ENCODING, coding.as_str().map(HeaderValue::from_static));
@@ -107,47 +166,55 @@ impl Visitor<'_> {
         set(DATE, format_date(self.now).and_then(|date| HeaderValue::try_from(date).ok()));
         let mut status = CacheStatus::of(served.state);
         if served.state == State::Bypass {
-            // It was rendered for this visitor, and could not be published.
+            // The page was rendered for this client, and could not be published.
             set(CACHE_CONTROL, Some(HeaderValue::from_static("no-store")));
             status.detail = Some("not-published");
-        } else {
-            let seconds = |seconds: i64| Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-            let age = self.now.seconds().saturating_sub(generation.generated_at).max(0);
-            let left = generation.revalidate_seconds.saturating_sub(age);
-            let fresh = matches!(served.state, State::Hit | State::Miss | State::WaitHit);
-            let life = Lifetime {
-                age: seconds(age),
-                interval: seconds(generation.revalidate_seconds),
-                remaining: if fresh { seconds(left) } else { Duration::ZERO },
-            };
-            let said = CacheControl::of(page.headers());
-            set(CACHE_CONTROL, Some(cache_control::told(&route.policy, life, route.audience(), &said)));
-            set(AGE, Some(HeaderValue::from(life.age.as_secs())));
-            // Of a page that was made stale before its time, nobody knows since when.
-            status.ttl = (fresh || left <= 0).then_some(left);
-            status.stored = served.state == State::Miss;
-            status.rendered = status.stored.then(|| StatusCode::from_u16(page.status()).ok()).flatten();
+            return status;
         }
-        tell(&mut headers, &status, self.id);
-        headers
+        let seconds = |seconds: i64| Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+        let age = self.now.seconds().saturating_sub(generation.generated_at).max(0);
+        let remaining = generation.revalidate_seconds.saturating_sub(age);
+        let is_fresh = matches!(served.state, State::Hit | State::Miss | State::WaitHit);
+        let lifetime = Lifetime {
+            age: seconds(age),
+            interval: seconds(generation.revalidate_seconds),
+            remaining: if is_fresh { seconds(remaining) } else { Duration::ZERO },
+        };
+        let directives = CacheControl::of(page.headers());
+        let cache_control = cache_control::told(&route.policy, lifetime, route.audience(), &directives);
+        set(CACHE_CONTROL, Some(cache_control));
+        set(AGE, Some(HeaderValue::from(lifetime.age.as_secs())));
+        // Since when a page is stale that was invalidated before its time is not known.
+        status.ttl = (is_fresh || remaining <= 0).then_some(remaining);
+        status.stored = served.state == State::Miss;
+        status.rendered = status.stored.then(|| StatusCode::from_u16(page.status()).ok()).flatten();
+        status
     }
 }
 
-/// An answer of the renderer's own, which is not kept.
-pub(super) fn passed(
-    mut response: Response<IsrBody>,
-    detail: &'static str,
-    id: &HeaderValue,
-    head_only: bool,
-) -> Response<IsrBody> {
-    let mut status = CacheStatus::of(State::Bypass);
-    status.rendered = Some(response.status());
-    status.detail = Some(detail);
-    tell(response.headers_mut(), &status, id);
-    if head_only { without_body(response) } else { response }
+/// How a response of the origin is marked that is passed through.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PassThrough<'a> {
+    /// Why the request was forwarded, as a token of RFC 9211, on routes that follow their origin.
+    pub(super) forward_reason: Option<&'static str>,
+    /// The `detail` of `Cache-Status`.
+    pub(super) detail: &'static str,
+    pub(super) request_id: &'a HeaderValue,
 }
 
-/// The same for a HEAD: how long the body would be is told, and it is not sent.
+impl PassThrough<'_> {
+    /// Adds the headers of the cache.
+    pub(super) fn mark(&self, mut response: Response<IsrBody>) -> Response<IsrBody> {
+        let mut status = CacheStatus::of(State::Bypass);
+        status.forward = self.forward_reason;
+        status.rendered = Some(response.status());
+        status.detail = Some(self.detail);
+        set_status(response.headers_mut(), &status, self.request_id);
+        response
+    }
+}
+
+/// Removes the body of a response to HEAD, and announces its length.
 pub(super) fn without_body(mut response: Response<IsrBody>) -> Response<IsrBody> {
     let length = response.body().size_hint();
     if let (Some(length), false) = (length.exact(), response.headers().contains_key(CONTENT_LENGTH)) {
@@ -157,62 +224,58 @@ pub(super) fn without_body(mut response: Response<IsrBody>) -> Response<IsrBody>
     response
 }
 
-/// The same, of an answer that came through a cache and may have said things about another connection.
-pub(super) fn without_hops(mut response: Response<IsrBody>) -> Response<IsrBody> {
-    remove_hop_by_hop_headers(response.headers_mut());
-    response
-}
-
-/// An error that is told in words.
-pub(super) fn refused(refusal: &Rejection, detail: &'static str, id: &HeaderValue) -> Response<IsrBody> {
-    let mut response = Response::new(IsrBody::from(format!("{}\n", refusal.text)));
-    *response.status_mut() = refusal.status;
-    let headers = response.headers_mut();
+/// Returns an error response with an explanation.
+pub(super) fn rejected(
+    rejection: &Rejection,
+    detail: &'static str,
+    request_id: &HeaderValue,
+) -> Response<IsrBody> {
+    let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let mut status = CacheStatus::of(State::Bypass);
     status.detail = Some(detail);
-    tell(headers, &status, id);
-    response
+    set_status(&mut headers, &status, request_id);
+    response(rejection.status, headers, IsrBody::from(format!("{}\n", rejection.text)))
 }
 
-pub(super) fn tell(headers: &mut HeaderMap, status: &CacheStatus<'_>, id: &HeaderValue) {
-    headers.insert(STATE, HeaderValue::from_static(status.state.as_str()));
-    // Caches behind us have told their part already (RFC 9211 §2).
-    headers.append(CACHE_STATUS, status.value());
-    headers.insert(REQUEST_ID, id.clone());
-}
-
-/// The coding that a visitor gets a page in, and its bytes.
-pub(super) fn coded(page: &CachedPage, asked: &HeaderMap) -> (Coding, Bytes) {
+/// Chooses the coding of a response, and returns the page in it.
+pub(super) fn negotiate(page: &CachedPage, request: &HeaderMap) -> (Coding, Bytes) {
     let forms = page.compressed();
     if forms.is_empty() {
         return (Coding::Identity, page.bytes().clone());
     }
     let available: Vec<Coding> = forms.iter().map(|(coding, _)| *coding).collect();
-    let coding = choose(asked, &available);
+    let coding = choose(request, &available);
     let form = forms.iter().find(|(available, _)| *available == coding);
     (coding, form.map_or_else(|| page.bytes(), |(_, form)| form).clone())
 }
 
-pub(super) fn slice(bytes: &Bytes, first: u64, last: u64) -> Bytes {
-    let index = |place: u64| usize::try_from(place).unwrap_or(usize::MAX).min(bytes.len());
+fn set_status(headers: &mut HeaderMap, status: &CacheStatus<'_>, request_id: &HeaderValue) {
+    headers.insert(STATE, HeaderValue::from_static(status.state.as_str()));
+    // Caches between us and the origin have added their own entries (RFC 9211 §2).
+    headers.append(CACHE_STATUS, status.value());
+    headers.insert(REQUEST_ID, request_id.clone());
+}
+
+fn slice(bytes: &Bytes, first: u64, last: u64) -> Bytes {
+    let index = |position: u64| usize::try_from(position).unwrap_or(usize::MAX).min(bytes.len());
     let (first, end) = (index(first), index(last.saturating_add(1)));
     bytes.slice(first.min(end)..end)
 }
 
-/// What a visitor asked for cannot be had of this page. That is for this visitor alone: a cache in front of us that kept it
-/// would refuse the page to everyone.
-pub(super) fn refusing(status: StatusCode, mut headers: HeaderMap) -> Response<IsrBody> {
+/// Returns an error about the condition or range of one request. It must not be cached: a cache in front of us would fail
+/// the requests of others with it.
+fn failed(status: StatusCode, mut headers: HeaderMap) -> Response<IsrBody> {
     for name in [CONTENT_TYPE, CONTENT_ENCODING, ETAG, LAST_MODIFIED, AGE] {
         headers.remove(name);
     }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
-    reply(status, headers, IsrBody::from(Bytes::new()))
+    response(status, headers, IsrBody::from(Bytes::new()))
 }
 
-pub(super) fn reply(status: StatusCode, headers: HeaderMap, body: IsrBody) -> Response<IsrBody> {
+fn response(status: StatusCode, headers: HeaderMap, body: IsrBody) -> Response<IsrBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;

@@ -1,4 +1,4 @@
-//! ResponseCache that many visitors get within a second: their headers are put together once, and then copied.
+//! Heads of hits, built once a second for each page and then copied.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock, Weak};
@@ -13,38 +13,38 @@ use crate::engine::{CachedPage, Served};
 use crate::http::body::IsrBody;
 use crate::http::compression::Coding;
 use crate::http::headers::REQUEST_ID;
-use crate::http::respond::Visitor;
+use crate::http::respond::{ResponseContext, negotiate};
 use crate::protocol::key::PageKey;
 
-/// The most replies that are prepared. Pages share these places, and the last one to come has it.
-const PLACES: usize = 1024;
+/// The number of cached heads. Pages share these slots, and the latest page replaces the others.
+const SLOTS: usize = 1024;
 
-/// The replies that visitors got last.
+/// The heads of the latest hits.
 #[derive(Debug)]
 pub(super) struct ResponseCache(Box<[ArcSwapOption<Prepared>]>);
 
 impl Default for ResponseCache {
     fn default() -> Self {
-        ResponseCache((0..PLACES).map(|_| ArcSwapOption::empty()).collect())
+        ResponseCache((0..SLOTS).map(|_| ArcSwapOption::empty()).collect())
     }
 }
 
-/// The head of a reply, and for whom it is right: whoever asks plainly for this page while it is fresh, by the same route,
-/// in the same second, and gets it in the same coding.
+/// The head of a response, for unconditional requests for this page while it is fresh, by the same route, in the same second
+/// and coding.
 #[derive(Debug)]
 struct Prepared {
-    /// It does not keep the page, but no other page can come to lie where this one does.
+    /// A weak reference does not keep the page in memory, but no other page can have its address.
     page: Weak<CachedPage>,
     second: i64,
     route: Arc<str>,
     coding: Coding,
     status: StatusCode,
     headers: HeaderMap,
-    /// The same as a connection of HTTP/1.1 sends it, up to the id of the request: made when it is first asked for.
+    /// The head in the format of HTTP/1.1, up to the request id. Built on first use.
     http1: OnceLock<Bytes>,
 }
 
-/// A page that is at hand, as its visitor gets it: from [`IsrService::get_fresh`](crate::IsrService::get_fresh).
+/// The response with a page that is in memory and fresh: from [`IsrService::get_fresh`](crate::IsrService::get_fresh).
 ///
 /// ```no_run
 /// # fn f(service: facetheory::IsrService<()>, request: http::request::Parts) {
@@ -62,7 +62,7 @@ pub struct Hit<'a> {
 }
 
 impl Hit<'_> {
-    /// Its status.
+    /// The status.
     ///
     /// ```no_run
     /// # fn f(hit: facetheory::Hit<'_>) {
@@ -74,7 +74,7 @@ impl Hit<'_> {
         self.prepared.status
     }
 
-    /// The bytes of its body.
+    /// The body.
     ///
     /// ```no_run
     /// # fn f(hit: facetheory::Hit<'_>) {
@@ -86,7 +86,7 @@ impl Hit<'_> {
         &self.bytes
     }
 
-    /// The key of the page, where [the layer tells it](crate::IsrLayer::expose_page_key).
+    /// The key of the page, if the layer [exposes it](crate::IsrLayer::expose_page_key).
     ///
     /// ```no_run
     /// # fn f(hit: facetheory::Hit<'_>) {
@@ -98,7 +98,7 @@ impl Hit<'_> {
         self.page.as_deref()
     }
 
-    /// As a response, whatever protocol it is sent with.
+    /// Converts the hit to a response.
     ///
     /// ```no_run
     /// # fn f(hit: facetheory::Hit<'_>) {
@@ -117,9 +117,9 @@ impl Hit<'_> {
         response
     }
 
-    /// Everything that a connection of HTTP/1.1 sends before the body, for servers that write it themselves: putting it
-    /// together from a response takes longer than all else about a hit. It is for connections that go on after it, and not
-    /// for a status that has no body (1xx, 204, 304).
+    /// Returns everything that an HTTP/1.1 connection sends before the body, for servers that write it themselves:
+    /// serializing a response takes longer than the rest of a hit. Only for connections that stay open, and not for a status
+    /// without a body (1xx, 204, 304).
     ///
     /// ```no_run
     /// # fn f(hit: facetheory::Hit<'_>) {
@@ -159,26 +159,26 @@ impl Prepared {
     }
 }
 
-/// Whether a request asks for the whole of a page, whatever its visitor has of it already.
-pub(super) fn is_plain(request: &Parts) -> bool {
-    const ASKING_FOR_LESS: [http::HeaderName; 5] =
+/// Whether a request is a GET for the whole page, without conditions.
+pub(super) fn is_unconditional(request: &Parts) -> bool {
+    const CONDITIONAL: [http::HeaderName; 5] =
         [IF_NONE_MATCH, IF_MODIFIED_SINCE, RANGE, IF_MATCH, IF_UNMODIFIED_SINCE];
-    request.method == Method::GET && !request.headers.keys().any(|name| ASKING_FOR_LESS.contains(name))
+    request.method == Method::GET && !request.headers.keys().any(|name| CONDITIONAL.contains(name))
 }
 
 impl ResponseCache {
-    /// A page that is fresh, as this visitor gets it who [asks plainly](is_plain). What makes the response is asked at most
-    /// once a second.
-    pub(super) fn reply<'a>(
+    /// Returns the response to an [unconditional](is_unconditional) request with a fresh page. `build` is called at most once a
+    /// second for each page, route and coding.
+    pub(super) fn get_or_build<'a>(
         &self,
-        visitor: &Visitor<'_>,
+        context: &ResponseContext<'_>,
         served: &Served,
-        (coding, bytes): (Coding, Bytes),
-        response: impl FnOnce((Coding, Bytes)) -> Response<IsrBody>,
+        build: impl FnOnce((Coding, Bytes)) -> Response<IsrBody>,
     ) -> Hit<'a> {
-        let (second, route) = (visitor.now.seconds(), &visitor.route.name);
-        let place = self.place(&served.page);
-        let last = place.load();
+        let (coding, bytes) = negotiate(&served.page, &context.request.headers);
+        let (second, route) = (context.now.seconds(), &context.route.name);
+        let slot = self.slot(&served.page);
+        let last = slot.load();
         let last = last.as_ref().filter(|prepared| {
             std::ptr::eq(prepared.page.as_ptr(), Arc::as_ptr(&served.page))
                 && prepared.second == second
@@ -186,7 +186,7 @@ impl ResponseCache {
                 && Arc::ptr_eq(&prepared.route, route)
         });
         let prepared = last.cloned().unwrap_or_else(|| {
-            let (head, _) = response((coding, bytes.clone())).into_parts();
+            let (head, _) = build((coding, bytes.clone())).into_parts();
             let prepared = Arc::new(Prepared {
                 page: Arc::downgrade(&served.page),
                 second,
@@ -196,15 +196,15 @@ impl ResponseCache {
                 headers: head.headers,
                 http1: OnceLock::new(),
             });
-            place.store(Some(prepared.clone()));
+            slot.store(Some(prepared.clone()));
             prepared
         });
-        Hit { prepared, id: visitor.id.clone(), bytes, page: None }
+        Hit { prepared, id: context.request_id.clone(), bytes, page: None }
     }
 
-    fn place(&self, page: &Arc<CachedPage>) -> &ArcSwapOption<Prepared> {
-        // Pages lie at multiples of some bytes, so the lowest bits of where they lie say little.
+    fn slot(&self, page: &Arc<CachedPage>) -> &ArcSwapOption<Prepared> {
+        // Pages are aligned, so the lowest bits of their addresses are the same.
         let number = Arc::as_ptr(page).addr() / size_of::<CachedPage>();
-        &self.0[number % PLACES]
+        &self.0[number % SLOTS]
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use http::header::{self, HeaderName};
 
-use crate::http::cacheability::Terms;
 use crate::http::headers::is_hop_by_hop;
 use crate::http::router::pattern::Pattern;
 use crate::http::router::tenant::TenantFrom;
@@ -358,18 +357,6 @@ impl Route {
 
     pub(crate) fn audience(&self) -> Audience {
         if self.headers.contains(&header::AUTHORIZATION) { Audience::OneVisitor } else { Audience::Everyone }
-    }
-
-    /// What it says of keeping its pages, where none may be longer than this.
-    pub(crate) fn terms(&self, max_bytes: u64) -> Terms<'_> {
-        Terms {
-            headers: &self.headers,
-            cookies: !self.cookies.is_empty(),
-            overrides: self.overrides,
-            fixed_interval: self.fixed_interval,
-            negative: self.policy.negative_ttl,
-            max_bytes,
-        }
     }
 
     /// Its pattern, once all that can be wrong with the route alone is known; all of that otherwise.

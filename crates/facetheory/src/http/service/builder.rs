@@ -8,10 +8,9 @@ use tabletheory::SystemRandom;
 
 use super::{CacheHandler, IsrLayer};
 use crate::engine::Isr;
-use crate::http::new_page_limiter::NewPageLimiter;
+use crate::http::limits::{NewPageLimiter, VARIANTS_PER_PAGE, VariantLimiter};
 use crate::http::router::routes::Routes;
 use crate::http::semantics::cache_status::RequestIds;
-use crate::http::variant_limiter::{VARIANTS_A_PAGE, VariantLimiter};
 use crate::protocol::key::KeyScheme;
 
 /// The default of [`IsrLayer::max_page_bytes`].
@@ -37,7 +36,7 @@ impl IsrLayer {
             max_page_bytes: MAX_PAGE_BYTES,
             strict: false,
             new_pages: None,
-            variants: Arc::new(VariantLimiter::of_all(VARIANTS_A_PAGE)),
+            variants: Arc::new(VariantLimiter::new(VARIANTS_PER_PAGE)),
             expose_page_key: false,
             strip_tags: false,
             ids: Arc::new(RequestIds::new(&SystemRandom)),
@@ -109,7 +108,7 @@ impl IsrLayer {
     /// ```
     #[must_use]
     pub fn variants_per_page(self, limit: usize) -> Self {
-        self.with(|handler| handler.variants = Arc::new(VariantLimiter::of_all(limit)))
+        self.with(|handler| handler.variants = Arc::new(VariantLimiter::new(limit)))
     }
 
     /// Sets another key scheme, for tables that other software wrote.

@@ -1,6 +1,6 @@
-//! What operators do through the layer: they name a page by a request, and have it rendered without a visitor.
+//! Operations on pages that are named by a request: for operators and administration.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -8,7 +8,7 @@ use http::{Request, Response};
 use http_body::Body;
 use tower::Service;
 
-use super::{IsrService, Shared};
+use super::IsrService;
 use crate::error::Error;
 use crate::http::body::BoxError;
 use crate::http::request_origin::RequestOrigin;
@@ -18,9 +18,9 @@ use crate::protocol::key::PageKey;
 use crate::protocol::request::IdempotentRequest;
 
 impl<S> IsrService<S> {
-    /// The page that a request is for, without visiting it; none if it is for none and would be passed on.
+    /// Returns the key of the page that a request is for, or `None` if the request would be passed through.
     ///
-    /// A request that would be refused is [`Kind::Invalid`](crate::Kind::Invalid).
+    /// A request that would be rejected is an error of kind [`Invalid`](crate::Kind::Invalid).
     ///
     /// ```
     /// # use facetheory::{Bodies, Isr, IsrLayer, Pages, PageStore, Policy, Route, Routes};
@@ -46,7 +46,7 @@ impl<S> IsrService<S> {
         }
     }
 
-    /// Renders the page that a request is for, as if a visitor had come, if it is not fresh and nobody else does.
+    /// Renders the page that a request is for, unless it is fresh or another worker renders it.
     ///
     /// With an idempotency key and the hash of what was asked for, it is done once however often it is asked for. A key that
     /// came with another hash before is [`Outcome::OtherRequest`], whatever page that was about, and nothing is done.
@@ -96,18 +96,13 @@ impl<S> IsrService<S> {
         {
             return Ok(Outcome::OtherRequest);
         }
-        if handler.routes.at(route).follow_origin {
-            let forward = Arc::new(handler.origin_request(parts, self.inner.clone(), None, route));
-            let fetcher = handler.clone();
-            let render = move |context| async move {
-                fetcher.fetch(forward, context, false, RequestOrigin::Background).await.outcome
-            };
-            return handler.isr.regenerate(&key, &policy, once, render).await;
-        }
-        let shared = Arc::new(Shared { parts, route, service: Mutex::new(self.inner.clone()) });
+        let exchange =
+            Arc::new(handler.exchange(Request::from_parts(parts, None), self.inner.clone(), route));
         let render = {
             let handler = handler.clone();
-            move |context| async move { handler.render(shared, context).await.outcome }
+            move |context| async move {
+                handler.render(exchange, context, RequestOrigin::Background).await.outcome
+            }
         };
         handler.isr.regenerate(&key, &policy, once, render).await
     }

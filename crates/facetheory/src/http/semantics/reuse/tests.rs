@@ -13,7 +13,7 @@ fn stored(age: i64, lines: &[(&str, &str)]) -> CachedPage {
 fn stored_for(age: i64, lines: &[(&str, &str)], request: &[(&'static str, &str)]) -> CachedPage {
     let kept: Vec<(String, String)> =
         lines.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let headers = crate::http::headers::restored_by_origin(&kept);
+    let headers = crate::http::headers::restored(&kept, true);
     let said = ResponseDirectives::of(&headers);
     let lifetime = lifetime(StatusCode::OK, &headers, &said, Timestamp::from_seconds(NOW)).time();
     let fresh = i64::try_from(lifetime.as_secs()).expect("a time") - age;

@@ -1,13 +1,40 @@
+//! Decisions where the origin's headers say how a response is cached.
+
 use super::*;
 use crate::http::semantics::date::format_date;
 use http::header::{HeaderName, HeaderValue};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_700_000_000);
-const LIMITS: Limits = Limits { max_bytes: 100, welcome: true };
+const LIMITS: Limits = Limits { max_bytes: 100, allows_new: true };
 
 fn map(lines: &[(&'static str, &str)]) -> HeaderMap {
     let value = |text: &str| HeaderValue::from_str(text).expect("a value");
     lines.iter().map(|(name, text)| (HeaderName::from_static(name), value(text))).collect()
+}
+
+fn received<'a>(route: &'a Route, request: &'a HeaderMap, headers: &'a HeaderMap) -> Received<'a> {
+    Received {
+        route,
+        method: &Method::GET,
+        request,
+        status: StatusCode::OK,
+        headers,
+        hint: None,
+        bytes: Some(5),
+        requested: NOW,
+        received: NOW,
+        has_usable_stored: false,
+        is_revalidated: false,
+        limits: LIMITS,
+    }
+}
+
+fn result(received: Received<'_>) -> Result<Storable, UncacheableReason> {
+    match received.decide() {
+        StoreDecision::Store(storable) => Ok(storable),
+        StoreDecision::Decline(reason) => Err(reason),
+        StoreDecision::Fail(reason) => panic!("failed: {reason}"),
+    }
 }
 
 fn stored(
@@ -15,27 +42,17 @@ fn stored(
     request: &[(&'static str, &str)],
     status: u16,
     lines: &[(&'static str, &str)],
-) -> Result<Storing, UncacheableReason> {
-    let (request, headers) = (map(request), map(lines));
+) -> Result<Storable, UncacheableReason> {
+    let (route, request, headers) = (Route::follow_origin("/"), map(request), map(lines));
     let status = StatusCode::from_u16(status).expect("a status");
-    let received = Received {
-        method,
-        request: &request,
-        status,
-        headers: &headers,
-        hint: None,
-        bytes: 5,
-        requested: NOW,
-        received: NOW,
-    };
-    received.storing(LIMITS)
+    result(Received { method, status, ..received(&route, &request, &headers) })
 }
 
-fn get(status: u16, lines: &[(&'static str, &str)]) -> Result<Storing, UncacheableReason> {
+fn get(status: u16, lines: &[(&'static str, &str)]) -> Result<Storable, UncacheableReason> {
     stored(&Method::GET, &[], status, lines)
 }
 
-fn control(line: &str) -> Result<Storing, UncacheableReason> {
+fn control(line: &str) -> Result<Storable, UncacheableReason> {
     get(200, &[("cache-control", line)])
 }
 
@@ -114,7 +131,7 @@ fn rfc9111_4_2_what_has_neither_freshness_nor_a_validator_is_of_no_use() {
         Err(UncacheableReason::NeverFresh)
     );
     let validated = get(200, &[("etag", "\"a\"")]).expect("it can be validated");
-    assert_eq!(validated.fresh_for, Duration::ZERO);
+    assert_eq!(validated.fresh_for, Some(Duration::ZERO));
     assert!(matches!(get(201, &[("etag", "\"a\"")]), Err(UncacheableReason::Status(_))), "nothing allows it");
     assert!(control("max-age=0, stale-while-revalidate=60").is_ok());
     assert_eq!(
@@ -153,16 +170,16 @@ fn rfc9111_4_2_2_what_a_cookie_brought_is_stored_only_if_the_response_says_how()
 #[test]
 fn rfc9111_5_2_2_4_no_cache_is_stored_to_be_validated_at_every_use() {
     let lines = [("cache-control", "no-cache, max-age=60"), ("etag", "\"a\"")];
-    assert_eq!(get(200, &lines).expect("stored").fresh_for, Duration::ZERO);
+    assert_eq!(get(200, &lines).expect("stored").fresh_for, Some(Duration::ZERO));
 }
 
 #[test]
 fn rfc9111_4_2_3_the_age_that_it_came_with_is_taken_off() {
     let storing = get(200, &[("cache-control", "max-age=60"), ("age", "20")]).expect("stored");
-    assert_eq!((storing.initial_age, storing.fresh_for), (20, Duration::from_secs(40)));
+    assert_eq!((storing.initial_age, storing.fresh_for), (Some(20), Some(Duration::from_secs(40))));
     let date = format_date(NOW - Duration::from_secs(50)).expect("a date");
     let storing = get(200, &[("cache-control", "max-age=60"), ("date", &date)]).expect("stored");
-    assert_eq!((storing.initial_age, storing.fresh_for), (50, Duration::from_secs(10)));
+    assert_eq!((storing.initial_age, storing.fresh_for), (Some(50), Some(Duration::from_secs(10))));
 }
 
 #[test]
@@ -200,18 +217,20 @@ fn rfc9111_3_1_headers_are_stored_but_for_those_of_a_connection() {
 fn streams_of_events_and_what_is_too_long_or_too_many_are_not_stored() {
     let lines = [("cache-control", "max-age=60"), ("content-type", "Text/Event-Stream; charset=utf-8")];
     assert_eq!(get(200, &lines), Err(UncacheableReason::NeverFresh));
-    let headers = map(&lines[..1]);
-    let received = Received {
-        method: &Method::GET,
-        request: &HeaderMap::new(),
-        status: StatusCode::OK,
-        headers: &headers,
-        hint: None,
-        bytes: 101,
-        requested: NOW,
-        received: NOW,
-    };
-    assert_eq!(received.storing(LIMITS), Err(UncacheableReason::TooLong { limit: 100 }));
-    let crowd = Limits { max_bytes: 1000, welcome: false };
-    assert_eq!(received.storing(crowd), Err(UncacheableReason::TooManyPages));
+    let (route, request, headers) = (Route::follow_origin("/"), HeaderMap::new(), map(&lines[..1]));
+    let long = Received { bytes: Some(101), ..received(&route, &request, &headers) };
+    assert_eq!(result(long), Err(UncacheableReason::TooLong { limit: 100 }));
+    let limits = Limits { max_bytes: 1000, allows_new: false };
+    assert_eq!(result(Received { limits, ..long }), Err(UncacheableReason::TooManyPages));
+}
+
+#[test]
+fn rfc9111_4_3_3_a_server_error_fails_while_a_usable_response_is_stored() {
+    let (route, request, headers) =
+        (Route::follow_origin("/"), HeaderMap::new(), map(&[("cache-control", "max-age=60")]));
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    let error = Received { status, ..received(&route, &request, &headers) };
+    assert!(matches!(error.decide(), StoreDecision::Store(_)));
+    let decision = Received { has_usable_stored: true, ..error }.decide();
+    assert_eq!(decision, StoreDecision::Fail(UncacheableReason::ServerError(status)));
 }

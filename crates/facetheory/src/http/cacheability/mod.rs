@@ -1,0 +1,311 @@
+//! Decides whether a response is cached: a pure decision, with a reason for every "no".
+//!
+//! Two policies decide: the rule of a route, or the origin's own headers (RFC 9111 §3). Checks that both need are written
+//! once, in [`Received::storable`].
+
+mod reason;
+
+use std::time::Duration;
+
+use http::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderName, LOCATION,
+    SET_COOKIE,
+};
+use http::{HeaderMap, Method, StatusCode};
+use tabletheory::Timestamp;
+
+use crate::http::compression::is_coded;
+use crate::http::headers::{CACHE_TAG, SURROGATE_KEY, storable_headers};
+use crate::http::hint::CacheHint;
+use crate::http::router::route::Route;
+use crate::http::semantics::age::initial_age;
+use crate::http::semantics::cache_control::CacheControl;
+use crate::http::semantics::directives::{ResponseDirectives, Tolerance};
+use crate::http::semantics::freshness::{Lifetime, has_validator, is_heuristically_cacheable, lifetime};
+use crate::http::variants;
+use crate::protocol::epoch::Tag;
+
+pub(crate) use reason::UncacheableReason;
+
+#[cfg(test)]
+mod matrix;
+#[cfg(test)]
+mod rfc9111_tests;
+
+/// The most tags that a response may set: the epoch of each is looked up when the page is served.
+pub(crate) const MAX_TAGS: usize = 64;
+
+/// The statuses that a rule caches: pages, redirects, and "not found".
+const CACHED_BY_RULE: [StatusCode; 9] = [
+    StatusCode::OK,
+    StatusCode::NON_AUTHORITATIVE_INFORMATION,
+    StatusCode::MOVED_PERMANENTLY,
+    StatusCode::FOUND,
+    StatusCode::SEE_OTHER,
+    StatusCode::TEMPORARY_REDIRECT,
+    StatusCode::PERMANENT_REDIRECT,
+    StatusCode::NOT_FOUND,
+    StatusCode::GONE,
+];
+
+/// What happens to a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StoreDecision {
+    /// It is cached for everyone.
+    Store(Storable),
+    /// It is sent to the client that caused it, and not cached.
+    Decline(UncacheableReason),
+    /// The render failed: the cached page stays, and the origin is left alone for a while.
+    Fail(UncacheableReason),
+}
+
+/// How a response is cached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Storable {
+    /// How long it is fresh. `None` leaves it to the policy of the route.
+    pub(crate) fresh_for: Option<Duration>,
+    /// Its age when it was requested, in seconds, where the origin decides about freshness.
+    pub(crate) initial_age: Option<i64>,
+    /// The digest of the request headers that select it, or `None` if it is for all requests.
+    pub(crate) variant: Option<String>,
+    pub(crate) headers: Vec<(String, String)>,
+    /// The tags that the response sets, each once.
+    pub(crate) tags: Vec<Tag>,
+    /// How many tags were ignored, because they are invalid or too many.
+    pub(crate) ignored_tags: usize,
+}
+
+/// Limits on new entries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The size of the largest page that is cached.
+    pub(crate) max_bytes: u64,
+    /// Whether a page or a variant may be cached that was not cached before.
+    pub(crate) allows_new: bool,
+}
+
+/// A response of the origin, and the request that it answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Received<'a> {
+    /// Says who decides, and by which rule.
+    pub(crate) route: &'a Route,
+    /// The client's method.
+    pub(crate) method: &'a Method,
+    /// The client's headers.
+    pub(crate) request: &'a HeaderMap,
+    pub(crate) status: StatusCode,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) hint: Option<&'a CacheHint>,
+    /// The length of the body, once it was read.
+    pub(crate) bytes: Option<u64>,
+    pub(crate) requested: Timestamp,
+    pub(crate) received: Timestamp,
+    /// Whether a response is stored that a server error must not replace.
+    pub(crate) has_usable_stored: bool,
+    /// Whether these are the headers of a stored response that the origin has just confirmed.
+    pub(crate) is_revalidated: bool,
+    pub(crate) limits: Limits,
+}
+
+impl Received<'_> {
+    /// Decides whether the response is cached.
+    pub(crate) fn decide(&self) -> StoreDecision {
+        if let Some(reason) = self.failure() {
+            return StoreDecision::Fail(reason);
+        }
+        match self.storable() {
+            Ok(storable) => StoreDecision::Store(storable),
+            Err(reason) => StoreDecision::Decline(reason),
+        }
+    }
+
+    /// Returns why the response counts as a failed render.
+    fn failure(&self) -> Option<UncacheableReason> {
+        let status = self.status;
+        if self.route.follow_origin {
+            // The origin may have errors cached. But while a usable response is stored, whether that is served instead is
+            // decided by its own directives (RFC 9111 §4.3.3).
+            if status.is_server_error() && self.has_usable_stored {
+                return Some(UncacheableReason::ServerError(status));
+            }
+        } else {
+            // A render asks for a whole page without conditions.
+            match status {
+                status if status.is_server_error() => return Some(UncacheableReason::ServerError(status)),
+                status if status.is_informational() => return Some(UncacheableReason::Informational),
+                StatusCode::TOO_MANY_REQUESTS => return Some(UncacheableReason::TooManyRequests),
+                // These are about one attempt, not about the page.
+                StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => {
+                    return Some(UncacheableReason::Status(status));
+                }
+                StatusCode::NOT_MODIFIED => return Some(UncacheableReason::NotModified),
+                StatusCode::PARTIAL_CONTENT => return Some(UncacheableReason::Partial),
+                _ => {}
+            }
+        }
+        let mut announced = self
+            .headers
+            .get_all(CONTENT_LENGTH)
+            .iter()
+            .map(|length| length.to_str().ok().and_then(|length| length.trim().parse::<u64>().ok()));
+        let is_truncated = self.bytes.is_some() && announced.any(|length| length != self.bytes);
+        is_truncated.then_some(UncacheableReason::Truncated)
+    }
+
+    /// Returns how the response is cached, or why it is not.
+    fn storable(&self) -> Result<Storable, UncacheableReason> {
+        let (route, status, headers) = (self.route, self.status, self.headers);
+        let follows_origin = route.follow_origin;
+        let directives = if follows_origin {
+            ResponseDirectives::of(headers)
+        } else {
+            // Targeted fields are for caches that follow the origin.
+            ResponseDirectives { control: CacheControl::of(headers), targeted: false }
+        };
+        let control = &directives.control;
+        let is_method_cached =
+            *self.method == Method::GET || (*self.method == Method::HEAD && !follows_origin);
+        decline_if(!is_method_cached, UncacheableReason::Method)?;
+        decline_if(self.hint.is_some_and(|hint| hint.never_kept), UncacheableReason::NeverCached)?;
+        self.check_status(control)?;
+        // A cookie is for one client, whatever else the response says.
+        decline_if(headers.contains_key(SET_COOKIE), UncacheableReason::SetCookie)?;
+        if !(route.overrides && !follows_origin) {
+            // A cache that understands the status obeys the other directives instead (RFC 9111 §5.2.2.3).
+            let is_understood = follows_origin && control.must_understand;
+            decline_if(control.no_store && !is_understood, UncacheableReason::NoStore)?;
+            decline_if(control.private.is_some(), UncacheableReason::Private)?;
+        }
+        let may_share_authorized = if follows_origin {
+            directives.shares_authorized()
+        } else {
+            route.headers.contains(&AUTHORIZATION)
+        };
+        let is_authorized = self.request.contains_key(AUTHORIZATION);
+        decline_if(is_authorized && !may_share_authorized, UncacheableReason::Authorization)?;
+        let vary = variants::names(headers).ok_or(UncacheableReason::VaryAnything)?;
+        let (fresh_for, initial_age, variant) = if follows_origin {
+            let (fresh_for, initial_age) = self.freshness_by_origin(&directives)?;
+            (Some(fresh_for), Some(initial_age), variants::digest(&vary, self.request))
+        } else {
+            (self.freshness_by_rule(control, vary)?, None, None)
+        };
+        let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let length: Option<u64> = self.bytes.or(announced);
+        decline_if(!follows_origin && status.is_success() && length == Some(0), UncacheableReason::Empty)?;
+        let max_bytes = self.limits.max_bytes;
+        let is_too_long = length.is_some_and(|length| length > max_bytes);
+        decline_if(is_too_long, UncacheableReason::TooLong { limit: max_bytes })?;
+        decline_if(!self.limits.allows_new, UncacheableReason::TooManyPages)?;
+        let (tags, ignored_tags) = tags_of(self.hint, headers);
+        let headers = storable_headers(headers, follows_origin)?;
+        Ok(Storable { fresh_for, initial_age, variant, headers, tags, ignored_tags })
+    }
+
+    fn check_status(&self, control: &CacheControl) -> Result<(), UncacheableReason> {
+        let status = self.status;
+        if !self.route.follow_origin {
+            return decline_if(!CACHED_BY_RULE.contains(&status), UncacheableReason::Status(status));
+        }
+        decline_if(status.is_informational(), UncacheableReason::Informational)?;
+        decline_if(status == StatusCode::PARTIAL_CONTENT, UncacheableReason::Partial)?;
+        decline_if(status == StatusCode::NOT_MODIFIED, UncacheableReason::NotModified)?;
+        let is_understood = status.canonical_reason().is_some();
+        decline_if(control.must_understand && !is_understood, UncacheableReason::Status(status))
+    }
+
+    /// Returns how long a response is fresh by the rule of its route: as its [`CacheHint`] says, else its `s-maxage` where the
+    /// route permits that, else as the route says. `max-age` and `Expires` are for browsers.
+    fn freshness_by_rule(
+        &self,
+        control: &CacheControl,
+        vary: Vec<HeaderName>,
+    ) -> Result<Option<Duration>, UncacheableReason> {
+        let (route, status, headers) = (self.route, self.status, self.headers);
+        if !route.overrides {
+            decline_if(control.no_cache.is_some(), UncacheableReason::NoCache)?;
+            decline_if(control.s_maxage == Some(Duration::ZERO), UncacheableReason::NeverFresh)?;
+        }
+        // The cache negotiates the coding itself, and every key has the host or belongs to the only site.
+        let is_keyed = |name: &HeaderName| {
+            route.headers.contains(name)
+                || *name == ACCEPT_ENCODING
+                || *name == HOST
+                || (*name == COOKIE && !route.cookies.is_empty())
+        };
+        if let Some(name) = vary.into_iter().find(|name| !is_keyed(name)) {
+            return Err(UncacheableReason::Vary(name));
+        }
+        decline_if(is_coded(headers), UncacheableReason::Coded)?;
+        decline_if(
+            status.is_redirection() && !headers.contains_key(LOCATION),
+            UncacheableReason::NoLocation,
+        )?;
+        let is_negative = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
+        let hinted = self.hint.and_then(|hint| hint.fresh_for);
+        // Zero is left only where the rule ignores it.
+        let by_response = control.s_maxage.filter(|time| !route.fixed_interval && !time.is_zero());
+        Ok(hinted.or(by_response).or(is_negative.then_some(route.policy.negative_ttl)))
+    }
+
+    /// Returns how long a response is fresh by the headers of its origin, and its age when it was requested.
+    fn freshness_by_origin(
+        &self,
+        directives: &ResponseDirectives,
+    ) -> Result<(Duration, i64), UncacheableReason> {
+        let (status, headers, control) = (self.status, self.headers, &directives.control);
+        decline_if(is_event_stream(headers), UncacheableReason::NeverFresh)?;
+        let lifetime = lifetime(status, headers, directives, self.received);
+        let is_explicit = matches!(lifetime, Lifetime::Explicit(_));
+        let is_allowed = is_explicit || control.public || is_heuristically_cacheable(status);
+        decline_if(!is_allowed, UncacheableReason::Status(status))?;
+        let initial_age = initial_age(headers, self.requested, self.received);
+        let remaining = lifetime.time().saturating_sub(Duration::from_secs(initial_age.unsigned_abs()));
+        let fresh_for = if control.no_cache.is_some() { Duration::ZERO } else { remaining };
+        let stale_windows = [control.stale_while_revalidate, control.stale_if_error];
+        let is_served_stale = directives.tolerance() != Tolerance::None
+            && stale_windows.iter().flatten().any(|window| !window.is_zero());
+        // A response that is stale at once and cannot be revalidated is useless.
+        let is_useless = fresh_for.is_zero() && !has_validator(headers) && !is_served_stale;
+        decline_if(is_useless, UncacheableReason::NeverFresh)?;
+        // Heuristics are for responses without personal data. An origin that identifies clients by cookies and sets no
+        // caching directives was not written with a shared cache in mind.
+        let is_heuristic = !is_explicit && !control.public && control.no_cache.is_none();
+        let has_cookie = self.request.contains_key(COOKIE) && !self.is_revalidated;
+        decline_if(has_cookie && is_heuristic, UncacheableReason::Cookie)?;
+        Ok((fresh_for, initial_age))
+    }
+}
+
+fn decline_if(condition: bool, reason: UncacheableReason) -> Result<(), UncacheableReason> {
+    if condition { Err(reason) } else { Ok(()) }
+}
+
+/// Whether the body goes on for as long as the client listens.
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).map(|value| value.as_bytes().to_ascii_lowercase());
+    content_type.is_some_and(|content_type| content_type.starts_with(b"text/event-stream"))
+}
+
+/// Returns the tags of a hint, of `Surrogate-Key` and of `Cache-Tag`, and how many others were ignored.
+fn tags_of(hint: Option<&CacheHint>, headers: &HeaderMap) -> (Vec<Tag>, usize) {
+    let mut tags: Vec<Tag> = Vec::new();
+    let mut ignored = 0;
+    let mut add = |tag: Option<Tag>| match tag {
+        Some(tag) if tags.contains(&tag) => {}
+        Some(tag) if tags.len() < MAX_TAGS => tags.push(tag),
+        _ => ignored += 1,
+    };
+    hint.into_iter().flat_map(|hint| &hint.tags).for_each(|tag| add(Some(tag.clone())));
+    for (name, separator) in [(SURROGATE_KEY, ' '), (CACHE_TAG, ',')] {
+        for line in headers.get_all(name) {
+            let Ok(line) = std::str::from_utf8(line.as_bytes()) else {
+                add(None);
+                continue;
+            };
+            let names = line.split(separator).map(str::trim).filter(|name| !name.is_empty());
+            names.for_each(|name| add(Tag::new(name).ok()));
+        }
+    }
+    (tags, ignored)
+}

@@ -1,0 +1,93 @@
+//! Failed renders, and the responses of the origin that explain them.
+
+use std::fmt;
+
+use bytes::Bytes;
+use http::header::SET_COOKIE;
+use http::{HeaderMap, Response, StatusCode, response};
+
+use super::{OriginReply, Rendering};
+use crate::http::body::IsrBody;
+use crate::http::cacheability::UncacheableReason;
+use crate::pages::render::OriginUnreachable;
+
+/// Why a render failed, with the origin's response for all requests that waited for it.
+#[derive(Debug)]
+pub(in crate::http) struct FailedRender {
+    reason: UncacheableReason,
+    /// `None` if the response is for one client alone, or too long.
+    response: Option<(StatusCode, HeaderMap, Bytes)>,
+    /// Set if the response was made in place of one of the origin.
+    unreachable: Option<OriginUnreachable>,
+}
+
+impl FailedRender {
+    /// A failure without a response that may be shared.
+    pub(super) fn new(reason: UncacheableReason) -> Self {
+        FailedRender { reason, response: None, unreachable: None }
+    }
+
+    /// A failure for all requests that wait, and this response for the one that started the render.
+    pub(super) fn private(reason: UncacheableReason, response: Response<IsrBody>) -> Rendering {
+        let private = Some(OriginReply { status: Some(response.status()), response: Some(response) });
+        Rendering { outcome: Err(FailedRender::new(reason).into()), private }
+    }
+
+    /// A failure whose response was read to its end.
+    pub(super) fn read(reason: UncacheableReason, head: response::Parts, bytes: Bytes) -> Rendering {
+        let unreachable = head.extensions.get::<OriginUnreachable>().copied();
+        // A cookie is for one client, and not for the others that waited.
+        if head.headers.contains_key(SET_COOKIE) {
+            let failure = FailedRender { reason, response: None, unreachable };
+            let private = OriginReply {
+                status: Some(head.status),
+                response: Some(Response::from_parts(head, bytes.into())),
+            };
+            return Rendering { outcome: Err(failure.into()), private: Some(private) };
+        }
+        let response = Some((head.status, head.headers, bytes));
+        Rendering::failed(FailedRender { reason, response, unreachable })
+    }
+
+    /// Returns the origin's response that explains an error, if it may be shared.
+    pub(in crate::http) fn response_of(error: &crate::Error) -> Option<Response<IsrBody>> {
+        let (status, headers, bytes) = FailedRender::behind(error)?.response.as_ref()?;
+        let mut response = Response::new(IsrBody::from(bytes.clone()));
+        *response.status_mut() = *status;
+        *response.headers_mut() = headers.clone();
+        Some(response)
+    }
+
+    /// Returns the status of a server error whose response was for another client alone.
+    pub(in crate::http) fn private_status(error: &crate::Error) -> Option<StatusCode> {
+        match FailedRender::behind(error)? {
+            FailedRender { reason: UncacheableReason::ServerError(status), response: None, .. } => {
+                Some(*status)
+            }
+            _ => None,
+        }
+    }
+
+    fn behind(error: &crate::Error) -> Option<&FailedRender> {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+        while let Some(error) = cause {
+            if let Some(failure) = error.downcast_ref() {
+                return Some(failure);
+            }
+            cause = error.source();
+        }
+        None
+    }
+}
+
+impl fmt::Display for FailedRender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl std::error::Error for FailedRender {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.unreachable.as_ref().map(|unreachable| unreachable as _)
+    }
+}
