@@ -1,4 +1,4 @@
-//! The body of a response: kept, passed through, or begun to be kept and passed through after all.
+//! Response bodies: cached, passed through, or partly read and then passed through.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,10 +8,10 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 
-/// What anything in a stack of services may fail with.
+/// The error of any service or body.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A body of anyone's, whatever its type.
+/// A body of any type.
 pub(crate) type AnyBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// The body of a response of [`IsrService`](crate::IsrService).
@@ -26,27 +26,26 @@ pub struct IsrBody(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    /// All of it is here.
+    /// A body in memory.
     Whole(Option<Bytes>),
-    /// None is sent, though there may be one of this length: for HEAD and 304.
+    /// No body, in place of one of this length: for HEAD and 304.
     Unsent(SizeHint),
-    /// It comes from the renderer as it is sent; what was read of it before comes first.
+    /// The body of the origin. The part that was read before comes first.
     Passed { first: Option<Bytes>, rest: AnyBody },
 }
 
 impl IsrBody {
-    /// No body, in the place of one of this length. Servers that tell the length of a body by themselves must not say that
-    /// it is zero.
+    /// No body, in place of one of this length, so that a server does not announce a length of zero.
     pub(crate) fn unsent(length: SizeHint) -> Self {
         IsrBody(Kind::Unsent(length))
     }
 
-    /// The body of an answer that is not ours to keep.
+    /// A body that is passed through.
     pub(crate) fn passed(rest: AnyBody) -> Self {
         IsrBody(Kind::Passed { first: None, rest })
     }
 
-    /// The same, of which this much was read before.
+    /// A body that is passed through after its first bytes were read.
     pub(crate) fn begun(first: Bytes, rest: AnyBody) -> Self {
         IsrBody(Kind::Passed { first: Some(first), rest })
     }
@@ -103,13 +102,13 @@ impl Body for IsrBody {
     }
 }
 
-/// What came of reading a body.
+/// The result of reading a body.
 #[derive(Debug)]
 pub(crate) enum Collected {
     Whole(Bytes),
-    /// It is longer than the limit. This is all of it, to be passed on.
+    /// It is longer than the limit. This is the whole body, to be passed through.
     TooLong(IsrBody),
-    /// It broke off.
+    /// It was cut off.
     Broken(BoxError),
 }
 
@@ -120,7 +119,7 @@ pub(crate) async fn collect(mut body: AnyBody, limit: u64) -> Collected {
         let chunk = match body.frame().await {
             None => return Collected::Whole(read.bytes()),
             Some(Err(error)) => return Collected::Broken(error),
-            // Trailers are about one transfer, and are not kept.
+            // Trailers are not cached.
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(chunk) => chunk,
                 Err(_) => continue,
@@ -133,8 +132,8 @@ pub(crate) async fn collect(mut body: AnyBody, limit: u64) -> Collected {
     }
 }
 
-/// What was read so far: the only chunk as it came, several in one piece, so that many small ones take no more memory than
-/// their bytes.
+/// The chunks that were read: one chunk as it came, several copied together, so that many small chunks take no more memory
+/// than their bytes.
 #[derive(Debug, Default)]
 struct Read {
     only: Bytes,
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn chunks_are_joined_in_order_and_empty_ones_count_for_nothing() {
+    async fn chunks_are_joined_in_order_and_empty_ones_are_ignored() {
         for (chunks, expected) in [
             (&[][..], ""),
             (&["", ""], ""),
@@ -192,16 +191,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_is_too_long_is_passed_on_from_its_beginning() {
+    async fn a_body_that_is_too_long_is_passed_through_from_its_start() {
         let Collected::TooLong(body) = collect(body(&["ab", "cd", "ef"]), 3).await else {
-            panic!("six bytes are more than three")
+            panic!("six bytes are longer than the limit")
         };
         assert!(!body.is_end_stream() && body.size_hint().lower() >= 4);
         assert_eq!(body.collect().await.expect("all of it").to_bytes(), "abcdef");
     }
 
     #[test]
-    fn what_is_not_sent_has_its_length_all_the_same() {
+    fn a_body_that_is_not_sent_has_a_length() {
         let body = IsrBody::unsent(SizeHint::with_exact(5));
         assert!(body.is_end_stream());
         assert_eq!(body.size_hint().exact(), Some(5));

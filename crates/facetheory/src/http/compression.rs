@@ -1,4 +1,4 @@
-//! Content codings: which one a client is sent, and what is worth coding at all (RFC 9110 §12.5.3).
+//! Content codings: negotiation with `Accept-Encoding` (RFC 9110 §12.5.3).
 
 use http::HeaderMap;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
@@ -6,10 +6,10 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 pub(crate) use crate::engine::Coding;
 
 impl Coding {
-    /// Every coding, in the order in which we prefer them where the client does not mind.
+    /// All codings, in the cache's order of preference.
     pub(crate) const ALL: [Coding; 4] = [Coding::Brotli, Coding::Zstd, Coding::Gzip, Coding::Identity];
 
-    /// The value of `Content-Encoding`; none where it is left out.
+    /// The value of `Content-Encoding`, or `None` if there is no such header.
     pub(crate) const fn as_str(self) -> Option<&'static str> {
         match self {
             Coding::Identity => None,
@@ -19,7 +19,7 @@ impl Coding {
         }
     }
 
-    /// What the entity tag of a page gets in this coding, so that no two codings share one.
+    /// The suffix of entity tags in this coding, so that no two codings share one.
     pub(crate) const fn etag_suffix(self) -> &'static str {
         match self {
             Coding::Identity => "",
@@ -41,16 +41,16 @@ impl Coding {
     }
 }
 
-/// The coding that a client likes best among those that a page is there in.
+/// Chooses the coding that a client prefers among the available ones.
 ///
-/// A client that says nothing gets the page as it is, and so does one that accepts nothing we have: a page that
-/// it did not ask for is better than none. Where it likes several equally, our own order decides.
+/// A client without preferences, or that accepts none of them, gets the uncompressed page. Between equal weights, the cache's
+/// own order decides.
 pub(crate) fn choose(headers: &HeaderMap, available: &[Coding]) -> Coding {
-    let wish = StoreContext::of(headers);
-    let mut best = (Coding::Identity, wish.weight(Coding::Identity));
-    // The least preferred first, so that a later one wins where the weights are equal.
+    let accepted = AcceptedCodings::of(headers);
+    let mut best = (Coding::Identity, accepted.weight(Coding::Identity));
+    // In reverse order, so that the most preferred one wins between equal weights.
     for coding in Coding::ALL.into_iter().rev().filter(|coding| available.contains(coding)) {
-        let weight = wish.weight(coding);
+        let weight = accepted.weight(coding);
         if weight > 0 && weight >= best.1 {
             best = (coding, weight);
         }
@@ -58,48 +58,48 @@ pub(crate) fn choose(headers: &HeaderMap, available: &[Coding]) -> Coding {
     best.0
 }
 
-/// What a client says of each coding, in thousandths.
+/// The weights of `Accept-Encoding`, in thousandths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct StoreContext {
+struct AcceptedCodings {
     named: [Option<u16>; 4],
     others: Option<u16>,
 }
 
-/// The most codings of a request that are looked at; fewer than ten are registered.
+/// The most codings of a request that are parsed; fewer than ten are registered.
 const MAX_CODINGS: usize = 64;
 
-impl StoreContext {
+impl AcceptedCodings {
     fn of(headers: &HeaderMap) -> Self {
-        let mut wish = StoreContext::default();
+        let mut accepted = AcceptedCodings::default();
         let lines = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
         for part in lines.flat_map(|line| line.split(',')).take(MAX_CODINGS) {
             let (name, parameters) = part.split_once(';').unwrap_or((part, ""));
-            // A weight that cannot be read says nothing, and so does what it belongs to.
+            // A coding with an invalid weight is ignored.
             let Some(weight) = weight_of(parameters) else { continue };
-            let place = match name.trim() {
-                "*" => &mut wish.others,
+            let entry = match name.trim() {
+                "*" => &mut accepted.others,
                 name => match Coding::of_name(name) {
-                    Some(coding) => &mut wish.named[coding as usize],
+                    Some(coding) => &mut accepted.named[coding as usize],
                     None => continue,
                 },
             };
-            // Named twice, the more reluctant counts.
-            *place = Some(place.map_or(weight, |known| known.min(weight)));
+            // The lower of two weights counts.
+            *entry = Some(entry.map_or(weight, |known| known.min(weight)));
         }
-        wish
+        accepted
     }
 
     fn weight(&self, coding: Coding) -> u16 {
         match (self.named[coding as usize], coding) {
             (Some(weight), _) => weight,
-            // Always acceptable where nothing is said of it, and never preferred.
+            // Acceptable unless it is excluded, but never preferred.
             (None, Coding::Identity) => self.others.map_or(1, |others| others.min(1)),
             (None, _) => self.others.unwrap_or(0),
         }
     }
 }
 
-/// The weight among the parameters of a coding, in thousandths; 1,000 where there is none.
+/// Returns the weight among the parameters of a coding, in thousandths, or `None` if it is invalid.
 fn weight_of(parameters: &str) -> Option<u16> {
     for parameter in parameters.split(';') {
         let Some((name, value)) = parameter.split_once('=') else { continue };
@@ -110,7 +110,7 @@ fn weight_of(parameters: &str) -> Option<u16> {
     Some(1000)
 }
 
-/// `0`, `1`, and up to three digits after a point.
+/// Parses `0` or `1`, with up to three digits after a point.
 fn thousandths(text: &str) -> Option<u16> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = fraction.len() <= 3 && fraction.bytes().all(|byte| byte.is_ascii_digit());
@@ -123,7 +123,7 @@ fn thousandths(text: &str) -> Option<u16> {
     Some(whole * 1000 + fraction).filter(|weight| *weight <= 1000)
 }
 
-/// Whether a response is coded already.
+/// Whether a response has a content coding.
 pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
     headers
         .get_all(CONTENT_ENCODING)
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_gets_what_it_likes_best() {
+    fn a_client_gets_the_coding_that_it_prefers() {
         for (line, expected) in [
             ("", Coding::Identity),
             ("gzip", Coding::Gzip),
@@ -182,11 +182,11 @@ mod tests {
             assert_eq!(ask(&[line]), expected, "{line}");
         }
         assert_eq!(ask(&[]), Coding::Identity);
-        assert_eq!(ask(&["gzip", "br"]), Coding::Brotli, "lines add up");
+        assert_eq!(ask(&["gzip", "br"]), Coding::Brotli, "lines accumulate");
     }
 
     #[test]
-    fn only_what_is_there_is_sent() {
+    fn only_available_codings_are_chosen() {
         let headers: HeaderMap =
             [(ACCEPT_ENCODING, HeaderValue::from_static("br, gzip;q=0.5"))].into_iter().collect();
         assert_eq!(choose(&headers, &[Coding::Gzip]), Coding::Gzip);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_coded_response_is_recognised() {
+    fn a_coded_response_is_detected() {
         let coded = |value: &'static str| {
             is_coded(&[(CONTENT_ENCODING, HeaderValue::from_static(value))].into_iter().collect())
         };
@@ -211,14 +211,14 @@ mod tests {
         }
 
         #[test]
-        fn a_well_formed_wish_is_read_as_the_naive_reader_reads_it(
+        fn well_formed_weights_select_what_a_naive_implementation_selects(
             weights in proptest::collection::vec(proptest::option::of(0u16..=1000), 4),
         ) {
             let names = ["br", "zstd", "gzip", "identity"];
             let said: Vec<String> = names.iter().zip(&weights)
                 .filter_map(|(name, weight)| weight.map(|weight| format!("{name};q={}.{:03}", weight / 1000, weight % 1000)))
                 .collect();
-            // The first of the heaviest, in our order; what is not named weighs nothing, and identity next to that.
+            // The first of the heaviest in our order. A coding that is not named weighs nothing, and identity a little more.
             let weight = |index: usize| u32::from(weights[index].unwrap_or_default()) * 2
                 + u32::from(index == 3 && weights[index].is_none());
             let heaviest = (0..4).map(weight).max().unwrap_or_default();

@@ -1,26 +1,26 @@
-//! Which headers of a response are kept with a page, and how they come back.
+//! Which headers of a response are stored with a page, and hop-by-hop headers.
 
 use http::header::{self, CONNECTION, HeaderName, UPGRADE};
 use http::{HeaderMap, HeaderValue};
 
 use crate::http::cacheability::UncacheableReason;
 
-/// `x-facetheory-isr`: how a visit ended.
+/// `x-facetheory-isr`: the [state](crate::State) of the response.
 pub(crate) const STATE: HeaderName = HeaderName::from_static("x-facetheory-isr");
 /// `cache-status`, RFC 9211.
 pub(crate) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 /// `x-request-id`.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// `surrogate-key`: tags between spaces, as Fastly has them.
+/// `surrogate-key`: tags separated by spaces, as Fastly uses it.
 pub(crate) const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
-/// `cache-tag`: tags between commas, as Cloudflare and Akamai have them.
+/// `cache-tag`: tags separated by commas, as Cloudflare and Akamai use it.
 pub(crate) const CACHE_TAG: HeaderName = HeaderName::from_static("cache-tag");
-/// `x-forwarded-host`: the host that a visitor asked a proxy for.
+/// `x-forwarded-host`: the host of the client's request to a proxy.
 pub(crate) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// The most headers that are kept with a page.
+/// The most headers that are stored with a page.
 pub(crate) const MAX_HEADERS: usize = 100;
-/// The most bytes of names and values that are kept with a page: a row of the table holds 400 KB in all.
+/// The most bytes of names and values that are stored with a page: a row holds at most 400 KB in all.
 pub(crate) const MAX_HEADER_BYTES: usize = 32 * 1024;
 
 /// Returns the end-to-end headers of a response, in order, without those that the cache sets for each response. Where the
@@ -64,10 +64,10 @@ pub(crate) fn restored(stored: &[(String, String)], follows_origin: bool) -> Hea
     headers
 }
 
-/// Takes away what is about one connection only, also by the word of `Connection`, as a proxy has to (RFC 9110 §7.6.1).
+/// Removes hop-by-hop headers, also those that `Connection` names, as a proxy must (RFC 9110 §7.6.1).
 ///
-/// `Host` and `Cookie` stay, whatever `Connection` says: who is asked, and by whom, is not for a visitor to take away. So does
-/// `Trailer`, for those who pass trailers on.
+/// `Host` and `Cookie` stay even if `Connection` names them: a client must not remove what identifies it and the site. `Trailer`
+/// stays for servers that forward trailers.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue, header};
@@ -90,15 +90,15 @@ pub fn remove_hop_by_hop_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// Takes away what is about one connection by the word of `Connection` alone. What would select a response, and would not
-/// reach its renderer, must not select it.
+/// Removes headers that are hop-by-hop only because `Connection` names them. They do not reach the origin, so they must not
+/// select a response.
 pub(crate) fn remove_named_hops(headers: &mut HeaderMap) {
     for name in named_hops(headers) {
         headers.remove(name);
     }
 }
 
-/// Whether [`remove_named_hops`] would take something away.
+/// Whether [`remove_named_hops`] would remove a header.
 pub(crate) fn has_named_hops(headers: &HeaderMap) -> bool {
     named_hops(headers).next().is_some()
 }
@@ -108,13 +108,13 @@ fn named_hops(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> + use<> {
     names.filter(|name| *name != header::HOST && *name != header::COOKIE && !is_hop_by_hop(name))
 }
 
-/// Whether a request offers to go on with another protocol than HTTP. HTTP/2 in the clear is none: clients offer it by default.
+/// Whether a request offers an upgrade to another protocol than HTTP/2 in the clear, which clients offer by default.
 pub(crate) fn offers_protocol(headers: &HeaderMap) -> bool {
     let is_other = |value: &HeaderValue| !value.as_bytes().to_ascii_lowercase().starts_with(b"h2c");
     headers.get_all(UPGRADE).iter().any(is_other) && named_by_connection(headers).contains(&UPGRADE)
 }
 
-/// Whether a header is about one connection only.
+/// Whether a header is hop-by-hop.
 pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
     HOP_BY_HOP.contains(&name.as_str())
 }
@@ -125,7 +125,7 @@ fn is_stored(name: &HeaderName, follows_origin: bool) -> bool {
     !is_hop_by_hop(name) && !excluded.contains(name)
 }
 
-/// The headers that `Connection` makes hop-by-hop.
+/// Returns the headers that `Connection` names.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     let lines = headers.get_all(CONNECTION).iter().filter_map(|line| line.to_str().ok());
     lines
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn end_to_end_headers_are_kept_in_order_and_come_back() {
+    fn end_to_end_headers_are_stored_in_order_and_restored() {
         let response = headers(&[
             ("location", b"/elsewhere"),
             ("link", b"</a.css>; rel=preload"),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_one_answer_or_one_connection_is_not_kept() {
+    fn headers_of_one_response_or_one_connection_are_not_stored() {
         let response = headers(&[
             ("connection", b"close, X-Hop"),
             ("x-hop", b"1"),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_not_kept_without_a_header_that_cannot_be_written_down() {
+    fn headers_that_cannot_be_stored_are_an_error() {
         let response = headers(&[("x-name", b"caf\xe9")]);
         assert_eq!(
             stored(&response),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_cannot_smuggle_headers_in() {
+    fn forbidden_headers_of_a_row_are_not_restored() {
         let row: Vec<(String, String)> = [
             ("set-cookie", "a=1"),
             ("Transfer-Encoding", "chunked"),
@@ -260,7 +260,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_kept_comes_back_and_is_kept_again(
+        fn stored_headers_survive_being_restored_and_stored_again(
             lines in proptest::collection::vec(("(x-[a-c]|date|set-cookie|connection|link)", "[ -~é]{0,9}"), 0..12),
         ) {
             let response: HeaderMap = lines.iter()
@@ -275,7 +275,7 @@ mod tests {
         }
 
         #[test]
-        fn no_row_is_too_strange(row in proptest::collection::vec(("\\PC{0,9}", "\\PC{0,9}"), 0..5)) {
+        fn any_row_is_restored_without_panic(row in proptest::collection::vec(("\\PC{0,9}", "\\PC{0,9}"), 0..5)) {
             let _ = restored(&row, false);
         }
     }

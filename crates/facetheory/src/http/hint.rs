@@ -1,12 +1,12 @@
-//! What a renderer in the same process says of how its page is kept.
+//! Caching instructions of a service in the same process.
 
 use std::time::Duration;
 
 use crate::protocol::epoch::Tag;
 
-/// What a renderer says of how its page is kept: put it into the extensions of its response.
+/// Says how a response is cached: put it into the extensions of the response.
 ///
-/// It outweighs what the response's headers say, and they outweigh the policy, unless the route has a
+/// It overrides the headers of the response, which override the policy, unless the route has a
 /// [fixed interval](crate::Route::fixed_interval).
 ///
 /// ```
@@ -25,7 +25,7 @@ pub struct CacheHint {
 }
 
 impl CacheHint {
-    /// Nothing said yet.
+    /// Creates a hint without instructions.
     ///
     /// ```
     /// assert_eq!(facetheory::CacheHint::new(), facetheory::CacheHint::default());
@@ -35,7 +35,7 @@ impl CacheHint {
         CacheHint::default()
     }
 
-    /// The page is fresh for this long, whatever the policy says.
+    /// Sets how long the page is fresh, whatever the policy says.
     ///
     /// ```
     /// let hint = facetheory::CacheHint::new().fresh_for(std::time::Duration::from_secs(5));
@@ -47,7 +47,7 @@ impl CacheHint {
         self
     }
 
-    /// The page has this tag, too.
+    /// Adds a tag to the page.
     ///
     /// ```
     /// use facetheory::{CacheHint, Tag};
@@ -61,7 +61,7 @@ impl CacheHint {
         self
     }
 
-    /// This answer is for one visitor only.
+    /// Forbids to cache the response: it is for one client alone.
     ///
     /// ```
     /// assert_ne!(facetheory::CacheHint::new().never_kept(), facetheory::CacheHint::new());

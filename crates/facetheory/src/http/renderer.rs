@@ -1,4 +1,4 @@
-//! What the layer asks of the service below it, in a word.
+//! The bounds on the inner service, in one trait.
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -7,14 +7,14 @@ use tower::Service;
 
 use crate::http::body::BoxError;
 
-/// A service that renders pages: one that can be asked again and again, from any thread. Every such service is one.
+/// A service that renders pages: it can be cloned and called from any thread.
 pub(crate) trait Renderer<B>:
     Service<Request<B>, Response = Response<Self::Body>, Error: Into<BoxError>, Future: Send>
     + Clone
     + Send
     + 'static
 {
-    /// The body of what it answers.
+    /// The body of its responses.
     type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
 }
 

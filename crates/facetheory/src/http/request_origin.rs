@@ -1,23 +1,24 @@
-//! For whom a service is asked.
+//! On whose behalf the inner service is called.
 
-/// Whether a service under an [`IsrLayer`](crate::IsrLayer) is asked with a visitor's own request, and whether that visitor waits
-/// for what it says: in the extensions of the request.
+/// Tells a service under an [`IsrLayer`](crate::IsrLayer) whether it gets a client's own request, and whether that client waits for
+/// the response: in the extensions of the request.
 ///
-/// A request without it is a render: it is nobody's, and everybody sees the result.
+/// A request without it is a render with keyed input only, and its result is for everyone.
 ///
 /// ```
 /// use facetheory::RequestOrigin;
 ///
-/// /// Whether the service may say something to the visitor before its answer.
+/// /// Whether the service may send early hints to the client.
 /// fn may_hint(request: &http::Request<String>) -> bool {
 ///     request.extensions().get() == Some(&RequestOrigin::Client)
 /// }
 /// assert!(!may_hint(&http::Request::new(String::new())));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RequestOrigin {
-    /// Of a visitor who waits for this very answer.
+    /// The request of a client that waits for the response.
     Client,
-    /// Of a visitor who is served what is stored, while it is renewed; or of an operator.
+    /// The request of a client that was served a stored response, which is revalidated in the background; or of an operator.
     Background,
 }

@@ -126,7 +126,7 @@ impl ResponseContext<'_> {
             status.detail = Some("not-published");
         } else {
             status.stored = served.state == State::Miss;
-            status.ttl = Some(reuse::left(page, self.now));
+            status.ttl = Some(reuse::remaining(page, self.now));
             status.key = Some(self.cache_key);
         }
         // A response that was just received has the age that it came with.
@@ -161,7 +161,7 @@ impl ResponseContext<'_> {
         let etag = generation.etag.as_deref().and_then(EntityTag::of_page);
         set(ETAG, etag.and_then(|etag| HeaderValue::try_from(etag.in_coding(coding)).ok()));
         set(CONTENT_ENCODING, coding.as_str().map(HeaderValue::from_static));
-        set(VARY, vary::told(page.headers(), route, page.has_or_gets_compressed_forms()));
+        set(VARY, vary::for_clients(page.headers(), route, page.has_or_gets_compressed_forms()));
         set(ACCEPT_RANGES, Some(HeaderValue::from_static("bytes")));
         set(DATE, format_date(self.now).and_then(|date| HeaderValue::try_from(date).ok()));
         let mut status = CacheStatus::of(served.state);
@@ -181,7 +181,8 @@ impl ResponseContext<'_> {
             remaining: if is_fresh { seconds(remaining) } else { Duration::ZERO },
         };
         let directives = CacheControl::of(page.headers());
-        let cache_control = cache_control::told(&route.policy, lifetime, route.audience(), &directives);
+        let cache_control =
+            cache_control::for_clients(&route.policy, lifetime, route.audience(), &directives);
         set(CACHE_CONTROL, Some(cache_control));
         set(AGE, Some(HeaderValue::from(lifetime.age.as_secs())));
         // Since when a page is stale that was invalidated before its time is not known.

@@ -1,4 +1,4 @@
-//! Which of the stored responses of one address a request selects (RFC 9111 §4.1).
+//! Variants: the stored responses of one address that request headers select (RFC 9111 §4.1).
 
 use http::HeaderMap;
 use http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, HeaderName};
@@ -8,20 +8,20 @@ use crate::http::headers::FORWARDED_HOST;
 use crate::http::router::path::push_hex;
 use crate::http::semantics::vary::Vary;
 
-/// The bytes of a digest that tell variants apart.
+/// The bytes of a digest that identify a variant.
 const DIGEST_BYTES: usize = 12;
 
-/// Headers that make origins answer with something else at the same address, whether they say so in `Vary` or not: some
-/// frameworks do. One visitor who sends them must not choose what others get.
-const ALWAYS_TOLD_APART: [HeaderName; 4] = [
+/// Headers that change the response of some frameworks without being named in `Vary`. A client that sends them must not choose
+/// the response of others.
+const ALWAYS_SELECTING: [HeaderName; 4] = [
     HeaderName::from_static("rsc"),
     HeaderName::from_static("x-nextjs-data"),
     HeaderName::from_static("x-original-uri"),
-    // By the word of a proxy in front it may be another host than the one that is asked for.
+    // An origin may trust it as the host of the request.
     FORWARDED_HOST,
 ];
 
-/// What a response depends on: by which headers of a request it was selected; none where it varies with anything.
+/// Returns the request headers that a response varies on, sorted, or `None` for `Vary: *`.
 pub(crate) fn names(response: &HeaderMap) -> Option<Vec<HeaderName>> {
     match Vary::of(response) {
         Vary::Anything => None,
@@ -32,12 +32,12 @@ pub(crate) fn names(response: &HeaderMap) -> Option<Vec<HeaderName>> {
     }
 }
 
-/// What a request has in these headers, in a few letters; none where there are no such headers. Headers that always tell
-/// responses apart count where a request has them.
+/// Returns a digest of the values of these headers in a request, or `None` if there are no such headers. Headers that always
+/// select count if the request has them.
 ///
-/// Two requests have the same if they have the same values in all of them, however these are spread over lines and spaced.
+/// Two requests have the same digest if all values are equal, whatever their distribution over lines and their spacing.
 pub(crate) fn digest(names: &[HeaderName], request: &HeaderMap) -> Option<String> {
-    let always = ALWAYS_TOLD_APART;
+    let always = ALWAYS_SELECTING;
     let always = always.iter().filter(|name| request.contains_key(*name) && !names.contains(name));
     let mut names = names.iter().chain(always).peekable();
     names.peek()?;
@@ -63,18 +63,18 @@ pub(crate) fn digest(names: &[HeaderName], request: &HeaderMap) -> Option<String
     Some(hex)
 }
 
-/// All values of a header, one after the other with one comma between, of cookies with a semicolon; none where it is absent.
+/// Joins all values of a header with commas, those of `Cookie` with semicolons. Returns `None` if it is absent.
 fn normalised(name: &HeaderName, request: &HeaderMap) -> Option<Vec<u8>> {
     let mut lines = request.get_all(name).iter().peekable();
     lines.peek()?;
-    // Cookies are no list: a comma is a part of one, and lines are put together as the origin sees them (RFC 9113 §8.2.3).
+    // `Cookie` is not a list: a comma is part of a value, and lines are joined as the origin sees them (RFC 9113 §8.2.3).
     if *name == COOKIE {
         let lines: Vec<&[u8]> = lines.map(|line| line.as_bytes().trim_ascii()).collect();
         return Some(lines.join(&b"; "[..]));
     }
     let mut members: Vec<Vec<u8>> = Vec::new();
     for line in lines {
-        // A comma within quotes is a part of its value, and so is all that is around it.
+        // A comma within quotes is part of the value.
         if line.as_bytes().contains(&b'"') {
             members.push(line.as_bytes().trim_ascii().to_vec());
             continue;
@@ -87,7 +87,7 @@ fn normalised(name: &HeaderName, request: &HeaderMap) -> Option<Vec<u8>> {
             member.make_ascii_lowercase();
             member.retain(|byte| !byte.is_ascii_whitespace());
         }
-        // Weights say what is wanted most; of those with the same weight, none is (RFC 9110 §12.4.2).
+        // Weights express the preference, not the order (RFC 9110 §12.4.2).
         members.sort_unstable();
     }
     Some(members.join(&b","[..]))
@@ -118,13 +118,13 @@ mod tests {
         assert!(same(&[("foo", "1"), ("bar", "2")], &[("bar", "2"), ("foo", "1"), ("baz", "3")]));
         assert!(!same(&[("foo", "1"), ("bar", "2")], &[("foo", "1"), ("bar", "3")]));
         assert!(!same(&[("foo", "1"), ("bar", "2")], &[("foo", "1")]));
-        assert!(!same(&[("foo", "1"), ("bar", "")], &[("foo", "1")]), "an empty one is one");
+        assert!(!same(&[("foo", "1"), ("bar", "")], &[("foo", "1")]), "an empty header is present");
         assert!(!same(&[("foo", "1")], &[("bar", "1")]));
         assert_eq!(selected(&[], &[("foo", "1")]), None);
     }
 
     #[test]
-    fn rfc9111_4_1_several_lines_of_vary_add_up_in_any_case_and_order() {
+    fn rfc9111_4_1_lines_of_vary_accumulate_in_any_case_and_order() {
         let lines = [("foo", "1"), ("bar", "2")];
         assert_eq!(selected(&["Foo", "bar"], &lines), selected(&["BAR,foo, foo"], &lines));
         let anything: HeaderMap = [(VARY, HeaderValue::from_static("a, *"))].into_iter().collect();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_frameworks_answer_differently_to_is_told_apart_without_vary() {
+    fn headers_of_frameworks_select_a_variant_without_vary() {
         for name in ["rsc", "x-nextjs-data", "x-original-uri"] {
             assert!(selected(&[], &[(name, "1")]).is_some(), "{name}");
             assert_ne!(selected(&["foo"], &[(name, "1")]), selected(&["foo"], &[]), "{name}");
@@ -164,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn other_values_have_another_digest(one in "[!-+--~]{0,9}", other in "[!-+--~]{0,9}") {
+        fn different_values_have_different_digests(one in "[!-+--~]{0,9}", other in "[!-+--~]{0,9}") {
             let name = [HeaderName::from_static("foo")];
             let same = digest(&name, &request(&[("foo", &one)])) == digest(&name, &request(&[("foo", &other)]));
             prop_assert_eq!(same, one == other);

@@ -3,9 +3,9 @@
 use http::HeaderMap;
 use http::header::COOKIE;
 
-/// The cookies of all `Cookie` lines as they came: name and value, without the white space around them.
+/// Returns the names and values of the cookies of all `Cookie` lines, in their order and without surrounding white space.
 ///
-/// What has no `=` has no name and is no cookie for us.
+/// Pairs without `=` are ignored.
 pub(crate) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
     headers.get_all(COOKIE).iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b';')).filter_map(
         |pair| {
@@ -15,7 +15,7 @@ pub(crate) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8]
     )
 }
 
-/// The cookies with these names, sorted by name; those of one name keep their order.
+/// Returns the cookies with these names, sorted by name. Cookies with the same name keep their order.
 pub(crate) fn listed<'h>(headers: &'h HeaderMap, names: &[String]) -> Vec<(&'h [u8], &'h [u8])> {
     if names.is_empty() {
         return Vec::new();
@@ -32,7 +32,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn cookies_are_read_from_all_lines_as_they_came() {
+    fn cookies_are_read_from_all_lines_in_order() {
         let lines = ["b=2; a=\"1\";;  c ; =x; b= 3 ", "a=x=y"];
         let headers: HeaderMap = lines.iter().map(|line| (COOKIE, HeaderValue::from_static(line))).collect();
         let text = |pairs: Vec<(&[u8], &[u8])>| -> Vec<String> {
@@ -43,6 +43,6 @@ mod tests {
         let names = ["b".to_owned(), "a".to_owned(), "absent".to_owned()];
         assert_eq!(text(listed(&headers, &names)), ["a=\"1\"", "a=x=y", "b=2", "b=3"]);
         assert!(listed(&headers, &[]).is_empty());
-        assert!(listed(&headers, &["A".to_owned()]).is_empty(), "names of cookies have a case");
+        assert!(listed(&headers, &["A".to_owned()]).is_empty(), "cookie names are case-sensitive");
     }
 }

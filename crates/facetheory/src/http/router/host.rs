@@ -1,4 +1,4 @@
-//! Who is being asked: the host of a request, and which sites are served.
+//! The host of a request, and which hosts are served.
 
 use http::StatusCode;
 use http::header::HOST;
@@ -6,61 +6,61 @@ use http::request::Parts;
 
 use crate::http::router::rejection::Rejection;
 
-/// Which sites are served.
+/// Which hosts are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Site {
-    /// Every host that is asked for: each has its own pages.
+    /// Every host. Each has its own pages.
     #[default]
     Any,
-    /// These hosts, in lower case: each has its own pages, and any other is refused.
+    /// These hosts, in lower case. Each has its own pages. Requests for other hosts are rejected.
     These(Vec<String>),
-    /// One site: its pages are found under every host, and the renderer is told this one.
+    /// One site that is served under every host. The origin gets this host.
     One(String),
 }
 
 impl Site {
-    /// The host that the renderer is told, and whether it is a part of the key.
+    /// Returns the host for the origin, and whether it is part of the cache key.
     pub(crate) fn host<'a>(&'a self, parts: &'a Parts) -> Result<(&'a str, bool), Rejection> {
         match self {
             Site::One(host) => Ok((host, false)),
-            Site::Any => Ok((asked(parts)?, true)),
+            Site::Any => Ok((requested_host(parts)?, true)),
             Site::These(hosts) => {
-                let host = asked(parts)?;
+                let host = requested_host(parts)?;
                 if hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) {
                     return Ok((host, true));
                 }
-                let text = format!("this server has no site `{}`", host.to_ascii_lowercase());
+                let text = format!("the host `{}` is not served here", host.to_ascii_lowercase());
                 Err(Rejection { status: StatusCode::MISDIRECTED_REQUEST, text })
             }
         }
     }
 }
 
-/// The host that a request asks for, with its port where it names one, in whatever case.
+/// Returns the host of a request, with the port if there is one, in the client's case.
 ///
-/// An address in the request line and a `Host` line must agree, since two servers may believe different ones.
-pub(crate) fn asked(parts: &Parts) -> Result<&str, Rejection> {
+/// An absolute request target and `Host` must agree, since two servers may use different ones.
+pub(crate) fn requested_host(parts: &Parts) -> Result<&str, Rejection> {
     let mut lines = parts.headers.get_all(HOST).iter();
     let line = lines.next().map(|line| line.to_str().unwrap_or(""));
     if lines.next().is_some() {
-        return Err(Rejection::bad("a request has one Host"));
+        return Err(Rejection::bad("the request has more than one Host"));
     }
     let host = match (parts.uri.authority(), line) {
         (Some(address), Some(line)) if !address.as_str().eq_ignore_ascii_case(line) => {
-            return Err(Rejection::bad("the Host and the address of the request differ"));
+            return Err(Rejection::bad("the Host and the request target differ"));
         }
         (Some(address), _) => address.as_str(),
         (None, Some(line)) => line,
-        (None, None) => return Err(Rejection::bad("a request needs a Host")),
+        (None, None) => return Err(Rejection::bad("the request has no Host")),
     };
-    if is_valid_host(host) { Ok(host) } else { Err(Rejection::bad("the Host of the request is no host")) }
+    if is_valid_host(host) { Ok(host) } else { Err(Rejection::bad("the Host of the request is invalid")) }
 }
 
 /// The longest host with its port, in bytes.
 const MAX_HOST_BYTES: usize = 261;
 
-/// Whether a text is a name or an address, and perhaps a port. Less than RFC 3986 allows: what no browser sends is
-/// no host.
+/// Whether a text is a host name or an IP address, optionally with a port. Stricter than RFC 3986: forms that no browser sends
+/// are invalid.
 ///
 /// ```
 /// assert!(facetheory::is_valid_host("example.com:8080"));
@@ -101,48 +101,48 @@ mod tests {
     }
 
     #[test]
-    fn one_host_is_asked_for() {
+    fn a_request_has_exactly_one_valid_host() {
         for (uri, hosts, expected) in [
             ("/", &["Example.com"][..], Ok("Example.com")),
             ("/", &["example.com:8080"], Ok("example.com:8080")),
             ("/", &["[::1]:80"], Ok("[::1]:80")),
             ("http://a.b/x", &[], Ok("a.b")),
             ("http://a.b/x", &["A.B"], Ok("a.b")),
-            ("http://a.b/x", &["c"], Err("the Host and the address of the request differ")),
-            ("/", &[], Err("a request needs a Host")),
-            ("/", &["a", "a"], Err("a request has one Host")),
-            ("/", &[""], Err("the Host of the request is no host")),
-            ("/", &["a@evil"], Err("the Host of the request is no host")),
-            ("/", &["a/b"], Err("the Host of the request is no host")),
-            ("/", &["a b"], Err("the Host of the request is no host")),
-            ("/", &["a:x"], Err("the Host of the request is no host")),
-            ("/", &["a:"], Err("the Host of the request is no host")),
-            ("/", &["a:99999"], Err("the Host of the request is no host")),
-            ("/", &["a:1:2"], Err("the Host of the request is no host")),
-            ("/", &["[::1"], Err("the Host of the request is no host")),
-            ("/", &["a#b"], Err("the Host of the request is no host")),
-            ("/", &[":80"], Err("the Host of the request is no host")),
+            ("http://a.b/x", &["c"], Err("the Host and the request target differ")),
+            ("/", &[], Err("the request has no Host")),
+            ("/", &["a", "a"], Err("the request has more than one Host")),
+            ("/", &[""], Err("the Host of the request is invalid")),
+            ("/", &["a@evil"], Err("the Host of the request is invalid")),
+            ("/", &["a/b"], Err("the Host of the request is invalid")),
+            ("/", &["a b"], Err("the Host of the request is invalid")),
+            ("/", &["a:x"], Err("the Host of the request is invalid")),
+            ("/", &["a:"], Err("the Host of the request is invalid")),
+            ("/", &["a:99999"], Err("the Host of the request is invalid")),
+            ("/", &["a:1:2"], Err("the Host of the request is invalid")),
+            ("/", &["[::1"], Err("the Host of the request is invalid")),
+            ("/", &["a#b"], Err("the Host of the request is invalid")),
+            ("/", &[":80"], Err("the Host of the request is invalid")),
         ] {
             let parts = parts(uri, hosts);
-            let found = asked(&parts).map_err(|refusal| refusal.text);
+            let found = requested_host(&parts).map_err(|rejection| rejection.text);
             assert_eq!(found, expected.map_err(str::to_owned), "{uri} {hosts:?}");
         }
     }
 
     #[test]
-    fn sites_that_are_not_served_are_refused() {
+    fn hosts_that_are_not_served_are_rejected() {
         let parts = parts("/", &["B.example"]);
         assert_eq!(Site::Any.host(&parts), Ok(("B.example", true)));
         assert_eq!(Site::One("a.example".into()).host(&parts), Ok(("a.example", false)));
         assert_eq!(Site::These(vec!["b.example".into()]).host(&parts), Ok(("B.example", true)));
-        let refusal = Site::These(vec!["a.example".into()]).host(&parts).expect_err("another site");
-        assert_eq!(refusal.status, StatusCode::MISDIRECTED_REQUEST);
-        assert_eq!(refusal.text, "this server has no site `b.example`");
+        let rejection = Site::These(vec!["a.example".into()]).host(&parts).expect_err("another site");
+        assert_eq!(rejection.status, StatusCode::MISDIRECTED_REQUEST);
+        assert_eq!(rejection.text, "the host `b.example` is not served here");
     }
 
     proptest! {
         #[test]
-        fn a_host_has_nothing_that_ends_it_in_a_key(text in "[a-z0-9.:@/#?\\[\\]% -]{0,12}") {
+        fn a_valid_host_has_no_character_that_ends_it_in_a_key(text in "[a-z0-9.:@/#?\\[\\]% -]{0,12}") {
             prop_assert!(!is_valid_host(&text) || !text.contains(['/', '?', '#', '@', '%', ' ']));
         }
     }

@@ -1,14 +1,13 @@
-//! Paths: which are refused, and how a part of one is spelt in a cache key.
+//! Paths: which are rejected, and how a path segment is written into a cache key.
 //!
-//! A path is never rewritten: the renderer gets the bytes that the key has. Two spellings of what an origin may take
-//! for one address (`/a`, `/%61`, `/a/`, `//a`) are two pages, and what an origin may take for another address
-//! altogether is refused.
+//! A path is never rewritten: the origin gets the bytes that are in the key. Spellings that an origin may treat as equal
+//! (`/a`, `/%61`, `/a/`, `//a`) are different pages. Spellings that an origin may resolve to another path are rejected.
 
-/// What is wrong with a path; none if it may be asked for.
+/// Returns why a path is rejected, or `None` if it is valid.
 ///
-/// Dot segments, also encoded, and backslashes may lead elsewhere than the route that they match. Half an escape and
-/// an encoded control character mean different things to different origins.
-pub(crate) fn fault(path: &str) -> Option<&'static str> {
+/// Dot segments, also encoded, and backslashes may lead to another path than the one that matched the route. Incomplete
+/// escapes and encoded control characters mean different things to different origins.
+pub(crate) fn path_error(path: &str) -> Option<&'static str> {
     let bytes = path.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
@@ -23,15 +22,15 @@ pub(crate) fn fault(path: &str) -> Option<&'static str> {
             _ => at += 1,
         }
     }
-    // Some origins decode before they split, so that an encoded slash or backslash ends a segment for them.
+    // Some origins decode a path before they split it, so an encoded slash or backslash ends a segment.
     let may_be_dots = path.contains("/.") || path.contains('%');
     (may_be_dots && has_dot_segment(bytes)).then_some("a dot segment")
 }
 
-/// Whether a segment is `.` or `..` once it is decoded. Parameters of a segment (`..;x`) do not hide it.
+/// Whether a segment is `.` or `..` after decoding, also with segment parameters (`..;x`).
 fn has_dot_segment(path: &[u8]) -> bool {
     let mut rest = path;
-    // How many dots the segment has so far, or none once it has anything else.
+    // The number of dots in the segment so far; `None` once it contains anything else.
     let mut dots = None;
     while let [first, after @ ..] = rest {
         let (byte, after) = match escaped(rest) {
@@ -49,18 +48,18 @@ fn has_dot_segment(path: &[u8]) -> bool {
     matches!(dots, Some(1 | 2))
 }
 
-/// The byte that an escape at the beginning of a text stands for.
+/// Decodes the escape at the start of a text.
 fn escaped(text: &[u8]) -> Option<u8> {
     let [b'%', high, low, ..] = text else { return None };
     let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     Some(digit(high)? * 16 + digit(low)?)
 }
 
-/// Writes a part of a path, such as `hello%20world`, into a cache key so that any two parts differ there as well.
+/// Writes a path parameter, such as `hello%20world`, into a cache key. Different parameters have different forms there.
 ///
-/// A part in the spelling of JavaScript's `encodeURIComponent` stands in the key as it is, which is what services in
-/// other languages write who decode it first and encode it then. A part of several segments has `%2F` between them.
-/// Any other spelling is told apart from these by a second percent sign, which no path has that [`fault`] let pass.
+/// A parameter in the form of JavaScript's `encodeURIComponent` is written unchanged: services in other languages, which
+/// decode and encode it again, get the same key. Segments are separated by `%2F`. Any other spelling is marked with a second
+/// percent sign, which no path has that passed [`path_error`].
 pub(crate) fn push_part(key: &mut String, part: &str) {
     let bytes = part.as_bytes();
     let mut at = 0;
@@ -82,7 +81,7 @@ pub(crate) fn push_part(key: &mut String, part: &str) {
     }
 }
 
-/// What JavaScript's `encodeURIComponent` leaves alone.
+/// Whether JavaScript's `encodeURIComponent` leaves a byte unchanged.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.!~*'()".contains(&byte)
 }
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_lead_elsewhere_is_refused() {
+    fn paths_that_may_resolve_elsewhere_are_rejected() {
         for (path, expected) in [
             ("/", None),
             ("/a/b", None),
@@ -138,12 +137,12 @@ mod tests {
             ("/%%41", Some("a percent sign without two hexadecimal digits")),
             ("/a b", Some("a control character or a space")),
         ] {
-            assert_eq!(fault(path), expected, "{path}");
+            assert_eq!(path_error(path), expected, "{path}");
         }
     }
 
     #[test]
-    fn usual_spellings_stand_as_they_are_and_others_are_told_apart() {
+    fn usual_spellings_are_unchanged_and_others_are_distinct() {
         for (part, expected) in [
             ("hello%20world", "hello%20world"),
             ("a/b", "a%2Fb"),
@@ -161,7 +160,7 @@ mod tests {
     proptest! {
         #[test]
         fn two_parts_are_never_spelt_alike(one in "(%2F|%2f|%26|[/&=2Fa]){0,5}", other in "(%2F|%2f|%26|[/&=2Fa]){0,5}") {
-            prop_assert!(fault(&one).is_none() && fault(&other).is_none());
+            prop_assert!(path_error(&one).is_none() && path_error(&other).is_none());
             prop_assert_eq!(spelt(&one) == spelt(&other), one == other);
         }
 
@@ -176,7 +175,7 @@ mod tests {
             let decoded = path.to_ascii_lowercase().replace("%2f", "/").replace("%5c", "/").replace("%2e", ".");
             let naive = decoded.split('/')
                 .any(|segment| [".", ".."].contains(&segment.split(';').next().unwrap_or_default()));
-            prop_assert_eq!(fault(&path) == Some("a dot segment"), naive, "{}", path);
+            prop_assert_eq!(path_error(&path) == Some("a dot segment"), naive, "{}", path);
         }
     }
 }

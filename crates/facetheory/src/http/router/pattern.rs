@@ -1,17 +1,17 @@
-//! Patterns of paths, and the tree that finds the most specific one.
+//! Path patterns, and the tree that finds the most specific one.
 
 /// One segment of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Segment {
-    /// These bytes.
+    /// Exactly these bytes.
     Exactly(String),
-    /// One segment that is not empty.
+    /// One segment, not empty.
     One,
-    /// Everything from here on, unless it is empty.
+    /// The rest of the path, not empty.
     Rest,
 }
 
-/// A pattern of paths: `/news/{slug}`, `/docs/{*rest}`.
+/// A path pattern: `/news/{slug}`, `/docs/{*rest}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     segments: Vec<Segment>,
@@ -19,7 +19,7 @@ pub(crate) struct Pattern {
     pub(crate) names: Vec<String>,
 }
 
-/// The longest pattern, in bytes: it is a part of a tag and of every key.
+/// The longest pattern, in bytes: it is part of a tag and of every cache key.
 pub(crate) const MAX_PATTERN_BYTES: usize = 1000;
 /// The most parameters of a pattern.
 pub(crate) const MAX_PARAMS: usize = 8;
@@ -27,7 +27,7 @@ pub(crate) const MAX_PARAMS: usize = 8;
 pub(crate) const MAX_SEGMENTS: usize = 64;
 
 impl Pattern {
-    /// The pattern of this text, or what is wrong with it.
+    /// Parses a pattern.
     pub(crate) fn parse(text: &str) -> Result<Pattern, String> {
         let Some(path) = text.strip_prefix('/') else { return Err("it must begin with `/`".into()) };
         if text.len() > MAX_PATTERN_BYTES {
@@ -55,8 +55,8 @@ impl Pattern {
             if part.contains(['{', '}']) {
                 return Err(format!("`{part}`: a parameter must be a whole segment, such as `{{slug}}`"));
             }
-            return match super::path::fault(&format!("/{part}")) {
-                Some(fault) => Err(format!("`{part}` has {fault}, and such paths are refused")),
+            return match super::path::path_error(&format!("/{part}")) {
+                Some(fault) => Err(format!("`{part}` has {fault}, and such paths are rejected")),
                 None => Ok(Segment::Exactly(part.to_owned())),
             };
         };
@@ -79,24 +79,24 @@ impl Pattern {
     }
 }
 
-/// Patterns by their segments. Each is known by a number.
+/// A tree of patterns by their segments. Patterns are identified by numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
-    /// What goes on with these bytes, sorted.
+    /// Children for exact segments, sorted.
     exactly: Vec<(String, Tree)>,
-    /// What goes on with any one segment.
+    /// The child for any segment.
     one: Option<Box<Tree>>,
-    /// The pattern that ends with everything from here on.
+    /// The pattern that matches the rest of the path.
     rest: Option<usize>,
     /// The pattern that ends here.
     end: Option<usize>,
 }
 
-/// The values of a path's parameters, in its order.
+/// The values of path parameters, in the order of the path.
 pub(crate) type Values<'p> = [&'p str; MAX_PARAMS];
 
 impl Tree {
-    /// Adds a pattern, unless another matches the very same paths: then that one's number comes back.
+    /// Adds a pattern. Returns the number of another pattern that matches the same paths as an error.
     pub(crate) fn insert(&mut self, pattern: &Pattern, number: usize) -> Result<(), usize> {
         let mut tree = self;
         for segment in &pattern.segments {
@@ -118,7 +118,7 @@ impl Tree {
         claim(&mut tree.end, number)
     }
 
-    /// The most specific pattern that a path matches, and the values of its parameters.
+    /// Returns the most specific pattern that a path matches, and the values of its parameters.
     ///
     /// Segment by segment from the left, exact bytes are more specific than a parameter, and a parameter is more
     /// specific than the rest. No part of the tree is visited twice, and nothing is allocated.
@@ -128,7 +128,7 @@ impl Tree {
         Some((number, values))
     }
 
-    /// `path` is what is left of it, without the slash before; none at its end.
+    /// `path` is the rest of the path without the slash before it, or `None` at its end.
     fn find_below<'p>(&self, path: Option<&'p str>, values: &mut Values<'p>, found: usize) -> Option<usize> {
         let Some(path) = path else { return self.end };
         let (segment, rest) = match path.split_once('/') {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_pattern_is_told() {
+    fn an_invalid_pattern_is_an_error() {
         for (text, expected) in [
             ("", "it must begin with `/`"),
             ("news", "it must begin with `/`"),
@@ -235,8 +235,8 @@ mod tests {
             ("/{a", "`{a`: a parameter must be a whole segment, such as `{slug}`"),
             ("/{a}/{a}", "it has two parameters `a`"),
             ("/{*a}/b", "nothing may follow `{*…}`"),
-            ("/a/../b", "`..` has a dot segment, and such paths are refused"),
-            ("/a%", "`a%` has a percent sign without two hexadecimal digits, and such paths are refused"),
+            ("/a/../b", "`..` has a dot segment, and such paths are rejected"),
+            ("/a%", "`a%` has a percent sign without two hexadecimal digits, and such paths are rejected"),
             ("/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}/{i}", "it has more than 8 parameters"),
         ] {
             assert_eq!(Pattern::parse(text), Err(expected.to_owned()), "{text}");
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn two_patterns_for_the_same_paths_are_found_out() {
+    fn two_patterns_for_the_same_paths_are_an_error() {
         let mut tree = tree(&["/a/{x}", "/a/{*x}"]);
         let mut insert = |text| tree.insert(&Pattern::parse(text).expect("a pattern"), 9);
         assert_eq!(insert("/a/{y}"), Err(0));
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(insert("/{y}/a"), Ok(()));
     }
 
-    /// The same by trying every pattern on every path: matches, and how specific each segment is.
+    /// A slow reference implementation: matches one pattern, and returns how specific each segment is.
     fn naive(patterns: &[String], path: &str) -> Option<usize> {
         let rank = |pattern: &str| -> Option<Vec<u8>> {
             let (mut ranks, mut path) = (Vec::new(), path.strip_prefix('/'));

@@ -1,4 +1,4 @@
-//! Preview: a signed cookie lets an editor past the cache.
+//! Preview: a signed cookie lets an editor bypass the cache.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,15 +10,15 @@ use tabletheory::Timestamp;
 use crate::error::{Error, Result};
 use crate::http::router::cookie::cookies;
 
-/// Lets editors see preview: whoever has a cookie that was signed with this secret is served by the renderer itself,
-/// with all that the visit has, and nothing of it is stored.
+/// Lets editors preview pages: requests with a cookie that was signed with this secret are forwarded to the origin unchanged,
+/// and the responses are not cached.
 ///
 /// ```
 /// use facetheory::Preview;
 /// use tabletheory::Timestamp;
 ///
 /// let preview = Preview::new("a secret of at least 32 bytes, please")?;
-/// // What a CMS sends to an editor who opens the preview of a page:
+/// // A CMS sends this cookie to an editor who opens the preview of a page:
 /// let value = preview.cookie(Timestamp::from_seconds(1_700_003_600), Some("/news"));
 /// let set_cookie = format!("{}={value}; Path=/; Secure; HttpOnly; SameSite=Lax", Preview::COOKIE);
 ///
@@ -33,10 +33,10 @@ pub struct Preview {
     signer: Hmac<Sha256>,
 }
 
-/// What is signed begins with this, so that no other signature under the same secret is one of ours.
+/// The start of the signed text, so that signatures for other purposes with the same secret are not valid here.
 const PURPOSE: &[u8] = b"facetheory-draft-v1\n";
 
-/// Longer cookies are none of ours.
+/// Longer cookies are ignored.
 const MAX_COOKIE_BYTES: usize = 4096;
 
 impl Preview {
@@ -45,32 +45,32 @@ impl Preview {
     /// The shortest secret, in bytes.
     pub const MIN_SECRET_BYTES: usize = 32;
 
-    /// Preview under this secret, which the CMS and all servers share.
+    /// Creates a verifier with a secret that the CMS and all servers share.
     ///
     /// ```
     /// assert_eq!(
     ///     facetheory::Preview::new("short").unwrap_err().to_string(),
-    ///     "the secret of preview has 5 bytes; it must have 32 or more: make one with `openssl rand -hex 32`"
+    ///     "the preview secret has 5 bytes; it must have 32 or more: make one with `openssl rand -hex 32`"
     /// );
     /// ```
     pub fn new(secret: impl AsRef<[u8]>) -> Result<Self> {
         let secret = secret.as_ref();
         if secret.len() < Self::MIN_SECRET_BYTES {
             return Err(Error::invalid(format!(
-                "the secret of preview has {} bytes; it must have {} or more: make one with `openssl rand -hex 32`",
+                "the preview secret has {} bytes; it must have {} or more: make one with `openssl rand -hex 32`",
                 secret.len(),
                 Self::MIN_SECRET_BYTES
             )));
         }
         let signer = Hmac::new_from_slice(secret)
-            .map_err(|error| Error::invalid("the secret of preview cannot be used").caused_by(error))?;
+            .map_err(|error| Error::invalid("the preview secret cannot be used").caused_by(error))?;
         Ok(Preview { signer })
     }
 
-    /// The value of a cookie that is good until then, everywhere or at a path and below it.
+    /// Returns a cookie value that is valid until `expires`, for all paths or for a path and the paths below it.
     ///
-    /// It is `<base64url of what is signed>.<base64url of HMAC-SHA256>`, where `<expiry in epoch seconds> <path>` is
-    /// signed after the line `facetheory-draft-v1`.
+    /// It is `<base64url of the claim>.<base64url of HMAC-SHA256>`. The claim is `<expiry in epoch seconds> <path>`; the line
+    /// `facetheory-draft-v1` and the claim are signed.
     ///
     /// ```
     /// # let preview = facetheory::Preview::new([7; 32])?;
@@ -85,7 +85,7 @@ impl Preview {
         format!("{}.{}", URL_SAFE_NO_PAD.encode(claim), URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// Whether a cookie of this value lets a visitor see the preview at a path now.
+    /// Whether a cookie value permits the preview of a path at the time `now`.
     ///
     /// ```
     /// # let preview = facetheory::Preview::new([7; 32])?;
@@ -98,10 +98,10 @@ impl Preview {
         self.claim(value).is_some_and(|(expires, prefix)| expires > now.seconds() && is_below(path, &prefix))
     }
 
-    /// Whether a visitor sees the preview at a path now. A cookie that came twice counts if either is good, since
-    /// browsers send one for each path and domain that it was set for.
-    pub(crate) fn let_in(&self, headers: &HeaderMap, path: &str, now: Timestamp) -> bool {
-        /// The most cookies of our name that are checked.
+    /// Whether a request permits the preview of a path. One valid cookie is enough, since browsers send one for each path and
+    /// domain that it was set for.
+    pub(crate) fn is_permitted(&self, headers: &HeaderMap, path: &str, now: Timestamp) -> bool {
+        /// The most cookies of this name that are verified.
         const MAX_CHECKED: usize = 4;
         cookies(headers)
             .filter(|(name, _)| *name == Self::COOKIE.as_bytes())
@@ -110,7 +110,7 @@ impl Preview {
             .any(|value| self.verify(value, path, now))
     }
 
-    /// What a cookie says, if we have signed it: until when it is good, and where.
+    /// Returns the expiry and the path of a cookie with a valid signature.
     fn claim(&self, value: &str) -> Option<(i64, String)> {
         if value.len() > MAX_COOKIE_BYTES {
             return None;
@@ -118,7 +118,7 @@ impl Preview {
         let (claim, signature) = value.split_once('.')?;
         let claim = URL_SAFE_NO_PAD.decode(claim).ok()?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-        // Takes the same time however much of it is right.
+        // Compares in constant time.
         self.signed(&claim).verify_slice(&signature).ok()?;
         let claim = String::from_utf8(claim).ok()?;
         let (expires, path) = claim.split_once(' ')?;
@@ -130,14 +130,14 @@ impl Preview {
     }
 }
 
-/// Without the secret.
+/// Hides the secret.
 impl std::fmt::Debug for Preview {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Preview").finish_non_exhaustive()
     }
 }
 
-/// Whether a path is this one or below it; everything is below the empty one.
+/// Whether a path equals the prefix or is below it. All paths are below the empty prefix.
 fn is_below(path: &str, prefix: &str) -> bool {
     let prefix = prefix.trim_end_matches('/');
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_good_for_its_path_and_its_time() {
+    fn a_cookie_is_valid_for_its_path_until_it_expires() {
         let value = preview().cookie(LATER, Some("/news/"));
         for (path, expected) in
             [("/news", true), ("/news/", true), ("/news/a/b", true), ("/newsroom", false), ("/", false)]
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_have_not_signed_lets_nobody_in() {
+    fn a_forged_cookie_is_invalid() {
         let good = preview().cookie(LATER, None);
         let (claim, signature) = good.split_once('.').expect("two parts");
         let longer = URL_SAFE_NO_PAD.encode("9999999999 ");
@@ -200,22 +200,22 @@ mod tests {
         let visit = |cookie: String| -> HeaderMap {
             [(COOKIE, HeaderValue::try_from(cookie).expect("a value"))].into_iter().collect()
         };
-        let let_in = |cookie: String| preview().let_in(&visit(cookie), "/", NOW);
-        assert!(let_in(format!("a=1; facetheory-draft={value}; b=2")));
-        assert!(let_in(format!("facetheory-draft=stale; facetheory-draft={value}")));
-        assert!(!let_in(format!("other={value}")));
-        assert!(!let_in(format!("Facetheory-Draft={value}")), "names of cookies have a case");
-        assert!(!preview().let_in(&HeaderMap::new(), "/", NOW));
+        let is_permitted = |cookie: String| preview().is_permitted(&visit(cookie), "/", NOW);
+        assert!(is_permitted(format!("a=1; facetheory-draft={value}; b=2")));
+        assert!(is_permitted(format!("facetheory-draft=stale; facetheory-draft={value}")));
+        assert!(!is_permitted(format!("other={value}")));
+        assert!(!is_permitted(format!("Facetheory-Draft={value}")), "cookie names are case-sensitive");
+        assert!(!preview().is_permitted(&HeaderMap::new(), "/", NOW));
     }
 
     #[test]
-    fn a_secret_is_not_shown() {
+    fn debug_output_hides_the_secret() {
         assert_eq!(format!("{:?}", preview()), "Preview { .. }");
     }
 
     proptest! {
         #[test]
-        fn one_changed_byte_spoils_it(index in 0usize..60, byte in "[A-Za-z0-9_.-]") {
+        fn a_changed_byte_invalidates_a_cookie(index in 0usize..60, byte in "[A-Za-z0-9_.-]") {
             let good = preview().cookie(LATER, Some("/a"));
             let index = index % good.len();
             let mut changed = good.clone();
@@ -224,7 +224,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_is_too_strange(text in "\\PC{0,60}", path in "\\PC{0,20}") {
+        fn any_text_is_rejected_without_panic(text in "\\PC{0,60}", path in "\\PC{0,20}") {
             prop_assert!(!preview().verify(&text, &path, NOW));
         }
     }

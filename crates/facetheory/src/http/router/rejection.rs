@@ -1,8 +1,8 @@
-//! Requests that are refused before anything is looked up.
+//! Requests that are rejected before anything is looked up.
 
 use http::StatusCode;
 
-/// Why a request is refused, for the visitor to read.
+/// The status and the text of an error response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rejection {
     pub(crate) status: StatusCode,
@@ -10,7 +10,7 @@ pub(crate) struct Rejection {
 }
 
 impl Rejection {
-    /// The request is wrong: 400.
+    /// An invalid request: 400.
     pub(crate) fn bad(text: impl Into<String>) -> Self {
         Rejection { status: StatusCode::BAD_REQUEST, text: text.into() }
     }

@@ -7,9 +7,9 @@ use http::{Method, StatusCode, Uri};
 use tabletheory::Timestamp;
 
 use crate::http::headers::offers_protocol;
-use crate::http::router::host::asked;
+use crate::http::router::host::requested_host;
 use crate::http::router::page_key::{KeyParts, is_secure, keyed_query};
-use crate::http::router::path::fault;
+use crate::http::router::path::path_error;
 use crate::http::router::rejection::Rejection;
 use crate::http::router::route::{Query, Route};
 use crate::http::router::routes::{Params, Routes};
@@ -160,7 +160,7 @@ impl Routes {
     pub(crate) fn check_passed_through(&self, parts: &Parts) -> Result<(), Rejection> {
         check_path(parts)?;
         // One site is served under every host, but the client must name a valid one.
-        asked(parts).and_then(|_| self.site.host(parts)).map(drop)
+        requested_host(parts).and_then(|_| self.site.host(parts)).map(drop)
     }
 
     fn page_key(
@@ -197,8 +197,10 @@ impl Routes {
 
     fn tenant(&self, parts: &Parts, route: &Route, params: Params<'_>) -> Result<Option<Tenant>, Rejection> {
         match (&route.tenant, &route.tenant_header) {
-            (None, _) => tenant::refuse_uninvited(&parts.headers, &self.tenant_headers).map(|()| None),
-            (Some(TenantFrom::Subdomain(domain)), _) => tenant::of_host(asked(parts)?, domain).map(Some),
+            (None, _) => tenant::reject_unexpected(&parts.headers, &self.tenant_headers).map(|()| None),
+            (Some(TenantFrom::Subdomain(domain)), _) => {
+                tenant::of_host(requested_host(parts)?, domain).map(Some)
+            }
             (Some(TenantFrom::Param(name)), _) => {
                 tenant::of_part(params.get(name).unwrap_or_default()).map(Some)
             }
@@ -234,12 +236,12 @@ impl Routes {
             return Some(PassReason::Authorization);
         }
         let preview = self.preview.as_ref()?;
-        preview.let_in(headers, parts.uri.path(), now()).then_some(PassReason::Preview)
+        preview.is_permitted(headers, parts.uri.path(), now()).then_some(PassReason::Preview)
     }
 }
 
 fn check_path(parts: &Parts) -> Result<(), Rejection> {
-    match fault(parts.uri.path()) {
+    match path_error(parts.uri.path()) {
         Some(fault) => Err(Rejection::bad(format!("the path has {fault}"))),
         None => Ok(()),
     }

@@ -356,7 +356,7 @@ impl Route {
     }
 
     pub(crate) fn audience(&self) -> Audience {
-        if self.headers.contains(&header::AUTHORIZATION) { Audience::OneVisitor } else { Audience::Everyone }
+        if self.headers.contains(&header::AUTHORIZATION) { Audience::OneClient } else { Audience::Everyone }
     }
 
     /// Its pattern, once all that can be wrong with the route alone is known; all of that otherwise.

@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn pages_of_a_route_that_lists_authorization_are_for_one_client() {
         assert_eq!(route("/a").headers(["accept-language"]).audience(), Audience::Everyone);
-        assert_eq!(route("/a").headers(["Authorization"]).audience(), Audience::OneVisitor);
+        assert_eq!(route("/a").headers(["Authorization"]).audience(), Audience::OneClient);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How old a response is (RFC 9111 §4.2.3).
+//! The age of a response (RFC 9111 §4.2.3).
 
 use http::HeaderMap;
 use http::header::{AGE, DATE};
@@ -7,27 +7,27 @@ use tabletheory::Timestamp;
 use crate::http::semantics::cache_control::MAX_SECONDS;
 use crate::http::semantics::date::date_of;
 
-/// How old a response was when it was asked for, in seconds.
+/// Returns the age of a response when it was requested, in seconds.
 ///
-/// The standard counts the time that the answer took as age. A page counts its time from when it was asked for, so that
-/// delay is in there already, and the age at any later moment is this and the time since then.
+/// The standard adds the response delay to the age. The time of a page starts when it was requested, so the delay is included
+/// already: the current age is this age plus the time since the request.
 pub(crate) fn initial_age(headers: &HeaderMap, requested: Timestamp, received: Timestamp) -> i64 {
     let delay = received.seconds().saturating_sub(requested.seconds()).max(0);
     let apparent = date_of(headers, &DATE)
         .map_or(0, |date| received.seconds().saturating_sub(date.seconds()).max(0))
         .saturating_sub(delay);
-    told(headers).max(apparent)
+    age_header(headers).max(apparent)
 }
 
-/// What `Age` says: the first of several values; nothing where that is no number (RFC 9111 §5.1).
-fn told(headers: &HeaderMap) -> i64 {
+/// Returns the first value of `Age`, or 0 if it is not a number (RFC 9111 §5.1).
+fn age_header(headers: &HeaderMap) -> i64 {
     let line = headers.get(AGE).and_then(|line| line.to_str().ok()).unwrap_or_default();
     let first = line.split(',').next().unwrap_or_default().trim();
     if first.is_empty() || !first.bytes().all(|byte| byte.is_ascii_digit()) {
         return 0;
     }
-    let most = i64::try_from(MAX_SECONDS).unwrap_or(i64::MAX);
-    first.parse().unwrap_or(most).min(most)
+    let max = i64::try_from(MAX_SECONDS).unwrap_or(i64::MAX);
+    first.parse().unwrap_or(max).min(max)
 }
 
 #[cfg(test)]

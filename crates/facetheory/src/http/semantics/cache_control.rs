@@ -1,4 +1,4 @@
-//! `Cache-Control`: what others say of a response, read in the strictest sensible way, and what we say of a page.
+//! `Cache-Control`: parsing, with the strictest sensible interpretation, and the value that is sent with a page.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,11 +8,10 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::pages::policy::{Mode, Policy};
 
-/// Every directive of RFC 9111, RFC 5861 and RFC 8246, of a response or of a request.
+/// The directives of RFC 9111, RFC 5861 and RFC 8246, of a response or of a request.
 ///
-/// Whatever is sent has a reading, and where there are several it is the strictest: a directive that is repeated
-/// counts with its least lenient value, a number that is none counts as zero, and one that is too large as
-/// [`MAX_SECONDS`]. Unknown directives are ignored.
+/// Every input has an interpretation, the strictest of the possible ones: the strictest value of a repeated directive counts,
+/// an invalid number counts as zero, and a number that is too large as [`MAX_SECONDS`]. Unknown directives are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CacheControl {
     pub(crate) no_store: bool,
@@ -33,29 +32,29 @@ pub(crate) struct CacheControl {
     pub(crate) max_stale: Option<MaxStale>,
 }
 
-/// What `no-cache` or `private` is about.
+/// The scope of `no-cache` or `private`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// All of the response.
+    /// The whole response.
     All,
-    /// These header fields only, in lower case and in order.
+    /// These header fields, in lower case and in order.
     Fields(Vec<String>),
 }
 
-/// How stale an answer a client accepts.
+/// How stale a response a client accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MaxStale {
-    /// Of any age.
+    /// Any staleness.
     Any,
-    /// Stale for this long at most.
+    /// Stale for at most this long.
     For(Duration),
 }
 
-/// The longest time that is told apart, by RFC 9111 §1.2.2: 2^31 seconds.
+/// The longest time: 2^31 seconds (RFC 9111 §1.2.2).
 pub(crate) const MAX_SECONDS: u64 = 1 << 31;
 
 impl CacheControl {
-    /// What all `Cache-Control` lines say together.
+    /// Parses all `Cache-Control` lines.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let mut said = CacheControl::default();
         for line in headers.get_all(CACHE_CONTROL) {
@@ -68,13 +67,13 @@ impl CacheControl {
     fn add(&mut self, line: &str) {
         let mut rest = line;
         while let Some((name, value, after)) = directive(rest) {
-            self.note(name, value);
+            self.add_directive(name, value);
             rest = after;
         }
     }
 
-    /// Takes note of one directive.
-    pub(crate) fn note(&mut self, name: &str, value: Option<&str>) {
+    /// Adds one directive.
+    pub(crate) fn add_directive(&mut self, name: &str, value: Option<&str>) {
         let least = |known: &mut Option<Duration>| {
             let said = seconds(value).unwrap_or_default();
             *known = Some(known.map_or(said, |known| known.min(said)));
@@ -94,7 +93,7 @@ impl CacheControl {
             "stale-while-revalidate" => least(&mut self.stale_while_revalidate),
             "stale-if-error" => least(&mut self.stale_if_error),
             "only-if-cached" => self.only_if_cached = true,
-            // A demand that cannot be read is none: nobody could ever satisfy the strictest reading.
+            // An invalid value is ignored: no response could satisfy the strictest interpretation.
             "min-fresh" => self.min_fresh = self.min_fresh.max(seconds(value)),
             "max-stale" => {
                 let said = value.map_or(MaxStale::Any, |_| MaxStale::For(seconds(value).unwrap_or_default()));
@@ -109,9 +108,9 @@ impl CacheControl {
     }
 }
 
-/// The first directive of a line, its argument without quotes, and the rest; nothing at the end of the line.
+/// Returns the first directive of a line, its argument without quotes, and the rest, or `None` at the end of the line.
 ///
-/// Directives end at commas, and at semicolons, which some people take for the separator.
+/// Directives end at commas, and at semicolons, which some servers send as separators.
 fn directive(line: &str) -> Option<(&str, Option<&str>, &str)> {
     let line = line.trim_start_matches(|c: char| c == ',' || c == ';' || c.is_ascii_whitespace());
     if line.is_empty() {
@@ -121,7 +120,7 @@ fn directive(line: &str) -> Option<(&str, Option<&str>, &str)> {
     let (name, rest) = (line[..end].trim(), &line[end..]);
     let Some(argument) = rest.strip_prefix('=') else { return Some((name, None, rest)) };
     let argument = argument.trim_start();
-    // A quote that is never closed opens nothing: it must not hide the directives after it.
+    // A quote that is never closed must not hide the directives after it.
     if let Some((value, rest)) = argument.strip_prefix('"').and_then(|quoted| quoted.split_once('"')) {
         let rest = rest.find([',', ';']).map_or("", |end| &rest[end..]);
         return Some((name, Some(value), rest));
@@ -130,15 +129,15 @@ fn directive(line: &str) -> Option<(&str, Option<&str>, &str)> {
     Some((name, Some(argument[..end].trim()), &argument[end..]))
 }
 
-/// A number of seconds, of digits only; none for anything else.
+/// Parses a number of seconds.
 fn seconds(value: Option<&str>) -> Option<Duration> {
     let digits = value?.trim();
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    // Digits that do not fit are a number all the same, and a large one.
+    // A number that does not fit is a large one.
     plain.then(|| Duration::from_secs(digits.parse().unwrap_or(MAX_SECONDS).min(MAX_SECONDS)))
 }
 
-/// Adds the fields that an argument names, or everything where it names none.
+/// Adds the fields that an argument names, or the whole response if it names none.
 fn widen(scope: &mut Option<Scope>, value: Option<&str>) {
     let fields: Vec<String> = value
         .unwrap_or_default()
@@ -154,37 +153,42 @@ fn widen(scope: &mut Option<Scope>, value: Option<&str>) {
     }
 }
 
-/// How long a page has been and will be good, for those who are told of it.
+/// The age and the freshness of a page, for `Cache-Control` and `Age`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lifetime {
-    /// Since when it was generated: what `Age` says.
+    /// The time since it was generated.
     pub(crate) age: Duration,
-    /// For how long it is fresh from its generation on.
+    /// How long it is fresh after it was generated.
     pub(crate) interval: Duration,
-    /// For how long it is fresh from now on; zero for a page that is stale, also if that is for its tags.
+    /// How long it is still fresh; zero for a stale page.
     pub(crate) remaining: Duration,
 }
 
-/// Who may have a page that is told of.
+/// Who may cache a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Audience {
-    /// Everyone who asks in the same way.
+    /// Everyone.
     Everyone,
-    /// Whoever shows the same `Authorization`: caches in front of us cannot check it.
-    OneVisitor,
+    /// Clients with the same `Authorization`, which caches in front of us cannot check.
+    OneClient,
 }
 
-/// What clients and caches in front of us are told of a page, given what its renderer said.
+/// Returns the `Cache-Control` of a page for clients and caches in front of us, given the origin's own.
 ///
-/// Browsers validate at every visit (`max-age=0`), because nobody can invalidate what they hold. Shared caches keep
-/// the page for its interval, from which they take off `Age`. The time for which they may serve it stale is told
-/// only where the policy sets a limit: a page without one is ours to serve, since we hear of invalidations.
-pub(crate) fn told(policy: &Policy, life: Lifetime, audience: Audience, said: &CacheControl) -> HeaderValue {
-    if audience == Audience::OneVisitor {
+/// Browsers revalidate at every request (`max-age=0`), because their caches cannot be invalidated. Shared caches store the
+/// page for its interval, minus `Age`. They may serve it stale only where the policy sets a limit: without one, only this
+/// cache serves it stale, since it learns of invalidations.
+pub(crate) fn for_clients(
+    policy: &Policy,
+    life: Lifetime,
+    audience: Audience,
+    said: &CacheControl,
+) -> HeaderValue {
+    if audience == Audience::OneClient {
         let value = if said.no_transform { "private, max-age=0, no-transform" } else { "private, max-age=0" };
         return HeaderValue::from_static(value);
     }
-    // Of a page that was made stale before its time, no more is told than has passed already.
+    // The interval of a page that was invalidated early ends now.
     let lifetime =
         if life.remaining.is_zero() { life.interval.min(life.age) } else { life.age + life.remaining };
     let mut text = format!("public, max-age=0, s-maxage={}", lifetime.as_secs().min(MAX_SECONDS));
@@ -207,7 +211,7 @@ pub(crate) fn told(policy: &Policy, life: Lifetime, audience: Audience, said: &C
             text.push_str(name);
         }
     }
-    // Letters, digits and separators always make a header value.
+    // Directives and numbers are always a valid header value.
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("no-store"))
 }
 
@@ -254,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_their_strictest_reading() {
+    fn numbers_have_their_strictest_interpretation() {
         for (line, expected) in [
             ("max-age=60", 60),
             ("max-age=\"60\"", 60),
@@ -278,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_forbids_is_found_wherever_it_hides() {
+    fn no_store_is_found_in_malformed_lines() {
         for line in [
             "no-store",
             "NO-STORE",
@@ -299,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_add_up_and_no_field_means_all() {
+    fn fields_accumulate_and_no_field_means_all() {
         let fields = |names: &[&str]| Some(Scope::Fields(names.iter().map(ToString::to_string).collect()));
         assert_eq!(
             read(&["private=\"Set-Cookie, X-a\", private=b"]).private,
@@ -311,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wishes_of_a_request_are_read() {
+    fn request_directives_are_parsed() {
         assert_eq!(read(&["max-stale"]).max_stale, Some(MaxStale::Any));
         assert_eq!(read(&["max-stale, max-stale=5"]).max_stale, Some(MaxStale::For(Duration::from_secs(5))));
         assert_eq!(read(&["max-stale=5, max-stale"]).max_stale, Some(MaxStale::For(Duration::from_secs(5))));
@@ -320,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_told_the_policy() {
+    fn clients_get_the_policy() {
         let life = |age, interval, remaining| Lifetime {
             age: Duration::from_secs(age),
             interval: Duration::from_secs(interval),
@@ -328,13 +332,13 @@ mod tests {
         };
         let mut policy = Policy::every(Duration::from_secs(60));
         let say = |policy: &Policy, life, said: &str| {
-            told(policy, life, Audience::Everyone, &read(&[said])).to_str().expect("a text").to_owned()
+            for_clients(policy, life, Audience::Everyone, &read(&[said])).to_str().expect("a text").to_owned()
         };
         assert_eq!(say(&policy, life(10, 60, 50), ""), "public, max-age=0, s-maxage=60");
         assert_eq!(say(&policy, life(70, 60, 0), ""), "public, max-age=0, s-maxage=60", "stale by its age");
         assert_eq!(say(&policy, life(20, 60, 0), ""), "public, max-age=0, s-maxage=20", "stale by a tag");
-        let value = told(&policy, life(0, 60, 60), Audience::OneVisitor, &CacheControl::default());
-        assert_eq!(value, "private, max-age=0", "caches in front of us do not check who asks");
+        let value = for_clients(&policy, life(0, 60, 60), Audience::OneClient, &CacheControl::default());
+        assert_eq!(value, "private, max-age=0", "caches in front of us do not check Authorization");
         policy.stale_while_revalidate = Some(Duration::from_secs(30));
         policy.stale_if_error = Some(Duration::from_secs(300));
         let text =
@@ -345,10 +349,10 @@ mod tests {
              proxy-revalidate, no-transform"
         );
         let text = say(&policy.blocking(), life(0, 60, 60), "");
-        assert_eq!(text, "public, max-age=0, s-maxage=60, stale-if-error=300", "nobody serves it stale");
+        assert_eq!(text, "public, max-age=0, s-maxage=60, stale-if-error=300", "it is not served stale");
     }
 
-    /// Lines made of the parts that matter, and of noise.
+    /// Lines of directives and noise.
     fn line() -> impl Strategy<Value = String> {
         let part = prop_oneof![
             "[a-z\",;= 0-9]{0,8}",
@@ -371,7 +375,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_is_sent_takes_a_restriction_back(before in line(), after in line()) {
+        fn no_input_removes_a_restriction(before in line(), after in line()) {
             let said = read(&[&before, "no-store, private, no-cache, max-age=5", &after]);
             prop_assert!(said.no_store);
             prop_assert_eq!(said.private, Some(Scope::All));
@@ -380,7 +384,7 @@ mod tests {
         }
 
         #[test]
-        fn saying_it_twice_changes_nothing(line in line()) {
+        fn repeating_a_line_changes_nothing(line in line()) {
             let (once, mut twice) = (read(&[&line]), read(&[&line, &line]));
             // Only the names of fields add up.
             twice.private.clone_from(&once.private);
@@ -389,14 +393,14 @@ mod tests {
         }
 
         #[test]
-        fn what_we_tell_is_read_as_it_was_meant(
+        fn the_value_for_clients_is_parsed_back(
             age in 0u64..1 << 40, interval in 0u64..1 << 40, remaining in 0u64..1 << 40,
             swr in proptest::option::of(0u64..1 << 40),
         ) {
             let mut policy = Policy::every(Duration::from_secs(interval));
             policy.stale_while_revalidate = swr.map(Duration::from_secs);
             let [age, interval, remaining] = [age, interval, remaining].map(Duration::from_secs);
-            let value = told(&policy, Lifetime { age, interval, remaining }, Audience::Everyone, &CacheControl::default());
+            let value = for_clients(&policy, Lifetime { age, interval, remaining }, Audience::Everyone, &CacheControl::default());
             let said = read(&[value.to_str().expect("a text")]);
             prop_assert!(said.public && !said.no_store);
             let shared = said.s_maxage.expect("a lifetime");

@@ -1,4 +1,4 @@
-//! What responses tell of how they came to be: `Cache-Status` (RFC 9211) and `x-request-id`.
+//! `Cache-Status` (RFC 9211) and `x-request-id`.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,21 +9,21 @@ use tabletheory::Random;
 use crate::engine::state::State;
 use crate::http::headers::REQUEST_ID;
 
-/// How an answer came to be, as `Cache-Status` tells it.
+/// The contents of `Cache-Status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheStatus<'a> {
     pub(crate) state: State,
-    /// Why the origin was asked, in a word of the standard, where there is a better one than that it had to be.
+    /// Why the request was forwarded, as a token of the standard, where it is more precise than the state.
     pub(crate) forward: Option<&'static str>,
-    /// For how many more seconds the page is fresh; less than zero for how long it has been stale.
+    /// How many more seconds the page is fresh; negative if it is stale.
     pub(crate) ttl: Option<i64>,
-    /// What the renderer answered, where it was asked.
+    /// The status of the origin's response.
     pub(crate) rendered: Option<StatusCode>,
-    /// Whether its answer was stored.
+    /// Whether the origin's response was stored.
     pub(crate) stored: bool,
-    /// Under which key the page is kept, where that is told.
+    /// The cache key of the page.
     pub(crate) key: Option<&'a str>,
-    /// Why the cache had no part in it, in a word.
+    /// Why the cache was bypassed.
     pub(crate) detail: Option<&'static str>,
 }
 
@@ -56,7 +56,7 @@ impl CacheStatus<'_> {
             Some(why) => format!("FaceTheory; fwd={why}"),
             None => format!("FaceTheory; {how}"),
         };
-        // A hit went nowhere, as far as the standard is concerned.
+        // A hit was not forwarded.
         if let Some(status) = self.rendered.filter(|_| how != "hit") {
             let _ = write!(text, "; fwd-status={}", status.as_u16());
         }
@@ -66,33 +66,33 @@ impl CacheStatus<'_> {
         if let Some(ttl) = self.ttl {
             let _ = write!(text, "; ttl={}", ttl.clamp(-MAX_INTEGER, MAX_INTEGER));
         }
-        if let Some(key) = self.key.filter(|key| is_told(key)) {
+        if let Some(key) = self.key.filter(|key| is_sent(key)) {
             let key = key.replace('\\', "\\\\").replace('"', "\\\"");
             let _ = write!(text, "; key=\"{key}\"");
         }
         if let Some(word) = self.detail.or(word) {
             let _ = write!(text, "; detail={word}");
         }
-        // Words, digits, separators and plain letters always make a header value.
+        // Tokens, numbers and visible ASCII are always a valid header value.
         HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("FaceTheory"))
     }
 }
 
-/// The longest key that is told: it is for those who look for a mistake, and sent with every answer.
-const MAX_TOLD_KEY_BYTES: usize = 256;
+/// The longest key that is sent: it is for debugging, and sent with every response.
+const MAX_KEY_BYTES: usize = 256;
 
-/// Whether a key is short enough to be told, and of letters that a string of a structured field may have (RFC 8941 §3.3.3).
-fn is_told(key: &str) -> bool {
-    key.len() <= MAX_TOLD_KEY_BYTES && key.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+/// Whether a key is short enough, and valid as a string of a structured field (RFC 8941 §3.3.3).
+fn is_sent(key: &str) -> bool {
+    key.len() <= MAX_KEY_BYTES && key.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
 
 /// The largest integer of a structured field: fifteen digits (RFC 8941 §3.3.1).
 const MAX_INTEGER: i64 = 999_999_999_999_999;
 
-/// The longest id of a request that is taken over.
+/// The longest request id that is accepted from a client.
 pub(crate) const MAX_REQUEST_ID_BYTES: usize = 128;
 
-/// The id that a visitor or a proxy gave the request, if it is plain enough to be logged and sent on.
+/// Returns the request id of a client or a proxy, if it is safe to log and to forward.
 pub(crate) fn request_id(headers: &HeaderMap) -> Option<&str> {
     let mut lines = headers.get_all(REQUEST_ID).iter();
     let (Some(id), None) = (lines.next()?.to_str().ok(), lines.next()) else { return None };
@@ -100,8 +100,8 @@ pub(crate) fn request_id(headers: &HeaderMap) -> Option<&str> {
     ((1..=MAX_REQUEST_ID_BYTES).contains(&id.len()) && id.bytes().all(plain)).then_some(id)
 }
 
-/// Ids for requests that come without one: no two of a process are the same, and hardly two of all processes. A number
-/// from the system for each would cost more than all else that is done for a hit.
+/// Generates request ids: unique within a process, and most likely across processes. A random number from the system for
+/// each would cost more than the rest of a hit.
 #[derive(Debug)]
 pub(crate) struct RequestIds {
     seed: u64,
@@ -113,7 +113,7 @@ impl RequestIds {
         RequestIds { seed: random.next_u64(), count: AtomicU64::new(0) }
     }
 
-    /// The next one.
+    /// Returns the next id.
     pub(crate) fn next(&self) -> HeaderValue {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut id = mixed(self.seed.wrapping_add(self.count.fetch_add(1, Ordering::Relaxed)));
@@ -126,7 +126,7 @@ impl RequestIds {
     }
 }
 
-/// Another number for each number, of which no bit tells much about the other bits (the finalizer of SplitMix64).
+/// The finalizer of SplitMix64, a bijection.
 fn mixed(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -139,7 +139,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn ids_are_sixteen_digits_and_no_two_are_the_same() {
+    fn ids_have_sixteen_digits_and_are_unique() {
         let ids = RequestIds::new(&tabletheory::SeededRandom::new(1));
         let made: std::collections::BTreeSet<String> =
             (0..10_000).map(|_| ids.next().to_str().expect("digits").to_owned()).collect();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_state_is_told_in_the_words_of_the_standard() {
+    fn every_state_has_a_valid_cache_status() {
         let plain = |state| CacheStatus::of(state);
         for (status, expected) in [
             (CacheStatus { ttl: Some(30), ..plain(State::Hit) }, "FaceTheory; hit; ttl=30"),
@@ -182,17 +182,17 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_told_as_a_string_if_it_is_short_and_plain() {
-        let told = |key: &str| CacheStatus { key: Some(key), ..CacheStatus::of(State::Hit) }.value();
-        assert_eq!(told("a::b/c?d=e#vary=00"), "FaceTheory; hit; key=\"a::b/c?d=e#vary=00\"");
-        assert_eq!(told("a\"b\\c"), r#"FaceTheory; hit; key="a\"b\\c""#);
-        for untold in ["ü", "a\nb", &"x".repeat(MAX_TOLD_KEY_BYTES + 1)] {
-            assert_eq!(told(untold), "FaceTheory; hit", "{untold}");
+    fn a_key_is_sent_as_a_string_if_it_is_short_and_printable() {
+        let value = |key: &str| CacheStatus { key: Some(key), ..CacheStatus::of(State::Hit) }.value();
+        assert_eq!(value("a::b/c?d=e#vary=00"), "FaceTheory; hit; key=\"a::b/c?d=e#vary=00\"");
+        assert_eq!(value("a\"b\\c"), r#"FaceTheory; hit; key="a\"b\\c""#);
+        for hidden in ["ü", "a\nb", &"x".repeat(MAX_KEY_BYTES + 1)] {
+            assert_eq!(value(hidden), "FaceTheory; hit", "{hidden}");
         }
     }
 
     #[test]
-    fn an_id_is_taken_over_only_if_it_is_plain() {
+    fn a_request_id_is_accepted_only_if_it_is_safe() {
         let read = |values: &[&[u8]]| {
             let value = |bytes: &&[u8]| HeaderValue::from_bytes(bytes).expect("a header value");
             let headers: HeaderMap = values.iter().map(|bytes| (REQUEST_ID, value(bytes))).collect();
@@ -211,12 +211,12 @@ mod tests {
     proptest! {
         #[test]
         fn the_value_is_always_one_item_with_parameters(
-            state in proptest::sample::select(State::ALL.to_vec()), ttl: Option<i64>, status in 100u16..600, stored: bool,
+            state in proptest::sample::select(State::ALL.to_vec()), ttl: Option<i64>, code in 100u16..600, stored: bool,
         ) {
-            let told = CacheStatus {
-                ttl, stored, rendered: StatusCode::from_u16(status).ok(), ..CacheStatus::of(state)
+            let status = CacheStatus {
+                ttl, stored, rendered: StatusCode::from_u16(code).ok(), ..CacheStatus::of(state)
             };
-            let value = told.value();
+            let value = status.value();
             let text = value.to_str().expect("a text");
             let mut parts = text.split("; ");
             prop_assert_eq!(parts.next(), Some("FaceTheory"));

@@ -1,4 +1,4 @@
-//! Conditional requests: entity tags, and whether a page has to be sent at all (RFC 9110 §13).
+//! Conditional requests and entity tags (RFC 9110 §13).
 
 use http::HeaderMap;
 use http::header::{HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
@@ -7,25 +7,25 @@ use tabletheory::Timestamp;
 use crate::http::compression::Coding;
 use crate::http::semantics::date::date_of;
 
-/// Whether a page has to be sent.
+/// The result of the conditions of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Condition {
-    /// Send it.
+    /// Send the page.
     Send,
-    /// The client has it already: 304.
+    /// The client has the page: 304.
     NotModified,
-    /// The client has asked for another state of it: 412.
+    /// The page is not in the state that the client requires: 412.
     Failed,
 }
 
-/// What a page is recognised by.
+/// The validators of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Validators<'a> {
-    /// Its entity tag, as [`EntityTag::of_page`] reads it.
+    /// The entity tag, see [`EntityTag::of_page`].
     pub(crate) etag: Option<EntityTag<'a>>,
-    /// When its renderer said that it was modified last.
+    /// The value of `Last-Modified`.
     pub(crate) last_modified: Option<Timestamp>,
-    /// Whether the tag is that of one coding alone, because its origin chose both.
+    /// Whether the entity tag identifies one coding, because the origin chose both.
     pub(crate) exact: bool,
 }
 
@@ -43,10 +43,10 @@ impl Validators<'_> {
     }
 }
 
-/// Weighs the conditions of a request in the order of RFC 9110 §13.2.2.
+/// Evaluates the conditions of a request in the order of RFC 9110 §13.2.2.
 ///
-/// What cannot be read is never a reason for 304. Conditions are for successful answers only: a page that says
-/// that there is none, or that sends the client elsewhere, is sent whatever they say.
+/// An invalid condition never leads to 304. Conditions apply to successful responses only: errors and redirects are sent
+/// whatever they say.
 pub(crate) fn evaluate(headers: &HeaderMap, status: u16, page: &Validators<'_>, now: Timestamp) -> Condition {
     if !(200..300).contains(&status) {
         return Condition::Send;
@@ -65,7 +65,7 @@ pub(crate) fn evaluate(headers: &HeaderMap, status: u16, page: &Validators<'_>, 
     let not_modified = if headers.contains_key(IF_NONE_MATCH) {
         any_tag(headers, &IF_NONE_MATCH, |tag| page.weakly_are(tag))
     } else {
-        // A date that has not come yet is a mistake, and would hide every change until then.
+        // A date in the future is a mistake, and would hide every change until then.
         date_of(headers, &IF_MODIFIED_SINCE).is_some_and(|date| date.seconds() <= now.seconds())
             && unmodified_since(IF_MODIFIED_SINCE) == Some(true)
     };
@@ -80,7 +80,7 @@ pub(crate) struct EntityTag<'a> {
 }
 
 impl<'a> EntityTag<'a> {
-    /// The tag of a page as its row has it. Services in other languages may have left out the quotes.
+    /// Parses the entity tag of a row. Services in other languages may write it without quotes.
     pub(crate) fn of_page(text: &'a str) -> Option<Self> {
         let bare = || {
             let plain = !text.is_empty() && text.bytes().all(is_opaque);
@@ -92,9 +92,9 @@ impl<'a> EntityTag<'a> {
         }
     }
 
-    /// The tag at the beginning of a text, and the rest.
+    /// Parses the entity tag at the start of a text. Returns it and the rest.
     fn first_of(text: &'a str) -> Option<(Self, &'a str)> {
-        // Lower-case `w/` is wrong, and common.
+        // Lower-case `w/` is invalid, but common.
         let (weak, quoted) = match text.strip_prefix("W/").or_else(|| text.strip_prefix("w/")) {
             Some(quoted) => (true, quoted),
             None => (false, text),
@@ -103,34 +103,33 @@ impl<'a> EntityTag<'a> {
         opaque.bytes().all(is_opaque).then_some((EntityTag { weak, opaque }, rest))
     }
 
-    /// The tag under which a page is sent in this coding: another one for each, as RFC 9110 §8.8.3.3 wants.
+    /// Returns the tag of a page in this coding. Each coding has its own (RFC 9110 §8.8.3.3).
     pub(crate) fn in_coding(self, coding: Coding) -> String {
         let weak = if self.weak { "W/" } else { "" };
         format!("{weak}\"{}{}\"", self.opaque, coding.etag_suffix())
     }
 
-    /// Whether a client's tag is that of this page in this very coding, byte for byte.
+    /// Whether a client's tag strongly matches this page in this coding.
     pub(crate) fn strongly_is(self, client: EntityTag<'_>, coding: Coding) -> bool {
         let same = client.opaque.strip_suffix(coding.etag_suffix()) == Some(self.opaque);
         !self.weak && !client.weak && same
     }
 
-    /// Whether a client's tag is that of this page in any coding: whoever has one has the page.
+    /// Whether a client's tag matches this page in any coding: a client that has one of them has the page.
     fn is_of_page(self, client: EntityTag<'_>) -> bool {
         Coding::ALL.iter().any(|coding| client.opaque.strip_suffix(coding.etag_suffix()) == Some(self.opaque))
     }
 }
 
-/// What may stand between the quotes of an entity tag.
+/// Whether a byte may be part of an entity tag.
 fn is_opaque(byte: u8) -> bool {
     byte == b'!' || (b'#'..=b'~').contains(&byte) || byte >= 0x80
 }
 
-/// The most entity tags of a request that are looked at: nobody has more copies of one page.
+/// The most entity tags of a request that are compared.
 const MAX_TAGS: usize = 100;
 
-/// Whether `*`, or a tag of a list in all lines of this name, satisfies a condition. A line is read up to what is
-/// wrong with it.
+/// Whether `*`, or any tag in the lines of this name, satisfies a condition. A line is read up to its first error.
 fn any_tag(headers: &HeaderMap, name: &HeaderName, wanted: impl Fn(EntityTag<'_>) -> bool) -> bool {
     let mut left = MAX_TAGS;
     for line in headers.get_all(name) {
@@ -155,7 +154,7 @@ fn any_tag(headers: &HeaderMap, name: &HeaderName, wanted: impl Fn(EntityTag<'_>
     false
 }
 
-/// The one tag of a header such as `If-Range`; none where it is anything else.
+/// Parses a header with exactly one tag, such as `If-Range`.
 pub(crate) fn single_tag(text: &str) -> Option<EntityTag<'_>> {
     EntityTag::first_of(text.trim()).filter(|(_, rest)| rest.is_empty()).map(|(tag, _)| tag)
 }
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_has_the_page_is_told_so() {
+    fn a_client_that_has_the_page_gets_304() {
         for (tags, expected) in [
             ("\"x\"", Condition::NotModified),
             ("W/\"x\"", Condition::NotModified),
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_come_in_three_formats_and_a_wrong_one_counts_for_nothing() {
+    fn dates_have_three_formats_and_invalid_ones_are_ignored() {
         for (date, expected) in [
             (EARLIER, Condition::NotModified),
             ("Tuesday, 14-Nov-23 22:13:19 GMT", Condition::NotModified),
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_outweighs_a_date_also_when_it_cannot_be_read() {
+    fn if_none_match_takes_precedence_over_dates_even_if_it_is_invalid() {
         for tags in ["\"other\"", "junk", ""] {
             let lines = [(IF_NONE_MATCH, tags), (IF_MODIFIED_SINCE, EARLIER)];
             assert_eq!(ask(&lines), Condition::Send, "{tags}");
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn another_state_than_the_one_asked_for_is_not_sent() {
+    fn a_page_in_another_state_gets_412() {
         for (name, value, expected) in [
             (IF_MATCH, "\"x\"", Condition::Send),
             (IF_MATCH, "*", Condition::Send),
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_for_successful_answers() {
+    fn conditions_apply_to_successful_responses_only() {
         let page = Validators { etag: EntityTag::of_page("x"), last_modified: None, exact: false };
         let headers = request(&[(IF_NONE_MATCH, "\"x\"")]);
         assert_eq!(evaluate(&headers, 200, &page, NOW), Condition::NotModified);
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_another_language_may_have_a_tag_without_quotes() {
+    fn a_row_may_have_an_entity_tag_without_quotes() {
         let read = |text| EntityTag::of_page(text).map(|tag| tag.in_coding(Coding::Brotli));
         assert_eq!(read("abc").as_deref(), Some("\"abc-br\""));
         assert_eq!(read("\"abc\"").as_deref(), Some("\"abc-br\""));
@@ -294,7 +293,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whoever_has_a_page_in_any_coding_has_it(
+        fn a_client_with_any_coding_of_a_page_gets_304(
             opaque in "[!#-~é]{0,12}", weak: bool, coding in proptest::sample::select(Coding::ALL.to_vec()),
             noise in proptest::collection::vec("(W/)?\"[!#-~]{0,5}\"", 0..5),
         ) {
@@ -308,7 +307,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_but_the_tag_itself_makes_a_304(line in "[x\"W/,* a-]{0,12}") {
+        fn only_the_tag_itself_leads_to_304(line in "[x\"W/,* a-]{0,12}") {
             let headers = request(&[(IF_NONE_MATCH, &line)]);
             let page = Validators { etag: EntityTag::of_page("\"x\""), last_modified: None, exact: false };
             let sent = evaluate(&headers, 200, &page, NOW) == Condition::Send;

@@ -1,4 +1,4 @@
-//! The dates of HTTP: one way to tell them, and the three forms in which others do (RFC 9110 §5.6.7).
+//! HTTP dates: one format to write, three formats to read (RFC 9110 §5.6.7).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,17 +6,17 @@ use http::HeaderMap;
 use http::header::HeaderName;
 use tabletheory::Timestamp;
 
-/// The date of a header that comes once, in any of the three forms.
+/// Returns the date of a header in any of the three formats, or `None` if the header is repeated or invalid.
 pub(crate) fn date_of(headers: &HeaderMap, name: &HeaderName) -> Option<Timestamp> {
     let mut lines = headers.get_all(name).iter();
     let date = lines.next()?.to_str().ok()?;
     if lines.next().is_some() { None } else { parse_date(date) }
 }
 
-/// A date in any of the three forms, of 1970 or later.
+/// Parses a date in any of the three formats, of 1970 or later.
 ///
-/// The forms are exact to the byte, so that a date that is none has passed; only case is ignored, as RFC 9111 §4.2 wants it.
-/// The day of the week says nothing that the date does not say: whoever gets it wrong means the date.
+/// The formats are matched exactly, except for case (RFC 9111 §4.2): an invalid date counts as past. A wrong day of the week is
+/// ignored.
 pub(crate) fn parse_date(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     let (day, time) = match text.split_once(", ") {
@@ -29,7 +29,7 @@ pub(crate) fn parse_date(text: &str) -> Option<Timestamp> {
     (seconds >= 0).then(|| Timestamp::from_seconds(seconds))
 }
 
-/// A time as `Date` and `Last-Modified` have it; none before 1970 or after 9999, which no header can say.
+/// Formats a time for `Date` and `Last-Modified`. Returns `None` before 1970 and after 9999.
 pub(crate) fn format_date(time: Timestamp) -> Option<String> {
     /// The last second of the year 9999.
     const LAST: u64 = 253_402_300_799;
@@ -43,17 +43,17 @@ const SHORT: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const LONG: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-/// Years of two digits are of this century below this, and of the last one from it on. RFC 9110 §5.6.7 has a turn that moves, fifty
-/// years from now; what is taken for the past here is stale at once, and never fresh for too long.
+/// Two-digit years from this one on belong to the last century. RFC 9110 §5.6.7 uses a moving limit of fifty years from now;
+/// a date that is wrongly taken for the past makes a response stale, never fresh for too long.
 const FIRST_OF_LAST_CENTURY: i64 = 70;
 
-/// `06 Nov 1994 08:49:37 GMT`: its day, counted from 1970 on, and its time.
+/// Parses `06 Nov 1994 08:49:37 GMT`. Returns the number of days since 1970 and the time of day.
 fn fixdate(text: &str) -> Option<(i64, &str)> {
     let [day, month, year, time, zone] = split(text, ' ')?;
     is_gmt(zone).then_some((day_number(digits(day, 2)?, month, digits(year, 4)?)?, time))
 }
 
-/// `06-Nov-94 08:49:37 GMT`.
+/// Parses `06-Nov-94 08:49:37 GMT`.
 fn rfc850(text: &str) -> Option<(i64, &str)> {
     let [date, time, zone] = split(text, ' ')?;
     let [day, month, year] = split(date, '-')?;
@@ -62,7 +62,7 @@ fn rfc850(text: &str) -> Option<(i64, &str)> {
     is_gmt(zone).then_some((day_number(digits(day, 2)?, month, year)?, time))
 }
 
-/// `Sun Nov  6 08:49:37 1994`.
+/// Parses `Sun Nov  6 08:49:37 1994`.
 fn asctime(text: &str) -> Option<(i64, &str)> {
     let (weekday, rest) = text.split_once(' ')?;
     let (month, rest) = rest.split_once(' ')?;
@@ -75,29 +75,29 @@ fn asctime(text: &str) -> Option<(i64, &str)> {
     is_one_of(weekday, &SHORT).then_some((day_number(day, month, digits(year, 4)?)?, time))
 }
 
-/// Exactly so many parts, between separators.
+/// Splits a text into exactly `COUNT` parts.
 fn split<const COUNT: usize>(text: &str, separator: char) -> Option<[&str; COUNT]> {
     let mut parts = text.split(separator);
     let mut found = [""; COUNT];
-    for place in &mut found {
-        *place = parts.next()?;
+    for part in &mut found {
+        *part = parts.next()?;
     }
     parts.next().is_none().then_some(found)
 }
 
-/// Dates in any other zone are none (RFC 9111 §4.2).
+/// Dates in other time zones are invalid (RFC 9111 §4.2).
 fn is_gmt(zone: &str) -> bool {
     zone.eq_ignore_ascii_case("GMT")
 }
 
-/// `08:49:37`, in seconds. There are seconds with the number 60.
+/// Parses `08:49:37`. Returns seconds; 60 is a leap second.
 fn time_of_day(text: &str) -> Option<i64> {
     let [hour, minute, second] = split(text, ':')?.map(|part| digits(part, 2));
     let (hour, minute, second) = (hour?, minute?, second?);
     (hour < 24 && minute < 60 && second <= 60).then_some((hour * 60 + minute) * 60 + second)
 }
 
-/// A number of exactly so many digits.
+/// Parses a number of exactly `count` digits.
 fn digits(text: &str, count: usize) -> Option<i64> {
     let plain = text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
     if plain { text.parse().ok() } else { None }
@@ -107,7 +107,7 @@ fn is_one_of(word: &str, words: &[&str]) -> bool {
     words.iter().any(|known| known.eq_ignore_ascii_case(word))
 }
 
-/// The number of a day that there is, counted from 1970 on, by the calendar that we have.
+/// Returns the number of days since 1970 of a valid date in the Gregorian calendar.
 fn day_number(day: i64, month: &str, year: i64) -> Option<i64> {
     let month = MONTHS.iter().position(|known| known.eq_ignore_ascii_case(month))?;
     let leap = i64::from(year % 4 == 0 && (year % 100 != 0 || year % 400 == 0));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9111_4_2_dates_have_no_case() {
+    fn rfc9111_4_2_dates_are_case_insensitive() {
         for text in
             ["SUN, 06 nov 1994 08:49:37 gMT", "sUNDAY, 06-NOV-94 08:49:37 gmt", "sun nov  6 08:49:37 1994"]
         {
@@ -152,13 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_day_of_the_week_changes_no_date() {
+    fn a_wrong_day_of_the_week_is_ignored() {
         assert_eq!(read("Mon, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
         assert_eq!(read("Thu Aug  8 02:01:18 2050"), read("Mon Aug  8 02:01:18 2050"));
     }
 
     #[test]
-    fn what_is_not_exactly_in_one_of_the_forms_is_no_date() {
+    fn other_formats_are_invalid() {
         for text in [
             "",
             "0",
@@ -199,13 +199,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn dates_survive_being_told(seconds in 0i64..253_402_300_800) {
+        fn formatted_dates_are_parsed_back(seconds in 0i64..253_402_300_800) {
             let time = Timestamp::from_seconds(seconds);
             prop_assert_eq!(parse_date(&format_date(time).expect("a date")), Some(time));
         }
 
         #[test]
-        fn every_date_that_another_reader_knows_is_read_as_it_does(
+        fn dates_are_parsed_like_the_httpdate_crate_does(
             text in "(Mon|Tue|Wed|Thu|Fri|Sat|Sun)(day)?,? [0-3][0-9][ -](Jan|Feb|Aug|Dec)[ -](20)?[0-9]{2} [0-2][0-9]:[0-5][0-9]:[0-5][0-9] GMT",
         ) {
             if let Ok(time) = httpdate::parse_http_date(&text) {
@@ -215,7 +215,7 @@ mod tests {
         }
 
         #[test]
-        fn no_time_and_no_text_is_too_strange(millis: i64, text in "\\PC{0,40}") {
+        fn any_time_and_any_text_is_handled_without_panic(millis: i64, text in "\\PC{0,40}") {
             let _ = format_date(Timestamp::from_millis(millis));
             let _ = parse_date(&text);
         }

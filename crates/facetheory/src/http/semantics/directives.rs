@@ -1,4 +1,4 @@
-//! Which directives count for a shared cache: those of a field that is meant for it, else those for everyone.
+//! The directives for a shared cache: those of a targeted field (RFC 9213), else those of `Cache-Control`.
 
 use std::time::Duration;
 
@@ -8,36 +8,36 @@ use http::header::{CACHE_CONTROL, PRAGMA};
 use crate::http::semantics::cache_control::{CacheControl, Scope};
 use crate::http::semantics::targeted;
 
-/// What an origin says to us of how its response is kept.
+/// The origin's directives for this cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ResponseDirectives {
     pub(crate) control: CacheControl,
-    /// Whether it is said in a field that is meant for caches like us, so that `Expires` says nothing (RFC 9213 §2.1).
+    /// Whether they are from a targeted field, so that `Expires` is ignored (RFC 9213 §2.1).
     pub(crate) targeted: bool,
 }
 
-/// How stale a response may be when it is used.
+/// Whether a response may be served stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tolerance {
-    /// It may not be.
+    /// Never.
     None,
-    /// Within the windows of RFC 5861 that its origin itself sets. `s-maxage` means what `proxy-revalidate` says, unless the
-    /// same origin says beside it for how long not: frameworks send both together, and mean both.
+    /// Within the windows of RFC 5861 that the origin sets. `s-maxage` implies `proxy-revalidate`, but frameworks send it
+    /// together with `stale-while-revalidate`, and mean both.
     Granted,
-    /// Nothing forbids it.
+    /// No directive forbids it.
     Any,
 }
 
 impl ResponseDirectives {
-    /// What the headers of a response say.
+    /// Parses the headers of a response.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
-        match targeted::said(headers) {
+        match targeted::parse(headers) {
             Some(control) => ResponseDirectives { control, targeted: true },
             None => ResponseDirectives { control: CacheControl::of(headers), targeted: false },
         }
     }
 
-    /// What the response may be used for once it is stale, without asking the origin before (RFC 9111 §4.2.4).
+    /// Whether the response may be served stale without contacting the origin (RFC 9111 §4.2.4).
     pub(crate) fn tolerance(&self) -> Tolerance {
         let said = &self.control;
         if said.must_revalidate || said.proxy_revalidate || said.no_cache.is_some() {
@@ -56,22 +56,23 @@ impl ResponseDirectives {
     }
 }
 
-/// What a visitor says of what it accepts.
-pub(crate) fn asked(headers: &HeaderMap) -> CacheControl {
-    let mut asked = CacheControl::of(headers);
-    // An old word for the same, which counts where the new one is silent (RFC 9111 §5.4).
+/// Parses the directives of a request.
+pub(crate) fn of_request(headers: &HeaderMap) -> CacheControl {
+    let mut control = CacheControl::of(headers);
+    // The older equivalent, which counts only without `Cache-Control` (RFC 9111 §5.4).
     if !headers.contains_key(CACHE_CONTROL) {
         let mut lines = headers.get_all(PRAGMA).iter().filter_map(|line| line.to_str().ok());
-        let says_so = |line: &str| line.split(',').any(|word| word.trim().eq_ignore_ascii_case("no-cache"));
-        if lines.any(says_so) {
-            asked.no_cache = Some(Scope::All);
+        let is_no_cache =
+            |line: &str| line.split(',').any(|word| word.trim().eq_ignore_ascii_case("no-cache"));
+        if lines.any(is_no_cache) {
+            control.no_cache = Some(Scope::All);
         }
     }
-    // Nothing is younger than this, so it is what whoever reloads a page means by it.
-    if asked.max_age == Some(Duration::ZERO) {
-        asked.no_cache = Some(Scope::All);
+    // Browsers send it to reload a page.
+    if control.max_age == Some(Duration::ZERO) {
+        control.no_cache = Some(Scope::All);
     }
-    asked
+    control
 }
 
 #[cfg(test)]
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9213_2_1_a_targeted_field_outweighs_cache_control() {
+    fn rfc9213_2_1_a_targeted_field_overrides_cache_control() {
         let said = ResponseDirectives::of(&headers(&[
             ("cache-control", "no-store"),
             ("cdn-cache-control", "max-age=60"),
@@ -97,7 +98,7 @@ mod tests {
             ("cache-control", "no-store"),
             ("cdn-cache-control", "max-age = 60"),
         ]));
-        assert!(!said.targeted && said.control.no_store, "what cannot be read is not there");
+        assert!(!said.targeted && said.control.no_store, "an invalid field is ignored");
     }
 
     #[test]
@@ -138,8 +139,8 @@ mod tests {
 
     #[test]
     fn rfc9111_5_4_pragma_counts_where_cache_control_is_silent() {
-        assert!(asked(&headers(&[("pragma", "x, No-Cache")])).no_cache.is_some());
-        assert!(asked(&headers(&[("pragma", "x")])).no_cache.is_none());
-        assert!(asked(&headers(&[("pragma", "no-cache"), ("cache-control", "x")])).no_cache.is_none());
+        assert!(of_request(&headers(&[("pragma", "x, No-Cache")])).no_cache.is_some());
+        assert!(of_request(&headers(&[("pragma", "x")])).no_cache.is_none());
+        assert!(of_request(&headers(&[("pragma", "no-cache"), ("cache-control", "x")])).no_cache.is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! For how long a response is fresh (RFC 9111 §4.2.1 and §4.2.2).
+//! The freshness lifetime of a response (RFC 9111 §4.2.1 and §4.2.2).
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use crate::http::semantics::cache_control::MAX_SECONDS;
 use crate::http::semantics::date::date_of;
 use crate::http::semantics::directives::ResponseDirectives;
 
-/// Of the time since a page was modified last, this part is guessed to pass before it is again.
+/// The heuristic lifetime is the time since the last modification divided by this.
 const HEURISTIC_PART: u64 = 10;
-/// Nothing is guessed to be fresh for longer than this.
-const LONGEST_GUESS: Duration = Duration::from_secs(86_400);
+/// The longest heuristic lifetime.
+const MAX_HEURISTIC: Duration = Duration::from_secs(86_400);
 
-/// For how long a response is fresh after its origin made it.
+/// How long a response is fresh after the origin generated it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lifetime {
-    /// Its origin says so.
+    /// By `s-maxage`, `max-age` or `Expires`.
     Explicit(Duration),
-    /// It is guessed.
+    /// By the time since the last modification.
     Heuristic(Duration),
-    /// Nothing says so.
+    /// The response gives no indication.
     Unknown,
 }
 
 impl Lifetime {
-    /// The time; none for what is unknown.
+    /// The lifetime; zero if it is unknown.
     pub(crate) fn time(self) -> Duration {
         match self {
             Lifetime::Explicit(time) | Lifetime::Heuristic(time) => time,
@@ -36,7 +36,7 @@ impl Lifetime {
     }
 }
 
-/// For how long a response is fresh that was received at this time.
+/// Returns the freshness lifetime of a response.
 pub(crate) fn lifetime(
     status: StatusCode,
     headers: &HeaderMap,
@@ -46,7 +46,7 @@ pub(crate) fn lifetime(
     if let Some(time) = said.control.s_maxage.or(said.control.max_age) {
         return Lifetime::Explicit(time);
     }
-    // Where there is no date that can be read, it is that of its arrival (RFC 9110 §6.6.1).
+    // Without a valid date, the time of receipt counts (RFC 9110 §6.6.1).
     let date = date_of(headers, &DATE).unwrap_or(received);
     if !said.targeted && headers.contains_key(EXPIRES) {
         let time = date_of(headers, &EXPIRES).map(|expires| between(date, expires));
@@ -57,19 +57,19 @@ pub(crate) fn lifetime(
     }
     match date_of(headers, &LAST_MODIFIED) {
         Some(modified) => {
-            let guess = between(modified, date).as_secs() / HEURISTIC_PART;
-            Lifetime::Heuristic(Duration::from_secs(guess).min(LONGEST_GUESS))
+            let seconds = between(modified, date).as_secs() / HEURISTIC_PART;
+            Lifetime::Heuristic(Duration::from_secs(seconds).min(MAX_HEURISTIC))
         }
         None => Lifetime::Unknown,
     }
 }
 
-/// Whether a response with this status may be kept although it says nothing of that (RFC 9110 §15.1).
+/// Whether a response with this status may be cached without explicit freshness (RFC 9110 §15.1).
 pub(crate) fn is_heuristically_cacheable(status: StatusCode) -> bool {
     matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
-/// Whether a response has something to be recognised by.
+/// Whether a response can be revalidated.
 pub(crate) fn has_validator(headers: &HeaderMap) -> bool {
     let has = |name: &HeaderName| headers.get(name).is_some_and(|value| !value.is_empty());
     has(&http::header::ETAG) || has(&LAST_MODIFIED)

@@ -1,4 +1,4 @@
-//! Parts of a page: one range of bytes, or all of it (RFC 9110 §14).
+//! Range requests: one range of bytes, or the whole page (RFC 9110 §14).
 
 use std::ops::RangeInclusive;
 
@@ -9,22 +9,22 @@ use crate::http::compression::Coding;
 use crate::http::semantics::conditional::{Validators, single_tag};
 use crate::http::semantics::date::parse_date;
 
-/// What part of a page a client gets.
+/// The part of a page that is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// All of it: 200.
+    /// The whole page: 200.
     Whole,
-    /// The bytes from the first to the last: 206.
+    /// These bytes: 206.
     Bytes(RangeInclusive<u64>),
-    /// It asked for bytes that are not there: 416.
+    /// The range is outside of the page: 416.
     None,
 }
 
 impl Part {
-    /// What a request asks for, of a page that is sent in a coding in which it has this length.
+    /// Returns the part that a request selects of a page that has this length in this coding.
     ///
-    /// One range is served. Several, or what cannot be read, are answered with the whole page, as RFC 9110 §14.2
-    /// allows. So is a range of another version than the one that the client has begun with.
+    /// A single range is served. The response to several ranges or to an invalid range is the whole page, as RFC 9110 §14.2
+    /// permits; so is the response to a range of another version than the one that the client has a part of.
     pub(crate) fn of(headers: &HeaderMap, page: &Validators<'_>, coding: Coding, length: u64) -> Part {
         let mut lines = headers.get_all(RANGE).iter();
         let (Some(line), None) = (lines.next(), lines.next()) else { return Part::Whole };
@@ -38,7 +38,7 @@ impl Part {
         }
     }
 
-    /// The value of `Content-Range`, where there is one.
+    /// The value of `Content-Range`, if the response has one.
     pub(crate) fn content_range(&self, length: u64) -> Option<String> {
         match self {
             Part::Whole => None,
@@ -48,7 +48,7 @@ impl Part {
     }
 }
 
-/// One range as it was asked for.
+/// A range of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spec {
     From { first: u64, last: Option<u64> },
@@ -83,22 +83,22 @@ impl Spec {
     }
 }
 
-/// A number of digits only. One that does not fit is as good as the largest: no page is as long.
+/// Parses digits. A number that does not fit is as good as the largest: no page is that long.
 fn number(text: &str) -> Option<u64> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// Whether `If-Range` names the version that would be sent, or is not there at all.
+/// Whether `If-Range` is absent or names the version that would be sent.
 fn is_same_version(headers: &HeaderMap, page: &Validators<'_>, coding: Coding) -> bool {
     let mut lines = headers.get_all(IF_RANGE).iter();
     let Some(line) = lines.next() else { return true };
     let (Ok(text), None) = (std::str::from_utf8(line.as_bytes()), lines.next()) else { return false };
     match single_tag(text) {
-        // The parts of two codings do not fit together, and neither do those of pages that are merely alike.
+        // Parts of different codings, or of weakly equivalent pages, do not fit together.
         Some(tag) => page.etag.is_some_and(|own| own.strongly_is(tag, coding)),
-        // A date must be the very one that we told, since a client cannot have another of this version. We only
-        // believe it for pages as they are: one date says nothing of the coding.
+        // A date must be exactly the one that was sent with this version. It counts only for uncompressed pages, since it
+        // does not identify the coding.
         None => {
             coding == Coding::Identity
                 && page.last_modified.is_some()
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn one_range_is_served_and_anything_else_is_the_whole_page() {
+    fn one_range_is_served_and_anything_else_gets_the_whole_page() {
         for (range, expected) in [
             ("bytes=0-0", Part::Bytes(0..=0)),
             ("bytes=0-9", Part::Bytes(0..=9)),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_another_version_is_the_whole_page() {
+    fn a_range_of_another_version_gets_the_whole_page() {
         for (if_range, coding, same) in [
             ("\"x\"", Coding::Identity, true),
             ("\"x-br\"", Coding::Brotli, true),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_told_which_part_it_got() {
+    fn content_range_names_the_part() {
         assert_eq!(Part::Whole.content_range(10), None);
         assert_eq!(Part::Bytes(2..=3).content_range(10).as_deref(), Some("bytes 2-3/10"));
         assert_eq!(Part::None.content_range(10).as_deref(), Some("bytes */10"));
@@ -221,7 +221,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_is_too_strange(range in "\\PC{0,40}", if_range in "\\PC{0,20}", length: u64) {
+        fn any_input_is_handled_without_panic(range in "\\PC{0,40}", if_range in "\\PC{0,20}", length: u64) {
             let _ = ask(&range, Some(&if_range), Coding::Gzip, length);
         }
     }

@@ -1,4 +1,4 @@
-//! What a stored response may be used for, given what its origin said and what its visitor asks for (RFC 9111 §4).
+//! Whether a stored response may be reused, given the directives of its origin and of the request (RFC 9111 §4).
 
 use std::time::Duration;
 
@@ -15,24 +15,24 @@ use crate::pages::reason::RegenerateReason;
 use crate::protocol::freshness::Freshness;
 use crate::protocol::generation::Generation;
 
-/// For how long a response may be served stale because its origin cannot be reached, where nothing forbids it: RFC 9111
-/// §4.2.4 sets no limit, but who has been silent for longer than a day is not about to come back.
-const LONGEST_SILENCE: Duration = Duration::from_secs(86_400);
+/// How long a response may be served stale because its origin is unreachable, where no directive forbids it. RFC 9111 §4.2.4
+/// sets no limit.
+const MAX_STALE_IF_UNREACHABLE: Duration = Duration::from_secs(86_400);
 
-/// What a stored response says of itself, read once.
+/// The directives of a stored response, parsed once.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
-    /// For how long it is fresh after its origin made it.
+    /// How long it is fresh after its origin generated it.
     lifetime: Duration,
     tolerance: Tolerance,
     while_revalidate: Duration,
     if_error: Duration,
-    /// The headers of a request that select it, in order.
+    /// The request headers that select it, sorted.
     pub(crate) names: Vec<HeaderName>,
 }
 
 impl Stored {
-    /// What a response says that was stored with these headers.
+    /// Parses the headers of a stored response.
     pub(crate) fn of(status: u16, headers: &HeaderMap, generation: &Generation) -> Self {
         let said = ResponseDirectives::of(headers);
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
@@ -47,60 +47,60 @@ impl Stored {
     }
 }
 
-/// How old a stored response is, in seconds.
+/// Returns the age of a stored response, in seconds.
 pub(crate) fn age(page: &Generation, now: Timestamp) -> i64 {
     let resident = now.seconds().saturating_sub(page.generated_at).max(0);
     page.content.initial_age.unwrap_or(0).max(0).saturating_add(resident)
 }
 
-/// For how many more seconds a stored response is fresh; less than zero for how long it has been stale.
-pub(crate) fn left(page: &CachedPage, now: Timestamp) -> i64 {
+/// Returns how many more seconds a stored response is fresh; negative if it is stale.
+pub(crate) fn remaining(page: &CachedPage, now: Timestamp) -> i64 {
     let generation = page.generation();
     let by_row = generation.generated_at.saturating_add(generation.revalidate_seconds);
     let by_row = by_row.saturating_sub(now.seconds());
     if by_row > 0 {
         return by_row;
     }
-    // A row cannot tell how stale a response was when it came.
+    // A row does not tell how stale a response was when it was received.
     let lifetime = i64::try_from(page.stored().lifetime.as_secs()).unwrap_or(i64::MAX);
     lifetime.saturating_sub(age(generation, now)).min(by_row)
 }
 
-/// Whether a response may be given to others than the one who asked for it: what was stale when it came, and may not be served
-/// while it is renewed, is for its own request alone (RFC 9111 §4).
+/// Whether a response may be sent to other requests than the one that fetched it. A response that was stale when it was
+/// received, and may not be served while it is revalidated, is for its own request alone (RFC 9111 §4).
 fn is_shared(page: &CachedPage) -> bool {
     let stored = page.stored();
-    let left = left(page, Timestamp::from_seconds(page.generation().generated_at));
-    let stale_for = Duration::from_secs(u64::try_from(left.saturating_neg()).unwrap_or(0));
-    left > 0 || (stored.tolerance != Tolerance::None && stale_for < stored.while_revalidate)
+    let remaining = remaining(page, Timestamp::from_seconds(page.generation().generated_at));
+    let stale_for = Duration::from_secs(u64::try_from(remaining.saturating_neg()).unwrap_or(0));
+    remaining > 0 || (stored.tolerance != Tolerance::None && stale_for < stored.while_revalidate)
 }
 
-/// What a visitor asks for.
+/// The directives of a request about reusing stored responses.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestDirectives<'a> {
     headers: &'a HeaderMap,
     directives: CacheControl,
-    /// Whether it looks at the page that all variants have in common.
+    /// Whether they are applied to the page by whose `Vary` variants are selected.
     primary: bool,
 }
 
 impl<'a> RequestDirectives<'a> {
-    /// What a request asks for.
+    /// Parses the headers of a request.
     pub(crate) fn of(headers: &'a HeaderMap) -> Self {
-        RequestDirectives { headers, directives: directives::asked(headers), primary: true }
+        RequestDirectives { headers, directives: directives::of_request(headers), primary: true }
     }
 
-    /// The same, of a variant.
+    /// Returns the directives as they apply to a variant.
     pub(crate) fn of_variant(&self) -> Self {
         RequestDirectives { primary: false, ..self.clone() }
     }
 
-    /// Whether nothing of it may be stored.
+    /// Whether the response must not be stored.
     pub(crate) fn no_store(&self) -> bool {
         self.directives.no_store
     }
 
-    /// Whether it wants nothing that is not stored.
+    /// Whether only a stored response is acceptable.
     pub(crate) fn only_if_cached(&self) -> bool {
         self.directives.only_if_cached
     }
@@ -111,24 +111,24 @@ impl<'a> RequestDirectives<'a> {
         *variant == variants::digest(&page.stored().names, self.headers)
     }
 
-    /// Whether what is fresh is fresh enough.
-    fn accepts(&self, age: i64, left: i64) -> bool {
+    /// Whether a fresh response is fresh enough.
+    fn accepts(&self, age: i64, remaining: i64) -> bool {
         let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         self.directives.no_cache.is_none()
-            && self.directives.max_age.is_none_or(|most| age <= seconds(most))
-            && self.directives.min_fresh.is_none_or(|least| left >= seconds(least))
+            && self.directives.max_age.is_none_or(|max| age <= seconds(max))
+            && self.directives.min_fresh.is_none_or(|min| remaining >= seconds(min))
     }
 
-    /// Whether what has been stale for so long is still good enough.
+    /// Whether a response that has been stale for this long is acceptable.
     fn accepts_stale(&self, stale_for: Duration) -> bool {
         match self.directives.max_stale {
             Some(MaxStale::Any) => true,
-            Some(MaxStale::For(most)) => stale_for <= most,
+            Some(MaxStale::For(max)) => stale_for <= max,
             None => false,
         }
     }
 
-    fn judged(&self, page: &CachedPage, sight: &EntryView<'_>) -> ServeDecision {
+    fn decide_for(&self, page: &CachedPage, sight: &EntryView<'_>) -> ServeDecision {
         let generation = page.generation();
         if sight.freshness == Freshness::MustNotServe {
             return ServeDecision::Unusable(RegenerateReason::Stale);
@@ -147,8 +147,8 @@ impl<'a> RequestDirectives<'a> {
             if_unreachable: false,
         };
         let (stored, now) = (page.stored(), sight.now);
-        let (age, left) = (age(generation, now), left(page, now));
-        // What was invalidated is used by nobody before its origin was asked (RFC 9111 §4.4).
+        let (age, remaining) = (age(generation, now), remaining(page, now));
+        // An invalidated response must be revalidated before it is used (RFC 9111 §4.4).
         let invalidated = sight.invalidated
             || sight.meta.stale_since.is_some()
             || (sight.freshness == Freshness::Stale && sight.meta.freshness(now) == Freshness::Fresh);
@@ -156,30 +156,30 @@ impl<'a> RequestDirectives<'a> {
             return validated(RegenerateReason::Stale);
         }
         let fresh = sight.freshness == Freshness::Fresh;
-        if !self.accepts(age, left) && (fresh || self.directives.no_cache.is_some()) {
+        if !self.accepts(age, remaining) && (fresh || self.directives.no_cache.is_some()) {
             let directive = RegenerateReason::RequestDirective(generation.generated_at);
             return validated(if fresh { directive } else { RegenerateReason::Stale });
         }
         if fresh {
             return ServeDecision::Fresh;
         }
-        let stale_for = Duration::from_secs(u64::try_from(left.saturating_neg()).unwrap_or(0));
+        let stale_for = Duration::from_secs(u64::try_from(remaining.saturating_neg()).unwrap_or(0));
         if stored.tolerance == Tolerance::None {
             return validated(RegenerateReason::Stale);
         }
-        // What is not for this origin to grant counts only where nothing forbids it.
+        // The request's own permissions count only where no directive of the origin forbids it.
         let any = stored.tolerance == Tolerance::Any;
         if any && self.accepts_stale(stale_for) {
             return ServeDecision::Fresh;
         }
         let asked_if_error = self.directives.stale_if_error.filter(|_| any).unwrap_or_default();
-        // Who limits the age of what it gets does not want what is stale (RFC 9111 §5.2.1.1).
+        // A request that limits the age does not accept a stale response (RFC 9111 §5.2.1.1).
         let bound = self.directives.max_age.is_some() || self.directives.min_fresh.is_some();
         ServeDecision::Stale {
             reason: RegenerateReason::Stale,
             while_revalidate: !bound && stale_for < stored.while_revalidate,
             if_error: stale_for < stored.if_error.max(asked_if_error),
-            if_unreachable: any && !bound && stale_for < LONGEST_SILENCE,
+            if_unreachable: any && !bound && stale_for < MAX_STALE_IF_UNREACHABLE,
         }
     }
 }
@@ -187,8 +187,8 @@ impl<'a> RequestDirectives<'a> {
 impl ReusePolicy for RequestDirectives<'_> {
     fn decide(&self, sight: &EntryView<'_>) -> ServeDecision {
         match sight.page {
-            Some(page) if page.follows_origin() => self.judged(page, sight),
-            // It was rendered by a rule that is none any more, or its body is not there.
+            Some(page) if page.follows_origin() => self.decide_for(page, sight),
+            // It was stored by a rule that no longer applies, or its body is missing.
             _ => ServeDecision::Unusable(RegenerateReason::OtherPolicy(sight.meta.generation.generated_at)),
         }
     }

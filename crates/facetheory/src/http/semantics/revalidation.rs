@@ -1,4 +1,4 @@
-//! How a validation changes what is stored (RFC 9111 §3.2, §4.3.4 and §4.3.5).
+//! How a revalidation updates a stored response (RFC 9111 §3.2, §4.3.4 and §4.3.5).
 
 use http::HeaderMap;
 use http::header::{
@@ -8,8 +8,8 @@ use http::header::{
 use crate::http::headers::remove_hop_by_hop_headers;
 use crate::http::semantics::conditional::EntityTag;
 
-/// What says of the stored bytes how they are to be read: an answer without bytes cannot change it.
-const OF_THE_BYTES: [HeaderName; 6] = [
+/// Headers that describe the stored body. A response without a body cannot change them.
+const ABOUT_BODY: [HeaderName; 6] = [
     CONTENT_LENGTH,
     CONTENT_ENCODING,
     CONTENT_RANGE,
@@ -18,32 +18,32 @@ const OF_THE_BYTES: [HeaderName; 6] = [
     SET_COOKIE,
 ];
 
-/// The headers of a stored response, after its origin has said this of it: what is said anew replaces what was said before.
+/// Returns the headers of a stored response after a revalidation: new values replace old ones.
 pub(crate) fn updated(stored: &HeaderMap, answer: &HeaderMap) -> HeaderMap {
     let (mut updated, mut said) = (stored.clone(), answer.clone());
     remove_hop_by_hop_headers(&mut said);
-    for name in said.keys().filter(|name| !OF_THE_BYTES.contains(name)) {
+    for name in said.keys().filter(|name| !ABOUT_BODY.contains(name)) {
         updated.remove(name);
         for value in said.get_all(name) {
             updated.append(name.clone(), value.clone());
         }
     }
-    // Something to be recognised by is better than nothing, if there was nothing.
+    // A response without an entity tag gets one.
     if let (false, Some(etag)) = (stored.contains_key(ETAG), said.get(ETAG)) {
         updated.insert(ETAG, etag.clone());
     }
     updated
 }
 
-/// Whether an answer has a strong tag, and what is stored has another one. A tag that became weak on its way, as compressing
-/// servers make it, is still the same.
+/// Whether a 304 has a strong entity tag that differs from the stored one. A tag that became weak on the way, as compressing
+/// servers make it, is the same.
 pub(crate) fn has_another_tag(stored: &HeaderMap, answer: &HeaderMap) -> bool {
     let known = stored.get(ETAG).and_then(|tag| EntityTag::of_page(tag.to_str().ok()?));
     let said = answer.get(ETAG).and_then(|tag| EntityTag::of_page(tag.to_str().ok()?));
     known.zip(said).is_some_and(|(known, said)| !said.weak && said.opaque != known.opaque)
 }
 
-/// Whether the answer to a HEAD is about the response that is stored: nothing that recognises it has changed.
+/// Whether the response to a HEAD is about the stored response: no validator and no length differs.
 pub(crate) fn is_about(stored: &HeaderMap, stored_bytes: u64, answer: &HeaderMap) -> bool {
     let same = |name: HeaderName| match (stored.get(&name), answer.get(&name)) {
         (Some(known), Some(said)) => known == said,

@@ -1,10 +1,10 @@
-//! What a request that changes something makes stale (RFC 9111 §4.4).
+//! The pages that an unsafe request invalidates (RFC 9111 §4.4).
 
 use http::header::{CONTENT_LOCATION, HeaderValue, LOCATION};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, StatusCode, Uri};
 
-/// The addresses of this host that are stale after such a request was answered so: its own, and those that the answer names.
+/// Returns the paths of this host that a request invalidates: its own target, and those that its response names.
 pub(crate) fn targets(
     method: &Method,
     target: &Uri,
@@ -26,7 +26,7 @@ pub(crate) fn targets(
     targets
 }
 
-/// The address that a header names, if it is one of this host: nobody may speak for another.
+/// Returns the path that a header names, if it is on this host: a response must not invalidate pages of other hosts.
 fn of_this_host(value: &HeaderValue, base: &str, host: &str) -> Option<PathAndQuery> {
     let text = value.to_str().ok()?.split('#').next()?.trim();
     if let Some(rest) = text.strip_prefix("//") {
@@ -49,7 +49,7 @@ fn of_this_host(value: &HeaderValue, base: &str, host: &str) -> Option<PathAndQu
     format!("{path}{query}").parse().ok()
 }
 
-/// A relative path after the directory of another, without dot segments.
+/// Resolves a relative path against the directory of `base`, and removes dot segments.
 fn merged(base: &str, path: &str) -> String {
     let directory = base.rsplit_once('/').map_or("", |(directory, _)| directory);
     let mut segments: Vec<&str> = directory.split('/').skip(1).collect();
@@ -61,7 +61,7 @@ fn merged(base: &str, path: &str) -> String {
             ".." => drop(segments.pop()),
             other => segments.push(other),
         }
-        // What ends in dots is a directory.
+        // A path that ends in dots names a directory.
         if last && matches!(segment, "." | "..") {
             segments.push("");
         }

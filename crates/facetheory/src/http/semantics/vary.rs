@@ -1,4 +1,4 @@
-//! `Vary`: which headers of a request a response depends on (RFC 9110 §12.5.5).
+//! `Vary`: the request headers that a response depends on (RFC 9110 §12.5.5).
 
 use http::HeaderMap;
 use http::HeaderValue;
@@ -6,26 +6,26 @@ use http::header::{ACCEPT_ENCODING, COOKIE, HeaderName, VARY};
 
 use crate::http::router::route::Route;
 
-/// Which headers of a request a response depends on.
+/// The request headers that a response depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Vary {
-    /// These, each once and in order; none where it depends on no header.
+    /// These headers, each once and in order; possibly none.
     On(Vec<HeaderName>),
-    /// Something that is in no header, or that cannot be read.
+    /// `*`, or an invalid value.
     Anything,
 }
 
-/// The most names that are told apart. A response that depends on more is no page for many.
+/// The most names. A response that depends on more would hardly ever be reused.
 const MAX_NAMES: usize = 64;
 
 impl Vary {
-    /// What all lines say together. A member that is no header name makes it `Anything`.
+    /// Parses all `Vary` lines. An invalid member makes it `Anything`.
     pub(crate) fn of(headers: &HeaderMap) -> Vary {
         let mut names: Vec<HeaderName> = Vec::new();
         for line in headers.get_all(VARY) {
             let Ok(line) = line.to_str() else { return Vary::Anything };
             for member in line.split(',').map(str::trim).filter(|member| !member.is_empty()) {
-                // `*` is a header name by its letters, but is never one here.
+                // `*` is a valid header name, but has another meaning here.
                 let name = match HeaderName::from_bytes(member.as_bytes()) {
                     Ok(name) if member != "*" => name,
                     _ => return Vary::Anything,
@@ -43,11 +43,11 @@ impl Vary {
     }
 }
 
-/// What caches in front of us are told that a page depends on; nothing where it depends on no header.
+/// Returns the `Vary` of a page for clients and caches in front of us, or `None` if it depends on no header.
 ///
-/// That is what its renderer said, everything that the route tells its pages apart by, and the coding if the page is
-/// there in several.
-pub(crate) fn told(kept: &HeaderMap, route: &Route, coded: bool) -> Option<HeaderValue> {
+/// It has the origin's names, the headers and cookies that the route lists, and `Accept-Encoding` if the page has compressed
+/// forms.
+pub(crate) fn for_clients(kept: &HeaderMap, route: &Route, coded: bool) -> Option<HeaderValue> {
     let Vary::On(mut names) = Vary::of(kept) else { return Some(HeaderValue::from_static("*")) };
     let cookie = (!route.cookies.is_empty()).then_some(COOKIE);
     let coding = coded.then_some(ACCEPT_ENCODING);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_add_up_and_case_does_not_matter() {
+    fn lines_accumulate_and_names_are_case_insensitive() {
         assert_eq!(read(&[]), on(&[]));
         assert_eq!(read(&["", " , "]), on(&[]));
         assert_eq!(read(&["Accept-Encoding"]), on(&["accept-encoding"]));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_or_nonsense_anywhere_means_anything() {
+    fn a_star_or_an_invalid_name_means_anything() {
         for lines in
             [&["*"][..], &["accept, *"], &["accept", " * "], &["a b"], &["acc\u{e9}pt"], &["\"accept\""]]
         {
@@ -99,12 +99,12 @@ mod tests {
     }
 
     #[test]
-    fn caches_in_front_are_told_what_tells_pages_apart() {
+    fn clients_get_the_headers_that_distinguish_pages() {
         let route = || Route::new("/", Policy::every(Duration::ZERO));
         let tell = |said: &str, route: &Route, coded| {
             let kept: HeaderMap =
                 [(VARY, HeaderValue::try_from(said).expect("a header value"))].into_iter().collect();
-            told(&kept, route, coded).map(|value| value.to_str().expect("a text").to_owned())
+            for_clients(&kept, route, coded).map(|value| value.to_str().expect("a text").to_owned())
         };
         assert_eq!(tell("", &route(), false), None);
         assert_eq!(tell("", &route(), true).as_deref(), Some("accept-encoding"));
@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn how_names_are_spread_over_lines_does_not_matter(
+        fn the_distribution_of_names_over_lines_does_not_matter(
             names in proptest::collection::vec("[a-zA-Z-]{1,6}", 0..8), split in 0usize..8,
         ) {
             let (left, right) = names.split_at(split.min(names.len()));

@@ -21,7 +21,7 @@ use crate::http::headers::remove_hop_by_hop_headers;
 use crate::http::renderer::Renderer;
 use crate::http::request_origin::RequestOrigin;
 use crate::http::respond::{self, PassThrough, ResponseContext};
-use crate::http::router::host::asked;
+use crate::http::router::host::requested_host;
 use crate::http::router::rejection::Rejection;
 use crate::http::router::resolve::{PassReason, Resolution, ResolvedRequest};
 use crate::http::semantics::reuse::RequestDirectives;
@@ -272,7 +272,7 @@ impl CacheHandler {
 
     /// Invalidates the pages that an unsafe request has changed (RFC 9111 §4.4), before its client gets the response.
     async fn invalidate_after(&self, request: &Parts, status: StatusCode, headers: HeaderMap) {
-        let Ok(host) = asked(request) else { return };
+        let Ok(host) = requested_host(request) else { return };
         for target in unsafe_methods::targets(&request.method, &request.uri, host, status, &headers) {
             if let Some(page) = self.routes.page_at(request, &target, &self.scheme) {
                 self.isr.invalidate_target(&page).await;

@@ -92,8 +92,8 @@ fn a_key_has_what_tells_a_page_apart() {
         ("/missing", "pass: no-route"),
         ("/news/..%2fadmin", "400: the path has a dot segment"),
         ("/news/%00", "400: the path has an encoded control character"),
-        ("/t/%61cme/x", "400: the tenant of a path may not be percent-encoded"),
-        ("/s/x", "400: the host names no tenant; it must be <tenant>.example.com"),
+        ("/t/%61cme/x", "400: the tenant in a path must not be percent-encoded"),
+        ("/s/x", "400: the host must be <tenant>.example.com"),
         ("/h/x", "400: the header x-tenant-id must name one tenant"),
     ] {
         assert_eq!(asked_for(uri, &[]), expected, "{uri}");
@@ -131,7 +131,7 @@ fn what_is_no_visit_of_a_page_is_passed_on_or_refused() {
         (&[("transfer-encoding", "chunked")], "pass: body"),
         (&[("upgrade", "WebSocket")], "pass: upgrade"),
         (&[("upgrade", "h2c")], "default::example.com/?"),
-        (&[("host", "b")], "400: a request has one Host"),
+        (&[("host", "b")], "400: the request has more than one Host"),
         (&[("cookie", "a=1"), ("x-forwarded-host", "evil")], "default::example.com/?"),
     ] {
         assert_eq!(asked_for("/", lines), expected, "{lines:?}");
