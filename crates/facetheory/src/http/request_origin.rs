@@ -15,7 +15,6 @@
 /// assert!(!may_hint(&http::Request::new(String::new())));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum RequestOrigin {
     /// The request of a client that waits for the response.
     Client,
