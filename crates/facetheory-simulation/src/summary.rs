@@ -33,31 +33,16 @@ impl Summary {
             writeln!(out, "every invariant held")?;
             return Ok(());
         };
-        writeln!(
-            out,
-            "
-        VIOLATION in seed {seed}: {}",
-            violation.invariant
-        )?;
+        writeln!(out, "\nVIOLATION in seed {seed}: {}", violation.invariant)?;
         writeln!(out, "  {}", violation.what)?;
         // A trace has printed the events already.
         if self.trace.is_empty() {
-            writeln!(
-                out,
-                "
-            last events:"
-            )?;
+            writeln!(out, "\nlast events:")?;
             for event in &violation.events {
                 writeln!(out, "  {event}")?;
             }
         }
-        writeln!(
-            out,
-            "
-        to reproduce it:
-          {}",
-            replay(*seed, settings)
-        )?;
+        writeln!(out, "\nto reproduce it:\n  {}", replay(*seed, settings))?;
         Ok(())
     }
 

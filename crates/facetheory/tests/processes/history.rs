@@ -37,10 +37,7 @@ impl Recorder {
     pub(crate) fn note(&self, attempt: &str, what: &str, page: u64, more: &[&str]) {
         let more: String = more.iter().map(|word| format!(" {word}")).collect();
         // Starts with a line break, since another process may have left an incomplete line.
-        let line = format!(
-            "
-        {attempt} {what} {page}{more}{END}"
-        );
+        let line = format!("\n{attempt} {what} {page}{more}{END}");
         self.0.lock().expect("not poisoned").write_all(line.as_bytes()).expect("the history is writable");
     }
 }
