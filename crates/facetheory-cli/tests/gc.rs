@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::gateway::{Gateway, data};
-use crate::support::origin::{Answer, Origin};
-use crate::support::site::{HOST, get, patient};
-use crate::support::until;
+use crate::support::origin::{Origin, ScriptedResponse};
+use crate::support::site::{HOST, get, with_long_timeouts};
+use crate::support::wait_for;
 
 const DAY: Duration = Duration::from_secs(86_400);
 const PAGES: &str = "[routes]\n\"/**\" = { isr = \"1h\" }\n";
@@ -52,7 +52,7 @@ fn changing() -> (Origin, Arc<AtomicUsize>) {
     let counted = renders.clone();
     origin.script("/news", move |_| {
         let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
-        Answer::page(&["Content-Type: text/html"], &format!("the news, number {number}"))
+        ScriptedResponse::page(&["Content-Type: text/html"], &format!("the news, number {number}"))
     });
     (origin, renders)
 }
@@ -61,7 +61,7 @@ fn changing() -> (Origin, Arc<AtomicUsize>) {
 fn renew(gateway: &Gateway, times: usize) {
     let wish = format!("{{\"url\":\"http://{HOST}/news\",\"hard\":true}}");
     for _ in 0..times {
-        assert_eq!(gateway.wish("/api/v1/invalidate", &wish).status, 200);
+        assert_eq!(gateway.admin_post("/api/v1/invalidate", &wish).status, 200);
         let answer = gateway.exchange(get("/news", ""));
         assert_eq!(answer.state(), "miss");
     }
@@ -72,21 +72,21 @@ fn the_bodies_of_a_changing_page_do_not_pile_up_and_the_one_that_is_served_stays
     let directory = tempfile::tempdir().expect("a directory");
     let place = directory.path();
     let (origin, renders) = changing();
-    let patient = |config: &str| patient(&format!("{PAGES}{config}"));
-    let gateway = Gateway::start(place, origin.address, &patient("[gc]\ninterval = false\n"), &[]);
+    let configured = |config: &str| with_long_timeouts(&format!("{PAGES}{config}"));
+    let gateway = Gateway::start(place, origin.address, &configured("[gc]\ninterval = false\n"), &[]);
     assert_eq!(gateway.exchange(get("/news", "")).state(), "miss");
     renew(&gateway, 9);
-    gateway.end();
+    gateway.shut_down();
     let all = bodies(place, "html");
     assert_eq!(all.len(), 10, "each render has left its body");
     let (served, replaced) = all.split_last().expect("ten bodies");
     replaced.iter().for_each(|file| rendered_long_ago(file));
 
-    let gateway = Gateway::start(place, origin.address, &patient(COLLECTING), &[]);
+    let gateway = Gateway::start(place, origin.address, &configured(COLLECTING), &[]);
     // Readers may be on their way to the one that was replaced last.
-    until("the old bodies are gone", || (bodies(place, "html").len() == 2).then_some(()));
+    wait_for("the old bodies are gone", || (bodies(place, "html").len() == 2).then_some(()));
     assert_eq!(bodies(place, "html").last(), Some(served));
-    let log = until("it says what it did", || {
+    let log = wait_for("it says what it did", || {
         gateway
             .log()
             .lines()
@@ -97,7 +97,7 @@ fn the_bodies_of_a_changing_page_do_not_pile_up_and_the_one_that_is_served_stays
     let answer = gateway.exchange(get("/news", ""));
     assert_eq!((answer.state(), answer.text().as_str()), ("hit", "the news, number 10"));
     renew(&gateway, 3);
-    gateway.end();
+    gateway.shut_down();
     assert_eq!(renders.load(Ordering::SeqCst), 13);
     assert_eq!(bodies(place, "html").len(), 5, "what was replaced lately stays for the grace period");
 }
@@ -107,7 +107,7 @@ fn a_body_that_is_old_and_served_stays_although_all_others_of_its_page_go() {
     let directory = tempfile::tempdir().expect("a directory");
     let place = directory.path();
     let (origin, _) = changing();
-    let config = patient(&format!("{PAGES}{COLLECTING}"));
+    let config = with_long_timeouts(&format!("{PAGES}{COLLECTING}"));
     let page = facetheory::PageKey::new("/a page of long ago").expect("a page");
     let kept = {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -116,9 +116,9 @@ fn a_body_that_is_old_and_served_stays_although_all_others_of_its_page_go() {
     assert_eq!(bodies(place, "html").len(), 3);
     bodies(place, "html").iter().for_each(|file| stored_long_ago(file));
     let gateway = Gateway::start(place, origin.address, &config, &[]);
-    until("the others are gone", || (bodies(place, "html").len() == 1).then_some(()));
+    wait_for("the others are gone", || (bodies(place, "html").len() == 1).then_some(()));
     assert!(bodies(place, "html")[0].ends_with(&kept), "{kept} is named");
-    until("that was done several times", || {
+    wait_for("that was done several times", || {
         (gateway.log().matches("was collected").count() > 2).then_some(())
     });
     assert_eq!(bodies(place, "txt").len(), 1, "to tell of it leaves nothing behind");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
 use support::site::Site;
-use support::{HANG, until};
+use support::{TIMEOUT, wait_for};
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore};
 
@@ -44,7 +44,7 @@ fn is_shown(address: SocketAddr, certificate: &CertifiedKey<KeyPair>) -> bool {
     let name = NAME.try_into().expect("a name");
     let mut visitor = ClientConnection::new(Arc::new(config), name).expect("a visitor");
     let mut stream = TcpStream::connect(address).expect("the gateway listens");
-    stream.set_read_timeout(Some(HANG)).expect("a socket");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
     while visitor.is_handshaking() {
         if visitor.complete_io(&mut stream).is_err() {
             return false;
@@ -60,21 +60,21 @@ fn a_certificate_that_the_configuration_newly_names_is_shown() {
     let site = Site::start(&config(directory.path(), "old", ""));
     assert!(is_shown(site.gateway.address, &old) && !is_shown(site.gateway.address, &new));
     site.reload(&config(directory.path(), "new", ""));
-    until("the new one is shown", || is_shown(site.gateway.address, &new).then_some(()));
+    wait_for("the new one is shown", || is_shown(site.gateway.address, &new).then_some(()));
     // A wrong configuration says nothing of where certificates are: what was named last is read again.
     let newer = certificate(directory.path(), "new");
     site.reload("nonsense");
-    until("it is renewed", || is_shown(site.gateway.address, &newer).then_some(()));
+    wait_for("it is renewed", || is_shown(site.gateway.address, &newer).then_some(()));
 }
 
 #[test]
 fn what_needs_a_restart_is_told_at_a_reload_and_nothing_else_is() {
     let site = Site::start("[limits]\nconnections = 100\n[timeouts]\nheaders = \"1m\"\n");
     site.reload("[limits]\nconnections = 100\nheaders = 50\n[timeouts]\nheaders = \"2m\"\n");
-    until("it is read", || site.gateway.log().contains("was read again").then_some(()));
+    wait_for("it is read", || site.gateway.log().contains("was read again").then_some(()));
     assert!(!site.gateway.log().contains("restart"), "{}", site.gateway.log());
     site.reload("listen = \"127.0.0.1:1\"\n[limits]\nconnections = 200\n[store]\nmemory = \"1MiB\"\n");
-    let told = until("it is told", || {
+    let told = wait_for("it is told", || {
         site.gateway.log().lines().find(|line| line.contains("restart")).map(str::to_owned)
     });
     assert!(

@@ -5,9 +5,9 @@ mod support;
 
 use support::gateway::{Gateway, data};
 use support::origin::Origin;
-use support::site::{get, patient};
+use support::print;
+use support::site::{get, with_long_timeouts};
 use support::table::fill;
-use support::tell;
 
 /// Pages of a store that a gateway could well read whole without anybody noticing.
 const FEW: u64 = 100;
@@ -21,7 +21,7 @@ fn a_gateway_does_not_read_its_store_to_start() {
     let origin = Origin::start();
     let (few, few_bytes) = read_until_the_first_answer(&origin, FEW);
     let (many, many_bytes) = read_until_the_first_answer(&origin, MANY);
-    tell(&format!(
+    print(&format!(
         "read until the first answer: {few} bytes with a table of {few_bytes}, {many} with one of {many_bytes}"
     ));
     assert!(many_bytes > few_bytes + 20 * CHANCE, "the table has grown: {few_bytes} to {many_bytes}");
@@ -33,10 +33,10 @@ fn a_gateway_does_not_read_its_store_to_start() {
 fn read_until_the_first_answer(origin: &Origin, pages: u64) -> (u64, u64) {
     const RULES: &str = "[routes]\n\"/**\" = { isr = \"1h\" }\n";
     let directory = tempfile::tempdir().expect("a directory");
-    let start = || Gateway::start(directory.path(), origin.address, &patient(RULES), &[]);
+    let start = || Gateway::start(directory.path(), origin.address, &with_long_timeouts(RULES), &[]);
     let before = start();
     assert_eq!(before.exchange(get("/kept", "")).state(), "miss");
-    before.end();
+    before.shut_down();
     let table = data(directory.path()).join("table.db");
     fill(&table, pages, |_| {});
     let gateway = start();

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::support::gateway::{Gateway, Refused, data};
-use crate::support::site::{Site, patient};
+use crate::assertions::{PAGES, kept};
+use crate::support::gateway::{Gateway, StartError, data};
+use crate::support::site::{Site, with_long_timeouts};
 use crate::support::table::rows;
-use crate::support::until;
-use crate::trial::{PAGES, kept};
+use crate::support::wait_for;
 
 /// All files below a directory.
 fn files(directory: &Path) -> Vec<PathBuf> {
@@ -16,7 +16,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn row_69_files_are_named_by_hashes_whatever_the_key() {
+fn row_69_file_names_are_hashes_whatever_the_key() {
     let site = Site::start(PAGES);
     for target in [
         "/..%252f..%252fetc%252fpasswd",
@@ -55,11 +55,11 @@ fn row_69_files_are_named_by_hashes_whatever_the_key() {
 }
 
 /// The same site after its gateway was killed and its files were damaged.
-fn damaged(site: Site, damage: impl FnOnce(&Path)) -> Result<Site, Refused> {
+fn damaged(site: Site, damage: impl FnOnce(&Path)) -> Result<Site, StartError> {
     let Site { gateway, origin, directory } = site;
     drop(gateway);
     damage(&data(directory.path()));
-    let gateway = Gateway::try_start(directory.path(), origin.address, &patient(IMPATIENT), &[])?;
+    let gateway = Gateway::try_start(directory.path(), origin.address, &with_long_timeouts(SHORT_WAIT), &[])?;
     Ok(Site { gateway, origin, directory })
 }
 
@@ -71,7 +71,7 @@ fn change(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
 }
 
 #[test]
-fn row_70_a_body_that_has_gone_bad_is_a_miss() {
+fn row_70_a_corrupt_body_is_a_miss() {
     let halve = |bytes: &mut Vec<u8>| bytes.truncate(bytes.len() / 2);
     let flip = |bytes: &mut Vec<u8>| bytes[3] ^= 1;
     let empty = |bytes: &mut Vec<u8>| bytes.clear();
@@ -88,7 +88,7 @@ fn row_70_a_body_that_has_gone_bad_is_a_miss() {
         assert!(again.text().contains("<p>/row-70, render 2"), "{}", again.text());
         assert_ne!(again.body, page.body);
         assert_eq!(site.get("/row-70").state(), "hit", "it is whole again");
-        until("it is logged", || site.gateway.log().contains("body").then_some(()));
+        wait_for("it is logged", || site.gateway.log().contains("body").then_some(()));
         assert!(site.gateway.is_alive() && !site.gateway.log().contains("panicked"));
     }
 }
@@ -111,8 +111,8 @@ fn misspell(bytes: &mut [u8]) {
 }
 
 /// Fails if a gateway believes a table that was damaged, or panics. It need not start.
-fn assert_not_believed(settled: bool, damage: fn(&mut Vec<u8>)) {
-    let site = Site::start(IMPATIENT);
+fn assert_not_trusted(settled: bool, damage: fn(&mut Vec<u8>)) {
+    let site = Site::start(SHORT_WAIT);
     let page = kept(&site, "/row-70");
     let bad = |data: &Path| {
         if settled {
@@ -147,20 +147,20 @@ fn assert_not_believed(settled: bool, damage: fn(&mut Vec<u8>)) {
 }
 
 /// A lease whose end was lost with the rest of a table is not waited for here.
-const IMPATIENT: &str = "[routes]\n\"/**\" = { isr = \"60s\", wait_timeout = \"200ms\" }\n";
+const SHORT_WAIT: &str = "[routes]\n\"/**\" = { isr = \"60s\", wait_timeout = \"200ms\" }\n";
 
 #[test]
-fn row_70_a_table_that_has_gone_bad_after_a_crash_is_never_believed() {
-    assert_not_believed(false, |bytes| flip_bits(bytes));
-    assert_not_believed(false, |bytes| behead(bytes));
-    assert_not_believed(false, |bytes| misspell(bytes));
-    assert_not_believed(false, |bytes| bytes.truncate(bytes.len() / 2));
+fn row_70_a_table_corrupted_by_a_crash_is_never_trusted() {
+    assert_not_trusted(false, |bytes| flip_bits(bytes));
+    assert_not_trusted(false, |bytes| behead(bytes));
+    assert_not_trusted(false, |bytes| misspell(bytes));
+    assert_not_trusted(false, |bytes| bytes.truncate(bytes.len() / 2));
 }
 
 #[test]
-fn row_70_a_table_that_has_gone_bad_at_rest_is_never_believed() {
-    assert_not_believed(true, |bytes| flip_bits(bytes));
-    assert_not_believed(true, |bytes| behead(bytes));
-    assert_not_believed(true, |bytes| misspell(bytes));
-    assert_not_believed(true, |bytes| bytes.truncate(bytes.len() / 2));
+fn row_70_a_table_corrupted_at_rest_is_never_trusted() {
+    assert_not_trusted(true, |bytes| flip_bits(bytes));
+    assert_not_trusted(true, |bytes| behead(bytes));
+    assert_not_trusted(true, |bytes| misspell(bytes));
+    assert_not_trusted(true, |bytes| bytes.truncate(bytes.len() / 2));
 }

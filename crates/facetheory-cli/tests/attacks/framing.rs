@@ -1,10 +1,10 @@
 //! Framing: where a request ends, and what is smuggled behind it.
 
+use crate::assertions::{PAGES, assert_rejected_and_closed, kept};
 use crate::support::client::Connection;
-use crate::support::origin::{Answer, Gate};
+use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::site::{HOST, Site, get, request};
-use crate::support::until;
-use crate::trial::{PAGES, assert_refused_and_closed, kept};
+use crate::support::wait_for;
 
 /// What an attacker wants the origin to see as a request of its own.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: www.example.com\r\n\r\n";
@@ -15,29 +15,29 @@ fn post(path: &str, lines: &str, body: &str) -> String {
 }
 
 /// Fails unless each of these header lines makes a POST with something smuggled in its body refused.
-fn assert_all_refused(row: &str, statuses: &[u16], lines: &[&str]) {
+fn assert_all_rejected(row: &str, statuses: &[u16], lines: &[&str]) {
     let site = Site::start(PAGES);
     for (index, lines) in lines.iter().enumerate() {
         let path = format!("/{row}-{index}");
         let body = format!("0\r\n\r\n{SMUGGLED}");
-        assert_refused_and_closed(&site, &path, post(&path, lines, &body), statuses);
+        assert_rejected_and_closed(&site, &path, post(&path, lines, &body), statuses);
     }
-    assert!(!site.origin.was_told("/smuggled"));
+    assert!(!site.origin.received("/smuggled"));
 }
 
 #[test]
-fn row_01_content_length_before_transfer_encoding_is_refused() {
-    assert_all_refused("row-01", &[400], &["Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"]);
+fn row_01_content_length_before_transfer_encoding_is_rejected() {
+    assert_all_rejected("row-01", &[400], &["Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"]);
 }
 
 #[test]
-fn row_02_transfer_encoding_before_content_length_is_refused() {
-    assert_all_refused("row-02", &[400], &["Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"]);
+fn row_02_transfer_encoding_before_content_length_is_rejected() {
+    assert_all_rejected("row-02", &[400], &["Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"]);
 }
 
 #[test]
-fn row_03_two_different_content_lengths_are_refused() {
-    assert_all_refused(
+fn row_03_two_different_content_lengths_are_rejected() {
+    assert_all_rejected(
         "row-03",
         &[400],
         &["Content-Length: 5\r\nContent-Length: 0\r\n", "Content-Length: 0\r\nContent-Length: 5\r\n"],
@@ -45,8 +45,8 @@ fn row_03_two_different_content_lengths_are_refused() {
 }
 
 #[test]
-fn row_04_two_equal_content_lengths_are_refused() {
-    assert_all_refused(
+fn row_04_two_equal_content_lengths_are_rejected() {
+    assert_all_rejected(
         "row-04",
         &[400],
         &[
@@ -58,22 +58,22 @@ fn row_04_two_equal_content_lengths_are_refused() {
 }
 
 #[test]
-fn row_05_a_content_length_that_is_no_number_is_refused() {
+fn row_05_a_content_length_that_is_not_a_number_is_rejected() {
     let lines = ["+1", "0x1", "-1", "", "1_0", "1 0", "5;a", "1e1", "five", "\u{661}"]
         .map(|length| format!("Content-Length: {length}\r\n"));
-    assert_all_refused("row-05", &[400], &lines.each_ref().map(String::as_str));
+    assert_all_rejected("row-05", &[400], &lines.each_ref().map(String::as_str));
 }
 
 #[test]
-fn row_06_a_content_length_does_not_wrap() {
+fn row_06_a_content_length_does_not_overflow() {
     let lines = ["18446744073709551616", "18446744073709551621", "99999999999999999999999999"]
         .map(|length| format!("Content-Length: {length}\r\n"));
-    assert_all_refused("row-06", &[400], &lines.each_ref().map(String::as_str));
+    assert_all_rejected("row-06", &[400], &lines.each_ref().map(String::as_str));
 }
 
 #[test]
-fn row_07_a_transfer_encoding_other_than_chunked_is_refused() {
-    assert_all_refused(
+fn row_07_a_transfer_encoding_other_than_chunked_is_rejected() {
+    assert_all_rejected(
         "row-07",
         &[400, 501],
         &[
@@ -94,26 +94,26 @@ fn row_07_a_transfer_encoding_other_than_chunked_is_refused() {
 }
 
 #[test]
-fn row_08_transfer_encoding_on_http_1_0_is_refused() {
+fn row_08_transfer_encoding_on_http_1_0_is_rejected() {
     let site = Site::start(PAGES);
     let head = post("/row-08", "Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n");
     let old = head.replace("HTTP/1.1", "HTTP/1.0");
-    assert_refused_and_closed(&site, "/row-08", old + SMUGGLED, &[400]);
-    assert!(!site.origin.was_told("/smuggled"));
+    assert_rejected_and_closed(&site, "/row-08", old + SMUGGLED, &[400]);
+    assert!(!site.origin.received("/smuggled"));
 }
 
 /// Fails unless a GET with each of these parts behind its first line is refused.
-fn assert_heads_refused(row: &str, heads: &[&str]) {
+fn assert_heads_rejected(row: &str, heads: &[&str]) {
     let site = Site::start(PAGES);
     for (index, head) in heads.iter().enumerate() {
         let path = format!("/{row}-{index}");
-        assert_refused_and_closed(&site, &path, head.replace("{path}", &path), &[400]);
+        assert_rejected_and_closed(&site, &path, head.replace("{path}", &path), &[400]);
     }
 }
 
 #[test]
-fn row_09_a_folded_header_line_is_refused() {
-    assert_heads_refused(
+fn row_09_a_folded_header_line_is_rejected() {
+    assert_heads_rejected(
         "row-09",
         &[
             "GET {path} HTTP/1.1\r\nHost: www.example.com\r\nX-A: b\r\n c\r\n\r\n",
@@ -126,8 +126,8 @@ fn row_09_a_folded_header_line_is_refused() {
 }
 
 #[test]
-fn row_10_a_space_before_the_colon_is_refused() {
-    assert_heads_refused(
+fn row_10_a_space_before_the_colon_is_rejected() {
+    assert_heads_rejected(
         "row-10",
         &[
             "GET {path} HTTP/1.1\r\nHost: www.example.com\r\nX-A : b\r\n\r\n",
@@ -140,8 +140,8 @@ fn row_10_a_space_before_the_colon_is_refused() {
 }
 
 #[test]
-fn row_11_bare_line_feeds_are_refused() {
-    assert_heads_refused(
+fn row_11_bare_line_feeds_are_rejected() {
+    assert_heads_rejected(
         "row-11",
         &[
             "GET {path} HTTP/1.1\nHost: www.example.com\n\n",
@@ -154,8 +154,8 @@ fn row_11_bare_line_feeds_are_refused() {
 }
 
 #[test]
-fn row_12_bare_carriage_returns_and_nul_are_refused() {
-    assert_heads_refused(
+fn row_12_bare_carriage_returns_and_nul_are_rejected() {
+    assert_heads_rejected(
         "row-12",
         &[
             "GET {path} HTTP/1.1\r\nHost: www.example.com\r\nX-A: b\rc\r\n\r\n",
@@ -171,7 +171,7 @@ fn row_12_bare_carriage_returns_and_nul_are_refused() {
 }
 
 #[test]
-fn row_13_chunks_that_break_the_rules_are_refused_and_nothing_of_them_is_forwarded() {
+fn row_13_malformed_chunks_are_rejected_and_not_forwarded() {
     let site = Site::start(PAGES);
     for (index, body) in [
         "1;a\nb\r\nx\r\n0\r\n\r\n",
@@ -198,13 +198,13 @@ fn row_13_chunks_that_break_the_rules_are_refused_and_nothing_of_them_is_forward
     {
         let path = format!("/row-13-{index}");
         let bytes = post(&path, "Transfer-Encoding: chunked\r\n", body) + SMUGGLED;
-        assert_refused_and_closed(&site, &path, bytes, &[400]);
+        assert_rejected_and_closed(&site, &path, bytes, &[400]);
     }
-    assert!(!site.origin.was_told("/smuggled"));
+    assert!(!site.origin.received("/smuggled"));
 }
 
 #[test]
-fn row_13_a_chunk_that_breaks_the_rules_in_the_middle_of_a_body_ends_the_request() {
+fn row_13_a_malformed_chunk_within_a_body_aborts_the_request() {
     let site = Site::start(PAGES);
     for (index, bad) in
         ["0x1\r\nx\r\n", "1;a\nb\r\nx\r\n", "1\r\nxy\r\n", "fffffffffffffffff\r\nx\r\n"].iter().enumerate()
@@ -212,21 +212,21 @@ fn row_13_a_chunk_that_breaks_the_rules_in_the_middle_of_a_body_ends_the_request
         let (path, word) = (format!("/row-13-later-{index}"), format!("hello-{index}"));
         let mut connection = site.gateway.connect();
         connection.send(post(&path, "Transfer-Encoding: chunked\r\n", &format!("7\r\n{word}\r\n")));
-        until("the origin hears the beginning", || site.origin.was_told(&word).then_some(()));
+        wait_for("the origin hears the beginning", || site.origin.received(&word).then_some(()));
         connection.send(format!("{bad}0\r\n\r\n{SMUGGLED}"));
-        if let Some(answer) = connection.next_answer("POST") {
+        if let Some(answer) = connection.next_response("POST") {
             assert!((400..600).contains(&answer.status), "{}", answer.status);
         }
         connection.assert_closed();
         assert!(site.origin.requests_for(&path).is_empty(), "{path} reached the origin as a whole");
     }
-    assert!(!site.origin.was_told("/smuggled"));
+    assert!(!site.origin.received("/smuggled"));
 }
 
 /// All answers that come until the connection closes or the last of them is there.
 fn answers(connection: &mut Connection, last: &str) -> Vec<(u16, String)> {
     let mut answers = Vec::new();
-    while let Some(response) = connection.next_answer("GET") {
+    while let Some(response) = connection.next_response("GET") {
         answers.push((response.status, response.text()));
         if response.text().contains(last) {
             break;
@@ -236,7 +236,7 @@ fn answers(connection: &mut Connection, last: &str) -> Vec<(u16, String)> {
 }
 
 #[test]
-fn row_14_the_unread_body_of_a_request_for_a_page_that_is_kept_is_no_request() {
+fn row_14_the_unread_body_of_a_request_for_a_cached_page_is_not_a_request() {
     let site = Site::start(PAGES);
     kept(&site, "/row-14");
     for lines in
@@ -256,9 +256,9 @@ fn row_14_the_unread_body_of_a_request_for_a_page_that_is_kept_is_no_request() {
 }
 
 #[test]
-fn row_14_the_unread_body_of_a_request_that_the_origin_answers_early_is_no_request() {
+fn row_14_the_unread_body_of_a_request_with_an_early_response_is_not_a_request() {
     let site = Site::start(PAGES);
-    site.origin.answer("/early", Answer::with("403 Forbidden", &[], "no").early().then_close());
+    site.origin.respond("/early", ScriptedResponse::with("403 Forbidden", &[], "no").early().then_close());
     // More than the gateway takes before it asks the origin.
     let body = SMUGGLED.repeat(4_000);
     let mut connection = site.gateway.connect();
@@ -274,37 +274,37 @@ const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocke
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
 #[test]
-fn row_15_an_upgrade_that_the_origin_does_not_answer_with_101_is_no_tunnel() {
+fn row_15_an_upgrade_without_a_101_response_opens_no_tunnel() {
     let site = Site::start(PAGES);
-    site.origin.answer("/pass/socket", Answer::page(&[], "no socket"));
+    site.origin.respond("/pass/socket", ScriptedResponse::page(&[], "no socket"));
     let mut connection = site.gateway.connect();
     // In a tunnel, this header would reach the origin.
     connection.send(get("/pass/socket", UPGRADE) + &get("/pass/behind", "X-Original-URL: /admin\r\n"));
-    assert_eq!(connection.answer().text(), "no socket");
-    if let Some(behind) = connection.next_answer("GET") {
+    assert_eq!(connection.response().text(), "no socket");
+    if let Some(behind) = connection.next_response("GET") {
         assert!(behind.text().contains("/pass/behind"), "{}", behind.text());
     }
-    assert!(!site.origin.was_told("/admin"));
+    assert!(!site.origin.received("/admin"));
 }
 
 #[test]
-fn row_15_a_tunnel_begins_with_101_and_not_before() {
+fn row_15_a_tunnel_starts_with_the_101_response() {
     let site = Site::start(PAGES);
     let gate = Gate::default();
     let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
-    site.origin.answer("/pass/socket", Answer::raw(switch).after(&gate).then_echo());
+    site.origin.respond("/pass/socket", ScriptedResponse::raw(switch).after(&gate).then_echo());
     let mut connection = site.gateway.connect();
     connection.send(get("/pass/socket", UPGRADE) + "too early");
-    until("the origin is asked", || site.origin.requests_for("/pass/socket").pop());
-    assert!(!site.origin.was_told("too early"));
+    wait_for("the origin is asked", || site.origin.requests_for("/pass/socket").pop());
+    assert!(!site.origin.received("too early"));
     gate.open();
-    assert_eq!(connection.answer().status, 101);
+    assert_eq!(connection.response().status, 101);
     connection.send(", and in time");
     assert_eq!(connection.bytes(22), b"too early, and in time");
 }
 
 #[test]
-fn a_head_that_is_refused_has_no_body() {
+fn a_rejected_head_request_has_no_body() {
     let site = Site::start(PAGES);
     for head in [
         "HEAD /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
@@ -315,7 +315,7 @@ fn a_head_that_is_refused_has_no_body() {
     ] {
         let mut visitor = site.gateway.connect();
         visitor.send(head);
-        let answer = visitor.next_answer("HEAD").expect("an answer");
+        let answer = visitor.next_response("HEAD").expect("an answer");
         assert!((400..600).contains(&answer.status), "{head}: {}", answer.status);
         visitor.assert_closed();
     }
@@ -323,15 +323,15 @@ fn a_head_that_is_refused_has_no_body() {
 }
 
 #[test]
-fn hints_before_an_answer_are_for_visitors_who_know_of_such() {
+fn informational_responses_are_sent_to_http_1_1_clients_only() {
     let site = Site::start(PAGES);
     let hint = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n";
     let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-    site.origin.answer("/pass/hint", Answer::raw(format!("{hint}{answer}")));
+    site.origin.respond("/pass/hint", ScriptedResponse::raw(format!("{hint}{answer}")));
     for (version, expected) in [("HTTP/1.1", 103), ("HTTP/1.0", 200)] {
         let mut visitor = site.gateway.connect();
         visitor.send(format!("GET /pass/hint {version}\r\nHost: {HOST}\r\n\r\n"));
-        let first = visitor.next_of_any_status("GET").expect("an answer");
+        let first = visitor.next_response_or_interim("GET").expect("an answer");
         assert_eq!(first.status, expected, "{version}");
     }
 }

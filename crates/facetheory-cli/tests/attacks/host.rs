@@ -1,20 +1,20 @@
 //! Who is being asked: host, target, and headers that make an origin believe something else.
 
-use crate::support::origin::{Answer, Origin, Request};
+use crate::assertions::{PAGES, assert_not_cached, assert_rejected, assert_rejected_and_closed, kept};
+use crate::support::origin::{Origin, Request, ScriptedResponse};
 use crate::support::site::{Site, get};
-use crate::support::until;
-use crate::trial::{PAGES, assert_not_kept, assert_refused, assert_refused_and_closed, kept};
+use crate::support::wait_for;
 
 #[test]
-fn row_18_a_request_without_a_host_is_refused() {
+fn row_18_a_request_without_a_host_is_rejected() {
     let site = Site::start(PAGES);
-    assert_refused_and_closed(&site, "/row-18", "GET /row-18 HTTP/1.1\r\n\r\n", &[400]);
-    assert_refused_and_closed(&site, "/row-18-a", "GET /row-18-a HTTP/1.1\r\nHosts: a\r\n\r\n", &[400]);
-    assert_refused_and_closed(&site, "/row-18-b", "POST /row-18-b HTTP/1.1\r\n\r\n", &[400]);
+    assert_rejected_and_closed(&site, "/row-18", "GET /row-18 HTTP/1.1\r\n\r\n", &[400]);
+    assert_rejected_and_closed(&site, "/row-18-a", "GET /row-18-a HTTP/1.1\r\nHosts: a\r\n\r\n", &[400]);
+    assert_rejected_and_closed(&site, "/row-18-b", "POST /row-18-b HTTP/1.1\r\n\r\n", &[400]);
 }
 
 #[test]
-fn row_19_two_hosts_are_refused() {
+fn row_19_two_hosts_are_rejected() {
     let site = Site::start(PAGES);
     for (index, hosts) in [
         "Host: www.example.com\r\nHost: evil.example\r\n",
@@ -26,12 +26,12 @@ fn row_19_two_hosts_are_refused() {
     .enumerate()
     {
         let path = format!("/row-19-{index}");
-        assert_refused_and_closed(&site, &path, format!("GET {path} HTTP/1.1\r\n{hosts}\r\n"), &[400]);
+        assert_rejected_and_closed(&site, &path, format!("GET {path} HTTP/1.1\r\n{hosts}\r\n"), &[400]);
     }
 }
 
 #[test]
-fn row_20_a_host_that_is_none_is_refused() {
+fn row_20_an_invalid_host_is_rejected() {
     let site = Site::start(PAGES);
     let hosts = [
         "a@evil", "a/b", "a b", "a:x", "a:", "a:80:80", "a:-1", "a:99999", "a?b", "a#b", "a\\b", "a,b",
@@ -48,7 +48,7 @@ fn row_20_a_host_that_is_none_is_refused() {
 }
 
 #[test]
-fn row_21_an_address_in_the_target_that_differs_from_the_host_is_refused_and_never_dialled() {
+fn row_21_a_target_authority_that_differs_from_the_host_is_rejected_and_never_connected_to() {
     let site = Site::start(PAGES);
     let bystander = Origin::start();
     let elsewhere = bystander.address;
@@ -67,7 +67,7 @@ fn row_21_an_address_in_the_target_that_differs_from_the_host_is_refused_and_nev
     {
         let path = format!("/row-21-{index}");
         let bytes = format!("GET {target}{path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        assert_refused_and_closed(&site, &path, bytes, &[400]);
+        assert_rejected_and_closed(&site, &path, bytes, &[400]);
     }
     let same = format!("GET http://{elsewhere}/row-21 HTTP/1.1\r\nHost: {elsewhere}\r\n\r\n");
     assert_eq!(site.gateway.exchange(same).status, 200, "it is one more host of this site");
@@ -84,13 +84,13 @@ fn row_22_connect_is_not_allowed() {
         format!("CONNECT {elsewhere} HTTP/1.1\r\nHost: {elsewhere}\r\n\r\n"),
         "CONNECT www.example.com:443 HTTP/1.1\r\nHost: www.example.com:443\r\n\r\n".to_owned(),
     ] {
-        assert_refused(&site, &format!("/row-22-{}", bytes.len()), bytes, &[405]);
+        assert_rejected(&site, &format!("/row-22-{}", bytes.len()), bytes, &[405]);
     }
     assert_eq!(bystander.byte_count(), 0);
 }
 
 #[test]
-fn row_23_a_host_that_is_not_configured_is_misdirected() {
+fn row_23_an_unknown_host_gets_421_misdirected_request() {
     let site = Site::start(&format!("hosts = [\"www.example.com\"]\n{PAGES}"));
     let bystander = Origin::start();
     let elsewhere = bystander.address;
@@ -125,7 +125,7 @@ fn told(site: &Site, row: &str, lines: &str) -> [Request; 2] {
 }
 
 #[test]
-fn row_24_what_a_visitor_says_of_proxies_is_written_anew() {
+fn row_24_forwarding_headers_of_a_client_are_replaced() {
     let site = Site::start(PAGES);
     let lines = "X-Forwarded-Host: evil.example\r\nX-Forwarded-Scheme: evil\r\nX-Forwarded-Proto: evil\r\n\
                  X-Forwarded-Port: 666\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Prefix: /evil\r\n\
@@ -139,7 +139,7 @@ fn row_24_what_a_visitor_says_of_proxies_is_written_anew() {
     assert_eq!(passed.header("x-forwarded-for"), Some("127.0.0.1"));
     assert!(!page.has("x-forwarded-for"), "a page is nobody's");
     for word in ["evil", "6.6.6.6", "666"] {
-        assert!(!site.origin.was_told(word), "{word}");
+        assert!(!site.origin.received(word), "{word}");
     }
     assert_eq!(site.get("/row-24").state(), "hit", "it is the page of everyone");
 }
@@ -157,32 +157,32 @@ fn assert_stripped(row: &str, names: &[&str]) {
             );
         }
     }
-    assert!(!site.origin.was_told("/evil"));
+    assert!(!site.origin.received("/evil"));
     assert_eq!(site.get(&format!("/{row}")).state(), "hit", "it is the page of everyone");
 }
 
 #[test]
-fn row_25_headers_with_another_target_are_stripped() {
+fn row_25_headers_that_override_the_target_are_removed() {
     assert_stripped("row-25", &["X-Original-URL", "X-Rewrite-URL", "X-Original-URI", "X-Forwarded-Uri"]);
 }
 
 #[test]
-fn row_26_headers_with_another_method_are_stripped() {
+fn row_26_headers_that_override_the_method_are_removed() {
     assert_stripped("row-26", &["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"]);
 }
 
 #[test]
-fn row_27_the_header_that_skips_middleware_is_stripped() {
+fn row_27_the_header_that_skips_middleware_is_removed() {
     assert_stripped("row-27", &["x-middleware-subrequest"]);
 }
 
 #[test]
-fn row_28_the_header_that_makes_private_pages_shared_is_stripped() {
+fn row_28_the_header_that_makes_private_pages_shared_is_removed() {
     assert_stripped("row-28", &["x-now-route-matches"]);
 }
 
 #[test]
-fn row_28_the_parameter_that_makes_data_of_pages_is_a_part_of_the_key() {
+fn row_28_the_parameter_that_selects_page_data_is_part_of_the_key() {
     let site = Site::start(PAGES);
     let data = site.get("/row-28?__nextDataReq=1");
     assert_eq!(data.state(), "miss");
@@ -191,39 +191,42 @@ fn row_28_the_parameter_that_makes_data_of_pages_is_a_part_of_the_key() {
     assert_ne!(page.body, data.body);
     site.get("/listed/row-28?__nextDataReq=1");
     assert_eq!(site.origin.requests_for("/listed/row-28").len(), 1, "it is stripped where it is not listed");
-    site.origin.answer("/row-28-private", Answer::page(&["cache-control: private, no-store"], "mine"));
+    site.origin
+        .respond("/row-28-private", ScriptedResponse::page(&["cache-control: private, no-store"], "mine"));
     site.get("/row-28-private?__nextDataReq=1");
-    assert_not_kept(&site, "/row-28-private?__nextDataReq=1");
+    assert_not_cached(&site, "/row-28-private?__nextDataReq=1");
 }
 
 #[test]
-fn row_29_data_requests_cannot_put_a_redirect_without_location_in_place_of_a_page() {
+fn row_29_a_redirect_without_location_does_not_replace_a_page() {
     let site = Site::start(PAGES);
     site.origin.script("/row-29", |request| match request.has("x-nextjs-data") {
-        true => Answer::with("307 Temporary Redirect", &["x-nextjs-redirect: /login"], ""),
-        false => Answer::page(&[], "the page"),
+        true => ScriptedResponse::with("307 Temporary Redirect", &["x-nextjs-redirect: /login"], ""),
+        false => ScriptedResponse::page(&[], "the page"),
     });
     let attack = site.get_with("/row-29", "x-nextjs-data: 1\r\n");
     assert_eq!((attack.status, attack.text().as_str()), (200, "the page"));
     assert_eq!(site.get("/row-29").text(), "the page");
     assert_eq!(site.origin.requests_for("/row-29").len(), 1);
-    site.origin
-        .answer("/row-29-bare", Answer::with("307 Temporary Redirect", &["x-nextjs-redirect: /login"], ""));
+    site.origin.respond(
+        "/row-29-bare",
+        ScriptedResponse::with("307 Temporary Redirect", &["x-nextjs-redirect: /login"], ""),
+    );
     assert_eq!(site.get("/row-29-bare").status, 307);
-    assert_not_kept(&site, "/row-29-bare");
+    assert_not_cached(&site, "/row-29-bare");
 }
 
 #[test]
-fn row_30_components_are_no_pages() {
+fn row_30_component_payloads_are_not_cached_as_pages() {
     let site = Site::start(PAGES);
     let script = |request: &Request| match request.has("rsc") {
-        true => Answer::page(&["vary: RSC"], "0:{}"),
-        false => Answer::page(&["vary: RSC"], "<html>"),
+        true => ScriptedResponse::page(&["vary: RSC"], "0:{}"),
+        false => ScriptedResponse::page(&["vary: RSC"], "<html>"),
     };
     for path in ["/row-30", "/listed/row-30"] {
         site.origin.script(path, script);
     }
-    site.origin.answer("/row-30-silent", Answer::page(&[], "<html>"));
+    site.origin.respond("/row-30-silent", ScriptedResponse::page(&[], "<html>"));
     assert_eq!(site.get_with("/row-30-silent", "RSC: 1\r\n").text(), "<html>");
     assert!(
         !site.origin.requests_for("/row-30-silent")[0].has("rsc"),
@@ -240,30 +243,30 @@ fn row_30_components_are_no_pages() {
 }
 
 #[test]
-fn row_31_an_answer_without_a_page_does_not_replace_one() {
+fn row_31_an_empty_response_does_not_replace_a_page() {
     let site = Site::start(PAGES);
     for (path, answer) in [
-        ("/brief/row-31-204", Answer::with("204 No Content", &[], "")),
-        ("/brief/row-31-empty", Answer::page(&[], "")),
+        ("/brief/row-31-204", ScriptedResponse::with("204 No Content", &[], "")),
+        ("/brief/row-31-empty", ScriptedResponse::page(&[], "")),
     ] {
         let page = site.get(path);
         assert_eq!(page.state(), "miss");
-        site.origin.answer(path, answer.clone());
-        until("the page is renewed in vain", || {
+        site.origin.respond(path, answer.clone());
+        wait_for("the page is renewed in vain", || {
             assert_eq!(site.get(path).body, page.body, "the page is kept");
             (site.origin.requests_for(path).len() > 1).then_some(())
         });
         let after = site.get(path);
         assert_eq!((after.status, after.body), (200, page.body), "the page is still kept");
         let cold = path.replace("brief", "cold");
-        site.origin.answer(&cold, answer);
+        site.origin.respond(&cold, answer);
         site.get(&cold);
-        assert_not_kept(&site, &cold);
+        assert_not_cached(&site, &cold);
     }
 }
 
 #[test]
-fn row_32_a_page_that_varies_by_visitor_is_not_shared() {
+fn row_32_a_page_that_varies_by_client_is_not_shared() {
     let site = Site::start(PAGES);
     for (path, vary, header) in [
         ("/row-32-cookie", "Cookie", "cookie"),
@@ -272,24 +275,24 @@ fn row_32_a_page_that_varies_by_visitor_is_not_shared() {
     ] {
         site.origin.script(path, move |request| {
             let name = request.header(header).unwrap_or("nobody").to_owned();
-            Answer::page(&[&format!("vary: {vary}")], &format!("for {name}"))
+            ScriptedResponse::page(&[&format!("vary: {vary}")], &format!("for {name}"))
         });
         assert_eq!(site.get_with(path, &format!("{header}: alice\r\n")).text(), "for alice");
         assert_eq!(site.get_with(path, &format!("{header}: bob\r\n")).text(), "for bob");
         assert_eq!(site.get(path).text(), "for nobody");
-        assert_not_kept(&site, path);
+        assert_not_cached(&site, path);
     }
     assert_eq!(kept(&site, "/row-32").status, 200);
     assert!(site.gateway.exchange(get("/row-32", "cookie: alice\r\n")).text().contains("/row-32"));
 }
 
 #[test]
-fn row_32_what_depends_on_the_address_of_a_visitor_is_not_shared() {
+fn row_32_a_page_that_depends_on_the_client_address_is_not_shared() {
     let site = Site::start("");
     for vary in ["X-Forwarded-For", "accept, forwarded"] {
         let path = format!("/row-32-{}", vary.len());
         let headers = ["cache-control: max-age=60", &format!("vary: {vary}")];
-        site.origin.answer(&path, Answer::page(&headers, "where you are"));
+        site.origin.respond(&path, ScriptedResponse::page(&headers, "where you are"));
         site.get(&path);
         site.get(&path);
         assert_eq!(site.origin.requests_for(&path).len(), 2, "{vary}");
@@ -297,12 +300,12 @@ fn row_32_what_depends_on_the_address_of_a_visitor_is_not_shared() {
 }
 
 #[test]
-fn options_go_no_further_than_they_are_to() {
+fn max_forwards_limits_how_far_options_is_forwarded() {
     let site = Site::start(PAGES);
-    let here = site.ask("OPTIONS", "/options", "Max-Forwards: 0\r\n");
+    let here = site.request("OPTIONS", "/options", "Max-Forwards: 0\r\n");
     assert_eq!(here.status, 200);
     assert!(here.header("allow").is_some_and(|methods| methods.contains("GET")), "{here:?}");
     assert_eq!(site.origin.byte_count(), 0);
-    site.ask("OPTIONS", "/options", "Max-Forwards: 2\r\n");
+    site.request("OPTIONS", "/options", "Max-Forwards: 2\r\n");
     assert_eq!(site.origin.requests_for("/options")[0].header("max-forwards"), Some("1"));
 }

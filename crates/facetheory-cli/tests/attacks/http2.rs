@@ -1,10 +1,10 @@
 //! What HTTP/1 requests are refused for, asked over HTTP/2, where other code reads them.
 
+use crate::assertions::{PAGES, kept};
 use crate::support::http2::{self, END_STREAM, Frame, HEADERS, Http2, NO_ERROR, Outcome};
-use crate::support::origin::{Answer, Gate};
+use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::site::{HOST, Site};
-use crate::support::until;
-use crate::trial::{PAGES, kept};
+use crate::support::wait_for;
 
 /// What becomes of a request with these fields, and with this body if it is one.
 fn ask(site: &Site, fields: &[(&str, &str)], body: &[u8]) -> Outcome {
@@ -18,11 +18,11 @@ fn ask(site: &Site, fields: &[(&str, &str)], body: &[u8]) -> Outcome {
 }
 
 /// Fails unless a request is answered with this status, or taken for no request at all, and the origin hears nothing.
-fn assert_refused(site: &Site, status: u16, fields: &[(&str, &str)], body: &[u8]) {
+fn assert_rejected(site: &Site, status: u16, fields: &[(&str, &str)], body: &[u8]) {
     let before = site.origin.byte_count();
     let outcome = ask(site, fields, body);
     let refused = match outcome {
-        Outcome::Answered { status: given } => given == status,
+        Outcome::Response { status: given } => given == status,
         Outcome::Reset { .. } | Outcome::Closed { code: Some(_) } => true,
         Outcome::Closed { code: None } => false,
     };
@@ -31,56 +31,56 @@ fn assert_refused(site: &Site, status: u16, fields: &[(&str, &str)], body: &[u8]
 }
 
 #[test]
-fn row_04_two_equal_content_lengths_are_refused_over_http_2() {
+fn row_04_two_equal_content_lengths_are_rejected_over_http_2() {
     let site = Site::start(PAGES);
     for path in ["/row-04", "/pass/row-04"] {
         let mut fields = http2::get(HOST, path).to_vec();
         fields[0].1 = "POST";
         fields.extend([("content-length", "4"), ("content-length", "4")]);
-        assert_refused(&site, 400, &fields, b"four");
+        assert_rejected(&site, 400, &fields, b"four");
     }
 }
 
 #[test]
-fn row_18_a_request_without_an_authority_is_refused_over_http_2() {
+fn row_18_a_request_without_an_authority_is_rejected_over_http_2() {
     let site = Site::start(PAGES);
     for path in ["/row-18", "/pass/row-18"] {
         let fields = [(":method", "GET"), (":scheme", "http"), (":path", path), ("host", HOST)];
-        assert_refused(&site, 400, &fields[..3], b"");
-        assert_refused(&site, 400, &fields, b"");
+        assert_rejected(&site, 400, &fields[..3], b"");
+        assert_rejected(&site, 400, &fields, b"");
     }
 }
 
 #[test]
-fn row_20_a_host_that_is_none_is_refused_over_http_2() {
+fn row_20_an_invalid_host_is_rejected_over_http_2() {
     let site = Site::start(PAGES);
     for host in ["a@evil", "a/b", "a b", "a:x", "a:99999", "a,b", ""] {
-        assert_refused(&site, 400, &http2::get(host, "/row-20"), b"");
-        assert_refused(&site, 400, &http2::get(host, "/pass/row-20"), b"");
+        assert_rejected(&site, 400, &http2::get(host, "/row-20"), b"");
+        assert_rejected(&site, 400, &http2::get(host, "/pass/row-20"), b"");
     }
 }
 
 #[test]
 fn row_22_connect_is_not_allowed_over_http_2() {
     let site = Site::start(PAGES);
-    assert_refused(&site, 405, &[(":method", "CONNECT"), (":authority", "www.example.com:443")], b"");
+    assert_rejected(&site, 405, &[(":method", "CONNECT"), (":authority", "www.example.com:443")], b"");
     let mut websocket = http2::get(HOST, "/pass/row-22").to_vec();
     websocket[0].1 = "CONNECT";
     websocket.push((":protocol", "websocket"));
-    assert_refused(&site, 405, &websocket, b"");
+    assert_rejected(&site, 405, &websocket, b"");
 }
 
 #[test]
-fn row_23_a_host_that_is_not_configured_is_misdirected_over_http_2() {
+fn row_23_an_unknown_host_gets_421_misdirected_request_over_http_2() {
     let site = Site::start(&format!("hosts = [\"{HOST}\"]\n{PAGES}"));
-    assert_eq!(ask(&site, &http2::get(HOST, "/row-23"), b""), Outcome::Answered { status: 200 });
+    assert_eq!(ask(&site, &http2::get(HOST, "/row-23"), b""), Outcome::Response { status: 200 });
     for path in ["/row-23-a", "/pass/row-23-a"] {
-        assert_refused(&site, 421, &http2::get("evil.example", path), b"");
+        assert_rejected(&site, 421, &http2::get("evil.example", path), b"");
     }
 }
 
 #[test]
-fn row_24_what_a_visitor_says_of_proxies_is_written_anew_over_http_2() {
+fn row_24_forwarding_headers_of_a_client_are_replaced_over_http_2() {
     let site = Site::start(PAGES);
     for path in ["/row-24", "/pass/row-24"] {
         let lies = [
@@ -89,45 +89,45 @@ fn row_24_what_a_visitor_says_of_proxies_is_written_anew_over_http_2() {
             ("forwarded", "host=evil"),
         ];
         let fields = [&http2::get(HOST, path)[..], &lies].concat();
-        assert_eq!(ask(&site, &fields, b""), Outcome::Answered { status: 200 });
+        assert_eq!(ask(&site, &fields, b""), Outcome::Response { status: 200 });
         let told = site.origin.requests_for(path).pop().expect("the origin is asked");
         assert_eq!(told.header("host"), Some(HOST), "{path}");
         assert_eq!(told.header("x-forwarded-host"), Some(HOST), "{path}");
     }
-    assert!(!site.origin.was_told("evil") && !site.origin.was_told("6.6.6.6"));
+    assert!(!site.origin.received("evil") && !site.origin.received("6.6.6.6"));
 }
 
 #[test]
-fn row_34_encoded_nul_and_line_ends_are_refused_over_http_2() {
+fn row_34_encoded_nul_and_line_breaks_are_rejected_over_http_2() {
     let site = Site::start(PAGES);
     for code in ["%00", "%0a", "%0D"] {
         for place in ["", "pass/"] {
-            assert_refused(&site, 400, &http2::get(HOST, &format!("/{place}row-34{code}x.css")), b"");
+            assert_rejected(&site, 400, &http2::get(HOST, &format!("/{place}row-34{code}x.css")), b"");
         }
     }
 }
 
 #[test]
-fn row_35_dot_segments_lead_nowhere_over_http_2() {
+fn row_35_dot_segments_are_rejected_or_resolved_over_http_2() {
     let site = Site::start(PAGES);
     for dots in ["..", "%2e%2e", ".%2e"] {
         for place in ["static", "pass"] {
-            assert_refused(&site, 400, &http2::get(HOST, &format!("/{place}/{dots}/account")), b"");
+            assert_rejected(&site, 400, &http2::get(HOST, &format!("/{place}/{dots}/account")), b"");
         }
     }
 }
 
 #[test]
-fn row_36_strange_targets_are_refused_or_keyed_as_forwarded_over_http_2() {
+fn row_36_unusual_targets_are_rejected_or_keyed_as_forwarded_over_http_2() {
     let site = Site::start(PAGES);
     for path in ["/row-36-a\\x", "/row-36-b x", "row-36-c", "*", "", "http://evil.example/row-36-d"] {
-        assert_refused(&site, 400, &http2::get(HOST, path), b"");
+        assert_rejected(&site, 400, &http2::get(HOST, path), b"");
     }
     for path in ["/row-36-e#x", "/row-36-f\u{e9}", "//row-36-g"] {
         let before = site.origin.requests().len();
         let outcome = ask(&site, &http2::get(HOST, path), b"");
         if let Some(forwarded) = site.origin.requests().get(before) {
-            assert_eq!(outcome, Outcome::Answered { status: 200 });
+            assert_eq!(outcome, Outcome::Response { status: 200 });
             let is_exact = forwarded.target == path;
             assert!(is_exact || site.get(&forwarded.target).state() == "hit", "{path}: {}", forwarded.target);
         }
@@ -142,27 +142,27 @@ fn row_40_the_body_of_a_get_is_never_forwarded_over_http_2() {
         for method in ["GET", "HEAD"] {
             let mut fields = http2::get(HOST, path);
             fields[0].1 = method;
-            assert_refused(&site, 400, &fields, b"the body");
-            assert!(!site.origin.was_told("the body"), "{method} {path}");
+            assert_rejected(&site, 400, &fields, b"the body");
+            assert!(!site.origin.received("the body"), "{method} {path}");
         }
     }
     kept(&site, "/row-40-after");
 }
 
 #[test]
-fn row_43_headers_with_underscores_do_not_pass_for_others_over_http_2() {
+fn row_43_headers_with_underscores_are_not_taken_for_others_over_http_2() {
     let site = Site::start(PAGES);
     for name in ["transfer_encoding", "x_tenant_id", "x_forwarded_for"] {
         for path in ["/row-43", "/pass/row-43"] {
             let fields = [&http2::get(HOST, path)[..], &[(name, "evil")]].concat();
             ask(&site, &fields, b"");
-            assert!(!site.origin.was_told(name), "{name} reached the origin");
+            assert!(!site.origin.received(name), "{name} reached the origin");
         }
     }
 }
 
 #[test]
-fn a_head_that_is_refused_has_no_body_over_http_2() {
+fn a_rejected_head_request_has_no_body_over_http_2() {
     let site = Site::start(&format!("hosts = [\"{HOST}\"]\n{PAGES}"));
     let long = format!("/{}", "a".repeat(9000));
     for (host, path) in
@@ -181,20 +181,20 @@ fn a_head_that_is_refused_has_no_body_over_http_2() {
 }
 
 /// Deadlines that a test need not wait long for, and that a visitor who is held up for a moment does not miss.
-const HURRIED: &str = "\n[timeouts]\nclient_headers = \"3s\"\nclient_idle = \"3s\"\n";
+const SHORT_TIMEOUTS: &str = "\n[timeouts]\nclient_headers = \"3s\"\nclient_idle = \"3s\"\n";
 /// One that nobody is to keep.
-const NO_TIME_FOR_BODIES: &str = "\n[timeouts]\nclient_body = \"300ms\"\n";
+const SHORT_BODY_TIMEOUT: &str = "\n[timeouts]\nclient_body = \"300ms\"\n";
 
 #[test]
-fn row_64_connections_that_rest_are_closed_over_http_2() {
-    let site = Site::start(&format!("{PAGES}{HURRIED}"));
+fn row_64_idle_connections_are_closed_over_http_2() {
+    let site = Site::start(&format!("{PAGES}{SHORT_TIMEOUTS}"));
     let mut silent = Http2::open(site.gateway.address);
     let mut halting = Http2::open(site.gateway.address);
     let block = http2::block(&http2::get(HOST, "/row-64"));
     halting.send(&Frame { kind: HEADERS, flags: END_STREAM, stream: 1, payload: block });
     let mut done = Http2::open(site.gateway.address);
     done.send(&Frame::get(1, HOST, "/row-64-done"));
-    assert_eq!(done.outcome(1), Outcome::Answered { status: 200 });
+    assert_eq!(done.outcome(1), Outcome::Response { status: 200 });
     for visitor in [&mut silent, &mut halting, &mut done] {
         visitor.closed();
     }
@@ -202,18 +202,18 @@ fn row_64_connections_that_rest_are_closed_over_http_2() {
 }
 
 #[test]
-fn row_64_a_body_that_does_not_come_is_not_waited_for_over_http_2() {
-    let site = Site::start(&format!("{PAGES}{NO_TIME_FOR_BODIES}"));
+fn row_64_a_missing_body_times_out_over_http_2() {
+    let site = Site::start(&format!("{PAGES}{SHORT_BODY_TIMEOUT}"));
     let mut visitor = Http2::open(site.gateway.address);
     let mut fields = http2::get(HOST, "/row-64").to_vec();
     fields[0].1 = "POST";
     visitor.send_all(&[Frame::headers(1, &fields, 0), Frame::data(1, b"only this", 0)]);
-    assert_eq!(visitor.outcome(1), Outcome::Answered { status: 408 });
+    assert_eq!(visitor.outcome(1), Outcome::Response { status: 408 });
     assert!(site.origin.requests_for("/row-64").is_empty(), "it reached the origin as a whole");
 }
 
 #[test]
-fn a_body_that_turns_out_to_be_too_long_is_413_over_http_2() {
+fn a_body_without_a_length_that_is_too_long_gets_413_over_http_2() {
     let site = Site::start(&format!("{PAGES}\n[limits]\nbody_bytes = 1000\n"));
     let mut fields = http2::get(HOST, "/pass/long").to_vec();
     fields[0].1 = "POST";
@@ -223,48 +223,48 @@ fn a_body_that_turns_out_to_be_too_long_is_413_over_http_2() {
         for bytes in pieces {
             visitor.send(&Frame::data(1, &vec![b'x'; *bytes], 0));
         }
-        assert_eq!(visitor.outcome(1), Outcome::Answered { status: 413 }, "{pieces:?}");
+        assert_eq!(visitor.outcome(1), Outcome::Response { status: 413 }, "{pieces:?}");
     }
     assert!(site.origin.requests_for("/pass/long").is_empty(), "it reached the origin as a whole");
 }
 
 #[test]
-fn cookies_that_come_in_pieces_over_http_2_reach_the_origin_in_one() {
+fn split_cookie_headers_over_http_2_reach_the_origin_as_one() {
     let site = Site::start(PAGES);
     let fields = [&http2::get(HOST, "/pass/cookies")[..], &[("cookie", "a=1"), ("cookie", "b=2")]].concat();
-    assert_eq!(ask(&site, &fields, b""), Outcome::Answered { status: 200 });
-    assert!(site.origin.was_told("cookie: a=1; b=2"), "{:?}", site.origin.requests());
+    assert_eq!(ask(&site, &fields, b""), Outcome::Response { status: 200 });
+    assert!(site.origin.received("cookie: a=1; b=2"), "{:?}", site.origin.requests());
 }
 
 #[test]
-fn row_45_headers_are_as_long_as_the_configuration_says_over_http_2_too() {
+fn row_45_the_header_limit_is_configurable_over_http_2() {
     for (limit, bytes, expected) in [("1KiB", 2000, 431), ("1KiB", 200, 200), ("64KiB", 30_000, 200)] {
         let site = Site::start(&format!("{PAGES}\n[limits]\nheader_bytes = \"{limit}\"\n"));
         let mut visitor = Http2::open(site.gateway.address);
         let long = "a".repeat(bytes);
         let fields = [&http2::get(HOST, "/row-45")[..], &[("x-long", long.as_str())]].concat();
-        visitor.send_all(&Frame::in_pieces(1, &fields, END_STREAM));
-        assert_eq!(visitor.outcome(1), Outcome::Answered { status: expected }, "{bytes} of {limit}");
+        visitor.send_all(&Frame::split_headers(1, &fields, END_STREAM));
+        assert_eq!(visitor.outcome(1), Outcome::Response { status: expected }, "{bytes} of {limit}");
     }
 }
 
 #[test]
-fn row_64_answers_that_nobody_takes_hold_little_memory_over_http_2() {
+fn row_64_unread_responses_hold_little_memory_over_http_2() {
     const STREAMS: u32 = 100;
     const KIBIBYTES_A_STREAM: u64 = 450;
-    const ROOM: u32 = 0x3fff_ffff;
+    const WINDOW: u32 = 0x3fff_ffff;
     // So many streams have come by then, also if the visitor or the gateway is held up for a moment.
     let site = Site::start(&format!("{PAGES}\n[timeouts]\nclient_idle = \"5s\"\n"));
     let endless = "HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n";
-    site.origin.answer("/pass/endless", Answer::raw(endless).then_endlessly([b'x'; 16_384]));
+    site.origin.respond("/pass/endless", ScriptedResponse::raw(endless).then_endlessly([b'x'; 16_384]));
     let before = site.gateway.peak_memory();
     let mut visitor = Http2::open(site.gateway.address);
-    visitor.send(&Frame::window(0, ROOM));
+    visitor.send(&Frame::window_update(0, WINDOW));
     for number in 0..STREAMS {
         let stream = number * 2 + 1;
-        visitor.send_all(&[Frame::get(stream, HOST, "/pass/endless"), Frame::window(stream, ROOM)]);
+        visitor.send_all(&[Frame::get(stream, HOST, "/pass/endless"), Frame::window_update(stream, WINDOW)]);
     }
-    until("the visitor is given up", || {
+    wait_for("the visitor is given up", || {
         let is_asked = site.origin.requests().len() == STREAMS as usize;
         (is_asked && site.gateway.metric("facetheory_gateway_connections") == Some(0.0)).then_some(())
     });
@@ -273,78 +273,78 @@ fn row_64_answers_that_nobody_takes_hold_little_memory_over_http_2() {
 }
 
 /// Sees a connection out that rests from now on: `client_idle` has passed since, for all of them.
-fn rest_for_client_idle(site: &Site) {
+fn wait_longer_than_client_idle(site: &Site) {
     Http2::open(site.gateway.address).closed();
 }
 
 #[test]
-fn a_visitor_who_pauses_one_answer_gets_the_others_and_is_told_of_the_end_over_http_2() {
-    const ROOM: u32 = 10_000;
+fn a_client_that_pauses_one_stream_gets_the_others_and_a_reset_over_http_2() {
+    const WINDOW: u32 = 10_000;
     let site = Site::start(&format!("{PAGES}\n[timeouts]\nclient_idle = \"5s\"\n"));
     let gate = Gate::default();
-    site.origin.answer("/pass/slow", Answer::page(&[], "at last").after(&gate));
-    site.origin.answer("/pass/long", Answer::page(&[], &"x".repeat(1_000_000)));
-    let mut visitor = Http2::open_without_room(site.gateway.address);
+    site.origin.respond("/pass/slow", ScriptedResponse::page(&[], "at last").after(&gate));
+    site.origin.respond("/pass/long", ScriptedResponse::page(&[], &"x".repeat(1_000_000)));
+    let mut visitor = Http2::open_with_zero_window(site.gateway.address);
     visitor.send(&Frame::get(1, HOST, "/pass/long"));
-    visitor.send_all(&[Frame::get(3, HOST, "/pass/slow"), Frame::window(3, ROOM)]);
-    until("the origin is asked", || (site.origin.requests().len() == 2).then_some(()));
+    visitor.send_all(&[Frame::get(3, HOST, "/pass/slow"), Frame::window_update(3, WINDOW)]);
+    wait_for("the origin is asked", || (site.origin.requests().len() == 2).then_some(()));
     // Once could be before anybody has looked at the visitor.
-    rest_for_client_idle(&site);
-    rest_for_client_idle(&site);
+    wait_longer_than_client_idle(&site);
+    wait_longer_than_client_idle(&site);
     gate.open();
-    assert_eq!(visitor.outcome(3), Outcome::Answered { status: 200 });
+    assert_eq!(visitor.outcome(3), Outcome::Response { status: 200 });
     assert_eq!(visitor.closed(), Some(NO_ERROR), "it takes nothing more, and is told so");
 }
 
 #[test]
-fn row_64_a_visitor_who_takes_nothing_and_only_pings_is_cut_over_http_2() {
-    const LITTLE: u32 = 10;
-    let site = Site::start(&format!("{PAGES}{HURRIED}"));
-    site.origin.answer("/row-64-long", Answer::page(&[], &"x".repeat(1_000_000)));
+fn row_64_a_client_that_reads_nothing_and_only_pings_is_disconnected_over_http_2() {
+    const SMALL_WINDOW: u32 = 10;
+    let site = Site::start(&format!("{PAGES}{SHORT_TIMEOUTS}"));
+    site.origin.respond("/row-64-long", ScriptedResponse::page(&[], &"x".repeat(1_000_000)));
     kept(&site, "/row-64-long");
-    let endless = Answer::raw("HTTP/1.1 200 OK\r\n\r\n").then_endlessly(vec![b'x'; 64 * 1024]);
-    site.origin.answer("/pass/endless", endless);
+    let endless = ScriptedResponse::raw("HTTP/1.1 200 OK\r\n\r\n").then_endlessly(vec![b'x'; 64 * 1024]);
+    site.origin.respond("/pass/endless", endless);
     // With a little room hyper gives the whole page away, and forgets it.
-    let visits = [("/row-64-long", None), ("/row-64-long", Some(LITTLE)), ("/pass/endless", None)];
+    let visits = [("/row-64-long", None), ("/row-64-long", Some(SMALL_WINDOW)), ("/pass/endless", None)];
     let mut visitors = visits.map(|(path, room)| {
-        let mut visitor = Http2::open_without_room(site.gateway.address);
+        let mut visitor = Http2::open_with_zero_window(site.gateway.address);
         visitor.send(&Frame::get(1, HOST, path));
         if let Some(room) = room {
-            visitor.send(&Frame::window(1, room));
+            visitor.send(&Frame::window_update(1, room));
         }
         visitor
     });
-    until("they are cut", || (visitors.iter_mut().filter_map(Http2::ping).count() == 0).then_some(()));
+    wait_for("they are cut", || (visitors.iter_mut().filter_map(Http2::ping).count() == 0).then_some(()));
 }
 
 #[test]
-fn row_45_cookies_count_as_one_header_in_however_many_lines_they_come_over_http_2() {
+fn row_45_split_cookies_count_as_one_header_over_http_2() {
     let site = Site::start(&format!("{PAGES}\n[limits]\nheaders = 10\n"));
     let cookies: Vec<String> = (0..50).map(|number| format!("c{number}=1")).collect();
     let others: Vec<String> = (0..9).map(|number| format!("x-{number}")).collect();
     let mut fields = http2::get(HOST, "/pass/row-45").to_vec();
     fields.extend(cookies.iter().map(|cookie| ("cookie", cookie.as_str())));
     fields.extend(others.iter().map(|name| (name.as_str(), "a")));
-    assert_eq!(ask(&site, &fields, b""), Outcome::Answered { status: 200 });
-    assert!(site.origin.was_told(&format!("cookie: {}", cookies.join("; "))));
+    assert_eq!(ask(&site, &fields, b""), Outcome::Response { status: 200 });
+    assert!(site.origin.received(&format!("cookie: {}", cookies.join("; "))));
     fields.push(("x-too-many", "a"));
-    assert_refused(&site, 431, &fields, b"");
+    assert_rejected(&site, 431, &fields, b"");
 }
 
 #[test]
-fn row_40_a_get_whose_body_turns_out_to_be_empty_has_none_over_http_2() {
-    let site = Site::start(&format!("{PAGES}{NO_TIME_FOR_BODIES}"));
+fn row_40_a_get_with_an_empty_body_has_no_body_over_http_2() {
+    let site = Site::start(&format!("{PAGES}{SHORT_BODY_TIMEOUT}"));
     for path in ["/row-40", "/row-40", "/pass/row-40"] {
         for method in ["GET", "HEAD"] {
             let mut fields = http2::get(HOST, path);
             fields[0].1 = method;
             let mut visitor = Http2::open(site.gateway.address);
             visitor.send_all(&[Frame::headers(1, &fields, 0), Frame::data(1, b"", END_STREAM)]);
-            assert_eq!(visitor.outcome(1), Outcome::Answered { status: 200 }, "{method} {path}");
+            assert_eq!(visitor.outcome(1), Outcome::Response { status: 200 }, "{method} {path}");
         }
         let mut visitor = Http2::open(site.gateway.address);
         visitor.send(&Frame::headers(1, &http2::get(HOST, path), 0));
-        assert_eq!(visitor.outcome(1), Outcome::Answered { status: 408 }, "its end does not come");
+        assert_eq!(visitor.outcome(1), Outcome::Response { status: 408 }, "its end does not come");
     }
     assert!(site.origin.requests().iter().all(|request| !request.has("transfer-encoding")));
 }

@@ -4,14 +4,14 @@ use std::hash::{Hash, Hasher};
 
 use http::HeaderName;
 
+use crate::assertions::{PAGES, assert_rejected, kept};
 use crate::support::gateway::Gateway;
-use crate::support::origin::Answer;
+use crate::support::origin::ScriptedResponse;
 use crate::support::site::{HOST, IN_MEMORY, Site, get, request};
 use crate::support::table::rows;
-use crate::trial::{PAGES, assert_refused, kept};
 
 #[test]
-fn row_33_an_extension_makes_no_private_page_a_public_one() {
+fn row_33_a_static_extension_does_not_make_a_private_page_cacheable() {
     let rules = "[routes]\n\"/static/**\" = { isr = \"60s\" }\n\"/shop/**\" = { isr = \"60s\" }\n\"/shop/account/**\" = false\n";
     let site = Site::start(rules);
     for path in [
@@ -59,7 +59,7 @@ fn row_34_the_key_is_the_exact_path_that_is_forwarded() {
 }
 
 #[test]
-fn row_34_encoded_nul_and_line_ends_are_refused() {
+fn row_34_encoded_nul_and_line_breaks_are_rejected() {
     let site = Site::start(PAGES);
     for (index, code) in ["%00", "%0a", "%0A", "%0d", "%0D", "%0d%0a"].iter().enumerate() {
         for place in ["", "pass/"] {
@@ -72,7 +72,7 @@ fn row_34_encoded_nul_and_line_ends_are_refused() {
 }
 
 #[test]
-fn row_35_dot_segments_lead_nowhere() {
+fn row_35_dot_segments_are_rejected_or_resolved() {
     let site = Site::start(PAGES);
     for (index, dots) in ["..", "%2e%2e", "%2E%2e", ".%2e", ".", "%2e", "..;x"].iter().enumerate() {
         for slash in ["/", "%2f", "%5c"] {
@@ -88,7 +88,7 @@ fn row_35_dot_segments_lead_nowhere() {
 }
 
 #[test]
-fn row_36_strange_targets_are_refused_or_forwarded_byte_for_byte() {
+fn row_36_unusual_targets_are_rejected_or_forwarded_byte_for_byte() {
     let site = Site::start(PAGES);
     for (plain, strange) in [
         ("/row-36-a/b", "/row-36-a\\b"),
@@ -116,9 +116,9 @@ fn row_36_strange_targets_are_refused_or_forwarded_byte_for_byte() {
 }
 
 #[test]
-fn row_36_a_target_that_is_refused_stays_cold() {
+fn row_36_a_rejected_target_is_not_cached() {
     let site = Site::start(PAGES);
-    assert_refused(
+    assert_rejected(
         &site,
         "/row-36-cold",
         "GET /row-36-cold\\ HTTP/1.1\r\nHost: www.example.com\r\n\r\n",
@@ -131,11 +131,11 @@ fn row_37_parameters_are_split_at_ampersands_only() {
     let site = Site::start(PAGES);
     site.get("/listed/row-37?utm_content=a;callback=evil");
     assert_eq!(site.origin.requests_for("/listed/row-37").len(), 1, "there is no callback in it");
-    assert!(!site.origin.was_told("evil"));
+    assert!(!site.origin.received("evil"));
     let good = site.get("/listed/row-37?callback=good");
     assert_eq!(good.state(), "miss");
     assert_eq!(site.get("/listed/row-37?callback=good&utm_content=a;callback=evil").body, good.body);
-    assert!(!site.origin.was_told("evil"));
+    assert!(!site.origin.received("evil"));
     site.get("/row-37?utm_content=a;callback=evil");
     assert_eq!(
         site.get("/row-37?utm_content=a&callback=evil").state(),
@@ -146,7 +146,7 @@ fn row_37_parameters_are_split_at_ampersands_only() {
 }
 
 #[test]
-fn row_38_queries_that_differ_are_different_pages() {
+fn row_38_different_queries_are_different_pages() {
     let site = Site::start(PAGES);
     let queries = [
         "?a=1&a=2", "?a=2&a=1", "?a=1", "?a=2", "?a=1&b=2", "?b=2&a=1", "?a", "?a=", "?A=1", "?a=%31",
@@ -168,7 +168,7 @@ fn row_38_queries_that_differ_are_different_pages() {
 }
 
 #[test]
-fn row_38_the_origin_sees_the_parameters_that_the_key_has() {
+fn row_38_the_origin_gets_the_parameters_of_the_key() {
     let site = Site::start(PAGES);
     assert_eq!(site.get("/listed/row-38?x=1&page=2&page=1").state(), "miss");
     assert_eq!(site.origin.requests_for("/listed/row-38?page=2&page=1").len(), 1);
@@ -182,14 +182,14 @@ fn row_38_the_origin_sees_the_parameters_that_the_key_has() {
 }
 
 #[test]
-fn row_39_a_flood_of_queries_fills_neither_the_store_nor_the_memory() {
+fn row_39_a_flood_of_queries_fills_neither_store_nor_memory() {
     const FLOOD: usize = 300;
     let site = Site::start_with(&format!("{PAGES}\n[limits]\nnew_pages_per_second = 1\n"), &IN_MEMORY);
     kept(&site, "/row-39");
     let mut connection = site.gateway.connect();
     let kept = (0..FLOOD).filter(|number| {
         connection.send(get(&format!("/row-39?cache-buster={number}"), ""));
-        let answer = connection.answer();
+        let answer = connection.response();
         assert!([200, 429, 503].contains(&answer.status), "{}", answer.status);
         answer.state() == "miss"
     });
@@ -211,16 +211,16 @@ fn row_40_the_body_of_a_get_is_never_forwarded() {
             let path = format!("{path}-{index}-{}", framing.len());
             let mut connection = site.gateway.connect();
             connection.send(request(method, &path, framing) + body);
-            let answer = connection.next_answer(method).expect("an answer");
+            let answer = connection.next_response(method).expect("an answer");
             assert!(answer.status == 400 || answer.state() == "bypass", "{path}: {}", answer.status);
-            assert!(!site.origin.was_told("the body"), "{path}");
+            assert!(!site.origin.received("the body"), "{path}");
             assert_ne!(site.get(&path).state(), "hit", "{path} was kept");
         }
     }
 }
 
 #[test]
-fn row_41_delimiters_cannot_name_another_row() {
+fn row_41_delimiters_cannot_address_another_row() {
     let site = Site::start(PAGES);
     for tenant in ["a#CACHE#b", "a#", "#", "TENANT#a", "a\u{e9}#", ""] {
         let path = "/org/row-41";
@@ -230,7 +230,7 @@ fn row_41_delimiters_cannot_name_another_row() {
     }
     assert_eq!(site.get("/t/a%23CACHE%23b/x").status, 400, "tenants are not decoded");
     let tags = ["Surrogate-Key: a#TAG TAG#b TENANT#c#TAG#d", "Cache-Tag: META, LOCK, #"];
-    site.origin.answer("/row-41-tags", Answer::page(&tags, "tagged"));
+    site.origin.respond("/row-41-tags", ScriptedResponse::page(&tags, "tagged"));
     for (target, lines) in [
         ("/t/a/CACHE%23b/x", ""),
         ("/t/a/x", ""),
@@ -286,11 +286,11 @@ fn row_42_another_host_scheme_or_port_is_another_page() {
 }
 
 #[test]
-fn row_42_hosts_that_a_proxy_in_front_tells_of_never_share_a_page() {
+fn row_42_hosts_forwarded_by_a_trusted_proxy_never_share_a_page() {
     let site = Site::start("trusted_proxies = [\"127.0.0.0/8\"]\n");
     site.origin.script("/row-42", |request| {
         let host = request.header("x-forwarded-host").unwrap_or("none").to_owned();
-        Answer::page(&["cache-control: max-age=60"], &host)
+        ScriptedResponse::page(&["cache-control: max-age=60"], &host)
     });
     for _ in 0..2 {
         for host in ["a.example", "b.example"] {
@@ -302,13 +302,13 @@ fn row_42_hosts_that_a_proxy_in_front_tells_of_never_share_a_page() {
 }
 
 #[test]
-fn row_42_one_site_has_its_own_name_whatever_host_a_visitor_asks_for() {
+fn row_42_a_configured_site_is_one_site_under_every_host() {
     let site = Site::start("site = \"www.example.com\"\n[routes]\n\"/rule/**\" = { isr = \"1h\" }\n");
     for path in ["/row-42", "/rule/row-42"] {
         site.origin.script(path, |request| {
             let told =
                 ["host", "x-forwarded-host"].map(|name| request.header(name).unwrap_or("none").to_owned());
-            Answer::page(&["cache-control: max-age=60"], &told.join(" "))
+            ScriptedResponse::page(&["cache-control: max-age=60"], &told.join(" "))
         });
         for request in [
             format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\nX-Forwarded-Host: evil.example\r\n\r\n"),
@@ -317,7 +317,7 @@ fn row_42_one_site_has_its_own_name_whatever_host_a_visitor_asks_for() {
         ] {
             let mut connection = site.gateway.connect();
             connection.send(request);
-            let page = connection.next_answer("GET").expect("an answer");
+            let page = connection.next_response("GET").expect("an answer");
             assert_eq!(page.text(), "www.example.com www.example.com", "{path}");
         }
         assert_eq!(site.origin.requests_for(path).len(), 1, "{path}");
@@ -325,9 +325,9 @@ fn row_42_one_site_has_its_own_name_whatever_host_a_visitor_asks_for() {
 }
 
 #[test]
-fn row_42_hosts_that_a_visitor_tells_of_make_no_pages() {
+fn row_42_forwarded_hosts_of_untrusted_clients_are_ignored() {
     let site = Site::start("");
-    site.origin.answer("/row-42", Answer::page(&["cache-control: max-age=60"], "the page"));
+    site.origin.respond("/row-42", ScriptedResponse::page(&["cache-control: max-age=60"], "the page"));
     for host in ["a.example", "b.example"] {
         site.get_with("/row-42", &format!("X-Forwarded-Host: {host}\r\n"));
     }
@@ -335,7 +335,7 @@ fn row_42_hosts_that_a_visitor_tells_of_make_no_pages() {
 }
 
 #[test]
-fn row_43_headers_with_underscores_do_not_pass_for_others() {
+fn row_43_headers_with_underscores_are_not_taken_for_others() {
     let site = Site::start(PAGES);
     for (index, line) in [
         "Transfer_Encoding: chunked",
@@ -353,14 +353,14 @@ fn row_43_headers_with_underscores_do_not_pass_for_others() {
         }
     }
     for name in ["transfer_encoding", "x_tenant_id", "content_length", "x_forwarded_for", "evil"] {
-        assert!(!site.origin.was_told(name), "{name} reached the origin");
+        assert!(!site.origin.received(name), "{name} reached the origin");
     }
 }
 
 /// How much dearer crafted input may be than any other: far less than a table that has become a list.
-const FLAT: u64 = 3;
+const MAX_FACTOR: u64 = 3;
 /// A measurement shorter than this many ticks says nothing.
-const LEAST_TICKS: u64 = 10;
+const MIN_TICKS: u64 = 10;
 
 /// So often both are measured, in turn, before crafted input counts as dearer: what else goes on costs ticks as well.
 const MEASUREMENTS: usize = 3;
@@ -371,9 +371,9 @@ fn cost(gateway: &Gateway, requests: &[String], times: usize) -> u64 {
     let mut connection = gateway.connect();
     for request in std::iter::repeat_n(requests, times).flatten() {
         connection.send(request);
-        assert_eq!(connection.answer().status, 200);
+        assert_eq!(connection.response().status, 200);
     }
-    (gateway.ticks() - before).max(LEAST_TICKS)
+    (gateway.ticks() - before).max(MIN_TICKS)
 }
 
 /// Fails if crafted requests cost much more than others of the same shape, once the gateway knows both.
@@ -386,7 +386,7 @@ fn assert_flat(limits: &str, crafted: &[String], others: &[String], times: usize
     let is_flat = (0..MEASUREMENTS).any(|_| {
         let costs = (cost(&site.gateway, crafted, times), cost(&site.gateway, others, times));
         least = (least.0.min(costs.0), least.1.min(costs.1));
-        least.0 < FLAT * least.1
+        least.0 < MAX_FACTOR * least.1
     });
     assert!(is_flat, "{} ticks instead of {}", least.0, least.1);
 }
@@ -432,7 +432,7 @@ fn sip(text: impl Hash) -> u64 {
 }
 
 #[test]
-fn row_44_headers_that_collide_cost_no_more_than_others() {
+fn row_44_colliding_header_names_cost_no_more_than_others() {
     /// About as many as a request may have.
     const HEADERS: usize = 95;
     const TIMES: usize = 400;
@@ -447,7 +447,7 @@ fn row_44_headers_that_collide_cost_no_more_than_others() {
 }
 
 #[test]
-fn row_44_keys_that_collide_cost_no_more_than_others() {
+fn row_44_colliding_query_keys_cost_no_more_than_others() {
     const KEYS: usize = 600;
     const TIMES: usize = 3;
     const BITS: u32 = 10;

@@ -3,16 +3,16 @@
 //!
 //! A row that has several inputs has all of them tried, each at a path that nobody has asked for before.
 
+mod assertions;
+mod cacheability;
 mod document;
 mod file;
 mod framing;
 mod host;
 mod http2;
-mod keeping;
 mod key;
-mod peer;
+mod resources;
 mod size;
 mod stream;
 #[path = "../support/mod.rs"]
 mod support;
-mod trial;

@@ -1,9 +1,9 @@
 //! Sizes, ranges, conditions, and headers that are about one connection only.
 
+use crate::assertions::{PAGES, assert_not_cached, assert_rejected_and_closed, kept};
 use crate::support::http2::{self, END_HEADERS, END_STREAM, Frame, HEADERS, Http2, Outcome};
-use crate::support::origin::Answer;
+use crate::support::origin::ScriptedResponse;
 use crate::support::site::{HOST, Site};
-use crate::trial::{PAGES, assert_not_kept, assert_refused_and_closed, kept};
 
 const KIB_64: usize = 64 * 1024;
 
@@ -13,7 +13,7 @@ fn get(path: &str, lines: &str) -> String {
 }
 
 #[test]
-fn row_45_headers_that_are_too_long_are_refused() {
+fn row_45_headers_that_are_too_long_are_rejected() {
     let site = Site::start(PAGES);
     let long = "b".repeat(KIB_64);
     for (path, lines) in [
@@ -22,32 +22,32 @@ fn row_45_headers_that_are_too_long_are_refused() {
         ("/row-45-sum", format!("X-A: {}\r\n", "b".repeat(1_000)).repeat(64)),
         ("/row-45-endless", format!("X-A: {}", long.repeat(16))),
     ] {
-        assert_refused_and_closed(&site, path, get(path, &lines), &[431]);
+        assert_rejected_and_closed(&site, path, get(path, &lines), &[431]);
     }
 }
 
 #[test]
-fn row_45_too_many_headers_are_refused() {
+fn row_45_too_many_headers_are_rejected() {
     let site = Site::start(PAGES);
     let lines = |count: usize| (0..count).map(|number| format!("X-{number}: a\r\n")).collect::<String>();
     assert_eq!(site.gateway.exchange(get("/row-45", &lines(99))).status, 200, "one hundred with Host");
     for count in [101, 1_000] {
         let path = format!("/row-45-{count}");
-        assert_refused_and_closed(&site, &path, get(&path, &lines(count)), &[431]);
+        assert_rejected_and_closed(&site, &path, get(&path, &lines(count)), &[431]);
     }
 }
 
 #[test]
-fn row_45_a_target_that_is_too_long_is_refused() {
+fn row_45_a_target_that_is_too_long_is_rejected() {
     let site = Site::start(PAGES);
     let long = "b".repeat(KIB_64);
-    assert_refused_and_closed(&site, "/row-45-path", get(&format!("/row-45-path/{long}"), ""), &[414]);
-    assert_refused_and_closed(&site, "/row-45-query", get(&format!("/row-45-query?{long}"), ""), &[414]);
-    assert_refused_and_closed(&site, "/row-45-endless", format!("GET /{}", long.repeat(16)), &[414]);
+    assert_rejected_and_closed(&site, "/row-45-path", get(&format!("/row-45-path/{long}"), ""), &[414]);
+    assert_rejected_and_closed(&site, "/row-45-query", get(&format!("/row-45-query?{long}"), ""), &[414]);
+    assert_rejected_and_closed(&site, "/row-45-endless", format!("GET /{}", long.repeat(16)), &[414]);
 }
 
 #[test]
-fn row_45_http_2_headers_that_are_too_long_are_refused() {
+fn row_45_http_2_headers_that_are_too_long_are_rejected() {
     let site = Site::start(PAGES);
     let long = "b".repeat(KIB_64);
     let many: Vec<String> = (0..101).map(|number| format!("x-{number}")).collect();
@@ -75,7 +75,7 @@ fn row_45_http_2_headers_that_are_too_long_are_refused() {
             });
         }
         match visitor.outcome(1) {
-            Outcome::Answered { status: given } => assert!([431, status].contains(&given), "{given}"),
+            Outcome::Response { status: given } => assert!([431, status].contains(&given), "{given}"),
             Outcome::Reset { .. } | Outcome::Closed { .. } => {}
         }
         assert_eq!(site.origin.byte_count(), 0);
@@ -84,11 +84,11 @@ fn row_45_http_2_headers_that_are_too_long_are_refused() {
 }
 
 #[test]
-fn row_46_a_header_that_breaks_the_origin_breaks_no_page() {
+fn row_46_a_header_that_makes_the_origin_fail_poisons_no_page() {
     let site = Site::start(PAGES);
     site.origin.script("/row-46", |request| match request.has("x-meta") {
-        true => Answer::with("400 Bad Request", &[], "broken"),
-        false => Answer::page(&[], "the page"),
+        true => ScriptedResponse::with("400 Bad Request", &[], "broken"),
+        false => ScriptedResponse::page(&[], "the page"),
     });
     let answer = site
         .gateway
@@ -103,16 +103,19 @@ fn row_46_a_header_that_breaks_the_origin_breaks_no_page() {
         "501 Not Implemented",
     ] {
         let path = format!("/row-46-{}", &status[..3]);
-        site.origin.answer(&path, Answer::with(status, &["cache-control: public, s-maxage=60"], "broken"));
+        site.origin.respond(
+            &path,
+            ScriptedResponse::with(status, &["cache-control: public, s-maxage=60"], "broken"),
+        );
         site.get(&path);
-        assert_not_kept(&site, &path);
+        assert_not_cached(&site, &path);
     }
 }
 
 #[test]
-fn row_47_head_on_a_cold_page_keeps_no_page_without_a_body() {
+fn row_47_head_for_an_uncached_page_stores_no_empty_page() {
     let site = Site::start(PAGES);
-    let head = site.ask("HEAD", "/row-47", "");
+    let head = site.request("HEAD", "/row-47", "");
     assert_eq!((head.status, head.body.len()), (200, 0));
     let page = site.get("/row-47");
     assert!(page.text().contains("/row-47"), "the page has its body");
@@ -121,13 +124,13 @@ fn row_47_head_on_a_cold_page_keeps_no_page_without_a_body() {
 }
 
 #[test]
-fn row_48_a_part_is_not_kept_as_the_whole() {
+fn row_48_a_partial_response_is_not_cached_as_complete() {
     let site = Site::start(PAGES);
-    let part = Answer::with("206 Partial Content", &["content-range: bytes 0-2/8"], "the");
+    let part = ScriptedResponse::with("206 Partial Content", &["content-range: bytes 0-2/8"], "the");
     let of_range = part.clone();
     site.origin.script("/row-48", move |request| match request.has("range") {
         true => of_range.clone(),
-        false => Answer::page(&[], "the page"),
+        false => ScriptedResponse::page(&[], "the page"),
     });
     let answer = site.get_with("/row-48", "Range: bytes=0-2\r\n");
     assert!(
@@ -136,13 +139,13 @@ fn row_48_a_part_is_not_kept_as_the_whole() {
     );
     let whole = site.get("/row-48");
     assert_eq!((whole.status, whole.text().as_str()), (200, "the page"));
-    site.origin.answer("/row-48-stubborn", part);
+    site.origin.respond("/row-48-stubborn", part);
     site.get_with("/row-48-stubborn", "Range: bytes=0-2\r\n");
-    assert_not_kept(&site, "/row-48-stubborn");
+    assert_not_cached(&site, "/row-48-stubborn");
 }
 
 #[test]
-fn row_49_ranges_without_sense_get_the_whole_page_or_416() {
+fn row_49_invalid_ranges_get_the_complete_page_or_416() {
     let site = Site::start(PAGES);
     let page = kept(&site, "/row-49");
     let many = format!("bytes={}", vec!["0-0"; 1_000].join(","));
@@ -175,11 +178,14 @@ fn row_49_ranges_without_sense_get_the_whole_page_or_416() {
 }
 
 #[test]
-fn row_50_conditions_without_sense_never_make_a_304() {
+fn row_50_invalid_conditions_never_give_304() {
     let site = Site::start(PAGES);
-    site.origin.answer(
+    site.origin.respond(
         "/row-50",
-        Answer::page(&["etag: \"right\"", "last-modified: Wed, 01 Jan 2025 00:00:00 GMT"], "the page"),
+        ScriptedResponse::page(
+            &["etag: \"right\"", "last-modified: Wed, 01 Jan 2025 00:00:00 GMT"],
+            "the page",
+        ),
     );
     kept(&site, "/row-50");
     assert_eq!(site.get_with("/row-50", "If-None-Match: \"right\"\r\n").status, 304, "this one has sense");
@@ -214,7 +220,7 @@ fn row_50_conditions_without_sense_never_make_a_304() {
 }
 
 #[test]
-fn row_51_connection_cannot_take_away_what_the_gateway_adds() {
+fn row_51_connection_cannot_remove_headers_that_the_gateway_adds() {
     let site = Site::start(PAGES);
     let lines = "Connection: X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto, Via, X-Tenant-Id\r\n";
     assert_eq!(site.get_with("/pass/row-51", lines).status, 200);
@@ -230,7 +236,7 @@ fn row_51_connection_cannot_take_away_what_the_gateway_adds() {
 }
 
 #[test]
-fn row_52_connection_cannot_take_away_host_or_cookie() {
+fn row_52_connection_cannot_remove_host_or_cookie() {
     let site = Site::start(PAGES);
     let lines = "Connection: close, Host, Cookie, Content-Length, Authorization\r\nCookie: theme=dark\r\n";
     assert_eq!(site.get_with("/pass/row-52", lines).status, 200);
@@ -252,11 +258,11 @@ fn row_52_connection_cannot_take_away_host_or_cookie() {
 }
 
 #[test]
-fn row_51_connection_cannot_take_away_what_selects_a_page_for_others() {
+fn row_51_connection_cannot_remove_headers_of_the_key() {
     let site = Site::start("");
     site.origin.script("/row-51", |request| {
         let language = request.header("accept-language").unwrap_or("none").to_owned();
-        Answer::page(&["cache-control: max-age=60", "vary: accept-language"], &language)
+        ScriptedResponse::page(&["cache-control: max-age=60", "vary: accept-language"], &language)
     });
     assert_eq!(site.get_with("/row-51", "Accept-Language: en\r\n").text(), "en");
     let taken = "Accept-Language: de\r\nConnection: accept-language\r\n";

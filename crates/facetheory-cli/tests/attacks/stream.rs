@@ -1,9 +1,9 @@
 //! Framing in HTTP/2: streams that could be read in two ways, and floods of frames.
 
+use crate::assertions::{PAGES, assert_unaffected};
 use crate::support::http2::{self, END_HEADERS, END_STREAM, Frame, HEADERS, Http2, Outcome};
-use crate::support::origin::{Answer, Gate};
+use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::site::{HOST, Site};
-use crate::trial::{PAGES, assert_untouched};
 
 /// The outcome of a stream with these headers besides those of any request, and with this body.
 fn outcome(site: &Site, method: &str, path: &str, fields: &[(&str, &str)], body: &[&str]) -> Outcome {
@@ -21,18 +21,18 @@ fn outcome(site: &Site, method: &str, path: &str, fields: &[(&str, &str)], body:
 }
 
 /// Whether a stream was refused, as the protocol has it or with a status.
-fn is_refused(outcome: Outcome) -> bool {
+fn is_rejected(outcome: Outcome) -> bool {
     match outcome {
         Outcome::Reset { .. } | Outcome::Closed { code: Some(_) } => true,
-        Outcome::Answered { status } => status == 400,
+        Outcome::Response { status } => status == 400,
         Outcome::Closed { code: None } => false,
     }
 }
 
 #[test]
-fn row_16_http_2_requests_that_could_be_read_in_two_ways_are_stream_errors() {
+fn row_16_ambiguous_http_2_requests_are_stream_errors() {
     let site = Site::start(PAGES);
-    assert_eq!(outcome(&site, "GET", "/row-16", &[], &[]), Outcome::Answered { status: 200 });
+    assert_eq!(outcome(&site, "GET", "/row-16", &[], &[]), Outcome::Response { status: 200 });
     for (index, fields) in [
         &[("transfer-encoding", "chunked")][..],
         &[("connection", "close")],
@@ -58,13 +58,13 @@ fn row_16_http_2_requests_that_could_be_read_in_two_ways_are_stream_errors() {
         let path = format!("/row-16-{index}");
         let before = site.origin.byte_count();
         let outcome = outcome(&site, "GET", &path, fields, &[]);
-        assert!(is_refused(outcome), "{fields:?}: {outcome:?}");
-        assert_untouched(&site, &path, before);
+        assert!(is_rejected(outcome), "{fields:?}: {outcome:?}");
+        assert_unaffected(&site, &path, before);
     }
 }
 
 #[test]
-fn row_16_an_http_2_body_of_another_length_than_told_is_never_a_whole_request() {
+fn row_16_an_http_2_body_that_differs_from_its_content_length_is_never_a_complete_request() {
     let site = Site::start(PAGES);
     for (path, length, body) in [
         ("/row-16-short", "5", &["abc"][..]),
@@ -73,13 +73,16 @@ fn row_16_an_http_2_body_of_another_length_than_told_is_never_a_whole_request() 
         ("/row-16-some", "0", &["abc"]),
     ] {
         let outcome = outcome(&site, "POST", path, &[("content-length", length)], body);
-        assert!(is_refused(outcome) || matches!(outcome, Outcome::Answered { status: 400.. }), "{outcome:?}");
+        assert!(
+            is_rejected(outcome) || matches!(outcome, Outcome::Response { status: 400.. }),
+            "{outcome:?}"
+        );
         assert!(site.origin.requests_for(path).is_empty(), "{path} was forwarded");
     }
 }
 
 /// How many requests of a flood may reach the origin before the connection is closed: about as many as go on at once.
-const SOME: usize = 500;
+const FEW_STREAMS: usize = 500;
 /// How many requests a flood has.
 const FLOOD: u32 = 5_000;
 
@@ -87,7 +90,7 @@ const FLOOD: u32 = 5_000;
 fn assert_flood_ends(mut frames: impl FnMut(u32) -> Vec<Frame>) {
     let mut site = Site::start(PAGES);
     let gate = Gate::default();
-    site.origin.answer("/pass/slow", Answer::page(&[], "at last").after(&gate));
+    site.origin.respond("/pass/slow", ScriptedResponse::page(&[], "at last").after(&gate));
     let mut visitor = Http2::open(site.gateway.address);
     for batch in 0..FLOOD / 100 {
         let streams = (batch * 100..(batch + 1) * 100).map(|number| number * 2 + 1);
@@ -97,29 +100,29 @@ fn assert_flood_ends(mut frames: impl FnMut(u32) -> Vec<Frame>) {
     }
     visitor.closed();
     let asked = site.origin.requests().len();
-    assert!(asked < SOME, "{asked} requests reached the origin");
+    assert!(asked < FEW_STREAMS, "{asked} requests reached the origin");
     gate.open();
     assert_eq!(site.get("/after").state(), "miss");
     assert!(site.gateway.is_alive());
 }
 
 #[test]
-fn row_17_a_rapid_reset_ends_the_connection() {
+fn row_17_rapid_resets_close_the_connection() {
     assert_flood_ends(|stream| vec![Frame::get(stream, HOST, "/pass/slow"), Frame::reset(stream)]);
 }
 
 #[test]
-fn row_17_resets_that_the_gateway_is_made_to_send_end_the_connection() {
-    const MORE_THAN_THERE_CAN_BE: u32 = 0x7fff_ffff;
+fn row_17_provoked_resets_close_the_connection() {
+    const MAX_STREAM_ID: u32 = 0x7fff_ffff;
     assert_flood_ends(|stream| {
-        vec![Frame::get(stream, HOST, "/pass/slow"), Frame::window(stream, MORE_THAN_THERE_CAN_BE)]
+        vec![Frame::get(stream, HOST, "/pass/slow"), Frame::window_update(stream, MAX_STREAM_ID)]
     });
     assert_flood_ends(|stream| vec![Frame::get(stream, HOST, "/pass/slow"), Frame::data(stream, b"more", 0)]);
-    assert_flood_ends(|stream| vec![Frame::get(stream, HOST, "/pass/slow"), Frame::window(stream, 0)]);
+    assert_flood_ends(|stream| vec![Frame::get(stream, HOST, "/pass/slow"), Frame::window_update(stream, 0)]);
 }
 
 #[test]
-fn row_17_headers_without_an_end_end_the_connection() {
+fn row_17_endless_headers_close_the_connection() {
     const FRAMES: usize = 20_000;
     for payload in [http2::block(&[("x-a", "b")]), http2::block(&[("x-a", &"b".repeat(4_000))]), Vec::new()] {
         let mut site = Site::start(PAGES);
@@ -134,13 +137,13 @@ fn row_17_headers_without_an_end_end_the_connection() {
         }
         visitor.closed();
         assert!(site.gateway.is_alive());
-        assert!(!site.origin.was_told("/row-17"));
+        assert!(!site.origin.received("/row-17"));
         assert_eq!(site.get("/row-17").state(), "miss");
     }
 }
 
 #[test]
-fn row_17_headers_in_several_frames_are_fine_if_they_end() {
+fn row_17_headers_in_several_frames_are_accepted() {
     let site = Site::start(PAGES);
     let mut visitor = Http2::open(site.gateway.address);
     let block = http2::block(&http2::get(HOST, "/row-17"));
@@ -149,5 +152,5 @@ fn row_17_headers_in_several_frames_are_fine_if_they_end() {
         Frame { kind: HEADERS, flags: END_STREAM, stream: 1, payload: first.to_vec() },
         Frame::continuation(1, second.to_vec(), END_HEADERS),
     ]);
-    assert_eq!(visitor.outcome(1), Outcome::Answered { status: 200 });
+    assert_eq!(visitor.outcome(1), Outcome::Response { status: 200 });
 }

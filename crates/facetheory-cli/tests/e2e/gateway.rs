@@ -6,13 +6,13 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use http::StatusCode;
 use tempfile::TempDir;
 
-use crate::visitor::{Answer, Visitor};
-use crate::witness::Witness;
+use crate::client::{Client, Response};
+use crate::recorder::Recorder;
 
 /// How many come at once.
-const CROWD: usize = 50;
+const CLIENTS: usize = 50;
 /// The applications and the disk may be slow while so many come, and are not gone.
-const PATIENT: &str = "[timeouts]\nheaders = \"60s\"\ntable = \"20s\"\nbodies = \"1m\"\n";
+const LONG_TIMEOUTS: &str = "[timeouts]\nheaders = \"60s\"\ntable = \"20s\"\nbodies = \"1m\"\n";
 
 /// A gateway that does not outlive its test.
 pub(crate) struct Gateway {
@@ -20,7 +20,7 @@ pub(crate) struct Gateway {
     address: String,
     /// Where its operators ask.
     admin: String,
-    witness: Option<Witness>,
+    recorder: Option<Recorder>,
     /// Its configuration and its pages.
     _directory: TempDir,
     /// Kept open to the end: a program whose words nobody hears may die of it.
@@ -30,20 +30,20 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// In front of the application at this address, with these `[routes]`. A witness stands between the two.
     pub(crate) async fn before(application: &str, routes: &str) -> Self {
-        let witness = Witness::before(application).await;
-        Gateway::start(&witness.address.clone(), routes, Some(witness))
+        let recorder = Recorder::before(application).await;
+        Gateway::start(&recorder.address.clone(), routes, Some(recorder))
     }
 
     /// The same without a witness, who understands HTTP only.
-    pub(crate) fn directly_before(application: &str, routes: &str) -> Self {
+    pub(crate) fn directly_in_front_of(application: &str, routes: &str) -> Self {
         Gateway::start(application, routes, None)
     }
 
-    fn start(origin: &str, routes: &str, witness: Option<Witness>) -> Self {
+    fn start(origin: &str, routes: &str, recorder: Option<Recorder>) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let config = directory.path().join("facetheory.toml");
         // Gateways of other tests run beside it, so none has the usual address for its operators.
-        let text = format!("[admin]\nlisten = \"127.0.0.1:0\"\n\n{PATIENT}\n[routes]\n{routes}\n");
+        let text = format!("[admin]\nlisten = \"127.0.0.1:0\"\n\n{LONG_TIMEOUTS}\n[routes]\n{routes}\n");
         std::fs::write(&config, text).expect("a configuration");
         let mut child = Command::new(env!("CARGO_BIN_EXE_facetheory"))
             .args(["serve", "--listen", "127.0.0.1:0", "--origin", &format!("http://{origin}")])
@@ -58,29 +58,29 @@ impl Gateway {
         let mut output = BufReader::new(child.stdout.take().expect("an output"));
         let address = address_after("listening on", &mut output);
         let admin = address_after("the admin listener is at", &mut output);
-        Gateway { child, address, admin, witness, _directory: directory, _output: output }
+        Gateway { child, address, admin, recorder, _directory: directory, _output: output }
     }
 
     /// Who has seen what reached the application.
-    pub(crate) fn witness(&self) -> &Witness {
-        self.witness.as_ref().expect("there is a witness")
+    pub(crate) fn recorder(&self) -> &Recorder {
+        self.recorder.as_ref().expect("there is a witness")
     }
 
     /// The application is not there any more, as far as the gateway can tell.
-    pub(crate) fn loses_its_application(&mut self) {
-        self.witness = None;
+    pub(crate) fn stop_application(&mut self) {
+        self.recorder = None;
     }
 
     /// Somebody who has never been there.
-    pub(crate) fn visitor(&self) -> Visitor {
-        Visitor::of(&self.address)
+    pub(crate) fn client(&self) -> Client {
+        Client::of(&self.address)
     }
 
     /// What many visitors get who come at once.
-    pub(crate) async fn crowd(&self, target: &str) -> Vec<Answer> {
-        let visits = (0..CROWD).map(|_| {
-            let mut visitor = self.visitor();
-            async move { visitor.get(target).await }
+    pub(crate) async fn concurrently(&self, target: &str) -> Vec<Response> {
+        let visits = (0..CLIENTS).map(|_| {
+            let mut client = self.client();
+            async move { client.get(target).await }
         });
         futures_util::future::join_all(visits).await
     }
@@ -88,7 +88,7 @@ impl Gateway {
     /// Has a page rendered before anybody sees it again, as an operator does.
     pub(crate) async fn invalidate(&self, target: &str) {
         let wish = format!(r#"{{ "url": "http://{}{target}", "hard": true }}"#, self.address);
-        let answer = Visitor::of(&self.admin).post("/api/v1/invalidate", "application/json", wish).await;
+        let answer = Client::of(&self.admin).post("/api/v1/invalidate", "application/json", wish).await;
         assert_eq!((answer.status, &*answer.text()), (StatusCode::OK, r#"{"outcome":"stale"}"#));
     }
 

@@ -2,19 +2,19 @@
 //! and their visitors. `scripts/test-e2e` installs, builds and starts the applications and says where they are; where
 //! it has not, the tests say so and have nothing to show.
 
+mod client;
 mod form;
 mod gateway;
 mod next;
-mod visitor;
+mod recorder;
 mod vite;
 mod wagtail;
-mod witness;
 
 use std::future::Future;
 use std::time::Duration;
 
 /// How long anything may take that a test waits for. It bounds a test that would fail, and decides nothing else.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long to wait before looking again.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -31,14 +31,14 @@ fn application(name: &str) -> Option<String> {
 
 /// What comes in time.
 async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
+    match tokio::time::timeout(TIMEOUT, future).await {
         Ok(value) => value,
-        Err(_) => panic!("{what}: not within {PATIENCE:?}"),
+        Err(_) => panic!("{what}: not within {TIMEOUT:?}"),
     }
 }
 
 /// Asks again until the answer is the one that is waited for.
-async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+async fn wait_for<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     in_time(what, async {
         loop {
             if let Some(value) = ask().await {

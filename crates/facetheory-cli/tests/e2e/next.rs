@@ -6,9 +6,9 @@ use http::StatusCode;
 use http::header::{HeaderName, IF_NONE_MATCH, RANGE, SET_COOKIE};
 
 use crate::application;
+use crate::client::{Client, Response};
 use crate::form::Form;
 use crate::gateway::Gateway;
-use crate::visitor::{Answer, Visitor};
 
 /// Next.js says that its pages vary on the headers of its own router, so the rule lists them.
 const ROUTES: &str = r#"
@@ -17,59 +17,59 @@ const ROUTES: &str = r#"
 "/dated/**" = { isr = "60s", headers = [] }
 "#;
 /// As somebody would write them who knows nothing of Next.js.
-const CARELESS: &str = r#""/**" = { isr = "60s" }"#;
+const NAIVE: &str = r#""/**" = { isr = "60s" }"#;
 
 /// The header by which the router asks for a part of a page instead of HTML.
 const RSC: HeaderName = HeaderName::from_static("rsc");
 /// The header by which the older router asks for the data of a page instead of HTML.
 const NEXTJS_DATA: HeaderName = HeaderName::from_static("x-nextjs-data");
 
-async fn before_next(routes: &str) -> Option<Gateway> {
+async fn in_front_of_next(routes: &str) -> Option<Gateway> {
     Some(Gateway::before(&application("NEXT")?, routes).await)
 }
 
 /// The page as the application itself sends it.
-async fn from_the_application(target: &str) -> Answer {
-    Visitor::of(&application("NEXT").expect("it is there")).get(target).await
+async fn from_the_application(target: &str) -> Response {
+    Client::of(&application("NEXT").expect("it is there")).get(target).await
 }
 
-fn is_html(answer: &Answer) -> bool {
+fn is_html(answer: &Response) -> bool {
     answer.header("content-type").starts_with("text/html") && answer.text().starts_with("<!DOCTYPE html>")
 }
 
 /// What the router of Next.js gets: it is told the address that belongs to its headers.
-async fn navigate(visitor: &mut Visitor, target: &str) -> Answer {
-    let answer = visitor.get_with(target, &[(RSC, "1")]).await;
+async fn navigate(client: &mut Client, target: &str) -> Response {
+    let answer = client.get_with(target, &[(RSC, "1")]).await;
     match answer.status {
         StatusCode::TEMPORARY_REDIRECT => {
             let target = answer.header("location").to_owned();
-            visitor.get_with(&target, &[(RSC, "1")]).await
+            client.get_with(&target, &[(RSC, "1")]).await
         }
         _ => answer,
     }
 }
 
 #[tokio::test]
-async fn fifty_visitors_at_once_get_the_very_page_of_one_render() {
-    let Some(gateway) = before_next(ROUTES).await else { return };
-    let answers = gateway.crowd("/").await;
+async fn fifty_concurrent_clients_get_the_page_of_one_render() {
+    let Some(gateway) = in_front_of_next(ROUTES).await else { return };
+    let answers = gateway.concurrently("/").await;
     let original = from_the_application("/").await;
     assert!(is_html(&original));
     for answer in &answers {
         assert_eq!((answer.status, &answer.body), (StatusCode::OK, &original.body));
         assert_eq!(answer.header("etag"), original.header("etag"));
     }
-    let states: BTreeSet<&str> = answers.iter().map(Answer::state).collect();
+    let states: BTreeSet<&str> = answers.iter().map(Response::state).collect();
     assert!(states.contains("miss") && !states.contains("bypass"), "{states:?}");
-    assert_eq!(gateway.witness().saw("/").len(), 1);
-    assert_eq!(gateway.visitor().get("/").await.state(), "hit");
+    assert_eq!(gateway.recorder().saw("/").len(), 1);
+    assert_eq!(gateway.client().get("/").await.state(), "hit");
 }
 
 #[tokio::test]
-async fn fifty_visitors_at_once_see_one_moment_of_a_page_that_is_rendered_for_every_request() {
-    let Some(gateway) = before_next(ROUTES).await else { return };
-    let answers = gateway.crowd("/dated/crowd").await;
-    let pages: BTreeSet<String> = answers.iter().map(Answer::text).collect();
+async fn fifty_concurrent_clients_share_one_render_of_a_dynamic_page() {
+    let Some(gateway) = in_front_of_next(ROUTES).await else { return };
+    let answers = gateway.concurrently("/dated/crowd").await;
+    let pages: BTreeSet<String> = answers.iter().map(Response::text).collect();
     assert_eq!(pages.len(), 1, "{pages:?}");
     assert!(pages.iter().all(|page| page.contains("crowd was rendered at")), "{pages:?}");
     let [one, two] = [from_the_application("/dated/crowd").await, from_the_application("/dated/crowd").await];
@@ -77,118 +77,118 @@ async fn fifty_visitors_at_once_see_one_moment_of_a_page_that_is_rendered_for_ev
 }
 
 #[tokio::test]
-async fn the_files_of_a_build_are_kept_and_sent_in_parts_and_only_once_to_whoever_has_them() {
-    let Some(gateway) = before_next(ROUTES).await else { return };
-    let mut visitor = gateway.visitor();
-    let page = visitor.get("/").await.text();
+async fn build_files_are_cached_and_served_in_ranges_and_revalidated() {
+    let Some(gateway) = in_front_of_next(ROUTES).await else { return };
+    let mut client = gateway.client();
+    let page = client.get("/").await.text();
     let (_, rest) = page.split_once("src=\"/_next/static/").expect("a script");
     let script = format!("/_next/static/{}", rest.split('"').next().expect("a name"));
     for target in [&*script, "/next.svg"] {
-        let file = visitor.get(target).await;
+        let file = client.get(target).await;
         assert_eq!((file.status, file.state()), (StatusCode::OK, "miss"), "{target}");
         assert_eq!(file.body, from_the_application(target).await.body);
-        let part = visitor.get_with(target, &[(RANGE, "bytes=-7")]).await;
+        let part = client.get_with(target, &[(RANGE, "bytes=-7")]).await;
         assert_eq!((part.status, part.state()), (StatusCode::PARTIAL_CONTENT, "hit"), "{target}");
         assert_eq!(part.body, file.body.slice(file.body.len() - 7..));
-        let again = visitor.get_with(target, &[(IF_NONE_MATCH, file.header("etag"))]).await;
+        let again = client.get_with(target, &[(IF_NONE_MATCH, file.header("etag"))]).await;
         assert_eq!((again.status, again.body.len()), (StatusCode::NOT_MODIFIED, 0), "{target}");
-        assert_eq!(visitor.head(target).await.header("content-length"), file.body.len().to_string());
-        assert_eq!(gateway.witness().saw(target).len(), 1, "{target}");
+        assert_eq!(client.head(target).await.header("content-length"), file.body.len().to_string());
+        assert_eq!(gateway.recorder().saw(target).len(), 1, "{target}");
     }
 }
 
 #[tokio::test]
-async fn what_the_router_asks_for_is_never_mixed_up_with_html() {
+async fn router_payloads_are_never_mixed_up_with_html() {
     for router_first in [true, false] {
-        let Some(gateway) = before_next(ROUTES).await else { return };
+        let Some(gateway) = in_front_of_next(ROUTES).await else { return };
         if router_first {
-            navigate(&mut gateway.visitor(), "/").await;
+            navigate(&mut gateway.client(), "/").await;
         }
         for _ in 0..2 {
-            let page = gateway.visitor().get("/").await;
+            let page = gateway.client().get("/").await;
             assert!(is_html(&page), "{:?}", page.headers);
-            let flight = navigate(&mut gateway.visitor(), "/").await;
+            let flight = navigate(&mut gateway.client(), "/").await;
             assert_eq!(flight.header("content-type"), "text/x-component", "{}", flight.text());
         }
         for target in ["/", "/?_rsc", "/?_rsc="] {
-            let page = gateway.visitor().get(target).await;
+            let page = gateway.client().get(target).await;
             assert!(is_html(&page), "{target} without the header: {:?}", page.headers);
         }
     }
 }
 
 #[tokio::test]
-async fn a_rule_that_does_not_know_the_router_keeps_nothing_that_is_wrong_for_anyone() {
-    let Some(gateway) = before_next(CARELESS).await else { return };
+async fn a_rule_without_router_headers_serves_no_wrong_response() {
+    let Some(gateway) = in_front_of_next(NAIVE).await else { return };
     for _ in 0..2 {
-        navigate(&mut gateway.visitor(), "/").await;
+        navigate(&mut gateway.client(), "/").await;
         for target in ["/", "/?_rsc"] {
-            let page = gateway.visitor().get(target).await;
+            let page = gateway.client().get(target).await;
             assert!(is_html(&page), "{target}: {:?}", page.headers);
         }
     }
 }
 
 #[tokio::test]
-async fn the_data_of_a_page_and_its_html_are_two_things() {
-    let Some(gateway) = before_next(ROUTES).await else { return };
-    let page = gateway.visitor().get("/dated/today").await;
+async fn page_data_and_html_are_cached_separately() {
+    let Some(gateway) = in_front_of_next(ROUTES).await else { return };
+    let page = gateway.client().get("/dated/today").await;
     assert!(is_html(&page) && page.text().contains("today was rendered at"), "{}", page.text());
     let (_, rest) =
         page.text().split_once("\"buildId\":\"").map(|(a, b)| (a.to_owned(), b.to_owned())).expect("an id");
     let data = format!("/_next/data/{}/dated/today.json", rest.split('"').next().expect("an id"));
     for _ in 0..2 {
-        let answer = gateway.visitor().get_with(&data, &[(NEXTJS_DATA, "1")]).await;
+        let answer = gateway.client().get_with(&data, &[(NEXTJS_DATA, "1")]).await;
         assert_eq!(answer.header("content-type"), "application/json; charset=utf-8");
         assert!(answer.text().starts_with("{\"pageProps\":{\"name\":\"today\""), "{}", answer.text());
         for target in ["/dated/today", "/dated/today?__nextDataReq=1"] {
-            let poisoned = gateway.visitor().get_with(target, &[(NEXTJS_DATA, "1")]).await;
+            let poisoned = gateway.client().get_with(target, &[(NEXTJS_DATA, "1")]).await;
             assert!(is_html(&poisoned), "{target}: {}", poisoned.text());
-            assert!(is_html(&gateway.visitor().get(target).await), "{target}");
+            assert!(is_html(&gateway.client().get(target).await), "{target}");
         }
     }
-    assert_eq!(gateway.witness().saw("/dated/today").len(), 1);
-    let again = gateway.visitor().get("/dated/today").await;
+    assert_eq!(gateway.recorder().saw("/dated/today").len(), 1);
+    let again = gateway.client().get("/dated/today").await;
     assert_eq!((again.state(), &again.body), ("hit", &page.body));
 }
 
 #[tokio::test]
-async fn an_api_is_kept_for_each_address_and_a_missing_page_is_missing() {
-    let Some(gateway) = before_next(ROUTES).await else { return };
+async fn an_api_is_cached_per_url_and_a_missing_page_gets_404() {
+    let Some(gateway) = in_front_of_next(ROUTES).await else { return };
     for state in ["miss", "hit"] {
         for name in ["Ann", "Bob"] {
-            let answer = gateway.visitor().get(&format!("/api/{name}")).await;
+            let answer = gateway.client().get(&format!("/api/{name}")).await;
             assert_eq!(
                 (answer.state(), &*answer.text()),
                 (state, &*format!("{{\"message\":\"Hello {name}!\"}}"))
             );
         }
-        let missing = gateway.visitor().get("/nobody-wrote-this").await;
+        let missing = gateway.client().get("/nobody-wrote-this").await;
         assert_eq!(missing.status, StatusCode::NOT_FOUND);
         assert!(is_html(&missing));
     }
 }
 
 #[tokio::test]
-async fn a_page_that_is_streamed_arrives_piece_by_piece() {
+async fn a_streamed_page_arrives_piece_by_piece() {
     for (routes, name) in [(ROUTES, "by-a-rule"), (r#""/**" = false"#, "passed-by")] {
-        let Some(gateway) = before_next(routes).await else { return };
-        let mut visitor = gateway.visitor();
-        let mut stream = visitor.stream(&format!("/stream/{name}")).await;
+        let Some(gateway) = in_front_of_next(routes).await else { return };
+        let mut client = gateway.client();
+        let mut stream = client.stream(&format!("/stream/{name}")).await;
         assert_eq!(stream.status, StatusCode::OK);
         let so_far = stream.reads("the first part").await;
         assert!(!so_far.contains("the second part"), "{so_far}");
-        let told = visitor.post(&format!("/stream/{name}/told"), "text/plain", "").await;
+        let told = client.post(&format!("/stream/{name}/told"), "text/plain", "").await;
         assert_eq!(told.status, StatusCode::NO_CONTENT);
         stream.reads("the second part").await;
     }
 }
 
 #[tokio::test]
-async fn a_server_action_remembers_its_visitor_and_greets_nobody_else_by_that_name() {
-    for routes in [ROUTES, CARELESS] {
-        let Some(gateway) = before_next(routes).await else { return };
-        let mut ann = gateway.visitor();
+async fn a_server_action_sets_a_cookie_for_one_client_only() {
+    for routes in [ROUTES, NAIVE] {
+        let Some(gateway) = in_front_of_next(routes).await else { return };
+        let mut ann = gateway.client();
         let page = ann.get("/greeting").await;
         assert!(page.text().contains("Hello, stranger!"), "{}", page.text());
         let (kind, body) =
@@ -198,7 +198,7 @@ async fn a_server_action_remembers_its_visitor_and_greets_nobody_else_by_that_na
         assert_eq!(ann.cookies.get("visitor").map(String::as_str), Some("Ann"));
         for _ in 0..2 {
             assert!(ann.get("/greeting").await.text().contains("Hello, Ann!"), "{routes}");
-            let stranger = gateway.visitor().get("/greeting").await;
+            let stranger = gateway.client().get("/greeting").await;
             assert!(stranger.text().contains("Hello, stranger!"), "{routes}: {}", stranger.text());
             assert!(!stranger.headers.contains_key(SET_COOKIE), "{:?}", stranger.headers);
         }
@@ -206,12 +206,12 @@ async fn a_server_action_remembers_its_visitor_and_greets_nobody_else_by_that_na
 }
 
 #[tokio::test]
-async fn a_forged_form_from_another_site_is_refused_by_the_application_as_it_is_without_a_gateway() {
-    let Some(gateway) = before_next(ROUTES).await else { return };
-    let mut visitor = gateway.visitor();
-    let page = visitor.get("/greeting").await.text();
+async fn a_cross_site_form_is_rejected_by_the_application_as_without_a_gateway() {
+    let Some(gateway) = in_front_of_next(ROUTES).await else { return };
+    let mut client = gateway.client();
+    let page = client.get("/greeting").await.text();
     let (kind, body) = Form::in_page(&page, "multipart/form-data").with("visitor", "Eve").multipart();
-    let answer = visitor.post_from("http://evil.example", "/greeting", &kind, body).await;
+    let answer = client.post_from("http://evil.example", "/greeting", &kind, body).await;
     assert!(!answer.text().contains("Hello, Eve!"), "{}", answer.text());
-    assert!(!visitor.cookies.contains_key("visitor"));
+    assert!(!client.cookies.contains_key("visitor"));
 }

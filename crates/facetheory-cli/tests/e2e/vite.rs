@@ -13,7 +13,7 @@ use crate::{application, in_time};
 const ROUTES: &str = r#""/**" = { isr = "60s" }"#;
 
 /// The longest message that is read; those of Vite have a few hundred bytes.
-const LONGEST: usize = 1 << 16;
+const MAX_MESSAGE: usize = 1 << 16;
 
 /// The browser's end of a WebSocket, as far as it listens.
 struct Socket {
@@ -50,7 +50,7 @@ impl Socket {
                 126 => usize::from(stream.read_u16().await?),
                 short => usize::from(short),
             };
-            let mut message = vec![0; length.min(LONGEST)];
+            let mut message = vec![0; length.min(MAX_MESSAGE)];
             stream.read_exact(&mut message).await?;
             std::io::Result::Ok(message)
         };
@@ -59,27 +59,27 @@ impl Socket {
 }
 
 #[tokio::test]
-async fn a_browser_hears_of_a_change_over_a_websocket_through_the_gateway() {
+async fn a_browser_receives_changes_over_a_websocket_through_the_gateway() {
     let Some(vite) = application("VITE") else { return };
     let directory =
         std::env::var("FACETHEORY_E2E_VITE_DIRECTORY").expect("scripts/test-e2e says where the site is");
-    let gateway = Gateway::directly_before(&vite, ROUTES);
-    let mut visitor = gateway.visitor();
-    let page = visitor.get("/").await;
+    let gateway = Gateway::directly_in_front_of(&vite, ROUTES);
+    let mut client = gateway.client();
+    let page = client.get("/").await;
     assert!(page.status == StatusCode::OK && page.text().contains("/@vite/client"), "{}", page.text());
-    let client = visitor.get("/@vite/client").await.text();
-    let (_, rest) = client.split_once("wsToken = \"").expect("a token");
+    let script = client.get("/@vite/client").await.text();
+    let (_, rest) = script.split_once("wsToken = \"").expect("a token");
     let token = rest.split('"').next().expect("a token");
 
     let mut socket = Socket::open(gateway.address(), token).await;
     assert_eq!(socket.hear().await, r#"{"type":"connected"}"#);
     let style = Path::new(&directory).join("src/style.css");
-    assert_eq!(visitor.get("/src/main.js").await.status, StatusCode::OK);
-    assert_eq!(visitor.get("/src/style.css").await.status, StatusCode::OK);
+    assert_eq!(client.get("/src/main.js").await.status, StatusCode::OK);
+    assert_eq!(client.get("/src/style.css").await.status, StatusCode::OK);
     let text = std::fs::read_to_string(&style).expect("a style sheet");
     std::fs::write(&style, text + "\n.of-the-test { color: red }\n").expect("it is written");
     let news = socket.hear().await;
     assert!(news.contains("\"type\":\"update\"") && news.contains("/src/style.css"), "{news}");
-    let style = visitor.get("/src/style.css").await;
+    let style = client.get("/src/style.css").await;
     assert!(style.text().contains("of-the-test"), "{}: {}", style.state(), style.text());
 }

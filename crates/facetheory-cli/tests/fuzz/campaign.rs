@@ -9,13 +9,13 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 use crate::case::Case;
-use crate::ledger::{Asked, Ledger};
-use crate::strict::{self, Reading};
+use crate::exchange::visit;
+use crate::origin::{ECHO_PREFIX, RecordingOrigin};
+use crate::request_log::{ExpectedRequest, RequestLog};
+use crate::strict_parser::{self, Parsed};
 use crate::support::client::{Connection, Response};
 use crate::support::gateway::Gateway;
-use crate::support::{site, until};
-use crate::visit::visit;
-use crate::witness::{ASKED, Witness};
+use crate::support::{site, wait_for};
 
 /// What the gateway goes by: deadlines that nobody has to wait long for, and room for those who come and go.
 const CONFIG: &str = r#"
@@ -34,31 +34,31 @@ body_bytes = "256KiB"
 connections_per_address = 2000
 "#;
 /// How many connections there are at once.
-const VISITORS: u64 = 24;
+const CLIENTS: u64 = 24;
 /// After so many cases a visitor makes sure that the gateway answers a request without faults.
-const CASES_A_PROBE: u64 = 8;
+const CASES_PER_PROBE: u64 = 8;
 /// So often a request without faults may meet a connection that closes, since whoever sends it was held up for longer than
 /// the deadline.
-const MOST_PROBES: usize = 5;
+const MAX_PROBES: usize = 5;
 /// How long the gateway waits for the headers of a request, see above.
 const CLIENT_HEADERS: Duration = Duration::from_secs(2);
 /// How often somebody looks at the gateway.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// So many looks are a round of the ledger, and a line of progress.
-const LOOKS_A_ROUND: u64 = 10;
+const CHECKS_PER_ROUND: u64 = 10;
 /// How much more memory the gateway may have than after the first round, in KiB.
-const MORE_MEMORY: u64 = 96 * 1024;
+const MAX_MEMORY_GROWTH_KIB: u64 = 96 * 1024;
 /// How many more files it may have open than at the beginning, once all visitors are gone.
-const MORE_FILES: usize = 8;
+const MAX_MORE_FILES: usize = 8;
 
 /// A gateway, its origin, and who comes.
 pub(crate) struct Campaign {
     seed: u64,
     gateway: Gateway,
     /// It ends after the gateway.
-    _witness: Witness,
+    _witness: RecordingOrigin,
     _directory: TempDir,
-    ledger: Arc<Ledger>,
+    log: Arc<RequestLog>,
 }
 
 /// What was wrong, and the cases that were under way.
@@ -69,7 +69,7 @@ pub(crate) struct Failed {
 }
 
 /// What all visitors share.
-struct Course {
+struct Progress {
     next: AtomicU64,
     is_over: AtomicBool,
     under_way: Mutex<BTreeSet<u64>>,
@@ -78,31 +78,34 @@ struct Course {
 impl Campaign {
     /// Starts a gateway for cases of this seed.
     pub(crate) fn start(seed: u64) -> Campaign {
-        let (directory, ledger) = (tempfile::tempdir().expect("a directory"), Arc::new(Ledger::default()));
-        let witness = Witness::start(&ledger);
+        let (directory, log) = (tempfile::tempdir().expect("a directory"), Arc::new(RequestLog::default()));
+        let origin = RecordingOrigin::start(&log);
         let options = ["--no-access-log", "--log-level", "error"];
-        let gateway = Gateway::start(directory.path(), witness.address, CONFIG, &options);
-        Campaign { seed, gateway, _witness: witness, _directory: directory, ledger }
+        let gateway = Gateway::start(directory.path(), origin.address, CONFIG, &options);
+        Campaign { seed, gateway, _witness: origin, _directory: directory, log }
     }
 
     /// Lets visitors come for so long, and tells how it goes on.
     pub(crate) fn run(&mut self, time: Duration) -> Result<(), Failed> {
-        let course =
-            Course { next: AtomicU64::new(0), is_over: AtomicBool::new(false), under_way: Mutex::default() };
+        let course = Progress {
+            next: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+            under_way: Mutex::default(),
+        };
         let files = self.gateway.open_files();
-        let (seed, address, ledger) = (self.seed, self.gateway.address, self.ledger.clone());
+        let (seed, address, log) = (self.seed, self.gateway.address, self.log.clone());
         let gateway = &mut self.gateway;
         let cases = std::thread::scope(|scope| {
-            for _ in 0..VISITORS {
-                scope.spawn(|| come(seed, address, &ledger, &course));
+            for _ in 0..CLIENTS {
+                scope.spawn(|| come(seed, address, &log, &course));
             }
-            watch(gateway, &ledger, &course, time);
+            watch(gateway, &log, &course, time);
             course.is_over.store(true, Relaxed);
             course.under_way.lock().expect("cases").iter().copied().collect()
         });
-        if self.ledger.violations().is_empty() {
-            until("connections and files are closed when all visitors are gone", || {
-                (self.gateway.open_files() <= files + MORE_FILES).then_some(())
+        if self.log.violations().is_empty() {
+            wait_for("connections and files are closed when all visitors are gone", || {
+                (self.gateway.open_files() <= files + MAX_MORE_FILES).then_some(())
             });
         }
         let violations = self.violations();
@@ -111,29 +114,29 @@ impl Campaign {
 
     /// What comes of one case alone.
     pub(crate) fn try_alone(&mut self, case: &Case) -> Vec<String> {
-        visit(case, self.gateway.address, &self.ledger);
+        visit(case, self.gateway.address, &self.log);
         // What it has caused at the origin has been heard by then, or is heard before the answer.
-        probe(self.gateway.address, &self.ledger, u64::MAX);
+        probe(self.gateway.address, &self.log, u64::MAX);
         self.violations()
     }
 
     fn violations(&mut self) -> Vec<String> {
-        let mut violations = self.ledger.violations();
+        let mut violations = self.log.violations();
         violations.extend(health(&mut self.gateway));
         violations
     }
 }
 
 /// What visitors do until it is over.
-fn come(seed: u64, address: std::net::SocketAddr, ledger: &Ledger, course: &Course) {
+fn come(seed: u64, address: std::net::SocketAddr, log: &RequestLog, course: &Progress) {
     while !course.is_over.load(Relaxed) {
         let number = course.next.fetch_add(1, Relaxed);
         course.under_way.lock().expect("cases").insert(number);
-        visit(&Case::of(seed, number), address, ledger);
-        if number.is_multiple_of(CASES_A_PROBE) {
-            probe(address, ledger, number);
+        visit(&Case::of(seed, number), address, log);
+        if number.is_multiple_of(CASES_PER_PROBE) {
+            probe(address, log, number);
         }
-        if !ledger.violations().is_empty() {
+        if !log.violations().is_empty() {
             return;
         }
         course.under_way.lock().expect("cases").remove(&number);
@@ -141,61 +144,61 @@ fn come(seed: u64, address: std::net::SocketAddr, ledger: &Ledger, course: &Cour
 }
 
 /// Fails unless a request without faults is answered.
-fn probe(address: std::net::SocketAddr, ledger: &Ledger, number: u64) {
+fn probe(address: std::net::SocketAddr, log: &RequestLog, number: u64) {
     let target = format!("/pass/probe-{number}");
-    let answer = (0..MOST_PROBES).find_map(|_| ask_without_faults(address, ledger, &target));
-    let is_right =
-        answer.is_some_and(|answer| answer.status == 200 && answer.text() == format!("{ASKED}{target}\n"));
+    let answer = (0..MAX_PROBES).find_map(|_| ask_without_faults(address, log, &target));
+    let is_right = answer
+        .is_some_and(|answer| answer.status == 200 && answer.text() == format!("{ECHO_PREFIX}{target}\n"));
     if !is_right {
-        ledger.violate(format!("a request without faults is not answered: {target}"));
+        log.violate(format!("a request without faults is not answered: {target}"));
     }
 }
 
 /// The answer to a request without faults; none if it came too late.
-fn ask_without_faults(address: std::net::SocketAddr, ledger: &Ledger, target: &str) -> Option<Response> {
-    const TOOK_TOO_LONG: u16 = 408;
+fn ask_without_faults(address: std::net::SocketAddr, log: &RequestLog, target: &str) -> Option<Response> {
+    const REQUEST_TIMEOUT: u16 = 408;
     let bytes = site::get(target, "");
-    let Reading::Whole(request, _) = strict::read(bytes.as_bytes()) else {
+    let Parsed::Whole(request, _) = strict_parser::read(bytes.as_bytes()) else {
         panic!("a request without faults")
     };
-    ledger.ask(&[Asked { request, is_whole: true }]);
+    log.expect(&[ExpectedRequest { request, is_whole: true }]);
     // A machine can run out of ports for a moment.
-    let mut connection = until("the gateway accepts a connection", || Connection::try_open(address));
+    let mut connection = wait_for("the gateway accepts a connection", || Connection::try_open(address));
     let connected = Instant::now();
     connection.send(bytes);
-    let answer = connection.next_answer("GET").filter(|answer| answer.status != TOOK_TOO_LONG);
+    let answer = connection.next_response("GET").filter(|answer| answer.status != REQUEST_TIMEOUT);
     if answer.is_none() && connected.elapsed() < CLIENT_HEADERS {
-        ledger.violate(format!("a request without faults is turned away before its time is over: {target}"));
+        log.violate(format!("a request without faults is turned away before its time is over: {target}"));
     }
     answer
 }
 
 /// Looks at the gateway now and then, until time is over or something is wrong.
 #[expect(clippy::print_stderr, reason = "a campaign of minutes tells how it goes on")]
-fn watch(gateway: &mut Gateway, ledger: &Ledger, course: &Course, time: Duration) {
+fn watch(gateway: &mut Gateway, log: &RequestLog, course: &Progress, time: Duration) {
     let start = Instant::now();
     let mut first_memory = None;
     for look in 1.. {
-        std::thread::sleep(LOOK.min(time.saturating_sub(start.elapsed())));
+        std::thread::sleep(CHECK_INTERVAL.min(time.saturating_sub(start.elapsed())));
         if let Some(what) = health(gateway) {
-            ledger.violate(what);
+            log.violate(what);
         }
-        if !ledger.violations().is_empty() || start.elapsed() >= time {
+        if !log.violations().is_empty() || start.elapsed() >= time {
             return;
         }
-        if look % LOOKS_A_ROUND == 0 {
-            ledger.turn();
+        if look % CHECKS_PER_ROUND == 0 {
+            log.turn();
             let memory = gateway.memory();
-            let most = *first_memory.get_or_insert(memory) + MORE_MEMORY;
+            let most = *first_memory.get_or_insert(memory) + MAX_MEMORY_GROWTH_KIB;
             if memory > most {
-                ledger.violate(format!("the gateway has {memory} KiB of memory, more than {most}"));
+                log.violate(format!("the gateway has {memory} KiB of memory, more than {most}"));
             }
             eprintln!(
                 "fuzz: {:4} s of {}, {} connections, {} requests heard by the origin, {} MiB, {} files open",
                 start.elapsed().as_secs(),
                 time.as_secs(),
                 course.next.load(Relaxed),
-                ledger.heard(),
+                log.heard(),
                 memory / 1024,
                 gateway.open_files(),
             );

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::dice::Dice;
 use crate::mutation::mutate;
+use crate::random::Random;
 use crate::support::http2::PREFACE;
 use crate::{frame, grammar, seed, stream};
 
@@ -21,12 +21,12 @@ pub(crate) struct Case {
     pub(crate) cuts: Vec<usize>,
     /// How long the visitor rests after each piece.
     pub(crate) rest: Duration,
-    pub(crate) ending: Ending,
+    pub(crate) ending: ConnectionEnd,
 }
 
 /// What a visitor does when all is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum ConnectionEnd {
     /// Waits for its answers and goes.
     Answered,
     /// Goes at once. What it has not read makes that a reset.
@@ -40,25 +40,25 @@ pub(crate) enum Ending {
 impl Case {
     /// The case of this number.
     pub(crate) fn of(seed: u64, number: u64) -> Case {
-        let mut dice = Dice::of(seed, number);
-        let is_http2 = dice.percent(HTTP2);
-        let bytes = if is_http2 { http2(&mut dice, number) } else { http1(&mut dice, number) };
-        let pieces = if dice.percent(50) { 0 } else { dice.below(PIECES) };
-        let mut cuts: Vec<usize> = (0..pieces).map(|_| dice.below(bytes.len().max(1))).collect();
+        let mut random = Random::of(seed, number);
+        let is_http2 = random.percent(HTTP2);
+        let bytes = if is_http2 { http2(&mut random, number) } else { http1(&mut random, number) };
+        let pieces = if random.percent(50) { 0 } else { random.below(PIECES) };
+        let mut cuts: Vec<usize> = (0..pieces).map(|_| random.below(bytes.len().max(1))).collect();
         cuts.sort_unstable();
-        let rest = if dice.percent(3) { dice.one(&[20, 50, 100]) } else { dice.one(&[0, 1]) };
-        let ending = match dice.below(100) {
-            0..10 => Ending::Gone,
-            10..20 => Ending::HalfClosed,
-            20..23 => Ending::Patient,
-            _ => Ending::Answered,
+        let rest = if random.percent(3) { random.one(&[20, 50, 100]) } else { random.one(&[0, 1]) };
+        let ending = match random.below(100) {
+            0..10 => ConnectionEnd::Gone,
+            10..20 => ConnectionEnd::HalfClosed,
+            20..23 => ConnectionEnd::Patient,
+            _ => ConnectionEnd::Answered,
         };
         Case { bytes, cuts, rest: Duration::from_millis(rest), ending }
     }
 
     /// These bytes, sent at once, to see what comes of them alone.
     pub(crate) fn plain(bytes: Vec<u8>) -> Case {
-        Case { bytes, cuts: Vec::new(), rest: Duration::ZERO, ending: Ending::Patient }
+        Case { bytes, cuts: Vec::new(), rest: Duration::ZERO, ending: ConnectionEnd::Patient }
     }
 
     /// Whether the gateway takes it for HTTP/2.
@@ -74,34 +74,34 @@ impl Case {
     }
 }
 
-fn http1(dice: &mut Dice, number: u64) -> Vec<u8> {
-    let made = |dice: &mut Dice| match dice.percent(30) {
-        true => seed::seed(dice, number),
-        false => grammar::connection(dice, number),
+fn http1(random: &mut Random, number: u64) -> Vec<u8> {
+    let made = |random: &mut Random| match random.percent(30) {
+        true => seed::seed(random, number),
+        false => grammar::connection(random, number),
     };
-    let mut bytes = made(dice);
-    if dice.percent(50) {
-        let other = made(dice);
-        mutate(dice, &mut bytes, &other);
+    let mut bytes = made(random);
+    if random.percent(50) {
+        let other = made(random);
+        mutate(random, &mut bytes, &other);
     }
     bytes
 }
 
-fn http2(dice: &mut Dice, number: u64) -> Vec<u8> {
-    let bytes = frame::connection(dice, number);
-    if dice.percent(60) {
+fn http2(random: &mut Random, number: u64) -> Vec<u8> {
+    let bytes = frame::connection(random, number);
+    if random.percent(60) {
         return bytes;
     }
     let mut frames = bytes[PREFACE.len()..].to_vec();
-    let other = frame::connection(dice, number)[PREFACE.len()..].to_vec();
-    mutate(dice, &mut frames, &other);
+    let other = frame::connection(random, number)[PREFACE.len()..].to_vec();
+    mutate(random, &mut frames, &other);
     let mutated = [PREFACE, &frames].concat();
     // What cannot be told what it asks for cannot be judged.
     if stream::asked(&mutated).is_some() { mutated } else { bytes }
 }
 
 #[test]
-fn a_case_is_the_same_whenever_it_is_made_and_nothing_is_lost_by_cutting() {
+fn a_case_is_reproducible_and_its_pieces_are_the_whole() {
     for number in 0..200 {
         let case = Case::of(7, number);
         assert_eq!(case.bytes, Case::of(7, number).bytes);

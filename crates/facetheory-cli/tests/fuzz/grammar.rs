@@ -1,7 +1,7 @@
 //! Connections of HTTP/1 as visitors send them, most of them almost right.
 
-use crate::dice::Dice;
-use crate::ledger::ID;
+use crate::random::Random;
+use crate::request_log::ID;
 use crate::support::site::HOST;
 
 /// In so many of a hundred places something is odd.
@@ -13,7 +13,7 @@ const METHODS: [&str; 8] = ["GET", "GET", "GET", "HEAD", "POST", "POST", "PUT", 
 const ODD_METHODS: [&str; 9] =
     ["get", "PROPFIND", "CONNECT", "TRACE", "WIRE-REFUSED", "PRI", "G ET", "", "DELETE"];
 const VERSIONS: [&str; 7] = ["HTTP/1.0", "HTTP/1.0", "HTTP/2.0", "HTTP/1.2", "http/1.1", "HTTP/01.1", ""];
-const SAID: [&str; 7] = ["", "", "", "&say=chunked", "&say=none", "&say=hint", "&say=early"];
+const RESPONSE_KINDS: [&str; 7] = ["", "", "", "&say=chunked", "&say=none", "&say=hint", "&say=early"];
 const ODD_PATHS: [&str; 12] = [
     "/%00",
     "/a%0d%0ab",
@@ -84,47 +84,48 @@ const ODD_FIELDS: [&str; 24] = [
 ];
 
 /// All that a visitor sends on a connection.
-pub(crate) fn connection(dice: &mut Dice, case: u64) -> Vec<u8> {
-    let requests = dice.one(&[1, 1, 1, 2, 2, 3, 5]);
-    (0..requests).flat_map(|number| request(dice, case, number)).collect()
+pub(crate) fn connection(random: &mut Random, case: u64) -> Vec<u8> {
+    let requests = random.one(&[1, 1, 1, 2, 2, 3, 5]);
+    (0..requests).flat_map(|number| request(random, case, number)).collect()
 }
 
 /// One request.
-fn request(dice: &mut Dice, case: u64, number: usize) -> Vec<u8> {
-    let method = if dice.percent(ODD) { dice.one(&ODD_METHODS) } else { dice.one(&METHODS) };
-    let version = if dice.percent(ODD) { dice.one(&VERSIONS) } else { "HTTP/1.1" };
+fn request(random: &mut Random, case: u64, number: usize) -> Vec<u8> {
+    let method = if random.percent(ODD) { random.one(&ODD_METHODS) } else { random.one(&METHODS) };
+    let version = if random.percent(ODD) { random.one(&VERSIONS) } else { "HTTP/1.1" };
     let id = format!("{case}-{number}");
-    let blank = if dice.percent(ODD) { dice.one(&["\r\n", "\r\n", "\r\n\r\n", "\n", " "]) } else { "" };
-    let mut lines = format!("{blank}{method} {} {version}\r\n", target(dice, &id));
-    lines += &if dice.percent(ODD) { dice.one(&ODD_HOSTS).to_owned() } else { format!("Host: {HOST}\r\n") };
+    let blank = if random.percent(ODD) { random.one(&["\r\n", "\r\n", "\r\n\r\n", "\n", " "]) } else { "" };
+    let mut lines = format!("{blank}{method} {} {version}\r\n", target(random, &id));
+    lines +=
+        &if random.percent(ODD) { random.one(&ODD_HOSTS).to_owned() } else { format!("Host: {HOST}\r\n") };
     lines += &format!("{ID}: {id}\r\n");
-    for _ in 0..dice.below(4) {
-        let field = if dice.percent(3 * ODD) { dice.one(&ODD_FIELDS) } else { dice.one(&FIELDS) };
+    for _ in 0..random.below(4) {
+        let field = if random.percent(3 * ODD) { random.one(&ODD_FIELDS) } else { random.one(&FIELDS) };
         lines += &format!("{field}\r\n");
     }
-    if dice.percent(1) {
-        lines += &format!("X-Long: {}\r\n", "x".repeat(dice.below(40_000)));
+    if random.percent(1) {
+        lines += &format!("X-Long: {}\r\n", "x".repeat(random.below(40_000)));
     }
-    if dice.percent(1) {
-        lines += &"X-Many: x\r\n".repeat(dice.below(200));
+    if random.percent(1) {
+        lines += &"X-Many: x\r\n".repeat(random.below(200));
     }
-    let has_body = !["GET", "HEAD"].contains(&method) && dice.percent(80) || dice.percent(ODD);
-    let (framing, body) = if has_body { body(dice, &id) } else { (String::new(), Vec::new()) };
+    let has_body = !["GET", "HEAD"].contains(&method) && random.percent(80) || random.percent(ODD);
+    let (framing, body) = if has_body { body(random, &id) } else { (String::new(), Vec::new()) };
     lines += &framing;
-    let end = if dice.percent(1) { "\n" } else { "\r\n" };
+    let end = if random.percent(1) { "\n" } else { "\r\n" };
     [lines.as_bytes(), end.as_bytes(), &body].concat()
 }
 
-fn target(dice: &mut Dice, id: &str) -> String {
-    let path = match dice.below(10) {
-        0..2 => format!("/page/{}", dice.below(PAGES)),
-        2 if dice.percent(10) => "*".to_owned(),
-        3 if dice.percent(4 * ODD) => dice.one(&ODD_PATHS).to_owned(),
-        4 => format!("/{id}?a=b{}", dice.one(&SAID)),
-        5 if dice.percent(4 * ODD) => format!("/pass/{id}?say=switch"),
-        _ => format!("/pass/{id}?a={}{}", dice.below(9), dice.one(&SAID)),
+fn target(random: &mut Random, id: &str) -> String {
+    let path = match random.below(10) {
+        0..2 => format!("/page/{}", random.below(PAGES)),
+        2 if random.percent(10) => "*".to_owned(),
+        3 if random.percent(4 * ODD) => random.one(&ODD_PATHS).to_owned(),
+        4 => format!("/{id}?a=b{}", random.one(&RESPONSE_KINDS)),
+        5 if random.percent(4 * ODD) => format!("/pass/{id}?say=switch"),
+        _ => format!("/pass/{id}?a={}{}", random.below(9), random.one(&RESPONSE_KINDS)),
     };
-    match dice.below(50) {
+    match random.below(50) {
         0 => format!("http://{HOST}{path}"),
         1 => format!("http://evil.example{path}"),
         2 => format!("HTTPS://{HOST}?{id}"),
@@ -133,45 +134,45 @@ fn target(dice: &mut Dice, id: &str) -> String {
 }
 
 /// The header lines that frame a body, and its bytes.
-fn body(dice: &mut Dice, id: &str) -> (String, Vec<u8>) {
+fn body(random: &mut Random, id: &str) -> (String, Vec<u8>) {
     let inner = format!("GET /smuggled-{id} HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
-    let body = match dice.below(8) {
+    let body = match random.below(8) {
         0 => Vec::new(),
         1 => inner.into_bytes(),
         2 => format!("0\r\n\r\n{inner}").into_bytes(),
-        3 if dice.percent(20) => vec![b'x'; dice.below(400_000)],
-        _ => (0..dice.below(40)).map(|_| dice.byte()).collect(),
+        3 if random.percent(20) => vec![b'x'; random.below(400_000)],
+        _ => (0..random.below(40)).map(|_| random.byte()).collect(),
     };
-    let length = match dice.below(100) {
-        0 => body.len() + dice.below(20),
-        1 => body.len().saturating_sub(dice.below(20)),
+    let length = match random.below(100) {
+        0 => body.len() + random.below(20),
+        1 => body.len().saturating_sub(random.below(20)),
         _ => body.len(),
     };
-    match dice.below(20) {
-        0 => (format!("Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n"), chunks(dice, &body)),
+    match random.below(20) {
+        0 => (format!("Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n"), chunks(random, &body)),
         1 => (format!("Content-Length: {length}\r\nContent-Length: {length}\r\n"), body),
         2 => (format!("Transfer-Encoding: chunked\r\nContent-Length: {length}\r\n"), body),
-        3..10 => ("Transfer-Encoding: chunked\r\nTrailer: x-late\r\n".to_owned(), chunks(dice, &body)),
+        3..10 => ("Transfer-Encoding: chunked\r\nTrailer: x-late\r\n".to_owned(), chunks(random, &body)),
         _ => (format!("Content-Length: {length}\r\n"), body),
     }
 }
 
 /// A body in chunks.
-fn chunks(dice: &mut Dice, body: &[u8]) -> Vec<u8> {
-    let odd = |dice: &mut Dice, usual: &'static str, odd: &[&'static str]| {
-        if dice.percent(2) { dice.one(odd) } else { usual }
+fn chunks(random: &mut Random, body: &[u8]) -> Vec<u8> {
+    let odd = |random: &mut Random, usual: &'static str, odd: &[&'static str]| {
+        if random.percent(2) { random.one(odd) } else { usual }
     };
     let mut chunked = Vec::new();
-    for piece in body.chunks(1 + dice.below(body.len().max(30))) {
-        let before = odd(dice, "", &["0x", "+", "-", " ", "0", "00000000000000000", "fffffffffffffff"]);
-        let after = odd(dice, "", &[";a=b", ";a=\"\n\"", " ", ";", "\t", ";\x00", "g"]);
+    for piece in body.chunks(1 + random.below(body.len().max(30))) {
+        let before = odd(random, "", &["0x", "+", "-", " ", "0", "00000000000000000", "fffffffffffffff"]);
+        let after = odd(random, "", &[";a=b", ";a=\"\n\"", " ", ";", "\t", ";\x00", "g"]);
         let (line, end) =
-            (odd(dice, "\r\n", &["\n", "\r", "\r\r\n"]), odd(dice, "\r\n", &["\n", "", "x\r\n"]));
+            (odd(random, "\r\n", &["\n", "\r", "\r\r\n"]), odd(random, "\r\n", &["\n", "", "x\r\n"]));
         chunked.extend_from_slice(format!("{before}{:x}{after}{line}", piece.len()).as_bytes());
         chunked.extend_from_slice(piece);
         chunked.extend_from_slice(end.as_bytes());
     }
-    let trailer = match dice.below(20) {
+    let trailer = match random.below(20) {
         0..4 => "X-Late: 1\r\n",
         4 => "Content-Length: 5\r\n",
         5 => "X-Late : 1\r\n",
@@ -179,7 +180,7 @@ fn chunks(dice: &mut Dice, body: &[u8]) -> Vec<u8> {
         7 => "X-Forwarded-For: 6.6.6.6\r\n",
         _ => "",
     };
-    let last = odd(dice, "0\r\n", &["00\r\n", "0\n", "", "0;a\r\n", "0x0\r\n"]);
+    let last = odd(random, "0\r\n", &["00\r\n", "0\n", "", "0;a\r\n", "0x0\r\n"]);
     chunked.extend_from_slice(format!("{last}{trailer}\r\n").as_bytes());
     chunked
 }

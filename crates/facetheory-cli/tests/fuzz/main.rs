@@ -8,23 +8,23 @@
 //! `FACETHEORY_FUZZ_SECONDS` says for how long (60), `FACETHEORY_FUZZ_SEED` by which chance (1), and
 //! `FACETHEORY_FUZZ_CASE` that only one case is tried. `scripts/fuzz` sets them.
 
-mod answer;
 mod campaign;
 mod case;
-mod dice;
+mod exchange;
 mod frame;
 mod grammar;
-mod ledger;
-mod minimise;
+mod minimize;
 mod mutation;
+mod origin;
+mod random;
 mod reference;
+mod request_log;
+mod response;
 mod seed;
 mod stream;
-mod strict;
+mod strict_parser;
 #[path = "../support/mod.rs"]
 mod support;
-mod visit;
-mod witness;
 
 use std::time::Duration;
 
@@ -32,25 +32,25 @@ use campaign::Campaign;
 use case::Case;
 
 /// For how long visitors come where nobody says.
-const USUAL_SECONDS: u64 = 60;
+const DEFAULT_SECONDS: u64 = 60;
 /// The chance where nobody says: the same at every run, so that a failure can be had again.
-const USUAL_SEED: u64 = 1;
+const DEFAULT_SEED: u64 = 1;
 
 #[test]
-fn whatever_visitors_send_the_gateway_lives_and_the_origin_hears_only_what_was_asked_for() {
-    let seed = number("FACETHEORY_FUZZ_SEED").unwrap_or(USUAL_SEED);
+fn the_gateway_survives_any_input_and_forwards_only_valid_requests() {
+    let seed = number("FACETHEORY_FUZZ_SEED").unwrap_or(DEFAULT_SEED);
     if let Some(case) = number("FACETHEORY_FUZZ_CASE") {
-        let report = minimise::report(seed, case);
+        let report = minimize::report(seed, case);
         assert!(report.is_none(), "{}", report.unwrap_or_default());
         return;
     }
-    let seconds = number("FACETHEORY_FUZZ_SECONDS").unwrap_or(USUAL_SECONDS);
+    let seconds = number("FACETHEORY_FUZZ_SECONDS").unwrap_or(DEFAULT_SECONDS);
     let mut campaign = Campaign::start(seed);
     let Err(failed) = campaign.run(Duration::from_secs(seconds)) else { return };
     drop(campaign);
     eprintln!("seed {seed}, cases {:?}:\n{}", failed.cases, failed.violations.join("\n"));
     // All were under way when it happened, and one of them will do.
-    let alone = failed.cases.iter().find_map(|case| minimise::report(seed, *case));
+    let alone = failed.cases.iter().find_map(|case| minimize::report(seed, *case));
     panic!("{}", alone.unwrap_or_else(|| "none of these cases does it alone".to_owned()));
 }
 

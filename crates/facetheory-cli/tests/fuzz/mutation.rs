@@ -1,6 +1,6 @@
 //! What becomes of bytes by accident, or by somebody's intent.
 
-use crate::dice::Dice;
+use crate::random::Random;
 
 /// What is put where it does not belong.
 const WORDS: [&str; 24] = [
@@ -35,22 +35,22 @@ const PIECE: usize = 64;
 const BYTES: [u8; 12] = [0, b'\t', b'\n', b'\r', b' ', b'0', b':', b',', b'/', 0x7f, 0x80, 0xff];
 
 /// Changes bytes in a few places. Some come from another connection.
-pub(crate) fn mutate(dice: &mut Dice, bytes: &mut Vec<u8>, other: &[u8]) {
-    for _ in 0..dice.one(&[1, 1, 1, 2, 3, 8]) {
-        once(dice, bytes, other);
+pub(crate) fn mutate(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
+    for _ in 0..random.one(&[1, 1, 1, 2, 3, 8]) {
+        once(random, bytes, other);
     }
 }
 
-fn once(dice: &mut Dice, bytes: &mut Vec<u8>, other: &[u8]) {
+fn once(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
     if bytes.is_empty() {
         return bytes.extend_from_slice(other);
     }
-    let at = place(dice, bytes);
-    let end = (at + 1 + dice.below(PIECE)).min(bytes.len());
-    match dice.below(10) {
-        0 => bytes[at] ^= 1 << dice.below(8),
-        1 => bytes[at] = dice.one(&BYTES),
-        2 | 3 => insert(bytes, at, dice.one(&WORDS).as_bytes()),
+    let at = place(random, bytes);
+    let end = (at + 1 + random.below(PIECE)).min(bytes.len());
+    match random.below(10) {
+        0 => bytes[at] ^= 1 << random.below(8),
+        1 => bytes[at] = random.one(&BYTES),
+        2 | 3 => insert(bytes, at, random.one(&WORDS).as_bytes()),
         4 => drop(bytes.drain(at..end)),
         5 => {
             let piece = bytes[at..end].to_vec();
@@ -58,31 +58,31 @@ fn once(dice: &mut Dice, bytes: &mut Vec<u8>, other: &[u8]) {
         }
         6 => {
             let piece: Vec<u8> = bytes.drain(at..end).collect();
-            let to = dice.below(bytes.len() + 1);
+            let to = random.below(bytes.len() + 1);
             insert(bytes, to, &piece);
         }
-        7 if dice.percent(30) => bytes.truncate(at),
+        7 if random.percent(30) => bytes.truncate(at),
         8 if !other.is_empty() => {
-            let from = dice.below(other.len());
-            let to = (from + 1 + dice.below(4 * PIECE)).min(other.len());
+            let from = random.below(other.len());
+            let to = (from + 1 + random.below(4 * PIECE)).min(other.len());
             insert(bytes, at, &other[from..to]);
         }
-        _ => tamper(dice, bytes),
+        _ => tamper(random, bytes),
     }
 }
 
 /// Changes a digit, of which lengths, sizes and versions are made.
-fn tamper(dice: &mut Dice, bytes: &mut [u8]) {
+fn tamper(random: &mut Random, bytes: &mut [u8]) {
     let digits: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at].is_ascii_hexdigit()).collect();
     if !digits.is_empty() {
-        bytes[digits[dice.below(digits.len())]] = dice.one(b"0123456789af");
+        bytes[digits[random.below(digits.len())]] = random.one(b"0123456789af");
     }
 }
 
 /// Any place, and often one where a line ends.
-fn place(dice: &mut Dice, bytes: &[u8]) -> usize {
-    let any = dice.below(bytes.len());
-    if dice.percent(50) {
+fn place(random: &mut Random, bytes: &[u8]) -> usize {
+    let any = random.below(bytes.len());
+    if random.percent(50) {
         return any;
     }
     bytes[any..].iter().position(|byte| *byte == b'\r').map_or(any, |found| any + found)

@@ -1,7 +1,7 @@
 //! What the bytes of a visitor's connection ask for, as a strict reader sees them.
 
-use crate::ledger::Asked;
-use crate::strict::{self, Reading};
+use crate::request_log::ExpectedRequest;
+use crate::strict_parser::{self, Parsed};
 
 /// How the bytes of a connection end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) enum End {
 }
 
 /// The requests that these bytes of HTTP/1 are, up to the first that is none.
-pub(crate) fn asked(bytes: &[u8]) -> (Vec<Asked>, End) {
+pub(crate) fn asked(bytes: &[u8]) -> (Vec<ExpectedRequest>, End) {
     let mut asked = Vec::new();
     let mut rest = bytes;
     loop {
@@ -24,23 +24,23 @@ pub(crate) fn asked(bytes: &[u8]) -> (Vec<Asked>, End) {
         if rest.is_empty() {
             return (asked, End::Clean);
         }
-        match strict::read(rest) {
-            Reading::Whole(request, end) => {
-                asked.push(Asked { request, is_whole: true });
+        match strict_parser::read(rest) {
+            Parsed::Whole(request, end) => {
+                asked.push(ExpectedRequest { request, is_whole: true });
                 rest = &rest[end..];
             }
-            Reading::Part(request, fault) => {
-                asked.push(Asked { request, is_whole: false });
+            Parsed::Part(request, fault) => {
+                asked.push(ExpectedRequest { request, is_whole: false });
                 return (asked, if fault.is_some() { End::Wrong } else { End::Open });
             }
-            Reading::Open => return (asked, End::Open),
-            Reading::Wrong(_) => return (asked, End::Wrong),
+            Parsed::Open => return (asked, End::Open),
+            Parsed::Wrong(_) => return (asked, End::Wrong),
         }
     }
 }
 
 #[test]
-fn requests_are_read_up_to_the_first_that_is_none() {
+fn requests_are_parsed_up_to_the_first_invalid_one() {
     let get = "GET /a HTTP/1.1\r\nHost: b\r\n\r\n";
     let count = |bytes: &str| {
         let (asked, end) = asked(bytes.as_bytes());

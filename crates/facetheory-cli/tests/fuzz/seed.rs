@@ -39,6 +39,6 @@ const SEEDS: [&str; 34] = [
 ];
 
 /// One of them.
-pub(crate) fn seed(dice: &mut crate::dice::Dice, case: u64) -> Vec<u8> {
-    dice.one(&SEEDS).replace("{id}", &case.to_string()).into_bytes()
+pub(crate) fn seed(random: &mut crate::random::Random, case: u64) -> Vec<u8> {
+    random.one(&SEEDS).replace("{id}", &case.to_string()).into_bytes()
 }

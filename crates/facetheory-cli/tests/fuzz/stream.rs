@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::ledger::Asked;
-use crate::strict::{Request, is_token, is_valid_host};
+use crate::request_log::ExpectedRequest;
+use crate::strict_parser::{Request, is_token, is_valid_host};
 use crate::support::http2::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, HEADERS, PREFACE, RST_STREAM,
 };
@@ -15,7 +15,7 @@ const PRIORITY: u8 = 0x20;
 ///
 /// Where a connection goes on after a mistake is up to a server, so this does: no request is missing here that a server
 /// may see.
-pub(crate) fn asked(bytes: &[u8]) -> Option<BTreeMap<u32, Asked>> {
+pub(crate) fn asked(bytes: &[u8]) -> Option<BTreeMap<u32, ExpectedRequest>> {
     let mut streams: BTreeMap<u32, Stream> = BTreeMap::new();
     let mut rest = bytes.strip_prefix(PREFACE).unwrap_or_default();
     let mut open: Option<(Frame, Vec<u8>)> = None;
@@ -109,7 +109,7 @@ impl Stream {
     ///
     /// The library that reads HTTP/2 for the gateway forgets, at the end of a frame, that it has left out a field which
     /// should not have been there (hyperium/h2, `HeaderBlock::load`). So a head in several frames may be one without it.
-    fn asked(self) -> Option<Asked> {
+    fn asked(self) -> Option<ExpectedRequest> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
         let (mut method, mut target, mut authority, mut scheme) = (None, None, None, None);
         let mut request = Request::default();
@@ -151,9 +151,9 @@ impl Stream {
         let is_target =
             request.target.starts_with('/') || (request.target == "*" && request.method == "OPTIONS");
         let is_method = !request.method.is_empty() && request.method.bytes().all(|byte| is_token(&byte));
-        let is_refused = ["CONNECT", "TRACE"].contains(&request.method.as_str());
+        let is_rejected = ["CONNECT", "TRACE"].contains(&request.method.as_str());
         let is_shown = request.target.bytes().all(|byte| byte.is_ascii_graphic());
-        if !is_one || hosts.len() > 2 || !is_target || !is_shown || !is_method || is_refused {
+        if !is_one || hosts.len() > 2 || !is_target || !is_shown || !is_method || is_rejected {
             return None;
         }
         let lengths: Vec<Option<usize>> = request
@@ -178,7 +178,7 @@ impl Stream {
             .map(|(name, value)| Some((text(&name)?, value)))
             .collect::<Option<_>>()
             .unwrap_or_default();
-        Some(Asked { request, is_whole })
+        Some(ExpectedRequest { request, is_whole })
     }
 }
 
@@ -258,19 +258,19 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_read_as_requests() {
+    fn frames_are_parsed_as_requests() {
         let mut post = get(HOST, "/a");
         post[0].1 = "POST";
         let frames =
             [Frame::headers(1, &post, 0), Frame::data(1, b"ab", 0), Frame::data(1, b"c", END_STREAM)];
         let asked = asked(&connection(&frames)).expect("it is clear");
-        let Asked { request, is_whole } = &asked[&1];
+        let ExpectedRequest { request, is_whole } = &asked[&1];
         assert_eq!((request.target.as_str(), request.body.as_slice()), ("/a", &b"abc"[..]));
         assert!(is_whole);
     }
 
     #[test]
-    fn what_could_become_two_requests_is_none() {
+    fn ambiguous_frames_are_not_a_request() {
         let base = get(HOST, "/a");
         for odd in [("transfer-encoding", "chunked"), ("x-a", "b\r\nc"), (":path", "/b"), ("host", "evil")] {
             let frame = Frame::headers(1, &[&base[..], &[odd]].concat(), END_STREAM);

@@ -5,9 +5,9 @@ use tabletheory::{Clock as _, SystemClock};
 use crate::pair::Pair;
 use crate::support::client::Response;
 use crate::support::gateway::Gateway;
-use crate::support::origin::Answer;
+use crate::support::origin::ScriptedResponse;
 use crate::support::site::{HOST, get};
-use crate::support::{tell, until};
+use crate::support::{print, wait_for};
 
 /// So long, in milliseconds, another gateway may go by what it knows: a second for `META`, a second for the epochs of tags.
 const BOUND: i64 = 2_000;
@@ -18,23 +18,23 @@ const MARGIN: i64 = 15_000;
 const PAGES: &str = "[routes]\n\"/**\" = { isr = \"1h\", tags = [\"news\"] }\n";
 
 #[test]
-fn a_page_that_one_gateway_invalidates_is_renewed_at_the_other() {
+fn a_page_invalidated_by_one_gateway_is_regenerated_by_the_other() {
     is_obeyed("a page", &format!(r#"{{ "url": "http://{HOST}/a/page" }}"#));
 }
 
 #[test]
-fn a_page_that_one_gateway_forbids_is_not_served_by_the_other() {
+fn a_page_hard_invalidated_by_one_gateway_is_not_served_by_the_other() {
     let states = is_obeyed("a page, hard", &format!(r#"{{ "url": "http://{HOST}/a/page", "hard": true }}"#));
     assert!(!states.contains(&"stale".to_owned()), "it was served once the other knew: {states:?}");
 }
 
 #[test]
-fn a_tag_that_one_gateway_invalidates_is_stale_at_the_other() {
+fn a_tag_invalidated_by_one_gateway_is_stale_at_the_other() {
     is_obeyed("a tag", r#"{ "tag": "news" }"#);
 }
 
 #[test]
-fn a_path_that_one_gateway_invalidates_is_stale_at_the_other() {
+fn a_path_invalidated_by_one_gateway_is_stale_at_the_other() {
     is_obeyed("a path", r#"{ "path": "/a" }"#);
 }
 
@@ -42,16 +42,16 @@ fn a_path_that_one_gateway_invalidates_is_stale_at_the_other() {
 /// it was answered meanwhile.
 fn is_obeyed(what: &str, wish: &str) -> Vec<String> {
     let pair = Pair::start(PAGES);
-    pair.origin.answer("/a/page", Answer::page(&[], "<p>old</p>"));
+    pair.origin.respond("/a/page", ScriptedResponse::page(&[], "<p>old</p>"));
     for gateway in [&pair.one, &pair.other] {
-        until("it is in memory", || (visit(gateway).state() == "hit").then_some(()));
+        wait_for("it is in memory", || (visit(gateway).state() == "hit").then_some(()));
     }
-    pair.origin.answer("/a/page", Answer::page(&[], "<p>new</p>"));
-    let answer = pair.one.wish("/api/v1/invalidate", wish);
+    pair.origin.respond("/a/page", ScriptedResponse::page(&[], "<p>new</p>"));
+    let answer = pair.one.admin_post("/api/v1/invalidate", wish);
     assert_eq!((answer.status, &*answer.text()), (200, r#"{"outcome":"stale"}"#));
 
     let (told, mut known, mut states) = (SystemClock.now(), None, Vec::new());
-    until("the other serves the new page", || {
+    wait_for("the other serves the new page", || {
         let answer = visit(&pair.other);
         assert_eq!(answer.status, 200, "{}", answer.text());
         if answer.state() != "hit" || answer.text() == "<p>new</p>" {
@@ -62,7 +62,7 @@ fn is_obeyed(what: &str, wish: &str) -> Vec<String> {
     });
     let known = known.expect("it was noticed");
     assert!(known <= BOUND + MARGIN, "the other went by what it knew for {known} ms");
-    tell(&format!(
+    print(&format!(
         "{what} invalidated at one gateway: the other knew after {known} ms ({})",
         states.join(", ")
     ));

@@ -1,6 +1,6 @@
 //! Several gateways on one DynamoDB and one S3: what they do together, whatever becomes of one of them.
 
-mod crowd;
+mod burst;
 mod invalidation;
 mod pair;
 #[path = "../support/mod.rs"]

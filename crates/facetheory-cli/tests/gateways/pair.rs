@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use crate::support::gateway::Gateway;
 use crate::support::origin::Origin;
-use crate::support::site::patient;
+use crate::support::site::with_long_timeouts;
 use crate::support::store::Store;
 
 /// Two gateways on servers that keep the same pages. They end before their directories do.
@@ -25,7 +25,7 @@ impl Pair {
     pub(crate) fn start(config: &str) -> Pair {
         let (store, origin) = (Store::on_servers(), Origin::start());
         let directories = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
-        let config = patient(config);
+        let config = with_long_timeouts(config);
         let [one, other] = directories
             .each_ref()
             .map(|directory| Gateway::start_on(&store, directory.path(), origin.address, &config));

@@ -1,24 +1,24 @@
 //! How old an answer is: RFC 9111, sections 4.2.3 and 5.1.
 
 use crate::date::date;
+use crate::helpers::{age, assert_all_cached, assert_none_reused, numbered};
 use crate::support::site::Site;
-use crate::support::until;
-use crate::trial::{age, assert_all_kept, assert_none_served_again, numbered};
+use crate::support::wait_for;
 
 stories![
-    rfc9111_5_1_what_is_served_from_the_cache_tells_its_age,
-    rfc9111_4_2_3_the_age_that_an_answer_comes_with_counts,
-    rfc9111_4_2_3_the_date_of_an_answer_counts,
+    rfc9111_5_1_a_cached_response_has_an_age,
+    rfc9111_4_2_3_the_age_header_of_the_origin_counts,
+    rfc9111_4_2_3_the_date_of_a_response_counts,
     rfc9111_4_2_3_the_greater_of_age_and_date_counts,
-    rfc9111_4_2_3_a_date_of_the_future_makes_no_answer_younger,
-    rfc9111_4_2_3_age_grows_while_an_answer_is_kept,
-    rfc9111_5_1_an_age_that_is_no_number_is_ignored,
+    rfc9111_4_2_3_a_future_date_does_not_reduce_the_age,
+    rfc9111_4_2_3_age_grows_while_a_response_is_cached,
+    rfc9111_5_1_an_age_that_is_not_a_number_is_ignored,
     rfc9111_5_1_of_several_ages_the_first_counts,
-    rfc9110_6_6_1_an_answer_without_a_date_gets_that_of_its_arrival,
-    rfc9110_6_6_1_the_date_of_an_answer_stays_what_the_origin_said,
+    rfc9110_6_6_1_a_response_without_a_date_gets_the_date_of_its_arrival,
+    rfc9110_6_6_1_the_date_of_a_response_is_not_changed,
 ];
 
-fn rfc9111_5_1_what_is_served_from_the_cache_tells_its_age(site: &Site) {
+fn rfc9111_5_1_a_cached_response_has_an_age(site: &Site) {
     numbered(site, "/age", &["Cache-Control: max-age=3600"]);
     let first = site.get("/age");
     assert!(
@@ -31,23 +31,23 @@ fn rfc9111_5_1_what_is_served_from_the_cache_tells_its_age(site: &Site) {
     assert!(age(&second) < 30);
 }
 
-fn rfc9111_4_2_3_the_age_that_an_answer_comes_with_counts(site: &Site) {
+fn rfc9111_4_2_3_the_age_header_of_the_origin_counts(site: &Site) {
     numbered(site, "/age", &["Cache-Control: max-age=3600", "Age: 3000"]);
     site.get("/age");
     let second = site.get("/age");
     assert_eq!(second.text(), "answer 1");
     assert!((3000..3600).contains(&age(&second)), "{}", age(&second));
-    assert_none_served_again(site, "old", &[&["Cache-Control: max-age=3600", "Age: 4000"]]);
+    assert_none_reused(site, "old", &[&["Cache-Control: max-age=3600", "Age: 4000"]]);
 }
 
-fn rfc9111_4_2_3_the_date_of_an_answer_counts(site: &Site) {
+fn rfc9111_4_2_3_the_date_of_a_response_counts(site: &Site) {
     let (young, old) = (format!("Date: {}", date(-3000)), format!("Date: {}", date(-4000)));
     numbered(site, "/date", &["Cache-Control: max-age=3600", &young]);
     site.get("/date");
     let second = site.get("/date");
     assert_eq!(second.text(), "answer 1");
     assert!((3000..3600).contains(&age(&second)), "{}", age(&second));
-    assert_none_served_again(site, "old", &[&["Cache-Control: max-age=3600", &old]]);
+    assert_none_reused(site, "old", &[&["Cache-Control: max-age=3600", &old]]);
 }
 
 fn rfc9111_4_2_3_the_greater_of_age_and_date_counts(site: &Site) {
@@ -55,7 +55,7 @@ fn rfc9111_4_2_3_the_greater_of_age_and_date_counts(site: &Site) {
     numbered(site, "/age", &["Cache-Control: max-age=3600", &young, "Age: 2000"]);
     site.get("/age");
     assert!((2000..3600).contains(&age(&site.get("/age"))));
-    assert_none_served_again(
+    assert_none_reused(
         site,
         "old",
         &[
@@ -65,24 +65,24 @@ fn rfc9111_4_2_3_the_greater_of_age_and_date_counts(site: &Site) {
     );
 }
 
-fn rfc9111_4_2_3_a_date_of_the_future_makes_no_answer_younger(site: &Site) {
+fn rfc9111_4_2_3_a_future_date_does_not_reduce_the_age(site: &Site) {
     let future = format!("Date: {}", date(7200));
     numbered(site, "/future", &["Cache-Control: max-age=3600", &future, "Age: 100"]);
     site.get("/future");
     assert!((100..3600).contains(&age(&site.get("/future"))));
-    assert_none_served_again(site, "old", &[&["Cache-Control: max-age=3600", &future, "Age: 4000"]]);
+    assert_none_reused(site, "old", &[&["Cache-Control: max-age=3600", &future, "Age: 4000"]]);
 }
 
-fn rfc9111_4_2_3_age_grows_while_an_answer_is_kept(site: &Site) {
+fn rfc9111_4_2_3_age_grows_while_a_response_is_cached(site: &Site) {
     numbered(site, "/age", &["Cache-Control: max-age=3600", "Age: 100"]);
     site.get("/age");
     let first = age(&site.get("/age"));
-    until("the answer gets older", || (age(&site.get("/age")) > first).then_some(()));
+    wait_for("the answer gets older", || (age(&site.get("/age")) > first).then_some(()));
     assert_eq!(site.get("/age").text(), "answer 1");
 }
 
-fn rfc9111_5_1_an_age_that_is_no_number_is_ignored(site: &Site) {
-    assert_all_kept(
+fn rfc9111_5_1_an_age_that_is_not_a_number_is_ignored(site: &Site) {
+    assert_all_cached(
         site,
         "no-number",
         &[
@@ -96,7 +96,7 @@ fn rfc9111_5_1_an_age_that_is_no_number_is_ignored(site: &Site) {
 }
 
 fn rfc9111_5_1_of_several_ages_the_first_counts(site: &Site) {
-    assert_all_kept(
+    assert_all_cached(
         site,
         "young",
         &[
@@ -104,7 +104,7 @@ fn rfc9111_5_1_of_several_ages_the_first_counts(site: &Site) {
             &["Cache-Control: max-age=3600", "Age: 0", "Age: 7200"],
         ],
     );
-    assert_none_served_again(
+    assert_none_reused(
         site,
         "old",
         &[
@@ -114,7 +114,7 @@ fn rfc9111_5_1_of_several_ages_the_first_counts(site: &Site) {
     );
 }
 
-fn rfc9110_6_6_1_an_answer_without_a_date_gets_that_of_its_arrival(site: &Site) {
+fn rfc9110_6_6_1_a_response_without_a_date_gets_the_date_of_its_arrival(site: &Site) {
     numbered(site, "/dateless", &["Cache-Control: max-age=3600"]);
     let (first, second) = (site.get("/dateless"), site.get("/dateless"));
     for response in [&first, &second] {
@@ -124,7 +124,7 @@ fn rfc9110_6_6_1_an_answer_without_a_date_gets_that_of_its_arrival(site: &Site) 
     assert_eq!(second.text(), "answer 1");
 }
 
-fn rfc9110_6_6_1_the_date_of_an_answer_stays_what_the_origin_said(site: &Site) {
+fn rfc9110_6_6_1_the_date_of_a_response_is_not_changed(site: &Site) {
     let said = date(-600);
     numbered(site, "/dated", &["Cache-Control: max-age=3600", &format!("Date: {said}")]);
     for _ in 0..2 {

@@ -1,18 +1,18 @@
 //! Answers to requests with credentials: RFC 9111, section 3.5.
 
+use crate::helpers::{asked, numbered};
 use crate::support::site::Site;
-use crate::trial::{asked, numbered};
 
 stories![
-    rfc9111_3_5_an_answer_to_credentials_is_not_kept,
-    rfc9111_3_5_public_must_revalidate_and_s_maxage_each_let_it_be_kept,
-    rfc9111_3_5_what_is_kept_for_everyone_is_served_to_visitors_with_credentials,
+    rfc9111_3_5_a_response_to_credentials_is_not_cached,
+    rfc9111_3_5_public_must_revalidate_and_s_maxage_each_allow_caching,
+    rfc9111_3_5_a_shared_response_is_served_to_clients_with_credentials,
 ];
 
 const ALICE: &str = "Authorization: Basic YWxpY2U6MQ==\r\n";
 const BOB: &str = "Authorization: Basic Ym9iOjI=\r\n";
 
-fn rfc9111_3_5_an_answer_to_credentials_is_not_kept(site: &Site) {
+fn rfc9111_3_5_a_response_to_credentials_is_not_cached(site: &Site) {
     for (index, control) in
         ["max-age=3600", "max-age=3600, proxy-revalidate", "max-age=3600, foo"].iter().enumerate()
     {
@@ -25,7 +25,7 @@ fn rfc9111_3_5_an_answer_to_credentials_is_not_kept(site: &Site) {
     assert_eq!(site.origin.requests_for("/own/0")[0].header("authorization"), Some("Basic YWxpY2U6MQ=="));
 }
 
-fn rfc9111_3_5_public_must_revalidate_and_s_maxage_each_let_it_be_kept(site: &Site) {
+fn rfc9111_3_5_public_must_revalidate_and_s_maxage_each_allow_caching(site: &Site) {
     for (index, control) in
         ["public, max-age=3600", "must-revalidate, max-age=3600", "s-maxage=3600"].iter().enumerate()
     {
@@ -37,7 +37,7 @@ fn rfc9111_3_5_public_must_revalidate_and_s_maxage_each_let_it_be_kept(site: &Si
     }
 }
 
-fn rfc9111_3_5_what_is_kept_for_everyone_is_served_to_visitors_with_credentials(site: &Site) {
+fn rfc9111_3_5_a_shared_response_is_served_to_clients_with_credentials(site: &Site) {
     numbered(site, "/open", &["Cache-Control: max-age=3600"]);
     assert_eq!(site.get("/open").text(), "answer 1");
     assert_eq!(site.get_with("/open", ALICE).text(), "answer 1");

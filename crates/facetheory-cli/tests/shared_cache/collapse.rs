@@ -4,26 +4,26 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::helpers::{asked, numbered, scripted, told};
 use crate::support::client::{Connection, Response};
-use crate::support::origin::{Answer, Gate};
+use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::site::{Site, get};
-use crate::support::until;
-use crate::trial::{asked, numbered, scripted, told};
+use crate::support::wait_for;
 
 stories![
-    rfc9111_4_visitors_of_a_page_that_may_be_kept_share_one_request,
-    rfc9211_2_6_collapsed_requests_are_told,
-    rfc9111_4_an_answer_for_one_visitor_is_not_shared_with_those_who_waited,
-    rfc9111_4_what_has_to_be_validated_is_not_shared_with_those_who_waited,
-    rfc9111_4_what_credentials_brought_is_not_shared_with_those_who_waited_if_it_has_to_be_validated,
-    rfc9111_4_3_3_an_error_for_one_visitor_is_not_shared_with_those_who_waited,
-    rfc9111_4_pages_that_may_not_be_kept_are_not_asked_for_one_after_the_other,
-    rfc9111_4_a_page_that_may_be_kept_again_is,
-    rfc9111_4_1_those_who_waited_get_their_own_variant,
+    rfc9111_4_concurrent_clients_of_a_cacheable_page_share_one_request,
+    rfc9211_2_6_collapsed_requests_are_reported,
+    rfc9111_4_a_private_response_is_not_shared_with_waiting_clients,
+    rfc9111_4_a_response_that_must_be_validated_is_not_shared_with_waiting_clients,
+    rfc9111_4_a_response_to_credentials_that_must_be_validated_is_not_shared_with_waiting_clients,
+    rfc9111_4_3_3_an_error_for_one_client_is_not_shared_with_waiting_clients,
+    rfc9111_4_requests_for_an_uncacheable_page_are_not_serialized,
+    rfc9111_4_a_page_that_becomes_cacheable_is_cached,
+    rfc9111_4_1_waiting_clients_get_their_own_variant,
 ];
 
 /// How many visitors come at once.
-const VISITORS: usize = 12;
+const CLIENTS: usize = 12;
 
 /// Visitors who have asked, each with the line of its number, and whose answers are open.
 fn visitors(site: &Site, path: &str, line: impl Fn(usize) -> String) -> Vec<Connection> {
@@ -32,11 +32,11 @@ fn visitors(site: &Site, path: &str, line: impl Fn(usize) -> String) -> Vec<Conn
         connection.send(get(path, &line(number)));
         connection
     };
-    (0..VISITORS).map(ask).collect()
+    (0..CLIENTS).map(ask).collect()
 }
 
 fn answers(visitors: Vec<Connection>) -> Vec<Response> {
-    visitors.into_iter().map(|mut connection| connection.answer()).collect()
+    visitors.into_iter().map(|mut connection| connection.response()).collect()
 }
 
 /// Answers that begin to come when the gate opens, and how many requests wait for them.
@@ -46,15 +46,15 @@ fn gated(site: &Site, path: &str, lines: &'static [&'static str]) -> (Gate, Arc<
     scripted(site, path, move |request, number| {
         counted.fetch_add(1, Ordering::Relaxed);
         let language = request.header("x-language").unwrap_or("none").to_owned();
-        Answer::page(lines, &format!("answer {number} for {language}")).after(&opened)
+        ScriptedResponse::page(lines, &format!("answer {number} for {language}")).after(&opened)
     });
     (gate, waiting)
 }
 
-fn rfc9111_4_visitors_of_a_page_that_may_be_kept_share_one_request(site: &Site) {
+fn rfc9111_4_concurrent_clients_of_a_cacheable_page_share_one_request(site: &Site) {
     let (gate, waiting) = gated(site, "/shared", &["Cache-Control: max-age=3600"]);
     let all = visitors(site, "/shared", |_| String::new());
-    until("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
+    wait_for("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
     for response in answers(all) {
         assert_eq!(response.text(), "answer 1 for none");
@@ -62,10 +62,10 @@ fn rfc9111_4_visitors_of_a_page_that_may_be_kept_share_one_request(site: &Site) 
     assert_eq!(asked(site, "/shared"), 1);
 }
 
-fn rfc9211_2_6_collapsed_requests_are_told(site: &Site) {
+fn rfc9211_2_6_collapsed_requests_are_reported(site: &Site) {
     let (gate, waiting) = gated(site, "/told", &["Cache-Control: max-age=3600"]);
     let all = visitors(site, "/told", |_| String::new());
-    until("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
+    wait_for("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
     let answers = answers(all);
     assert_eq!(answers.iter().filter(|response| told(response, "stored").is_some()).count(), 1);
@@ -79,7 +79,7 @@ fn rfc9211_2_6_collapsed_requests_are_told(site: &Site) {
     }
 }
 
-fn rfc9111_4_an_answer_for_one_visitor_is_not_shared_with_those_who_waited(site: &Site) {
+fn rfc9111_4_a_private_response_is_not_shared_with_waiting_clients(site: &Site) {
     assert_none_shared(site, "/private", &["Cache-Control: private"], |_| String::new());
 }
 
@@ -92,15 +92,15 @@ fn assert_none_shared(
 ) {
     let (gate, waiting) = gated(site, path, lines);
     let all = visitors(site, path, line);
-    until("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
+    wait_for("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
     let mut texts: Vec<String> = answers(all).iter().map(Response::text).collect();
     texts.sort();
     texts.dedup();
-    assert_eq!(texts.len(), VISITORS, "somebody got another's answer: {lines:?}");
+    assert_eq!(texts.len(), CLIENTS, "somebody got another's answer: {lines:?}");
 }
 
-fn rfc9111_4_what_has_to_be_validated_is_not_shared_with_those_who_waited(site: &Site) {
+fn rfc9111_4_a_response_that_must_be_validated_is_not_shared_with_waiting_clients(site: &Site) {
     let cases: [&[&str]; 5] = [
         &["Cache-Control: no-cache", "ETag: \"a\""],
         &["Cache-Control: max-age=0, must-revalidate", "ETag: \"a\""],
@@ -118,7 +118,7 @@ fn rfc9111_4_what_has_to_be_validated_is_not_shared_with_those_who_waited(site: 
     }
 }
 
-fn rfc9111_4_what_credentials_brought_is_not_shared_with_those_who_waited_if_it_has_to_be_validated(
+fn rfc9111_4_a_response_to_credentials_that_must_be_validated_is_not_shared_with_waiting_clients(
     site: &Site,
 ) {
     let credentials = |number| format!("Authorization: Bearer {number}\r\n");
@@ -135,21 +135,21 @@ fn failures(
     line: impl Fn(usize) -> String,
 ) -> Vec<Response> {
     let stale = ["Cache-Control: public, max-age=60", "Age: 100", "ETag: \"a\""];
-    site.origin.answer(path, Answer::page(&stale, "kept"));
+    site.origin.respond(path, ScriptedResponse::page(&stale, "kept"));
     assert_eq!(site.get(path).text(), "kept");
     let (gate, waiting) = (Gate::default(), Arc::new(AtomicUsize::new(0)));
     let (opened, counted) = (gate.clone(), waiting.clone());
     scripted(site, path, move |_, number| {
         counted.fetch_add(1, Ordering::Relaxed);
-        Answer::with("500 Error", lines, &format!("failure {number}")).after(&opened)
+        ScriptedResponse::with("500 Error", lines, &format!("failure {number}")).after(&opened)
     });
     let all = visitors(site, path, line);
-    until("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
+    wait_for("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
     answers(all)
 }
 
-fn rfc9111_4_3_3_an_error_for_one_visitor_is_not_shared_with_those_who_waited(site: &Site) {
+fn rfc9111_4_3_3_an_error_for_one_client_is_not_shared_with_waiting_clients(site: &Site) {
     let cases: [(&'static [&'static str], &str); 7] = [
         (&["Cache-Control: private, no-store"], ""),
         (&["Cache-Control: no-cache"], ""),
@@ -164,38 +164,38 @@ fn rfc9111_4_3_3_an_error_for_one_visitor_is_not_shared_with_those_who_waited(si
         let all = failures(site, &format!("/failing/{index}"), lines, own);
         assert!(all.iter().all(|response| response.status == 500), "{lines:?}");
         let texts: BTreeSet<String> = all.iter().map(Response::text).collect();
-        assert_eq!(texts.len(), VISITORS, "somebody got another's failure: {lines:?}, {texts:?}");
+        assert_eq!(texts.len(), CLIENTS, "somebody got another's failure: {lines:?}, {texts:?}");
     }
 }
 
-fn rfc9111_4_pages_that_may_not_be_kept_are_not_asked_for_one_after_the_other(site: &Site) {
+fn rfc9111_4_requests_for_an_uncacheable_page_are_not_serialized(site: &Site) {
     numbered(site, "/open", &["Cache-Control: no-store"]);
     site.get("/open");
     let (gate, waiting) = gated(site, "/open", &["Cache-Control: no-store"]);
     let all = visitors(site, "/open", |_| String::new());
     // The gate is shut: they are all at the origin at once only if none waits for another.
-    until("all are at the origin at once", || (waiting.load(Ordering::Relaxed) == VISITORS).then_some(()));
+    wait_for("all are at the origin at once", || (waiting.load(Ordering::Relaxed) == CLIENTS).then_some(()));
     gate.open();
-    assert_eq!(answers(all).len(), VISITORS);
+    assert_eq!(answers(all).len(), CLIENTS);
 }
 
-fn rfc9111_4_a_page_that_may_be_kept_again_is(site: &Site) {
+fn rfc9111_4_a_page_that_becomes_cacheable_is_cached(site: &Site) {
     numbered(site, "/again", &["Cache-Control: no-store"]);
     for _ in 0..3 {
         site.get("/again");
     }
     numbered(site, "/again", &["Cache-Control: max-age=3600"]);
-    until("it is kept", || {
+    wait_for("it is kept", || {
         let before = asked(site, "/again");
         site.get("/again");
         (asked(site, "/again") == before).then_some(())
     });
 }
 
-fn rfc9111_4_1_those_who_waited_get_their_own_variant(site: &Site) {
+fn rfc9111_4_1_waiting_clients_get_their_own_variant(site: &Site) {
     let (gate, waiting) = gated(site, "/variants", &["Cache-Control: max-age=3600", "Vary: X-Language"]);
     let all = visitors(site, "/variants", |number| format!("X-Language: l{}\r\n", number % 3));
-    until("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
+    wait_for("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
     for (number, response) in answers(all).iter().enumerate() {
         assert!(response.text().ends_with(&format!(" for l{}", number % 3)), "{number}: {}", response.text());

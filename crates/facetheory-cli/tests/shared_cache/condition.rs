@@ -1,28 +1,28 @@
 //! Conditions of visitors, answered from what is kept: RFC 9111, section 4.3.2, and RFC 9110, section 13.
 
 use crate::date::date;
-use crate::support::origin::Answer;
+use crate::helpers::{asked, first_then, numbered, validated};
+use crate::support::origin::ScriptedResponse;
 use crate::support::site::Site;
-use crate::trial::{asked, first_then, numbered, validated};
 
 stories![
-    rfc9111_4_3_2_if_none_match_is_answered_from_what_is_fresh,
+    rfc9111_4_3_2_if_none_match_is_answered_from_a_fresh_response,
     rfc9110_13_1_2_if_none_match_compares_weakly,
-    rfc9110_13_1_2_a_star_matches_whatever_is_kept,
-    rfc9110_13_1_2_another_tag_gets_the_whole_answer,
-    rfc9111_4_3_2_if_modified_since_is_answered_from_what_is_fresh,
-    rfc9111_4_3_2_what_does_not_say_when_it_was_modified_was_so_on_its_date,
+    rfc9110_13_1_2_a_star_matches_any_cached_response,
+    rfc9110_13_1_2_another_entity_tag_gets_the_complete_response,
+    rfc9111_4_3_2_if_modified_since_is_answered_from_a_fresh_response,
+    rfc9111_4_3_2_without_last_modified_the_date_is_compared,
     rfc9110_13_2_2_if_none_match_wins_over_if_modified_since,
-    rfc9110_13_1_3_a_date_that_is_none_counts_for_nothing,
-    rfc9110_15_4_5_a_304_tells_what_the_whole_answer_would,
-    rfc9111_4_3_2_a_condition_is_answered_from_what_was_just_validated,
-    rfc9111_4_3_3_a_condition_that_comes_first_leaves_no_page_without_a_body,
-    rfc9111_4_3_2_conditions_of_a_stale_page_do_not_reach_others,
+    rfc9110_13_1_3_an_invalid_date_is_ignored,
+    rfc9110_15_4_5_a_304_has_the_headers_of_the_complete_response,
+    rfc9111_4_3_2_a_condition_is_answered_from_a_response_just_validated,
+    rfc9111_4_3_3_a_conditional_first_request_stores_no_empty_page,
+    rfc9111_4_3_2_the_condition_of_one_client_does_not_affect_others,
 ];
 
 const FRESH: &str = "Cache-Control: max-age=3600";
 
-fn rfc9111_4_3_2_if_none_match_is_answered_from_what_is_fresh(site: &Site) {
+fn rfc9111_4_3_2_if_none_match_is_answered_from_a_fresh_response(site: &Site) {
     numbered(site, "/tag", &[FRESH, "ETag: \"a\""]);
     site.get("/tag");
     for tags in ["\"a\"", "\"x\", \"a\"", "\"x\",\"y\" , W/\"a\""] {
@@ -41,14 +41,14 @@ fn rfc9110_13_1_2_if_none_match_compares_weakly(site: &Site) {
     assert_eq!(asked(site, "/weak"), 1);
 }
 
-fn rfc9110_13_1_2_a_star_matches_whatever_is_kept(site: &Site) {
+fn rfc9110_13_1_2_a_star_matches_any_cached_response(site: &Site) {
     numbered(site, "/star", &[FRESH, "ETag: \"a\""]);
     site.get("/star");
     assert_eq!(site.get_with("/star", "If-None-Match: *\r\n").status, 304);
     assert_eq!(asked(site, "/star"), 1);
 }
 
-fn rfc9110_13_1_2_another_tag_gets_the_whole_answer(site: &Site) {
+fn rfc9110_13_1_2_another_entity_tag_gets_the_complete_response(site: &Site) {
     numbered(site, "/other", &[FRESH, "ETag: \"a\""]);
     site.get("/other");
     for tag in ["\"b\"", "\"A\"", "a", "\"\""] {
@@ -58,7 +58,7 @@ fn rfc9110_13_1_2_another_tag_gets_the_whole_answer(site: &Site) {
     assert_eq!(asked(site, "/other"), 1);
 }
 
-fn rfc9111_4_3_2_if_modified_since_is_answered_from_what_is_fresh(site: &Site) {
+fn rfc9111_4_3_2_if_modified_since_is_answered_from_a_fresh_response(site: &Site) {
     let changed = date(-10_000);
     numbered(site, "/date", &[FRESH, &format!("Last-Modified: {changed}")]);
     site.get("/date");
@@ -69,7 +69,7 @@ fn rfc9111_4_3_2_if_modified_since_is_answered_from_what_is_fresh(site: &Site) {
     assert_eq!(asked(site, "/date"), 1);
 }
 
-fn rfc9111_4_3_2_what_does_not_say_when_it_was_modified_was_so_on_its_date(site: &Site) {
+fn rfc9111_4_3_2_without_last_modified_the_date_is_compared(site: &Site) {
     let made = date(-1_000);
     numbered(site, "/made", &[FRESH, &format!("Date: {made}")]);
     site.get("/made");
@@ -92,7 +92,7 @@ fn rfc9110_13_2_2_if_none_match_wins_over_if_modified_since(site: &Site) {
     assert_eq!((both("\"b\"", -100), both("\"a\"", -100_000)), (200, 304));
 }
 
-fn rfc9110_13_1_3_a_date_that_is_none_counts_for_nothing(site: &Site) {
+fn rfc9110_13_1_3_an_invalid_date_is_ignored(site: &Site) {
     numbered(site, "/none", &[FRESH, &format!("Last-Modified: {}", date(-10_000))]);
     site.get("/none");
     for since in ["yesterday", "0", "9999999999"] {
@@ -101,7 +101,7 @@ fn rfc9110_13_1_3_a_date_that_is_none_counts_for_nothing(site: &Site) {
     }
 }
 
-fn rfc9110_15_4_5_a_304_tells_what_the_whole_answer_would(site: &Site) {
+fn rfc9110_15_4_5_a_304_has_the_headers_of_the_complete_response(site: &Site) {
     let said = date(-60);
     let lines = [FRESH, "ETag: \"a\"", "Vary: X-Kind", "Content-Location: /here", &format!("Date: {said}")];
     numbered(site, "/told", &lines);
@@ -114,7 +114,7 @@ fn rfc9110_15_4_5_a_304_tells_what_the_whole_answer_would(site: &Site) {
     assert!(response.header("age").is_some());
 }
 
-fn rfc9111_4_3_2_a_condition_is_answered_from_what_was_just_validated(site: &Site) {
+fn rfc9111_4_3_2_a_condition_is_answered_from_a_response_just_validated(site: &Site) {
     validated(site, "/stale", &["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""]);
     assert_eq!(site.get("/stale").text(), "answer 1");
     assert_eq!(site.get_with("/stale", "If-None-Match: \"a\"\r\n").status, 304);
@@ -122,7 +122,7 @@ fn rfc9111_4_3_2_a_condition_is_answered_from_what_was_just_validated(site: &Sit
     assert_eq!((other.status, other.text().as_str()), (200, "answer 1"));
 }
 
-fn rfc9111_4_3_3_a_condition_that_comes_first_leaves_no_page_without_a_body(site: &Site) {
+fn rfc9111_4_3_3_a_conditional_first_request_stores_no_empty_page(site: &Site) {
     validated(site, "/first", &[FRESH, "ETag: \"a\""]);
     assert_eq!(site.get_with("/first", "If-None-Match: \"a\"\r\n").status, 304);
     for _ in 0..2 {
@@ -132,9 +132,9 @@ fn rfc9111_4_3_3_a_condition_that_comes_first_leaves_no_page_without_a_body(site
     }
 }
 
-fn rfc9111_4_3_2_conditions_of_a_stale_page_do_not_reach_others(site: &Site) {
-    let stale = Answer::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "old");
-    first_then(site, "/stale", stale, Answer::page(&[FRESH, "ETag: \"b\""], "new"));
+fn rfc9111_4_3_2_the_condition_of_one_client_does_not_affect_others(site: &Site) {
+    let stale = ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "old");
+    first_then(site, "/stale", stale, ScriptedResponse::page(&[FRESH, "ETag: \"b\""], "new"));
     assert_eq!(site.get("/stale").text(), "old");
     let told = site.get_with("/stale", "If-None-Match: \"b\"\r\n");
     assert!(told.status == 304 || told.text() == "new", "{} {}", told.status, told.text());

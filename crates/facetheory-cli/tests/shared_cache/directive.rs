@@ -1,47 +1,47 @@
 //! What the directives of an answer forbid and allow: RFC 9111, sections 3 and 5.2.2.
 
-use crate::support::origin::{Answer, Gate};
-use crate::support::site::Site;
-use crate::support::until;
-use crate::trial::{
-    asked, assert_all_kept, assert_none_served_again, first_then, numbered, scripted, silence, validated,
+use crate::helpers::{
+    asked, assert_all_cached, assert_none_reused, first_then, numbered, scripted, silence, validated,
 };
+use crate::support::origin::{Gate, ScriptedResponse};
+use crate::support::site::Site;
+use crate::support::wait_for;
 
 stories![
-    rfc9111_5_2_2_1_max_age_counts_from_when_the_origin_answered,
-    rfc9111_5_2_2_9_public_alone_makes_nothing_fresh,
-    rfc9111_5_2_2_5_no_store_is_not_kept,
-    rfc9111_5_2_2_7_private_is_not_kept,
-    rfc9111_5_2_2_7_private_with_fields_keeps_at_least_these_from_others,
-    rfc9111_5_2_2_4_no_cache_is_validated_at_every_visit,
-    rfc9111_5_2_2_4_no_cache_is_not_served_while_the_origin_cannot_be_asked,
-    rfc9111_5_2_2_4_no_cache_with_fields_keeps_at_least_these_from_others,
+    rfc9111_5_2_2_1_max_age_counts_from_the_response_of_the_origin,
+    rfc9111_5_2_2_9_public_alone_gives_no_freshness,
+    rfc9111_5_2_2_5_no_store_is_not_cached,
+    rfc9111_5_2_2_7_private_is_not_cached,
+    rfc9111_5_2_2_7_private_fields_are_not_served_to_others,
+    rfc9111_5_2_2_4_no_cache_is_validated_for_every_request,
+    rfc9111_5_2_2_4_no_cache_is_not_served_while_the_origin_is_unreachable,
+    rfc9111_5_2_2_4_no_cache_fields_are_not_served_to_others,
     rfc9111_5_2_2_2_must_revalidate_is_never_served_stale,
     rfc9111_5_2_2_8_proxy_revalidate_is_never_served_stale,
     rfc9111_5_2_2_10_s_maxage_is_never_served_stale,
-    rfc9111_5_2_2_10_s_maxage_leaves_the_windows_that_stand_beside_it,
+    rfc9111_5_2_2_10_s_maxage_does_not_disable_explicit_stale_windows,
     rfc9111_5_2_2_2_must_revalidate_is_served_while_it_is_fresh,
-    rfc9111_5_2_2_3_must_understand_outweighs_no_store_for_a_status_that_is_understood,
-    rfc9111_5_2_2_3_must_understand_forbids_a_status_that_is_not_understood,
-    rfc9111_5_2_2_6_no_transform_leaves_the_content_as_it_is,
-    rfc9111_5_4_pragma_of_an_answer_says_nothing,
+    rfc9111_5_2_2_3_must_understand_overrides_no_store_for_an_understood_status,
+    rfc9111_5_2_2_3_must_understand_prevents_caching_an_unknown_status,
+    rfc9111_5_2_2_6_no_transform_prevents_compression,
+    rfc9111_5_4_pragma_in_a_response_is_ignored,
 ];
 
-fn rfc9111_5_2_2_1_max_age_counts_from_when_the_origin_answered(site: &Site) {
-    assert_all_kept(site, "young", &[&["Cache-Control: max-age=600", "Age: 500"]]);
-    assert_none_served_again(site, "old", &[&["Cache-Control: max-age=600", "Age: 700"]]);
+fn rfc9111_5_2_2_1_max_age_counts_from_the_response_of_the_origin(site: &Site) {
+    assert_all_cached(site, "young", &[&["Cache-Control: max-age=600", "Age: 500"]]);
+    assert_none_reused(site, "old", &[&["Cache-Control: max-age=600", "Age: 700"]]);
 }
 
-fn rfc9111_5_2_2_9_public_alone_makes_nothing_fresh(site: &Site) {
-    assert_none_served_again(
+fn rfc9111_5_2_2_9_public_alone_gives_no_freshness(site: &Site) {
+    assert_none_reused(
         site,
         "public",
         &[&["Cache-Control: public"], &["Cache-Control: public, max-age=60", "Age: 100"]],
     );
 }
 
-fn rfc9111_5_2_2_5_no_store_is_not_kept(site: &Site) {
-    assert_none_served_again(
+fn rfc9111_5_2_2_5_no_store_is_not_cached(site: &Site) {
+    assert_none_reused(
         site,
         "no-store",
         &[
@@ -62,8 +62,8 @@ fn rfc9111_5_2_2_5_no_store_is_not_kept(site: &Site) {
     );
 }
 
-fn rfc9111_5_2_2_7_private_is_not_kept(site: &Site) {
-    assert_none_served_again(
+fn rfc9111_5_2_2_7_private_is_not_cached(site: &Site) {
+    assert_none_reused(
         site,
         "private",
         &[
@@ -74,7 +74,7 @@ fn rfc9111_5_2_2_7_private_is_not_kept(site: &Site) {
     );
 }
 
-fn rfc9111_5_2_2_7_private_with_fields_keeps_at_least_these_from_others(site: &Site) {
+fn rfc9111_5_2_2_7_private_fields_are_not_served_to_others(site: &Site) {
     numbered(
         site,
         "/fields",
@@ -85,7 +85,7 @@ fn rfc9111_5_2_2_7_private_with_fields_keeps_at_least_these_from_others(site: &S
     assert!(second.text() == "answer 2" || second.header("x-secret").is_none(), "{second:?}");
 }
 
-fn rfc9111_5_2_2_4_no_cache_is_validated_at_every_visit(site: &Site) {
+fn rfc9111_5_2_2_4_no_cache_is_validated_for_every_request(site: &Site) {
     validated(site, "/no-cache", &["Cache-Control: no-cache, max-age=3600", "ETag: \"a\""]);
     for visit in 1..=3 {
         let response = site.get("/no-cache");
@@ -94,24 +94,24 @@ fn rfc9111_5_2_2_4_no_cache_is_validated_at_every_visit(site: &Site) {
     }
     let last = site.origin.requests_for("/no-cache").pop().expect("a request");
     assert_eq!(last.header("if-none-match"), Some("\"a\""));
-    assert_none_served_again(site, "no-validator", &[&["Cache-Control: no-cache, max-age=3600"]]);
+    assert_none_reused(site, "no-validator", &[&["Cache-Control: no-cache, max-age=3600"]]);
 }
 
 /// Fails if a page with these headers is served while the origin cannot be asked.
 fn assert_not_served_in_an_outage(site: &Site, path: &str, lines: &[&str]) {
-    first_then(site, path, Answer::page(lines, "kept"), silence());
+    first_then(site, path, ScriptedResponse::page(lines, "kept"), silence());
     assert_eq!(site.get(path).text(), "kept");
     let response = site.get(path);
     assert!([502, 503, 504].contains(&response.status), "{lines:?}: {} {}", response.status, response.text());
     assert_ne!(response.text(), "kept");
 }
 
-fn rfc9111_5_2_2_4_no_cache_is_not_served_while_the_origin_cannot_be_asked(site: &Site) {
+fn rfc9111_5_2_2_4_no_cache_is_not_served_while_the_origin_is_unreachable(site: &Site) {
     let lines = ["Cache-Control: no-cache, max-age=3600, stale-if-error=3600", "ETag: \"a\""];
     assert_not_served_in_an_outage(site, "/no-cache", &lines);
 }
 
-fn rfc9111_5_2_2_4_no_cache_with_fields_keeps_at_least_these_from_others(site: &Site) {
+fn rfc9111_5_2_2_4_no_cache_fields_are_not_served_to_others(site: &Site) {
     numbered(
         site,
         "/fields",
@@ -148,23 +148,23 @@ fn rfc9111_5_2_2_10_s_maxage_is_never_served_stale(site: &Site) {
     assert_not_served_in_an_outage(site, "/shared", &lines);
 }
 
-fn rfc9111_5_2_2_10_s_maxage_leaves_the_windows_that_stand_beside_it(site: &Site) {
+fn rfc9111_5_2_2_10_s_maxage_does_not_disable_explicit_stale_windows(site: &Site) {
     let gate = Gate::default();
     let stale = ["Cache-Control: s-maxage=60, stale-while-revalidate=3600", "Age: 100"];
-    let new = Answer::page(&["Cache-Control: s-maxage=3600"], "new").after(&gate);
-    first_then(site, "/behind", Answer::page(&stale, "old"), new);
+    let new = ScriptedResponse::page(&["Cache-Control: s-maxage=3600"], "new").after(&gate);
+    first_then(site, "/behind", ScriptedResponse::page(&stale, "old"), new);
     // The origin answers nobody before the gate opens, so whoever is answered did not wait for it.
     for _ in 0..3 {
         assert_eq!(site.get("/behind").text(), "old");
     }
     gate.open();
-    until("the new page is served", || (site.get("/behind").text() == "new").then_some(()));
+    wait_for("the new page is served", || (site.get("/behind").text() == "new").then_some(()));
     let failing = ["Cache-Control: s-maxage=60, stale-if-error=3600", "Age: 100", "ETag: \"a\""];
     first_then(
         site,
         "/error",
-        Answer::page(&failing, "kept"),
-        Answer::with("503 Unavailable", &[], "broken"),
+        ScriptedResponse::page(&failing, "kept"),
+        ScriptedResponse::with("503 Unavailable", &[], "broken"),
     );
     for _ in 0..2 {
         assert_eq!(site.get("/error").text(), "kept");
@@ -177,7 +177,7 @@ fn rfc9111_5_2_2_2_must_revalidate_is_served_while_it_is_fresh(site: &Site) {
     first_then(
         site,
         "/must",
-        Answer::page(&["Cache-Control: max-age=3600, must-revalidate"], "kept"),
+        ScriptedResponse::page(&["Cache-Control: max-age=3600, must-revalidate"], "kept"),
         silence(),
     );
     for _ in 0..2 {
@@ -185,29 +185,30 @@ fn rfc9111_5_2_2_2_must_revalidate_is_served_while_it_is_fresh(site: &Site) {
     }
 }
 
-fn rfc9111_5_2_2_3_must_understand_outweighs_no_store_for_a_status_that_is_understood(site: &Site) {
+fn rfc9111_5_2_2_3_must_understand_overrides_no_store_for_an_understood_status(site: &Site) {
     numbered(site, "/understood", &["Cache-Control: must-understand, no-store, max-age=3600"]);
     for _ in 0..2 {
         assert_eq!(site.get("/understood").text(), "answer 1");
     }
 }
 
-fn rfc9111_5_2_2_3_must_understand_forbids_a_status_that_is_not_understood(site: &Site) {
+fn rfc9111_5_2_2_3_must_understand_prevents_caching_an_unknown_status(site: &Site) {
     for (index, control) in
         ["must-understand, max-age=3600", "must-understand, no-store, max-age=3600"].iter().enumerate()
     {
         let path = format!("/strange/{index}");
         let control = format!("Cache-Control: {control}");
         scripted(site, &path, move |_, number| {
-            Answer::with("299 Strange", &[&control], &format!("answer {number}"))
+            ScriptedResponse::with("299 Strange", &[&control], &format!("answer {number}"))
         });
         assert_eq!((site.get(&path).text(), site.get(&path).text()), ("answer 1".into(), "answer 2".into()));
     }
 }
 
-fn rfc9111_5_2_2_6_no_transform_leaves_the_content_as_it_is(site: &Site) {
+fn rfc9111_5_2_2_6_no_transform_prevents_compression(site: &Site) {
     let long = "text that could be made shorter ".repeat(200);
-    site.origin.answer("/plain", Answer::page(&["Cache-Control: max-age=3600, no-transform"], &long));
+    site.origin
+        .respond("/plain", ScriptedResponse::page(&["Cache-Control: max-age=3600, no-transform"], &long));
     for _ in 0..2 {
         let response = site.get_with("/plain", "Accept-Encoding: gzip, br, zstd\r\n");
         assert_eq!((response.header("content-encoding"), response.text()), (None, long.clone()));
@@ -215,7 +216,7 @@ fn rfc9111_5_2_2_6_no_transform_leaves_the_content_as_it_is(site: &Site) {
     assert_eq!(asked(site, "/plain"), 1);
 }
 
-fn rfc9111_5_4_pragma_of_an_answer_says_nothing(site: &Site) {
+fn rfc9111_5_4_pragma_in_a_response_is_ignored(site: &Site) {
     numbered(site, "/pragma", &["Cache-Control: max-age=3600", "Pragma: no-cache"]);
     for _ in 0..2 {
         assert_eq!(site.get("/pragma").text(), "answer 1");

@@ -22,7 +22,7 @@ const SOURCES: [&str; 20] = [
     include_str!("stale.rs"),
     include_str!("status.rs"),
     include_str!("targeted.rs"),
-    include_str!("told.rs"),
+    include_str!("cache_status.rs"),
     include_str!("validation.rs"),
     include_str!("vary.rs"),
 ];
@@ -44,7 +44,7 @@ fn beginning(section: &str) -> String {
 }
 
 #[test]
-fn the_document_names_every_story_with_its_section() {
+fn the_document_lists_every_test_with_its_section() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/rfc9111.md");
     let document = std::fs::read_to_string(path).expect("the document");
     let (_, rest) = document.split_once(HEADING).expect("the heading");

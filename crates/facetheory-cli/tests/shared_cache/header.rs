@@ -1,24 +1,24 @@
 //! Which headers are kept and sent on: RFC 9111, section 3.1, and RFC 9110, section 7.6.
 
 use crate::date::date;
-use crate::support::origin::Answer;
+use crate::helpers::{asked, assert_none_reused, numbered, scripted};
+use crate::support::origin::ScriptedResponse;
 use crate::support::site::{Site, get};
-use crate::trial::{asked, assert_none_served_again, numbered, scripted};
 
 stories![
-    rfc9111_2_pages_are_told_apart_by_their_whole_address,
-    rfc9111_3_1_all_headers_are_kept_known_or_not,
-    rfc9111_5_2_what_the_origin_says_of_caching_is_sent_on_as_it_is,
-    rfc9110_7_6_1_headers_of_a_connection_are_neither_kept_nor_sent_on,
-    rfc9111_3_1_headers_of_proxies_are_not_kept,
-    rfc9111_7_3_an_answer_that_sets_a_cookie_is_not_kept,
-    rfc9111_4_the_origin_sees_all_of_a_visitor_s_request,
-    rfc9111_4_the_origin_is_told_who_asks_however_often_it_is_asked,
-    rfc9110_7_6_1_headers_of_a_visitor_s_connection_do_not_reach_the_origin,
-    rfc9110_7_8_a_visitor_who_wants_another_protocol_is_told_which_it_is,
+    rfc9111_2_the_key_is_the_complete_url,
+    rfc9111_3_1_all_headers_are_stored_known_or_unknown,
+    rfc9111_5_2_the_cache_control_of_the_origin_is_forwarded_unchanged,
+    rfc9110_7_6_1_hop_by_hop_headers_are_neither_stored_nor_forwarded,
+    rfc9111_3_1_proxy_headers_are_not_stored,
+    rfc9111_7_3_a_response_that_sets_a_cookie_is_not_cached,
+    rfc9111_4_the_origin_gets_all_headers_of_the_client,
+    rfc9111_4_the_origin_gets_the_client_address_with_every_request,
+    rfc9110_7_6_1_hop_by_hop_headers_of_the_client_do_not_reach_the_origin,
+    rfc9110_7_8_an_upgrade_request_reaches_the_origin_with_its_protocol,
 ];
 
-fn rfc9111_2_pages_are_told_apart_by_their_whole_address(site: &Site) {
+fn rfc9111_2_the_key_is_the_complete_url(site: &Site) {
     numbered(site, "/address", &["Cache-Control: max-age=3600"]);
     numbered(site, "/Address", &["Cache-Control: max-age=3600"]);
     let visit = |host: &str, target: &str| {
@@ -40,7 +40,7 @@ fn rfc9111_2_pages_are_told_apart_by_their_whole_address(site: &Site) {
     assert_eq!(visit("A.EXAMPLE", "/address"), "answer 1", "hosts have no case");
 }
 
-fn rfc9111_3_1_all_headers_are_kept_known_or_not(site: &Site) {
+fn rfc9111_3_1_all_headers_are_stored_known_or_unknown(site: &Site) {
     let lines =
         ["Cache-Control: max-age=3600", "X-Own: a", "X-Own: b", "Server: test", "Content-Language: de"];
     let known =
@@ -59,7 +59,7 @@ fn rfc9111_3_1_all_headers_are_kept_known_or_not(site: &Site) {
     assert_eq!(asked(site, "/headers"), 1);
 }
 
-fn rfc9111_5_2_what_the_origin_says_of_caching_is_sent_on_as_it_is(site: &Site) {
+fn rfc9111_5_2_the_cache_control_of_the_origin_is_forwarded_unchanged(site: &Site) {
     let (expires, changed) = (date(3600), date(-10_000));
     let lines = [
         "Cache-Control: public, max-age=60, s-maxage=3600, extension=1",
@@ -77,7 +77,7 @@ fn rfc9111_5_2_what_the_origin_says_of_caching_is_sent_on_as_it_is(site: &Site) 
     }
 }
 
-fn rfc9110_7_6_1_headers_of_a_connection_are_neither_kept_nor_sent_on(site: &Site) {
+fn rfc9110_7_6_1_hop_by_hop_headers_are_neither_stored_nor_forwarded(site: &Site) {
     let lines = [
         "Cache-Control: max-age=3600",
         "Connection: keep-alive, X-Hop",
@@ -92,7 +92,7 @@ fn rfc9110_7_6_1_headers_of_a_connection_are_neither_kept_nor_sent_on(site: &Sit
     }
 }
 
-fn rfc9111_3_1_headers_of_proxies_are_not_kept(site: &Site) {
+fn rfc9111_3_1_proxy_headers_are_not_stored(site: &Site) {
     let lines = ["Proxy-Authenticate: Basic", "Proxy-Authentication-Info: x=1", "Proxy-Authorization: x"];
     let lines: Vec<&str> = ["Cache-Control: max-age=3600"].into_iter().chain(lines).collect();
     numbered(site, "/proxy", &lines);
@@ -104,8 +104,8 @@ fn rfc9111_3_1_headers_of_proxies_are_not_kept(site: &Site) {
     }
 }
 
-fn rfc9111_7_3_an_answer_that_sets_a_cookie_is_not_kept(site: &Site) {
-    assert_none_served_again(
+fn rfc9111_7_3_a_response_that_sets_a_cookie_is_not_cached(site: &Site) {
+    assert_none_reused(
         site,
         "cookie",
         &[
@@ -116,20 +116,20 @@ fn rfc9111_7_3_an_answer_that_sets_a_cookie_is_not_kept(site: &Site) {
     assert_eq!(site.get("/cookie/0").header("set-cookie"), Some("session=1"));
 }
 
-fn rfc9111_4_the_origin_sees_all_of_a_visitor_s_request(site: &Site) {
-    scripted(site, "/seen", |_, _| Answer::page(&["Cache-Control: max-age=3600"], "seen"));
+fn rfc9111_4_the_origin_gets_all_headers_of_the_client(site: &Site) {
+    scripted(site, "/seen", |_, _| ScriptedResponse::page(&["Cache-Control: max-age=3600"], "seen"));
     site.get_with("/seen?a=1", "Cookie: a=1; b=2\r\nAccept-Language: de\r\nX-Own: 1\r\nUser-Agent: test\r\n");
     let request = site.origin.requests_for("/seen?a=1").pop().expect("a request");
     let seen = ["cookie", "accept-language", "x-own", "user-agent"].map(|name| request.header(name));
     assert_eq!(seen, [Some("a=1; b=2"), Some("de"), Some("1"), Some("test")]);
 }
 
-fn rfc9111_4_the_origin_is_told_who_asks_however_often_it_is_asked(site: &Site) {
+fn rfc9111_4_the_origin_gets_the_client_address_with_every_request(site: &Site) {
     // What is still right and may be kept no longer is asked for once more, for the visitor who waits for it.
     scripted(site, "/again", |_, number| match number {
-        1 => Answer::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept"),
-        2 => Answer::with("304 Not Modified", &["Cache-Control: no-store", "ETag: \"a\""], ""),
-        _ => Answer::page(&["Cache-Control: no-store"], "asked again"),
+        1 => ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept"),
+        2 => ScriptedResponse::with("304 Not Modified", &["Cache-Control: no-store", "ETag: \"a\""], ""),
+        _ => ScriptedResponse::page(&["Cache-Control: no-store"], "asked again"),
     });
     assert_eq!((site.get("/again").text(), site.get("/again").text()), ("kept".into(), "asked again".into()));
     let requests = site.origin.requests_for("/again");
@@ -137,20 +137,20 @@ fn rfc9111_4_the_origin_is_told_who_asks_however_often_it_is_asked(site: &Site) 
     assert_eq!(told, [Some("127.0.0.1"); 3]);
 }
 
-fn rfc9110_7_6_1_headers_of_a_visitor_s_connection_do_not_reach_the_origin(site: &Site) {
-    scripted(site, "/hop", |_, _| Answer::page(&["Cache-Control: max-age=3600"], "seen"));
+fn rfc9110_7_6_1_hop_by_hop_headers_of_the_client_do_not_reach_the_origin(site: &Site) {
+    scripted(site, "/hop", |_, _| ScriptedResponse::page(&["Cache-Control: max-age=3600"], "seen"));
     site.get_with("/hop", "Connection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=9\r\nX-Own: 1\r\n");
     let request = site.origin.requests_for("/hop").pop().expect("a request");
     let seen = ["x-hop", "keep-alive", "x-own"].map(|name| request.header(name));
     assert_eq!(seen, [None, None, Some("1")]);
 }
 
-fn rfc9110_7_8_a_visitor_who_wants_another_protocol_is_told_which_it_is(site: &Site) {
+fn rfc9110_7_8_an_upgrade_request_reaches_the_origin_with_its_protocol(site: &Site) {
     let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: foo\r\n\r\n";
-    site.origin.answer("/other", Answer::raw(switch).then_echo());
+    site.origin.respond("/other", ScriptedResponse::raw(switch).then_echo());
     let mut connection = site.gateway.connect();
     connection.send(get("/other", "Connection: upgrade\r\nUpgrade: foo\r\n"));
-    let response = connection.answer();
+    let response = connection.response();
     let told = (response.status, response.header("connection"), response.header("upgrade"));
     assert_eq!(told, (101, Some("upgrade"), Some("foo")));
     connection.send("hello");

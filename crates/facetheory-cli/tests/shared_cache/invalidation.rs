@@ -1,24 +1,24 @@
 //! Unsafe methods end what is kept: RFC 9111, section 4.4.
 
-use crate::support::origin::{Answer, Gate};
+use crate::helpers::{asked, numbered, owned, page, scripted, silence};
+use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::site::{HOST, Site, request};
-use crate::support::until;
-use crate::trial::{asked, numbered, owned, page, scripted, silence};
+use crate::support::wait_for;
 
 stories![
     rfc9111_4_unsafe_methods_reach_the_origin,
-    rfc9111_4_4_an_unsafe_method_that_succeeds_ends_what_is_kept,
-    rfc9111_4_4_a_method_that_nobody_knows_is_unsafe,
-    rfc9111_4_4_an_unsafe_method_that_fails_ends_nothing,
-    rfc9111_4_4_safe_methods_end_nothing,
-    rfc9111_4_4_location_and_content_location_are_ended_as_well,
-    rfc9111_4_4_other_origins_are_not_ended,
-    rfc9111_4_4_all_variants_are_ended,
-    rfc9111_4_4_other_pages_are_not_ended,
-    rfc9111_4_4_an_operator_ends_all_variants_as_well,
-    rfc9111_4_4_an_unsafe_method_ends_what_is_kept_although_its_visitor_has_left,
-    rfc9111_4_4_half_a_request_is_not_completed_when_its_visitor_leaves,
-    rfc9111_3_answers_to_post_are_not_kept,
+    rfc9111_4_4_a_successful_unsafe_method_invalidates_the_page,
+    rfc9111_4_4_an_unknown_method_is_unsafe,
+    rfc9111_4_4_a_failed_unsafe_method_invalidates_nothing,
+    rfc9111_4_4_safe_methods_invalidate_nothing,
+    rfc9111_4_4_location_and_content_location_are_invalidated_too,
+    rfc9111_4_4_other_origins_are_not_invalidated,
+    rfc9111_4_4_all_variants_are_invalidated,
+    rfc9111_4_4_other_pages_are_not_invalidated,
+    rfc9111_4_4_an_admin_invalidation_covers_all_variants,
+    rfc9111_4_4_an_unsafe_method_invalidates_although_its_client_has_disconnected,
+    rfc9111_4_4_an_incomplete_request_is_not_completed_when_its_client_disconnects,
+    rfc9111_3_responses_to_post_are_not_cached,
 ];
 
 /// What makes a page one that is kept.
@@ -28,10 +28,10 @@ const FRESH: &str = "Cache-Control: max-age=3600";
 fn changeable(site: &Site, path: &str, status: &'static str, lines: &[&str]) {
     let lines = owned(lines);
     scripted(site, path, move |request, number| match request.method.as_str() {
-        "GET" => Answer::page(&[FRESH], &format!("answer {number}")),
+        "GET" => ScriptedResponse::page(&[FRESH], &format!("answer {number}")),
         _ => {
             let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-            Answer::with(status, &lines, if status.starts_with("204") { "" } else { "done" })
+            ScriptedResponse::with(status, &lines, if status.starts_with("204") { "" } else { "done" })
         }
     });
     site.get(path);
@@ -50,13 +50,13 @@ fn is_kept(site: &Site, path: &str) -> bool {
 fn rfc9111_4_unsafe_methods_reach_the_origin(site: &Site) {
     changeable(site, "/through", "200 OK", &[FRESH]);
     for method in ["POST", "PUT", "DELETE", "PATCH"] {
-        assert_eq!(site.ask(method, "/through", "Content-Length: 0\r\n").text(), "done");
+        assert_eq!(site.request(method, "/through", "Content-Length: 0\r\n").text(), "done");
         let last = site.origin.requests_for("/through").pop().expect("a request");
         assert_eq!(last.method, method);
     }
 }
 
-fn rfc9111_4_4_an_unsafe_method_that_succeeds_ends_what_is_kept(site: &Site) {
+fn rfc9111_4_4_a_successful_unsafe_method_invalidates_the_page(site: &Site) {
     for (method, status) in [
         ("POST", "200 OK"),
         ("PUT", "201 Created"),
@@ -66,35 +66,35 @@ fn rfc9111_4_4_an_unsafe_method_that_succeeds_ends_what_is_kept(site: &Site) {
     ] {
         let path = format!("/{method}/{}", &status[..3]);
         changeable(site, &path, status, &["Location: /elsewhere"]);
-        site.ask(method, &path, "Content-Length: 0\r\n");
+        site.request(method, &path, "Content-Length: 0\r\n");
         assert!(!is_kept(site, &path), "{method} {status}");
     }
 }
 
-fn rfc9111_4_4_a_method_that_nobody_knows_is_unsafe(site: &Site) {
+fn rfc9111_4_4_an_unknown_method_is_unsafe(site: &Site) {
     changeable(site, "/strange", "200 OK", &[]);
-    site.ask("STRANGE", "/strange", "Content-Length: 0\r\n");
+    site.request("STRANGE", "/strange", "Content-Length: 0\r\n");
     assert!(!is_kept(site, "/strange"));
 }
 
-fn rfc9111_4_4_an_unsafe_method_that_fails_ends_nothing(site: &Site) {
+fn rfc9111_4_4_a_failed_unsafe_method_invalidates_nothing(site: &Site) {
     for status in ["400 Bad Request", "404 Not Found", "409 Conflict", "500 Error", "503 Unavailable"] {
         let path = format!("/fails/{}", &status[..3]);
         changeable(site, &path, status, &[]);
-        site.ask("POST", &path, "Content-Length: 0\r\n");
+        site.request("POST", &path, "Content-Length: 0\r\n");
         assert!(is_kept(site, &path), "{status}");
     }
 }
 
-fn rfc9111_4_4_safe_methods_end_nothing(site: &Site) {
+fn rfc9111_4_4_safe_methods_invalidate_nothing(site: &Site) {
     changeable(site, "/safe", "200 OK", &[]);
     for method in ["HEAD", "OPTIONS"] {
-        site.ask(method, "/safe", "");
+        site.request(method, "/safe", "");
         assert!(is_kept(site, "/safe"), "{method}");
     }
 }
 
-fn rfc9111_4_4_location_and_content_location_are_ended_as_well(site: &Site) {
+fn rfc9111_4_4_location_and_content_location_are_invalidated_too(site: &Site) {
     for (index, (name, value)) in [
         ("Location", "/named/0".to_owned()),
         ("Content-Location", "/named/1".to_owned()),
@@ -107,34 +107,34 @@ fn rfc9111_4_4_location_and_content_location_are_ended_as_well(site: &Site) {
         let (form, named) = (format!("/form/{index}"), format!("/named/{index}"));
         changeable(site, &named, "200 OK", &[]);
         changeable(site, &form, "200 OK", &[&format!("{name}: {value}")]);
-        site.ask("POST", &form, "Content-Length: 0\r\n");
+        site.request("POST", &form, "Content-Length: 0\r\n");
         assert!(!is_kept(site, &named), "{name}: {value}");
     }
 }
 
-fn rfc9111_4_4_other_origins_are_not_ended(site: &Site) {
+fn rfc9111_4_4_other_origins_are_not_invalidated(site: &Site) {
     for (index, name) in ["Location", "Content-Location"].into_iter().enumerate() {
         let (form, named) = (format!("/form/{index}"), format!("/named/{index}"));
         changeable(site, &named, "200 OK", &[]);
         changeable(site, &form, "200 OK", &[&format!("{name}: http://other.example.org{named}")]);
-        site.ask("POST", &form, "Content-Length: 0\r\n");
+        site.request("POST", &form, "Content-Length: 0\r\n");
         assert!(is_kept(site, &named), "{name}");
     }
 }
 
-fn rfc9111_4_4_all_variants_are_ended(site: &Site) {
+fn rfc9111_4_4_all_variants_are_invalidated(site: &Site) {
     let lines = owned(&[FRESH, "Vary: X-Language"]);
     scripted(site, "/variants", move |request, number| match request.method.as_str() {
         "GET" => page(&lines, &format!("answer {number}")),
-        _ => Answer::with("200 OK", &[], "done"),
+        _ => ScriptedResponse::with("200 OK", &[], "done"),
     });
     let visit = |language: &str| site.get_with("/variants", &format!("X-Language: {language}\r\n")).text();
     assert_eq!((visit("de"), visit("fr")), ("answer 1".into(), "answer 2".into()));
     assert_eq!((visit("de"), visit("fr")), ("answer 1".into(), "answer 2".into()));
-    site.ask("DELETE", "/variants", "");
+    site.request("DELETE", "/variants", "");
     let (german, french) = (visit("de"), visit("fr"));
     assert!(german != "answer 1" && french != "answer 2", "{german}, {french}");
-    until("they are kept again", || {
+    wait_for("they are kept again", || {
         let before = asked(site, "/variants");
         visit("de");
         visit("fr");
@@ -142,17 +142,17 @@ fn rfc9111_4_4_all_variants_are_ended(site: &Site) {
     });
 }
 
-fn rfc9111_4_4_other_pages_are_not_ended(site: &Site) {
+fn rfc9111_4_4_other_pages_are_not_invalidated(site: &Site) {
     changeable(site, "/page", "200 OK", &[]);
     for other in ["/page/below", "/pag", "/page?query"] {
         numbered(site, other, &[FRESH]);
         site.get(other);
-        site.ask("POST", "/page", "Content-Length: 0\r\n");
+        site.request("POST", "/page", "Content-Length: 0\r\n");
         assert!(is_kept(site, other), "{other}");
     }
 }
 
-fn rfc9111_4_4_an_operator_ends_all_variants_as_well(site: &Site) {
+fn rfc9111_4_4_an_admin_invalidation_covers_all_variants(site: &Site) {
     let languages = ["de", "fr", "it"];
     let visit = |path: &str, language: &str| site.get_with(path, &format!("X-Language: {language}\r\n"));
     for hard in [false, true] {
@@ -163,8 +163,8 @@ fn rfc9111_4_4_an_operator_ends_all_variants_as_well(site: &Site) {
         }
         assert_eq!(asked(site, path), languages.len(), "all are kept");
         let wish = format!(r#"{{ "url": "http://{HOST}{path}", "hard": {hard} }}"#);
-        assert_eq!(site.gateway.wish("/api/v1/invalidate", &wish).text(), r#"{"outcome":"stale"}"#);
-        site.origin.answer(path, silence());
+        assert_eq!(site.gateway.admin_post("/api/v1/invalidate", &wish).text(), r#"{"outcome":"stale"}"#);
+        site.origin.respond(path, silence());
         for language in languages {
             let response = visit(path, language);
             assert_eq!(response.status, 502, "nothing of it is served any more: {}", response.text());
@@ -172,29 +172,29 @@ fn rfc9111_4_4_an_operator_ends_all_variants_as_well(site: &Site) {
     }
 }
 
-fn rfc9111_4_4_an_unsafe_method_ends_what_is_kept_although_its_visitor_has_left(site: &Site) {
+fn rfc9111_4_4_an_unsafe_method_invalidates_although_its_client_has_disconnected(site: &Site) {
     let gate = Gate::default();
     let opened = gate.clone();
     scripted(site, "/left", move |request, number| match request.method.as_str() {
-        "GET" => Answer::page(&[FRESH], &format!("answer {number}")),
-        _ => Answer::with("200 OK", &[], "done").after(&opened),
+        "GET" => ScriptedResponse::page(&[FRESH], &format!("answer {number}")),
+        _ => ScriptedResponse::with("200 OK", &[], "done").after(&opened),
     });
     assert_eq!(site.get("/left").text(), "answer 1");
     let mut visitor = site.gateway.connect();
     visitor.send(request("POST", "/left", "Content-Length: 4\r\n") + "body");
-    until("the origin has the request", || (asked(site, "/left") == 2).then_some(()));
+    wait_for("the origin has the request", || (asked(site, "/left") == 2).then_some(()));
     let before = site.gateway.open_files();
     drop(visitor);
-    until("the gateway knows that the visitor has left", || {
+    wait_for("the gateway knows that the visitor has left", || {
         (site.gateway.open_files() < before).then_some(())
     });
     gate.open();
-    until("what the request has changed is not kept", || {
+    wait_for("what the request has changed is not kept", || {
         (site.get("/left").text() != "answer 1").then_some(())
     });
 }
 
-fn rfc9111_4_4_half_a_request_is_not_completed_when_its_visitor_leaves(site: &Site) {
+fn rfc9111_4_4_an_incomplete_request_is_not_completed_when_its_client_disconnects(site: &Site) {
     for (lines, half) in
         [("Transfer-Encoding: chunked\r\n", "4\r\nhalf\r\n"), ("Content-Length: 8\r\n", "half")]
     {
@@ -202,21 +202,23 @@ fn rfc9111_4_4_half_a_request_is_not_completed_when_its_visitor_leaves(site: &Si
         let bytes = site.origin.byte_count();
         let mut visitor = site.gateway.connect();
         visitor.send(request("POST", "/half", lines) + half);
-        until("the origin has half of it", || (site.origin.byte_count() > bytes + half.len()).then_some(()));
+        wait_for("the origin has half of it", || {
+            (site.origin.byte_count() > bytes + half.len()).then_some(())
+        });
         let before = site.gateway.open_files();
         drop(visitor);
         // Both connections end: that of the visitor, and that to the origin.
-        until("the request is given up", || (site.gateway.open_files() + 2 <= before).then_some(()));
+        wait_for("the request is given up", || (site.gateway.open_files() + 2 <= before).then_some(()));
         assert!(site.origin.requests_for("/half").iter().all(|request| request.method == "GET"), "{lines}");
         assert!(is_kept(site, "/half"), "{lines}");
     }
 }
 
-fn rfc9111_3_answers_to_post_are_not_kept(site: &Site) {
+fn rfc9111_3_responses_to_post_are_not_cached(site: &Site) {
     scripted(site, "/post", |_, number| {
-        Answer::page(&[FRESH, "Content-Location: /post"], &format!("answer {number}"))
+        ScriptedResponse::page(&[FRESH, "Content-Location: /post"], &format!("answer {number}"))
     });
-    let post = || site.ask("POST", "/post", "Content-Length: 0\r\n").text();
+    let post = || site.request("POST", "/post", "Content-Length: 0\r\n").text();
     assert_eq!((post(), post()), ("answer 1".into(), "answer 2".into()));
     assert_eq!(site.get("/post").text(), "answer 3");
 }

@@ -10,7 +10,7 @@ macro_rules! stories {
             $(
                 #[test]
                 fn $story() {
-                    super::$story(&crate::place::embedded(""));
+                    super::$story(&crate::stores::embedded(""));
                 }
             )*
         }
@@ -19,7 +19,7 @@ macro_rules! stories {
             $(
                 #[test]
                 fn $story() {
-                    super::$story(&crate::place::on_servers(""));
+                    super::$story(&crate::stores::on_servers(""));
                 }
             )*
         }
@@ -28,6 +28,7 @@ macro_rules! stories {
 
 mod age;
 mod authorization;
+mod cache_status;
 mod collapse;
 mod condition;
 mod date;
@@ -36,19 +37,18 @@ mod document;
 mod freshness;
 mod head;
 mod header;
+mod helpers;
 mod invalidation;
 mod pair;
 mod parsing;
-mod place;
 mod range;
 mod request;
 mod rule;
 mod stale;
 mod status;
+mod stores;
 #[path = "../support/mod.rs"]
 mod support;
 mod targeted;
-mod told;
-mod trial;
 mod validation;
 mod vary;

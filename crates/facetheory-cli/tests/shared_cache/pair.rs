@@ -2,12 +2,12 @@
 
 use tabletheory::{Clock as _, SystemClock};
 
-use crate::place::Servers;
+use crate::stores::Servers;
 use crate::support::client::Response;
 use crate::support::gateway::{Gateway, data};
-use crate::support::origin::{Answer, Gate, Origin};
-use crate::support::site::{PATIENT, get, request};
-use crate::support::until;
+use crate::support::origin::{Gate, Origin, ScriptedResponse};
+use crate::support::site::{LONG_TIMEOUTS, get, request};
+use crate::support::wait_for;
 
 /// Two gateways that keep their pages in one place, in front of one origin.
 struct Pair {
@@ -23,7 +23,7 @@ impl Pair {
             let table = format!("sqlite:{}", data(shared).join("table.db").display());
             let bodies = format!("file:{}", data(shared).join("bodies").display());
             std::fs::create_dir_all(data(shared)).expect("a directory");
-            Gateway::start(own, origin.address, PATIENT, &["--table", &table, "--bodies", &bodies])
+            Gateway::start(own, origin.address, LONG_TIMEOUTS, &["--table", &table, "--bodies", &bodies])
         })
     }
 
@@ -57,16 +57,16 @@ fn greeting(origin: &Origin, path: &str) {
         use std::sync::atomic::Ordering::Relaxed;
         if request.method != "GET" {
             changes.fetch_add(1, Relaxed);
-            return Answer::with("204 No Content", &[], "");
+            return ScriptedResponse::with("204 No Content", &[], "");
         }
         let language = request.header("x-language").unwrap_or("none").to_owned();
         let tag = format!("ETag: \"{language}-{}\"", changes.load(Relaxed));
         let lines = ["Cache-Control: max-age=3600", "Vary: X-Language", "Age: 600", "X-Own: 1", &tag];
-        Answer::page(&lines, &format!("{language}, change {}", changes.load(Relaxed)))
+        ScriptedResponse::page(&lines, &format!("{language}, change {}", changes.load(Relaxed)))
     });
 }
 
-fn what_one_keeps_the_other_serves(pair: &Pair) {
+fn a_page_cached_by_one_gateway_is_served_by_the_other(pair: &Pair) {
     greeting(&pair.origin, "/page");
     for language in ["de", "fr", "it"] {
         let (kept, served) = (visit(&pair.one, "/page", language), visit(&pair.other, "/page", language));
@@ -83,7 +83,7 @@ fn what_one_keeps_the_other_serves(pair: &Pair) {
     assert_eq!(other.status, 304);
 }
 
-fn an_unsafe_method_through_one_ends_it_for_both(pair: &Pair) {
+fn an_unsafe_method_through_one_gateway_invalidates_for_both(pair: &Pair) {
     greeting(&pair.origin, "/page");
     let languages = ["de", "fr"];
     for gateway in [&pair.one, &pair.other, &pair.one, &pair.other] {
@@ -95,25 +95,30 @@ fn an_unsafe_method_through_one_ends_it_for_both(pair: &Pair) {
     assert_eq!(pair.one.exchange(request("DELETE", "/page", "")).status, 204);
     for language in languages {
         assert_eq!(visit(&pair.one, "/page", language).text(), format!("{language}, change 1"), "at once");
-        until("the other obeys", || {
+        wait_for("the other obeys", || {
             let text = visit(&pair.other, "/page", language).text();
             (text == format!("{language}, change 1")).then_some(())
         });
     }
 }
 
-fn a_validation_through_one_is_seen_by_the_other(pair: &Pair) {
+fn a_validation_by_one_gateway_is_visible_to_the_other(pair: &Pair) {
     pair.origin.script("/stale", |request| match request.has("if-none-match") {
-        true => {
-            Answer::with("304 Not Modified", &["Cache-Control: max-age=3600", "ETag: \"a\"", "X-Own: 2"], "")
-        }
-        false => Answer::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\"", "X-Own: 1"], "kept"),
+        true => ScriptedResponse::with(
+            "304 Not Modified",
+            &["Cache-Control: max-age=3600", "ETag: \"a\"", "X-Own: 2"],
+            "",
+        ),
+        false => ScriptedResponse::page(
+            &["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\"", "X-Own: 1"],
+            "kept",
+        ),
     });
     assert_eq!(visit(&pair.one, "/stale", "de").text(), "kept");
     let validated = visit(&pair.other, "/stale", "de");
     assert_eq!((validated.text().as_str(), validated.header("x-own")), ("kept", Some("2")));
     assert_eq!(pair.asked("/stale"), 2);
-    until("the first sees it", || {
+    wait_for("the first sees it", || {
         let response = visit(&pair.one, "/stale", "de");
         assert_eq!(response.text(), "kept");
         (response.header("x-own") == Some("2")).then_some(())
@@ -135,14 +140,14 @@ fn changing_slowly(origin: &Origin, path: &str, gate: &Gate) {
         let answer = match request.method.as_str() {
             "GET" => {
                 let lines = ["Cache-Control: max-age=60", "Age: 30", vary, &tag];
-                Answer::page(&lines, &format!("{language}, change {change}"))
+                ScriptedResponse::page(&lines, &format!("{language}, change {change}"))
             }
-            "HEAD" => Answer::raw(format!(
+            "HEAD" => ScriptedResponse::raw(format!(
                 "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\n{vary}\r\n{tag}\r\n\r\n"
             )),
             _ => {
                 changes.fetch_add(1, Relaxed);
-                Answer::with("204 No Content", &[], "")
+                ScriptedResponse::with("204 No Content", &[], "")
             }
         };
         if is_slow { answer.after(&gate) } else { answer }
@@ -151,37 +156,37 @@ fn changing_slowly(origin: &Origin, path: &str, gate: &Gate) {
 
 /// Changes a page through the other gateway, while the origin has yet to answer one visitor, and longer ago than clocks may differ.
 fn change_meanwhile(pair: &Pair, path: &str, gate: &Gate) {
-    const CLOCKS_DIFFER: i64 = 2_000;
-    until("the origin is asked", || pair.origin.requests_for(path).get(1).map(drop));
+    const MAX_CLOCK_DIFFERENCE: i64 = 2_000;
+    wait_for("the origin is asked", || pair.origin.requests_for(path).get(1).map(drop));
     assert_eq!(pair.other.exchange(request("DELETE", path, "")).status, 204);
     let changed = SystemClock.now().millis();
-    until("clocks agree that it is over", || {
-        (SystemClock.now().millis() > changed + CLOCKS_DIFFER + 1_000).then_some(())
+    wait_for("clocks agree that it is over", || {
+        (SystemClock.now().millis() > changed + MAX_CLOCK_DIFFERENCE + 1_000).then_some(())
     });
     gate.open();
 }
 
-fn what_a_head_is_told_through_one_does_not_undo_a_change_through_the_other(pair: &Pair) {
+fn a_head_update_by_one_gateway_does_not_undo_an_invalidation_by_the_other(pair: &Pair) {
     let gate = Gate::default();
     changing_slowly(&pair.origin, "/head", &gate);
     assert_eq!(visit(&pair.one, "/head", "en").text(), "en, change 0");
     let mut head = pair.one.connect();
     head.send(request("HEAD", "/head", "X-Language: en\r\nCache-Control: no-cache\r\n"));
     change_meanwhile(pair, "/head", &gate);
-    assert_eq!(head.next_answer("HEAD").expect("an answer").header("etag"), Some("\"en-0\""));
+    assert_eq!(head.next_response("HEAD").expect("an answer").header("etag"), Some("\"en-0\""));
     for gateway in [&pair.one, &pair.other] {
         assert_eq!(visit(gateway, "/head", "en").text(), "en, change 1");
     }
 }
 
-fn a_variant_that_takes_the_place_of_a_page_in_one_does_not_undo_a_change_through_the_other(pair: &Pair) {
+fn a_promoted_variant_in_one_gateway_does_not_undo_an_invalidation_by_the_other(pair: &Pair) {
     let gate = Gate::default();
     changing_slowly(&pair.origin, "/variant", &gate);
     assert_eq!(visit(&pair.one, "/variant", "en").text(), "en, change 0");
     let mut german = pair.one.connect();
     german.send(get("/variant", "X-Language: de\r\n"));
     change_meanwhile(pair, "/variant", &gate);
-    assert_eq!(german.answer().text(), "de, change 0", "it was asked for before");
+    assert_eq!(german.response().text(), "de, change 0", "it was asked for before");
     for gateway in [&pair.one, &pair.other] {
         assert_eq!(visit(gateway, "/variant", "de").text(), "de, change 1");
     }
@@ -211,9 +216,9 @@ macro_rules! of_pairs {
 }
 
 of_pairs![
-    what_one_keeps_the_other_serves,
-    an_unsafe_method_through_one_ends_it_for_both,
-    a_validation_through_one_is_seen_by_the_other,
-    what_a_head_is_told_through_one_does_not_undo_a_change_through_the_other,
-    a_variant_that_takes_the_place_of_a_page_in_one_does_not_undo_a_change_through_the_other,
+    a_page_cached_by_one_gateway_is_served_by_the_other,
+    an_unsafe_method_through_one_gateway_invalidates_for_both,
+    a_validation_by_one_gateway_is_visible_to_the_other,
+    a_head_update_by_one_gateway_does_not_undo_an_invalidation_by_the_other,
+    a_promoted_variant_in_one_gateway_does_not_undo_an_invalidation_by_the_other,
 ];

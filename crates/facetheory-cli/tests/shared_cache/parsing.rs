@@ -1,22 +1,22 @@
 //! What people really send in `Cache-Control`, read in the strictest sensible way.
 
+use crate::helpers::{assert_all_cached, assert_none_reused};
 use crate::support::site::Site;
-use crate::trial::{assert_all_kept, assert_none_served_again};
 
 stories![
-    rfc9111_5_2_names_of_directives_have_no_case,
+    rfc9111_5_2_directive_names_ignore_case,
     rfc9111_5_2_values_may_be_quoted,
-    rfc9111_5_2_directives_may_stand_in_several_lines_and_with_any_space,
+    rfc9111_5_2_directives_may_have_several_lines_and_any_whitespace,
     rfc9111_5_2_3_unknown_directives_are_ignored,
-    rfc9111_1_2_2_a_number_that_is_too_large_is_a_long_time,
-    rfc9111_4_2_1_a_lifetime_that_is_no_number_is_none,
-    rfc9111_4_2_1_of_several_lifetimes_the_shortest_holds,
-    rfc9111_4_2_1_what_forbids_wins_over_what_allows,
+    rfc9111_1_2_2_a_number_that_overflows_is_a_long_time,
+    rfc9111_4_2_1_an_invalid_lifetime_is_ignored,
+    rfc9111_4_2_1_of_several_lifetimes_the_shortest_counts,
+    rfc9111_4_2_1_forbidding_directives_win_over_allowing_ones,
     rfc9110_5_6_1_empty_members_of_a_list_are_ignored,
 ];
 
-fn rfc9111_5_2_names_of_directives_have_no_case(site: &Site) {
-    assert_all_kept(
+fn rfc9111_5_2_directive_names_ignore_case(site: &Site) {
+    assert_all_cached(
         site,
         "allowed",
         &[
@@ -25,7 +25,7 @@ fn rfc9111_5_2_names_of_directives_have_no_case(site: &Site) {
             &["cache-control: S-MaxAge=3600"],
         ],
     );
-    assert_none_served_again(
+    assert_none_reused(
         site,
         "forbidden",
         &[
@@ -37,19 +37,19 @@ fn rfc9111_5_2_names_of_directives_have_no_case(site: &Site) {
 }
 
 fn rfc9111_5_2_values_may_be_quoted(site: &Site) {
-    assert_all_kept(
+    assert_all_cached(
         site,
         "quoted",
         &[&["Cache-Control: max-age=\"3600\""], &["Cache-Control: s-maxage=\"3600\""]],
     );
-    assert_none_served_again(site, "quoted-0", &[&["Cache-Control: max-age=\"0\""]]);
+    assert_none_reused(site, "quoted-0", &[&["Cache-Control: max-age=\"0\""]]);
     // What is told within quotes is no directive, and a quote that never ends hides none.
-    assert_all_kept(site, "within", &[&["Cache-Control: extension=\"no-store, max-age=0\", max-age=3600"]]);
-    assert_none_served_again(site, "endless", &[&["Cache-Control: extension=\"max-age=3600"]]);
+    assert_all_cached(site, "within", &[&["Cache-Control: extension=\"no-store, max-age=0\", max-age=3600"]]);
+    assert_none_reused(site, "endless", &[&["Cache-Control: extension=\"max-age=3600"]]);
 }
 
-fn rfc9111_5_2_directives_may_stand_in_several_lines_and_with_any_space(site: &Site) {
-    assert_all_kept(
+fn rfc9111_5_2_directives_may_have_several_lines_and_any_whitespace(site: &Site) {
+    assert_all_cached(
         site,
         "lines",
         &[
@@ -58,7 +58,7 @@ fn rfc9111_5_2_directives_may_stand_in_several_lines_and_with_any_space(site: &S
             &["Cache-Control: public,max-age=3600"],
         ],
     );
-    assert_none_served_again(
+    assert_none_reused(
         site,
         "forbidden",
         &[
@@ -69,7 +69,7 @@ fn rfc9111_5_2_directives_may_stand_in_several_lines_and_with_any_space(site: &S
 }
 
 fn rfc9111_5_2_3_unknown_directives_are_ignored(site: &Site) {
-    assert_all_kept(
+    assert_all_cached(
         site,
         "unknown",
         &[
@@ -81,8 +81,8 @@ fn rfc9111_5_2_3_unknown_directives_are_ignored(site: &Site) {
     );
 }
 
-fn rfc9111_1_2_2_a_number_that_is_too_large_is_a_long_time(site: &Site) {
-    assert_all_kept(
+fn rfc9111_1_2_2_a_number_that_overflows_is_a_long_time(site: &Site) {
+    assert_all_cached(
         site,
         "large",
         &[
@@ -92,7 +92,7 @@ fn rfc9111_1_2_2_a_number_that_is_too_large_is_a_long_time(site: &Site) {
             &["Cache-Control: s-maxage=18446744073709551617"],
         ],
     );
-    assert_none_served_again(
+    assert_none_reused(
         site,
         "age",
         &[
@@ -102,8 +102,8 @@ fn rfc9111_1_2_2_a_number_that_is_too_large_is_a_long_time(site: &Site) {
     );
 }
 
-fn rfc9111_4_2_1_a_lifetime_that_is_no_number_is_none(site: &Site) {
-    assert_none_served_again(
+fn rfc9111_4_2_1_an_invalid_lifetime_is_ignored(site: &Site) {
+    assert_none_reused(
         site,
         "no-number",
         &[
@@ -119,8 +119,8 @@ fn rfc9111_4_2_1_a_lifetime_that_is_no_number_is_none(site: &Site) {
     );
 }
 
-fn rfc9111_4_2_1_of_several_lifetimes_the_shortest_holds(site: &Site) {
-    assert_none_served_again(
+fn rfc9111_4_2_1_of_several_lifetimes_the_shortest_counts(site: &Site) {
+    assert_none_reused(
         site,
         "several",
         &[
@@ -131,11 +131,11 @@ fn rfc9111_4_2_1_of_several_lifetimes_the_shortest_holds(site: &Site) {
             &["Cache-Control: s-maxage=3600, s-maxage=0"],
         ],
     );
-    assert_all_kept(site, "equal", &[&["Cache-Control: max-age=3600, max-age=3600"]]);
+    assert_all_cached(site, "equal", &[&["Cache-Control: max-age=3600, max-age=3600"]]);
 }
 
-fn rfc9111_4_2_1_what_forbids_wins_over_what_allows(site: &Site) {
-    assert_none_served_again(
+fn rfc9111_4_2_1_forbidding_directives_win_over_allowing_ones(site: &Site) {
+    assert_none_reused(
         site,
         "forbidden",
         &[
@@ -147,6 +147,6 @@ fn rfc9111_4_2_1_what_forbids_wins_over_what_allows(site: &Site) {
 }
 
 fn rfc9110_5_6_1_empty_members_of_a_list_are_ignored(site: &Site) {
-    assert_all_kept(site, "empty", &[&["Cache-Control: ,, public,, ,max-age=3600,"]]);
-    assert_none_served_again(site, "forbidden", &[&["Cache-Control: ,,max-age=3600,,no-store,,"]]);
+    assert_all_cached(site, "empty", &[&["Cache-Control: ,, public,, ,max-age=3600,"]]);
+    assert_none_reused(site, "forbidden", &[&["Cache-Control: ,,max-age=3600,,no-store,,"]]);
 }

@@ -1,28 +1,28 @@
 //! Parts of an answer: RFC 9111, sections 3.3 and 3.4, and RFC 9110, section 14.
 
-use crate::support::origin::Answer;
+use crate::helpers::{asked, first_then, scripted};
+use crate::support::origin::ScriptedResponse;
 use crate::support::site::Site;
-use crate::trial::{asked, first_then, scripted};
 
 stories![
-    rfc9110_14_2_a_part_is_served_from_a_whole_answer_that_is_kept,
-    rfc9110_14_2_what_is_no_range_gets_the_whole_answer,
+    rfc9110_14_2_a_range_is_served_from_a_complete_cached_response,
+    rfc9110_14_2_an_invalid_range_gets_the_complete_response,
     rfc9110_15_5_17_a_range_beyond_the_end_gets_a_416,
-    rfc9110_13_1_5_if_range_of_the_same_answer_gets_the_part,
-    rfc9110_13_1_5_if_range_of_another_answer_gets_all_of_it,
-    rfc9111_3_3_a_part_is_never_served_as_the_whole,
-    rfc9111_3_3_an_answer_that_broke_off_is_never_served_as_the_whole,
-    rfc9111_4_a_part_of_a_stale_answer_is_validated_first,
+    rfc9110_13_1_5_a_matching_if_range_gets_the_range,
+    rfc9110_13_1_5_another_if_range_gets_the_complete_response,
+    rfc9111_3_3_a_partial_response_is_never_served_as_complete,
+    rfc9111_3_3_a_truncated_response_is_never_served_as_complete,
+    rfc9111_4_a_range_of_a_stale_response_is_validated_first,
 ];
 
 const FRESH: [&str; 2] = ["Cache-Control: max-age=3600", "ETag: \"a\""];
 
 fn kept(site: &Site, path: &str, lines: &[&str]) {
-    site.origin.answer(path, Answer::page(lines, "0123456789"));
+    site.origin.respond(path, ScriptedResponse::page(lines, "0123456789"));
     assert_eq!(site.get(path).text(), "0123456789");
 }
 
-fn rfc9110_14_2_a_part_is_served_from_a_whole_answer_that_is_kept(site: &Site) {
+fn rfc9110_14_2_a_range_is_served_from_a_complete_cached_response(site: &Site) {
     kept(site, "/part", &FRESH);
     for (range, told, body) in [
         ("bytes=0-0", "bytes 0-0/10", "0"),
@@ -39,7 +39,7 @@ fn rfc9110_14_2_a_part_is_served_from_a_whole_answer_that_is_kept(site: &Site) {
     assert_eq!(asked(site, "/part"), 1);
 }
 
-fn rfc9110_14_2_what_is_no_range_gets_the_whole_answer(site: &Site) {
+fn rfc9110_14_2_an_invalid_range_gets_the_complete_response(site: &Site) {
     kept(site, "/none", &FRESH);
     for range in ["bytes=4-2", "lines=1-2", "bytes=a-b", "bytes", ""] {
         let response = site.get_with("/none", &format!("Range: {range}\r\n"));
@@ -55,13 +55,13 @@ fn rfc9110_15_5_17_a_range_beyond_the_end_gets_a_416(site: &Site) {
     assert_eq!(site.get("/beyond").text(), "0123456789");
 }
 
-fn rfc9110_13_1_5_if_range_of_the_same_answer_gets_the_part(site: &Site) {
+fn rfc9110_13_1_5_a_matching_if_range_gets_the_range(site: &Site) {
     kept(site, "/same", &FRESH);
     let response = site.get_with("/same", "Range: bytes=0-1\r\nIf-Range: \"a\"\r\n");
     assert_eq!((response.status, response.text().as_str()), (206, "01"));
 }
 
-fn rfc9110_13_1_5_if_range_of_another_answer_gets_all_of_it(site: &Site) {
+fn rfc9110_13_1_5_another_if_range_gets_the_complete_response(site: &Site) {
     kept(site, "/other", &FRESH);
     for other in ["\"b\"", "W/\"a\"", "Thu, 01 Jan 1970 00:00:00 GMT"] {
         let response = site.get_with("/other", &format!("Range: bytes=0-1\r\nIf-Range: {other}\r\n"));
@@ -70,30 +70,30 @@ fn rfc9110_13_1_5_if_range_of_another_answer_gets_all_of_it(site: &Site) {
     assert_eq!(asked(site, "/other"), 1);
 }
 
-fn rfc9111_3_3_a_part_is_never_served_as_the_whole(site: &Site) {
+fn rfc9111_3_3_a_partial_response_is_never_served_as_complete(site: &Site) {
     scripted(site, "/first", |request, _| match request.has("range") {
         true => {
             let part = ["Cache-Control: max-age=3600", "ETag: \"a\"", "Content-Range: bytes 0-1/10"];
-            Answer::with("206 Partial Content", &part, "01")
+            ScriptedResponse::with("206 Partial Content", &part, "01")
         }
-        false => Answer::page(&["Cache-Control: max-age=3600", "ETag: \"a\""], "0123456789"),
+        false => ScriptedResponse::page(&["Cache-Control: max-age=3600", "ETag: \"a\""], "0123456789"),
     });
     let part = site.get_with("/first", "Range: bytes=0-1\r\n");
     assert_eq!((part.status, part.text().as_str()), (206, "01"));
     let whole = site.get("/first");
     assert_eq!((whole.status, whole.text().as_str()), (200, "0123456789"));
     // An origin that sends a part that nobody asked for does not get it kept, either.
-    let part = Answer::with(
+    let part = ScriptedResponse::with(
         "206 Partial Content",
         &["Cache-Control: max-age=3600", "Content-Range: bytes 0-1/10"],
         "01",
     );
-    first_then(site, "/wrong", part, Answer::page(&["Cache-Control: max-age=3600"], "0123456789"));
+    first_then(site, "/wrong", part, ScriptedResponse::page(&["Cache-Control: max-age=3600"], "0123456789"));
     site.get("/wrong");
     assert_eq!(site.get("/wrong").text(), "0123456789");
 }
 
-fn rfc9111_3_3_an_answer_that_broke_off_is_never_served_as_the_whole(site: &Site) {
+fn rfc9111_3_3_a_truncated_response_is_never_served_as_complete(site: &Site) {
     let head = "HTTP/1.1 200 OK\r\ncache-control: max-age=3600\r\n";
     for (index, broken) in [
         format!("{head}content-length: 10\r\n\r\n01234"),
@@ -103,8 +103,8 @@ fn rfc9111_3_3_an_answer_that_broke_off_is_never_served_as_the_whole(site: &Site
     .enumerate()
     {
         let path = format!("/broken/{index}");
-        let whole = Answer::page(&["Cache-Control: max-age=3600"], "0123456789");
-        first_then(site, &path, Answer::raw(broken).then_close(), whole);
+        let whole = ScriptedResponse::page(&["Cache-Control: max-age=3600"], "0123456789");
+        first_then(site, &path, ScriptedResponse::raw(broken).then_close(), whole);
         let first = site.get(&path);
         assert!(first.status >= 500 || !first.complete || first.text() == "0123456789", "{first:?}");
         let second = site.get(&path);
@@ -112,13 +112,14 @@ fn rfc9111_3_3_an_answer_that_broke_off_is_never_served_as_the_whole(site: &Site
     }
 }
 
-fn rfc9111_4_a_part_of_a_stale_answer_is_validated_first(site: &Site) {
-    let stale = Answer::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "0123456789");
+fn rfc9111_4_a_range_of_a_stale_response_is_validated_first(site: &Site) {
+    let stale =
+        ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "0123456789");
     first_then(
         site,
         "/stale",
         stale,
-        Answer::page(&["Cache-Control: max-age=3600", "ETag: \"b\""], "abcdefghij"),
+        ScriptedResponse::page(&["Cache-Control: max-age=3600", "ETag: \"b\""], "abcdefghij"),
     );
     assert_eq!(site.get("/stale").text(), "0123456789");
     let part = site.get_with("/stale", "Range: bytes=0-1\r\n");

@@ -1,20 +1,20 @@
 //! What a visitor says of the cache: RFC 9111, sections 5.2.1 and 5.4.
 
+use crate::helpers::{asked, numbered, validated};
 use crate::support::site::Site;
-use crate::trial::{asked, numbered, validated};
 
 stories![
-    rfc9111_5_2_1_1_max_age_refuses_what_is_older,
-    rfc9111_5_2_1_2_max_stale_accepts_what_is_stale,
-    rfc9111_5_2_1_3_min_fresh_refuses_what_is_soon_stale,
-    rfc9111_5_2_1_4_no_cache_asks_the_origin,
-    rfc9111_5_2_1_4_what_no_cache_brought_is_kept_for_others,
-    rfc9111_5_2_1_5_no_store_keeps_nothing_of_the_answer,
-    rfc9111_5_2_1_7_only_if_cached_does_not_ask_the_origin,
-    rfc9111_5_4_pragma_counts_without_cache_control_only,
+    rfc9111_5_2_1_1_max_age_rejects_older_responses,
+    rfc9111_5_2_1_2_max_stale_accepts_stale_responses,
+    rfc9111_5_2_1_3_min_fresh_rejects_responses_that_are_soon_stale,
+    rfc9111_5_2_1_4_no_cache_forwards_to_the_origin,
+    rfc9111_5_2_1_4_the_response_to_no_cache_is_cached_for_others,
+    rfc9111_5_2_1_5_the_response_to_no_store_is_not_cached,
+    rfc9111_5_2_1_7_only_if_cached_never_forwards,
+    rfc9111_5_4_pragma_counts_only_without_cache_control,
 ];
 
-fn rfc9111_5_2_1_1_max_age_refuses_what_is_older(site: &Site) {
+fn rfc9111_5_2_1_1_max_age_rejects_older_responses(site: &Site) {
     numbered(site, "/old", &["Cache-Control: max-age=3600", "Age: 1800"]);
     assert_eq!(site.get("/old").text(), "answer 1");
     assert_eq!(site.get_with("/old", "Cache-Control: max-age=3000\r\n").text(), "answer 1");
@@ -25,7 +25,7 @@ fn rfc9111_5_2_1_1_max_age_refuses_what_is_older(site: &Site) {
     assert_eq!(asked(site, "/zero"), 2, "it was validated");
 }
 
-fn rfc9111_5_2_1_2_max_stale_accepts_what_is_stale(site: &Site) {
+fn rfc9111_5_2_1_2_max_stale_accepts_stale_responses(site: &Site) {
     numbered(site, "/stale", &["Cache-Control: max-age=1500, stale-if-error=1", "Age: 1800", "ETag: \"a\""]);
     assert_eq!(site.get("/stale").text(), "answer 1");
     for stale in ["max-stale=1000", "max-stale"] {
@@ -42,14 +42,14 @@ fn rfc9111_5_2_1_2_max_stale_accepts_what_is_stale(site: &Site) {
     );
 }
 
-fn rfc9111_5_2_1_3_min_fresh_refuses_what_is_soon_stale(site: &Site) {
+fn rfc9111_5_2_1_3_min_fresh_rejects_responses_that_are_soon_stale(site: &Site) {
     numbered(site, "/soon", &["Cache-Control: max-age=3600", "Age: 3000"]);
     assert_eq!(site.get("/soon").text(), "answer 1");
     assert_eq!(site.get_with("/soon", "Cache-Control: min-fresh=100\r\n").text(), "answer 1");
     assert_eq!(site.get_with("/soon", "Cache-Control: min-fresh=1000\r\n").text(), "answer 2");
 }
 
-fn rfc9111_5_2_1_4_no_cache_asks_the_origin(site: &Site) {
+fn rfc9111_5_2_1_4_no_cache_forwards_to_the_origin(site: &Site) {
     validated(site, "/validated", &["Cache-Control: max-age=3600", "ETag: \"a\""]);
     assert_eq!(site.get("/validated").text(), "answer 1");
     let again = site.get_with("/validated", "Cache-Control: no-cache\r\n");
@@ -60,7 +60,7 @@ fn rfc9111_5_2_1_4_no_cache_asks_the_origin(site: &Site) {
     assert_eq!(site.get_with("/new", "Cache-Control: No-Cache\r\n").text(), "answer 2");
 }
 
-fn rfc9111_5_2_1_4_what_no_cache_brought_is_kept_for_others(site: &Site) {
+fn rfc9111_5_2_1_4_the_response_to_no_cache_is_cached_for_others(site: &Site) {
     numbered(site, "/new", &["Cache-Control: max-age=3600"]);
     assert_eq!(site.get("/new").text(), "answer 1");
     assert_eq!(site.get_with("/new", "Cache-Control: no-cache\r\n").text(), "answer 2");
@@ -68,13 +68,13 @@ fn rfc9111_5_2_1_4_what_no_cache_brought_is_kept_for_others(site: &Site) {
     assert_eq!(asked(site, "/new"), 2);
 }
 
-fn rfc9111_5_2_1_5_no_store_keeps_nothing_of_the_answer(site: &Site) {
+fn rfc9111_5_2_1_5_the_response_to_no_store_is_not_cached(site: &Site) {
     numbered(site, "/secret", &["Cache-Control: max-age=3600"]);
     assert_eq!(site.get_with("/secret", "Cache-Control: no-store\r\n").text(), "answer 1");
     assert_eq!(site.get("/secret").text(), "answer 2");
 }
 
-fn rfc9111_5_2_1_7_only_if_cached_does_not_ask_the_origin(site: &Site) {
+fn rfc9111_5_2_1_7_only_if_cached_never_forwards(site: &Site) {
     numbered(site, "/only", &["Cache-Control: max-age=3600"]);
     assert_eq!(site.get_with("/only", "Cache-Control: only-if-cached\r\n").status, 504);
     assert_eq!(asked(site, "/only"), 0);
@@ -86,7 +86,7 @@ fn rfc9111_5_2_1_7_only_if_cached_does_not_ask_the_origin(site: &Site) {
     assert_eq!(asked(site, "/stale"), 1);
 }
 
-fn rfc9111_5_4_pragma_counts_without_cache_control_only(site: &Site) {
+fn rfc9111_5_4_pragma_counts_only_without_cache_control(site: &Site) {
     numbered(site, "/pragma", &["Cache-Control: max-age=3600"]);
     assert_eq!(site.get("/pragma").text(), "answer 1");
     assert_eq!(

@@ -1,11 +1,11 @@
 //! What `facetheory.toml` says of following the origin.
 
-use crate::place::embedded;
+use crate::helpers::{asked, first_then, numbered};
+use crate::stores::embedded;
 use crate::support::client::Connection;
-use crate::support::origin::Answer;
+use crate::support::origin::ScriptedResponse;
 use crate::support::site::Site;
-use crate::support::until;
-use crate::trial::{asked, first_then, numbered};
+use crate::support::wait_for;
 
 /// What visitors of a path get, one after the other.
 fn visits<const COUNT: usize>(site: &Site, path: &str) -> [String; COUNT] {
@@ -22,7 +22,7 @@ fn a_path_without_a_rule_follows_the_origin() {
 }
 
 #[test]
-fn a_rule_may_say_that_the_origin_is_followed() {
+fn a_rule_may_follow_the_origin() {
     let site = embedded(
         "[routes]\n\"/**\" = { isr = \"60s\" }\n\"/own/**\" = { cache = \"origin\" }\n\"/own/not/**\" = { isr = \"60s\" }\n",
     );
@@ -38,14 +38,14 @@ fn a_rule_may_say_that_the_origin_is_followed() {
 }
 
 #[test]
-fn false_passes_a_path_on_whatever_the_origin_says() {
+fn isr_false_forwards_a_path_whatever_the_origin_says() {
     let site = embedded("[routes]\n\"/pass/**\" = false\n");
     numbered(&site, "/pass/page", &["Cache-Control: max-age=3600"]);
     assert_eq!(visits(&site, "/pass/page"), ["answer 1", "answer 2"]);
 }
 
 #[test]
-fn paths_without_a_rule_are_passed_on_where_the_file_says_so() {
+fn paths_without_a_rule_are_forwarded_if_configured() {
     let site = embedded("default = \"pass\"\n[routes]\n\"/own/**\" = { cache = \"origin\" }\n");
     for path in ["/page", "/own/page"] {
         numbered(&site, path, &["Cache-Control: max-age=3600"]);
@@ -55,7 +55,7 @@ fn paths_without_a_rule_are_passed_on_where_the_file_says_so() {
 }
 
 #[test]
-fn headers_that_forbid_win_over_a_rule_unless_it_overrides_them() {
+fn cache_control_that_forbids_caching_wins_over_a_rule_unless_ignored() {
     let site = embedded(
         "[routes]\n\"/rule/**\" = { isr = \"60s\" }\n\"/over/**\" = { isr = \"60s\", ignore_origin_cache_control = true }\n",
     );
@@ -76,21 +76,21 @@ fn headers_that_forbid_win_over_a_rule_unless_it_overrides_them() {
 }
 
 #[test]
-fn what_the_origin_takes_back_twice_is_not_served_by_a_rule_any_more() {
+fn a_page_that_the_origin_repeatedly_refuses_is_dropped() {
     let site = embedded("[routes]\n\"/**\" = { isr = \"1s\" }\n");
-    let taken_back = Answer::with("403 Forbidden", &[], "taken back");
-    first_then(&site, "/page", Answer::page(&[], "public"), taken_back);
+    let taken_back = ScriptedResponse::with("403 Forbidden", &[], "taken back");
+    first_then(&site, "/page", ScriptedResponse::page(&[], "public"), taken_back);
     assert_eq!(site.get("/page").text(), "public");
-    until("it is taken back", || (site.get("/page").status == 403).then_some(()));
+    wait_for("it is taken back", || (site.get("/page").status == 403).then_some(()));
     assert_eq!(site.get("/page").text(), "taken back");
 }
 
 #[test]
-fn an_answer_for_one_visitor_is_what_the_origin_says_to_all_of_the_request() {
+fn a_private_response_is_fetched_with_the_complete_request() {
     let site = embedded("[routes]\n\"/**\" = { isr = \"60s\" }\n");
     site.origin.script("/api", |request| match request.header("x-api-key") {
-        Some("right") => Answer::page(&["Cache-Control: private"], "yours"),
-        _ => Answer::with("401 Unauthorized", &[], "who are you?"),
+        Some("right") => ScriptedResponse::page(&["Cache-Control: private"], "yours"),
+        _ => ScriptedResponse::with("401 Unauthorized", &[], "who are you?"),
     });
     for _ in 0..2 {
         assert_eq!(site.get_with("/api", "X-Api-Key: right\r\n").text(), "yours");
@@ -99,7 +99,7 @@ fn an_answer_for_one_visitor_is_what_the_origin_says_to_all_of_the_request() {
 }
 
 #[test]
-fn the_interval_of_a_rule_wins_over_the_lifetime_that_an_answer_tells() {
+fn the_interval_of_a_rule_wins_over_max_age() {
     let site = embedded("[routes]\n\"/rule/**\" = { isr = \"1h\" }\n");
     for (index, control) in
         ["s-maxage=1", "s-maxage=86400", "max-age=1", "public, s-maxage=5, max-age=9"].into_iter().enumerate()
@@ -114,7 +114,7 @@ fn the_interval_of_a_rule_wins_over_the_lifetime_that_an_answer_tells() {
 }
 
 #[test]
-fn tags_of_the_origin_are_sent_on_unless_the_file_strips_them() {
+fn tags_of_the_origin_are_forwarded_unless_stripped() {
     let lines = ["Cache-Control: max-age=3600", "Surrogate-Key: news front", "Cache-Tag: sport, today"];
     for (config, expected) in [("", true), ("strip_tags = true\n", false)] {
         let site = embedded(config);
@@ -131,7 +131,7 @@ fn tags_of_the_origin_are_sent_on_unless_the_file_strips_them() {
 }
 
 #[test]
-fn what_the_origin_has_tagged_is_invalidated_by_its_tags() {
+fn tagged_responses_are_invalidated_by_their_tags() {
     let site = embedded("");
     for (path, lines) in [
         ("/surrogate", ["Cache-Control: max-age=3600", "Surrogate-Key: news front"]),
@@ -143,18 +143,20 @@ fn what_the_origin_has_tagged_is_invalidated_by_its_tags() {
     }
     invalidate(&site, "{\"tag\":\"news\"}");
     for path in ["/surrogate", "/tag"] {
-        until("it is asked for again", || (site.get(path).text() == "answer 2").then_some(()));
+        wait_for("it is asked for again", || (site.get(path).text() == "answer 2").then_some(()));
     }
     assert_eq!(site.get("/other").text(), "answer 1");
 }
 
 #[test]
-fn the_variants_of_a_page_are_capped() {
+fn the_number_of_variants_of_a_page_is_limited() {
     const MOST: usize = 5;
     const VARIANTS: usize = 20;
     let site = embedded(&format!("[limits]\nvariants_per_page = {MOST}\n"));
-    site.origin
-        .answer("/many", Answer::page(&["Cache-Control: max-age=3600", "Vary: X-Language"], "the page"));
+    site.origin.respond(
+        "/many",
+        ScriptedResponse::page(&["Cache-Control: max-age=3600", "Vary: X-Language"], "the page"),
+    );
     let visit = |number: usize| site.get_with("/many", &format!("X-Language: l{number}\r\n"));
     for number in 0..VARIANTS {
         assert_eq!(visit(number).text(), "the page");
@@ -175,6 +177,6 @@ fn invalidate(site: &Site, wish: &str) {
         "POST /api/v1/invalidate HTTP/1.1\r\nHost: {admin}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{wish}",
         wish.len()
     ));
-    let answer = connection.answer();
+    let answer = connection.response();
     assert_eq!(answer.status, 200, "{}", answer.text());
 }

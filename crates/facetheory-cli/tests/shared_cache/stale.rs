@@ -1,50 +1,53 @@
 //! When what is stale may be served: RFC 9111, section 4.2.4, and RFC 5861.
 
-use crate::support::origin::{Answer, Gate};
+use crate::helpers::{age, asked, first_then, numbered, scripted, silence};
+use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::site::Site;
-use crate::support::until;
-use crate::trial::{age, asked, first_then, numbered, scripted, silence};
+use crate::support::wait_for;
 
 stories![
-    rfc9111_4_2_4_what_is_stale_is_not_served_while_the_origin_answers,
-    rfc9111_4_2_4_what_is_stale_is_served_while_the_origin_gives_no_answer_at_all,
-    rfc9111_4_2_4_what_a_cookie_brought_is_not_served_to_others_while_the_origin_gives_no_answer,
-    rfc5861_3_within_stale_while_revalidate_nobody_waits_for_the_origin,
-    rfc5861_3_past_stale_while_revalidate_visitors_wait,
-    rfc5861_3_what_was_revalidated_behind_is_served_then,
-    rfc5861_4_within_stale_if_error_an_error_is_not_shown,
-    rfc5861_4_within_stale_if_error_an_outage_is_not_shown,
-    rfc5861_4_past_stale_if_error_the_error_is_shown,
-    rfc5861_4_an_error_without_stale_if_error_is_shown,
-    rfc5861_4_answers_that_are_no_errors_of_the_server_are_not_hidden,
+    rfc9111_4_2_4_a_stale_response_is_not_served_while_the_origin_responds,
+    rfc9111_4_2_4_a_stale_response_is_served_while_the_origin_is_unreachable,
+    rfc9111_4_2_4_a_response_to_a_cookie_is_not_served_to_others_while_the_origin_is_unreachable,
+    rfc5861_3_within_stale_while_revalidate_no_client_waits,
+    rfc5861_3_past_stale_while_revalidate_clients_wait,
+    rfc5861_3_the_background_revalidation_is_served_afterwards,
+    rfc5861_4_within_stale_if_error_a_stale_response_replaces_an_error,
+    rfc5861_4_within_stale_if_error_a_stale_response_is_served_during_an_outage,
+    rfc5861_4_past_stale_if_error_the_error_is_forwarded,
+    rfc5861_4_an_error_without_stale_if_error_is_forwarded,
+    rfc5861_4_only_server_errors_are_replaced,
     rfc5861_4_stale_if_error_of_a_request_counts_as_well,
-    rfc9111_5_1_what_is_stale_tells_its_true_age,
+    rfc9111_5_1_a_stale_response_has_its_true_age,
 ];
 
-fn rfc9111_4_2_4_what_is_stale_is_not_served_while_the_origin_answers(site: &Site) {
+fn rfc9111_4_2_4_a_stale_response_is_not_served_while_the_origin_responds(site: &Site) {
     numbered(site, "/stale", &["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""]);
     for number in 1..=3 {
         assert_eq!(site.get("/stale").text(), format!("answer {number}"));
     }
 }
 
-fn rfc9111_4_2_4_what_is_stale_is_served_while_the_origin_gives_no_answer_at_all(site: &Site) {
+fn rfc9111_4_2_4_a_stale_response_is_served_while_the_origin_is_unreachable(site: &Site) {
     failing(site, "/outage", "public", silence());
     let response = site.get("/outage");
     assert_eq!((response.status, response.text().as_str()), (200, "kept"));
     assert!(age(&response) >= 100, "it tells how old it is");
 }
 
-fn rfc9111_4_2_4_what_a_cookie_brought_is_not_served_to_others_while_the_origin_gives_no_answer(site: &Site) {
-    first_then(site, "/own", Answer::page(&["ETag: \"a\""], "the page of Alice"), silence());
+fn rfc9111_4_2_4_a_response_to_a_cookie_is_not_served_to_others_while_the_origin_is_unreachable(site: &Site) {
+    first_then(site, "/own", ScriptedResponse::page(&["ETag: \"a\""], "the page of Alice"), silence());
     assert_eq!(site.get_with("/own", "Cookie: sid=alice\r\n").text(), "the page of Alice");
     assert_eq!(site.get_with("/own", "Cookie: sid=bob\r\n").status, 502);
 }
 
-fn rfc5861_3_within_stale_while_revalidate_nobody_waits_for_the_origin(site: &Site) {
+fn rfc5861_3_within_stale_while_revalidate_no_client_waits(site: &Site) {
     let gate = Gate::default();
-    let stale = Answer::page(&["Cache-Control: max-age=60, stale-while-revalidate=3600", "Age: 100"], "old");
-    let new = Answer::page(&["Cache-Control: max-age=3600"], "new");
+    let stale = ScriptedResponse::page(
+        &["Cache-Control: max-age=60, stale-while-revalidate=3600", "Age: 100"],
+        "old",
+    );
+    let new = ScriptedResponse::page(&["Cache-Control: max-age=3600"], "new");
     first_then(site, "/behind", stale, new.after(&gate));
     assert_eq!(site.get("/behind").text(), "old");
     // The origin answers nobody before the gate opens, so whoever is answered did not wait for it.
@@ -52,22 +55,27 @@ fn rfc5861_3_within_stale_while_revalidate_nobody_waits_for_the_origin(site: &Si
         assert_eq!(site.get("/behind").text(), "old");
     }
     gate.open();
-    until("the new page is served", || (site.get("/behind").text() == "new").then_some(()));
+    wait_for("the new page is served", || (site.get("/behind").text() == "new").then_some(()));
     assert_eq!(asked(site, "/behind"), 2, "the origin was asked once behind the visitors");
 }
 
-fn rfc5861_3_past_stale_while_revalidate_visitors_wait(site: &Site) {
+fn rfc5861_3_past_stale_while_revalidate_clients_wait(site: &Site) {
     numbered(site, "/past", &["Cache-Control: max-age=60, stale-while-revalidate=30", "Age: 100"]);
     assert_eq!((site.get("/past").text(), site.get("/past").text()), ("answer 1".into(), "answer 2".into()));
 }
 
-fn rfc5861_3_what_was_revalidated_behind_is_served_then(site: &Site) {
+fn rfc5861_3_the_background_revalidation_is_served_afterwards(site: &Site) {
     let stale =
         ["Cache-Control: max-age=60, stale-while-revalidate=3600", "Age: 100", "ETag: \"a\"", "X-Own: 1"];
     let fresh = ["Cache-Control: max-age=3600", "ETag: \"a\"", "X-Own: 2"];
-    first_then(site, "/behind", Answer::page(&stale, "kept"), Answer::with("304 Not Modified", &fresh, ""));
+    first_then(
+        site,
+        "/behind",
+        ScriptedResponse::page(&stale, "kept"),
+        ScriptedResponse::with("304 Not Modified", &fresh, ""),
+    );
     assert_eq!(site.get("/behind").text(), "kept");
-    until("the validation is seen", || {
+    wait_for("the validation is seen", || {
         let response = site.get("/behind");
         assert_eq!((response.status, response.text().as_str()), (200, "kept"));
         (response.header("x-own") == Some("2")).then_some(())
@@ -76,60 +84,61 @@ fn rfc5861_3_what_was_revalidated_behind_is_served_then(site: &Site) {
 }
 
 /// A page that went stale 40 seconds ago, with this directive, whose origin fails from then on.
-fn failing(site: &Site, path: &str, directive: &str, failure: Answer) {
+fn failing(site: &Site, path: &str, directive: &str, failure: ScriptedResponse) {
     let control = format!("Cache-Control: max-age=60, {directive}");
-    first_then(site, path, Answer::page(&[&control, "Age: 100", "ETag: \"a\""], "kept"), failure);
+    first_then(site, path, ScriptedResponse::page(&[&control, "Age: 100", "ETag: \"a\""], "kept"), failure);
     assert_eq!(site.get(path).text(), "kept");
 }
 
-fn rfc5861_4_within_stale_if_error_an_error_is_not_shown(site: &Site) {
+fn rfc5861_4_within_stale_if_error_a_stale_response_replaces_an_error(site: &Site) {
     for status in ["500 Error", "502 Bad Gateway", "503 Unavailable", "504 Timeout"] {
         let path = format!("/hidden/{}", &status[..3]);
-        failing(site, &path, "stale-if-error=3600", Answer::with(status, &[], "broken"));
+        failing(site, &path, "stale-if-error=3600", ScriptedResponse::with(status, &[], "broken"));
         let response = site.get(&path);
         assert_eq!((response.status, response.text().as_str()), (200, "kept"), "{status}");
     }
 }
 
-fn rfc5861_4_within_stale_if_error_an_outage_is_not_shown(site: &Site) {
+fn rfc5861_4_within_stale_if_error_a_stale_response_is_served_during_an_outage(site: &Site) {
     failing(site, "/outage", "stale-if-error=3600", silence());
     let response = site.get("/outage");
     assert_eq!((response.status, response.text().as_str()), (200, "kept"));
 }
 
-fn rfc5861_4_past_stale_if_error_the_error_is_shown(site: &Site) {
-    failing(site, "/past", "stale-if-error=30", Answer::with("503 Unavailable", &[], "broken"));
+fn rfc5861_4_past_stale_if_error_the_error_is_forwarded(site: &Site) {
+    failing(site, "/past", "stale-if-error=30", ScriptedResponse::with("503 Unavailable", &[], "broken"));
     let response = site.get("/past");
     assert_eq!((response.status, response.text().as_str()), (503, "broken"));
 }
 
-fn rfc5861_4_an_error_without_stale_if_error_is_shown(site: &Site) {
-    failing(site, "/shown", "public", Answer::with("500 Error", &[], "broken"));
+fn rfc5861_4_an_error_without_stale_if_error_is_forwarded(site: &Site) {
+    failing(site, "/shown", "public", ScriptedResponse::with("500 Error", &[], "broken"));
     let response = site.get("/shown");
     assert_eq!((response.status, response.text().as_str()), (500, "broken"));
 }
 
-fn rfc5861_4_answers_that_are_no_errors_of_the_server_are_not_hidden(site: &Site) {
+fn rfc5861_4_only_server_errors_are_replaced(site: &Site) {
     for status in ["404 Not Found", "410 Gone", "403 Forbidden", "302 Found"] {
         let path = format!("/told/{}", &status[..3]);
-        let answer = Answer::with(status, &["Cache-Control: no-store", "Location: /elsewhere"], "told");
+        let answer =
+            ScriptedResponse::with(status, &["Cache-Control: no-store", "Location: /elsewhere"], "told");
         failing(site, &path, "stale-if-error=3600", answer);
         assert_eq!(site.get(&path).text(), "told", "{status}");
     }
 }
 
 fn rfc5861_4_stale_if_error_of_a_request_counts_as_well(site: &Site) {
-    failing(site, "/asked", "public", Answer::with("503 Unavailable", &[], "broken"));
+    failing(site, "/asked", "public", ScriptedResponse::with("503 Unavailable", &[], "broken"));
     let response = site.get_with("/asked", "Cache-Control: stale-if-error=3600\r\n");
     assert_eq!((response.status, response.text().as_str()), (200, "kept"));
     let response = site.get_with("/asked", "Cache-Control: stale-if-error=10\r\n");
     assert_eq!((response.status, response.text().as_str()), (503, "broken"));
 }
 
-fn rfc9111_5_1_what_is_stale_tells_its_true_age(site: &Site) {
+fn rfc9111_5_1_a_stale_response_has_its_true_age(site: &Site) {
     scripted(site, "/age", |_, number| match number {
-        1 => Answer::page(&["Cache-Control: max-age=60, stale-if-error=3600", "Age: 100"], "kept"),
-        _ => Answer::with("500 Error", &[], "broken"),
+        1 => ScriptedResponse::page(&["Cache-Control: max-age=60, stale-if-error=3600", "Age: 100"], "kept"),
+        _ => ScriptedResponse::with("500 Error", &[], "broken"),
     });
     site.get("/age");
     let stale = site.get("/age");

@@ -1,29 +1,29 @@
 //! Asking the origin whether what is kept still holds: RFC 9111, sections 3.2 and 4.3.
 
 use crate::date::date;
-use crate::support::origin::Answer;
+use crate::helpers::{asked, first_then, scripted, validated};
+use crate::support::origin::ScriptedResponse;
 use crate::support::site::Site;
-use crate::trial::{asked, first_then, scripted, validated};
 
 stories![
-    rfc9111_4_3_1_what_is_stale_is_validated_by_its_entity_tag,
-    rfc9111_4_3_1_what_is_stale_is_validated_by_its_date_of_change,
-    rfc9111_4_3_1_both_validators_are_sent_as_they_came,
-    rfc9111_4_3_1_what_has_no_validator_is_asked_for_without_a_condition,
-    rfc9111_4_3_3_a_304_lets_the_kept_answer_be_served,
-    rfc9111_4_3_3_a_304_to_a_cookie_lets_the_kept_answer_be_served,
-    rfc9111_4_3_4_a_304_makes_the_kept_answer_fresh_again,
-    rfc9111_3_2_a_304_updates_the_headers_that_are_kept,
-    rfc9111_3_2_a_304_does_not_change_what_describes_the_kept_content,
-    rfc9111_3_2_a_304_brings_nothing_of_its_connection,
-    rfc9111_3_2_nothing_of_a_304_that_sets_a_cookie_is_kept,
-    rfc9111_4_3_3_a_whole_answer_replaces_what_is_kept,
-    rfc9111_4_3_3_an_error_is_passed_on_and_what_is_kept_stays,
-    rfc9111_4_3_3_a_304_that_forbids_keeping_ends_it,
-    rfc9111_4_3_4_a_304_with_another_strong_validator_makes_nothing_fresh,
+    rfc9111_4_3_1_a_stale_response_is_validated_by_its_entity_tag,
+    rfc9111_4_3_1_a_stale_response_is_validated_by_last_modified,
+    rfc9111_4_3_1_both_validators_are_sent_unchanged,
+    rfc9111_4_3_1_without_a_validator_the_request_is_unconditional,
+    rfc9111_4_3_3_a_304_allows_the_cached_response,
+    rfc9111_4_3_3_a_304_to_a_request_with_a_cookie_allows_the_cached_response,
+    rfc9111_4_3_4_a_304_makes_the_cached_response_fresh,
+    rfc9111_3_2_a_304_updates_the_stored_headers,
+    rfc9111_3_2_a_304_does_not_change_headers_that_describe_the_stored_content,
+    rfc9111_3_2_hop_by_hop_headers_of_a_304_are_not_stored,
+    rfc9111_3_2_a_304_that_sets_a_cookie_updates_nothing,
+    rfc9111_4_3_3_a_complete_response_replaces_the_cached_one,
+    rfc9111_4_3_3_an_error_is_forwarded_and_the_cached_response_stays,
+    rfc9111_4_3_3_a_304_with_no_store_removes_the_cached_response,
+    rfc9111_4_3_4_a_304_with_another_strong_validator_does_not_refresh,
 ];
 
-fn rfc9111_4_3_1_what_is_stale_is_validated_by_its_entity_tag(site: &Site) {
+fn rfc9111_4_3_1_a_stale_response_is_validated_by_its_entity_tag(site: &Site) {
     for (index, tag) in ["\"a\"", "W/\"weak\"", "\"\"", "\"with, comma\""].iter().enumerate() {
         let path = format!("/tag/{index}");
         validated(site, &path, &["Cache-Control: max-age=60", "Age: 100", &format!("ETag: {tag}")]);
@@ -33,7 +33,7 @@ fn rfc9111_4_3_1_what_is_stale_is_validated_by_its_entity_tag(site: &Site) {
     }
 }
 
-fn rfc9111_4_3_1_what_is_stale_is_validated_by_its_date_of_change(site: &Site) {
+fn rfc9111_4_3_1_a_stale_response_is_validated_by_last_modified(site: &Site) {
     let changed = date(-10_000);
     validated(
         site,
@@ -45,7 +45,7 @@ fn rfc9111_4_3_1_what_is_stale_is_validated_by_its_date_of_change(site: &Site) {
     assert_eq!(site.origin.requests_for("/date")[1].header("if-modified-since"), Some(changed.as_str()));
 }
 
-fn rfc9111_4_3_1_both_validators_are_sent_as_they_came(site: &Site) {
+fn rfc9111_4_3_1_both_validators_are_sent_unchanged(site: &Site) {
     let changed = date(-10_000);
     let lines =
         ["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\"", &format!("Last-Modified: {changed}")];
@@ -57,43 +57,53 @@ fn rfc9111_4_3_1_both_validators_are_sent_as_they_came(site: &Site) {
     assert!(second.header("if-modified-since").is_none_or(|date| date == changed), "{second:?}");
 }
 
-fn rfc9111_4_3_1_what_has_no_validator_is_asked_for_without_a_condition(site: &Site) {
+fn rfc9111_4_3_1_without_a_validator_the_request_is_unconditional(site: &Site) {
     validated(site, "/none", &["Cache-Control: max-age=60", "Age: 100"]);
     assert_eq!((site.get("/none").text(), site.get("/none").text()), ("answer 1".into(), "answer 2".into()));
     let second = &site.origin.requests_for("/none")[1];
     assert!(!second.has("if-none-match") && !second.has("if-modified-since"), "{second:?}");
 }
 
-fn rfc9111_4_3_3_a_304_lets_the_kept_answer_be_served(site: &Site) {
+fn rfc9111_4_3_3_a_304_allows_the_cached_response(site: &Site) {
     validated(site, "/kept", &["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\"", "X-Own: 1"]);
     let (first, second) = (site.get("/kept"), site.get("/kept"));
     assert_eq!((second.status, &second.body, second.header("x-own")), (200, &first.body, Some("1")));
     assert_eq!(asked(site, "/kept"), 2);
 }
 
-fn rfc9111_4_3_3_a_304_to_a_cookie_lets_the_kept_answer_be_served(site: &Site) {
+fn rfc9111_4_3_3_a_304_to_a_request_with_a_cookie_allows_the_cached_response(site: &Site) {
     validated(site, "/cookie", &["ETag: \"a\""]);
     assert_eq!(site.get("/cookie").text(), "answer 1");
     assert_eq!(site.get_with("/cookie", "Cookie: sid=bob\r\n").text(), "answer 1");
     assert_eq!(asked(site, "/cookie"), 2);
 }
 
-fn rfc9111_4_3_4_a_304_makes_the_kept_answer_fresh_again(site: &Site) {
+fn rfc9111_4_3_4_a_304_makes_the_cached_response_fresh(site: &Site) {
     let stale = ["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""];
     let fresh = ["Cache-Control: max-age=3600", "ETag: \"a\""];
-    first_then(site, "/again", Answer::page(&stale, "kept"), Answer::with("304 Not Modified", &fresh, ""));
+    first_then(
+        site,
+        "/again",
+        ScriptedResponse::page(&stale, "kept"),
+        ScriptedResponse::with("304 Not Modified", &fresh, ""),
+    );
     for expected in [1, 2, 2, 2] {
         assert_eq!(site.get("/again").text(), "kept");
         assert_eq!(asked(site, "/again"), expected);
     }
 }
 
-fn rfc9111_3_2_a_304_updates_the_headers_that_are_kept(site: &Site) {
+fn rfc9111_3_2_a_304_updates_the_stored_headers(site: &Site) {
     let first =
         ["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\"", "X-Changed: 1", "X-Stays: 1", "X-Two: 1"];
     let second =
         ["Cache-Control: max-age=3600", "ETag: \"a\"", "X-Changed: 2", "X-New: 2", "X-Two: 2", "X-Two: 3"];
-    first_then(site, "/update", Answer::page(&first, "kept"), Answer::with("304 Not Modified", &second, ""));
+    first_then(
+        site,
+        "/update",
+        ScriptedResponse::page(&first, "kept"),
+        ScriptedResponse::with("304 Not Modified", &second, ""),
+    );
     site.get("/update");
     // Whoever made the validation and whoever comes later are told the same.
     for _ in 0..2 {
@@ -111,11 +121,11 @@ fn rfc9111_3_2_a_304_updates_the_headers_that_are_kept(site: &Site) {
     assert_eq!(asked(site, "/update"), 2);
 }
 
-fn rfc9111_3_2_a_304_does_not_change_what_describes_the_kept_content(site: &Site) {
+fn rfc9111_3_2_a_304_does_not_change_headers_that_describe_the_stored_content(site: &Site) {
     let first = ["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""];
     let raw = "HTTP/1.1 304 Not Modified\r\ncache-control: max-age=3600\r\netag: \"a\"\r\ncontent-length: 99\r\n\
                content-encoding: gzip\r\ncontent-range: bytes 0-1/9\r\n\r\n";
-    first_then(site, "/content", Answer::page(&first, "the kept page"), Answer::raw(raw));
+    first_then(site, "/content", ScriptedResponse::page(&first, "the kept page"), ScriptedResponse::raw(raw));
     for _ in 0..3 {
         let response = site.get("/content");
         assert_eq!((response.status, response.text().as_str()), (200, "the kept page"));
@@ -124,7 +134,7 @@ fn rfc9111_3_2_a_304_does_not_change_what_describes_the_kept_content(site: &Site
     }
 }
 
-fn rfc9111_3_2_a_304_brings_nothing_of_its_connection(site: &Site) {
+fn rfc9111_3_2_hop_by_hop_headers_of_a_304_are_not_stored(site: &Site) {
     let first = ["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""];
     let second = [
         "Cache-Control: max-age=3600",
@@ -134,7 +144,12 @@ fn rfc9111_3_2_a_304_brings_nothing_of_its_connection(site: &Site) {
         "Keep-Alive: timeout=99",
         "Proxy-Authenticate: Basic",
     ];
-    first_then(site, "/hops", Answer::page(&first, "kept"), Answer::with("304 Not Modified", &second, ""));
+    first_then(
+        site,
+        "/hops",
+        ScriptedResponse::page(&first, "kept"),
+        ScriptedResponse::with("304 Not Modified", &second, ""),
+    );
     site.get("/hops");
     site.get("/hops");
     let third = site.get("/hops");
@@ -144,15 +159,16 @@ fn rfc9111_3_2_a_304_brings_nothing_of_its_connection(site: &Site) {
     }
 }
 
-fn rfc9111_3_2_nothing_of_a_304_that_sets_a_cookie_is_kept(site: &Site) {
-    let kept = Answer::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept");
+fn rfc9111_3_2_a_304_that_sets_a_cookie_updates_nothing(site: &Site) {
+    let kept = ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept");
     let own = ["Cache-Control: max-age=3600", "ETag: \"a\"", "Set-Cookie: sid=bob", "X-Token: of bob"];
-    let open = Answer::with("304 Not Modified", &["Cache-Control: max-age=3600", "ETag: \"a\""], "");
+    let open =
+        ScriptedResponse::with("304 Not Modified", &["Cache-Control: max-age=3600", "ETag: \"a\""], "");
     scripted(site, "/cookie", move |request, number| {
         match (number, request.has("cookie"), request.has("if-none-match")) {
             (1, ..) => kept.clone(),
-            (_, true, true) => Answer::with("304 Not Modified", &own, ""),
-            (_, true, false) => Answer::page(&own, "kept"),
+            (_, true, true) => ScriptedResponse::with("304 Not Modified", &own, ""),
+            (_, true, false) => ScriptedResponse::page(&own, "kept"),
             (_, false, _) => open.clone(),
         }
     });
@@ -168,10 +184,15 @@ fn rfc9111_3_2_nothing_of_a_304_that_sets_a_cookie_is_kept(site: &Site) {
     assert_eq!(asked(site, "/cookie"), 4, "one who was told nothing of her own makes it fresh");
 }
 
-fn rfc9111_4_3_3_a_whole_answer_replaces_what_is_kept(site: &Site) {
+fn rfc9111_4_3_3_a_complete_response_replaces_the_cached_one(site: &Site) {
     let stale = ["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\"", "X-Old: 1"];
     let fresh = ["Cache-Control: max-age=3600", "ETag: \"b\"", "X-New: 1"];
-    first_then(site, "/replace", Answer::page(&stale, "old"), Answer::page(&fresh, "new"));
+    first_then(
+        site,
+        "/replace",
+        ScriptedResponse::page(&stale, "old"),
+        ScriptedResponse::page(&fresh, "new"),
+    );
     assert_eq!(site.get("/replace").text(), "old");
     for _ in 0..2 {
         let response = site.get("/replace");
@@ -181,12 +202,13 @@ fn rfc9111_4_3_3_a_whole_answer_replaces_what_is_kept(site: &Site) {
     assert_eq!(asked(site, "/replace"), 2);
 }
 
-fn rfc9111_4_3_3_an_error_is_passed_on_and_what_is_kept_stays(site: &Site) {
-    let page = Answer::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept");
-    let renewed = Answer::with("304 Not Modified", &["Cache-Control: max-age=3600", "ETag: \"a\""], "");
+fn rfc9111_4_3_3_an_error_is_forwarded_and_the_cached_response_stays(site: &Site) {
+    let page = ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept");
+    let renewed =
+        ScriptedResponse::with("304 Not Modified", &["Cache-Control: max-age=3600", "ETag: \"a\""], "");
     scripted(site, "/error", move |_, number| match number {
         1 => page.clone(),
-        2 => Answer::with("503 Overloaded", &["Retry-After: 1"], "later"),
+        2 => ScriptedResponse::with("503 Overloaded", &["Retry-After: 1"], "later"),
         _ => renewed.clone(),
     });
     assert_eq!(site.get("/error").text(), "kept");
@@ -197,11 +219,14 @@ fn rfc9111_4_3_3_an_error_is_passed_on_and_what_is_kept_stays(site: &Site) {
     assert_eq!(site.origin.requests_for("/error")[2].header("if-none-match"), Some("\"a\""));
 }
 
-fn rfc9111_4_3_3_a_304_that_forbids_keeping_ends_it(site: &Site) {
-    let page = Answer::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept");
-    let forbidden =
-        Answer::with("304 Not Modified", &["Cache-Control: no-store, max-age=3600", "ETag: \"a\""], "");
-    let new = Answer::page(&["Cache-Control: no-store"], "new");
+fn rfc9111_4_3_3_a_304_with_no_store_removes_the_cached_response(site: &Site) {
+    let page = ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept");
+    let forbidden = ScriptedResponse::with(
+        "304 Not Modified",
+        &["Cache-Control: no-store, max-age=3600", "ETag: \"a\""],
+        "",
+    );
+    let new = ScriptedResponse::page(&["Cache-Control: no-store"], "new");
     scripted(site, "/ends", move |request, number| match number {
         1 => page.clone(),
         _ if request.has("if-none-match") => forbidden.clone(),
@@ -214,10 +239,11 @@ fn rfc9111_4_3_3_a_304_that_forbids_keeping_ends_it(site: &Site) {
     assert!(asked(site, "/ends") > before, "what may not be kept was served again without asking");
 }
 
-fn rfc9111_4_3_4_a_304_with_another_strong_validator_makes_nothing_fresh(site: &Site) {
-    let page = Answer::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept");
-    let other = Answer::with("304 Not Modified", &["Cache-Control: max-age=3600", "ETag: \"b\""], "");
-    let new = Answer::page(&["Cache-Control: max-age=3600", "ETag: \"b\""], "new");
+fn rfc9111_4_3_4_a_304_with_another_strong_validator_does_not_refresh(site: &Site) {
+    let page = ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept");
+    let other =
+        ScriptedResponse::with("304 Not Modified", &["Cache-Control: max-age=3600", "ETag: \"b\""], "");
+    let new = ScriptedResponse::page(&["Cache-Control: max-age=3600", "ETag: \"b\""], "new");
     scripted(site, "/other", move |request, number| match (number, request.has("if-none-match")) {
         (1, _) => page.clone(),
         (_, true) => other.clone(),

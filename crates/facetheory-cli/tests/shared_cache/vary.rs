@@ -1,26 +1,26 @@
 //! Answers that depend on headers of the request: RFC 9111, section 4.1.
 
+use crate::helpers::{asked, assert_none_reused, numbered, scripted};
 use crate::support::client::Response;
 use crate::support::http2::{self, END_STREAM, Frame, Http2};
-use crate::support::origin::Answer;
+use crate::support::origin::ScriptedResponse;
 use crate::support::site::{HOST, Site};
-use crate::trial::{asked, assert_none_served_again, numbered, scripted};
 
 stories![
     rfc9111_4_1_a_variant_is_for_requests_with_the_same_headers_only,
-    rfc9111_4_1_a_header_that_is_missing_matches_where_it_is_missing_only,
-    rfc9111_4_1_all_headers_that_are_named_must_match,
-    rfc9111_4_1_names_may_stand_in_several_lines_and_have_no_case,
-    rfc9111_4_1_headers_that_mean_the_same_match,
-    rfc9111_4_1_cookies_match_as_the_origin_sees_them,
+    rfc9111_4_1_a_missing_header_matches_only_a_missing_header,
+    rfc9111_4_1_all_listed_headers_must_match,
+    rfc9111_4_1_vary_may_have_several_lines_and_ignores_case,
+    rfc9111_4_1_equivalent_headers_match,
+    rfc9111_4_1_cookies_are_compared_as_the_origin_gets_them,
     rfc9111_4_1_a_star_matches_nothing,
-    rfc9111_4_1_headers_that_are_not_named_do_not_matter,
-    rfc9111_4_1_what_an_answer_depends_on_may_change,
-    rfc9111_4_1_a_name_that_is_none_is_not_kept,
+    rfc9111_4_1_headers_that_are_not_listed_do_not_matter,
+    rfc9111_4_1_vary_may_change,
+    rfc9111_4_1_a_response_with_an_invalid_vary_is_not_cached,
     rfc9111_4_1_each_variant_is_validated_by_its_own_validator,
-    rfc9110_12_5_5_codings_of_the_origin_are_told_apart,
-    rfc9111_4_1_a_validation_leaves_other_variants_as_they_are,
-    rfc9111_4_1_an_answer_without_vary_ends_variants,
+    rfc9110_12_5_5_content_codings_of_the_origin_are_separate_variants,
+    rfc9111_4_1_a_validation_does_not_change_other_variants,
+    rfc9111_4_1_a_response_without_vary_replaces_all_variants,
 ];
 
 /// An answer that tells the headers that it depends on.
@@ -29,7 +29,7 @@ fn greeting(site: &Site, path: &str, vary: &'static [&'static str]) {
         let of = |name: &str| request.header(name).unwrap_or("none").to_owned();
         let body = format!("{number}: {} {}", of("x-language"), of("x-kind"));
         let lines: Vec<&str> = vary.iter().copied().chain(["Cache-Control: max-age=3600"]).collect();
-        Answer::page(&lines, &body)
+        ScriptedResponse::page(&lines, &body)
     });
 }
 
@@ -50,7 +50,7 @@ fn rfc9111_4_1_a_variant_is_for_requests_with_the_same_headers_only(site: &Site)
     assert_eq!(asked(site, "/vary"), 2, "both variants are kept");
 }
 
-fn rfc9111_4_1_a_header_that_is_missing_matches_where_it_is_missing_only(site: &Site) {
+fn rfc9111_4_1_a_missing_header_matches_only_a_missing_header(site: &Site) {
     greeting(site, "/missing", &["Vary: X-Language"]);
     assert_eq!(site.get("/missing").text(), "1: none none");
     assert_eq!(spoken(site, "/missing", "de").text(), "2: de none");
@@ -58,7 +58,7 @@ fn rfc9111_4_1_a_header_that_is_missing_matches_where_it_is_missing_only(site: &
     assert_eq!(site.get("/missing").text(), "1: none none");
 }
 
-fn rfc9111_4_1_all_headers_that_are_named_must_match(site: &Site) {
+fn rfc9111_4_1_all_listed_headers_must_match(site: &Site) {
     greeting(site, "/two", &["Vary: X-Language, X-Kind"]);
     let visit = |language: &str, kind: &str| {
         site.get_with("/two", &format!("X-Language: {language}\r\nX-Kind: {kind}\r\n")).text()
@@ -73,7 +73,7 @@ fn rfc9111_4_1_all_headers_that_are_named_must_match(site: &Site) {
     assert_eq!(asked(site, "/two"), 3);
 }
 
-fn rfc9111_4_1_names_may_stand_in_several_lines_and_have_no_case(site: &Site) {
+fn rfc9111_4_1_vary_may_have_several_lines_and_ignores_case(site: &Site) {
     greeting(site, "/lines", &["Vary: X-KIND", "vary: , x-language ,"]);
     assert_eq!(spoken(site, "/lines", "de").text(), "1: de none");
     assert_eq!(spoken(site, "/lines", "fr").text(), "2: fr none");
@@ -81,7 +81,7 @@ fn rfc9111_4_1_names_may_stand_in_several_lines_and_have_no_case(site: &Site) {
     assert_eq!(spoken(site, "/lines", "de").text(), "1: de none");
 }
 
-fn rfc9111_4_1_headers_that_mean_the_same_match(site: &Site) {
+fn rfc9111_4_1_equivalent_headers_match(site: &Site) {
     greeting(site, "/same", &["Vary: X-Language"]);
     assert_eq!(spoken(site, "/same", "de, fr").text(), "1: de, fr none");
     for lines in
@@ -92,10 +92,10 @@ fn rfc9111_4_1_headers_that_mean_the_same_match(site: &Site) {
     assert_ne!(spoken(site, "/same", "fr, de").text(), "1: de, fr none", "order may mean something");
 }
 
-fn rfc9111_4_1_cookies_match_as_the_origin_sees_them(site: &Site) {
+fn rfc9111_4_1_cookies_are_compared_as_the_origin_gets_them(site: &Site) {
     scripted(site, "/cookies", |request, number| {
         let body = format!("{number}: {}", request.header("cookie").unwrap_or("none"));
-        Answer::page(&["Cache-Control: max-age=3600", "Vary: Cookie"], &body)
+        ScriptedResponse::page(&["Cache-Control: max-age=3600", "Vary: Cookie"], &body)
     });
     // HTTP/2 sends each in a line of its own.
     let lines = [&http2::get(HOST, "/cookies")[..], &[("cookie", "a=1"), ("cookie", "b=2")]].concat();
@@ -108,7 +108,7 @@ fn rfc9111_4_1_cookies_match_as_the_origin_sees_them(site: &Site) {
 }
 
 fn rfc9111_4_1_a_star_matches_nothing(site: &Site) {
-    assert_none_served_again(
+    assert_none_reused(
         site,
         "star",
         &[
@@ -120,18 +120,18 @@ fn rfc9111_4_1_a_star_matches_nothing(site: &Site) {
     );
 }
 
-fn rfc9111_4_1_headers_that_are_not_named_do_not_matter(site: &Site) {
+fn rfc9111_4_1_headers_that_are_not_listed_do_not_matter(site: &Site) {
     greeting(site, "/other", &["Vary: X-Language"]);
     assert_eq!(site.get_with("/other", "X-Language: de\r\nX-Kind: a\r\nCookie: a=1\r\n").text(), "1: de a");
     assert_eq!(site.get_with("/other", "X-Language: de\r\nX-Kind: b\r\nCookie: a=2\r\n").text(), "1: de a");
 }
 
-fn rfc9111_4_1_what_an_answer_depends_on_may_change(site: &Site) {
+fn rfc9111_4_1_vary_may_change(site: &Site) {
     scripted(site, "/change", |request, number| {
         let vary = if number == 1 { "Vary: X-Language" } else { "Vary: X-Kind" };
         let of = |name: &str| request.header(name).unwrap_or("none").to_owned();
         let body = format!("{number}: {} {}", of("x-language"), of("x-kind"));
-        Answer::page(&["Cache-Control: max-age=3600", vary], &body)
+        ScriptedResponse::page(&["Cache-Control: max-age=3600", vary], &body)
     });
     let visit = |lines: &str| site.get_with("/change", lines).text();
     assert_eq!(visit("X-Language: de\r\nX-Kind: a\r\n"), "1: de a");
@@ -141,8 +141,8 @@ fn rfc9111_4_1_what_an_answer_depends_on_may_change(site: &Site) {
     assert_eq!(visit("X-Language: it\r\nX-Kind: b\r\n"), "3: fr b");
 }
 
-fn rfc9111_4_1_a_name_that_is_none_is_not_kept(site: &Site) {
-    assert_none_served_again(
+fn rfc9111_4_1_a_response_with_an_invalid_vary_is_not_cached(site: &Site) {
+    assert_none_reused(
         site,
         "none",
         &[&["Cache-Control: max-age=3600", "Vary: x y"], &["Cache-Control: max-age=3600", "Vary: (x)"]],
@@ -156,9 +156,9 @@ fn rfc9111_4_1_each_variant_is_validated_by_its_own_validator(site: &Site) {
         let lines = ["Cache-Control: max-age=60", "Age: 100", "Vary: X-Language", &tag];
         match request.header("if-none-match") {
             Some(known) if known.contains(&format!("\"{language}\"")) => {
-                Answer::with("304 Not Modified", &lines, "")
+                ScriptedResponse::with("304 Not Modified", &lines, "")
             }
-            _ => Answer::page(&lines, &language),
+            _ => ScriptedResponse::page(&lines, &language),
         }
     });
     for language in ["de", "fr", "de", "fr"] {
@@ -178,14 +178,14 @@ fn rfc9111_4_1_each_variant_is_validated_by_its_own_validator(site: &Site) {
     );
 }
 
-fn rfc9110_12_5_5_codings_of_the_origin_are_told_apart(site: &Site) {
+fn rfc9110_12_5_5_content_codings_of_the_origin_are_separate_variants(site: &Site) {
     scripted(site, "/coded", |request, _| {
         let lines = ["Cache-Control: max-age=3600", "Vary: Accept-Encoding"];
         if request.header("accept-encoding").is_some_and(|accepted| accepted.contains("x-own")) {
             let lines: Vec<&str> = lines.into_iter().chain(["Content-Encoding: x-own"]).collect();
-            Answer::page(&lines, "coded")
+            ScriptedResponse::page(&lines, "coded")
         } else {
-            Answer::page(&lines, "plain")
+            ScriptedResponse::page(&lines, "plain")
         }
     });
     for _ in 0..2 {
@@ -197,7 +197,7 @@ fn rfc9110_12_5_5_codings_of_the_origin_are_told_apart(site: &Site) {
     assert_eq!(asked(site, "/coded"), 2, "both are kept");
 }
 
-fn rfc9111_4_1_a_validation_leaves_other_variants_as_they_are(site: &Site) {
+fn rfc9111_4_1_a_validation_does_not_change_other_variants(site: &Site) {
     greeting(site, "/one", &["Vary: X-Language"]);
     assert_eq!(spoken(site, "/one", "de").text(), "1: de none");
     assert_eq!(spoken(site, "/one", "fr").text(), "2: fr none");
@@ -206,7 +206,7 @@ fn rfc9111_4_1_a_validation_leaves_other_variants_as_they_are(site: &Site) {
     assert_eq!(spoken(site, "/one", "de").text(), "3: de none");
 }
 
-fn rfc9111_4_1_an_answer_without_vary_ends_variants(site: &Site) {
+fn rfc9111_4_1_a_response_without_vary_replaces_all_variants(site: &Site) {
     greeting(site, "/ends", &["Vary: X-Language"]);
     assert_eq!(spoken(site, "/ends", "de").text(), "1: de none");
     numbered(site, "/ends", &["Cache-Control: max-age=3600"]);

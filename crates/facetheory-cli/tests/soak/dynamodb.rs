@@ -15,7 +15,7 @@ const PORTS: std::ops::Range<u16> = 10_240..32_000;
 /// How often it is tried to find a port that nobody has, and how often one looks whether the server has started.
 const ATTEMPTS: usize = 1_200;
 /// How long it rests between two looks.
-const REST: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The server. It ends when it is dropped.
 pub(crate) struct Dynamodb {
@@ -57,7 +57,7 @@ impl Dynamodb {
             if answers(self.address()).unwrap_or(false) {
                 return;
             }
-            std::thread::sleep(REST);
+            std::thread::sleep(POLL_INTERVAL);
         }
         panic!("DynamoDB Local has not started");
     }

@@ -3,16 +3,16 @@
 //!
 //! `scripts/soak --minutes 10`, or `FACETHEORY_SOAK_SECONDS=600 cargo test -p facetheory-cli --test soak -- --nocapture`.
 
+mod client;
 mod dynamodb;
-mod line;
 mod memory;
 mod origin;
+mod proxy;
+mod resources;
+mod stats;
 #[path = "../support/mod.rs"]
 mod support;
-mod tally;
 mod traffic;
-mod visitor;
-mod vital;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -21,27 +21,27 @@ use tabletheory::{Clock as _, SystemClock, Timestamp};
 use tempfile::TempDir;
 
 use dynamodb::Dynamodb;
-use line::Line;
 use memory::Memory;
 use origin::Origin;
+use proxy::Proxy;
+use resources::Resources;
+use stats::Stats;
 use support::gateway::Gateway;
+use support::print;
 use support::store::{Store, s3_endpoint};
-use support::tell;
-use tally::Tally;
-use vital::Vitals;
 
 /// How long it takes, unless `FACETHEORY_SOAK_SECONDS` says otherwise.
 const SECONDS: u64 = 60;
 /// How long the table is away when it is restarted, besides the time that its start takes.
-const AWAY: Duration = Duration::from_secs(2);
+const OUTAGE: Duration = Duration::from_secs(2);
 /// How long everybody goes on at least once the table is back: the leases that could not be given back have run out by then.
-const SETTLED: Duration = Duration::from_secs(15);
+const SETTLE_TIME: Duration = Duration::from_secs(15);
 /// How often memory is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// How many looks go by between two lines of progress.
-const LOOKS_A_LINE: usize = 10;
+const SAMPLES_PER_LINE: usize = 10;
 /// How much of a log is told where something went wrong.
-const LINES_OF_LOG: usize = 200;
+const LOG_LINES: usize = 200;
 /// The names of the gateways, for people to read.
 const NAMES: [&str; 3] = ["dynamodb 1", "dynamodb 2", "sqlite"];
 
@@ -67,7 +67,7 @@ keep_alive = "1s"
 struct Installation {
     gateways: Vec<Gateway>,
     stores: [Store; 2],
-    lines: [Line; 2],
+    lines: [Proxy; 2],
     dynamodb: Dynamodb,
     origin: Origin,
     runtime: tokio::runtime::Runtime,
@@ -75,7 +75,7 @@ struct Installation {
 }
 
 /// The leases that a table has.
-struct Leases {
+struct LeaseWatch {
     /// Those that still keep others from a page.
     held: usize,
     /// Those that keep nobody from anything. They could not be given back while the table was away.
@@ -83,36 +83,36 @@ struct Leases {
 }
 
 #[test]
-fn a_long_day_of_everything_leaves_visitors_served_and_nothing_behind() {
+fn a_long_mixed_load_is_served_without_errors_or_leaks() {
     let seconds = std::env::var("FACETHEORY_SOAK_SECONDS").map_or(Ok(SECONDS), |text| text.parse());
     let time = Duration::from_secs(seconds.expect("FACETHEORY_SOAK_SECONDS is a number of seconds"));
     let mut installation = Installation::start();
-    let tally = Arc::new(Tally::default());
+    let stats = Arc::new(Stats::default());
     traffic::warm_up(&installation.runtime, &installation.gateways);
-    let before = Vitals::at_rest(&installation.gateways, &installation.lines);
+    let before = Resources::at_rest(&installation.gateways, &installation.lines);
 
-    let memory = installation.go_through(time, &tally);
-    let after = Vitals::come_down(&installation.gateways, &installation.lines, &before);
+    let memory = installation.go_through(time, &stats);
+    let after = Resources::come_down(&installation.gateways, &installation.lines, &before);
     traffic::warm_up(&installation.runtime, &installation.gateways);
     let (failed, answered) = installation.origin.counts();
-    if tally.has_faults() {
+    if stats.has_faults() {
         installation.tell_logs();
     }
     let leases = installation.end();
 
-    tell(&format!("\n{tally}"));
-    tell(&format!("the origin failed {failed} of {answered} requests; the table was restarted twice"));
-    tell(&memory.to_string());
+    print(&format!("\n{stats}"));
+    print(&format!("the origin failed {failed} of {answered} requests; the table was restarted twice"));
+    print(&memory.to_string());
     for ((name, before), after) in NAMES.iter().zip(&before).zip(&after) {
-        tell(&format!("{name:<12} before {before}; after {after}"));
+        print(&format!("{name:<12} before {before}; after {after}"));
     }
-    tell(&format!(
+    print(&format!(
         "leases held after the end: {}; rows of leases that ran out: {}",
         leases.held, leases.run_out
     ));
-    tally.check();
+    stats.check();
     memory.check();
-    vital::nothing_is_left(&NAMES, &before, &after);
+    resources::nothing_is_left(&NAMES, &before, &after);
     assert_eq!(leases.held, 0, "leases are held by gateways that have ended");
 }
 
@@ -122,11 +122,11 @@ impl Installation {
         let runtime = runtime.expect("a runtime");
         let dynamodb = Dynamodb::start();
         let lines =
-            [dynamodb.address().to_string(), s3_endpoint()].map(|server| Line::start(&runtime, &server));
+            [dynamodb.address().to_string(), s3_endpoint()].map(|server| Proxy::start(&runtime, &server));
         let origin = Origin::start(&runtime);
         let directories = [(); 3].map(|()| tempfile::tempdir().expect("a directory"));
         let shared = Store::at(&lines[0].endpoint(), &lines[1].endpoint());
-        shared.make_table();
+        shared.create_table();
         let stores = [shared, Store::in_directory(directories[2].path())];
         let of = [&stores[0], &stores[0], &stores[1]];
         let gateways = of.into_iter().zip(&directories);
@@ -138,35 +138,35 @@ impl Installation {
     }
 
     /// Lets everybody come for so long, while the table is restarted twice, and looks at the memory.
-    fn go_through(&mut self, time: Duration, tally: &Arc<Tally>) -> Memory {
+    fn go_through(&mut self, time: Duration, stats: &Arc<Stats>) -> Memory {
         let embedded = self.directories[2].path().join("table.db");
         let (began, mut memory) = (SystemClock.now(), Memory::new(time, embedded));
-        let traffic = traffic::Traffic::start(&self.runtime, &self.gateways, tally);
+        let traffic = traffic::Traffic::start(&self.runtime, &self.gateways, stats);
         let (dynamodb, back) = (&mut self.dynamodb, &OnceLock::new());
         std::thread::scope(|scope| {
             let restarts = scope.spawn(move || {
                 for at in [time / 3, time * 2 / 3] {
                     std::thread::sleep(at.saturating_sub(since(began)));
-                    dynamodb.restart(AWAY);
-                    tell(&format!("{:>4} s: the table is back", since(began).as_secs()));
+                    dynamodb.restart(OUTAGE);
+                    print(&format!("{:>4} s: the table is back", since(began).as_secs()));
                 }
                 back.set(since(began)).expect("it was away until now");
             });
             for look in 1.. {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(SAMPLE_INTERVAL);
                 let elapsed = since(began);
                 memory.look(elapsed, &self.gateways);
-                if look % LOOKS_A_LINE == 0 {
-                    tell(&format!(
+                if look % SAMPLES_PER_LINE == 0 {
+                    print(&format!(
                         "{:>4} s: {} requests; {}",
                         elapsed.as_secs(),
-                        tally.total(),
+                        stats.total(),
                         memory.last()
                     ));
                 }
                 // A busy machine may take long to start a table, and one that cannot be started is never back.
                 let is_over = match back.get() {
-                    Some(back) => elapsed >= time.max(*back + SETTLED),
+                    Some(back) => elapsed >= time.max(*back + SETTLE_TIME),
                     None => restarts.is_finished() && back.get().is_none(),
                 };
                 if is_over {
@@ -183,21 +183,21 @@ impl Installation {
         for (name, gateway) in NAMES.iter().zip(&self.gateways) {
             let log = gateway.log();
             let lines: Vec<_> = log.lines().collect();
-            let last = &lines[lines.len().saturating_sub(LINES_OF_LOG)..];
+            let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
             let address = gateway.address;
-            tell(&format!("\nthe log of {name} at {address} ends so:\n{}", last.join("\n")));
+            print(&format!("\nthe log of {name} at {address} ends so:\n{}", last.join("\n")));
         }
     }
 
     /// Ends all gateways, and looks what their tables have of leases after that.
-    fn end(self) -> Leases {
+    fn end(self) -> LeaseWatch {
         for gateway in self.gateways {
-            gateway.end();
+            gateway.shut_down();
         }
         let locks: Vec<_> = self.stores.iter().flat_map(Store::locks).collect();
         let now = SystemClock.now().seconds();
         let held = locks.iter().filter(|lock| lock.lease_expires_at > now).count();
-        Leases { held, run_out: locks.len() - held }
+        LeaseWatch { held, run_out: locks.len() - held }
     }
 }
 

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::client::{Client, Error, echo};
+use crate::stats::{Kind, Stats};
 use crate::support::gateway::Gateway;
 use crate::support::site::HOST;
-use crate::tally::{Kind, Tally};
-use crate::visitor::{Fault, Visitor, echo};
 
 /// The pages that everybody asks for.
 const HOT_PAGES: u64 = 50;
@@ -28,9 +28,9 @@ const SOCKETS: usize = 2;
 /// How many ask at once over one HTTP/2 connection.
 const STREAMS: usize = 8;
 /// How often is asked over one connection before it is closed.
-const ASKED_OF_ONE: usize = 200;
+const REQUESTS_PER_CONNECTION: usize = 200;
 /// How often an operator wants something.
-const WISHES: Duration = Duration::from_millis(200);
+const INVALIDATION_INTERVAL: Duration = Duration::from_millis(200);
 /// How often a page is asked for before the gateway should have it: the origin fails now and then, and a table that was just
 /// started is slow.
 const ATTEMPTS: usize = 1_000;
@@ -49,21 +49,21 @@ pub(crate) struct Traffic {
 
 /// What a visitor needs to know.
 #[derive(Clone)]
-struct Way {
+struct Target {
     site: SocketAddr,
     admin: SocketAddr,
-    tally: Arc<Tally>,
+    stats: Arc<Stats>,
     over: CancellationToken,
 }
 
 impl Traffic {
     /// Lets everybody come to these gateways.
-    pub(crate) fn start(runtime: &Runtime, gateways: &[Gateway], tally: &Arc<Tally>) -> Traffic {
+    pub(crate) fn start(runtime: &Runtime, gateways: &[Gateway], stats: &Arc<Stats>) -> Traffic {
         let (over, tasks) = (CancellationToken::new(), TaskTracker::new());
         let _entered = runtime.enter();
         for gateway in gateways {
             let (site, admin) = (gateway.address, gateway.admin());
-            let way = || Way { site, admin, tally: tally.clone(), over: over.clone() };
+            let way = || Target { site, admin, stats: stats.clone(), over: over.clone() };
             for _ in 0..HOT {
                 tasks.spawn(way().ask_for_hot_pages());
             }
@@ -102,8 +102,8 @@ pub(crate) fn warm_up(runtime: &Runtime, gateways: &[Gateway]) {
                     if attempt > 0 {
                         tokio::time::sleep(PAUSE).await;
                     }
-                    let mut visitor = Visitor::connect(gateway.address).await.expect("a gateway");
-                    visitor.get(&target).await.is_ok_and(|answer| state(&answer) == "hit")
+                    let mut client = Client::connect(gateway.address).await.expect("a gateway");
+                    client.get(&target).await.is_ok_and(|answer| state(&answer) == "hit")
                 })
             });
             assert!(is_kept, "{target} cannot be had");
@@ -111,21 +111,21 @@ pub(crate) fn warm_up(runtime: &Runtime, gateways: &[Gateway]) {
     }
 }
 
-impl Way {
+impl Target {
     async fn ask_for_hot_pages(self) {
         while !self.over.is_cancelled() {
-            let Some(mut visitor) = self.connected(Kind::Hot, Visitor::connect(self.site).await) else {
+            let Some(mut client) = self.connected(Kind::Hot, Client::connect(self.site).await) else {
                 continue;
             };
-            self.hot(Kind::Hot, &mut visitor).await;
+            self.hot(Kind::Hot, &mut client).await;
         }
     }
 
     async fn ask_over_http2(self) {
         while !self.over.is_cancelled() {
-            let connected = Visitor::connect_http2(self.site).await;
-            let Some(visitor) = self.connected(Kind::Http2, connected) else { continue };
-            let companions = (0..STREAMS).filter_map(|_| visitor.companion());
+            let connected = Client::connect_http2(self.site).await;
+            let Some(client) = self.connected(Kind::Http2, connected) else { continue };
+            let companions = (0..STREAMS).filter_map(|_| client.companion());
             let visits = companions.map(|mut companion| {
                 let way = self.clone();
                 async move { way.hot(Kind::Http2, &mut companion).await }
@@ -135,23 +135,23 @@ impl Way {
     }
 
     /// Hot pages are always there, whatever becomes of the origin and of the table.
-    async fn hot(&self, kind: Kind, visitor: &mut Visitor) {
-        for _ in 0..ASKED_OF_ONE {
+    async fn hot(&self, kind: Kind, client: &mut Client) {
+        for _ in 0..REQUESTS_PER_CONNECTION {
             if self.over.is_cancelled() {
                 return;
             }
             let (target, began) = (format!("/hot/{}", next() % HOT_PAGES), Instant::now());
-            match visitor.get(&target).await {
+            match client.get(&target).await {
                 Ok(answer) if answer.status() == 200 && is_of(&answer, &target) => {
-                    self.tally.count(kind, state(&answer), began);
+                    self.stats.count(kind, state(&answer), began);
                 }
                 Ok(answer) => {
-                    self.tally.count(kind, answer.status().as_str(), began);
-                    self.tally.fault(format!("{target}: {}", told(&answer)));
+                    self.stats.count(kind, answer.status().as_str(), began);
+                    self.stats.fault(format!("{target}: {}", told(&answer)));
                 }
                 Err(error) => {
-                    self.tally.count(kind, "no answer", began);
-                    self.tally.fault(format!("{target}: {error}"));
+                    self.stats.count(kind, "no answer", began);
+                    self.stats.fault(format!("{target}: {error}"));
                     return;
                 }
             }
@@ -160,15 +160,15 @@ impl Way {
 
     async fn ask_for_cold_pages(self) {
         while !self.over.is_cancelled() {
-            let Some(mut visitor) = self.connected(Kind::Cold, Visitor::connect(self.site).await) else {
+            let Some(mut client) = self.connected(Kind::Cold, Client::connect(self.site).await) else {
                 continue;
             };
-            for _ in 0..ASKED_OF_ONE {
+            for _ in 0..REQUESTS_PER_CONNECTION {
                 if self.over.is_cancelled() {
                     break;
                 }
                 let target = format!("/cold/{}", next());
-                let asking = visitor.get(&target);
+                let asking = client.get(&target);
                 if !self.uncertain(Kind::Cold, &target, asking, |answer| is_of(answer, &target)).await {
                     break;
                 }
@@ -181,15 +181,15 @@ impl Way {
         const LONGEST: usize = 64 * 1024;
         let form = Bytes::from(vec![b'x'; LONGEST]);
         while !self.over.is_cancelled() {
-            let Some(mut visitor) = self.connected(Kind::Post, Visitor::connect(self.site).await) else {
+            let Some(mut client) = self.connected(Kind::Post, Client::connect(self.site).await) else {
                 continue;
             };
-            for _ in 0..ASKED_OF_ONE {
+            for _ in 0..REQUESTS_PER_CONNECTION {
                 if self.over.is_cancelled() {
                     break;
                 }
                 let body = form.slice(..usize::try_from(next()).unwrap_or_default() * 1_021 % LONGEST);
-                let asking = visitor.post("/pass/form", HOST, "text/plain", body.clone());
+                let asking = client.post("/pass/form", HOST, "text/plain", body.clone());
                 // A gateway that could not pass a form on need not read it to its end, and hangs up.
                 if !self.uncertain(Kind::Post, "/pass/form", asking, |answer| *answer.body() == body).await {
                     break;
@@ -203,10 +203,10 @@ impl Way {
         while !self.over.is_cancelled() {
             let began = Instant::now();
             match echo(self.site, "/pass/socket", &MESSAGES).await {
-                Ok(status) => self.tally.count(Kind::Socket, &status.to_string(), began),
+                Ok(status) => self.stats.count(Kind::Socket, &status.to_string(), began),
                 Err(error) => {
-                    self.tally.count(Kind::Socket, "no answer", began);
-                    self.tally.fault(format!("a socket: {error}"));
+                    self.stats.count(Kind::Socket, "no answer", began);
+                    self.stats.fault(format!("a socket: {error}"));
                 }
             }
         }
@@ -224,15 +224,15 @@ impl Way {
                 other if other % 10 == 5 => format!(r#"{{ "url": "http://{HOST}{hard}", "hard": true }}"#),
                 other => format!(r#"{{ "url": "http://{HOST}/hot/{}" }}"#, other % HOT_PAGES),
             };
-            if let Some(mut operator) = self.connected(Kind::Invalidate, Visitor::connect(self.admin).await) {
+            if let Some(mut operator) = self.connected(Kind::Invalidate, Client::connect(self.admin).await) {
                 let host = self.admin.to_string();
                 let asking = operator.post("/api/v1/invalidate", &host, "application/json", wish.into());
                 self.uncertain(Kind::Invalidate, "an invalidation", asking, |_| true).await;
             }
-            if let Some(mut visitor) = self.connected(Kind::Hard, Visitor::connect(self.site).await) {
-                self.uncertain(Kind::Hard, &hard, visitor.get(&hard), |answer| is_of(answer, &hard)).await;
+            if let Some(mut client) = self.connected(Kind::Hard, Client::connect(self.site).await) {
+                self.uncertain(Kind::Hard, &hard, client.get(&hard), |answer| is_of(answer, &hard)).await;
             }
-            tokio::time::sleep(WISHES).await;
+            tokio::time::sleep(INVALIDATION_INTERVAL).await;
         }
     }
 
@@ -242,36 +242,36 @@ impl Way {
         &self,
         kind: Kind,
         target: &str,
-        asking: impl Future<Output = Result<Response<Bytes>, Fault>>,
+        asking: impl Future<Output = Result<Response<Bytes>, Error>>,
         is_right: impl Fn(&Response<Bytes>) -> bool,
     ) -> bool {
         let began = Instant::now();
         match asking.await {
             Ok(answer) if answer.status().is_server_error() => {
-                self.tally.count(kind, answer.status().as_str(), began);
+                self.stats.count(kind, answer.status().as_str(), began);
             }
             Ok(answer) if answer.status() == 200 && is_right(&answer) => {
-                self.tally.count(kind, state(&answer), began);
+                self.stats.count(kind, state(&answer), began);
                 return true;
             }
             Ok(answer) => {
-                self.tally.count(kind, "wrong", began);
-                self.tally.fault(format!("{target}: {}", told(&answer)));
+                self.stats.count(kind, "wrong", began);
+                self.stats.fault(format!("{target}: {}", told(&answer)));
             }
             Err(error) => {
-                self.tally.count(kind, "no answer", began);
-                self.tally.fault(format!("{target} of {}: {error}", self.site));
+                self.stats.count(kind, "no answer", began);
+                self.stats.fault(format!("{target} of {}: {error}", self.site));
             }
         }
         false
     }
 
     /// A connection, which nobody is refused.
-    fn connected(&self, kind: Kind, connected: Result<Visitor, Fault>) -> Option<Visitor> {
+    fn connected(&self, kind: Kind, connected: Result<Client, Error>) -> Option<Client> {
         connected
             .inspect_err(|error| {
-                self.tally.count(kind, "no connection", Instant::now());
-                self.tally.fault(format!("{kind:?}: {error}"));
+                self.stats.count(kind, "no connection", Instant::now());
+                self.stats.fault(format!("{kind:?}: {error}"));
             })
             .ok()
     }
@@ -300,7 +300,7 @@ fn is_of(answer: &Response<Bytes>, target: &str) -> bool {
 
 fn told(answer: &Response<Bytes>) -> String {
     /// As much as says what it is about.
-    const ENOUGH: usize = 100;
-    let text = String::from_utf8_lossy(&answer.body()[..answer.body().len().min(ENOUGH)]).into_owned();
+    const MAX_SHOWN: usize = 100;
+    let text = String::from_utf8_lossy(&answer.body()[..answer.body().len().min(MAX_SHOWN)]).into_owned();
     format!("{} ({}): {text}", answer.status(), how(answer))
 }

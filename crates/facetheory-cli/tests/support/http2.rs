@@ -1,4 +1,4 @@
-//! A visitor who speaks HTTP/2 frame by frame, so that any of them can be wrong.
+//! An HTTP/2 client that sends frames one by one, so that any of them can be malformed.
 
 use std::net::SocketAddr;
 
@@ -12,24 +12,24 @@ pub(crate) struct Http2 {
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
-    /// What it is: one of the constants below.
+    /// Its type: one of the constants below.
     pub(crate) kind: u8,
     /// Its flags.
     pub(crate) flags: u8,
-    /// The stream that it belongs to; 0 for the connection.
+    /// Its stream; 0 for the connection.
     pub(crate) stream: u32,
-    /// What it carries.
+    /// Its payload.
     pub(crate) payload: Vec<u8>,
 }
 
-/// What became of a stream.
+/// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It was answered.
-    Answered { status: u16 },
-    /// It was taken back, for this reason.
+    /// With a response.
+    Response { status: u16 },
+    /// With a reset.
     Reset { code: u32 },
-    /// The whole connection ended, with the reason that it gave if any.
+    /// The connection was closed, with the error code of GOAWAY if there was one.
     Closed { code: Option<u32> },
 }
 
@@ -45,30 +45,30 @@ pub(crate) const CONTINUATION: u8 = 9;
 pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 
-/// The code of an end that is nobody's fault.
+/// NO_ERROR: a graceful close.
 pub(crate) const NO_ERROR: u32 = 0;
-/// The code of a frame that breaks the protocol.
+/// PROTOCOL_ERROR: a malformed frame.
 pub(crate) const PROTOCOL_ERROR: u32 = 1;
-/// The code of a stream that nobody waits for.
+/// CANCEL: a stream that is no longer needed.
 pub(crate) const CANCEL: u32 = 8;
 
-/// What a connection begins with.
+/// The connection preface.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const ACK: u8 = 1;
-/// The setting for the size of the table of headers, which is kept empty: every block is understood by itself then.
+/// SETTINGS_HEADER_TABLE_SIZE = 0, so that every header block can be decoded by itself.
 const HEADER_TABLE_SIZE: [u8; 6] = [0, 1, 0, 0, 0, 0];
-/// The setting for the room that streams have for what the server sends: none.
-const NO_ROOM: [u8; 6] = [0, 4, 0, 0, 0, 0];
+/// SETTINGS_INITIAL_WINDOW_SIZE = 0.
+const ZERO_WINDOW: [u8; 6] = [0, 4, 0, 0, 0, 0];
 
 impl Http2 {
-    /// Connects, and says what is to be said first.
+    /// Connects, and sends the preface and the settings.
     pub(crate) fn open(address: SocketAddr) -> Http2 {
         Http2::open_with(address, &HEADER_TABLE_SIZE)
     }
 
-    /// The same for a visitor who takes no body of any stream until it is given room.
-    pub(crate) fn open_without_room(address: SocketAddr) -> Http2 {
-        Http2::open_with(address, &[HEADER_TABLE_SIZE, NO_ROOM].concat())
+    /// Connects as a client whose streams have a window of 0 until it sends an update.
+    pub(crate) fn open_with_zero_window(address: SocketAddr) -> Http2 {
+        Http2::open_with(address, &[HEADER_TABLE_SIZE, ZERO_WINDOW].concat())
     }
 
     fn open_with(address: SocketAddr, settings: &[u8]) -> Http2 {
@@ -79,17 +79,17 @@ impl Http2 {
         http2
     }
 
-    /// Sends a frame; false once the server has had enough.
+    /// Sends a frame. Returns false once the server has closed the connection.
     pub(crate) fn send(&mut self, frame: &Frame) -> bool {
         self.connection.send(frame.bytes())
     }
 
-    /// Sends many frames at once; false once the server has had enough.
+    /// Sends several frames with one write. Returns false once the server has closed the connection.
     pub(crate) fn send_all(&mut self, frames: &[Frame]) -> bool {
         self.connection.send(frames.iter().flat_map(Frame::bytes).collect::<Vec<u8>>())
     }
 
-    /// The next frame; none once the connection has closed. Settings are agreed to.
+    /// The next frame; `None` once the connection has closed. Acknowledges settings.
     pub(crate) fn next(&mut self) -> Option<Frame> {
         let head = self.connection.bytes(9);
         let [a, b, c, kind, flags, stream @ ..] = head.as_slice() else { return None };
@@ -103,35 +103,35 @@ impl Http2 {
         (frame.payload.len() == length).then_some(frame)
     }
 
-    /// Asks whether the server is there, and waits until it says so; none if it closes the connection instead.
+    /// Sends a PING and waits for its acknowledgement; `None` if the server closes the connection instead.
     pub(crate) fn ping(&mut self) -> Option<()> {
         self.send(&Frame { kind: PING, flags: 0, stream: 0, payload: vec![0; 8] });
         while self.next()?.kind != PING {}
         Some(())
     }
 
-    /// Waits until a stream has come to its end, one way or another.
+    /// Waits until a stream has ended.
     pub(crate) fn outcome(&mut self, stream: u32) -> Outcome {
         let mut status = None;
-        let mut said = None;
+        let mut goaway = None;
         while let Some(frame) = self.next() {
             match frame.kind {
-                GOAWAY => said = frame.number_at(4),
+                GOAWAY => goaway = frame.number_at(4),
                 RST_STREAM if frame.stream == stream => {
-                    return Outcome::Reset { code: frame.number_at(0).expect("a code") };
+                    return Outcome::Reset { code: frame.number_at(0).expect("an error code") };
                 }
                 HEADERS if frame.stream == stream => status = status.or(Some(status_in(&frame.payload))),
                 _ => {}
             }
             let ends = matches!(frame.kind, HEADERS | DATA) && frame.flags & END_STREAM != 0;
             if let (Some(status), true) = (status, ends && frame.stream == stream) {
-                return Outcome::Answered { status };
+                return Outcome::Response { status };
             }
         }
-        Outcome::Closed { code: said }
+        Outcome::Closed { code: goaway }
     }
 
-    /// The bytes of the body with which a stream is answered, once it has come to its end.
+    /// Reads the response body of a stream to its end.
     pub(crate) fn body(&mut self, stream: u32) -> Vec<u8> {
         let mut body = Vec::new();
         while let Some(frame) = self.next() {
@@ -145,31 +145,33 @@ impl Http2 {
         body
     }
 
-    /// Waits until the connection closes; the reason that it gave, if any.
+    /// Waits until the connection closes. Returns the error code of GOAWAY, if there was one.
     pub(crate) fn closed(&mut self) -> Option<u32> {
-        let mut said = None;
+        let mut goaway = None;
         while let Some(frame) = self.next() {
             if frame.kind == GOAWAY {
-                said = frame.number_at(4);
+                goaway = frame.number_at(4);
             }
         }
-        said
+        goaway
     }
 }
 
 impl Frame {
-    /// The headers of a request, complete in one frame, with or without a body to follow.
+    /// A complete HEADERS frame.
     pub(crate) fn headers(stream: u32, fields: &[(&str, &str)], flags: u8) -> Frame {
         Frame { kind: HEADERS, flags: flags | END_HEADERS, stream, payload: block(fields) }
     }
 
-    /// The headers of a request, complete in as many frames as they need.
-    pub(crate) fn in_pieces(stream: u32, fields: &[(&str, &str)], flags: u8) -> Vec<Frame> {
-        /// As many bytes as a frame may have without being asked.
-        const MOST_BYTES: usize = 16_384;
+    /// Headers split over as many frames as they need.
+    pub(crate) fn split_headers(stream: u32, fields: &[(&str, &str)], flags: u8) -> Vec<Frame> {
+        /// The default SETTINGS_MAX_FRAME_SIZE.
+        const MAX_FRAME_BYTES: usize = 16_384;
         let block = block(fields);
-        let mut frames: Vec<Frame> =
-            block.chunks(MOST_BYTES).map(|piece| Frame::continuation(stream, piece.to_vec(), 0)).collect();
+        let mut frames: Vec<Frame> = block
+            .chunks(MAX_FRAME_BYTES)
+            .map(|piece| Frame::continuation(stream, piece.to_vec(), 0))
+            .collect();
         if let Some(first) = frames.first_mut() {
             (first.kind, first.flags) = (HEADERS, flags);
         }
@@ -179,32 +181,32 @@ impl Frame {
         frames
     }
 
-    /// A GET, complete.
+    /// A complete GET request.
     pub(crate) fn get(stream: u32, authority: &str, path: &str) -> Frame {
         Frame::headers(stream, &get(authority, path), END_STREAM)
     }
 
-    /// A piece of a body.
+    /// A DATA frame.
     pub(crate) fn data(stream: u32, bytes: &[u8], flags: u8) -> Frame {
         Frame { kind: DATA, flags, stream, payload: bytes.to_vec() }
     }
 
-    /// A stream taken back.
+    /// A RST_STREAM frame with CANCEL.
     pub(crate) fn reset(stream: u32) -> Frame {
         Frame { kind: RST_STREAM, flags: 0, stream, payload: CANCEL.to_be_bytes().to_vec() }
     }
 
-    /// More room for what the server sends.
-    pub(crate) fn window(stream: u32, bytes: u32) -> Frame {
+    /// A WINDOW_UPDATE frame.
+    pub(crate) fn window_update(stream: u32, bytes: u32) -> Frame {
         Frame { kind: WINDOW_UPDATE, flags: 0, stream, payload: bytes.to_be_bytes().to_vec() }
     }
 
-    /// More headers.
+    /// A CONTINUATION frame.
     pub(crate) fn continuation(stream: u32, payload: Vec<u8>, flags: u8) -> Frame {
         Frame { kind: CONTINUATION, flags, stream, payload }
     }
 
-    /// The frame as it stands on a connection.
+    /// The encoded frame.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let length = u32::try_from(self.payload.len()).expect("a length").to_be_bytes();
         let mut bytes = vec![length[1], length[2], length[3], self.kind, self.flags];
@@ -218,12 +220,12 @@ impl Frame {
     }
 }
 
-/// The fields of a GET.
+/// The header fields of a GET.
 pub(crate) fn get<'a>(authority: &'a str, path: &'a str) -> [(&'a str, &'a str); 4] {
     [(":method", "GET"), (":scheme", "http"), (":authority", authority), (":path", path)]
 }
 
-/// A block of headers, each written out in full and never to be remembered.
+/// A header block of literal fields without indexing.
 pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -236,7 +238,7 @@ pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     block
 }
 
-/// A whole number of HPACK, with a prefix of seven bits.
+/// Appends an HPACK integer with a prefix of seven bits.
 fn push_length(block: &mut Vec<u8>, length: usize) {
     const PREFIX: usize = 127;
     let low = |number: usize| u8::try_from(number).expect("less than a byte");
@@ -249,10 +251,10 @@ fn push_length(block: &mut Vec<u8>, length: usize) {
     block.push(low(rest));
 }
 
-/// The status at the beginning of a block of headers, where every server has it.
+/// The status in a header block; every server puts it first.
 fn status_in(block: &[u8]) -> u16 {
     let mut rest = block;
-    // Changes of the size of the table, which is empty and stays so.
+    // Table size updates.
     while let [first, after @ ..] = rest
         && first & 0xe0 == 0x20
     {
@@ -265,11 +267,11 @@ fn status_in(block: &[u8]) -> u16 {
             let digits = if length & 128 == 0 { text.to_vec() } else { decoded_digits(text) };
             String::from_utf8_lossy(&digits).parse().expect("a status")
         }
-        _ => panic!("no status at the beginning: {block:02x?}"),
+        _ => panic!("the block does not start with a status: {block:02x?}"),
     }
 }
 
-/// Digits in the Huffman code of HPACK: `0`, `1` and `2` have five bits, the others six.
+/// Decodes digits in the Huffman code of HPACK: `0`, `1` and `2` have five bits, the others six.
 fn decoded_digits(coded: &[u8]) -> Vec<u8> {
     let bits: Vec<u8> = coded.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1)).collect();
     let number = |bits: &[u8]| bits.iter().fold(0, |number, bit| number * 2 + bit);

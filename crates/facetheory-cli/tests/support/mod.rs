@@ -1,5 +1,5 @@
-//! The real gateway between an origin that a test scripts and visitors who send whatever bytes they like.
-#![allow(dead_code, reason = "each test program uses what it needs of this")]
+//! The gateway binary between a scripted origin and clients that send arbitrary bytes.
+#![allow(dead_code, reason = "each test program uses a part of this module")]
 
 pub(crate) mod client;
 pub(crate) mod gateway;
@@ -11,28 +11,28 @@ pub(crate) mod table;
 
 use std::time::Duration;
 
-/// How long anything may take before a test says that it hangs. No test waits so long to be right.
-pub(crate) const HANG: Duration = Duration::from_secs(120);
-/// How long a test rests between two looks at a process.
-const REST: Duration = Duration::from_millis(10);
+/// A test fails if it waits longer than this for anything. No passing test waits that long.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
+/// How often a test polls a condition.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Looks again and again until there is something to see.
+/// Polls until there is a value.
 ///
 /// # Panics
-/// When there is nothing for too long.
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let looks = HANG.as_millis() / REST.as_millis();
-    for _ in 0..looks {
-        if let Some(seen) = look() {
-            return seen;
+/// If there is none within the timeout.
+pub(crate) fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+    let polls = TIMEOUT.as_millis() / POLL_INTERVAL.as_millis();
+    for _ in 0..polls {
+        if let Some(value) = poll() {
+            return value;
         }
-        std::thread::sleep(REST);
+        std::thread::sleep(POLL_INTERVAL);
     }
-    panic!("this did not happen: {what}");
+    panic!("timed out waiting: {what}");
 }
 
-/// Says what was counted or measured, to whoever asks for the output of tests.
-#[expect(clippy::print_stdout, reason = "what was seen is the point of some runs")]
-pub(crate) fn tell(what: &str) {
+/// Prints counts and measurements, shown with `--nocapture`.
+#[expect(clippy::print_stdout, reason = "the counts show what a run covered")]
+pub(crate) fn print(what: &str) {
     println!("{what}");
 }

@@ -1,4 +1,4 @@
-//! An origin that answers what a test says, byte for byte, and remembers every byte that it was sent.
+//! An origin that sends scripted responses byte for byte, and records everything that it receives.
 
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
@@ -13,7 +13,7 @@ pub(crate) struct Origin {
     shared: Arc<Shared>,
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     /// Its method.
@@ -26,8 +26,8 @@ pub(crate) struct Request {
     pub(crate) body: Vec<u8>,
 }
 
-/// What a test says about a target.
-type Script = Box<dyn Fn(&Request) -> Answer + Send + Sync>;
+/// Gives the response to a request.
+type Script = Box<dyn Fn(&Request) -> ScriptedResponse + Send + Sync>;
 
 #[derive(Default)]
 struct Shared {
@@ -38,9 +38,9 @@ struct Shared {
     over: AtomicBool,
 }
 
-/// What is sent for a request.
+/// The bytes to send for a request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct ScriptedResponse {
     steps: Vec<Step>,
     early: bool,
 }
@@ -54,12 +54,12 @@ enum Step {
     Close,
 }
 
-/// What an answer waits at until the test opens it.
+/// Delays a response until the test opens it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
 impl Origin {
-    /// Starts one that answers every request with a page that tells its target and a number of its own.
+    /// Starts an origin that responds to every request with a page that contains its target and a unique number.
     pub(crate) fn start() -> Origin {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -71,39 +71,43 @@ impl Origin {
                     return;
                 }
                 let (Ok(stream), shared) = (stream, of_thread.clone()) else { continue };
-                std::thread::spawn(move || Peer { stream, shared, ahead: Vec::new() }.serve());
+                std::thread::spawn(move || Peer { stream, shared, buffer: Vec::new() }.serve());
             }
         });
         Origin { address, shared }
     }
 
-    /// From now on this is the answer for a target, or for a path with whatever query.
-    pub(crate) fn answer(&self, target: &str, answer: Answer) {
-        self.script(target, move |_| answer.clone());
+    /// Sets the response for a target, or for a path with any query.
+    pub(crate) fn respond(&self, target: &str, response: ScriptedResponse) {
+        self.script(target, move |_| response.clone());
     }
 
-    /// From now on the answer for a target, or for a path with whatever query, depends on the head of the request.
-    pub(crate) fn script(&self, target: &str, script: impl Fn(&Request) -> Answer + Send + Sync + 'static) {
+    /// Sets a function that gives the response for a target, or for a path with any query.
+    pub(crate) fn script(
+        &self,
+        target: &str,
+        script: impl Fn(&Request) -> ScriptedResponse + Send + Sync + 'static,
+    ) {
         self.shared.scripts.lock().expect("scripts").insert(target.to_owned(), Box::new(script));
     }
 
-    /// All requests that came so far, those whose body broke off left out.
+    /// All requests so far, without those whose body was truncated.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.shared.requests.lock().expect("requests").clone()
     }
 
-    /// The requests for this target that came so far.
+    /// The requests for this target so far.
     pub(crate) fn requests_for(&self, target: &str) -> Vec<Request> {
         self.requests().into_iter().filter(|request| request.target == target).collect()
     }
 
-    /// How many bytes came so far, of requests or of anything else.
+    /// The number of received bytes.
     pub(crate) fn byte_count(&self) -> usize {
         self.shared.bytes.lock().expect("bytes").len()
     }
 
-    /// Whether this stood anywhere in what came so far, in whatever case.
-    pub(crate) fn was_told(&self, text: &str) -> bool {
+    /// Whether the received bytes contain this text, ignoring case.
+    pub(crate) fn received(&self, text: &str) -> bool {
         let bytes = self.shared.bytes.lock().expect("bytes");
         String::from_utf8_lossy(&bytes).to_ascii_lowercase().contains(&text.to_ascii_lowercase())
     }
@@ -112,18 +116,18 @@ impl Origin {
 impl Drop for Origin {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
-        // Wakes the thread that accepts, so that it sees that it is over.
+        // Wakes the accepting thread, so that it ends.
         let _ = TcpStream::connect(self.address);
     }
 }
 
 impl Request {
-    /// The first header of this name, which is in lower case.
+    /// The first header with this name, which is in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether there is a header of this name, which is in lower case.
+    /// Whether there is a header with this name, which is in lower case.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.header(name).is_some()
     }
@@ -144,14 +148,14 @@ impl Request {
     }
 }
 
-impl Answer {
-    /// A page with these headers besides its type and its length.
-    pub(crate) fn page(headers: &[&str], body: &str) -> Answer {
-        Answer::with("200 OK", headers, body)
+impl ScriptedResponse {
+    /// A page with these headers besides its content type and length.
+    pub(crate) fn page(headers: &[&str], body: &str) -> ScriptedResponse {
+        ScriptedResponse::with("200 OK", headers, body)
     }
 
-    /// An answer of this status.
-    pub(crate) fn with(status: &str, headers: &[&str], body: &str) -> Answer {
+    /// A response with this status.
+    pub(crate) fn with(status: &str, headers: &[&str], body: &str) -> ScriptedResponse {
         let mut head = format!("HTTP/1.1 {status}\r\ncontent-type: text/html\r\n");
         for line in headers {
             head.push_str(line);
@@ -159,66 +163,66 @@ impl Answer {
         }
         let bodiless = status.starts_with("204") || status.starts_with("304");
         let length = if bodiless { String::new() } else { format!("content-length: {}\r\n", body.len()) };
-        Answer::raw(format!("{head}{length}\r\n{body}"))
+        ScriptedResponse::raw(format!("{head}{length}\r\n{body}"))
     }
 
-    /// These bytes, whatever they mean.
-    pub(crate) fn raw(bytes: impl Into<Vec<u8>>) -> Answer {
-        Answer { steps: vec![Step::Send(bytes.into())], early: false }
+    /// These bytes, valid or not.
+    pub(crate) fn raw(bytes: impl Into<Vec<u8>>) -> ScriptedResponse {
+        ScriptedResponse { steps: vec![Step::Send(bytes.into())], early: false }
     }
 
     /// Then these bytes.
-    pub(crate) fn then(self, bytes: impl Into<Vec<u8>>) -> Answer {
+    pub(crate) fn then(self, bytes: impl Into<Vec<u8>>) -> ScriptedResponse {
         self.step(Step::Send(bytes.into()))
     }
 
-    /// Then nothing, until the gate is open.
-    pub(crate) fn then_wait(self, gate: &Gate) -> Answer {
+    /// Then waits until the gate is open.
+    pub(crate) fn then_wait(self, gate: &Gate) -> ScriptedResponse {
         self.step(Step::Wait(gate.clone()))
     }
 
-    /// Then these bytes without an end.
-    pub(crate) fn then_endlessly(self, bytes: impl Into<Vec<u8>>) -> Answer {
+    /// Then sends these bytes forever.
+    pub(crate) fn then_endlessly(self, bytes: impl Into<Vec<u8>>) -> ScriptedResponse {
         self.step(Step::Repeat(bytes.into()))
     }
 
-    /// Then whatever is sent, sent back.
-    pub(crate) fn then_echo(self) -> Answer {
+    /// Then echoes everything that is received.
+    pub(crate) fn then_echo(self) -> ScriptedResponse {
         self.step(Step::Echo)
     }
 
-    /// Then the connection is closed.
-    pub(crate) fn then_close(self) -> Answer {
+    /// Then closes the connection.
+    pub(crate) fn then_close(self) -> ScriptedResponse {
         self.step(Step::Close)
     }
 
-    /// Nothing, until the gate is open; then the rest.
-    pub(crate) fn after(mut self, gate: &Gate) -> Answer {
+    /// Waits until the gate is open before everything else.
+    pub(crate) fn after(mut self, gate: &Gate) -> ScriptedResponse {
         self.steps.insert(0, Step::Wait(gate.clone()));
         self
     }
 
-    /// Without waiting for the body of the request. What comes after it makes no sense then, so it had better close.
-    pub(crate) fn early(mut self) -> Answer {
+    /// Responds without reading the request body. The connection is unusable then, so the response should close it.
+    pub(crate) fn early(mut self) -> ScriptedResponse {
         self.early = true;
         self
     }
 
-    fn step(mut self, step: Step) -> Answer {
+    fn step(mut self, step: Step) -> ScriptedResponse {
         self.steps.push(step);
         self
     }
 }
 
 impl Gate {
-    /// Opens it for good.
+    /// Opens it permanently.
     pub(crate) fn open(&self) {
         *self.0.0.lock().expect("a gate") = true;
         self.0.1.notify_all();
     }
 
-    /// It never opens by itself: whoever waits is a thread that nobody waits for, and a test of a gate that stays shut fails
-    /// at its visitors.
+    /// Waits without a timeout: only a detached thread waits here, and if the gate stays closed the test times out at
+    /// its client.
     fn wait(&self) {
         let opened = self.0.0.lock().expect("a gate");
         drop(self.0.1.wait_while(opened, |open| !*open).expect("a gate"));
@@ -229,7 +233,7 @@ impl Gate {
 struct Peer {
     stream: TcpStream,
     shared: Arc<Shared>,
-    ahead: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl Peer {
@@ -237,30 +241,30 @@ impl Peer {
         while self.serve_one().is_some() {}
     }
 
-    /// Nothing once the connection has ended.
+    /// Serves one request; `None` once the connection has ended.
     fn serve_one(&mut self) -> Option<()> {
         let mut request = Request::of(&self.line_up_to(b"\r\n\r\n")?);
-        let answer = self.answer_for(&request);
-        if !answer.early {
+        let response = self.response_to(&request);
+        if !response.early {
             request.body = self.body_of(&request)?;
         }
         self.shared.requests.lock().expect("requests").push(request);
-        self.send(&answer)
+        self.send(&response)
     }
 
-    /// What a request gets, of which only the head has come.
-    fn answer_for(&self, request: &Request) -> Answer {
+    /// The response to a request; its body has not been read.
+    fn response_to(&self, request: &Request) -> ScriptedResponse {
         let scripts = self.shared.scripts.lock().expect("scripts");
         let path = request.target.split('?').next().unwrap_or_default();
         if let Some(script) = scripts.get(&request.target).or_else(|| scripts.get(path)) {
             return script(request);
         }
         let number = self.shared.renders.fetch_add(1, Ordering::Relaxed) + 1;
-        Answer::page(&[], &format!("<p>{}, render {number}</p>", request.target))
+        ScriptedResponse::page(&[], &format!("<p>{}, render {number}</p>", request.target))
     }
 
-    fn send(&mut self, answer: &Answer) -> Option<()> {
-        for step in &answer.steps {
+    fn send(&mut self, response: &ScriptedResponse) -> Option<()> {
+        for step in &response.steps {
             match step {
                 Step::Send(bytes) => self.stream.write_all(bytes).ok()?,
                 Step::Wait(gate) => gate.wait(),
@@ -268,10 +272,10 @@ impl Peer {
                     self.stream.write_all(bytes).ok()?;
                 },
                 Step::Echo => loop {
-                    if self.ahead.is_empty() {
-                        self.look()?;
+                    if self.buffer.is_empty() {
+                        self.read_more()?;
                     }
-                    self.stream.write_all(&std::mem::take(&mut self.ahead)).ok()?;
+                    self.stream.write_all(&std::mem::take(&mut self.buffer)).ok()?;
                 },
                 Step::Close => return None,
             }
@@ -300,27 +304,27 @@ impl Peer {
     }
 
     fn exactly(&mut self, count: usize) -> Option<Vec<u8>> {
-        while self.ahead.len() < count {
-            self.look()?;
+        while self.buffer.len() < count {
+            self.read_more()?;
         }
-        Some(self.ahead.drain(..count).collect())
+        Some(self.buffer.drain(..count).collect())
     }
 
     fn line_up_to(&mut self, end: &[u8]) -> Option<String> {
         loop {
-            if let Some(at) = self.ahead.windows(end.len()).position(|window| window == end) {
-                let line = self.ahead.drain(..at + end.len()).take(at).collect::<Vec<u8>>();
+            if let Some(at) = self.buffer.windows(end.len()).position(|window| window == end) {
+                let line = self.buffer.drain(..at + end.len()).take(at).collect::<Vec<u8>>();
                 return Some(String::from_utf8_lossy(&line).into_owned());
             }
-            self.look()?;
+            self.read_more()?;
         }
     }
 
-    fn look(&mut self) -> Option<()> {
+    fn read_more(&mut self) -> Option<()> {
         let mut piece = [0; 16 * 1024];
         let count = self.stream.read(&mut piece).ok().filter(|count| *count > 0)?;
         self.shared.bytes.lock().expect("bytes").extend_from_slice(&piece[..count]);
-        self.ahead.extend_from_slice(&piece[..count]);
+        self.buffer.extend_from_slice(&piece[..count]);
         Some(())
     }
 }

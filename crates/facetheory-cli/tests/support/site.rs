@@ -6,22 +6,21 @@ use super::client::Response;
 use super::gateway::Gateway;
 use super::origin::Origin;
 
-/// The host that visitors ask for unless a test says otherwise.
+/// The host of requests unless a test sets another one.
 pub(crate) const HOST: &str = "www.example.com";
 
-/// The options of a gateway that keeps its pages in memory, where no disk decides how long a flood of them takes.
+/// Arguments of a gateway with stores in memory, so that a test with many pages does not depend on the disk.
 pub(crate) const IN_MEMORY: [&str; 4] = ["--table", "memory:", "--bodies", "memory:"];
 
-/// The time that stores and origins have in stories that are not about slow ones: on a busy machine they may rest for
-/// seconds, and are not gone.
-pub(crate) const PATIENT: &str = "[timeouts]\ntable = \"20s\"\nbodies = \"1m\"\nheaders = \"5m\"\n";
+/// Long timeouts, for tests that are not about slow stores or origins: on a busy machine these may pause for seconds.
+pub(crate) const LONG_TIMEOUTS: &str = "[timeouts]\ntable = \"20s\"\nbodies = \"1m\"\nheaders = \"5m\"\n";
 
-/// This configuration, with time for stores and origins that rest. One with time-outs of its own says itself how long origins
-/// may take, and stores unless it is silent about them.
-pub(crate) fn patient(config: &str) -> String {
+/// Adds long timeouts to a configuration. If it has timeouts of its own, only those of the stores are added, unless it
+/// sets one of them.
+pub(crate) fn with_long_timeouts(config: &str) -> String {
     const OWN: &str = "[timeouts]\n";
     if !config.contains(OWN) {
-        return format!("{config}\n{PATIENT}");
+        return format!("{config}\n{LONG_TIMEOUTS}");
     }
     if config.contains("\ntable = ") || config.contains("\nbodies = ") {
         return config.to_owned();
@@ -29,60 +28,62 @@ pub(crate) fn patient(config: &str) -> String {
     config.replacen(OWN, &format!("{OWN}table = \"20s\"\nbodies = \"1m\"\n"), 1)
 }
 
-/// A gateway in front of an origin of its own, with a directory of its own.
+/// A gateway in front of an origin, with a directory.
 pub(crate) struct Site {
-    /// The gateway. It ends before its directory does.
+    /// The gateway. Declared first, since it must stop before its directory is deleted.
     pub(crate) gateway: Gateway,
     /// The origin behind it.
     pub(crate) origin: Origin,
-    /// Where it keeps its pages and its configuration.
+    /// The directory of its pages and its configuration.
     pub(crate) directory: TempDir,
 }
 
 impl Site {
-    /// Starts a gateway with this configuration, which [is patient](patient).
+    /// Starts a gateway with this configuration and [long timeouts](with_long_timeouts).
     pub(crate) fn start(config: &str) -> Site {
         Site::start_with(config, &[])
     }
 
-    /// Starts a gateway with this configuration, which [is patient](patient), and these options.
+    /// Starts a gateway with this configuration, [long timeouts](with_long_timeouts) and these arguments.
     pub(crate) fn start_with(config: &str, arguments: &[&str]) -> Site {
         let directory = tempfile::tempdir().expect("a directory");
         let origin = Origin::start();
-        let gateway = Gateway::start(directory.path(), origin.address, &patient(config), arguments);
+        let gateway =
+            Gateway::start(directory.path(), origin.address, &with_long_timeouts(config), arguments);
         Site { gateway, origin, directory }
     }
 
-    /// Gives the gateway another configuration, which [is patient](patient), and asks it to read it.
+    /// Replaces the configuration, with [long timeouts](with_long_timeouts), and makes the gateway reload it.
     pub(crate) fn reload(&self, config: &str) {
-        std::fs::write(self.directory.path().join("facetheory.toml"), patient(config)).expect("a file");
+        std::fs::write(self.directory.path().join("facetheory.toml"), with_long_timeouts(config))
+            .expect("a file");
         self.gateway.reload();
     }
 
-    /// What a visitor gets for a target.
+    /// Sends a GET for a target.
     pub(crate) fn get(&self, target: &str) -> Response {
         self.get_with(target, "")
     }
 
-    /// What a visitor gets who sends these header lines as well, each with its end.
+    /// Sends a GET with additional header lines, each with its line break.
     pub(crate) fn get_with(&self, target: &str, lines: &str) -> Response {
         self.gateway.exchange(get(target, lines))
     }
 
-    /// What a visitor gets for a request of this method.
-    pub(crate) fn ask(&self, method: &str, target: &str, lines: &str) -> Response {
+    /// Sends a request with this method and additional header lines.
+    pub(crate) fn request(&self, method: &str, target: &str, lines: &str) -> Response {
         let mut connection = self.gateway.connect();
         connection.send(request(method, target, lines));
-        connection.next_answer(method).expect("an answer before the connection closes")
+        connection.next_response(method).expect("a response before the connection closes")
     }
 }
 
-/// A request without faults, with these header lines as well, each with its end.
+/// A valid GET with additional header lines, each with its line break.
 pub(crate) fn get(target: &str, lines: &str) -> String {
     request("GET", target, lines)
 }
 
-/// A request of this method without faults, with these header lines as well, each with its end.
+/// A valid request with this method and additional header lines, each with its line break.
 pub(crate) fn request(method: &str, target: &str, lines: &str) -> String {
     format!("{method} {target} HTTP/1.1\r\nHost: {HOST}\r\n{lines}\r\n")
 }

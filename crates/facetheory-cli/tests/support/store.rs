@@ -1,4 +1,4 @@
-//! Where several gateways keep the same pages.
+//! Stores that several gateways share.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,29 +8,29 @@ use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Credentials, Region};
 use facetheory::protocol::Lock;
 use tabletheory::{DynamoSettings, DynamoTable, Random as _, Scan, SystemRandom, Table};
 
-/// A table and bodies that any number of gateways may use.
+/// A table and a body store that any number of gateways may use.
 pub(crate) struct Store {
     /// The address of the table, as on the command line.
     pub(crate) table: String,
     /// The address of the bodies, as on the command line.
     pub(crate) bodies: String,
-    /// What tells a gateway how to reach them.
+    /// Environment variables that a gateway needs to reach them.
     pub(crate) environment: Vec<(&'static str, String)>,
 }
 
-/// The variable that says where DynamoDB is.
+/// The variable with the endpoint of DynamoDB.
 const DYNAMODB: &str = "AWS_ENDPOINT_URL_DYNAMODB";
 const REGION: &str = "us-east-1";
 
 impl Store {
-    /// DynamoDB and S3, as `scripts/local-aws start` has started them, with a table of its own.
+    /// A new table in DynamoDB, and bodies in S3, on the servers of `scripts/local-aws start`.
     pub(crate) fn on_servers() -> Store {
         let store = Store::at(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"), &s3_endpoint());
-        store.make_table();
+        store.create_table();
         store
     }
 
-    /// DynamoDB and S3 at these addresses; the table has a name of its own, and is yet to be made.
+    /// DynamoDB and S3 at these endpoints; the table has a new name and is not created yet.
     pub(crate) fn at(dynamodb: &str, s3: &str) -> Store {
         let name = format!("facetheory-gateways-{:x}", SystemRandom.next_u64());
         Store {
@@ -48,16 +48,16 @@ impl Store {
 
     /// One SQLite file and bodies in files.
     pub(crate) fn in_directory(directory: &Path) -> Store {
-        let place = directory.display();
+        let path = directory.display();
         Store {
-            table: format!("sqlite:{place}/table.db"),
-            bodies: format!("file:{place}/bodies"),
+            table: format!("sqlite:{path}/table.db"),
+            bodies: format!("file:{path}/bodies"),
             environment: vec![],
         }
     }
 
-    /// Makes the table, where it does not make itself.
-    pub(crate) fn make_table(&self) {
+    /// Creates the table in DynamoDB; SQLite creates its own.
+    pub(crate) fn create_table(&self) {
         if self.table.starts_with("dynamodb:") {
             runtime().block_on(async {
                 self.dynamo_table().create_table_if_missing().await.expect("a table");
@@ -65,7 +65,7 @@ impl Store {
         }
     }
 
-    /// All leases that the table has, also those that have run out.
+    /// All leases in the table, including expired ones.
     pub(crate) fn locks(&self) -> Vec<Lock> {
         runtime().block_on(async {
             let table = self.open().await;
@@ -91,37 +91,37 @@ impl Store {
         tabletheory::open(&self.table).await.expect("the table")
     }
 
-    /// What a test says of DynamoDB is in no environment but that of its gateways.
+    /// Connects with the variables of the gateways, which are not set in the environment of the test.
     fn dynamo_table(&self) -> DynamoTable {
-        let said = |sought: &str| {
+        let variable = |sought: &str| {
             let found = self.environment.iter().find(|(name, _)| *name == sought);
-            found.map(|(_, value)| value.clone()).expect("it is said")
+            found.map(|(_, value)| value.clone()).expect("a variable of the gateways")
         };
-        let (id, secret) = (said("AWS_ACCESS_KEY_ID"), said("AWS_SECRET_ACCESS_KEY"));
+        let (id, secret) = (variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY"));
         let config = Config::builder()
             .behavior_version(BehaviorVersion::latest())
             .region(Region::new(REGION))
             .credentials_provider(Credentials::new(id, secret, None, None, "tests"));
         let name = self.table.trim_start_matches("dynamodb:");
-        let settings = DynamoSettings::default().endpoint(said(DYNAMODB));
+        let settings = DynamoSettings::default().endpoint(variable(DYNAMODB));
         DynamoTable::new(&Client::from_conf(config.build()), name, settings).expect("a table")
     }
 }
 
-/// Where the S3 is that all tests share.
+/// The endpoint of the S3 server that all tests share.
 pub(crate) fn s3_endpoint() -> String {
     setting("FACETHEORY_TEST_S3_ENDPOINT")
 }
 
-/// A connection belongs to the runtime that made it, so every question has its own.
+/// A new runtime for each call, since a connection belongs to the runtime that opened it.
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// A setting of the servers: from the environment, or from `scripts/local-aws start`.
+/// A variable with the address or the credentials of a server: from the environment, or from `scripts/local-aws start`.
 ///
 /// # Panics
-/// When there is none: a test that cannot run must not look as if it had passed.
+/// If it is not set: a test that cannot run must not pass.
 fn setting(name: &str) -> String {
     if let Ok(value) = std::env::var(name) {
         return value;

@@ -1,4 +1,4 @@
-//! The table of a gateway, read beside it or after its end.
+//! The table of a gateway, read while it runs or afterwards.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,16 +10,19 @@ use tabletheory::{Item, Scan, SqliteSettings, SqliteTable, SystemClock, Table as
 use super::gateway::data;
 
 /// The most writes of one transaction.
-const AT_ONCE: usize = 100;
+const MAX_WRITES: usize = 100;
 
-/// The keys of all rows, `pk` and `sk`, of the gateway whose directory this is.
+/// The keys (`pk` and `sk`) of all rows of the gateway in this directory.
 pub(crate) fn rows(directory: &Path) -> Vec<(String, String)> {
     let address = format!("sqlite:{}", data(directory).join("table.db").display());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let table = tabletheory::open(&address).await.expect("the table");
         let page = table.scan(&Scan::new()).await.expect("rows");
-        assert!(page.next.is_none() && !page.items.is_empty(), "these are all rows, and there are some");
+        assert!(
+            page.next.is_none() && !page.items.is_empty(),
+            "one page with all rows, and at least one row"
+        );
         let text = |item: &Item, name: &str| {
             item.get(name).and_then(|value| value.as_str().map(str::to_owned)).expect("a key")
         };
@@ -27,7 +30,7 @@ pub(crate) fn rows(directory: &Path) -> Vec<(String, String)> {
     })
 }
 
-/// Puts so many pages that nobody will ask for into the table of a file, and says again and again how many are there.
+/// Writes this many pages into a table file, and reports how many are written after each transaction.
 pub(crate) fn fill(file: &Path, pages: u64, filled: impl Fn(u64)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let settings = SqliteSettings::default().sweep(None);
@@ -44,9 +47,9 @@ pub(crate) fn fill(file: &Path, pages: u64, filled: impl Fn(u64)) {
         Write::put(page.meta(), Meta::of(generation).to_item())
     };
     let numbers: Vec<u64> = (0..pages).collect();
-    for some in numbers.chunks(AT_ONCE) {
+    for some in numbers.chunks(MAX_WRITES) {
         let txn = Txn::new(some.iter().copied().map(put));
-        assert!(runtime.block_on(table.commit(&txn)).expect("an answer").is_done());
+        assert!(runtime.block_on(table.commit(&txn)).expect("a result").is_done());
         filled(some[some.len() - 1] + 1);
     }
 }

@@ -3,10 +3,10 @@
 use http::StatusCode;
 use http::header::SET_COOKIE;
 
-use super::{CARELESS, CARELESS_BY_SESSION, FORM, NAME, PASSWORD, ROUTES};
-use super::{before_wagtail, from_the_application, log_in};
+use super::{FORM, NAIVE, NAIVE_BY_SESSION, NAME, PASSWORD, ROUTES};
+use super::{from_the_application, in_front_of_wagtail, log_in};
+use crate::client::{Client, Response};
 use crate::form::Form;
-use crate::visitor::{Answer, Visitor};
 
 /// What one visitor must never get of another.
 struct Secrets {
@@ -15,7 +15,7 @@ struct Secrets {
 
 impl Secrets {
     /// Of somebody who is logged in.
-    fn of(editor: &Visitor) -> Self {
+    fn of(editor: &Client) -> Self {
         let mut words: Vec<String> = editor.cookies.values().cloned().collect();
         words.push("editor@example.com".to_owned());
         words.push("/admin/logout/".to_owned());
@@ -23,7 +23,7 @@ impl Secrets {
         Secrets { words }
     }
 
-    fn are_not_in(&self, target: &str, answer: &Answer) {
+    fn are_not_in(&self, target: &str, answer: &Response) {
         let all = format!("{:?}\n{}", answer.headers, answer.text());
         for word in &self.words {
             assert!(!all.contains(word.as_str()), "{target} gives a stranger {word:?}: {all}");
@@ -34,7 +34,7 @@ impl Secrets {
 }
 
 #[tokio::test]
-async fn an_editor_logs_in_and_no_stranger_sees_anything_of_it_whatever_the_rules() {
+async fn the_login_of_an_editor_is_never_visible_to_other_clients() {
     let targets = [
         "/",
         "/search/",
@@ -44,16 +44,16 @@ async fn an_editor_logs_in_and_no_stranger_sees_anything_of_it_whatever_the_rule
         "/admin/login/",
         "/django-admin/",
     ];
-    for routes in [ROUTES, CARELESS_BY_SESSION, CARELESS] {
-        let Some(gateway) = before_wagtail(routes).await else { return };
-        let mut editor = gateway.visitor();
+    for routes in [ROUTES, NAIVE_BY_SESSION, NAIVE] {
+        let Some(gateway) = in_front_of_wagtail(routes).await else { return };
+        let mut editor = gateway.client();
         log_in(&mut editor).await;
         let secrets = Secrets::of(&editor);
         for _ in 0..2 {
             for target in targets {
                 let own = editor.get(target).await;
                 assert!(!own.status.is_server_error(), "{target}: {}", own.status);
-                secrets.are_not_in(target, &gateway.visitor().get(target).await);
+                secrets.are_not_in(target, &gateway.client().get(target).await);
             }
         }
         let dashboard = editor.get("/admin/").await;
@@ -64,26 +64,26 @@ async fn an_editor_logs_in_and_no_stranger_sees_anything_of_it_whatever_the_rule
             front.contains("wagtail-userbar"),
             "{routes}: an editor's page has tools to edit it: {front}"
         );
-        let turned_away = gateway.visitor().get("/admin/").await;
+        let turned_away = gateway.client().get("/admin/").await;
         assert_eq!(turned_away.header("location"), "/admin/login/?next=/admin/", "{routes}");
-        assert_eq!(gateway.visitor().get("/").await.body, from_the_application("/").await.body);
+        assert_eq!(gateway.client().get("/").await.body, from_the_application("/").await.body);
     }
 }
 
 #[tokio::test]
-async fn a_form_without_its_token_or_with_a_wrong_password_fails_as_it_does_without_a_gateway() {
-    let Some(gateway) = before_wagtail(CARELESS).await else { return };
-    let mut visitor = gateway.visitor();
-    let forged = visitor.post("/admin/login/", FORM, format!("username={NAME}&password={PASSWORD}")).await;
+async fn a_form_with_a_missing_token_or_wrong_password_fails_as_without_a_gateway() {
+    let Some(gateway) = in_front_of_wagtail(NAIVE).await else { return };
+    let mut client = gateway.client();
+    let forged = client.post("/admin/login/", FORM, format!("username={NAME}&password={PASSWORD}")).await;
     assert_eq!(forged.status, StatusCode::FORBIDDEN);
-    let page = visitor.get("/admin/login/").await.text();
+    let page = client.get("/admin/login/").await.text();
     let form =
         Form::in_page(&page, "action=\"/admin/login/\"").with("username", NAME).with("password", "a guess");
-    let refused = visitor.post("/admin/login/", FORM, form.encoded()).await;
+    let refused = client.post("/admin/login/", FORM, form.encoded()).await;
     assert!(
         refused.text().contains("didn't match") || refused.text().contains("didn&#x27;t match"),
         "{}",
         refused.text()
     );
-    assert!(!visitor.cookies.contains_key("sessionid"));
+    assert!(!client.cookies.contains_key("sessionid"));
 }

@@ -7,9 +7,9 @@ mod publishing;
 use http::StatusCode;
 
 use crate::application;
+use crate::client::{Client, Response};
 use crate::form::Form;
 use crate::gateway::Gateway;
-use crate::visitor::{Answer, Visitor};
 
 /// As somebody would write them who has thought about it: Django says that its pages vary on cookies, of which only the
 /// session matters.
@@ -26,36 +26,36 @@ const SHORT: &str = r#"
 "/admin/**" = false
 "#;
 /// As somebody would write them who has not: everything is to be kept, the administration too.
-const CARELESS: &str = r#""/**" = { isr = "60s" }"#;
+const NAIVE: &str = r#""/**" = { isr = "60s" }"#;
 /// Careless, but with sessions told apart.
-const CARELESS_BY_SESSION: &str = r#""/**" = { isr = "60s", cookies = ["sessionid", "csrftoken"] }"#;
+const NAIVE_BY_SESSION: &str = r#""/**" = { isr = "60s", cookies = ["sessionid", "csrftoken"] }"#;
 
 /// The editor that scripts/test-e2e has made.
 const NAME: &str = "editor";
 const PASSWORD: &str = "only for tests";
 const FORM: &str = "application/x-www-form-urlencoded";
 
-async fn before_wagtail(routes: &str) -> Option<Gateway> {
+async fn in_front_of_wagtail(routes: &str) -> Option<Gateway> {
     Some(Gateway::before(&application("WAGTAIL")?, routes).await)
 }
 
 /// The page as the application itself sends it.
-async fn from_the_application(target: &str) -> Answer {
-    Visitor::of(&application("WAGTAIL").expect("it is there")).get(target).await
+async fn from_the_application(target: &str) -> Response {
+    Client::of(&application("WAGTAIL").expect("it is there")).get(target).await
 }
 
 /// Logs in through the forms of the gateway.
-async fn log_in(visitor: &mut Visitor) {
-    let page = visitor.get("/admin/login/").await;
+async fn log_in(client: &mut Client) {
+    let page = client.get("/admin/login/").await;
     assert_eq!(page.status, StatusCode::OK);
     let form = Form::in_page(&page.text(), "action=\"/admin/login/\"");
     let form = form.with("username", NAME).with("password", PASSWORD);
-    let answer = visitor.post("/admin/login/", FORM, form.encoded()).await;
+    let answer = client.post("/admin/login/", FORM, form.encoded()).await;
     assert_eq!(
         (answer.status, answer.header("location")),
         (StatusCode::FOUND, "/admin/"),
         "{}",
         answer.text()
     );
-    assert!(visitor.cookies.contains_key("sessionid"), "{:?}", visitor.cookies);
+    assert!(client.cookies.contains_key("sessionid"), "{:?}", client.cookies);
 }

@@ -13,7 +13,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 /// One request that reached the application.
 #[derive(Clone, Debug)]
-pub(crate) struct Note {
+pub(crate) struct RecordedRequest {
     pub(crate) method: Method,
     /// The path and the query.
     pub(crate) target: String,
@@ -21,13 +21,13 @@ pub(crate) struct Note {
     pub(crate) status: StatusCode,
 }
 
-pub(crate) struct Witness {
+pub(crate) struct Recorder {
     pub(crate) address: String,
-    notes: Arc<Mutex<Vec<Note>>>,
+    notes: Arc<Mutex<Vec<RecordedRequest>>>,
     task: JoinHandle<()>,
 }
 
-impl Witness {
+impl Recorder {
     /// In front of the application at this address. Bodies pass as they come; nothing is changed.
     pub(crate) async fn before(application: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -35,7 +35,7 @@ impl Witness {
         let notes = Arc::new(Mutex::new(Vec::new()));
         // Applications close connections that idle; one connection for each request cannot be caught by that.
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
-        let asked = Asked { application: application.to_owned(), client, notes: notes.clone() };
+        let asked = ParsedHead { application: application.to_owned(), client, notes: notes.clone() };
         let task = tokio::spawn(async move {
             // Its connections end with it.
             let mut connections = JoinSet::new();
@@ -43,21 +43,21 @@ impl Witness {
                 connections.spawn(asked.clone().serve(stream));
             }
         });
-        Witness { address, notes, task }
+        Recorder { address, notes, task }
     }
 
     /// What has reached the application of this target, in its order.
-    pub(crate) fn saw(&self, target: &str) -> Vec<Note> {
+    pub(crate) fn saw(&self, target: &str) -> Vec<RecordedRequest> {
         self.all().into_iter().filter(|note| note.target == target).collect()
     }
 
     /// All that has reached the application.
-    pub(crate) fn all(&self) -> Vec<Note> {
+    pub(crate) fn all(&self) -> Vec<RecordedRequest> {
         self.notes.lock().expect("nobody panicked").clone()
     }
 }
 
-impl Drop for Witness {
+impl Drop for Recorder {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -65,13 +65,13 @@ impl Drop for Witness {
 
 /// The application, as the witness asks it.
 #[derive(Clone)]
-struct Asked {
+struct ParsedHead {
     application: String,
     client: Client<HttpConnector, Incoming>,
-    notes: Arc<Mutex<Vec<Note>>>,
+    notes: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
-impl Asked {
+impl ParsedHead {
     async fn serve(self, stream: TcpStream) {
         let service = service_fn(|request| self.clone().answer(request));
         // A gateway that goes away is no fault of this connection.
@@ -92,7 +92,7 @@ impl Asked {
             .build()
             .expect("a target");
         let response = self.client.request(request).await?;
-        let note = Note { method, target, headers, status: response.status() };
+        let note = RecordedRequest { method, target, headers, status: response.status() };
         self.notes.lock().expect("nobody panicked").push(note);
         Ok(response)
     }

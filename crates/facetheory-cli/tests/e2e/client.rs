@@ -7,55 +7,55 @@ use http::header::{CONTENT_TYPE, COOKIE, HOST, HeaderName, ORIGIN, REFERER, SET_
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
 use crate::in_time;
 
 #[derive(Clone)]
-pub(crate) struct Visitor {
+pub(crate) struct Client {
     host: String,
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: legacy::Client<HttpConnector, Full<Bytes>>,
     pub(crate) cookies: BTreeMap<String, String>,
 }
 
 /// What a visitor gets.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
 /// An answer that is still coming.
-pub(crate) struct Coming {
+pub(crate) struct StreamingResponse {
     pub(crate) status: StatusCode,
     body: Incoming,
     so_far: String,
 }
 
-impl Visitor {
+impl Client {
     /// Of the site at this address.
     pub(crate) fn of(address: &str) -> Self {
-        let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
-        Visitor { host: address.to_owned(), client, cookies: BTreeMap::new() }
+        let client = legacy::Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
+        Client { host: address.to_owned(), client, cookies: BTreeMap::new() }
     }
 
-    pub(crate) async fn get(&mut self, target: &str) -> Answer {
+    pub(crate) async fn get(&mut self, target: &str) -> Response {
         self.get_with(target, &[]).await
     }
 
-    pub(crate) async fn get_with(&mut self, target: &str, headers: &[(HeaderName, &str)]) -> Answer {
-        self.ask(Method::GET, target, headers, Bytes::new()).await
+    pub(crate) async fn get_with(&mut self, target: &str, headers: &[(HeaderName, &str)]) -> Response {
+        self.request(Method::GET, target, headers, Bytes::new()).await
     }
 
-    pub(crate) async fn head(&mut self, target: &str) -> Answer {
-        self.ask(Method::HEAD, target, &[], Bytes::new()).await
+    pub(crate) async fn head(&mut self, target: &str) -> Response {
+        self.request(Method::HEAD, target, &[], Bytes::new()).await
     }
 
     /// Sends a form as browsers do.
-    pub(crate) async fn post(&mut self, target: &str, kind: &str, body: impl Into<Bytes>) -> Answer {
+    pub(crate) async fn post(&mut self, target: &str, kind: &str, body: impl Into<Bytes>) -> Response {
         let origin = format!("http://{}", self.host);
         self.post_from(&origin, target, kind, body).await
     }
@@ -67,31 +67,31 @@ impl Visitor {
         target: &str,
         kind: &str,
         body: impl Into<Bytes>,
-    ) -> Answer {
+    ) -> Response {
         let referer = format!("{site}{target}");
         let headers = [(CONTENT_TYPE, kind), (ORIGIN, site), (REFERER, &*referer)];
-        self.ask(Method::POST, target, &headers, body.into()).await
+        self.request(Method::POST, target, &headers, body.into()).await
     }
 
-    async fn ask(
+    async fn request(
         &mut self,
         method: Method,
         target: &str,
         headers: &[(HeaderName, &str)],
         body: Bytes,
-    ) -> Answer {
+    ) -> Response {
         let what = format!("{method} {target}");
         let response = self.send(method, target, headers, body).await;
         let (parts, body) = response.into_parts();
         let body = in_time(&what, body.collect()).await.expect("a whole body").to_bytes();
         self.remember(&parts.headers);
-        Answer { status: parts.status, headers: parts.headers, body }
+        Response { status: parts.status, headers: parts.headers, body }
     }
 
     /// Gets what is sent piece by piece.
-    pub(crate) async fn stream(&mut self, target: &str) -> Coming {
+    pub(crate) async fn stream(&mut self, target: &str) -> StreamingResponse {
         let response = self.send(Method::GET, target, &[], Bytes::new()).await;
-        Coming { status: response.status(), body: response.into_body(), so_far: String::new() }
+        StreamingResponse { status: response.status(), body: response.into_body(), so_far: String::new() }
     }
 
     async fn send(
@@ -126,7 +126,7 @@ impl Visitor {
     }
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -142,7 +142,7 @@ impl Answer {
     }
 }
 
-impl Coming {
+impl StreamingResponse {
     /// All that has come, as soon as it has these words in it.
     pub(crate) async fn reads(&mut self, words: &str) -> &str {
         while !self.so_far.contains(words) {

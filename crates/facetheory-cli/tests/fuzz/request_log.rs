@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::strict::Request;
+use crate::strict_parser::Request;
 
 /// The header that tells one request from all others.
 pub(crate) const ID: &str = "x-fuzz-id";
@@ -12,11 +12,11 @@ const PAGES: &str = "/page";
 /// How many rounds a request may take from its visitor to the origin.
 const ROUNDS: u64 = 3;
 /// How many violations are told of. One is enough to know that something is wrong.
-const MOST_VIOLATIONS: usize = 8;
+const MAX_VIOLATIONS: usize = 8;
 
 /// What a visitor asks for, as a strict reader sees it.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ExpectedRequest {
     pub(crate) request: Request,
     /// Otherwise its end was never sent, or was wrong.
     pub(crate) is_whole: bool,
@@ -24,12 +24,12 @@ pub(crate) struct Asked {
 
 /// All that was asked for and not heard of yet.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
-    book: Mutex<Book>,
+pub(crate) struct RequestLog {
+    book: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct State {
     asked: HashMap<(String, String), Vec<Entry>>,
     round: u64,
     heard: u64,
@@ -38,13 +38,13 @@ struct Book {
 
 #[derive(Debug)]
 struct Entry {
-    asked: Asked,
+    asked: ExpectedRequest,
     round: u64,
 }
 
-impl Ledger {
+impl RequestLog {
     /// A visitor is about to ask for these, once each.
-    pub(crate) fn ask(&self, asked: &[Asked]) {
+    pub(crate) fn expect(&self, asked: &[ExpectedRequest]) {
         let mut book = self.book();
         let round = book.round;
         for asked in asked {
@@ -97,20 +97,20 @@ impl Ledger {
         });
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, State> {
         self.book.lock().expect("the book")
     }
 }
 
-impl Book {
+impl State {
     fn violate(&mut self, what: String) {
-        if self.violations.len() < MOST_VIOLATIONS {
+        if self.violations.len() < MAX_VIOLATIONS {
             self.violations.push(what);
         }
     }
 }
 
-impl Asked {
+impl ExpectedRequest {
     /// Whether this may have become what the origin was told.
     fn allows(&self, told: &Request, is_whole: bool) -> bool {
         let asked = &self.request;
@@ -142,22 +142,22 @@ mod tests {
         Request { method, target, host, body: body.to_vec(), ..Request::default() }
     }
 
-    fn asked(request: Request) -> [Asked; 1] {
-        [Asked { request, is_whole: true }]
+    fn asked(request: Request) -> [ExpectedRequest; 1] {
+        [ExpectedRequest { request, is_whole: true }]
     }
 
     #[test]
-    fn what_was_asked_for_once_is_heard_once() {
-        let ledger = Ledger::default();
-        ledger.ask(&asked(request("POST", "/a", b"body")));
-        ledger.hear(&request("POST", "/a", b"body"), true);
-        assert!(ledger.violations().is_empty());
-        ledger.hear(&request("POST", "/a", b"body"), true);
-        assert_eq!(ledger.violations().len(), 1);
+    fn a_request_reaches_the_origin_once() {
+        let log = RequestLog::default();
+        log.expect(&asked(request("POST", "/a", b"body")));
+        log.hear(&request("POST", "/a", b"body"), true);
+        assert!(log.violations().is_empty());
+        log.hear(&request("POST", "/a", b"body"), true);
+        assert_eq!(log.violations().len(), 1);
     }
 
     #[test]
-    fn another_method_target_body_host_or_id_is_noticed() {
+    fn a_changed_method_target_body_host_or_id_is_detected() {
         let mut other_host = request("POST", "/a", b"body");
         other_host.host = "b".to_owned();
         let mut named = request("POST", "/a", b"body");
@@ -170,33 +170,33 @@ mod tests {
             other_host,
             named,
         ] {
-            let ledger = Ledger::default();
-            ledger.ask(&asked(request("POST", "/a", b"body")));
-            ledger.hear(&told, true);
-            assert_eq!(ledger.violations().len(), 1, "{told:?}");
+            let log = RequestLog::default();
+            log.expect(&asked(request("POST", "/a", b"body")));
+            log.hear(&told, true);
+            assert_eq!(log.violations().len(), 1, "{told:?}");
         }
     }
 
     #[test]
-    fn a_request_that_breaks_off_is_the_beginning_of_one_and_never_a_whole_one() {
-        let ledger = Ledger::default();
-        let begun = [Asked { request: request("POST", "/a", b"bo"), is_whole: false }];
-        ledger.ask(&begun);
-        ledger.hear(&request("POST", "/a", b"b"), false);
-        assert!(ledger.violations().is_empty());
-        ledger.ask(&begun);
-        ledger.hear(&request("POST", "/a", b"bo"), true);
-        assert_eq!(ledger.violations().len(), 1);
+    fn a_truncated_request_is_a_prefix_and_never_complete() {
+        let log = RequestLog::default();
+        let begun = [ExpectedRequest { request: request("POST", "/a", b"bo"), is_whole: false }];
+        log.expect(&begun);
+        log.hear(&request("POST", "/a", b"b"), false);
+        assert!(log.violations().is_empty());
+        log.expect(&begun);
+        log.hear(&request("POST", "/a", b"bo"), true);
+        assert_eq!(log.violations().len(), 1);
     }
 
     #[test]
-    fn what_was_asked_for_long_ago_is_forgotten() {
-        let ledger = Ledger::default();
-        ledger.ask(&asked(request("GET", "/a", b"")));
+    fn old_requests_are_forgotten() {
+        let log = RequestLog::default();
+        log.expect(&asked(request("GET", "/a", b"")));
         for _ in 0..=ROUNDS {
-            ledger.turn();
+            log.turn();
         }
-        ledger.hear(&request("GET", "/a", b""), true);
-        assert_eq!(ledger.violations().len(), 1);
+        log.hear(&request("GET", "/a", b""), true);
+        assert_eq!(log.violations().len(), 1);
     }
 }

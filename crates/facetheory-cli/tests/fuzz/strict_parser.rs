@@ -19,7 +19,7 @@ pub(crate) struct Request {
 
 /// What some bytes begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub(crate) enum Parsed {
     /// A request, which ends after so many bytes.
     Whole(Request, usize),
     /// A request with as much of its body as there is. What is wrong with the rest, if it is not only missing.
@@ -36,12 +36,12 @@ enum Framing {
 }
 
 /// What may be wrong, or missing.
-enum Fault {
+enum ParseError {
     Missing,
     Wrong(&'static str),
 }
 
-type Read<T> = Result<T, Fault>;
+type Read<T> = Result<T, ParseError>;
 
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,39 +61,39 @@ impl Request {
 }
 
 /// Reads the request at the beginning of these bytes.
-pub(crate) fn read(bytes: &[u8]) -> Reading {
+pub(crate) fn read(bytes: &[u8]) -> Parsed {
     let mut rest = bytes;
     let (mut request, framing) = match head(&mut rest) {
         Ok(head) => head,
-        Err(Fault::Missing) => return Reading::Open,
-        Err(Fault::Wrong(why)) => return Reading::Wrong(why),
+        Err(ParseError::Missing) => return Parsed::Open,
+        Err(ParseError::Wrong(why)) => return Parsed::Wrong(why),
     };
     let outcome = match framing {
         Framing::Sized(length) => sized(&mut rest, length, &mut request.body),
         Framing::Chunked => chunked(&mut rest, &mut request),
     };
     match outcome {
-        Ok(()) => Reading::Whole(request, bytes.len() - rest.len()),
-        Err(Fault::Missing) => Reading::Part(request, None),
-        Err(Fault::Wrong(why)) => Reading::Part(request, Some(why)),
+        Ok(()) => Parsed::Whole(request, bytes.len() - rest.len()),
+        Err(ParseError::Missing) => Parsed::Part(request, None),
+        Err(ParseError::Wrong(why)) => Parsed::Part(request, Some(why)),
     }
 }
 
 fn wrong<T>(why: &'static str) -> Read<T> {
-    Err(Fault::Wrong(why))
+    Err(ParseError::Wrong(why))
 }
 
 /// The next line without its end.
 fn line<'a>(rest: &mut &'a [u8]) -> Read<&'a [u8]> {
     let is_control = |byte: &u8| byte.is_ascii_control() && *byte != b'\t';
-    let Some(end) = rest.iter().position(is_control) else { return Err(Fault::Missing) };
+    let Some(end) = rest.iter().position(is_control) else { return Err(ParseError::Missing) };
     match &rest[end..] {
         [b'\r', b'\n', after @ ..] => {
             let line = &rest[..end];
             *rest = after;
             Ok(line)
         }
-        [b'\r'] => Err(Fault::Missing),
+        [b'\r'] => Err(ParseError::Missing),
         _ => wrong("a control character in a line"),
     }
 }
@@ -214,7 +214,7 @@ fn sized(rest: &mut &[u8], length: usize, body: &mut Vec<u8>) -> Read<()> {
     let (here, after) = rest.split_at(length.min(rest.len()));
     body.extend_from_slice(here);
     *rest = after;
-    if here.len() < length { Err(Fault::Missing) } else { Ok(()) }
+    if here.len() < length { Err(ParseError::Missing) } else { Ok(()) }
 }
 
 fn chunked(rest: &mut &[u8], request: &mut Request) -> Read<()> {
@@ -240,7 +240,7 @@ fn chunked(rest: &mut &[u8], request: &mut Request) -> Read<()> {
         sized(rest, size, &mut request.body)?;
         match rest {
             [b'\r', b'\n', after @ ..] => *rest = after,
-            [] | [b'\r'] => return Err(Fault::Missing),
+            [] | [b'\r'] => return Err(ParseError::Missing),
             _ => return wrong("a chunk that is longer than its size"),
         }
     }
@@ -256,24 +256,24 @@ mod tests {
 
     fn why(bytes: &str) -> Option<&'static str> {
         match read(bytes.as_bytes()) {
-            Reading::Wrong(why) | Reading::Part(_, Some(why)) => Some(why),
-            Reading::Whole(..) | Reading::Part(_, None) | Reading::Open => None,
+            Parsed::Wrong(why) | Parsed::Part(_, Some(why)) => Some(why),
+            Parsed::Whole(..) | Parsed::Part(_, None) | Parsed::Open => None,
         }
     }
 
     #[test]
     fn a_request_ends_where_its_framing_says() {
         let bytes = "POST /a HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n0\r\nt: u\r\n\r\nGET";
-        let Reading::Whole(request, end) = read(bytes.as_bytes()) else { panic!("a request") };
+        let Parsed::Whole(request, end) = read(bytes.as_bytes()) else { panic!("a request") };
         assert_eq!((request.body.as_slice(), &bytes[end..]), (&b"abc"[..], "GET"));
         assert_eq!(request.trailers, [("t".to_owned(), b"u".to_vec())]);
         let cut = "POST /a HTTP/1.1\r\nHost: b\r\nContent-Length: 3\r\n\r\nab";
-        assert!(matches!(read(cut.as_bytes()), Reading::Part(request, None) if request.body == b"ab"));
-        assert_eq!(read(b"GET / HTTP/1.1\r\nHost: b\r\n"), Reading::Open);
+        assert!(matches!(read(cut.as_bytes()), Parsed::Part(request, None) if request.body == b"ab"));
+        assert_eq!(read(b"GET / HTTP/1.1\r\nHost: b\r\n"), Parsed::Open);
     }
 
     #[test]
-    fn what_others_could_read_differently_is_wrong() {
+    fn ambiguous_requests_are_invalid() {
         for bytes in [
             "GET / HTTP/1.1\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",

@@ -8,7 +8,7 @@ use tabletheory::{DynamoSettings, DynamoTable, Random as _, SystemRandom};
 
 use crate::support::gateway::Gateway;
 use crate::support::origin::Origin;
-use crate::support::site::{Site, patient};
+use crate::support::site::{Site, with_long_timeouts};
 
 /// Where servers are asked for, which any name does for those of tests.
 const REGION: &str = "us-east-1";
@@ -42,7 +42,7 @@ impl Servers {
             ("AWS_REGION", REGION.to_owned()),
         ];
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(make_table(&name));
+        runtime.block_on(create_table(&name));
         let bodies = format!("s3://{}/{name}", setting("FACETHEORY_TEST_S3_BUCKET"));
         Servers { table: format!("dynamodb:{name}"), bodies, environment }
     }
@@ -58,13 +58,13 @@ impl Servers {
     /// A gateway with this configuration, which [is patient](patient), in front of an origin, which others may have, too.
     pub(crate) fn gateway(&self, directory: &Path, origin: &Origin, config: &str) -> Gateway {
         let place = ["--table", &self.table, "--bodies", &self.bodies];
-        let config = patient(config);
+        let config = with_long_timeouts(config);
         let started = Gateway::try_start_in(&self.environment, directory, origin.address, &config, &place);
         started.unwrap_or_else(|refused| panic!("the gateway does not start: {}", refused.errors))
     }
 }
 
-async fn make_table(name: &str) {
+async fn create_table(name: &str) {
     // DynamoDB Local keeps the tables of one access key from another's.
     let (key, secret) = (setting("AWS_ACCESS_KEY_ID"), setting("AWS_SECRET_ACCESS_KEY"));
     let config = Config::builder()

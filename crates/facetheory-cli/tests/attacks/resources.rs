@@ -4,28 +4,28 @@ use std::io::Write as _;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::assertions::{PAGES, assert_not_cached};
 use crate::support::client::Connection;
 use crate::support::gateway::Gateway;
-use crate::support::origin::{Answer, Gate, Origin, Request};
+use crate::support::origin::{Gate, Origin, Request, ScriptedResponse};
 use crate::support::site::{Site, get, request};
-use crate::support::until;
-use crate::trial::{PAGES, assert_not_kept};
+use crate::support::wait_for;
 
 /// Deadlines that a test need not wait long for, and that nobody is to keep.
-const HURRIED: &str =
+const SHORT_TIMEOUTS: &str =
     "\n[timeouts]\nclient_headers = \"300ms\"\nclient_body = \"300ms\"\nclient_idle = \"300ms\"\n";
 
 /// Reads what a gateway says to a visitor who is too slow, until it closes: nothing, or that it took too long.
-fn assert_given_up(connection: &mut Connection) {
-    if let Some(answer) = connection.next_answer("GET") {
+fn assert_timed_out(connection: &mut Connection) {
+    if let Some(answer) = connection.next_response("GET") {
         assert!([400, 408].contains(&answer.status), "{}", answer.status);
     }
     connection.assert_closed();
 }
 
 #[test]
-fn row_64_headers_that_do_not_come_are_not_waited_for() {
-    let site = Site::start(&format!("{PAGES}{HURRIED}"));
+fn row_64_missing_headers_time_out() {
+    let site = Site::start(&format!("{PAGES}{SHORT_TIMEOUTS}"));
     let beginnings = [
         "",
         "G",
@@ -40,27 +40,27 @@ fn row_64_headers_that_do_not_come_are_not_waited_for() {
         connection
     });
     for mut connection in connections {
-        assert_given_up(&mut connection);
+        assert_timed_out(&mut connection);
     }
     assert_eq!(site.origin.byte_count(), 0);
 }
 
 /// With a rest after each drop these last far longer than the deadline.
-const MORE_DROPS_THAN_TIME: usize = 1_000;
+const MORE_BYTES_THAN_TIME: usize = 1_000;
 
 #[test]
-fn row_64_headers_that_come_drop_by_drop_are_not_waited_for() {
-    let site = Site::start(&format!("{PAGES}{HURRIED}"));
+fn row_64_slow_headers_time_out() {
+    let site = Site::start(&format!("{PAGES}{SHORT_TIMEOUTS}"));
     let mut connection = site.gateway.connect();
     connection.send("GET /row-64 HTTP/1.1\r\nHost: a\r\nX-A: ");
-    connection.trickle(vec![b'b'; MORE_DROPS_THAN_TIME]);
-    assert_given_up(&mut connection);
+    connection.trickle(vec![b'b'; MORE_BYTES_THAN_TIME]);
+    assert_timed_out(&mut connection);
     assert_eq!(site.origin.byte_count(), 0);
 }
 
 #[test]
-fn row_64_a_body_that_does_not_come_is_not_waited_for() {
-    let site = Site::start(&format!("{PAGES}{HURRIED}"));
+fn row_64_a_missing_body_times_out() {
+    let site = Site::start(&format!("{PAGES}{SHORT_TIMEOUTS}"));
     let connections = [
         ("/row-64-length", "Content-Length: 100\r\n", "only this"),
         ("/row-64-chunk", "Transfer-Encoding: chunked\r\n", "64\r\nonly this"),
@@ -72,7 +72,7 @@ fn row_64_a_body_that_does_not_come_is_not_waited_for() {
         (path, connection)
     });
     for (path, mut connection) in connections {
-        if let Some(answer) = connection.next_answer("POST") {
+        if let Some(answer) = connection.next_response("POST") {
             assert!((400..600).contains(&answer.status), "{}", answer.status);
         }
         connection.assert_closed();
@@ -81,13 +81,13 @@ fn row_64_a_body_that_does_not_come_is_not_waited_for() {
 }
 
 #[test]
-fn row_64_connections_without_requests_are_closed() {
+fn row_64_idle_connections_are_closed() {
     // A visitor who is held up for a moment still comes in time for the second request.
     let site = Site::start(&format!("{PAGES}\n[timeouts]\nclient_idle = \"3s\"\n"));
     let mut connection = site.gateway.connect();
     for _ in 0..2 {
         connection.send(get("/row-64", ""));
-        assert_eq!(connection.answer().status, 200);
+        assert_eq!(connection.response().status, 200);
     }
     connection.assert_closed();
 }
@@ -96,69 +96,70 @@ fn row_64_connections_without_requests_are_closed() {
 fn is_served(site: &Site) -> bool {
     let mut connection = site.gateway.connect();
     connection.send(get("/row-64", ""));
-    connection.next_answer("GET").is_some_and(|answer| answer.status == 200)
+    connection.next_response("GET").is_some_and(|answer| answer.status == 200)
 }
 
 #[test]
-fn row_64_a_visitor_who_takes_nothing_of_an_answer_is_cut() {
+fn row_64_a_client_that_reads_nothing_is_disconnected() {
     // Only taking has a deadline that is short: whoever is to be served may be held up before asking.
     let hurried = "[timeouts]\nclient_idle = \"300ms\"\n";
     let site = Site::start(&format!("{PAGES}\n{hurried}[limits]\nconnections = 1\n"));
-    let endless = Answer::raw("HTTP/1.1 200 OK\r\n\r\n").then_endlessly(vec![b'x'; 64 * 1024]);
-    site.origin.answer("/pass/endless", endless);
+    let endless = ScriptedResponse::raw("HTTP/1.1 200 OK\r\n\r\n").then_endlessly(vec![b'x'; 64 * 1024]);
+    site.origin.respond("/pass/endless", endless);
     let mut slow = site.gateway.connect();
     slow.send(get("/pass/endless", ""));
-    until("the origin is asked", || site.origin.requests_for("/pass/endless").pop());
-    until("the only place is free again", || is_served(&site).then_some(()));
+    wait_for("the origin is asked", || site.origin.requests_for("/pass/endless").pop());
+    wait_for("the only place is free again", || is_served(&site).then_some(()));
 }
 
 #[test]
-fn row_64_a_tunnel_through_which_nothing_comes_is_closed() {
+fn row_64_an_idle_tunnel_is_closed() {
     let site = Site::start(&format!("{PAGES}\n[timeouts]\ntunnel_idle = \"300ms\"\n"));
     let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
-    site.origin.answer("/pass/socket", Answer::raw(switch).then_echo());
+    site.origin.respond("/pass/socket", ScriptedResponse::raw(switch).then_echo());
     let mut visitor = site.gateway.connect();
     visitor.send(get("/pass/socket", "Connection: Upgrade\r\nUpgrade: websocket\r\n"));
-    assert_eq!(visitor.answer().status, 101);
+    assert_eq!(visitor.response().status, 101);
     visitor.assert_closed();
 }
 
 #[test]
-fn row_64_one_address_has_so_many_connections_and_no_more() {
+fn row_64_connections_per_address_are_limited() {
     const MOST: usize = 4;
     let site = Site::start(&format!("{PAGES}\n[limits]\nconnections_per_address = {MOST}\n"));
     let open = || {
         let mut connection = site.gateway.connect();
         connection.send(get("/row-64", ""));
-        assert_eq!(connection.answer().status, 200);
+        assert_eq!(connection.response().status, 200);
         connection
     };
     let mut connections: Vec<Connection> = (0..MOST).map(|_| open()).collect();
     assert!(!is_served(&site), "it has had its share");
     connections.pop();
-    until("there is a place again", || is_served(&site).then_some(()));
+    wait_for("there is a place again", || is_served(&site).then_some(()));
     connections[0].send(get("/row-64", ""));
-    assert_eq!(connections[0].answer().status, 200, "those that were there are served as ever");
+    assert_eq!(connections[0].response().status, 200, "those that were there are served as ever");
 }
 
 #[test]
-fn a_visitor_who_left_takes_no_place_while_its_page_is_rendered() {
+fn a_disconnected_client_holds_no_connection_slot_while_its_page_is_rendered() {
     let rule = "[routes]\n\"/rule\" = { isr = \"60s\", render_timeout = \"10m\" }\n";
     for path in ["/rule", "/by-origin"] {
         let site = Site::start(&format!("{rule}[limits]\nconnections_per_address = 1\n"));
         let gate = Gate::default();
-        site.origin.answer(path, Answer::page(&["Cache-Control: max-age=60"], "slow").after(&gate));
+        site.origin
+            .respond(path, ScriptedResponse::page(&["Cache-Control: max-age=60"], "slow").after(&gate));
         let mut visitor = site.gateway.connect();
         visitor.send(get(path, ""));
-        until("the origin is asked", || site.origin.requests_for(path).pop());
+        wait_for("the origin is asked", || site.origin.requests_for(path).pop());
         drop(visitor);
-        until("there is a place again", || is_served(&site).then_some(()));
+        wait_for("there is a place again", || is_served(&site).then_some(()));
         gate.open();
     }
 }
 
 /// What visitors get, and what is logged, where whoever keeps the table or the bodies takes connections and never answers.
-fn assert_not_waited_for(table: &str, bodies: &str, logged: &str) {
+fn assert_times_out(table: &str, bodies: &str, logged: &str) {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let endpoint = format!("http://{}", silent.local_addr().expect("an address"));
     let environment = [
@@ -175,21 +176,21 @@ fn assert_not_waited_for(table: &str, bodies: &str, logged: &str) {
     let gateway = gateway.expect("it starts");
     let answer = gateway.exchange(get("/page", ""));
     assert_eq!((answer.status, &*answer.text()), (200, "<p>/page, render 1</p>"));
-    until("it is logged", || gateway.log().contains(logged).then_some(()));
+    wait_for("it is logged", || gateway.log().contains(logged).then_some(()));
 }
 
 #[test]
-fn a_table_that_never_answers_is_waited_for_as_long_as_the_configuration_says() {
-    assert_not_waited_for("dynamodb:pages", "memory:", "the table did not answer within 110ms");
+fn an_unresponsive_table_times_out_as_configured() {
+    assert_times_out("dynamodb:pages", "memory:", "the table did not answer within 110ms");
 }
 
 #[test]
-fn a_store_of_bodies_that_never_answers_is_waited_for_as_long_as_the_configuration_says() {
-    assert_not_waited_for("memory:", "s3://bucket/isr", "the bodies did not answer within 120ms");
+fn an_unresponsive_body_store_times_out_as_configured() {
+    assert_times_out("memory:", "s3://bucket/isr", "the bodies did not answer within 120ms");
 }
 
 #[test]
-fn row_65_a_compressed_bomb_is_not_decoded() {
+fn row_65_a_compression_bomb_is_not_decoded() {
     const EXPANDED: usize = 64 << 20;
     let site = Site::start(PAGES);
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -199,7 +200,7 @@ fn row_65_a_compressed_bomb_is_not_decoded() {
     let bomb = encoder.finish().expect("memory");
     let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n", bomb.len());
     for path in ["/row-65", "/pass/row-65"] {
-        site.origin.answer(path, Answer::raw([head.as_bytes(), &bomb].concat()));
+        site.origin.respond(path, ScriptedResponse::raw([head.as_bytes(), &bomb].concat()));
         site.get("/warm");
         let before = site.gateway.peak_memory();
         for lines in ["", "Accept-Encoding: gzip\r\n"] {
@@ -210,7 +211,7 @@ fn row_65_a_compressed_bomb_is_not_decoded() {
                 answer.status,
                 answer.body.len()
             );
-            assert_not_kept(&site, path);
+            assert_not_cached(&site, path);
         }
         let grown = site.gateway.peak_memory().saturating_sub(before) * 1024;
         assert!(grown < EXPANDED as u64 / 2, "the gateway has grown by {grown} bytes");
@@ -218,16 +219,19 @@ fn row_65_a_compressed_bomb_is_not_decoded() {
 }
 
 /// Answers that never come to a proper end.
-fn broken_bodies() -> [(&'static str, Answer); 5] {
+fn broken_bodies() -> [(&'static str, ScriptedResponse); 5] {
     let piece = vec![b'x'; 1024];
     let chunk = [b"400\r\n".as_slice(), &piece, b"\r\n"].concat();
     let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     [
-        ("endless", Answer::raw("HTTP/1.1 200 OK\r\n\r\n").then_endlessly(piece)),
-        ("endless-chunks", Answer::raw(chunked).then_endlessly(chunk)),
-        ("truncated", Answer::raw("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nshort").then_close()),
-        ("truncated-chunk", Answer::raw(format!("{chunked}64\r\nshort")).then_close()),
-        ("no-last-chunk", Answer::raw(format!("{chunked}5\r\nshort\r\n")).then_close()),
+        ("endless", ScriptedResponse::raw("HTTP/1.1 200 OK\r\n\r\n").then_endlessly(piece)),
+        ("endless-chunks", ScriptedResponse::raw(chunked).then_endlessly(chunk)),
+        (
+            "truncated",
+            ScriptedResponse::raw("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nshort").then_close(),
+        ),
+        ("truncated-chunk", ScriptedResponse::raw(format!("{chunked}64\r\nshort")).then_close()),
+        ("no-last-chunk", ScriptedResponse::raw(format!("{chunked}5\r\nshort\r\n")).then_close()),
     ]
 }
 
@@ -235,21 +239,21 @@ fn broken_bodies() -> [(&'static str, Answer); 5] {
 const SMALL: &str = "\n[limits]\npage_bytes = \"64KiB\"\norigin_bytes = \"256KiB\"\n";
 
 #[test]
-fn row_66_a_body_without_a_proper_end_is_limited_and_not_kept() {
+fn row_66_a_body_without_a_proper_end_is_limited_and_not_cached() {
     /// Far more than the limits and all buffers on the way.
-    const FAR_TOO_MUCH: usize = 64 << 20;
+    const HUGE: usize = 64 << 20;
     let mut site = Site::start(&format!("{PAGES}{SMALL}"));
     for (name, answer) in broken_bodies() {
         let path = format!("/row-66-{name}");
-        site.origin.answer(&path, answer);
+        site.origin.respond(&path, answer);
         for asked in 1..=2 {
             let mut connection = site.gateway.connect();
             connection.send(get(&path, "Connection: close\r\n"));
-            assert!(connection.bytes(FAR_TOO_MUCH).len() < FAR_TOO_MUCH, "{name} has no end");
+            assert!(connection.bytes(HUGE).len() < HUGE, "{name} has no end");
             assert!(site.origin.requests_for(&path).len() >= asked, "{name} was kept");
         }
-        site.origin.answer(&path, Answer::page(&[], "whole again"));
-        until("the page is rendered again", || (site.get(&path).text() == "whole again").then_some(()));
+        site.origin.respond(&path, ScriptedResponse::page(&[], "whole again"));
+        wait_for("the page is rendered again", || (site.get(&path).text() == "whole again").then_some(()));
     }
     assert!(site.gateway.is_alive());
 }
@@ -261,17 +265,17 @@ fn row_66_a_body_without_a_proper_end_does_not_replace_a_page() {
         let path = format!("/brief/row-66-{name}");
         let page = site.get(&path);
         assert_eq!(page.state(), "miss");
-        site.origin.answer(&path, answer);
+        site.origin.respond(&path, answer);
         (path, page)
     });
     for (path, page) in &pages {
-        until("the page is renewed in vain", || {
+        wait_for("the page is renewed in vain", || {
             assert_eq!(site.get(path).body, page.body, "{path}");
             (site.origin.requests_for(path).len() > 1).then_some(())
         });
     }
     for (path, page) in &pages {
-        until("the failure is noticed", || {
+        wait_for("the failure is noticed", || {
             let answer = site.get(path);
             assert_eq!(answer.body, page.body, "{path}");
             answer.state().starts_with("stale").then_some(())
@@ -280,7 +284,7 @@ fn row_66_a_body_without_a_proper_end_does_not_replace_a_page() {
 }
 
 #[test]
-fn row_67_a_redirect_is_passed_on_and_never_followed() {
+fn row_67_a_redirect_is_forwarded_and_never_followed() {
     let site = Site::start(PAGES);
     let bystander = Origin::start();
     for (index, place) in [
@@ -297,7 +301,8 @@ fn row_67_a_redirect_is_passed_on_and_never_followed() {
                 format!("/row-67-{index}-{}", &status[..3]),
                 format!("/pass/row-67-{index}-{}", &status[..3]),
             ] {
-                site.origin.answer(&path, Answer::with(status, &[&format!("location: {place}")], ""));
+                site.origin
+                    .respond(&path, ScriptedResponse::with(status, &[&format!("location: {place}")], ""));
                 let answer = site.get(&path);
                 assert_eq!(answer.status.to_string(), status[..3]);
                 assert_eq!(answer.header("location"), Some(place.as_str()), "as it came");
@@ -308,7 +313,7 @@ fn row_67_a_redirect_is_passed_on_and_never_followed() {
 }
 
 #[test]
-fn row_68_response_headers_that_are_too_long_or_malformed_are_a_bad_gateway() {
+fn row_68_oversized_or_malformed_response_headers_give_502() {
     let mut site = Site::start(PAGES);
     let long = format!("HTTP/1.1 200 OK\r\nX-A: {}\r\nContent-Length: 1\r\n\r\nx", "b".repeat(1 << 20));
     let many: String = (0..10_000).map(|number| format!("X-{number}: a\r\n")).collect();
@@ -338,10 +343,10 @@ fn row_68_response_headers_that_are_too_long_or_malformed_are_a_bad_gateway() {
     .enumerate()
     {
         for path in [format!("/row-68-{index}"), format!("/pass/row-68-{index}")] {
-            site.origin.answer(&path, Answer::raw(*answer).then_close());
+            site.origin.respond(&path, ScriptedResponse::raw(*answer).then_close());
             let got = site.get(&path);
-            assert_eq!(got.status, 502, "{index}: {}", crate::trial::shown(answer.as_bytes()));
-            site.origin.answer(&path, Answer::page(&[], "whole again"));
+            assert_eq!(got.status, 502, "{index}: {}", crate::assertions::shown(answer.as_bytes()));
+            site.origin.respond(&path, ScriptedResponse::page(&[], "whole again"));
             assert_eq!(site.get(&path).text(), "whole again", "{index}");
         }
     }
@@ -350,13 +355,13 @@ fn row_68_response_headers_that_are_too_long_or_malformed_are_a_bad_gateway() {
 }
 
 #[test]
-fn row_68_an_answer_that_nobody_asked_for_is_nobodys() {
+fn row_68_an_unsolicited_response_is_sent_to_no_client() {
     let site = Site::start(PAGES);
     let answer = |body: &str| format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     for (index, extra) in [answer("evil"), answer("evil").repeat(10), "evil".to_owned()].iter().enumerate() {
         for place in ["", "/pass"] {
             let path = format!("{place}/row-68-more-{index}");
-            site.origin.answer(&path, Answer::raw(answer("fine") + extra));
+            site.origin.respond(&path, ScriptedResponse::raw(answer("fine") + extra));
             assert_eq!(site.get(&path).text(), "fine");
             for number in 0..5 {
                 let next = site.get(&format!("{path}-{number}"));
@@ -371,25 +376,25 @@ fn row_68_an_answer_that_nobody_asked_for_is_nobodys() {
 }
 
 #[test]
-fn row_68_an_answer_in_chunks_has_no_other_length() {
+fn row_68_a_chunked_response_with_a_content_length_is_rejected() {
     let site = Site::start(PAGES);
     for (index, length) in ["3", "100", "11"].iter().enumerate() {
         for place in ["", "/pass"] {
             let path = format!("{place}/two-{index}");
             let head =
                 format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nTransfer-Encoding: chunked\r\n\r\n");
-            site.origin.answer(&path, Answer::raw(format!("{head}b\r\nhello world\r\n0\r\n\r\n")));
+            site.origin.respond(&path, ScriptedResponse::raw(format!("{head}b\r\nhello world\r\n0\r\n\r\n")));
             let mut visitor = site.gateway.connect();
             visitor.send(get(&path, "") + &get("/behind", "Connection: close\r\n"));
-            let answer = visitor.answer();
+            let answer = visitor.response();
             assert_eq!((answer.text().as_str(), answer.complete), ("hello world", true), "{path} {length}");
-            assert!(visitor.answer().text().contains("/behind"), "{path} {length}");
+            assert!(visitor.response().text().contains("/behind"), "{path} {length}");
         }
     }
 }
 
 #[test]
-fn a_trusted_proxy_has_more_connections_than_one_visitor() {
+fn a_trusted_proxy_may_open_more_connections_than_one_client() {
     const MOST: usize = 2;
     let limits = format!("[limits]\nconnections = 5\nconnections_per_address = {MOST}\n");
     let site = Site::start(&format!("trusted_proxies = [\"127.0.0.1\"]\n{PAGES}\n{limits}"));
@@ -397,65 +402,69 @@ fn a_trusted_proxy_has_more_connections_than_one_visitor() {
         .map(|_| {
             let mut connection = site.gateway.connect();
             connection.send(get("/row-64", ""));
-            assert_eq!(connection.answer().status, 200);
+            assert_eq!(connection.response().status, 200);
             connection
         })
         .collect();
     let last = site.gateway.connect();
     assert!(!is_served(&site), "there are no more for anybody");
     drop((connections, last));
-    until("there is a place again", || is_served(&site).then_some(()));
+    wait_for("there is a place again", || is_served(&site).then_some(()));
 }
 
 #[test]
-fn a_visitor_who_rests_while_sending_is_waited_for_and_an_origin_that_stops_taking_is_not() {
+fn a_paused_upload_is_allowed_and_an_origin_that_stops_reading_times_out() {
     /// More than all buffers on the way, and little enough that the gateway reads the rest of it to be heard.
-    const MUCH: usize = 20 << 20;
+    const LARGE: usize = 20 << 20;
     let hurried = "[timeouts]\nidle = \"1s\"\nclient_body = \"2m\"\n[limits]\nbody_bytes = \"100MiB\"\n";
     let site = Site::start(&format!("{PAGES}\n{hurried}"));
     let mut resting = site.gateway.connect();
     resting.send(request("POST", "/pass/resting", "Content-Length: 10\r\n") + "first");
-    until("the origin has what there is", || site.origin.was_told("first").then_some(()));
+    wait_for("the origin has what there is", || site.origin.received("first").then_some(()));
     let never = Gate::default();
-    site.origin.answer("/pass/stopping", Answer::page(&[], "never").early().after(&never));
+    site.origin.respond("/pass/stopping", ScriptedResponse::page(&[], "never").early().after(&never));
     let mut sending = site.gateway.connect();
-    sending.send(request("POST", "/pass/stopping", &format!("Content-Length: {MUCH}\r\n")));
-    sending.send(vec![b'x'; MUCH]);
-    assert_eq!(sending.answer().status, 504, "the origin takes nothing more");
+    sending.send(request("POST", "/pass/stopping", &format!("Content-Length: {LARGE}\r\n")));
+    sending.send(vec![b'x'; LARGE]);
+    assert_eq!(sending.response().status, 504, "the origin takes nothing more");
     sending.assert_closed();
     // The origin could have been given up long before for the visitor who rests.
     resting.send("later");
-    let answer = resting.answer();
+    let answer = resting.response();
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(site.origin.requests_for("/pass/resting").pop().expect("it is whole").body, b"firstlater");
 }
 
 /// An answer that never begins.
-fn nothing() -> Answer {
-    Answer::raw("").then_close()
+fn nothing() -> ScriptedResponse {
+    ScriptedResponse::raw("").then_close()
 }
 
 #[test]
-fn a_safe_request_is_sent_once_more_only_where_a_kept_connection_gives_no_answer() {
+fn a_safe_request_is_retried_only_if_a_pooled_connection_gives_no_response() {
     let site = Site::start(PAGES);
-    site.origin.answer("/pass/new", nothing());
+    site.origin.respond("/pass/new", nothing());
     assert_eq!(site.get("/pass/new").status, 502);
     assert_eq!(site.origin.requests_for("/pass/new").len(), 1, "the connection was new");
 
     let fails_once = || {
         let is_second = AtomicBool::new(false);
         move |_: &Request| {
-            if is_second.swap(true, Ordering::Relaxed) { Answer::page(&[], "there") } else { nothing() }
+            if is_second.swap(true, Ordering::Relaxed) {
+                ScriptedResponse::page(&[], "there")
+            } else {
+                nothing()
+            }
         }
     };
     // Until it is kept, a connection is not used again.
-    until("a request is sent once more", || {
+    wait_for("a request is sent once more", || {
         site.origin.script("/pass/gone", fails_once());
         assert_eq!(site.get("/pass/fine").status, 200);
         (site.get("/pass/gone").status == 200).then_some(())
     });
 
-    site.origin.answer("/pass/wrong", Answer::raw("garbage\r\n\r\n").then_close());
+    site.origin.respond("/pass/wrong", ScriptedResponse::raw("garbage\r\n\r\n").then_close());
     for asked in 1..=5 {
         assert_eq!(site.get("/pass/fine").status, 200);
         assert_eq!(site.get("/pass/wrong").status, 502);

@@ -5,15 +5,15 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::ledger::Ledger;
-use crate::strict::{self, Reading, Request};
+use crate::request_log::RequestLog;
+use crate::strict_parser::{self, Parsed, Request};
 
 /// What the page of a request begins with; its target follows.
-pub(crate) const ASKED: &str = "asked ";
+pub(crate) const ECHO_PREFIX: &str = "asked ";
 /// The most headers of a request that is looked at.
-const MOST_HEADERS: usize = 256;
+const MAX_HEADERS: usize = 256;
 /// What visitors may not say to an origin, in whatever spelling.
-const NOT_FOR_VISITORS: [&str; 9] = [
+const GATEWAY_HEADERS: [&str; 9] = [
     "x-original-url",
     "x-rewrite-url",
     "x-http-method-override",
@@ -26,32 +26,32 @@ const NOT_FOR_VISITORS: [&str; 9] = [
 ];
 
 /// An origin on a port of its own.
-pub(crate) struct Witness {
+pub(crate) struct RecordingOrigin {
     pub(crate) address: SocketAddr,
     over: Arc<AtomicBool>,
 }
 
-impl Witness {
+impl RecordingOrigin {
     /// Starts one that tells this ledger what it hears.
-    pub(crate) fn start(ledger: &Arc<Ledger>) -> Witness {
+    pub(crate) fn start(log: &Arc<RequestLog>) -> RecordingOrigin {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let over = Arc::new(AtomicBool::new(false));
-        let (ledger, is_over) = (ledger.clone(), over.clone());
+        let (log, is_over) = (log.clone(), over.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 if is_over.load(Ordering::Relaxed) {
                     return;
                 }
-                let (Ok(stream), ledger) = (stream, ledger.clone()) else { continue };
-                std::thread::spawn(move || Hearing { stream, ledger, came: Vec::new() }.listen());
+                let (Ok(stream), log) = (stream, log.clone()) else { continue };
+                std::thread::spawn(move || OriginConnection { stream, log, came: Vec::new() }.listen());
             }
         });
-        Witness { address, over }
+        RecordingOrigin { address, over }
     }
 }
 
-impl Drop for Witness {
+impl Drop for RecordingOrigin {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         // Wakes the thread that accepts, so that it sees that it is over.
@@ -60,13 +60,13 @@ impl Drop for Witness {
 }
 
 /// One connection of the gateway.
-struct Hearing {
+struct OriginConnection {
     stream: TcpStream,
-    ledger: Arc<Ledger>,
+    log: Arc<RequestLog>,
     came: Vec<u8>,
 }
 
-impl Hearing {
+impl OriginConnection {
     fn listen(mut self) {
         while self.hear_one().is_some() {}
     }
@@ -75,34 +75,34 @@ impl Hearing {
     fn hear_one(&mut self) -> Option<()> {
         let mut is_answered = false;
         loop {
-            match strict::read(&self.came) {
-                Reading::Whole(request, end) => {
+            match strict_parser::read(&self.came) {
+                Parsed::Whole(request, end) => {
                     // After an early answer the next request may follow at once.
                     if self.came.len() > end && !is_answered {
                         self.violate("more than one request reached the origin at once");
                     }
                     self.judge(&request, end);
-                    let may_switch = self.ledger.hear(&request, true);
+                    let may_switch = self.log.hear(&request, true);
                     self.came.drain(..end);
                     if !is_answered {
                         self.answer(&request, may_switch)?;
                     }
                     return Some(());
                 }
-                Reading::Part(request, None) => {
+                Parsed::Part(request, None) => {
                     if !is_answered && request.target.contains("say=early") {
                         is_answered = true;
                         self.answer(&request, false)?;
                     }
                     if self.look().is_none() {
-                        self.ledger.hear(&request, false);
+                        self.log.hear(&request, false);
                         return None;
                     }
                 }
-                Reading::Open => self.look()?,
-                Reading::Wrong(why) | Reading::Part(_, Some(why)) => {
+                Parsed::Open => self.look()?,
+                Parsed::Wrong(why) | Parsed::Part(_, Some(why)) => {
                     let bytes = self.came.escape_ascii();
-                    self.ledger.violate(format!("what is malformed reached the origin, {why}: {bytes}"));
+                    self.log.violate(format!("what is malformed reached the origin, {why}: {bytes}"));
                     return None;
                 }
             }
@@ -113,7 +113,7 @@ impl Hearing {
     fn judge(&self, request: &Request, end: usize) {
         let bytes = &self.came[..end];
         let violate = |what: &str| self.violate(what);
-        let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut other = httparse::Request::new(&mut headers);
         let agrees = other.parse(bytes).is_ok_and(|status| status.is_complete())
             && other.method == Some(request.method.as_str())
@@ -124,7 +124,7 @@ impl Hearing {
             violate("another parser sees another request");
         }
         for (name, _) in request.fields.iter().chain(&request.trailers) {
-            if name.contains('_') || NOT_FOR_VISITORS.contains(&name.as_str()) {
+            if name.contains('_') || GATEWAY_HEADERS.contains(&name.as_str()) {
                 violate(&format!("the origin was told `{name}`"));
             }
         }
@@ -158,11 +158,11 @@ impl Hearing {
     }
 
     fn violate(&self, what: &str) {
-        self.ledger.violate(format!("{what}: {}", self.came.escape_ascii()));
+        self.log.violate(format!("{what}: {}", self.came.escape_ascii()));
     }
 
     fn answer(&mut self, request: &Request, may_switch: bool) -> Option<()> {
-        let page = format!("{ASKED}{}\n", request.target);
+        let page = format!("{ECHO_PREFIX}{}\n", request.target);
         let says = |what: &str| request.target.contains(what);
         if says("say=switch") {
             let switch =
@@ -183,7 +183,7 @@ impl Hearing {
             format!("{hint}HTTP/1.1 200 OK\r\n{head}content-length: {}\r\n\r\n{page}", page.len())
         };
         // The head tells how long the page is that HEAD does not get.
-        let end = text.find(ASKED).filter(|_| request.method == "HEAD" && !says("say=chunked"));
+        let end = text.find(ECHO_PREFIX).filter(|_| request.method == "HEAD" && !says("say=chunked"));
         let text = match end {
             Some(end) => &text[..end],
             None if request.method == "HEAD" => text.split_inclusive("\r\n\r\n").next().unwrap_or_default(),
@@ -198,7 +198,7 @@ impl Hearing {
             let came = std::mem::take(&mut self.came);
             if !came.is_empty() && !may_switch {
                 let what = "bytes came through a tunnel that nobody asked for";
-                self.ledger.violate(format!("{what}: {}", came.escape_ascii()));
+                self.log.violate(format!("{what}: {}", came.escape_ascii()));
             }
             self.stream.write_all(&came).ok()?;
             self.look()?;

@@ -2,17 +2,17 @@
 
 /// A generator of numbers: SplitMix64, which needs no more than a seed and an addition.
 #[derive(Clone, Debug)]
-pub(crate) struct Dice {
+pub(crate) struct Random {
     state: u64,
 }
 
-impl Dice {
+impl Random {
     /// The chance of one case of a campaign.
-    pub(crate) fn of(seed: u64, case: u64) -> Dice {
-        let mut dice = Dice { state: seed };
+    pub(crate) fn of(seed: u64, case: u64) -> Random {
+        let mut random = Random { state: seed };
         // Neighbouring seeds and cases have nothing in common then.
-        dice.state = dice.next() ^ case.wrapping_mul(0xd134_2543_de82_ef95);
-        dice
+        random.state = random.next() ^ case.wrapping_mul(0xd134_2543_de82_ef95);
+        random
     }
 
     fn next(&mut self) -> u64 {
@@ -45,10 +45,10 @@ impl Dice {
 }
 
 #[test]
-fn a_case_can_be_had_again_and_differs_from_its_neighbours() {
+fn a_seed_repeats_its_numbers_and_differs_from_its_neighbours() {
     let numbers = |seed, case| {
-        let mut dice = Dice::of(seed, case);
-        [dice.next(), dice.next()]
+        let mut random = Random::of(seed, case);
+        [random.next(), random.next()]
     };
     assert_eq!(numbers(1, 2), numbers(1, 2));
     assert_ne!(numbers(1, 2), numbers(1, 3));

@@ -17,23 +17,23 @@ pub(crate) const PAGES: &str = r#"
 
 /// Fails unless these bytes are answered with one of these statuses, nothing of them reaches the origin, and nothing is
 /// kept for their path.
-pub(crate) fn assert_refused(site: &Site, path: &str, bytes: impl AsRef<[u8]>, statuses: &[u16]) {
+pub(crate) fn assert_rejected(site: &Site, path: &str, bytes: impl AsRef<[u8]>, statuses: &[u16]) {
     let before = site.origin.byte_count();
-    drop(refusal(site, bytes.as_ref(), statuses));
-    assert_untouched(site, path, before);
+    drop(rejection(site, bytes.as_ref(), statuses));
+    assert_unaffected(site, path, before);
 }
 
 /// The same, and the connection is closed after the answer, so that nothing behind it counts as a request.
-pub(crate) fn assert_refused_and_closed(site: &Site, path: &str, bytes: impl AsRef<[u8]>, statuses: &[u16]) {
+pub(crate) fn assert_rejected_and_closed(site: &Site, path: &str, bytes: impl AsRef<[u8]>, statuses: &[u16]) {
     let before = site.origin.byte_count();
-    refusal(site, bytes.as_ref(), statuses).assert_closed();
-    assert_untouched(site, path, before);
+    rejection(site, bytes.as_ref(), statuses).assert_closed();
+    assert_unaffected(site, path, before);
 }
 
-fn refusal(site: &Site, bytes: &[u8], statuses: &[u16]) -> Connection {
+fn rejection(site: &Site, bytes: &[u8], statuses: &[u16]) -> Connection {
     let mut connection = site.gateway.connect();
     connection.send(bytes);
-    let Some(response) = connection.next_answer("GET") else {
+    let Some(response) = connection.next_response("GET") else {
         panic!("no answer to {}", shown(bytes));
     };
     assert!(
@@ -46,7 +46,7 @@ fn refusal(site: &Site, bytes: &[u8], statuses: &[u16]) -> Connection {
 }
 
 /// Fails if the origin has heard anything since, or if anything is kept for a path that is asked for now.
-pub(crate) fn assert_untouched(site: &Site, path: &str, before: usize) {
+pub(crate) fn assert_unaffected(site: &Site, path: &str, before: usize) {
     assert_eq!(site.origin.byte_count(), before, "the origin heard of it");
     let asked = site.origin.requests_for(path).len();
     let clean = site.get(path);
@@ -55,7 +55,7 @@ pub(crate) fn assert_untouched(site: &Site, path: &str, before: usize) {
 }
 
 /// Fails if an answer came from what is kept, or was kept: whoever asks next makes the origin answer anew.
-pub(crate) fn assert_not_kept(site: &Site, path: &str) {
+pub(crate) fn assert_not_cached(site: &Site, path: &str) {
     let asked = site.origin.requests_for(path).len();
     let again = site.get(path);
     assert!(!["hit", "stale", "wait-hit"].contains(&again.state()), "{path} was kept: {}", again.state());
@@ -74,6 +74,6 @@ pub(crate) fn kept(site: &Site, path: &str) -> Response {
 
 /// Bytes for people to read.
 pub(crate) fn shown(bytes: &[u8]) -> String {
-    const ENOUGH: usize = 300;
-    bytes[..bytes.len().min(ENOUGH)].escape_ascii().to_string()
+    const MAX_SHOWN: usize = 300;
+    bytes[..bytes.len().min(MAX_SHOWN)].escape_ascii().to_string()
 }

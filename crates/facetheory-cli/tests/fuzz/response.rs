@@ -1,23 +1,23 @@
 //! The answers that have come on a connection of HTTP/1.
 
-use crate::ledger::Asked;
+use crate::request_log::ExpectedRequest;
 
 /// The most headers of an answer.
-const MOST_HEADERS: usize = 128;
+const MAX_HEADERS: usize = 128;
 
 /// One answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }
 
 /// The answers to these requests, without interim ones, as far as they have come whole.
-pub(crate) fn read(came: &[u8], asked: &[Asked]) -> Result<Vec<Answer>, String> {
+pub(crate) fn read(came: &[u8], asked: &[ExpectedRequest]) -> Result<Vec<Response>, String> {
     let mut answers = Vec::new();
     let mut rest = came;
     loop {
-        let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Response::new(&mut headers);
         let after = match head.parse(rest) {
             Ok(httparse::Status::Complete(after)) => &rest[after..],
@@ -34,7 +34,7 @@ pub(crate) fn read(came: &[u8], asked: &[Asked]) -> Result<Vec<Answer>, String> 
         let is_head = asked.get(answers.len()).is_some_and(|asked| asked.request.method == "HEAD");
         match status {
             101 => {
-                answers.push(Answer { status, body: Vec::new() });
+                answers.push(Response { status, body: Vec::new() });
                 // What follows is not HTTP.
                 return Ok(answers);
             }
@@ -59,7 +59,7 @@ pub(crate) fn read(came: &[u8], asked: &[Asked]) -> Result<Vec<Answer>, String> 
             let Some((body, end)) = after.split_at_checked(length) else { return Ok(answers) };
             (body.to_vec(), end)
         };
-        answers.push(Answer { status, body });
+        answers.push(Response { status, body });
         rest = end;
     }
 }

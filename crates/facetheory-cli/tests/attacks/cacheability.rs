@@ -2,38 +2,40 @@
 
 use std::net::SocketAddr;
 
+use crate::assertions::{PAGES, assert_not_cached, kept};
 use crate::support::client::{Connection, Response};
-use crate::support::origin::{Answer, Request};
+use crate::support::origin::{Request, ScriptedResponse};
 use crate::support::site::Site;
 use crate::support::table::rows;
-use crate::support::until;
-use crate::trial::{PAGES, assert_not_kept, kept};
+use crate::support::wait_for;
 
 #[test]
-fn row_53_a_page_that_sets_a_cookie_is_not_kept() {
+fn row_53_a_page_that_sets_a_cookie_is_not_cached() {
     let site = Site::start(PAGES);
     let lines = ["Set-Cookie: session=1", "Cache-Control: public, s-maxage=60"];
-    site.origin.answer("/row-53", Answer::page(&lines, "welcome"));
+    site.origin.respond("/row-53", ScriptedResponse::page(&lines, "welcome"));
     let first = site.get("/row-53");
     assert_eq!((first.text().as_str(), first.header("set-cookie")), ("welcome", Some("session=1")));
-    assert_not_kept(&site, "/row-53");
+    assert_not_cached(&site, "/row-53");
 }
 
 #[test]
-fn row_54_a_cookie_in_a_304_does_not_get_into_the_page() {
+fn row_54_a_cookie_in_a_304_is_not_stored_in_the_page() {
     let site = Site::start(PAGES);
     let path = "/brief/row-54";
     site.origin.script(path, |request| match request.header("if-none-match") {
-        Some("\"v1\"") => Answer::with("304 Not Modified", &["etag: \"v1\"", "set-cookie: session=1"], ""),
-        _ => Answer::page(&["etag: \"v1\""], "the page"),
+        Some("\"v1\"") => {
+            ScriptedResponse::with("304 Not Modified", &["etag: \"v1\"", "set-cookie: session=1"], "")
+        }
+        _ => ScriptedResponse::page(&["etag: \"v1\""], "the page"),
     });
     assert_eq!(site.get(path).state(), "miss");
-    until("the page is renewed", || {
+    wait_for("the page is renewed", || {
         let answer = site.get(path);
         assert_eq!((answer.header("set-cookie"), answer.text().as_str()), (None, "the page"));
         site.origin.requests_for(path).iter().any(|request| request.has("if-none-match")).then_some(())
     });
-    until("the page is fresh again", || {
+    wait_for("the page is fresh again", || {
         let answer = site.get(path);
         assert_eq!((answer.header("set-cookie"), answer.text().as_str()), (None, "the page"));
         (answer.state() == "hit").then_some(())
@@ -41,12 +43,12 @@ fn row_54_a_cookie_in_a_304_does_not_get_into_the_page() {
 }
 
 /// A page that greets whom it is asked by.
-fn greeting(request: &Request) -> Answer {
-    Answer::page(&[], &format!("hello {}", request.header("authorization").unwrap_or("stranger")))
+fn greeting(request: &Request) -> ScriptedResponse {
+    ScriptedResponse::page(&[], &format!("hello {}", request.header("authorization").unwrap_or("stranger")))
 }
 
 #[test]
-fn row_55_an_answer_to_a_visitor_with_authorization_is_not_shared() {
+fn row_55_a_response_to_authorization_is_not_shared() {
     let site = Site::start(PAGES);
     site.origin.script("/row-55", greeting);
     let alice = site.get_with("/row-55", "Authorization: alice\r\n");
@@ -58,7 +60,7 @@ fn row_55_an_answer_to_a_visitor_with_authorization_is_not_shared() {
 }
 
 #[test]
-fn row_55_a_route_may_tell_visitors_with_authorization_apart() {
+fn row_55_a_route_may_partition_by_authorization() {
     let site = Site::start(PAGES);
     site.origin.script("/own/row-55", greeting);
     for state in ["miss", "hit"] {
@@ -73,7 +75,7 @@ fn row_55_a_route_may_tell_visitors_with_authorization_apart() {
 }
 
 #[test]
-fn row_56_the_strictest_of_what_an_origin_says_holds() {
+fn row_56_the_strictest_cache_control_directive_wins() {
     let site = Site::start(PAGES);
     for (index, lines) in [
         &["Cache-Control: no-store"][..],
@@ -97,25 +99,25 @@ fn row_56_the_strictest_of_what_an_origin_says_holds() {
     .enumerate()
     {
         let path = format!("/row-56-{index}");
-        site.origin.answer(&path, Answer::page(lines, "the page"));
+        site.origin.respond(&path, ScriptedResponse::page(lines, "the page"));
         assert_eq!(site.get(&path).text(), "the page");
-        assert_not_kept(&site, &path);
+        assert_not_cached(&site, &path);
     }
 }
 
 #[test]
-fn row_57_a_page_that_varies_with_anything_is_not_kept() {
+fn row_57_a_page_with_vary_star_is_not_cached() {
     let site = Site::start(PAGES);
     for (index, vary) in ["*", "accept-encoding, *", "*, cookie", "user-agent", "x y"].iter().enumerate() {
         let path = format!("/row-57-{index}");
-        site.origin.answer(&path, Answer::page(&[&format!("vary: {vary}")], "the page"));
+        site.origin.respond(&path, ScriptedResponse::page(&[&format!("vary: {vary}")], "the page"));
         site.get(&path);
-        assert_not_kept(&site, &path);
+        assert_not_cached(&site, &path);
     }
 }
 
 #[test]
-fn row_57_the_variants_of_a_page_are_capped() {
+fn row_57_the_number_of_variants_of_a_page_is_limited() {
     const VARIANTS: usize = 40;
     const MOST: usize = 5;
     let site = Site::start(&format!("{PAGES}\n[limits]\nvariants_per_page = {MOST}\n"));
@@ -124,7 +126,7 @@ fn row_57_the_variants_of_a_page_are_capped() {
         assert_eq!(answer.status, 200);
         answer.state().to_owned()
     };
-    site.origin.answer("/listed/row-57", Answer::page(&["vary: accept-language"], "the page"));
+    site.origin.respond("/listed/row-57", ScriptedResponse::page(&["vary: accept-language"], "the page"));
     for number in 0..VARIANTS {
         visit("/listed/row-57", number);
     }
@@ -135,7 +137,7 @@ fn row_57_the_variants_of_a_page_are_capped() {
 }
 
 #[test]
-fn row_58_a_tenant_that_a_visitor_names_is_not_believed() {
+fn row_58_a_tenant_header_of_an_untrusted_client_is_rejected() {
     let rules = "[routes]\n\"/**\" = { isr = \"60s\" }\n\"/pass/**\" = false\n";
     let site = Site::start(&format!("tenant_headers = [\"x-shop\"]\n{rules}"));
     for name in ["X-Tenant-Id", "X-FaceTheory-Tenant", "x-shop"] {
@@ -143,24 +145,24 @@ fn row_58_a_tenant_that_a_visitor_names_is_not_believed() {
         let path = format!("/row-58-{name}");
         let answer = site.get_with(&path, &line);
         assert_eq!(answer.status, 400, "{name}");
-        assert!(!site.origin.was_told("acme"), "{name} is believed");
+        assert!(!site.origin.received("acme"), "{name} is believed");
         let passed = site.get_with(&format!("/pass/row-58-{name}"), &line);
         assert!([200, 400].contains(&passed.status), "{}", passed.status);
-        assert!(!site.origin.was_told("acme"), "{name} is passed on");
+        assert!(!site.origin.received("acme"), "{name} is passed on");
         let posted =
-            site.ask("POST", &format!("/row-58-post-{name}"), &format!("{line}Content-Length: 0\r\n"));
+            site.request("POST", &format!("/row-58-post-{name}"), &format!("{line}Content-Length: 0\r\n"));
         assert!([200, 400].contains(&posted.status), "{}", posted.status);
-        assert!(!site.origin.was_told("acme"), "{name} is passed on with a POST");
+        assert!(!site.origin.received("acme"), "{name} is passed on with a POST");
     }
 }
 
 #[test]
-fn row_58_a_tenant_is_refused_where_no_rule_says_how_tenants_are_told_apart() {
+fn row_58_a_tenant_header_is_rejected_on_a_route_without_tenants() {
     let site =
         Site::start("[routes]\n\"/org/**\" = { isr = \"60s\", tenant = { header = \"x-tenant-id\" } }\n");
     for name in ["X-Tenant-Id", "X-FaceTheory-Tenant"] {
         for method in ["GET", "HEAD"] {
-            let answer = site.ask(method, "/row-58", &format!("{name}: acme\r\n"));
+            let answer = site.request(method, "/row-58", &format!("{name}: acme\r\n"));
             assert_eq!(answer.status, 400, "{method} with {name}");
         }
     }
@@ -169,7 +171,7 @@ fn row_58_a_tenant_is_refused_where_no_rule_says_how_tenants_are_told_apart() {
 }
 
 #[test]
-fn row_58_a_trusted_header_that_names_two_tenants_names_none() {
+fn row_58_a_trusted_header_with_two_tenants_is_rejected() {
     let site = Site::start(PAGES);
     for lines in ["X-Tenant-Id: a\r\nX-Tenant-Id: b\r\n", "X-Tenant-Id: a, b\r\nX-Tenant-Id: a\r\n", ""] {
         assert_eq!(site.get_with("/org/row-58", lines).status, 400, "{lines}");
@@ -178,7 +180,7 @@ fn row_58_a_trusted_header_that_names_two_tenants_names_none() {
 }
 
 #[test]
-fn row_59_operators_are_not_heard_on_the_public_listener() {
+fn row_59_the_admin_api_is_not_reachable_on_the_public_listener() {
     let site = Site::start(PAGES);
     let page = kept(&site, "/row-59");
     for path in [
@@ -196,13 +198,15 @@ fn row_59_operators_are_not_heard_on_the_public_listener() {
         "/healthz%20",
         "/%68ealthz",
     ] {
-        site.origin
-            .answer(path, Answer::with("404 Not Found", &["cache-control: no-store"], "there is none"));
+        site.origin.respond(
+            path,
+            ScriptedResponse::with("404 Not Found", &["cache-control: no-store"], "there is none"),
+        );
         let answer = site.get(path);
         assert_eq!((answer.status, answer.text().as_str()), (404, "there is none"), "{path}");
     }
     for path in ["/api/v1/invalidate", "/api/v1/regenerate", "/%61pi/v1/invalidate"] {
-        site.origin.answer(path, Answer::with("404 Not Found", &[], "there is none"));
+        site.origin.respond(path, ScriptedResponse::with("404 Not Found", &[], "there is none"));
         let body = "{\"everything\":true,\"hard\":true}";
         let lines = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
         let bytes = crate::support::site::request("POST", path, &lines) + body;
@@ -219,11 +223,11 @@ fn operate(admin: SocketAddr, method: &str, path: &str, lines: &str, body: &str)
         "{method} {path} HTTP/1.1\r\nHost: {admin}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{lines}\r\n{body}",
         body.len()
     ));
-    connection.answer()
+    connection.response()
 }
 
 #[test]
-fn row_60_only_the_whole_token_is_the_token() {
+fn row_60_only_the_complete_token_is_accepted() {
     const TOKEN: &str = "0123456789abcdef0123456789abcdef";
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("token");
@@ -260,13 +264,13 @@ fn row_60_only_the_whole_token_is_the_token() {
 }
 
 #[test]
-fn row_61_line_ends_split_no_response() {
+fn row_61_line_breaks_do_not_split_a_response() {
     let site = Site::start(PAGES);
     let redirect = "HTTP/1.1 302 Found\r\nLocation: /a\rSet-Cookie: evil=1\r\nContent-Length: 0\r\n\r\n";
     let folded = "HTTP/1.1 302 Found\r\nLocation: /a\n Set-Cookie: evil=1\r\nContent-Length: 0\r\n\r\n";
     let tags = "HTTP/1.1 200 OK\r\nSurrogate-Key: a\rSet-Cookie: evil=1\r\nContent-Length: 1\r\n\r\nx";
     for (path, answer) in [("/row-61-a", redirect), ("/row-61-b", folded), ("/row-61-c", tags)] {
-        site.origin.answer(path, Answer::raw(answer).then_close());
+        site.origin.respond(path, ScriptedResponse::raw(answer).then_close());
         let got = site.get(path);
         assert!(got.header("set-cookie").is_none() && !got.text().contains("evil"), "{got:?}");
         assert!(
@@ -275,7 +279,8 @@ fn row_61_line_ends_split_no_response() {
         );
     }
     let encoded = "/a%0d%0aSet-Cookie:%20evil=1";
-    site.origin.answer("/row-61", Answer::with("302 Found", &[&format!("location: {encoded}")], ""));
+    site.origin
+        .respond("/row-61", ScriptedResponse::with("302 Found", &[&format!("location: {encoded}")], ""));
     for _ in 0..2 {
         let got = site.get("/row-61");
         assert_eq!((got.header("location"), got.header("set-cookie")), (Some(encoded), None), "as it came");
@@ -284,7 +289,7 @@ fn row_61_line_ends_split_no_response() {
 }
 
 #[test]
-fn row_61_line_ends_in_what_operators_name_are_refused() {
+fn row_61_line_breaks_in_admin_requests_are_rejected() {
     let site = Site::start(PAGES);
     let admin = site.gateway.admin();
     for body in [
@@ -311,7 +316,7 @@ fn regenerate(site: &Site, key: &str, path: &str) -> Response {
 }
 
 #[test]
-fn row_62_an_idempotency_key_with_another_payload_is_refused_without_a_write() {
+fn row_62_an_idempotency_key_with_another_payload_is_rejected_without_a_write() {
     let site = Site::start(PAGES);
     let first = regenerate(&site, "order-1", "/row-62");
     assert!((200..300).contains(&first.status), "{}: {}", first.status, first.text());
@@ -331,7 +336,7 @@ fn row_62_an_idempotency_key_with_another_payload_is_refused_without_a_write() {
 }
 
 #[test]
-fn row_63_an_idempotency_key_cannot_name_another_row() {
+fn row_63_an_idempotency_key_cannot_address_another_row() {
     let site = Site::start(PAGES);
     kept(&site, "/row-63");
     for key in ["../META", "META", "REQ#x", "LOCK", "VER#1", "a#b", "\u{1f512}"] {

@@ -4,58 +4,58 @@ use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
-use crate::answer::{self, Answer};
-use crate::case::{Case, Ending};
-use crate::ledger::{Asked, Ledger};
+use crate::case::{Case, ConnectionEnd};
+use crate::origin::ECHO_PREFIX;
 use crate::reference::{self, End};
+use crate::request_log::{ExpectedRequest, RequestLog};
+use crate::response::{self, Response};
 use crate::stream;
 use crate::support::http2::{DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM};
-use crate::support::{HANG, until};
-use crate::witness::ASKED;
+use crate::support::{TIMEOUT, wait_for};
 
 /// A connection on which a case is sent.
-struct Visit<'a> {
+struct Exchange<'a> {
     stream: TcpStream,
     came: Vec<u8>,
     has_ended: bool,
-    ledger: &'a Ledger,
+    log: &'a RequestLog,
 }
 
 /// Sends a case and judges what comes back. The ledger hears of what is wrong.
-pub(crate) fn visit(case: &Case, address: SocketAddr, ledger: &Ledger) {
+pub(crate) fn visit(case: &Case, address: SocketAddr, log: &RequestLog) {
     if case.is_http2() {
         // What cannot be read here cannot be judged either.
         let Some(asked) = stream::asked(&case.bytes) else { return };
-        ledger.ask(&asked.values().cloned().collect::<Vec<_>>());
-        let Some(mut visit) = Visit::begin(case, address, ledger) else { return };
+        log.expect(&asked.values().cloned().collect::<Vec<_>>());
+        let Some(mut visit) = Exchange::begin(case, address, log) else { return };
         visit.read_until(case, |came| is_done(came, &asked));
-        judge_streams(&visit.came, &asked, ledger);
+        judge_streams(&visit.came, &asked, log);
     } else {
         let (asked, end) = reference::asked(&case.bytes);
-        ledger.ask(&asked);
-        let Some(mut visit) = Visit::begin(case, address, ledger) else { return };
+        log.expect(&asked);
+        let Some(mut visit) = Exchange::begin(case, address, log) else { return };
         let whole = asked.iter().filter(|asked| asked.is_whole).count();
         // What is wrong is answered too, and then the connection is closed.
         visit.read_until(case, |came| {
-            end != End::Wrong && answer::read(came, &asked).is_ok_and(|answers| answers.len() >= whole)
+            end != End::Wrong && response::read(came, &asked).is_ok_and(|answers| answers.len() >= whole)
         });
-        judge_answers(&visit.came, &asked, ledger);
+        judge_answers(&visit.came, &asked, log);
     }
 }
 
-impl<'a> Visit<'a> {
+impl<'a> Exchange<'a> {
     /// Sends all pieces; none if the visitor is gone after that.
-    fn begin(case: &Case, address: SocketAddr, ledger: &'a Ledger) -> Option<Visit<'a>> {
+    fn begin(case: &Case, address: SocketAddr, log: &'a RequestLog) -> Option<Exchange<'a>> {
         // A machine can run out of ports for a moment.
-        let stream = until("the gateway accepts a connection", || TcpStream::connect(address).ok());
+        let stream = wait_for("the gateway accepts a connection", || TcpStream::connect(address).ok());
         stream.set_nodelay(true).expect("a socket");
-        stream.set_write_timeout(Some(HANG)).expect("a socket");
-        let mut visit = Visit { stream, came: Vec::new(), has_ended: false, ledger };
+        stream.set_write_timeout(Some(TIMEOUT)).expect("a socket");
+        let mut visit = Exchange { stream, came: Vec::new(), has_ended: false, log };
         for piece in case.pieces() {
             match visit.stream.write_all(piece) {
                 Ok(()) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    ledger.violate("the gateway takes nothing more, and does not close".to_owned());
+                    log.violate("the gateway takes nothing more, and does not close".to_owned());
                     return None;
                 }
                 // It has had enough, and may have said why.
@@ -64,19 +64,19 @@ impl<'a> Visit<'a> {
             std::thread::sleep(case.rest);
         }
         match case.ending {
-            Ending::Gone => None,
-            Ending::HalfClosed => {
+            ConnectionEnd::Gone => None,
+            ConnectionEnd::HalfClosed => {
                 // A gateway that is gone need not be told.
                 let _ = visit.stream.shutdown(Shutdown::Write);
                 Some(visit)
             }
-            Ending::Answered | Ending::Patient => Some(visit),
+            ConnectionEnd::Answered | ConnectionEnd::Patient => Some(visit),
         }
     }
 
     /// Reads until the connection ends, or until enough has come if that is all that the visitor waits for.
     fn read_until(&mut self, case: &Case, is_enough: impl Fn(&[u8]) -> bool) {
-        let waits_for_end = case.ending != Ending::Answered;
+        let waits_for_end = case.ending != ConnectionEnd::Answered;
         while !self.has_ended && !is_tunnel(&self.came) && (waits_for_end || !is_enough(&self.came)) {
             self.look(case);
         }
@@ -84,14 +84,14 @@ impl<'a> Visit<'a> {
 
     fn look(&mut self, case: &Case) {
         let mut piece = [0; 16 * 1024];
-        self.stream.set_read_timeout(Some(HANG)).expect("a socket");
+        self.stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
         match self.stream.read(&mut piece) {
             Ok(0) => self.has_ended = true,
             Ok(count) => self.came.extend_from_slice(&piece[..count]),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 self.has_ended = true;
                 let (sent, came) = (case.bytes.escape_ascii(), self.came.escape_ascii());
-                self.ledger
+                self.log
                     .violate(format!("nothing comes, and the connection stays: {sent}\nthis came: {came}"));
             }
             Err(_) => self.has_ended = true,
@@ -106,34 +106,34 @@ fn is_tunnel(came: &[u8]) -> bool {
 }
 
 /// Looks whether each answer is to the request in whose place it stands.
-fn judge_answers(came: &[u8], asked: &[Asked], ledger: &Ledger) {
-    let answers = match answer::read(came, asked) {
+fn judge_answers(came: &[u8], asked: &[ExpectedRequest], log: &RequestLog) {
+    let answers = match response::read(came, asked) {
         Ok(answers) => answers,
-        Err(why) => return ledger.violate(format!("a malformed answer, {why}: {}", came.escape_ascii())),
+        Err(why) => return log.violate(format!("a malformed answer, {why}: {}", came.escape_ascii())),
     };
     if answers.len() > asked.len() + 1 {
-        ledger.violate(format!("more answers than requests: {}", came.escape_ascii()));
+        log.violate(format!("more answers than requests: {}", came.escape_ascii()));
     }
-    for (Answer { body, .. }, asked) in answers.iter().zip(asked) {
-        judge_page(body, &asked.request.target, ledger);
+    for (Response { body, .. }, asked) in answers.iter().zip(asked) {
+        judge_page(body, &asked.request.target, log);
     }
-    if let Some(Answer { status, body }) = answers.get(asked.len())
-        && (*status < 400 || body.starts_with(ASKED.as_bytes()))
+    if let Some(Response { status, body }) = answers.get(asked.len())
+        && (*status < 400 || body.starts_with(ECHO_PREFIX.as_bytes()))
     {
-        ledger.violate(format!("an answer to what is no request: {}", came.escape_ascii()));
+        log.violate(format!("an answer to what is no request: {}", came.escape_ascii()));
     }
 }
 
 /// Fails if a page is another's.
-fn judge_page(body: &[u8], target: &str, ledger: &Ledger) {
-    let page = format!("{ASKED}{target}\n");
-    if body.starts_with(ASKED.as_bytes()) && !page.as_bytes().starts_with(body) {
-        ledger.violate(format!("for {target:?} another page came: {}", body.escape_ascii()));
+fn judge_page(body: &[u8], target: &str, log: &RequestLog) {
+    let page = format!("{ECHO_PREFIX}{target}\n");
+    if body.starts_with(ECHO_PREFIX.as_bytes()) && !page.as_bytes().starts_with(body) {
+        log.violate(format!("for {target:?} another page came: {}", body.escape_ascii()));
     }
 }
 
 /// Whether every stream has come to its end, or the connection has.
-fn is_done(mut came: &[u8], asked: &BTreeMap<u32, Asked>) -> bool {
+fn is_done(mut came: &[u8], asked: &BTreeMap<u32, ExpectedRequest>) -> bool {
     let mut left: Vec<u32> =
         asked.iter().filter(|(_, asked)| asked.is_whole).map(|(stream, _)| *stream).collect();
     while let Some(frame) = stream::next(&mut came) {
@@ -149,7 +149,7 @@ fn is_done(mut came: &[u8], asked: &BTreeMap<u32, Asked>) -> bool {
 }
 
 /// Looks whether each stream has the page that was asked for on it.
-fn judge_streams(mut came: &[u8], asked: &BTreeMap<u32, Asked>, ledger: &Ledger) {
+fn judge_streams(mut came: &[u8], asked: &BTreeMap<u32, ExpectedRequest>, log: &RequestLog) {
     let mut pages: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
     while let Some(frame) = stream::next(&mut came) {
         if frame.kind == DATA {
@@ -158,8 +158,8 @@ fn judge_streams(mut came: &[u8], asked: &BTreeMap<u32, Asked>, ledger: &Ledger)
     }
     for (stream, page) in &pages {
         match asked.get(stream) {
-            Some(asked) => judge_page(page, &asked.request.target, ledger),
-            None => judge_page(page, "nothing", ledger),
+            Some(asked) => judge_page(page, &asked.request.target, log),
+            None => judge_page(page, "nothing", log),
         }
     }
 }

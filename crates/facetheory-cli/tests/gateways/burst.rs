@@ -12,27 +12,27 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::pair::Pair;
 use crate::support::gateway::Gateway;
-use crate::support::origin::{Answer, Gate};
+use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::site::get;
-use crate::support::{tell, until};
+use crate::support::{print, wait_for};
 
 /// So many visitors each gateway has at the same time.
-const VISITORS: usize = 1_000;
+const CLIENTS: usize = 1_000;
 /// How long a render may take, and be waited for: longer than so many visitors take to come.
 const RENDER: Duration = Duration::from_secs(300);
 /// The files that the test and its visitors have open besides.
 const OTHER_FILES: usize = 200;
 
 /// Visitors who have come, and wait.
-pub(crate) struct Crowd {
+pub(crate) struct Burst {
     runtime: tokio::runtime::Runtime,
-    visitors: Vec<JoinHandle<Seen>>,
+    visitors: Vec<JoinHandle<ReceivedResponse>>,
     asked: Arc<AtomicUsize>,
 }
 
 /// What a visitor was given.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedResponse {
     /// The status of the answer, or 0 if there was none.
     pub(crate) status: u16,
     /// How the visit ended: `miss`, `hit` and so on.
@@ -41,11 +41,11 @@ pub(crate) struct Seen {
     pub(crate) body: String,
 }
 
-impl Crowd {
+impl Burst {
     /// Nobody yet.
-    pub(crate) fn new() -> Crowd {
+    pub(crate) fn new() -> Burst {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        Crowd { runtime: runtime.expect("a runtime"), visitors: Vec::new(), asked: Arc::default() }
+        Burst { runtime: runtime.expect("a runtime"), visitors: Vec::new(), asked: Arc::default() }
     }
 
     /// So many more visitors come to a gateway, each on a connection of its own. Returns once all of them have asked.
@@ -56,16 +56,16 @@ impl Crowd {
             self.visitors.push(self.runtime.spawn(visit(address, target, asked)));
         }
         let all = before + visitors;
-        until("all visitors have asked", || (self.asked.load(Ordering::SeqCst) >= all).then_some(()));
+        wait_for("all visitors have asked", || (self.asked.load(Ordering::SeqCst) >= all).then_some(()));
         // What a gateway has accepted it will look at; what waits before that could come long after the render.
-        until("the gateway has accepted all of them", || {
+        wait_for("the gateway has accepted all of them", || {
             let connections = gateway.metric("facetheory_gateway_connections")?;
             (connections >= f64::from(u32::try_from(visitors).expect("a number"))).then_some(())
         });
     }
 
     /// How many were given what, once all of them were given something.
-    pub(crate) fn seen(self) -> BTreeMap<Seen, usize> {
+    pub(crate) fn seen(self) -> BTreeMap<ReceivedResponse, usize> {
         let mut all = JoinSet::new();
         let _entered = self.runtime.enter();
         for visitor in self.visitors {
@@ -79,7 +79,7 @@ impl Crowd {
     }
 }
 
-async fn visit(address: SocketAddr, target: String, asked: Arc<AtomicUsize>) -> Seen {
+async fn visit(address: SocketAddr, target: String, asked: Arc<AtomicUsize>) -> ReceivedResponse {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await?;
         stream.write_all(get(&target, "Connection: close\r\n").as_bytes()).await?;
@@ -90,17 +90,17 @@ async fn visit(address: SocketAddr, target: String, asked: Arc<AtomicUsize>) -> 
     };
     // It is twice as long as a render may take, so that a gateway that gives up is told from one that hangs.
     match tokio::time::timeout(2 * RENDER, exchange).await {
-        Ok(Ok(answer)) => Seen::of(&answer),
-        Ok(Err(error)) => Seen { status: 0, state: String::new(), body: error.to_string() },
-        Err(_) => Seen { status: 0, state: String::new(), body: "no answer".to_owned() },
+        Ok(Ok(answer)) => ReceivedResponse::of(&answer),
+        Ok(Err(error)) => ReceivedResponse { status: 0, state: String::new(), body: error.to_string() },
+        Err(_) => ReceivedResponse { status: 0, state: String::new(), body: "no answer".to_owned() },
     }
 }
 
-impl Seen {
-    fn of(answer: &str) -> Seen {
+impl ReceivedResponse {
+    fn of(answer: &str) -> ReceivedResponse {
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
         let state = head.lines().find_map(|line| line.strip_prefix("x-facetheory-isr: "));
-        Seen {
+        ReceivedResponse {
             status: head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0),
             state: state.unwrap_or_default().to_owned(),
             body: body.to_owned(),
@@ -109,35 +109,39 @@ impl Seen {
 }
 
 /// Fails unless all of them were given this page; how many in which state, for people to read.
-pub(crate) fn assert_all_given(tally: &BTreeMap<Seen, usize>, page: &str, visitors: usize) -> String {
+pub(crate) fn assert_all_served(
+    tally: &BTreeMap<ReceivedResponse, usize>,
+    page: &str,
+    visitors: usize,
+) -> String {
     let given = tally.iter().filter(|(seen, _)| seen.status == 200 && seen.body == page);
     assert_eq!(given.clone().map(|(_, count)| count).sum::<usize>(), visitors, "{tally:?}");
     given.map(|(seen, count)| format!("{count} {}", seen.state)).collect::<Vec<_>>().join(", ")
 }
 
 #[test]
-fn two_thousand_visitors_of_two_gateways_cost_the_origin_one_request() {
-    assert_enough_files(2 * VISITORS + OTHER_FILES);
+fn two_thousand_clients_of_two_gateways_cost_the_origin_one_request() {
+    assert_enough_files(2 * CLIENTS + OTHER_FILES);
     let seconds = RENDER.as_secs();
     let rule = format!("{{ isr = \"1h\", wait_timeout = \"{seconds}s\", render_timeout = \"{seconds}s\" }}");
     let pair = Pair::start(&format!(
         "[limits]\nconnections_per_address = {}\n[routes]\n\"/**\" = {rule}\n",
-        2 * VISITORS
+        2 * CLIENTS
     ));
     let gate = Gate::default();
-    pair.origin.answer("/cold", Answer::page(&[], "<p>one render</p>").after(&gate));
-    let mut crowd = Crowd::new();
-    crowd.come(&pair.one, "/cold", VISITORS);
-    crowd.come(&pair.other, "/cold", VISITORS);
+    pair.origin.respond("/cold", ScriptedResponse::page(&[], "<p>one render</p>").after(&gate));
+    let mut burst = Burst::new();
+    burst.come(&pair.one, "/cold", CLIENTS);
+    burst.come(&pair.other, "/cold", CLIENTS);
     gate.open();
-    let tally = crowd.seen();
-    let states = assert_all_given(&tally, "<p>one render</p>", 2 * VISITORS);
+    let tally = burst.seen();
+    let states = assert_all_served(&tally, "<p>one render</p>", 2 * CLIENTS);
     let misses: usize = tally.iter().filter(|(seen, _)| seen.state == "miss").map(|(_, count)| count).sum();
     assert_eq!(misses, 1, "one visitor had it rendered: {states}");
     assert_eq!(pair.origin.requests().len(), 1, "the origin was asked once");
     assert!(pair.store.locks().is_empty(), "the lease was given back");
-    tell(&format!(
-        "one cold page, two gateways with {VISITORS} visitors each: 1 request at the origin; {states}"
+    print(&format!(
+        "one cold page, two gateways with {CLIENTS} visitors each: 1 request at the origin; {states}"
     ));
 }
 

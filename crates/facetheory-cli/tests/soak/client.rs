@@ -15,54 +15,54 @@ use crate::support::site::HOST;
 
 /// How long an answer may take before it counts as none. Whoever has a page rendered waits until it is written, and a disk
 /// that everybody uses at once may take a minute for that.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// What went wrong, for people to read.
-pub(crate) type Fault = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// A connection over which one thing after the other is asked, or several at once over HTTP/2.
-pub(crate) enum Visitor {
+pub(crate) enum Client {
     /// Over HTTP/1.1.
     Http1(http1::SendRequest<Full<Bytes>>),
     /// Over HTTP/2.
     Http2(http2::SendRequest<Full<Bytes>>),
 }
 
-impl Visitor {
+impl Client {
     /// Connects.
-    pub(crate) async fn connect(address: SocketAddr) -> Result<Visitor, Fault> {
+    pub(crate) async fn connect(address: SocketAddr) -> Result<Client, Error> {
         let (sender, connection) = http1::handshake(TokioIo::new(TcpStream::connect(address).await?)).await?;
         // How it ends is told to whoever asks something.
         tokio::spawn(async move { connection.await.ok() });
-        Ok(Visitor::Http1(sender))
+        Ok(Client::Http1(sender))
     }
 
     /// Connects, and speaks HTTP/2.
-    pub(crate) async fn connect_http2(address: SocketAddr) -> Result<Visitor, Fault> {
+    pub(crate) async fn connect_http2(address: SocketAddr) -> Result<Client, Error> {
         let io = TokioIo::new(TcpStream::connect(address).await?);
         let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
         tokio::spawn(async move { connection.await.ok() });
-        Ok(Visitor::Http2(sender))
+        Ok(Client::Http2(sender))
     }
 
     /// Another who asks over the same connection, if it is one of HTTP/2.
-    pub(crate) fn companion(&self) -> Option<Visitor> {
+    pub(crate) fn companion(&self) -> Option<Client> {
         match self {
-            Visitor::Http1(_) => None,
-            Visitor::Http2(sender) => Some(Visitor::Http2(sender.clone())),
+            Client::Http1(_) => None,
+            Client::Http2(sender) => Some(Client::Http2(sender.clone())),
         }
     }
 
     /// What comes back for a GET.
-    pub(crate) async fn get(&mut self, target: &str) -> Result<Response<Bytes>, Fault> {
+    pub(crate) async fn get(&mut self, target: &str) -> Result<Response<Bytes>, Error> {
         let address = match self {
-            Visitor::Http1(_) => target.to_owned(),
-            Visitor::Http2(_) => format!("http://{HOST}{target}"),
+            Client::Http1(_) => target.to_owned(),
+            Client::Http2(_) => format!("http://{HOST}{target}"),
         };
         let request = Request::get(address);
         // Over HTTP/2 the address has the host.
-        let request = if let Visitor::Http1(_) = self { request.header("host", HOST) } else { request };
-        self.ask(request.body(Full::default())?).await
+        let request = if let Client::Http1(_) = self { request.header("host", HOST) } else { request };
+        self.request(request.body(Full::default())?).await
     }
 
     /// What comes back for a POST.
@@ -72,32 +72,32 @@ impl Visitor {
         host: &str,
         kind: &str,
         body: Bytes,
-    ) -> Result<Response<Bytes>, Fault> {
+    ) -> Result<Response<Bytes>, Error> {
         let request = Request::post(target).header("host", host).header("content-type", kind);
-        self.ask(request.body(Full::new(body))?).await
+        self.request(request.body(Full::new(body))?).await
     }
 
-    async fn ask(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, Fault> {
+    async fn request(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, Error> {
         let exchange = async {
             let response = match self {
-                Visitor::Http1(sender) => {
+                Client::Http1(sender) => {
                     sender.ready().await?;
                     sender.send_request(request).await?
                 }
-                Visitor::Http2(sender) => {
+                Client::Http2(sender) => {
                     sender.ready().await?;
                     sender.send_request(request).await?
                 }
             };
             let (parts, body) = response.into_parts();
-            Ok::<_, Fault>(Response::from_parts(parts, body.collect().await?.to_bytes()))
+            Ok::<_, Error>(Response::from_parts(parts, body.collect().await?.to_bytes()))
         };
-        tokio::time::timeout(PATIENCE, exchange).await.map_err(|_| "it hangs")?
+        tokio::time::timeout(TIMEOUT, exchange).await.map_err(|_| "it hangs")?
     }
 }
 
 /// Asks to switch protocols and sends messages that have to come back; the status of the answer.
-pub(crate) async fn echo(address: SocketAddr, target: &str, messages: &[&[u8]]) -> Result<u16, Fault> {
+pub(crate) async fn echo(address: SocketAddr, target: &str, messages: &[&[u8]]) -> Result<u16, Error> {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await?;
         let head =
@@ -117,7 +117,7 @@ pub(crate) async fn echo(address: SocketAddr, target: &str, messages: &[&[u8]]) 
                 return Err("another message came back".into());
             }
         }
-        Ok::<u16, Fault>(status)
+        Ok::<u16, Error>(status)
     };
-    tokio::time::timeout(PATIENCE, exchange).await.map_err(|_| "it hangs")?
+    tokio::time::timeout(TIMEOUT, exchange).await.map_err(|_| "it hangs")?
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// So many faults are told of; the others are like them.
-const TOLD: usize = 10;
+const MAX_SHOWN: usize = 10;
 /// Of a hundred requests that only the origin can answer, at most so many may fail. It fails five of them by itself.
-const MOST_FAILURES: u64 = 10;
+const MAX_FAILURES: u64 = 10;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 
 /// What was given to whom, and what should not have been.
 #[derive(Default)]
-pub(crate) struct Tally(Mutex<Counts>);
+pub(crate) struct Stats(Mutex<Counts>);
 
 #[derive(Default)]
 struct Counts {
@@ -43,7 +43,7 @@ struct Counts {
     all_faults: u64,
 }
 
-impl Tally {
+impl Stats {
     /// Somebody who began then was given this.
     pub(crate) fn count(&self, kind: Kind, outcome: &str, began: Instant) {
         let mut counts = self.lock();
@@ -62,7 +62,7 @@ impl Tally {
     pub(crate) fn fault(&self, fault: String) {
         let mut counts = self.lock();
         counts.all_faults += 1;
-        if counts.faults.len() < TOLD {
+        if counts.faults.len() < MAX_SHOWN {
             counts.faults.push(fault);
         }
     }
@@ -93,7 +93,7 @@ impl Tally {
             let is_failure = |outcome: &str| outcome.starts_with('5');
             let failed: u64 =
                 outcomes.iter().filter(|(name, _)| is_failure(name)).map(|(_, count)| count).sum();
-            assert!(failed * 100 <= all * MOST_FAILURES, "{failed} of {all} {kind:?} failed: {outcomes:?}");
+            assert!(failed * 100 <= all * MAX_FAILURES, "{failed} of {all} {kind:?} failed: {outcomes:?}");
         }
     }
 
@@ -102,7 +102,7 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = self.lock();
         write!(f, "{:<11} {:>9} {:>11}  what they were given", "asked for", "requests", "slowest")?;

@@ -3,37 +3,37 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::line::Line;
+use crate::proxy::Proxy;
 use crate::support::gateway::Gateway;
-use crate::support::until;
+use crate::support::wait_for;
 
 /// What a gateway may have more of than before: connections of a pool that stays, threads of the runtime.
-const SPARE: usize = 16;
+const SLACK_FILES: usize = 16;
 /// How long is waited between two looks: longer than connections to the origin are kept open for nothing.
-const REST: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// How often one looks whether a gateway has come to rest.
-const PATIENCE: usize = 10;
+const TIMEOUT: usize = 10;
 
 /// What a gateway has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Vitals {
+pub(crate) struct Resources {
     descriptors: usize,
     tasks: usize,
 }
 
-impl Vitals {
+impl Resources {
     /// What they have once no visitor is connected, their stores have hung up, and it is the same twice.
-    pub(crate) fn at_rest(gateways: &[Gateway], lines: &[Line]) -> Vec<Vitals> {
+    pub(crate) fn at_rest(gateways: &[Gateway], lines: &[Proxy]) -> Vec<Resources> {
         for gateway in gateways {
-            until("visitors are gone", || {
+            wait_for("visitors are gone", || {
                 (gateway.metric("facetheory_gateway_connections")? == 0.0).then_some(())
             });
         }
         let mut last = Vec::new();
-        for _ in 0..PATIENCE {
-            lines.iter().for_each(Line::hang_up);
-            std::thread::sleep(REST);
-            let now: Vec<_> = gateways.iter().map(Vitals::of).collect();
+        for _ in 0..TIMEOUT {
+            lines.iter().for_each(Proxy::hang_up);
+            std::thread::sleep(POLL_INTERVAL);
+            let now: Vec<_> = gateways.iter().map(Resources::of).collect();
             if now == last {
                 break;
             }
@@ -43,40 +43,40 @@ impl Vitals {
     }
 
     /// The same, once it has come down to what it was before; else what they have after a long while.
-    pub(crate) fn come_down(gateways: &[Gateway], lines: &[Line], before: &[Vitals]) -> Vec<Vitals> {
-        let mut now = Vitals::at_rest(gateways, lines);
-        for _ in 0..PATIENCE {
+    pub(crate) fn come_down(gateways: &[Gateway], lines: &[Proxy], before: &[Resources]) -> Vec<Resources> {
+        let mut now = Resources::at_rest(gateways, lines);
+        for _ in 0..TIMEOUT {
             if !now.iter().zip(before).any(|(now, before)| now.exceeds(before)) {
                 break;
             }
-            now = Vitals::at_rest(gateways, lines);
+            now = Resources::at_rest(gateways, lines);
         }
         now
     }
 
-    fn of(gateway: &Gateway) -> Vitals {
+    fn of(gateway: &Gateway) -> Resources {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "nobody has so many tasks"
         )]
         let tasks = gateway.metric("facetheory_process_tasks").expect("a metric") as usize;
-        Vitals { descriptors: gateway.open_files(), tasks }
+        Resources { descriptors: gateway.open_files(), tasks }
     }
 
-    fn exceeds(&self, before: &Vitals) -> bool {
-        self.descriptors > before.descriptors + SPARE || self.tasks > before.tasks + SPARE
+    fn exceeds(&self, before: &Resources) -> bool {
+        self.descriptors > before.descriptors + SLACK_FILES || self.tasks > before.tasks + SLACK_FILES
     }
 }
 
 /// Fails if a gateway has more than before.
-pub(crate) fn nothing_is_left(names: &[&str], before: &[Vitals], after: &[Vitals]) {
+pub(crate) fn nothing_is_left(names: &[&str], before: &[Resources], after: &[Resources]) {
     for ((name, before), after) in names.iter().zip(before).zip(after) {
         assert!(!after.exceeds(before), "{name} has {after} after it had {before}");
     }
 }
 
-impl fmt::Display for Vitals {
+impl fmt::Display for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} files and connections, {} tasks", self.descriptors, self.tasks)
     }

@@ -64,7 +64,7 @@ fn smallest(mut bytes: Vec<u8>, mut fails: impl FnMut(&[u8]) -> bool) -> Vec<u8>
 }
 
 #[test]
-fn what_is_not_needed_is_taken_away() {
+fn unneeded_bytes_are_removed() {
     let fails = |bytes: &[u8]| bytes.contains(&b'x') && bytes.contains(&b'y');
     assert_eq!(smallest(b"some x and some more, and y".to_vec(), fails), b"xy");
 }

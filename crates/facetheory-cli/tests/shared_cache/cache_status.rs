@@ -1,63 +1,63 @@
 //! What the gateway tells of its cache: RFC 9211.
 
-use crate::support::origin::Answer;
+use crate::helpers::{first_then, numbered, told, validated};
+use crate::support::origin::ScriptedResponse;
 use crate::support::site::Site;
-use crate::trial::{first_then, numbered, told, validated};
 
 stories![
-    rfc9211_2_1_a_hit_is_told,
-    rfc9211_2_2_why_a_request_was_forwarded_is_told,
-    rfc9211_2_2_a_variant_that_is_missing_is_told_apart,
-    rfc9211_2_2_a_stale_answer_that_was_validated_is_told,
-    rfc9211_2_2_methods_and_wishes_are_told,
-    rfc9211_2_3_the_status_of_the_origin_is_told,
-    rfc9211_2_4_the_rest_of_the_lifetime_is_told,
-    rfc9211_2_5_what_was_stored_is_told,
-    rfc9211_2_7_the_key_of_what_is_kept_is_told,
-    rfc9211_2_what_caches_behind_have_told_is_kept_before_it,
+    rfc9211_2_1_a_hit_is_reported,
+    rfc9211_2_2_the_reason_for_forwarding_is_reported,
+    rfc9211_2_2_a_missing_variant_is_reported_as_vary_miss,
+    rfc9211_2_2_the_validation_of_a_stale_response_is_reported,
+    rfc9211_2_2_methods_and_request_directives_are_reported,
+    rfc9211_2_3_the_status_of_the_origin_is_reported,
+    rfc9211_2_4_the_remaining_freshness_is_reported,
+    rfc9211_2_5_storing_is_reported,
+    rfc9211_2_7_the_cache_key_is_reported,
+    rfc9211_2_entries_of_other_caches_come_first,
 ];
 
-fn rfc9211_2_1_a_hit_is_told(site: &Site) {
+fn rfc9211_2_1_a_hit_is_reported(site: &Site) {
     numbered(site, "/hit", &["Cache-Control: max-age=3600"]);
     let (first, second) = (site.get("/hit"), site.get("/hit"));
     assert_eq!((told(&first, "hit"), told(&second, "hit")), (None, Some("")));
     assert_eq!(told(&second, "fwd"), None);
 }
 
-fn rfc9211_2_2_why_a_request_was_forwarded_is_told(site: &Site) {
+fn rfc9211_2_2_the_reason_for_forwarding_is_reported(site: &Site) {
     numbered(site, "/miss", &["Cache-Control: max-age=3600"]);
     assert_eq!(told(&site.get("/miss"), "fwd"), Some("uri-miss"));
 }
 
-fn rfc9211_2_2_a_variant_that_is_missing_is_told_apart(site: &Site) {
+fn rfc9211_2_2_a_missing_variant_is_reported_as_vary_miss(site: &Site) {
     numbered(site, "/vary", &["Cache-Control: max-age=3600", "Vary: X-Language"]);
     assert_eq!(told(&site.get_with("/vary", "X-Language: de\r\n"), "fwd"), Some("uri-miss"));
     assert_eq!(told(&site.get_with("/vary", "X-Language: fr\r\n"), "fwd"), Some("vary-miss"));
     assert_eq!(told(&site.get_with("/vary", "X-Language: de\r\n"), "hit"), Some(""));
 }
 
-fn rfc9211_2_2_a_stale_answer_that_was_validated_is_told(site: &Site) {
+fn rfc9211_2_2_the_validation_of_a_stale_response_is_reported(site: &Site) {
     validated(site, "/stale", &["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""]);
     site.get("/stale");
     let second = site.get("/stale");
     assert_eq!((told(&second, "fwd"), told(&second, "hit")), (Some("stale"), None));
 }
 
-fn rfc9211_2_2_methods_and_wishes_are_told(site: &Site) {
+fn rfc9211_2_2_methods_and_request_directives_are_reported(site: &Site) {
     numbered(site, "/page", &["Cache-Control: max-age=3600"]);
     site.get("/page");
     assert_eq!(told(&site.get_with("/page", "Cache-Control: no-cache\r\n"), "fwd"), Some("request"));
-    assert_eq!(told(&site.ask("POST", "/page", "Content-Length: 0\r\n"), "fwd"), Some("method"));
+    assert_eq!(told(&site.request("POST", "/page", "Content-Length: 0\r\n"), "fwd"), Some("method"));
 }
 
-fn rfc9211_2_3_the_status_of_the_origin_is_told(site: &Site) {
-    let stale = Answer::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept");
-    first_then(site, "/status", stale, Answer::with("304 Not Modified", &["ETag: \"a\""], ""));
+fn rfc9211_2_3_the_status_of_the_origin_is_reported(site: &Site) {
+    let stale = ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept");
+    first_then(site, "/status", stale, ScriptedResponse::with("304 Not Modified", &["ETag: \"a\""], ""));
     site.get("/status");
     assert_eq!(told(&site.get("/status"), "fwd-status"), Some("304"));
 }
 
-fn rfc9211_2_4_the_rest_of_the_lifetime_is_told(site: &Site) {
+fn rfc9211_2_4_the_remaining_freshness_is_reported(site: &Site) {
     numbered(site, "/ttl", &["Cache-Control: max-age=3600", "Age: 600"]);
     site.get("/ttl");
     let second = site.get("/ttl");
@@ -65,14 +65,14 @@ fn rfc9211_2_4_the_rest_of_the_lifetime_is_told(site: &Site) {
     assert!((2900..=3000).contains(&rest), "{rest}");
 }
 
-fn rfc9211_2_5_what_was_stored_is_told(site: &Site) {
+fn rfc9211_2_5_storing_is_reported(site: &Site) {
     numbered(site, "/stored", &["Cache-Control: max-age=3600"]);
     numbered(site, "/not", &["Cache-Control: no-store"]);
     assert_eq!(told(&site.get("/stored"), "stored"), Some(""));
     assert_eq!(told(&site.get("/not"), "stored"), None);
 }
 
-fn rfc9211_2_7_the_key_of_what_is_kept_is_told(site: &Site) {
+fn rfc9211_2_7_the_cache_key_is_reported(site: &Site) {
     numbered(site, "/keyed", &["Cache-Control: max-age=3600", "Vary: X-Language"]);
     numbered(site, "/not", &["Cache-Control: no-store"]);
     let key = |path: &str, language: &str| {
@@ -86,7 +86,7 @@ fn rfc9211_2_7_the_key_of_what_is_kept_is_told(site: &Site) {
     assert_eq!(key("/not", "de"), None);
 }
 
-fn rfc9211_2_what_caches_behind_have_told_is_kept_before_it(site: &Site) {
+fn rfc9211_2_entries_of_other_caches_come_first(site: &Site) {
     numbered(site, "/behind", &["Cache-Control: max-age=3600", "Cache-Status: Behind; hit"]);
     for _ in 0..2 {
         let response = site.get("/behind");

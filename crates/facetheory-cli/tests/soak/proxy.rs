@@ -10,19 +10,19 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 /// A line that passes everything on.
-pub(crate) struct Line {
+pub(crate) struct Proxy {
     address: SocketAddr,
     hang_up: Arc<Notify>,
 }
 
-impl Line {
+impl Proxy {
     /// A line to the server of an endpoint.
-    pub(crate) fn start(runtime: &Runtime, endpoint: &str) -> Line {
+    pub(crate) fn start(runtime: &Runtime, endpoint: &str) -> Proxy {
         let server = endpoint.trim_start_matches("http://").trim_end_matches('/').to_owned();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
         let (address, hang_up) = (listener.local_addr().expect("an address"), Arc::new(Notify::new()));
         runtime.spawn(pass(listener, server, hang_up.clone()));
-        Line { address, hang_up }
+        Proxy { address, hang_up }
     }
 
     /// Where gateways find it.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::client::Response;
-use crate::support::origin::{Answer, Request};
+use crate::support::origin::{Request, ScriptedResponse};
 use crate::support::site::Site;
 
 /// The answers for this path have these headers from now on, and tell which of them they are: `answer 1`, `answer 2`.
@@ -25,24 +25,24 @@ pub(crate) fn validated(site: &Site, path: &str, lines: &[&str]) {
 pub(crate) fn scripted(
     site: &Site,
     path: &str,
-    script: impl Fn(&Request, usize) -> Answer + Send + Sync + 'static,
+    script: impl Fn(&Request, usize) -> ScriptedResponse + Send + Sync + 'static,
 ) {
     let count = AtomicUsize::new(0);
     site.origin.script(path, move |request| script(request, count.fetch_add(1, Ordering::Relaxed) + 1));
 }
 
 /// The first answer for this path is one, all that follow are another.
-pub(crate) fn first_then(site: &Site, path: &str, first: Answer, then: Answer) {
+pub(crate) fn first_then(site: &Site, path: &str, first: ScriptedResponse, then: ScriptedResponse) {
     scripted(site, path, move |_, number| if number == 1 { first.clone() } else { then.clone() });
 }
 
 /// An answer that never comes: the connection is closed instead.
-pub(crate) fn silence() -> Answer {
-    Answer::raw("").then_close()
+pub(crate) fn silence() -> ScriptedResponse {
+    ScriptedResponse::raw("").then_close()
 }
 
 /// Fails unless, for each of these headers, what the first visitor got is served to the second.
-pub(crate) fn assert_all_kept(site: &Site, name: &str, cases: &[&[&str]]) {
+pub(crate) fn assert_all_cached(site: &Site, name: &str, cases: &[&[&str]]) {
     for (index, lines) in cases.iter().enumerate() {
         let path = format!("/{name}/{index}");
         numbered(site, &path, lines);
@@ -52,7 +52,7 @@ pub(crate) fn assert_all_kept(site: &Site, name: &str, cases: &[&[&str]]) {
 }
 
 /// Fails if, for any of these headers, what the first visitor got is served to the second.
-pub(crate) fn assert_none_served_again(site: &Site, name: &str, cases: &[&[&str]]) {
+pub(crate) fn assert_none_reused(site: &Site, name: &str, cases: &[&[&str]]) {
     for (index, lines) in cases.iter().enumerate() {
         let path = format!("/{name}/{index}");
         numbered(site, &path, lines);
@@ -62,15 +62,15 @@ pub(crate) fn assert_none_served_again(site: &Site, name: &str, cases: &[&[&str]
 }
 
 /// A page with these headers.
-pub(crate) fn page(lines: &[String], body: &str) -> Answer {
+pub(crate) fn page(lines: &[String], body: &str) -> ScriptedResponse {
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    Answer::page(&lines, body)
+    ScriptedResponse::page(&lines, body)
 }
 
 /// An answer without a body, with these headers.
-pub(crate) fn with(status: &str, lines: &[String]) -> Answer {
+pub(crate) fn with(status: &str, lines: &[String]) -> ScriptedResponse {
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    Answer::with(status, &lines, "")
+    ScriptedResponse::with(status, &lines, "")
 }
 
 /// Header lines that outlive their story.
