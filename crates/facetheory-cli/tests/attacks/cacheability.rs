@@ -31,14 +31,14 @@ fn row_54_a_cookie_in_a_304_is_not_stored_in_the_page() {
     });
     assert_eq!(site.get(path).state(), "miss");
     wait_for("the page is renewed", || {
-        let answer = site.get(path);
-        assert_eq!((answer.header("set-cookie"), answer.text().as_str()), (None, "the page"));
+        let response = site.get(path);
+        assert_eq!((response.header("set-cookie"), response.text().as_str()), (None, "the page"));
         site.origin.requests_for(path).iter().any(|request| request.has("if-none-match")).then_some(())
     });
     wait_for("the page is fresh again", || {
-        let answer = site.get(path);
-        assert_eq!((answer.header("set-cookie"), answer.text().as_str()), (None, "the page"));
-        (answer.state() == "hit").then_some(())
+        let response = site.get(path);
+        assert_eq!((response.header("set-cookie"), response.text().as_str()), (None, "the page"));
+        (response.state() == "hit").then_some(())
     });
 }
 
@@ -65,9 +65,9 @@ fn row_55_a_route_may_partition_by_authorization() {
     site.origin.script("/own/row-55", greeting);
     for state in ["miss", "hit"] {
         for name in ["alice", "bob"] {
-            let answer = site.get_with("/own/row-55", &format!("Authorization: {name}\r\n"));
-            assert_eq!((answer.state(), answer.text()), (state, format!("hello {name}")));
-            let told = answer.header("cache-control").unwrap_or_default();
+            let response = site.get_with("/own/row-55", &format!("Authorization: {name}\r\n"));
+            assert_eq!((response.state(), response.text()), (state, format!("hello {name}")));
+            let told = response.header("cache-control").unwrap_or_default();
             assert!(told.contains("private"), "a cache in front cannot check who asks: {told}");
         }
     }
@@ -122,9 +122,9 @@ fn row_57_the_number_of_variants_of_a_page_is_limited() {
     const MOST: usize = 5;
     let site = Site::start(&format!("{PAGES}\n[limits]\nvariants_per_page = {MOST}\n"));
     let visit = |path: &str, number: usize| {
-        let answer = site.get_with(path, &format!("Accept-Language: x-{number}\r\n"));
-        assert_eq!(answer.status, 200);
-        answer.state().to_owned()
+        let response = site.get_with(path, &format!("Accept-Language: x-{number}\r\n"));
+        assert_eq!(response.status, 200);
+        response.state().to_owned()
     };
     site.origin.respond("/listed/row-57", ScriptedResponse::page(&["vary: accept-language"], "the page"));
     for number in 0..VARIANTS {
@@ -143,8 +143,8 @@ fn row_58_a_tenant_header_of_an_untrusted_client_is_rejected() {
     for name in ["X-Tenant-Id", "X-FaceTheory-Tenant", "x-shop"] {
         let line = format!("{name}: acme\r\n");
         let path = format!("/row-58-{name}");
-        let answer = site.get_with(&path, &line);
-        assert_eq!(answer.status, 400, "{name}");
+        let response = site.get_with(&path, &line);
+        assert_eq!(response.status, 400, "{name}");
         assert!(!site.origin.received("acme"), "{name} is believed");
         let passed = site.get_with(&format!("/pass/row-58-{name}"), &line);
         assert!([200, 400].contains(&passed.status), "{}", passed.status);
@@ -162,8 +162,8 @@ fn row_58_a_tenant_header_is_rejected_on_a_route_without_tenants() {
         Site::start("[routes]\n\"/org/**\" = { isr = \"60s\", tenant = { header = \"x-tenant-id\" } }\n");
     for name in ["X-Tenant-Id", "X-FaceTheory-Tenant"] {
         for method in ["GET", "HEAD"] {
-            let answer = site.request(method, "/row-58", &format!("{name}: acme\r\n"));
-            assert_eq!(answer.status, 400, "{method} with {name}");
+            let response = site.request(method, "/row-58", &format!("{name}: acme\r\n"));
+            assert_eq!(response.status, 400, "{method} with {name}");
         }
     }
     assert_eq!(site.origin.byte_count(), 0);
@@ -202,8 +202,8 @@ fn row_59_the_admin_api_is_not_reachable_on_the_public_listener() {
             path,
             ScriptedResponse::with("404 Not Found", &["cache-control: no-store"], "there is none"),
         );
-        let answer = site.get(path);
-        assert_eq!((answer.status, answer.text().as_str()), (404, "there is none"), "{path}");
+        let response = site.get(path);
+        assert_eq!((response.status, response.text().as_str()), (404, "there is none"), "{path}");
     }
     for path in ["/api/v1/invalidate", "/api/v1/regenerate", "/%61pi/v1/invalidate"] {
         site.origin.respond(path, ScriptedResponse::with("404 Not Found", &[], "there is none"));
@@ -269,8 +269,8 @@ fn row_61_line_breaks_do_not_split_a_response() {
     let redirect = "HTTP/1.1 302 Found\r\nLocation: /a\rSet-Cookie: evil=1\r\nContent-Length: 0\r\n\r\n";
     let folded = "HTTP/1.1 302 Found\r\nLocation: /a\n Set-Cookie: evil=1\r\nContent-Length: 0\r\n\r\n";
     let tags = "HTTP/1.1 200 OK\r\nSurrogate-Key: a\rSet-Cookie: evil=1\r\nContent-Length: 1\r\n\r\nx";
-    for (path, answer) in [("/row-61-a", redirect), ("/row-61-b", folded), ("/row-61-c", tags)] {
-        site.origin.respond(path, ScriptedResponse::raw(answer).then_close());
+    for (path, response) in [("/row-61-a", redirect), ("/row-61-b", folded), ("/row-61-c", tags)] {
+        site.origin.respond(path, ScriptedResponse::raw(response).then_close());
         let got = site.get(path);
         assert!(got.header("set-cookie").is_none() && !got.text().contains("evil"), "{got:?}");
         assert!(
@@ -299,14 +299,14 @@ fn row_61_line_breaks_in_admin_requests_are_rejected() {
         r#"{"url":"http://www.example.com/a%0d%0ab"}"#,
         r#"{"path":"/a\r\nb"}"#,
     ] {
-        let answer = operate(admin, "POST", "/api/v1/invalidate", "", body);
-        assert!([400, 422].contains(&answer.status), "{body}: {}", answer.status);
-        assert!(answer.headers.iter().all(|(_, value)| !value.contains(['\r', '\n'])), "{answer:?}");
+        let response = operate(admin, "POST", "/api/v1/invalidate", "", body);
+        assert!([400, 422].contains(&response.status), "{body}: {}", response.status);
+        assert!(response.headers.iter().all(|(_, value)| !value.contains(['\r', '\n'])), "{response:?}");
     }
     let url = "/api/v1/entry?url=http://www.example.com/a%0d%0aSet-Cookie:%20evil=1";
-    let answer = operate(admin, "GET", url, "", "");
-    assert!((400..500).contains(&answer.status), "{}", answer.status);
-    assert!(answer.header("set-cookie").is_none());
+    let response = operate(admin, "GET", url, "", "");
+    assert!((400..500).contains(&response.status), "{}", response.status);
+    assert!(response.header("set-cookie").is_none());
 }
 
 /// What comes of an order to render a page.
@@ -340,8 +340,8 @@ fn row_63_an_idempotency_key_cannot_address_another_row() {
     let site = Site::start(PAGES);
     kept(&site, "/row-63");
     for key in ["../META", "META", "REQ#x", "LOCK", "VER#1", "a#b", "\u{1f512}"] {
-        let answer = regenerate(&site, key, "/row-63");
-        assert!((200..500).contains(&answer.status), "{key}: {}", answer.text());
+        let response = regenerate(&site, key, "/row-63");
+        assert!((200..500).contains(&response.status), "{key}: {}", response.text());
     }
     for (pk, sk) in rows(site.directory.path()) {
         let named = ["META", "LOCK", "TAG"].contains(&sk.as_str());

@@ -33,8 +33,8 @@ fn row_69_file_names_are_hashes_whatever_the_key() {
         assert!([200, 400].contains(&site.get(target).status), "{target}");
     }
     for tenant in ["..", "../evil", "...", "evil/evil"] {
-        let answer = site.get_with("/org/row-69", &format!("X-Tenant-Id: {tenant}\r\n"));
-        assert!([200, 400].contains(&answer.status), "{tenant}");
+        let response = site.get_with("/org/row-69", &format!("X-Tenant-Id: {tenant}\r\n"));
+        assert!([200, 400].contains(&response.status), "{tenant}");
     }
     let host = site.gateway.exchange("GET /row-69 HTTP/1.1\r\nHost: ..\r\n\r\n");
     assert!([200, 400].contains(&host.status), "{}", host.status);

@@ -214,8 +214,8 @@ fn row_13_a_malformed_chunk_within_a_body_aborts_the_request() {
         connection.send(post(&path, "Transfer-Encoding: chunked\r\n", &format!("7\r\n{word}\r\n")));
         wait_for("the origin hears the beginning", || site.origin.received(&word).then_some(()));
         connection.send(format!("{bad}0\r\n\r\n{SMUGGLED}"));
-        if let Some(answer) = connection.next_response("POST") {
-            assert!((400..600).contains(&answer.status), "{}", answer.status);
+        if let Some(response) = connection.next_response("POST") {
+            assert!((400..600).contains(&response.status), "{}", response.status);
         }
         connection.assert_closed();
         assert!(site.origin.requests_for(&path).is_empty(), "{path} reached the origin as a whole");
@@ -225,14 +225,14 @@ fn row_13_a_malformed_chunk_within_a_body_aborts_the_request() {
 
 /// All answers that come until the connection closes or the last of them is there.
 fn answers(connection: &mut Connection, last: &str) -> Vec<(u16, String)> {
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     while let Some(response) = connection.next_response("GET") {
-        answers.push((response.status, response.text()));
+        responses.push((response.status, response.text()));
         if response.text().contains(last) {
             break;
         }
     }
-    answers
+    responses
 }
 
 #[test]
@@ -248,9 +248,9 @@ fn row_14_the_unread_body_of_a_request_for_a_cached_page_is_not_a_request() {
         };
         let mut connection = site.gateway.connect();
         connection.send(get("/row-14", &lines) + &body + &get("/second", ""));
-        let answers = answers(&mut connection, "/second");
-        assert!(answers.iter().all(|(_, text)| !text.contains("/smuggled")), "{answers:?}");
-        assert!(answers.len() <= 2, "{answers:?}");
+        let responses = answers(&mut connection, "/second");
+        assert!(responses.iter().all(|(_, text)| !text.contains("/smuggled")), "{responses:?}");
+        assert!(responses.len() <= 2, "{responses:?}");
         assert!(site.origin.requests_for("/smuggled").is_empty());
     }
 }
@@ -264,9 +264,9 @@ fn row_14_the_unread_body_of_a_request_with_an_early_response_is_not_a_request()
     let mut connection = site.gateway.connect();
     connection.send(post("/early", &format!("Content-Length: {}\r\n", body.len()), &body));
     connection.send(get("/second", ""));
-    let answers = answers(&mut connection, "/second");
-    assert!(answers.iter().all(|(_, text)| !text.contains("/smuggled")), "{answers:?}");
-    assert!(answers.len() <= 2, "{answers:?}");
+    let responses = answers(&mut connection, "/second");
+    assert!(responses.iter().all(|(_, text)| !text.contains("/smuggled")), "{responses:?}");
+    assert!(responses.len() <= 2, "{responses:?}");
     assert!(site.origin.requests_for("/smuggled").is_empty());
 }
 
@@ -313,11 +313,11 @@ fn a_rejected_head_request_has_no_body() {
         "HEAD /a HTTP/3.0\r\nHost: a\r\n\r\n",
         "HEAD /a/../b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
     ] {
-        let mut visitor = site.gateway.connect();
-        visitor.send(head);
-        let answer = visitor.next_response("HEAD").expect("an answer");
-        assert!((400..600).contains(&answer.status), "{head}: {}", answer.status);
-        visitor.assert_closed();
+        let mut client = site.gateway.connect();
+        client.send(head);
+        let response = client.next_response("HEAD").expect("an answer");
+        assert!((400..600).contains(&response.status), "{head}: {}", response.status);
+        client.assert_closed();
     }
     assert_eq!(site.origin.byte_count(), 0);
 }
@@ -326,12 +326,12 @@ fn a_rejected_head_request_has_no_body() {
 fn informational_responses_are_sent_to_http_1_1_clients_only() {
     let site = Site::start(PAGES);
     let hint = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n";
-    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-    site.origin.respond("/pass/hint", ScriptedResponse::raw(format!("{hint}{answer}")));
+    let response = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    site.origin.respond("/pass/hint", ScriptedResponse::raw(format!("{hint}{response}")));
     for (version, expected) in [("HTTP/1.1", 103), ("HTTP/1.0", 200)] {
-        let mut visitor = site.gateway.connect();
-        visitor.send(format!("GET /pass/hint {version}\r\nHost: {HOST}\r\n\r\n"));
-        let first = visitor.next_response_or_interim("GET").expect("an answer");
+        let mut client = site.gateway.connect();
+        client.send(format!("GET /pass/hint {version}\r\nHost: {HOST}\r\n\r\n"));
+        let first = client.next_response_or_interim("GET").expect("an answer");
         assert_eq!(first.status, expected, "{version}");
     }
 }

@@ -40,8 +40,8 @@ fn row_20_an_invalid_host_is_rejected() {
     for (index, host) in hosts.iter().enumerate() {
         for path in [format!("/row-20-{index}"), format!("/pass/row-20-{index}")] {
             let before = site.origin.byte_count();
-            let answer = site.gateway.exchange(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-            assert_eq!(answer.status, 400, "{host}");
+            let response = site.gateway.exchange(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            assert_eq!(response.status, 400, "{host}");
             assert_eq!(site.origin.byte_count(), before, "the origin heard of {host}");
         }
     }
@@ -50,8 +50,8 @@ fn row_20_an_invalid_host_is_rejected() {
 #[test]
 fn row_21_a_target_authority_that_differs_from_the_host_is_rejected_and_never_connected_to() {
     let site = Site::start(PAGES);
-    let bystander = Origin::start();
-    let elsewhere = bystander.address;
+    let other_origin = Origin::start();
+    let elsewhere = other_origin.address;
     for (index, (target, host)) in [
         (format!("http://{elsewhere}"), "www.example.com".to_owned()),
         ("http://www.example.com".to_owned(), elsewhere.to_string()),
@@ -72,28 +72,28 @@ fn row_21_a_target_authority_that_differs_from_the_host_is_rejected_and_never_co
     let same = format!("GET http://{elsewhere}/row-21 HTTP/1.1\r\nHost: {elsewhere}\r\n\r\n");
     assert_eq!(site.gateway.exchange(same).status, 200, "it is one more host of this site");
     assert_eq!(site.origin.requests_for("/row-21").len(), 1, "and this origin is the one that is asked");
-    assert_eq!(bystander.byte_count(), 0, "nobody else is");
+    assert_eq!(other_origin.byte_count(), 0, "nobody else is");
 }
 
 #[test]
 fn row_22_connect_is_not_allowed() {
     let site = Site::start(PAGES);
-    let bystander = Origin::start();
-    let elsewhere = bystander.address;
+    let other_origin = Origin::start();
+    let elsewhere = other_origin.address;
     for bytes in [
         format!("CONNECT {elsewhere} HTTP/1.1\r\nHost: {elsewhere}\r\n\r\n"),
         "CONNECT www.example.com:443 HTTP/1.1\r\nHost: www.example.com:443\r\n\r\n".to_owned(),
     ] {
         assert_rejected(&site, &format!("/row-22-{}", bytes.len()), bytes, &[405]);
     }
-    assert_eq!(bystander.byte_count(), 0);
+    assert_eq!(other_origin.byte_count(), 0);
 }
 
 #[test]
 fn row_23_an_unknown_host_gets_421_misdirected_request() {
     let site = Site::start(&format!("hosts = [\"www.example.com\"]\n{PAGES}"));
-    let bystander = Origin::start();
-    let elsewhere = bystander.address;
+    let other_origin = Origin::start();
+    let elsewhere = other_origin.address;
     for (index, host) in
         ["evil.example".to_owned(), "www.example.com:81".to_owned(), elsewhere.to_string()].iter().enumerate()
     {
@@ -104,22 +104,22 @@ fn row_23_an_unknown_host_gets_421_misdirected_request() {
             ("POST", format!("/row-23-post-{index}"), String::new()),
         ] {
             let before = site.origin.byte_count();
-            let answer = site.gateway.exchange(format!(
+            let response = site.gateway.exchange(format!(
                 "{method} {target}{path} HTTP/1.1\r\nHost: {host}\r\nX-Forwarded-Host: www.example.com\r\n\r\n"
             ));
-            assert_eq!(answer.status, 421, "{method} {path} of {host}");
+            assert_eq!(response.status, 421, "{method} {path} of {host}");
             assert_eq!(site.origin.byte_count(), before, "the origin heard of {host}");
         }
     }
     assert_eq!(site.get("/row-23").status, 200);
-    assert_eq!(bystander.byte_count(), 0);
+    assert_eq!(other_origin.byte_count(), 0);
 }
 
 /// What the origin is told, as a page and as a request that is passed on, of a visitor who sends these lines.
 fn told(site: &Site, row: &str, lines: &str) -> [Request; 2] {
     [format!("/{row}"), format!("/pass/{row}")].map(|path| {
-        let answer = site.get_with(&path, lines);
-        assert_eq!(answer.status, 200, "{path} with {lines}");
+        let response = site.get_with(&path, lines);
+        assert_eq!(response.status, 200, "{path} with {lines}");
         site.origin.requests_for(&path).pop().expect("the origin is asked")
     })
 }
@@ -245,13 +245,13 @@ fn row_30_component_payloads_are_not_cached_as_pages() {
 #[test]
 fn row_31_an_empty_response_does_not_replace_a_page() {
     let site = Site::start(PAGES);
-    for (path, answer) in [
+    for (path, response) in [
         ("/brief/row-31-204", ScriptedResponse::with("204 No Content", &[], "")),
         ("/brief/row-31-empty", ScriptedResponse::page(&[], "")),
     ] {
         let page = site.get(path);
         assert_eq!(page.state(), "miss");
-        site.origin.respond(path, answer.clone());
+        site.origin.respond(path, response.clone());
         wait_for("the page is renewed in vain", || {
             assert_eq!(site.get(path).body, page.body, "the page is kept");
             (site.origin.requests_for(path).len() > 1).then_some(())
@@ -259,7 +259,7 @@ fn row_31_an_empty_response_does_not_replace_a_page() {
         let after = site.get(path);
         assert_eq!((after.status, after.body), (200, page.body), "the page is still kept");
         let cold = path.replace("brief", "cold");
-        site.origin.respond(&cold, answer);
+        site.origin.respond(&cold, response);
         site.get(&cold);
         assert_not_cached(&site, &cold);
     }

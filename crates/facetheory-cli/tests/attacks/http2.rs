@@ -8,13 +8,13 @@ use crate::support::wait_for;
 
 /// What becomes of a request with these fields, and with this body if it is one.
 fn ask(site: &Site, fields: &[(&str, &str)], body: &[u8]) -> Outcome {
-    let mut visitor = Http2::open(site.gateway.address);
+    let mut client = Http2::open(site.gateway.address);
     let flags = if body.is_empty() { END_STREAM } else { 0 };
-    visitor.send(&Frame::headers(1, fields, flags));
+    client.send(&Frame::headers(1, fields, flags));
     if !body.is_empty() {
-        visitor.send(&Frame::data(1, body, END_STREAM));
+        client.send(&Frame::data(1, body, END_STREAM));
     }
-    visitor.outcome(1)
+    client.outcome(1)
 }
 
 /// Fails unless a request is answered with this status, or taken for no request at all, and the origin hears nothing.
@@ -171,9 +171,9 @@ fn a_rejected_head_request_has_no_body_over_http_2() {
         let mut fields = http2::get(host, path);
         for (method, has_body) in [("GET", true), ("HEAD", false)] {
             fields[0].1 = method;
-            let mut visitor = Http2::open(site.gateway.address);
-            visitor.send(&Frame::headers(1, &fields, END_STREAM));
-            let body = visitor.body(1);
+            let mut client = Http2::open(site.gateway.address);
+            client.send(&Frame::headers(1, &fields, END_STREAM));
+            let body = client.body(1);
             let body = String::from_utf8_lossy(&body);
             assert_eq!(!body.is_empty(), has_body, "{method} {host}{path}: {body}");
         }
@@ -195,8 +195,8 @@ fn row_64_idle_connections_are_closed_over_http_2() {
     let mut done = Http2::open(site.gateway.address);
     done.send(&Frame::get(1, HOST, "/row-64-done"));
     assert_eq!(done.outcome(1), Outcome::Response { status: 200 });
-    for visitor in [&mut silent, &mut halting, &mut done] {
-        visitor.closed();
+    for client in [&mut silent, &mut halting, &mut done] {
+        client.closed();
     }
     assert!(site.origin.requests_for("/row-64").is_empty());
 }
@@ -204,11 +204,11 @@ fn row_64_idle_connections_are_closed_over_http_2() {
 #[test]
 fn row_64_a_missing_body_times_out_over_http_2() {
     let site = Site::start(&format!("{PAGES}{SHORT_BODY_TIMEOUT}"));
-    let mut visitor = Http2::open(site.gateway.address);
+    let mut client = Http2::open(site.gateway.address);
     let mut fields = http2::get(HOST, "/row-64").to_vec();
     fields[0].1 = "POST";
-    visitor.send_all(&[Frame::headers(1, &fields, 0), Frame::data(1, b"only this", 0)]);
-    assert_eq!(visitor.outcome(1), Outcome::Response { status: 408 });
+    client.send_all(&[Frame::headers(1, &fields, 0), Frame::data(1, b"only this", 0)]);
+    assert_eq!(client.outcome(1), Outcome::Response { status: 408 });
     assert!(site.origin.requests_for("/row-64").is_empty(), "it reached the origin as a whole");
 }
 
@@ -218,12 +218,12 @@ fn a_body_without_a_length_that_is_too_long_gets_413_over_http_2() {
     let mut fields = http2::get(HOST, "/pass/long").to_vec();
     fields[0].1 = "POST";
     for pieces in [&[600, 600][..], &[1001]] {
-        let mut visitor = Http2::open(site.gateway.address);
-        visitor.send(&Frame::headers(1, &fields, 0));
+        let mut client = Http2::open(site.gateway.address);
+        client.send(&Frame::headers(1, &fields, 0));
         for bytes in pieces {
-            visitor.send(&Frame::data(1, &vec![b'x'; *bytes], 0));
+            client.send(&Frame::data(1, &vec![b'x'; *bytes], 0));
         }
-        assert_eq!(visitor.outcome(1), Outcome::Response { status: 413 }, "{pieces:?}");
+        assert_eq!(client.outcome(1), Outcome::Response { status: 413 }, "{pieces:?}");
     }
     assert!(site.origin.requests_for("/pass/long").is_empty(), "it reached the origin as a whole");
 }
@@ -240,11 +240,11 @@ fn split_cookie_headers_over_http_2_reach_the_origin_as_one() {
 fn row_45_the_header_limit_is_configurable_over_http_2() {
     for (limit, bytes, expected) in [("1KiB", 2000, 431), ("1KiB", 200, 200), ("64KiB", 30_000, 200)] {
         let site = Site::start(&format!("{PAGES}\n[limits]\nheader_bytes = \"{limit}\"\n"));
-        let mut visitor = Http2::open(site.gateway.address);
+        let mut client = Http2::open(site.gateway.address);
         let long = "a".repeat(bytes);
         let fields = [&http2::get(HOST, "/row-45")[..], &[("x-long", long.as_str())]].concat();
-        visitor.send_all(&Frame::split_headers(1, &fields, END_STREAM));
-        assert_eq!(visitor.outcome(1), Outcome::Response { status: expected }, "{bytes} of {limit}");
+        client.send_all(&Frame::split_headers(1, &fields, END_STREAM));
+        assert_eq!(client.outcome(1), Outcome::Response { status: expected }, "{bytes} of {limit}");
     }
 }
 
@@ -258,11 +258,11 @@ fn row_64_unread_responses_hold_little_memory_over_http_2() {
     let endless = "HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n";
     site.origin.respond("/pass/endless", ScriptedResponse::raw(endless).then_endlessly([b'x'; 16_384]));
     let before = site.gateway.peak_memory();
-    let mut visitor = Http2::open(site.gateway.address);
-    visitor.send(&Frame::window_update(0, WINDOW));
+    let mut client = Http2::open(site.gateway.address);
+    client.send(&Frame::window_update(0, WINDOW));
     for number in 0..STREAMS {
         let stream = number * 2 + 1;
-        visitor.send_all(&[Frame::get(stream, HOST, "/pass/endless"), Frame::window_update(stream, WINDOW)]);
+        client.send_all(&[Frame::get(stream, HOST, "/pass/endless"), Frame::window_update(stream, WINDOW)]);
     }
     wait_for("the visitor is given up", || {
         let is_asked = site.origin.requests().len() == STREAMS as usize;
@@ -284,16 +284,16 @@ fn a_client_that_pauses_one_stream_gets_the_others_and_a_reset_over_http_2() {
     let gate = Gate::default();
     site.origin.respond("/pass/slow", ScriptedResponse::page(&[], "at last").after(&gate));
     site.origin.respond("/pass/long", ScriptedResponse::page(&[], &"x".repeat(1_000_000)));
-    let mut visitor = Http2::open_with_zero_window(site.gateway.address);
-    visitor.send(&Frame::get(1, HOST, "/pass/long"));
-    visitor.send_all(&[Frame::get(3, HOST, "/pass/slow"), Frame::window_update(3, WINDOW)]);
+    let mut client = Http2::open_with_zero_window(site.gateway.address);
+    client.send(&Frame::get(1, HOST, "/pass/long"));
+    client.send_all(&[Frame::get(3, HOST, "/pass/slow"), Frame::window_update(3, WINDOW)]);
     wait_for("the origin is asked", || (site.origin.requests().len() == 2).then_some(()));
     // Once could be before anybody has looked at the visitor.
     wait_longer_than_client_idle(&site);
     wait_longer_than_client_idle(&site);
     gate.open();
-    assert_eq!(visitor.outcome(3), Outcome::Response { status: 200 });
-    assert_eq!(visitor.closed(), Some(NO_ERROR), "it takes nothing more, and is told so");
+    assert_eq!(client.outcome(3), Outcome::Response { status: 200 });
+    assert_eq!(client.closed(), Some(NO_ERROR), "it takes nothing more, and is told so");
 }
 
 #[test]
@@ -306,15 +306,15 @@ fn row_64_a_client_that_reads_nothing_and_only_pings_is_disconnected_over_http_2
     site.origin.respond("/pass/endless", endless);
     // With a little room hyper gives the whole page away, and forgets it.
     let visits = [("/row-64-long", None), ("/row-64-long", Some(SMALL_WINDOW)), ("/pass/endless", None)];
-    let mut visitors = visits.map(|(path, room)| {
-        let mut visitor = Http2::open_with_zero_window(site.gateway.address);
-        visitor.send(&Frame::get(1, HOST, path));
+    let mut clients = visits.map(|(path, room)| {
+        let mut client = Http2::open_with_zero_window(site.gateway.address);
+        client.send(&Frame::get(1, HOST, path));
         if let Some(room) = room {
-            visitor.send(&Frame::window_update(1, room));
+            client.send(&Frame::window_update(1, room));
         }
-        visitor
+        client
     });
-    wait_for("they are cut", || (visitors.iter_mut().filter_map(Http2::ping).count() == 0).then_some(()));
+    wait_for("they are cut", || (clients.iter_mut().filter_map(Http2::ping).count() == 0).then_some(()));
 }
 
 #[test]
@@ -338,13 +338,13 @@ fn row_40_a_get_with_an_empty_body_has_no_body_over_http_2() {
         for method in ["GET", "HEAD"] {
             let mut fields = http2::get(HOST, path);
             fields[0].1 = method;
-            let mut visitor = Http2::open(site.gateway.address);
-            visitor.send_all(&[Frame::headers(1, &fields, 0), Frame::data(1, b"", END_STREAM)]);
-            assert_eq!(visitor.outcome(1), Outcome::Response { status: 200 }, "{method} {path}");
+            let mut client = Http2::open(site.gateway.address);
+            client.send_all(&[Frame::headers(1, &fields, 0), Frame::data(1, b"", END_STREAM)]);
+            assert_eq!(client.outcome(1), Outcome::Response { status: 200 }, "{method} {path}");
         }
-        let mut visitor = Http2::open(site.gateway.address);
-        visitor.send(&Frame::headers(1, &http2::get(HOST, path), 0));
-        assert_eq!(visitor.outcome(1), Outcome::Response { status: 408 }, "its end does not come");
+        let mut client = Http2::open(site.gateway.address);
+        client.send(&Frame::headers(1, &http2::get(HOST, path), 0));
+        assert_eq!(client.outcome(1), Outcome::Response { status: 408 }, "its end does not come");
     }
     assert!(site.origin.requests().iter().all(|request| !request.has("transfer-encoding")));
 }

@@ -23,8 +23,8 @@ fn row_33_a_static_extension_does_not_make_a_private_page_cacheable() {
         "/shop/account",
     ] {
         for _ in 0..2 {
-            let answer = site.get(path);
-            assert_eq!((answer.status, answer.state()), (200, "bypass"), "{path}");
+            let response = site.get(path);
+            assert_eq!((response.status, response.state()), (200, "bypass"), "{path}");
         }
         assert_eq!(site.origin.requests_for(path).len(), 2, "{path} was kept");
     }
@@ -48,9 +48,9 @@ fn row_34_the_key_is_the_exact_path_that_is_forwarded() {
         "/account/",
     ];
     for path in paths {
-        let answer = site.get(path);
-        assert_eq!(answer.state(), "miss", "{path} has a page of its own");
-        assert!(answer.text().contains(&format!("<p>{path},")), "{path}: {}", answer.text());
+        let response = site.get(path);
+        assert_eq!(response.state(), "miss", "{path} has a page of its own");
+        assert!(response.text().contains(&format!("<p>{path},")), "{path}: {}", response.text());
         assert_eq!(site.origin.requests_for(path).len(), 1, "{path} is forwarded as it came");
     }
     for path in paths {
@@ -103,11 +103,11 @@ fn row_36_unusual_targets_are_rejected_or_forwarded_byte_for_byte() {
         ("/row-36-m", "/row-36-m \u{a0}"),
     ] {
         let before = site.origin.byte_count();
-        let answer = site.get(strange);
-        match answer.status {
+        let response = site.get(strange);
+        match response.status {
             400 => assert_eq!(site.origin.byte_count(), before, "the origin heard of {strange}"),
             _ => {
-                assert_eq!((answer.status, answer.state()), (200, "miss"), "{strange}");
+                assert_eq!((response.status, response.state()), (200, "miss"), "{strange}");
                 assert_eq!(site.origin.requests_for(strange).len(), 1, "{strange} is forwarded as it came");
             }
         }
@@ -154,8 +154,8 @@ fn row_38_different_queries_are_different_pages() {
     ];
     for query in queries {
         let target = format!("/row-38{query}");
-        let answer = site.get(&target);
-        assert_eq!(answer.state(), "miss", "{target} has a page of its own");
+        let response = site.get(&target);
+        assert_eq!(response.state(), "miss", "{target} has a page of its own");
         assert_eq!(site.origin.requests_for(&target).len(), 1, "{target} is forwarded as it came");
     }
     let none = site.get("/row-38");
@@ -189,9 +189,9 @@ fn row_39_a_flood_of_queries_fills_neither_store_nor_memory() {
     let mut connection = site.gateway.connect();
     let kept = (0..FLOOD).filter(|number| {
         connection.send(get(&format!("/row-39?cache-buster={number}"), ""));
-        let answer = connection.response();
-        assert!([200, 429, 503].contains(&answer.status), "{}", answer.status);
-        answer.state() == "miss"
+        let response = connection.response();
+        assert!([200, 429, 503].contains(&response.status), "{}", response.status);
+        response.state() == "miss"
     });
     let kept = kept.count();
     assert!(kept < FLOOD / 2, "{kept} of {FLOOD} were kept");
@@ -211,8 +211,8 @@ fn row_40_the_body_of_a_get_is_never_forwarded() {
             let path = format!("{path}-{index}-{}", framing.len());
             let mut connection = site.gateway.connect();
             connection.send(request(method, &path, framing) + body);
-            let answer = connection.next_response(method).expect("an answer");
-            assert!(answer.status == 400 || answer.state() == "bypass", "{path}: {}", answer.status);
+            let response = connection.next_response(method).expect("an answer");
+            assert!(response.status == 400 || response.state() == "bypass", "{path}: {}", response.status);
             assert!(!site.origin.received("the body"), "{path}");
             assert_ne!(site.get(&path).state(), "hit", "{path} was kept");
         }
@@ -348,8 +348,8 @@ fn row_43_headers_with_underscores_are_not_taken_for_others() {
     .enumerate()
     {
         for path in [format!("/row-43-{index}"), format!("/pass/row-43-{index}")] {
-            let answer = site.get_with(&path, &format!("{line}\r\n"));
-            assert!([200, 400].contains(&answer.status), "{line}: {}", answer.status);
+            let response = site.get_with(&path, &format!("{line}\r\n"));
+            assert!([200, 400].contains(&response.status), "{line}: {}", response.status);
         }
     }
     for name in ["transfer_encoding", "x_tenant_id", "content_length", "x_forwarded_for", "evil"] {

@@ -17,8 +17,8 @@ const SHORT_TIMEOUTS: &str =
 
 /// Reads what a gateway says to a visitor who is too slow, until it closes: nothing, or that it took too long.
 fn assert_timed_out(connection: &mut Connection) {
-    if let Some(answer) = connection.next_response("GET") {
-        assert!([400, 408].contains(&answer.status), "{}", answer.status);
+    if let Some(response) = connection.next_response("GET") {
+        assert!([400, 408].contains(&response.status), "{}", response.status);
     }
     connection.assert_closed();
 }
@@ -72,8 +72,8 @@ fn row_64_a_missing_body_times_out() {
         (path, connection)
     });
     for (path, mut connection) in connections {
-        if let Some(answer) = connection.next_response("POST") {
-            assert!((400..600).contains(&answer.status), "{}", answer.status);
+        if let Some(response) = connection.next_response("POST") {
+            assert!((400..600).contains(&response.status), "{}", response.status);
         }
         connection.assert_closed();
         assert!(site.origin.requests_for(path).is_empty(), "{path} reached the origin as a whole");
@@ -96,7 +96,7 @@ fn row_64_idle_connections_are_closed() {
 fn is_served(site: &Site) -> bool {
     let mut connection = site.gateway.connect();
     connection.send(get("/row-64", ""));
-    connection.next_response("GET").is_some_and(|answer| answer.status == 200)
+    connection.next_response("GET").is_some_and(|response| response.status == 200)
 }
 
 #[test]
@@ -117,10 +117,10 @@ fn row_64_an_idle_tunnel_is_closed() {
     let site = Site::start(&format!("{PAGES}\n[timeouts]\ntunnel_idle = \"300ms\"\n"));
     let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     site.origin.respond("/pass/socket", ScriptedResponse::raw(switch).then_echo());
-    let mut visitor = site.gateway.connect();
-    visitor.send(get("/pass/socket", "Connection: Upgrade\r\nUpgrade: websocket\r\n"));
-    assert_eq!(visitor.response().status, 101);
-    visitor.assert_closed();
+    let mut client = site.gateway.connect();
+    client.send(get("/pass/socket", "Connection: Upgrade\r\nUpgrade: websocket\r\n"));
+    assert_eq!(client.response().status, 101);
+    client.assert_closed();
 }
 
 #[test]
@@ -149,10 +149,10 @@ fn a_disconnected_client_holds_no_connection_slot_while_its_page_is_rendered() {
         let gate = Gate::default();
         site.origin
             .respond(path, ScriptedResponse::page(&["Cache-Control: max-age=60"], "slow").after(&gate));
-        let mut visitor = site.gateway.connect();
-        visitor.send(get(path, ""));
+        let mut client = site.gateway.connect();
+        client.send(get(path, ""));
         wait_for("the origin is asked", || site.origin.requests_for(path).pop());
-        drop(visitor);
+        drop(client);
         wait_for("there is a place again", || is_served(&site).then_some(()));
         gate.open();
     }
@@ -174,8 +174,8 @@ fn assert_times_out(table: &str, bodies: &str, logged: &str) {
     let place = ["--table", table, "--bodies", bodies];
     let gateway = Gateway::try_start_in(&environment, directory.path(), origin.address, &config, &place);
     let gateway = gateway.expect("it starts");
-    let answer = gateway.exchange(get("/page", ""));
-    assert_eq!((answer.status, &*answer.text()), (200, "<p>/page, render 1</p>"));
+    let response = gateway.exchange(get("/page", ""));
+    assert_eq!((response.status, &*response.text()), (200, "<p>/page, render 1</p>"));
     wait_for("it is logged", || gateway.log().contains(logged).then_some(()));
 }
 
@@ -204,12 +204,12 @@ fn row_65_a_compression_bomb_is_not_decoded() {
         site.get("/warm");
         let before = site.gateway.peak_memory();
         for lines in ["", "Accept-Encoding: gzip\r\n"] {
-            let answer = site.get_with(path, lines);
+            let response = site.get_with(path, lines);
             assert!(
-                answer.status == 502 || answer.body == bomb,
+                response.status == 502 || response.body == bomb,
                 "{} with {} bytes",
-                answer.status,
-                answer.body.len()
+                response.status,
+                response.body.len()
             );
             assert_not_cached(&site, path);
         }
@@ -243,9 +243,9 @@ fn row_66_a_body_without_a_proper_end_is_limited_and_not_cached() {
     /// Far more than the limits and all buffers on the way.
     const HUGE: usize = 64 << 20;
     let mut site = Site::start(&format!("{PAGES}{SMALL}"));
-    for (name, answer) in broken_bodies() {
+    for (name, response) in broken_bodies() {
         let path = format!("/row-66-{name}");
-        site.origin.respond(&path, answer);
+        site.origin.respond(&path, response);
         for asked in 1..=2 {
             let mut connection = site.gateway.connect();
             connection.send(get(&path, "Connection: close\r\n"));
@@ -261,11 +261,11 @@ fn row_66_a_body_without_a_proper_end_is_limited_and_not_cached() {
 #[test]
 fn row_66_a_body_without_a_proper_end_does_not_replace_a_page() {
     let site = Site::start(&format!("{PAGES}{SMALL}"));
-    let pages = broken_bodies().map(|(name, answer)| {
+    let pages = broken_bodies().map(|(name, response)| {
         let path = format!("/brief/row-66-{name}");
         let page = site.get(&path);
         assert_eq!(page.state(), "miss");
-        site.origin.respond(&path, answer);
+        site.origin.respond(&path, response);
         (path, page)
     });
     for (path, page) in &pages {
@@ -276,9 +276,9 @@ fn row_66_a_body_without_a_proper_end_does_not_replace_a_page() {
     }
     for (path, page) in &pages {
         wait_for("the failure is noticed", || {
-            let answer = site.get(path);
-            assert_eq!(answer.body, page.body, "{path}");
-            answer.state().starts_with("stale").then_some(())
+            let response = site.get(path);
+            assert_eq!(response.body, page.body, "{path}");
+            response.state().starts_with("stale").then_some(())
         });
     }
 }
@@ -286,9 +286,9 @@ fn row_66_a_body_without_a_proper_end_does_not_replace_a_page() {
 #[test]
 fn row_67_a_redirect_is_forwarded_and_never_followed() {
     let site = Site::start(PAGES);
-    let bystander = Origin::start();
+    let other_origin = Origin::start();
     for (index, place) in [
-        format!("http://{}/latest/meta-data", bystander.address),
+        format!("http://{}/latest/meta-data", other_origin.address),
         "http://169.254.169.254/latest/meta-data".to_owned(),
         "http://[fe80::1]/".to_owned(),
         "//169.254.169.254/".to_owned(),
@@ -303,13 +303,13 @@ fn row_67_a_redirect_is_forwarded_and_never_followed() {
             ] {
                 site.origin
                     .respond(&path, ScriptedResponse::with(status, &[&format!("location: {place}")], ""));
-                let answer = site.get(&path);
-                assert_eq!(answer.status.to_string(), status[..3]);
-                assert_eq!(answer.header("location"), Some(place.as_str()), "as it came");
+                let response = site.get(&path);
+                assert_eq!(response.status.to_string(), status[..3]);
+                assert_eq!(response.header("location"), Some(place.as_str()), "as it came");
             }
         }
     }
-    assert_eq!(bystander.byte_count(), 0, "nobody else is asked");
+    assert_eq!(other_origin.byte_count(), 0, "nobody else is asked");
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn row_68_oversized_or_malformed_response_headers_give_502() {
     let long = format!("HTTP/1.1 200 OK\r\nX-A: {}\r\nContent-Length: 1\r\n\r\nx", "b".repeat(1 << 20));
     let many: String = (0..10_000).map(|number| format!("X-{number}: a\r\n")).collect();
     let many = format!("HTTP/1.1 200 OK\r\n{many}Content-Length: 1\r\n\r\nx");
-    for (index, answer) in [
+    for (index, response) in [
         long.as_str(),
         &many,
         "",
@@ -343,9 +343,9 @@ fn row_68_oversized_or_malformed_response_headers_give_502() {
     .enumerate()
     {
         for path in [format!("/row-68-{index}"), format!("/pass/row-68-{index}")] {
-            site.origin.respond(&path, ScriptedResponse::raw(*answer).then_close());
+            site.origin.respond(&path, ScriptedResponse::raw(*response).then_close());
             let got = site.get(&path);
-            assert_eq!(got.status, 502, "{index}: {}", crate::assertions::shown(answer.as_bytes()));
+            assert_eq!(got.status, 502, "{index}: {}", crate::assertions::shown(response.as_bytes()));
             site.origin.respond(&path, ScriptedResponse::page(&[], "whole again"));
             assert_eq!(site.get(&path).text(), "whole again", "{index}");
         }
@@ -357,11 +357,13 @@ fn row_68_oversized_or_malformed_response_headers_give_502() {
 #[test]
 fn row_68_an_unsolicited_response_is_sent_to_no_client() {
     let site = Site::start(PAGES);
-    let answer = |body: &str| format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    for (index, extra) in [answer("evil"), answer("evil").repeat(10), "evil".to_owned()].iter().enumerate() {
+    let response = |body: &str| format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    for (index, extra) in
+        [response("evil"), response("evil").repeat(10), "evil".to_owned()].iter().enumerate()
+    {
         for place in ["", "/pass"] {
             let path = format!("{place}/row-68-more-{index}");
-            site.origin.respond(&path, ScriptedResponse::raw(answer("fine") + extra));
+            site.origin.respond(&path, ScriptedResponse::raw(response("fine") + extra));
             assert_eq!(site.get(&path).text(), "fine");
             for number in 0..5 {
                 let next = site.get(&format!("{path}-{number}"));
@@ -384,11 +386,15 @@ fn row_68_a_chunked_response_with_a_content_length_is_rejected() {
             let head =
                 format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nTransfer-Encoding: chunked\r\n\r\n");
             site.origin.respond(&path, ScriptedResponse::raw(format!("{head}b\r\nhello world\r\n0\r\n\r\n")));
-            let mut visitor = site.gateway.connect();
-            visitor.send(get(&path, "") + &get("/behind", "Connection: close\r\n"));
-            let answer = visitor.response();
-            assert_eq!((answer.text().as_str(), answer.complete), ("hello world", true), "{path} {length}");
-            assert!(visitor.response().text().contains("/behind"), "{path} {length}");
+            let mut client = site.gateway.connect();
+            client.send(get(&path, "") + &get("/behind", "Connection: close\r\n"));
+            let response = client.response();
+            assert_eq!(
+                (response.text().as_str(), response.complete),
+                ("hello world", true),
+                "{path} {length}"
+            );
+            assert!(client.response().text().contains("/behind"), "{path} {length}");
         }
     }
 }
@@ -430,8 +436,8 @@ fn a_paused_upload_is_allowed_and_an_origin_that_stops_reading_times_out() {
     sending.assert_closed();
     // The origin could have been given up long before for the visitor who rests.
     resting.send("later");
-    let answer = resting.response();
-    assert_eq!(answer.status, 200, "{}", answer.text());
+    let response = resting.response();
+    assert_eq!(response.status, 200, "{}", response.text());
     assert_eq!(site.origin.requests_for("/pass/resting").pop().expect("it is whole").body, b"firstlater");
 }
 

@@ -64,17 +64,17 @@ fn row_45_http_2_headers_that_are_too_long_are_rejected() {
         ),
         (http2::get(HOST, &long_target).to_vec(), 414),
     ] {
-        let mut visitor = Http2::open(site.gateway.address);
+        let mut client = Http2::open(site.gateway.address);
         let block = http2::block(&fields);
         let pieces: Vec<&[u8]> = block.chunks(16 * 1024).collect();
         for (index, piece) in pieces.iter().enumerate() {
             let end = if index + 1 == pieces.len() { END_HEADERS } else { 0 };
-            visitor.send(&match index {
+            client.send(&match index {
                 0 => Frame { kind: HEADERS, flags: END_STREAM | end, stream: 1, payload: piece.to_vec() },
                 _ => Frame::continuation(1, piece.to_vec(), end),
             });
         }
-        match visitor.outcome(1) {
+        match client.outcome(1) {
             Outcome::Response { status: given } => assert!([431, status].contains(&given), "{given}"),
             Outcome::Reset { .. } | Outcome::Closed { .. } => {}
         }
@@ -90,10 +90,10 @@ fn row_46_a_header_that_makes_the_origin_fail_poisons_no_page() {
         true => ScriptedResponse::with("400 Bad Request", &[], "broken"),
         false => ScriptedResponse::page(&[], "the page"),
     });
-    let answer = site
+    let response = site
         .gateway
         .exchange([b"GET /row-46 HTTP/1.1\r\nHost: a\r\nX-Meta: \xff\"\\\r\n\r\n".as_slice()].concat());
-    assert!(answer.status == 400 || answer.text() == "the page", "{}", answer.status);
+    assert!(response.status == 400 || response.text() == "the page", "{}", response.status);
     assert_eq!(site.gateway.exchange("GET /row-46 HTTP/1.1\r\nHost: a\r\n\r\n").text(), "the page");
     for status in [
         "400 Bad Request",
@@ -132,10 +132,10 @@ fn row_48_a_partial_response_is_not_cached_as_complete() {
         true => of_range.clone(),
         false => ScriptedResponse::page(&[], "the page"),
     });
-    let answer = site.get_with("/row-48", "Range: bytes=0-2\r\n");
+    let response = site.get_with("/row-48", "Range: bytes=0-2\r\n");
     assert!(
-        matches!((answer.status, answer.text().as_str()), (206, "the") | (200, "the page")),
-        "{answer:?}"
+        matches!((response.status, response.text().as_str()), (206, "the") | (200, "the page")),
+        "{response:?}"
     );
     let whole = site.get("/row-48");
     assert_eq!((whole.status, whole.text().as_str()), (200, "the page"));
@@ -168,10 +168,10 @@ fn row_49_invalid_ranges_get_the_complete_page_or_416() {
         "bytes=0-1;",
         "=",
     ] {
-        let answer = site.get_with("/row-49", &format!("Range: {range}\r\n"));
-        match answer.status {
-            416 => assert_ne!(answer.body, page.body),
-            status => assert_eq!((status, &answer.body), (200, &page.body), "{range}"),
+        let response = site.get_with("/row-49", &format!("Range: {range}\r\n"));
+        match response.status {
+            416 => assert_ne!(response.body, page.body),
+            status => assert_eq!((status, &response.body), (200, &page.body), "{range}"),
         }
     }
     assert_eq!(site.get("/row-49").body, page.body);
@@ -213,8 +213,8 @@ fn row_50_invalid_conditions_never_give_304() {
         "Range: bytes=0-2\r\nIf-Range: yesterday",
         "Range: bytes=0-2\r\nIf-Range: \"right",
     ] {
-        let answer = site.get_with("/row-50", &format!("{line}\r\n"));
-        assert_eq!((answer.status, answer.text().as_str()), (200, "the page"), "{line}");
+        let response = site.get_with("/row-50", &format!("{line}\r\n"));
+        assert_eq!((response.status, response.text().as_str()), (200, "the page"), "{line}");
     }
     assert_eq!(site.origin.requests_for("/row-50").len(), 1);
 }
@@ -228,8 +228,8 @@ fn row_51_connection_cannot_remove_headers_that_the_gateway_adds() {
     for name in ["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "via"] {
         assert!(told.has(name), "{name} is gone");
     }
-    let answer = site.get_with("/org/row-51", &format!("{lines}X-Tenant-Id: acme\r\n"));
-    assert!([200, 400].contains(&answer.status), "{}", answer.status);
+    let response = site.get_with("/org/row-51", &format!("{lines}X-Tenant-Id: acme\r\n"));
+    assert!([200, 400].contains(&response.status), "{}", response.status);
     for request in site.origin.requests_for("/org/row-51") {
         assert_eq!(request.header("x-tenant-id"), Some("acme"), "the page of a tenant is asked for as such");
     }

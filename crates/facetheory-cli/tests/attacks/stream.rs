@@ -7,7 +7,7 @@ use crate::support::site::{HOST, Site};
 
 /// The outcome of a stream with these headers besides those of any request, and with this body.
 fn outcome(site: &Site, method: &str, path: &str, fields: &[(&str, &str)], body: &[&str]) -> Outcome {
-    let mut visitor = Http2::open(site.gateway.address);
+    let mut client = Http2::open(site.gateway.address);
     let mut all = http2::get(HOST, path).to_vec();
     all[0].1 = method;
     all.extend_from_slice(fields);
@@ -16,8 +16,8 @@ fn outcome(site: &Site, method: &str, path: &str, fields: &[(&str, &str)], body:
         let flags = if index + 1 == body.len() { END_STREAM } else { 0 };
         frames.push(Frame::data(1, piece.as_bytes(), flags));
     }
-    visitor.send_all(&frames);
-    visitor.outcome(1)
+    client.send_all(&frames);
+    client.outcome(1)
 }
 
 /// Whether a stream was refused, as the protocol has it or with a status.
@@ -91,14 +91,14 @@ fn assert_flood_ends(mut frames: impl FnMut(u32) -> Vec<Frame>) {
     let mut site = Site::start(PAGES);
     let gate = Gate::default();
     site.origin.respond("/pass/slow", ScriptedResponse::page(&[], "at last").after(&gate));
-    let mut visitor = Http2::open(site.gateway.address);
+    let mut client = Http2::open(site.gateway.address);
     for batch in 0..FLOOD / 100 {
         let streams = (batch * 100..(batch + 1) * 100).map(|number| number * 2 + 1);
-        if !visitor.send_all(&streams.flat_map(&mut frames).collect::<Vec<Frame>>()) {
+        if !client.send_all(&streams.flat_map(&mut frames).collect::<Vec<Frame>>()) {
             break;
         }
     }
-    visitor.closed();
+    client.closed();
     let asked = site.origin.requests().len();
     assert!(asked < FEW_STREAMS, "{asked} requests reached the origin");
     gate.open();
@@ -126,16 +126,16 @@ fn row_17_endless_headers_close_the_connection() {
     const FRAMES: usize = 20_000;
     for payload in [http2::block(&[("x-a", "b")]), http2::block(&[("x-a", &"b".repeat(4_000))]), Vec::new()] {
         let mut site = Site::start(PAGES);
-        let mut visitor = Http2::open(site.gateway.address);
+        let mut client = Http2::open(site.gateway.address);
         let block = http2::block(&http2::get(HOST, "/row-17"));
-        visitor.send(&Frame { kind: HEADERS, flags: END_STREAM, stream: 1, payload: block });
+        client.send(&Frame { kind: HEADERS, flags: END_STREAM, stream: 1, payload: block });
         let frames = vec![Frame::continuation(1, payload, 0); 100];
         for _ in 0..FRAMES / frames.len() {
-            if !visitor.send_all(&frames) {
+            if !client.send_all(&frames) {
                 break;
             }
         }
-        visitor.closed();
+        client.closed();
         assert!(site.gateway.is_alive());
         assert!(!site.origin.received("/row-17"));
         assert_eq!(site.get("/row-17").state(), "miss");
@@ -145,12 +145,12 @@ fn row_17_endless_headers_close_the_connection() {
 #[test]
 fn row_17_headers_in_several_frames_are_accepted() {
     let site = Site::start(PAGES);
-    let mut visitor = Http2::open(site.gateway.address);
+    let mut client = Http2::open(site.gateway.address);
     let block = http2::block(&http2::get(HOST, "/row-17"));
     let (first, second) = block.split_at(20);
-    visitor.send_all(&[
+    client.send_all(&[
         Frame { kind: HEADERS, flags: END_STREAM, stream: 1, payload: first.to_vec() },
         Frame::continuation(1, second.to_vec(), END_HEADERS),
     ]);
-    assert_eq!(visitor.outcome(1), Outcome::Response { status: 200 });
+    assert_eq!(client.outcome(1), Outcome::Response { status: 200 });
 }

@@ -88,8 +88,8 @@ impl Gateway {
     /// Has a page rendered before anybody sees it again, as an operator does.
     pub(crate) async fn invalidate(&self, target: &str) {
         let wish = format!(r#"{{ "url": "http://{}{target}", "hard": true }}"#, self.address);
-        let answer = Client::of(&self.admin).post("/api/v1/invalidate", "application/json", wish).await;
-        assert_eq!((answer.status, &*answer.text()), (StatusCode::OK, r#"{"outcome":"stale"}"#));
+        let response = Client::of(&self.admin).post("/api/v1/invalidate", "application/json", wish).await;
+        assert_eq!((response.status, &*response.text()), (StatusCode::OK, r#"{"outcome":"stale"}"#));
     }
 
     /// Where it listens.
@@ -100,10 +100,10 @@ impl Gateway {
 
 /// The address that it says after these words, which are the next that it says.
 fn address_after(words: &str, output: &mut impl BufRead) -> String {
-    let mut said = String::new();
-    output.read_line(&mut said).expect("words");
-    let address = said.strip_prefix(words).and_then(|rest| rest.trim().strip_prefix("http://"));
-    let address = address.unwrap_or_else(|| panic!("no {words:?} in {said:?}"));
+    let mut printed = String::new();
+    output.read_line(&mut printed).expect("words");
+    let address = printed.strip_prefix(words).and_then(|rest| rest.trim().strip_prefix("http://"));
+    let address = address.unwrap_or_else(|| panic!("no {words:?} in {printed:?}"));
     address.trim_end_matches('/').to_owned()
 }
 

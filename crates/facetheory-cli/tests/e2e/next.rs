@@ -33,33 +33,33 @@ async fn from_the_application(target: &str) -> Response {
     Client::of(&application("NEXT").expect("it is there")).get(target).await
 }
 
-fn is_html(answer: &Response) -> bool {
-    answer.header("content-type").starts_with("text/html") && answer.text().starts_with("<!DOCTYPE html>")
+fn is_html(response: &Response) -> bool {
+    response.header("content-type").starts_with("text/html") && response.text().starts_with("<!DOCTYPE html>")
 }
 
 /// What the router of Next.js gets: it is told the address that belongs to its headers.
 async fn navigate(client: &mut Client, target: &str) -> Response {
-    let answer = client.get_with(target, &[(RSC, "1")]).await;
-    match answer.status {
+    let response = client.get_with(target, &[(RSC, "1")]).await;
+    match response.status {
         StatusCode::TEMPORARY_REDIRECT => {
-            let target = answer.header("location").to_owned();
+            let target = response.header("location").to_owned();
             client.get_with(&target, &[(RSC, "1")]).await
         }
-        _ => answer,
+        _ => response,
     }
 }
 
 #[tokio::test]
 async fn fifty_concurrent_clients_get_the_page_of_one_render() {
     let Some(gateway) = in_front_of_next(ROUTES).await else { return };
-    let answers = gateway.concurrently("/").await;
+    let responses = gateway.concurrently("/").await;
     let original = from_the_application("/").await;
     assert!(is_html(&original));
-    for answer in &answers {
-        assert_eq!((answer.status, &answer.body), (StatusCode::OK, &original.body));
-        assert_eq!(answer.header("etag"), original.header("etag"));
+    for response in &responses {
+        assert_eq!((response.status, &response.body), (StatusCode::OK, &original.body));
+        assert_eq!(response.header("etag"), original.header("etag"));
     }
-    let states: BTreeSet<&str> = answers.iter().map(Response::state).collect();
+    let states: BTreeSet<&str> = responses.iter().map(Response::state).collect();
     assert!(states.contains("miss") && !states.contains("bypass"), "{states:?}");
     assert_eq!(gateway.recorder().saw("/").len(), 1);
     assert_eq!(gateway.client().get("/").await.state(), "hit");
@@ -68,8 +68,8 @@ async fn fifty_concurrent_clients_get_the_page_of_one_render() {
 #[tokio::test]
 async fn fifty_concurrent_clients_share_one_render_of_a_dynamic_page() {
     let Some(gateway) = in_front_of_next(ROUTES).await else { return };
-    let answers = gateway.concurrently("/dated/crowd").await;
-    let pages: BTreeSet<String> = answers.iter().map(Response::text).collect();
+    let responses = gateway.concurrently("/dated/crowd").await;
+    let pages: BTreeSet<String> = responses.iter().map(Response::text).collect();
     assert_eq!(pages.len(), 1, "{pages:?}");
     assert!(pages.iter().all(|page| page.contains("crowd was rendered at")), "{pages:?}");
     let [one, two] = [from_the_application("/dated/crowd").await, from_the_application("/dated/crowd").await];
@@ -138,9 +138,9 @@ async fn page_data_and_html_are_cached_separately() {
         page.text().split_once("\"buildId\":\"").map(|(a, b)| (a.to_owned(), b.to_owned())).expect("an id");
     let data = format!("/_next/data/{}/dated/today.json", rest.split('"').next().expect("an id"));
     for _ in 0..2 {
-        let answer = gateway.client().get_with(&data, &[(NEXTJS_DATA, "1")]).await;
-        assert_eq!(answer.header("content-type"), "application/json; charset=utf-8");
-        assert!(answer.text().starts_with("{\"pageProps\":{\"name\":\"today\""), "{}", answer.text());
+        let response = gateway.client().get_with(&data, &[(NEXTJS_DATA, "1")]).await;
+        assert_eq!(response.header("content-type"), "application/json; charset=utf-8");
+        assert!(response.text().starts_with("{\"pageProps\":{\"name\":\"today\""), "{}", response.text());
         for target in ["/dated/today", "/dated/today?__nextDataReq=1"] {
             let poisoned = gateway.client().get_with(target, &[(NEXTJS_DATA, "1")]).await;
             assert!(is_html(&poisoned), "{target}: {}", poisoned.text());
@@ -157,9 +157,9 @@ async fn an_api_is_cached_per_url_and_a_missing_page_gets_404() {
     let Some(gateway) = in_front_of_next(ROUTES).await else { return };
     for state in ["miss", "hit"] {
         for name in ["Ann", "Bob"] {
-            let answer = gateway.client().get(&format!("/api/{name}")).await;
+            let response = gateway.client().get(&format!("/api/{name}")).await;
             assert_eq!(
-                (answer.state(), &*answer.text()),
+                (response.state(), &*response.text()),
                 (state, &*format!("{{\"message\":\"Hello {name}!\"}}"))
             );
         }
@@ -193,8 +193,8 @@ async fn a_server_action_sets_a_cookie_for_one_client_only() {
         assert!(page.text().contains("Hello, stranger!"), "{}", page.text());
         let (kind, body) =
             Form::in_page(&page.text(), "multipart/form-data").with("visitor", "Ann").multipart();
-        let answer = ann.post("/greeting", &kind, body).await;
-        assert!(answer.text().contains("Hello, Ann!"), "{} {}", answer.status, answer.text());
+        let response = ann.post("/greeting", &kind, body).await;
+        assert!(response.text().contains("Hello, Ann!"), "{} {}", response.status, response.text());
         assert_eq!(ann.cookies.get("visitor").map(String::as_str), Some("Ann"));
         for _ in 0..2 {
             assert!(ann.get("/greeting").await.text().contains("Hello, Ann!"), "{routes}");
@@ -211,7 +211,7 @@ async fn a_cross_site_form_is_rejected_by_the_application_as_without_a_gateway()
     let mut client = gateway.client();
     let page = client.get("/greeting").await.text();
     let (kind, body) = Form::in_page(&page, "multipart/form-data").with("visitor", "Eve").multipart();
-    let answer = client.post_from("http://evil.example", "/greeting", &kind, body).await;
-    assert!(!answer.text().contains("Hello, Eve!"), "{}", answer.text());
+    let response = client.post_from("http://evil.example", "/greeting", &kind, body).await;
+    assert!(!response.text().contains("Hello, Eve!"), "{}", response.text());
     assert!(!client.cookies.contains_key("visitor"));
 }

@@ -146,9 +146,10 @@ fn come(seed: u64, address: std::net::SocketAddr, log: &RequestLog, course: &Pro
 /// Fails unless a request without faults is answered.
 fn probe(address: std::net::SocketAddr, log: &RequestLog, number: u64) {
     let target = format!("/pass/probe-{number}");
-    let answer = (0..MAX_PROBES).find_map(|_| ask_without_faults(address, log, &target));
-    let is_right = answer
-        .is_some_and(|answer| answer.status == 200 && answer.text() == format!("{ECHO_PREFIX}{target}\n"));
+    let response = (0..MAX_PROBES).find_map(|_| ask_without_faults(address, log, &target));
+    let is_right = response.is_some_and(|response| {
+        response.status == 200 && response.text() == format!("{ECHO_PREFIX}{target}\n")
+    });
     if !is_right {
         log.violate(format!("a request without faults is not answered: {target}"));
     }
@@ -166,11 +167,11 @@ fn ask_without_faults(address: std::net::SocketAddr, log: &RequestLog, target: &
     let mut connection = wait_for("the gateway accepts a connection", || Connection::try_open(address));
     let connected = Instant::now();
     connection.send(bytes);
-    let answer = connection.next_response("GET").filter(|answer| answer.status != REQUEST_TIMEOUT);
-    if answer.is_none() && connected.elapsed() < CLIENT_HEADERS {
+    let response = connection.next_response("GET").filter(|response| response.status != REQUEST_TIMEOUT);
+    if response.is_none() && connected.elapsed() < CLIENT_HEADERS {
         log.violate(format!("a request without faults is turned away before its time is over: {target}"));
     }
-    answer
+    response
 }
 
 /// Looks at the gateway now and then, until time is over or something is wrong.

@@ -37,7 +37,7 @@ pub(crate) fn visit(case: &Case, address: SocketAddr, log: &RequestLog) {
         let whole = asked.iter().filter(|asked| asked.is_whole).count();
         // What is wrong is answered too, and then the connection is closed.
         visit.read_until(case, |came| {
-            end != End::Wrong && response::read(came, &asked).is_ok_and(|answers| answers.len() >= whole)
+            end != End::Wrong && response::read(came, &asked).is_ok_and(|responses| responses.len() >= whole)
         });
         judge_answers(&visit.came, &asked, log);
     }
@@ -107,17 +107,17 @@ fn is_tunnel(came: &[u8]) -> bool {
 
 /// Looks whether each answer is to the request in whose place it stands.
 fn judge_answers(came: &[u8], asked: &[ExpectedRequest], log: &RequestLog) {
-    let answers = match response::read(came, asked) {
-        Ok(answers) => answers,
+    let responses = match response::read(came, asked) {
+        Ok(responses) => responses,
         Err(why) => return log.violate(format!("a malformed answer, {why}: {}", came.escape_ascii())),
     };
-    if answers.len() > asked.len() + 1 {
+    if responses.len() > asked.len() + 1 {
         log.violate(format!("more answers than requests: {}", came.escape_ascii()));
     }
-    for (Response { body, .. }, asked) in answers.iter().zip(asked) {
+    for (Response { body, .. }, asked) in responses.iter().zip(asked) {
         judge_page(body, &asked.request.target, log);
     }
-    if let Some(Response { status, body }) = answers.get(asked.len())
+    if let Some(Response { status, body }) = responses.get(asked.len())
         && (*status < 400 || body.starts_with(ECHO_PREFIX.as_bytes()))
     {
         log.violate(format!("an answer to what is no request: {}", came.escape_ascii()));

@@ -142,10 +142,10 @@ impl OriginConnection {
             violate("the origin was told of another address");
         }
         // The same in other words, with an address where there is one.
-        let said = format!("host=\"{}\";proto=http", request.host);
+        let printed = format!("host=\"{}\";proto=http", request.host);
         let is_ours = |value: &[u8]| {
             let value = String::from_utf8_lossy(value);
-            value.strip_prefix("for=127.0.0.1;").unwrap_or(&value).eq_ignore_ascii_case(&said)
+            value.strip_prefix("for=127.0.0.1;").unwrap_or(&value).eq_ignore_ascii_case(&printed)
         };
         if only("forwarded").is_none_or(|value| !is_ours(&value))
             || request.trailers.iter().any(|(name, _)| name == "forwarded")

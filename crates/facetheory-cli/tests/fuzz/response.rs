@@ -14,14 +14,14 @@ pub(crate) struct Response {
 
 /// The answers to these requests, without interim ones, as far as they have come whole.
 pub(crate) fn read(came: &[u8], asked: &[ExpectedRequest]) -> Result<Vec<Response>, String> {
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     let mut rest = came;
     loop {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Response::new(&mut headers);
         let after = match head.parse(rest) {
             Ok(httparse::Status::Complete(after)) => &rest[after..],
-            Ok(httparse::Status::Partial) => return Ok(answers),
+            Ok(httparse::Status::Partial) => return Ok(responses),
             Err(error) => return Err(error.to_string()),
         };
         let status = head.code.ok_or("no status")?;
@@ -31,12 +31,12 @@ pub(crate) fn read(came: &[u8], asked: &[ExpectedRequest]) -> Result<Vec<Respons
                 .find(|header| header.name.eq_ignore_ascii_case(name))
                 .map(|header| header.value)
         };
-        let is_head = asked.get(answers.len()).is_some_and(|asked| asked.request.method == "HEAD");
+        let is_head = asked.get(responses.len()).is_some_and(|asked| asked.request.method == "HEAD");
         match status {
             101 => {
-                answers.push(Response { status, body: Vec::new() });
+                responses.push(Response { status, body: Vec::new() });
                 // What follows is not HTTP.
-                return Ok(answers);
+                return Ok(responses);
             }
             100..200 => {
                 rest = after;
@@ -50,16 +50,16 @@ pub(crate) fn read(came: &[u8], asked: &[ExpectedRequest]) -> Result<Vec<Respons
         let (body, end) = if is_bodiless {
             (Vec::new(), after)
         } else if value("transfer-encoding") == Some(b"chunked") {
-            let Some(read) = chunks(after)? else { return Ok(answers) };
+            let Some(read) = chunks(after)? else { return Ok(responses) };
             read
         } else {
             let length = value("content-length").and_then(|length| str::from_utf8(length).ok()?.parse().ok());
             // Without a length the body ends with the connection, and is the last.
             let length = length.unwrap_or(after.len());
-            let Some((body, end)) = after.split_at_checked(length) else { return Ok(answers) };
+            let Some((body, end)) = after.split_at_checked(length) else { return Ok(responses) };
             (body.to_vec(), end)
         };
-        answers.push(Response { status, body });
+        responses.push(Response { status, body });
         rest = end;
     }
 }

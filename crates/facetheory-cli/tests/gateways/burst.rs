@@ -26,7 +26,7 @@ const OTHER_FILES: usize = 200;
 /// Visitors who have come, and wait.
 pub(crate) struct Burst {
     runtime: tokio::runtime::Runtime,
-    visitors: Vec<JoinHandle<ReceivedResponse>>,
+    clients: Vec<JoinHandle<ReceivedResponse>>,
     asked: Arc<AtomicUsize>,
 }
 
@@ -45,22 +45,22 @@ impl Burst {
     /// Nobody yet.
     pub(crate) fn new() -> Burst {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        Burst { runtime: runtime.expect("a runtime"), visitors: Vec::new(), asked: Arc::default() }
+        Burst { runtime: runtime.expect("a runtime"), clients: Vec::new(), asked: Arc::default() }
     }
 
     /// So many more visitors come to a gateway, each on a connection of its own. Returns once all of them have asked.
-    pub(crate) fn come(&mut self, gateway: &Gateway, target: &str, visitors: usize) {
-        let before = self.visitors.len();
-        for _ in 0..visitors {
+    pub(crate) fn come(&mut self, gateway: &Gateway, target: &str, clients: usize) {
+        let before = self.clients.len();
+        for _ in 0..clients {
             let (address, target, asked) = (gateway.address, target.to_owned(), self.asked.clone());
-            self.visitors.push(self.runtime.spawn(visit(address, target, asked)));
+            self.clients.push(self.runtime.spawn(visit(address, target, asked)));
         }
-        let all = before + visitors;
+        let all = before + clients;
         wait_for("all visitors have asked", || (self.asked.load(Ordering::SeqCst) >= all).then_some(()));
         // What a gateway has accepted it will look at; what waits before that could come long after the render.
         wait_for("the gateway has accepted all of them", || {
             let connections = gateway.metric("facetheory_gateway_connections")?;
-            (connections >= f64::from(u32::try_from(visitors).expect("a number"))).then_some(())
+            (connections >= f64::from(u32::try_from(clients).expect("a number"))).then_some(())
         });
     }
 
@@ -68,8 +68,8 @@ impl Burst {
     pub(crate) fn seen(self) -> BTreeMap<ReceivedResponse, usize> {
         let mut all = JoinSet::new();
         let _entered = self.runtime.enter();
-        for visitor in self.visitors {
-            all.spawn(visitor);
+        for client in self.clients {
+            all.spawn(client);
         }
         let mut tally = BTreeMap::new();
         for seen in self.runtime.block_on(all.join_all()) {
@@ -84,21 +84,21 @@ async fn visit(address: SocketAddr, target: String, asked: Arc<AtomicUsize>) -> 
         let mut stream = TcpStream::connect(address).await?;
         stream.write_all(get(&target, "Connection: close\r\n").as_bytes()).await?;
         asked.fetch_add(1, Ordering::SeqCst);
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        std::io::Result::Ok(answer)
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await?;
+        std::io::Result::Ok(response)
     };
     // It is twice as long as a render may take, so that a gateway that gives up is told from one that hangs.
     match tokio::time::timeout(2 * RENDER, exchange).await {
-        Ok(Ok(answer)) => ReceivedResponse::of(&answer),
+        Ok(Ok(response)) => ReceivedResponse::of(&response),
         Ok(Err(error)) => ReceivedResponse { status: 0, state: String::new(), body: error.to_string() },
         Err(_) => ReceivedResponse { status: 0, state: String::new(), body: "no answer".to_owned() },
     }
 }
 
 impl ReceivedResponse {
-    fn of(answer: &str) -> ReceivedResponse {
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
+    fn of(response: &str) -> ReceivedResponse {
+        let (head, body) = response.split_once("\r\n\r\n").unwrap_or((response, ""));
         let state = head.lines().find_map(|line| line.strip_prefix("x-facetheory-isr: "));
         ReceivedResponse {
             status: head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0),
@@ -112,10 +112,10 @@ impl ReceivedResponse {
 pub(crate) fn assert_all_served(
     tally: &BTreeMap<ReceivedResponse, usize>,
     page: &str,
-    visitors: usize,
+    clients: usize,
 ) -> String {
     let given = tally.iter().filter(|(seen, _)| seen.status == 200 && seen.body == page);
-    assert_eq!(given.clone().map(|(_, count)| count).sum::<usize>(), visitors, "{tally:?}");
+    assert_eq!(given.clone().map(|(_, count)| count).sum::<usize>(), clients, "{tally:?}");
     given.map(|(seen, count)| format!("{count} {}", seen.state)).collect::<Vec<_>>().join(", ")
 }
 

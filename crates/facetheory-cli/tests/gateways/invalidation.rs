@@ -47,18 +47,18 @@ fn is_obeyed(what: &str, wish: &str) -> Vec<String> {
         wait_for("it is in memory", || (visit(gateway).state() == "hit").then_some(()));
     }
     pair.origin.respond("/a/page", ScriptedResponse::page(&[], "<p>new</p>"));
-    let answer = pair.one.admin_post("/api/v1/invalidate", wish);
-    assert_eq!((answer.status, &*answer.text()), (200, r#"{"outcome":"stale"}"#));
+    let response = pair.one.admin_post("/api/v1/invalidate", wish);
+    assert_eq!((response.status, &*response.text()), (200, r#"{"outcome":"stale"}"#));
 
     let (told, mut known, mut states) = (SystemClock.now(), None, Vec::new());
     wait_for("the other serves the new page", || {
-        let answer = visit(&pair.other);
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        if answer.state() != "hit" || answer.text() == "<p>new</p>" {
+        let response = visit(&pair.other);
+        assert_eq!(response.status, 200, "{}", response.text());
+        if response.state() != "hit" || response.text() == "<p>new</p>" {
             known.get_or_insert_with(|| SystemClock.now().millis() - told.millis());
-            states.push(answer.state().to_owned());
+            states.push(response.state().to_owned());
         }
-        (answer.text() == "<p>new</p>").then_some(())
+        (response.text() == "<p>new</p>").then_some(())
     });
     let known = known.expect("it was noticed");
     assert!(known <= BOUND + MARGIN, "the other went by what it knew for {known} ms");

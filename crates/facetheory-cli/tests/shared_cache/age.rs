@@ -125,12 +125,12 @@ fn rfc9110_6_6_1_a_response_without_a_date_gets_the_date_of_its_arrival(site: &S
 }
 
 fn rfc9110_6_6_1_the_date_of_a_response_is_not_changed(site: &Site) {
-    let said = date(-600);
-    numbered(site, "/dated", &["Cache-Control: max-age=3600", &format!("Date: {said}")]);
+    let printed = date(-600);
+    numbered(site, "/dated", &["Cache-Control: max-age=3600", &format!("Date: {printed}")]);
     for _ in 0..2 {
         let response = site.get("/dated");
         let dates: Vec<_> = response.headers.iter().filter(|(name, _)| name == "date").collect();
         assert_eq!(dates.len(), 1, "{dates:?}");
-        assert_eq!((response.text().as_str(), dates[0].1.as_str()), ("answer 1", said.as_str()));
+        assert_eq!((response.text().as_str(), dates[0].1.as_str()), ("answer 1", printed.as_str()));
     }
 }

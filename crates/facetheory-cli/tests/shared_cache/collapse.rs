@@ -35,8 +35,8 @@ fn visitors(site: &Site, path: &str, line: impl Fn(usize) -> String) -> Vec<Conn
     (0..CLIENTS).map(ask).collect()
 }
 
-fn answers(visitors: Vec<Connection>) -> Vec<Response> {
-    visitors.into_iter().map(|mut connection| connection.response()).collect()
+fn answers(clients: Vec<Connection>) -> Vec<Response> {
+    clients.into_iter().map(|mut connection| connection.response()).collect()
 }
 
 /// Answers that begin to come when the gate opens, and how many requests wait for them.
@@ -67,10 +67,10 @@ fn rfc9211_2_6_collapsed_requests_are_reported(site: &Site) {
     let all = visitors(site, "/told", |_| String::new());
     wait_for("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
-    let answers = answers(all);
-    assert_eq!(answers.iter().filter(|response| told(response, "stored").is_some()).count(), 1);
+    let responses = answers(all);
+    assert_eq!(responses.iter().filter(|response| told(response, "stored").is_some()).count(), 1);
     // Whoever came after the answer was kept has a hit; all others have waited for it.
-    for response in answers.iter().filter(|response| told(response, "stored").is_none()) {
+    for response in responses.iter().filter(|response| told(response, "stored").is_none()) {
         assert!(
             told(response, "hit").is_some() || told(response, "collapsed").is_some(),
             "{:?}",

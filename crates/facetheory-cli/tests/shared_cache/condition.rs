@@ -102,14 +102,15 @@ fn rfc9110_13_1_3_an_invalid_date_is_ignored(site: &Site) {
 }
 
 fn rfc9110_15_4_5_a_304_has_the_headers_of_the_complete_response(site: &Site) {
-    let said = date(-60);
-    let lines = [FRESH, "ETag: \"a\"", "Vary: X-Kind", "Content-Location: /here", &format!("Date: {said}")];
+    let printed = date(-60);
+    let lines =
+        [FRESH, "ETag: \"a\"", "Vary: X-Kind", "Content-Location: /here", &format!("Date: {printed}")];
     numbered(site, "/told", &lines);
     site.get("/told");
     let response = site.get_with("/told", "If-None-Match: \"a\"\r\n");
     assert_eq!(response.status, 304);
     let told = ["cache-control", "etag", "content-location", "date"].map(|name| response.header(name));
-    assert_eq!(told, [Some("max-age=3600"), Some("\"a\""), Some("/here"), Some(said.as_str())]);
+    assert_eq!(told, [Some("max-age=3600"), Some("\"a\""), Some("/here"), Some(printed.as_str())]);
     assert!(response.header("vary").is_some_and(|vary| vary.to_ascii_lowercase().contains("x-kind")));
     assert!(response.header("age").is_some());
 }

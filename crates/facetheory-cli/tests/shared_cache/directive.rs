@@ -52,8 +52,8 @@ fn rfc9111_5_2_2_5_no_store_is_not_cached(site: &Site) {
         ],
     );
     validated(site, "/validator", &["Cache-Control: no-store, max-age=3600", "ETag: \"a\""]);
-    for answer in ["answer 1", "answer 2"] {
-        assert_eq!(site.get("/validator").text(), answer);
+    for response in ["answer 1", "answer 2"] {
+        assert_eq!(site.get("/validator").text(), response);
     }
     let told = site.origin.requests_for("/validator");
     assert!(

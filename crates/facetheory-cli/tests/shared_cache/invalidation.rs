@@ -180,11 +180,11 @@ fn rfc9111_4_4_an_unsafe_method_invalidates_although_its_client_has_disconnected
         _ => ScriptedResponse::with("200 OK", &[], "done").after(&opened),
     });
     assert_eq!(site.get("/left").text(), "answer 1");
-    let mut visitor = site.gateway.connect();
-    visitor.send(request("POST", "/left", "Content-Length: 4\r\n") + "body");
+    let mut client = site.gateway.connect();
+    client.send(request("POST", "/left", "Content-Length: 4\r\n") + "body");
     wait_for("the origin has the request", || (asked(site, "/left") == 2).then_some(()));
     let before = site.gateway.open_files();
-    drop(visitor);
+    drop(client);
     wait_for("the gateway knows that the visitor has left", || {
         (site.gateway.open_files() < before).then_some(())
     });
@@ -200,13 +200,13 @@ fn rfc9111_4_4_an_incomplete_request_is_not_completed_when_its_client_disconnect
     {
         changeable(site, "/half", "200 OK", &[]);
         let bytes = site.origin.byte_count();
-        let mut visitor = site.gateway.connect();
-        visitor.send(request("POST", "/half", lines) + half);
+        let mut client = site.gateway.connect();
+        client.send(request("POST", "/half", lines) + half);
         wait_for("the origin has half of it", || {
             (site.origin.byte_count() > bytes + half.len()).then_some(())
         });
         let before = site.gateway.open_files();
-        drop(visitor);
+        drop(client);
         // Both connections end: that of the visitor, and that to the origin.
         wait_for("the request is given up", || (site.gateway.open_files() + 2 <= before).then_some(()));
         assert!(site.origin.requests_for("/half").iter().all(|request| request.method == "GET"), "{lines}");

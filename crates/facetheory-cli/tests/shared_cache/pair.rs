@@ -137,7 +137,7 @@ fn changing_slowly(origin: &Origin, path: &str, gate: &Gate) {
         let vary = if language == "de" { "Vary: X-Language, X-Kind" } else { "Vary: X-Language" };
         let tag = format!("ETag: \"{language}-{change}\"");
         let is_slow = change == 0 && (request.method == "HEAD" || language == "de");
-        let answer = match request.method.as_str() {
+        let response = match request.method.as_str() {
             "GET" => {
                 let lines = ["Cache-Control: max-age=60", "Age: 30", vary, &tag];
                 ScriptedResponse::page(&lines, &format!("{language}, change {change}"))
@@ -150,7 +150,7 @@ fn changing_slowly(origin: &Origin, path: &str, gate: &Gate) {
                 ScriptedResponse::with("204 No Content", &[], "")
             }
         };
-        if is_slow { answer.after(&gate) } else { answer }
+        if is_slow { response.after(&gate) } else { response }
     });
 }
 

@@ -177,6 +177,6 @@ fn invalidate(site: &Site, wish: &str) {
         "POST /api/v1/invalidate HTTP/1.1\r\nHost: {admin}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{wish}",
         wish.len()
     ));
-    let answer = connection.response();
-    assert_eq!(answer.status, 200, "{}", answer.text());
+    let response = connection.response();
+    assert_eq!(response.status, 200, "{}", response.text());
 }

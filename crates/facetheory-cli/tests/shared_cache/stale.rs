@@ -120,9 +120,9 @@ fn rfc5861_4_an_error_without_stale_if_error_is_forwarded(site: &Site) {
 fn rfc5861_4_only_server_errors_are_replaced(site: &Site) {
     for status in ["404 Not Found", "410 Gone", "403 Forbidden", "302 Found"] {
         let path = format!("/told/{}", &status[..3]);
-        let answer =
+        let response =
             ScriptedResponse::with(status, &["Cache-Control: no-store", "Location: /elsewhere"], "told");
-        failing(site, &path, "stale-if-error=3600", answer);
+        failing(site, &path, "stale-if-error=3600", response);
         assert_eq!(site.get(&path).text(), "told", "{status}");
     }
 }

@@ -99,9 +99,9 @@ fn rfc9111_4_1_cookies_are_compared_as_the_origin_gets_them(site: &Site) {
     });
     // HTTP/2 sends each in a line of its own.
     let lines = [&http2::get(HOST, "/cookies")[..], &[("cookie", "a=1"), ("cookie", "b=2")]].concat();
-    let mut visitor = Http2::open(site.gateway.address);
-    visitor.send(&Frame::headers(1, &lines, END_STREAM));
-    assert_eq!(String::from_utf8_lossy(&visitor.body(1)), "1: a=1; b=2");
+    let mut client = Http2::open(site.gateway.address);
+    client.send(&Frame::headers(1, &lines, END_STREAM));
+    assert_eq!(String::from_utf8_lossy(&client.body(1)), "1: a=1; b=2");
     assert_eq!(site.get_with("/cookies", "Cookie: a=1; b=2\r\n").text(), "1: a=1; b=2");
     assert_eq!(site.get_with("/cookies", "Cookie: a=1,b=2\r\n").text(), "2: a=1,b=2");
     assert_eq!(site.get_with("/cookies", "Cookie: a=1, b=2\r\n").text(), "3: a=1, b=2");

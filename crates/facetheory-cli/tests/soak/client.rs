@@ -103,12 +103,12 @@ pub(crate) async fn echo(address: SocketAddr, target: &str, messages: &[&[u8]]) 
         let head =
             format!("GET {target} HTTP/1.1\r\nHost: {HOST}\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
         stream.write_all(head.as_bytes()).await?;
-        let mut answer = Vec::new();
-        while !answer.ends_with(b"\r\n\r\n") {
-            answer.push(stream.read_u8().await?);
+        let mut response = Vec::new();
+        while !response.ends_with(b"\r\n\r\n") {
+            response.push(stream.read_u8().await?);
         }
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or("no status")?;
+        let response = String::from_utf8_lossy(&response).into_owned();
+        let status = response.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or("no status")?;
         for message in messages.iter().filter(|_| status == 101) {
             stream.write_all(message).await?;
             let mut back = vec![0; message.len()];

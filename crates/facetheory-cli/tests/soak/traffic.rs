@@ -103,7 +103,7 @@ pub(crate) fn warm_up(runtime: &Runtime, gateways: &[Gateway]) {
                         tokio::time::sleep(PAUSE).await;
                     }
                     let mut client = Client::connect(gateway.address).await.expect("a gateway");
-                    client.get(&target).await.is_ok_and(|answer| state(&answer) == "hit")
+                    client.get(&target).await.is_ok_and(|response| state(&response) == "hit")
                 })
             });
             assert!(is_kept, "{target} cannot be had");
@@ -142,12 +142,12 @@ impl Target {
             }
             let (target, began) = (format!("/hot/{}", next() % HOT_PAGES), Instant::now());
             match client.get(&target).await {
-                Ok(answer) if answer.status() == 200 && is_of(&answer, &target) => {
-                    self.stats.count(kind, state(&answer), began);
+                Ok(response) if response.status() == 200 && is_of(&response, &target) => {
+                    self.stats.count(kind, state(&response), began);
                 }
-                Ok(answer) => {
-                    self.stats.count(kind, answer.status().as_str(), began);
-                    self.stats.fault(format!("{target}: {}", told(&answer)));
+                Ok(response) => {
+                    self.stats.count(kind, response.status().as_str(), began);
+                    self.stats.fault(format!("{target}: {}", told(&response)));
                 }
                 Err(error) => {
                     self.stats.count(kind, "no answer", began);
@@ -169,7 +169,7 @@ impl Target {
                 }
                 let target = format!("/cold/{}", next());
                 let asking = client.get(&target);
-                if !self.uncertain(Kind::Cold, &target, asking, |answer| is_of(answer, &target)).await {
+                if !self.uncertain(Kind::Cold, &target, asking, |response| is_of(response, &target)).await {
                     break;
                 }
             }
@@ -191,7 +191,10 @@ impl Target {
                 let body = form.slice(..usize::try_from(next()).unwrap_or_default() * 1_021 % LONGEST);
                 let asking = client.post("/pass/form", HOST, "text/plain", body.clone());
                 // A gateway that could not pass a form on need not read it to its end, and hangs up.
-                if !self.uncertain(Kind::Post, "/pass/form", asking, |answer| *answer.body() == body).await {
+                if !self
+                    .uncertain(Kind::Post, "/pass/form", asking, |response| *response.body() == body)
+                    .await
+                {
                     break;
                 }
             }
@@ -230,7 +233,7 @@ impl Target {
                 self.uncertain(Kind::Invalidate, "an invalidation", asking, |_| true).await;
             }
             if let Some(mut client) = self.connected(Kind::Hard, Client::connect(self.site).await) {
-                self.uncertain(Kind::Hard, &hard, client.get(&hard), |answer| is_of(answer, &hard)).await;
+                self.uncertain(Kind::Hard, &hard, client.get(&hard), |response| is_of(response, &hard)).await;
             }
             tokio::time::sleep(INVALIDATION_INTERVAL).await;
         }
@@ -247,16 +250,16 @@ impl Target {
     ) -> bool {
         let began = Instant::now();
         match asking.await {
-            Ok(answer) if answer.status().is_server_error() => {
-                self.stats.count(kind, answer.status().as_str(), began);
+            Ok(response) if response.status().is_server_error() => {
+                self.stats.count(kind, response.status().as_str(), began);
             }
-            Ok(answer) if answer.status() == 200 && is_right(&answer) => {
-                self.stats.count(kind, state(&answer), began);
+            Ok(response) if response.status() == 200 && is_right(&response) => {
+                self.stats.count(kind, state(&response), began);
                 return true;
             }
-            Ok(answer) => {
+            Ok(response) => {
                 self.stats.count(kind, "wrong", began);
-                self.stats.fault(format!("{target}: {}", told(&answer)));
+                self.stats.fault(format!("{target}: {}", told(&response)));
             }
             Err(error) => {
                 self.stats.count(kind, "no answer", began);
@@ -282,25 +285,25 @@ fn next() -> u64 {
 }
 
 /// How the visit ended, as far as the cache had a part in it.
-fn state(answer: &Response<Bytes>) -> &str {
-    let state = answer.headers().get("x-facetheory-isr").and_then(|state| state.to_str().ok());
+fn state(response: &Response<Bytes>) -> &str {
+    let state = response.headers().get("x-facetheory-isr").and_then(|state| state.to_str().ok());
     state.unwrap_or("no part of the cache")
 }
 
 /// How an answer came to be, in the cache's own words.
-fn how(answer: &Response<Bytes>) -> &str {
-    let status = answer.headers().get("cache-status").and_then(|status| status.to_str().ok());
+fn how(response: &Response<Bytes>) -> &str {
+    let status = response.headers().get("cache-status").and_then(|status| status.to_str().ok());
     status.unwrap_or("no part of the cache")
 }
 
 /// Whether an answer is the page that was asked for.
-fn is_of(answer: &Response<Bytes>, target: &str) -> bool {
-    answer.body().starts_with(format!("<p>{target}, ").as_bytes())
+fn is_of(response: &Response<Bytes>, target: &str) -> bool {
+    response.body().starts_with(format!("<p>{target}, ").as_bytes())
 }
 
-fn told(answer: &Response<Bytes>) -> String {
+fn told(response: &Response<Bytes>) -> String {
     /// As much as says what it is about.
     const MAX_SHOWN: usize = 100;
-    let text = String::from_utf8_lossy(&answer.body()[..answer.body().len().min(MAX_SHOWN)]).into_owned();
-    format!("{} ({}): {text}", answer.status(), how(answer))
+    let text = String::from_utf8_lossy(&response.body()[..response.body().len().min(MAX_SHOWN)]).into_owned();
+    format!("{} ({}): {text}", response.status(), how(response))
 }

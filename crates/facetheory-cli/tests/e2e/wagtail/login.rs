@@ -23,13 +23,16 @@ impl Secrets {
         Secrets { words }
     }
 
-    fn are_not_in(&self, target: &str, answer: &Response) {
-        let all = format!("{:?}\n{}", answer.headers, answer.text());
+    fn are_not_in(&self, target: &str, response: &Response) {
+        let all = format!("{:?}\n{}", response.headers, response.text());
         for word in &self.words {
             assert!(!all.contains(word.as_str()), "{target} gives a stranger {word:?}: {all}");
         }
-        let kept = matches!(answer.state(), "hit" | "stale" | "wait-hit" | "miss");
-        assert!(!(kept && answer.headers.contains_key(SET_COOKIE)), "{target} is kept with a cookie: {all}");
+        let kept = matches!(response.state(), "hit" | "stale" | "wait-hit" | "miss");
+        assert!(
+            !(kept && response.headers.contains_key(SET_COOKIE)),
+            "{target} is kept with a cookie: {all}"
+        );
     }
 }
 

@@ -50,12 +50,12 @@ async fn log_in(client: &mut Client) {
     assert_eq!(page.status, StatusCode::OK);
     let form = Form::in_page(&page.text(), "action=\"/admin/login/\"");
     let form = form.with("username", NAME).with("password", PASSWORD);
-    let answer = client.post("/admin/login/", FORM, form.encoded()).await;
+    let response = client.post("/admin/login/", FORM, form.encoded()).await;
     assert_eq!(
-        (answer.status, answer.header("location")),
+        (response.status, response.header("location")),
         (StatusCode::FOUND, "/admin/"),
         "{}",
-        answer.text()
+        response.text()
     );
     assert!(client.cookies.contains_key("sessionid"), "{:?}", client.cookies);
 }

@@ -12,16 +12,16 @@ use crate::wait_for;
 #[tokio::test]
 async fn fifty_concurrent_clients_get_the_page_of_one_render() {
     let Some(gateway) = in_front_of_wagtail(ROUTES).await else { return };
-    let answers = gateway.concurrently("/").await;
+    let responses = gateway.concurrently("/").await;
     let original = from_the_application("/").await;
-    for answer in &answers {
-        assert_eq!(answer.status, StatusCode::OK);
-        assert_eq!(answer.body, original.body);
-        assert_eq!(answer.header("etag"), original.header("etag"));
-        assert_eq!(answer.header("content-type"), original.header("content-type"));
-        assert_eq!(answer.header("referrer-policy"), original.header("referrer-policy"));
+    for response in &responses {
+        assert_eq!(response.status, StatusCode::OK);
+        assert_eq!(response.body, original.body);
+        assert_eq!(response.header("etag"), original.header("etag"));
+        assert_eq!(response.header("content-type"), original.header("content-type"));
+        assert_eq!(response.header("referrer-policy"), original.header("referrer-policy"));
     }
-    let states: BTreeSet<&str> = answers.iter().map(Response::state).collect();
+    let states: BTreeSet<&str> = responses.iter().map(Response::state).collect();
     assert!(states.contains("miss") && !states.contains("bypass"), "{states:?}");
     assert_eq!(gateway.recorder().saw("/").len(), 1);
     assert_eq!(gateway.client().get("/").await.state(), "hit");
@@ -57,8 +57,8 @@ async fn an_unchanged_stale_page_is_revalidated_without_its_body() {
     let mut client = gateway.client();
     let page = client.get("/").await;
     let renewal = wait_for("a renewal", async || {
-        let answer = client.get("/").await;
-        assert_eq!(answer.body, page.body);
+        let response = client.get("/").await;
+        assert_eq!(response.body, page.body);
         gateway.recorder().saw("/").get(1).cloned()
     })
     .await;
@@ -140,9 +140,9 @@ async fn cached_pages_are_served_while_the_application_is_down() {
     assert_eq!(page.state(), "miss");
     gateway.stop_application();
     wait_for("a page that is stale", async || {
-        let answer = client.get("/").await;
-        assert_eq!((answer.status, &answer.body), (StatusCode::OK, &page.body));
-        answer.state().starts_with("stale").then_some(())
+        let response = client.get("/").await;
+        assert_eq!((response.status, &response.body), (StatusCode::OK, &page.body));
+        response.state().starts_with("stale").then_some(())
     })
     .await;
     assert_eq!(client.get("/search/").await.status, StatusCode::BAD_GATEWAY);
@@ -153,8 +153,8 @@ async fn pages_are_compressed_for_clients_that_accept_it() {
     let Some(gateway) = in_front_of_wagtail(ROUTES).await else { return };
     let original = from_the_application("/").await;
     let coded = wait_for("a coded page", async || {
-        let answer = gateway.client().get_with("/", &[(ACCEPT_ENCODING, "gzip")]).await;
-        (answer.header("content-encoding") == "gzip").then_some(answer)
+        let response = gateway.client().get_with("/", &[(ACCEPT_ENCODING, "gzip")]).await;
+        (response.header("content-encoding") == "gzip").then_some(response)
     })
     .await;
     assert!(

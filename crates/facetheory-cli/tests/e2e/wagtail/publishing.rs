@@ -40,8 +40,8 @@ async fn a_published_page_is_visible_after_its_interval() {
     log_in(&mut editor).await;
     publish(&mut editor, ADD, "The first words", "news").await;
     let shows = async |stranger: &mut Client, title: &str| {
-        let answer = stranger.get("/news/").await;
-        (answer.status == StatusCode::OK && answer.text().contains(title)).then_some(())
+        let response = stranger.get("/news/").await;
+        (response.status == StatusCode::OK && response.text().contains(title)).then_some(())
     };
     wait_for("the new page", async || shows(&mut stranger, "The first words").await).await;
     let form = edit(&mut editor, "The first words").await;
