@@ -16,9 +16,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use support::client::Connection;
 use support::gateway::{Gateway, data};
 use support::origin::Origin;
+use support::print;
 use support::site::get;
 use support::table::fill;
-use support::tell;
 
 /// A start takes at most so long.
 const TARGET: Duration = Duration::from_millis(100);
@@ -58,7 +58,7 @@ fn main() {
     let (least, median, most) = (took[0], took[took.len() / 2], took[took.len() - 1]);
     let table = std::fs::metadata(data(place.path()).join("table.db")).expect("a table").len() >> 20;
     let verdict = if median <= TARGET { "" } else { "  MISSED" };
-    tell(&format!(
+    print(&format!(
         "{} pages in a table of {table} MiB, {} starts: first answer after {least:.1?} to {most:.1?}, median {median:.1?} \
          (target {TARGET:?}){verdict}",
         sizes.pages + 1,
@@ -70,14 +70,14 @@ fn main() {
 fn make_store(directory: &Path, origin: &Origin, pages: u64) {
     let gateway = Gateway::start(directory, origin.address, RULES, &[]);
     assert_eq!(gateway.exchange(get("/kept", "")).state(), "miss");
-    gateway.end();
+    gateway.shut_down();
     let style = ProgressStyle::with_template("{msg:<10} {wide_bar} {pos}/{len} {per_sec} {eta}");
     let bar = ProgressBar::new(pages).with_style(style.expect("a template")).with_message("pages");
     fill(&data(directory).join("table.db"), pages, |filled| bar.set_position(filled));
     bar.finish_and_clear();
 }
 
-/// The time from the start of the process to the end of its first answer.
+/// The time from the start of the process to the end of its first response.
 fn start(binary: &Path, directory: &Path, origin: &Origin) -> Duration {
     let began = instant();
     let mut child = Command::new(binary)
@@ -99,9 +99,9 @@ fn start(binary: &Path, directory: &Path, origin: &Origin) -> Duration {
     let mut connection =
         Connection::open(address.and_then(|address| address.parse().ok()).expect("an address"));
     connection.send(get("/kept", ""));
-    let answer = connection.answer();
+    let response = connection.response();
     let took = began.elapsed();
-    assert_eq!((answer.status, answer.state()), (200, "hit"));
+    assert_eq!((response.status, response.state()), (200, "hit"));
     child.kill().expect("a process that runs");
     child.wait().expect("a process");
     took
