@@ -1,12 +1,14 @@
 //! What an operator tells one gateway holds for the other, within its bound.
 
 use tabletheory::{Clock as _, SystemClock};
+use tempfile::TempDir;
 
 use crate::pair::Pair;
 use crate::support::client::Response;
 use crate::support::gateway::Gateway;
-use crate::support::origin::ScriptedResponse;
-use crate::support::site::{HOST, get};
+use crate::support::origin::{Origin, ScriptedResponse};
+use crate::support::site::{HOST, get, with_long_timeouts};
+use crate::support::store::Store;
 use crate::support::{print, wait_for};
 
 /// So long, in milliseconds, another gateway may go by what it knows: a second for `META`, a second for the epochs of tags.
@@ -36,6 +38,22 @@ fn a_tag_invalidated_by_one_gateway_is_stale_at_the_other() {
 #[test]
 fn a_path_invalidated_by_one_gateway_is_stale_at_the_other() {
     is_obeyed("a path", r#"{ "path": "/a" }"#);
+}
+
+#[test]
+fn without_cached_metadata_an_invalidation_by_another_gateway_takes_effect_at_once() {
+    let config = with_long_timeouts(&format!("{PAGES}[store]\nmetadata_max_age = \"0s\"\n"));
+    let [one_directory, other_directory, shared] = [(); 3].map(|()| tempfile::tempdir().expect("a directory"));
+    let (store, origin) = (Store::in_directory(shared.path()), Origin::start());
+    let start = |directory: &TempDir| Gateway::start_on(&store, directory.path(), origin.address, &config);
+    let (one, other) = (start(&one_directory), start(&other_directory));
+    origin.respond("/a/page", ScriptedResponse::page(&[], "<p>a page</p>"));
+    let url = format!(r#"{{ "url": "http://{HOST}/a/page" }}"#);
+    for body in [url.as_str(), r#"{ "tag": "news" }"#, r#"{ "path": "/a" }"#, r#"{ "everything": true }"#] {
+        wait_for("the page is in memory", || (visit(&other).state() == "hit").then_some(()));
+        assert_eq!(one.admin_post("/api/v1/invalidate", body).status, 200);
+        assert_ne!(visit(&other).state(), "hit", "{body}");
+    }
 }
 
 /// Has both gateways keep a page, tells one of them, and looks at the other until it serves the new page; in which states

@@ -32,7 +32,6 @@ pub(crate) struct ProcessConfig {
     pub(super) skew_millis: i64,
     /// How long it may use what it read of `META`, and of epochs.
     pub(super) metadata_max_age: Duration,
-    pub(super) epochs_max_age: Duration,
     /// The size of the memory tier in bytes: plenty or none, since eviction depends on more than the seed.
     pub(super) memory: u64,
     pub(super) deployment: Option<&'static str>,
@@ -85,7 +84,6 @@ impl ClientConfig {
             ProcessConfig {
                 skew_millis: if scenario.skewed { skew } else { 0 },
                 metadata_max_age: seconds(&[0, 1]),
-                epochs_max_age: seconds(&[0, 1]),
                 memory: *random.pick(&[MEMORY, MEMORY, MEMORY, 0]),
                 deployment: *random.pick(deployments),
             }

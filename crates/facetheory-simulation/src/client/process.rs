@@ -45,7 +45,7 @@ impl<'w> Process<'w> {
         let (table, mut config) = (world.process_table(config.skew_millis), config.clone());
         let engine = |memory| {
             let (mut epochs, mut lease) = (EpochTerms::default(), world.scenario.lease.clone());
-            (epochs.max_age, epochs.skew) = (config.epochs_max_age, SKEW_MARGIN);
+            epochs.skew = SKEW_MARGIN;
             lease.owner = Some(owner_name(number));
             let store = PageStore::new(table.clone())
                 .with_epoch_terms(epochs)
@@ -67,7 +67,7 @@ impl<'w> Process<'w> {
         let second = (world.mutant == Some(Mutant::TwoEngines)).then(|| engine(config.memory));
         // This mutant makes the checker expect that every request reads the table.
         if world.mutant == Some(Mutant::UndeclaredMaxAge) {
-            (config.metadata_max_age, config.epochs_max_age) = (Duration::ZERO, Duration::ZERO);
+            config.metadata_max_age = Duration::ZERO;
         }
         Process { number, config, isr, table, world, second }
     }
@@ -110,7 +110,7 @@ impl<'w> Process<'w> {
     fn start_request(&self, page: &SimPage, policy: &Policy) -> ClientRequest {
         let mut request = self.world.checker.request_started(self.number, page);
         request.metadata_max_age = self.config.metadata_max_age;
-        request.epochs_max_age = self.config.metadata_max_age + self.config.epochs_max_age;
+        request.epochs_max_age = 2 * self.config.metadata_max_age;
         request.limit = self.world.clients.stale_limit();
         request.policy = *policy;
         request

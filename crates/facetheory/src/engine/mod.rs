@@ -320,15 +320,17 @@ impl IsrBuilder {
         self
     }
 
-    /// For how long `META` is believed once it was read, one second by default; zero reads it for every visitor.
+    /// How long metadata and tag epochs are used after they were read, one second by default. Zero reads them for every
+    /// request, so that an invalidation by another process takes effect at once.
     ///
     /// ```no_run
     /// # fn f(builder: facetheory::IsrBuilder) {
     /// builder.metadata_max_age(std::time::Duration::ZERO);
     /// # }
     /// ```
-    pub fn metadata_max_age(mut self, for_long: Duration) -> Self {
-        self.settings.believed = for_long;
+    pub fn metadata_max_age(mut self, max_age: Duration) -> Self {
+        self.settings.believed = max_age;
+        self.pages.store = self.pages.store.with_epoch_max_age(max_age);
         self
     }
 

@@ -10,6 +10,7 @@ mod request;
 mod version;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tabletheory::{ClientToken, Commit, Query, Random, SystemRandom, Table, Txn};
 
@@ -165,6 +166,13 @@ impl PageStore {
     #[must_use]
     pub fn with_epoch_terms(mut self, terms: EpochTerms) -> Self {
         self.epoch_terms = terms;
+        self
+    }
+
+    /// Sets how long tag epochs are used after they were read.
+    #[must_use]
+    pub(crate) fn with_epoch_max_age(mut self, max_age: Duration) -> Self {
+        self.epoch_terms.max_age = max_age;
         self
     }
 
