@@ -1,7 +1,7 @@
-//! How long a gateway takes from its start to its first answer, on an embedded store of a million pages.
+//! Measures the time from the start of a gateway to its first hit, with an embedded store of a million pages.
 //!
-//! `cargo bench -p facetheory-cli --bench startup -- --pages 1000000`; without a size it is done in a moment. The answer is
-//! a page from the store. The file may be in the memory of the system, as after a restart of the process; the binary is.
+//! `cargo bench -p facetheory-cli --bench startup -- --pages 1000000`; the default size takes a moment. The files are in
+//! the page cache of the system, as after a restart of the process.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -20,32 +20,32 @@ use support::print;
 use support::site::get;
 use support::table::fill;
 
-/// A start takes at most so long.
+/// The target for the median.
 const TARGET: Duration = Duration::from_millis(100);
 const RULES: &str = "[routes]\n\"/**\" = { isr = \"24h\" }\n";
 
 #[derive(Debug, Parser)]
 struct Sizes {
-    /// How many pages the store has.
+    /// Pages in the store
     #[arg(long, default_value_t = 2000)]
     pages: u64,
-    /// How often the gateway is started.
+    /// How often the gateway is started
     #[arg(long, default_value_t = 20)]
     rounds: usize,
-    /// Where the store goes; a temporary directory beside the build by default.
+    /// Directory of the store; by default a temporary directory beside the build
     #[arg(long)]
     directory: Option<PathBuf>,
-    /// The gateway that is started; the one that was built with this by default.
+    /// The gateway to start; by default the one of this build
     #[arg(long, default_value = env!("CARGO_BIN_EXE_facetheory"))]
     binary: PathBuf,
-    /// What `cargo bench` says to every benchmark.
+    /// Passed by `cargo bench`
     #[arg(long, hide = true)]
     bench: bool,
 }
 
 fn main() {
     let sizes = Sizes::parse();
-    let build = std::env::current_exe().expect("a program knows where it is");
+    let build = std::env::current_exe().expect("the path of this program");
     let parent = sizes.directory.clone().or(build.parent().map(PathBuf::from)).expect("a directory");
     let place = tempfile::tempdir_in(parent).expect("a directory that can be written to");
     let origin = Origin::start();
@@ -54,19 +54,19 @@ fn main() {
     let mut took: Vec<Duration> =
         (0..sizes.rounds.max(1)).map(|_| start(&sizes.binary, place.path(), &origin)).collect();
     took.sort();
-    assert_eq!(origin.requests().len(), 1, "every answer came from the store");
+    assert_eq!(origin.requests().len(), 1, "every response came from the store");
     let (least, median, most) = (took[0], took[took.len() / 2], took[took.len() - 1]);
     let table = std::fs::metadata(data(place.path()).join("table.db")).expect("a table").len() >> 20;
-    let verdict = if median <= TARGET { "" } else { "  MISSED" };
+    let result = if median <= TARGET { "" } else { "  MISSED" };
     print(&format!(
-        "{} pages in a table of {table} MiB, {} starts: first answer after {least:.1?} to {most:.1?}, median {median:.1?} \
-         (target {TARGET:?}){verdict}",
+        "{} pages in a table of {table} MiB, {} starts: first response after {least:.1?} to {most:.1?}, median {median:.1?} \
+         (target {TARGET:?}){result}",
         sizes.pages + 1,
         took.len(),
     ));
 }
 
-/// A store with one page that the gateway itself has kept, among many.
+/// Creates a store with one page that a gateway has cached, among many others.
 fn make_store(directory: &Path, origin: &Origin, pages: u64) {
     let gateway = Gateway::start(directory, origin.address, RULES, &[]);
     assert_eq!(gateway.exchange(get("/kept", "")).state(), "miss");
@@ -77,7 +77,7 @@ fn make_store(directory: &Path, origin: &Origin, pages: u64) {
     bar.finish_and_clear();
 }
 
-/// The time from the start of the process to the end of its first response.
+/// Returns the time from the start of the process to the end of its first response.
 fn start(binary: &Path, directory: &Path, origin: &Origin) -> Duration {
     let began = instant();
     let mut child = Command::new(binary)
@@ -92,10 +92,10 @@ fn start(binary: &Path, directory: &Path, origin: &Origin) -> Duration {
         .stderr(Stdio::null())
         .spawn()
         .expect("the binary runs");
-    let mut said = String::new();
+    let mut printed = String::new();
     let mut output = BufReader::new(child.stdout.take().expect("an output"));
-    output.read_line(&mut said).expect("it says where it listens");
-    let address = said.trim().rsplit_once("://").map(|(_, address)| address.trim_end_matches('/'));
+    output.read_line(&mut printed).expect("its address");
+    let address = printed.trim().rsplit_once("://").map(|(_, address)| address.trim_end_matches('/'));
     let mut connection =
         Connection::open(address.and_then(|address| address.parse().ok()).expect("an address"));
     connection.send(get("/kept", ""));

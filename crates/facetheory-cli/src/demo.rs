@@ -1,8 +1,7 @@
-//! `facetheory demo`: a slow site behind the cache, to see how a page is rendered once and renewed behind its visitors.
+//! `facetheory demo`: a slow built-in site behind the gateway.
 
 mod origin;
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -11,33 +10,33 @@ use facetheory::Isr;
 
 use crate::config::Config;
 use crate::serve::{Server, Settings, embedded};
-use crate::{admin, log};
+use crate::{admin, log, print};
 
-/// The configuration of the demo: the same pages whatever the port, fresh for ten seconds.
-const CONFIGURATION: &str = r#"
+/// The configuration of the demo. `site` makes cache keys independent of the port.
+const CONFIG: &str = r#"
 site = "localhost"
 
 [routes]
 "/" = { isr = "10s", query = false }
 "/posts/*" = { isr = "10s", query = false, versions = 5 }
 "#;
-/// For how long a page of the demo is fresh, in seconds.
+/// How long a page of the demo is fresh, in seconds.
 const INTERVAL: u64 = 10;
 
-/// Serve a built-in site whose pages take 300 ms to render, from the cache.
+/// Serve a built-in slow site through the cache.
 ///
-/// It is the gateway of `facetheory serve` in front of an origin of its own. Nothing has to be configured. Without --data
-/// the pages are kept in a temporary directory, which is deleted in the end.
+/// This is the gateway of `facetheory serve` in front of a built-in origin whose pages take 300 ms to render. It needs no
+/// configuration. Without --data, pages are stored in a temporary directory, which is deleted on exit.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   facetheory demo
   facetheory demo --listen 127.0.0.1:0               any free port
-  facetheory demo --data facetheory-data             keep the pages, to find them again next time")]
+  facetheory demo --data facetheory-data             store the pages in this directory")]
 pub(crate) struct Arguments {
-    /// The address to listen on.
+    /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// The directory in which the pages are kept.
+    /// Directory of the store
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<PathBuf>,
     #[command(flatten)]
@@ -49,49 +48,45 @@ pub(crate) struct Arguments {
 /// Serves until Ctrl-C.
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let log = log::start(&arguments.log, None)?;
-    let temporary = tempfile::tempdir().context("no temporary directory can be made")?;
+    let temporary = tempfile::tempdir().context("cannot create a temporary directory")?;
     let data = arguments.data.as_deref().unwrap_or(temporary.path());
-    let mut config =
-        Config::parse(CONFIGURATION).map_err(|faults| anyhow!("the demo is wrong: {faults:?}"))?;
-    // Whatever the environment says: it is for other programs.
+    let mut config = Config::parse(CONFIG)
+        .map_err(|errors| anyhow!("the configuration of the demo is invalid: {errors}"))?;
+    // The demo does not use the store that the environment names.
     config.store.data = Some(data.to_owned());
-    let admin = match arguments.admin.terms(&config.admin)? {
-        Some(terms) => admin::Listener::bind(terms).await?,
-        None => None,
-    };
+    let admin = arguments.admin.bind(&config.admin).await?;
     let console = admin.as_ref().map(admin::Listener::address).transpose()?;
     let site = origin::start(console).await?;
-    let settings = Settings::of(config, site, Some(arguments.listen))?;
+    let settings = Settings::new(config, site, Some(arguments.listen))?;
     let isr = Isr::new(embedded(data).await?);
-    let server = Server::start(settings.clone(), isr, admin, log.access()).await?;
-    introduce(&server.address(), console, data)?;
+    let server = Server::bind(settings.clone(), isr, admin, log.access()).await?;
+    print(&introduction(&server.url(), console, data))?;
     server.run(|| Ok(settings.clone())).await
 }
 
-/// Says what to try next, as commands to be copied.
-fn introduce(site: &str, console: Option<SocketAddr>, data: &Path) -> Result<()> {
+/// Returns commands to try.
+fn introduction(site: &str, console: Option<SocketAddr>, data: &Path) -> String {
     let data = data.display();
     let mut text = format!(
-        "The demo listens on {site}/ and keeps its pages in {data}.
-Its pages take 300 ms to render and are fresh for {INTERVAL} s. Open it, reload, and watch; or in another terminal:
+        "The demo listens on {site}/ and stores its pages in {data}.
+A page takes 300 ms to render and is fresh for {INTERVAL} s. Open it in a browser and reload, or run in another terminal:
 
   curl -i {site}/posts/hello                    # x-facetheory-isr: miss, after 300 ms
   curl -i {site}/posts/hello                    # hit, at once
-  sleep {INTERVAL}; curl -i {site}/posts/hello          # stale, at once; renewed behind you
+  sleep {INTERVAL}; curl -i {site}/posts/hello          # stale, at once; regenerated in the background
   curl -i {site}/posts/hello                    # hit, with a new time
 "
     );
     if let Some(console) = console {
         text.push_str(&format!(
             "
-The console is at http://{console}/. Everything below /posts becomes stale with one write:
+The console is at http://{console}/. This invalidates everything below /posts with one write:
 
   curl -X POST http://{console}/api/v1/invalidate -H 'content-type: application/json' -d '{{\"path\":\"/posts\"}}'
   curl 'http://{console}/api/v1/history?url=http://localhost/posts/hello'
 "
         ));
     }
-    text.push_str("\nCtrl-C ends it.\n");
-    let mut output = std::io::stdout().lock();
-    output.write_all(text.as_bytes()).and_then(|()| output.flush()).context("the output is closed")
+    text.push_str("\nPress Ctrl-C to stop.\n");
+    text
 }

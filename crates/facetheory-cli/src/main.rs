@@ -1,4 +1,4 @@
-//! `facetheory`: incremental static regeneration from the command line.
+//! The `facetheory` command: gateway, demo and configuration check.
 
 mod admin;
 mod check_config;
@@ -11,21 +11,23 @@ mod serve;
 mod signals;
 mod wire;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 
-/// Pages rendered once, served to everyone, and renewed by exactly one worker.
+/// Incremental static regeneration: cache the pages of a slow site and regenerate them in the background.
 #[derive(Debug, Parser)]
 #[command(
     name = "facetheory",
     version,
     about,
     after_help = "Examples:
-  facetheory demo                                                      see it work, with nothing to configure
-  facetheory serve --origin http://127.0.0.1:3000                      put it in front of a site
-  facetheory check-config --url /blog/hello                            what facetheory.toml says of a page
-  facetheory serve --help                                              all options of a command"
+  facetheory demo                                          try it without an origin of your own
+  facetheory serve --origin http://127.0.0.1:3000          cache the site at this origin
+  facetheory check-config --url /blog/hello                show how facetheory.toml caches a page
+  facetheory serve --help                                  all options of a command"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -49,10 +51,10 @@ async fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads the output has had enough, as `head` has.
+        // The reader of the output has exited, as `head` does.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&error);
+            print_error(&error);
             ExitCode::FAILURE
         }
     }
@@ -63,11 +65,17 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-/// Says what went wrong, and under it what caused it.
+/// Prints an error and its causes.
 #[expect(clippy::print_stderr, reason = "this is where a command reports its error")]
-fn complain(error: &anyhow::Error) {
+fn print_error(error: &anyhow::Error) {
     eprintln!("facetheory: {error}");
     for cause in error.chain().skip(1) {
         eprintln!("  because: {cause}");
     }
+}
+
+/// Writes a text to standard output, even if that is buffered.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut output = std::io::stdout().lock();
+    output.write_all(text.as_bytes()).and_then(|()| output.flush()).context("cannot write to standard output")
 }

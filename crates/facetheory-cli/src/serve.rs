@@ -1,31 +1,31 @@
 //! `facetheory serve`: the gateway in front of an origin.
 
 mod gc;
+mod reload;
 mod server;
 mod settings;
 mod shutdown;
 mod store;
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
-use crate::{admin, config, log};
+use crate::{admin, config, log, print};
 
 pub(crate) use server::Server;
 pub(crate) use settings::Settings;
 pub(crate) use store::embedded;
 
-/// Keep the pages of a slow origin, and serve them to everyone.
+/// Run the caching gateway in front of an origin.
 ///
-/// Pages are kept as the rules of facetheory.toml say; what has no rule is kept as the origin's own headers say. Without
-/// a table, bodies or data the environment says where pages are kept (FACETHEORY_CACHE_TABLE_NAME,
-/// FACETHEORY_ISR_BUCKET), else they are kept in ./facetheory-data.
+/// Pages are cached as the rules in facetheory.toml say; paths without a rule are cached as the headers of the origin say.
+/// Without --data, --table and --bodies the environment names the store (FACETHEORY_CACHE_TABLE_NAME,
+/// FACETHEORY_ISR_BUCKET); otherwise pages are stored in ./facetheory-data.
 ///
-/// SIGHUP reads the configuration and the certificate again; SIGTERM and Ctrl-C end it once what is under way has ended, and
-/// at once if they come twice.
+/// SIGHUP reloads the configuration and the certificate. SIGTERM and Ctrl-C shut down gracefully; a second one shuts down
+/// at once.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(after_help = "Examples:
   facetheory serve --origin http://127.0.0.1:3000
@@ -33,30 +33,30 @@ pub(crate) use store::embedded;
   facetheory serve --origin http://127.0.0.1:3000 --data /var/lib/facetheory
   facetheory serve --origin http://127.0.0.1:3000 --table dynamodb:pages --bodies s3://bucket/isr
   facetheory serve --origin http://127.0.0.1:3000 --listen 0.0.0.0:443 --certificate cert.pem --key key.pem
-  kill -HUP $(pidof facetheory)                       read facetheory.toml again")]
+  kill -HUP $(pidof facetheory)                       reload facetheory.toml")]
 pub(crate) struct Arguments {
-    /// The origin that renders the pages.
+    /// URL of the origin
     #[arg(long, value_name = "URL")]
     origin: Option<config::Origin>,
-    /// The address to listen on, 127.0.0.1:8080 if neither this nor the configuration says another.
+    /// Address to listen on [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// The configuration; ./facetheory.toml if that is there.
+    /// Configuration file [default: facetheory.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The directory in which pages are kept.
+    /// Directory of the embedded store
     #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["table", "bodies"])]
     data: Option<PathBuf>,
-    /// The table: memory:, sqlite:PATH or dynamodb:TABLE.
+    /// Table for metadata: memory:, sqlite:PATH or dynamodb:TABLE
     #[arg(long, value_name = "URL", requires = "bodies")]
     table: Option<String>,
-    /// Where bodies are kept: memory:, file:PATH or s3://BUCKET/PREFIX.
+    /// Object store for bodies: memory:, file:PATH or s3://BUCKET/PREFIX
     #[arg(long, value_name = "URL", requires = "table")]
     bodies: Option<String>,
-    /// The certificates that visitors are shown, as a PEM file: their connections are secure then.
+    /// TLS certificate chain (PEM); enables HTTPS
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
-    /// The private key of the certificate, as a PEM file.
+    /// Private key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
     #[command(flatten)]
@@ -65,25 +65,16 @@ pub(crate) struct Arguments {
     log: log::Arguments,
 }
 
-/// Serves until Ctrl-C.
+/// Serves until a signal shuts the process down.
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let settings = Settings::read(arguments)?;
     let log = log::start(&arguments.log, settings.config.log)?;
-    let admin = match arguments.admin.terms(&settings.config.admin)? {
-        Some(terms) => admin::Listener::bind(terms).await?,
-        None => None,
-    };
+    let admin = arguments.admin.bind(&settings.config.admin).await?;
     let isr = store::open(&settings.config.store, &settings.config.timeouts).await?.build();
-    let server = Server::start(settings, isr, admin, log.access()).await?;
-    introduce("listening on", &server.address())?;
-    if let Some(admin) = server.admin_address() {
-        introduce("the admin listener is at", &admin)?;
+    let server = Server::bind(settings, isr, admin, log.access()).await?;
+    print(&format!("listening on {}/\n", server.url()))?;
+    if let Some(admin) = server.admin_url() {
+        print(&format!("admin listener on {admin}/\n"))?;
     }
     server.run(|| Settings::read(arguments)).await
-}
-
-/// Says where something is.
-fn introduce(what: &str, address: &str) -> Result<()> {
-    let mut output = std::io::stdout().lock();
-    writeln!(output, "{what} {address}/").and_then(|()| output.flush()).context("the output is closed")
 }

@@ -1,14 +1,14 @@
-//! What the system, or whoever runs the process, asks of it.
+//! Signals that control the process.
 
 use anyhow::{Context as _, Result};
 use tokio::signal::unix::{self, SignalKind};
 
-/// What is asked for.
+/// A signal that the process handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// To end, in an orderly way: Ctrl-C or SIGTERM.
-    Stop,
-    /// To read its configuration again: SIGHUP.
+    /// SIGINT (Ctrl-C) or SIGTERM: shut down.
+    Shutdown,
+    /// SIGHUP: reload the configuration.
     Reload,
 }
 
@@ -21,21 +21,21 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// From now on signals are told, instead of ending the process.
-    pub(crate) fn new() -> Result<Self> {
-        let listen = |kind| unix::signal(kind).context("signals cannot be listened to");
+    /// Installs handlers, so that signals no longer end the process.
+    pub(crate) fn install() -> Result<Self> {
+        let handle = |kind| unix::signal(kind).context("cannot install a signal handler");
         Ok(Signals {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-            hangup: listen(SignalKind::hangup())?,
+            interrupt: handle(SignalKind::interrupt())?,
+            terminate: handle(SignalKind::terminate())?,
+            hangup: handle(SignalKind::hangup())?,
         })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> Signal {
         tokio::select! {
-            _ = self.interrupt.recv() => Signal::Stop,
-            _ = self.terminate.recv() => Signal::Stop,
+            _ = self.interrupt.recv() => Signal::Shutdown,
+            _ = self.terminate.recv() => Signal::Shutdown,
             _ = self.hangup.recv() => Signal::Reload,
         }
     }

@@ -17,7 +17,7 @@ struct Demo {
     child: Child,
     site: String,
     console: String,
-    /// Kept open to the end: a program whose words nobody hears may die of it.
+    /// Stays open: writing to a closed pipe would end the process.
     _output: BufReader<ChildStdout>,
 }
 
@@ -26,41 +26,41 @@ impl Demo {
         let mut child = Command::new(env!("CARGO_BIN_EXE_facetheory"))
             .args(["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "off"])
             .args(arguments)
-            // Half a store, which is an error where a gateway has none of its own.
+            // A table without bodies, which is an error for a gateway without a store.
             .env("CACHE_TABLE", "pages")
             .stdout(Stdio::piped())
             .spawn()
             .expect("the binary runs");
         let mut output = BufReader::new(child.stdout.take().expect("an output"));
-        let mut said = String::new();
-        while !said.contains("Ctrl-C ends it") {
-            assert!(output.read_line(&mut said).expect("it says what to try") > 0, "{said}");
+        let mut printed = String::new();
+        while !printed.contains("Press Ctrl-C") {
+            assert!(output.read_line(&mut printed).expect("the introduction") > 0, "{printed}");
         }
         let address = |before: &str| {
-            let rest = said.split(before).nth(1).and_then(|rest| rest.split("http://").nth(1));
+            let rest = printed.split(before).nth(1).and_then(|rest| rest.split("http://").nth(1));
             rest.and_then(|rest| rest.split('/').next()).expect("an address").to_owned()
         };
         let (site, console) = (address("The demo listens on"), address("The console is at"));
         Demo { child, site, console, _output: output }
     }
 
-    /// The state and the body that a visitor gets.
-    fn visit(&self, path: &str) -> (String, String) {
-        let (head, body) = ask(&self.site, "GET", path, "");
+    /// Returns the state and the body of a page.
+    fn get(&self, path: &str) -> (String, String) {
+        let (head, body) = exchange(&self.site, "GET", path, "");
         let state = head.lines().find_map(|line| line.strip_prefix("x-facetheory-isr: ")).unwrap_or_default();
         (state.to_owned(), body)
     }
 }
 
-/// The head and the body of an answer.
-fn ask(address: &str, method: &str, path: &str, body: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(address).expect("somebody listens");
+/// Sends a request, and returns the head and the body of the response.
+fn exchange(address: &str, method: &str, path: &str, body: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).expect("a connection");
     let content = match body.len() {
         0 => String::new(),
         length => format!("content-type: application/json\r\ncontent-length: {length}\r\n"),
     };
     let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{content}\r\n");
-    stream.write_all(format!("{head}{body}").as_bytes()).expect("it is sent");
+    stream.write_all(format!("{head}{body}").as_bytes()).expect("a request");
     let mut response = String::new();
     stream.read_to_string(&mut response).expect("a response");
     let (head, body) = response.split_once("\r\n\r\n").expect("a head and a body");
@@ -69,67 +69,70 @@ fn ask(address: &str, method: &str, path: &str, body: &str) -> (String, String) 
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        // One that has ended already cannot be killed, which is as good.
+        // Fails if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A demo whose page two visitors have seen within the ten seconds for which it is fresh, and what they saw. On a machine
-/// that rests for so long between the two it is stale, and another demo is tried.
+/// Requests a page twice while it is fresh, and returns the demo and the page. On a slow machine the page may be stale at
+/// the second request; then another demo is started.
 fn with_a_fresh_page() -> (Demo, String) {
     const DEMOS: usize = 5;
     for _ in 0..DEMOS {
         let demo = Demo::start(&[]);
-        let (state, first) = demo.visit("/posts/hello");
+        let (state, first) = demo.get("/posts/hello");
         assert_eq!(state, "miss", "{first}");
         assert!(first.contains("<h1>hello</h1>") && first.contains("render number 1 of"), "{first}");
-        let (state, again) = demo.visit("/posts/hello");
+        let (state, again) = demo.get("/posts/hello");
         assert_eq!(again, first);
         if state == "hit" {
             return (demo, first);
         }
         assert_eq!(state, "stale");
     }
-    panic!("no page was seen while it was fresh");
+    panic!("every second request came too late");
 }
 
 #[test]
-fn the_demo_shows_a_page_rendered_once_and_renewed_behind_its_visitor() {
+fn a_page_is_rendered_once_and_served_stale_after_a_purge() {
     let (demo, first) = with_a_fresh_page();
-    let (answer, said) = ask(&demo.console, "POST", "/api/v1/invalidate", r#"{"path":"/posts"}"#);
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer} {said}");
-    assert_eq!(demo.visit("/posts/hello"), ("stale".to_owned(), first.clone()));
-    let front = demo.visit("/").1;
+    let (head, body) = exchange(&demo.console, "POST", "/api/v1/invalidate", r#"{"path":"/posts"}"#);
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head} {body}");
+    assert_eq!(demo.get("/posts/hello"), ("stale".to_owned(), first.clone()));
+    let front = demo.get("/").1;
     assert!(front.contains("href=\"/posts/hello\""), "{front}");
     assert!(
         front.contains(&format!("href=\"http://{}/\"", demo.console)),
-        "it links to the console: {front}"
+        "the front page links to the console: {front}"
     );
-    assert!(ask(&demo.console, "GET", "/", "").1.contains("/metrics"), "which links to what there is");
-    assert!(demo.visit("/posts/%3Cb%3E").1.contains("<h1>&lt;b&gt;</h1>"), "names are escaped");
+    assert!(
+        exchange(&demo.console, "GET", "/", "").1.contains("/metrics"),
+        "the console links to the metrics"
+    );
+    assert!(demo.get("/posts/%3Cb%3E").1.contains("<h1>&lt;b&gt;</h1>"), "names are escaped");
 }
 
 #[test]
-fn the_demo_finds_the_pages_again_that_it_was_told_to_keep() {
+fn pages_in_a_data_directory_survive_a_restart() {
     let directory = tempfile::tempdir().expect("a directory");
     let data = directory.path().join("new").display().to_string();
-    let first = Demo::start(&["--data", &data]).visit("/posts/hello").1;
-    let (state, again) = Demo::start(&["--data", &data]).visit("/posts/hello");
+    let first = Demo::start(&["--data", &data]).get("/posts/hello").1;
+    let (state, again) = Demo::start(&["--data", &data]).get("/posts/hello");
     assert_eq!(again, first);
     assert!(state == "hit" || state == "stale", "{state}");
 }
 
 #[test]
-fn an_address_that_is_in_use_is_explained() {
+fn an_address_in_use_is_an_error_that_names_the_option() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
     let output = facetheory(&["demo", "--listen", &address]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     assert!(
-        said.contains(&format!("{address} is in use by another program; choose another with --listen")),
-        "{said}"
+        printed.contains(&address) && printed.contains("in use") && printed.contains("--listen"),
+        "{printed}"
     );
     assert_eq!(facetheory(&["demo", "--listen", "nowhere"]).status.code(), Some(2));
 }

@@ -1,4 +1,4 @@
-//! What becomes of bodies that nothing names any more, through the real binary.
+//! Garbage collection of bodies, through the real binary.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -15,13 +15,13 @@ use crate::support::wait_for;
 
 const DAY: Duration = Duration::from_secs(86_400);
 const PAGES: &str = "[routes]\n\"/**\" = { isr = \"1h\" }\n";
-const COLLECTING: &str = "[gc]\ninterval = \"1s\"\ngrace = \"631s\"\n";
+const GC: &str = "[gc]\ninterval = \"1s\"\ngrace = \"631s\"\n";
 
-/// All bodies with this extension, the newest of them last.
+/// Returns all bodies with this extension, the newest last.
 fn bodies(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let pages = std::fs::read_dir(data(directory).join("bodies").join("isr"));
     let pages = pages.expect("a directory").map(|page| page.expect("a directory").path());
-    // A directory may go while it is looked at.
+    // A directory may be deleted meanwhile.
     let files = pages.filter_map(|page| std::fs::read_dir(page).ok());
     let files = files.flatten().filter_map(Result::ok).map(|file| file.path());
     let mut files: Vec<PathBuf> =
@@ -31,22 +31,22 @@ fn bodies(directory: &Path, extension: &str) -> Vec<PathBuf> {
 }
 
 /// Makes the file of a body two days older.
-fn stored_long_ago(file: &Path) {
+fn age_file(file: &Path) {
     let opened = std::fs::File::options().write(true).open(file).expect("a body");
     let stored = opened.metadata().and_then(|metadata| metadata.modified()).expect("its time");
     opened.set_modified(stored - 2 * DAY).expect("another time");
 }
 
-/// Makes a body that nothing names two days older, also by its name.
-fn rendered_long_ago(file: &Path) {
-    stored_long_ago(file);
+/// Makes an unreferenced body two days older, including the time in its name.
+fn age_body(file: &Path) {
+    age_file(file);
     let name = file.file_name().and_then(|name| name.to_str()).expect("a name");
     let (millis, rest) = name.split_once('-').expect("a time and an id");
     let millis = millis.parse::<u128>().expect("a time") - (2 * DAY).as_millis();
     std::fs::rename(file, file.with_file_name(format!("{millis}-{rest}"))).expect("another name");
 }
 
-/// An origin whose page is another each time, and how often it was asked.
+/// Starts an origin whose page changes with every render, and returns the number of renders.
 fn changing() -> (Origin, Arc<AtomicUsize>) {
     let (origin, renders) = (Origin::start(), Arc::new(AtomicUsize::new(0)));
     let counted = renders.clone();
@@ -57,74 +57,76 @@ fn changing() -> (Origin, Arc<AtomicUsize>) {
     (origin, renders)
 }
 
-/// Has the page rendered so many times more.
-fn renew(gateway: &Gateway, times: usize) {
-    let wish = format!("{{\"url\":\"http://{HOST}/news\",\"hard\":true}}");
+/// Regenerates the page several times.
+fn regenerate(gateway: &Gateway, times: usize) {
+    let request = format!("{{\"url\":\"http://{HOST}/news\",\"hard\":true}}");
     for _ in 0..times {
-        assert_eq!(gateway.admin_post("/api/v1/invalidate", &wish).status, 200);
-        let answer = gateway.exchange(get("/news", ""));
-        assert_eq!(answer.state(), "miss");
+        assert_eq!(gateway.admin_post("/api/v1/invalidate", &request).status, 200);
+        let response = gateway.exchange(get("/news", ""));
+        assert_eq!(response.state(), "miss");
     }
 }
 
 #[test]
-fn the_bodies_of_a_changing_page_do_not_pile_up_and_the_one_that_is_served_stays() {
+fn old_bodies_of_a_changing_page_are_deleted_and_the_current_one_is_not() {
     let directory = tempfile::tempdir().expect("a directory");
     let place = directory.path();
     let (origin, renders) = changing();
     let configured = |config: &str| with_long_timeouts(&format!("{PAGES}{config}"));
     let gateway = Gateway::start(place, origin.address, &configured("[gc]\ninterval = false\n"), &[]);
     assert_eq!(gateway.exchange(get("/news", "")).state(), "miss");
-    renew(&gateway, 9);
+    regenerate(&gateway, 9);
     gateway.shut_down();
     let all = bodies(place, "html");
-    assert_eq!(all.len(), 10, "each render has left its body");
+    assert_eq!(all.len(), 10, "every render stores a body");
     let (served, replaced) = all.split_last().expect("ten bodies");
-    replaced.iter().for_each(|file| rendered_long_ago(file));
+    replaced.iter().for_each(|file| age_body(file));
 
-    let gateway = Gateway::start(place, origin.address, &configured(COLLECTING), &[]);
-    // Readers may be on their way to the one that was replaced last.
+    let gateway = Gateway::start(place, origin.address, &configured(GC), &[]);
+    // The body that was replaced last may still be read by requests in progress.
     wait_for("the old bodies are gone", || (bodies(place, "html").len() == 2).then_some(()));
     assert_eq!(bodies(place, "html").last(), Some(served));
-    let log = wait_for("it says what it did", || {
+    let log = wait_for("the run is logged", || {
         gateway
             .log()
             .lines()
-            .find(|line| line.contains("collected") && line.contains("\"deleted_bodies\":8,"))
+            .find(|line| {
+                line.contains("garbage collection finished") && line.contains("\"deleted_bodies\":8,")
+            })
             .map(str::to_owned)
     });
     assert!(log.contains("\"deleted_bytes\":144"), "{log}");
-    let answer = gateway.exchange(get("/news", ""));
-    assert_eq!((answer.state(), answer.text().as_str()), ("hit", "the news, number 10"));
-    renew(&gateway, 3);
+    let response = gateway.exchange(get("/news", ""));
+    assert_eq!((response.state(), response.text().as_str()), ("hit", "the news, number 10"));
+    regenerate(&gateway, 3);
     gateway.shut_down();
     assert_eq!(renders.load(Ordering::SeqCst), 13);
-    assert_eq!(bodies(place, "html").len(), 5, "what was replaced lately stays for the grace period");
+    assert_eq!(bodies(place, "html").len(), 5, "bodies within the grace period are retained");
 }
 
 #[test]
-fn a_body_that_is_old_and_served_stays_although_all_others_of_its_page_go() {
+fn an_old_body_that_is_current_is_not_deleted() {
     let directory = tempfile::tempdir().expect("a directory");
     let place = directory.path();
     let (origin, _) = changing();
-    let config = with_long_timeouts(&format!("{PAGES}{COLLECTING}"));
+    let config = with_long_timeouts(&format!("{PAGES}{GC}"));
     let page = facetheory::PageKey::new("/a page of long ago").expect("a page");
     let kept = {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(publish_long_ago(place, &page))
     };
     assert_eq!(bodies(place, "html").len(), 3);
-    bodies(place, "html").iter().for_each(|file| stored_long_ago(file));
+    bodies(place, "html").iter().for_each(|file| age_file(file));
     let gateway = Gateway::start(place, origin.address, &config, &[]);
-    wait_for("the others are gone", || (bodies(place, "html").len() == 1).then_some(()));
-    assert!(bodies(place, "html")[0].ends_with(&kept), "{kept} is named");
-    wait_for("that was done several times", || {
-        (gateway.log().matches("was collected").count() > 2).then_some(())
+    wait_for("the other bodies are deleted", || (bodies(place, "html").len() == 1).then_some(()));
+    assert!(bodies(place, "html")[0].ends_with(&kept), "{kept} is referenced");
+    wait_for("gc has run several times", || {
+        (gateway.log().matches("garbage collection finished").count() > 2).then_some(())
     });
-    assert_eq!(bodies(place, "txt").len(), 1, "to tell of it leaves nothing behind");
+    assert_eq!(bodies(place, "txt").len(), 1, "the record of a run leaves no other bodies");
 }
 
-/// Publishes a page three times, two days ago, and tells the key of its last body.
+/// Publishes a page three times, two days ago, and returns the key of its last body.
 async fn publish_long_ago(place: &Path, page: &facetheory::PageKey) -> String {
     use facetheory::{Bodies, Outcome, PageStore, Pages, Policy, Rendered};
     use tabletheory::{Clock as _, ManualClock, SqliteSettings, SqliteTable, SystemClock};

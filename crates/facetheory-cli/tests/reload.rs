@@ -1,4 +1,4 @@
-//! What a gateway makes of its configuration when it is asked to read it again.
+//! Reload of configuration and certificate on SIGHUP.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -15,7 +15,7 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 const NAME: &str = "localhost";
 
-/// Makes a certificate, in files of this name.
+/// Creates a certificate in files of this name.
 fn certificate(directory: &Path, name: &str) -> CertifiedKey<KeyPair> {
     let made = generate_simple_self_signed([NAME.to_owned()]).expect("a certificate");
     let write = |kind: &str, text: String| {
@@ -26,14 +26,14 @@ fn certificate(directory: &Path, name: &str) -> CertifiedKey<KeyPair> {
     made
 }
 
-/// The configuration with the certificate of this name.
+/// Returns a configuration with the certificate of this name.
 fn config(directory: &Path, name: &str, rest: &str) -> String {
     let file = |kind: &str| directory.join(format!("{name}.{kind}")).display().to_string();
     format!("[tls]\ncertificate = {:?}\nkey = {:?}\n{rest}", file("pem"), file("key"))
 }
 
-/// Whether a visitor is shown this certificate.
-fn is_shown(address: SocketAddr, certificate: &CertifiedKey<KeyPair>) -> bool {
+/// Whether the gateway presents this certificate.
+fn is_presented(address: SocketAddr, certificate: &CertifiedKey<KeyPair>) -> bool {
     let mut roots = RootCertStore::empty();
     roots.add(certificate.cert.der().clone()).expect("a certificate");
     let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
@@ -42,11 +42,11 @@ fn is_shown(address: SocketAddr, certificate: &CertifiedKey<KeyPair>) -> bool {
         .with_root_certificates(roots)
         .with_no_client_auth();
     let name = NAME.try_into().expect("a name");
-    let mut visitor = ClientConnection::new(Arc::new(config), name).expect("a visitor");
+    let mut client = ClientConnection::new(Arc::new(config), name).expect("a client");
     let mut stream = TcpStream::connect(address).expect("the gateway listens");
     stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
-    while visitor.is_handshaking() {
-        if visitor.complete_io(&mut stream).is_err() {
+    while client.is_handshaking() {
+        if client.complete_io(&mut stream).is_err() {
             return false;
         }
     }
@@ -54,31 +54,31 @@ fn is_shown(address: SocketAddr, certificate: &CertifiedKey<KeyPair>) -> bool {
 }
 
 #[test]
-fn a_certificate_that_the_configuration_newly_names_is_shown() {
+fn a_reload_presents_the_certificate_of_the_new_configuration() {
     let directory = tempfile::tempdir().expect("a directory");
     let (old, new) = (certificate(directory.path(), "old"), certificate(directory.path(), "new"));
     let site = Site::start(&config(directory.path(), "old", ""));
-    assert!(is_shown(site.gateway.address, &old) && !is_shown(site.gateway.address, &new));
+    assert!(is_presented(site.gateway.address, &old) && !is_presented(site.gateway.address, &new));
     site.reload(&config(directory.path(), "new", ""));
-    wait_for("the new one is shown", || is_shown(site.gateway.address, &new).then_some(()));
-    // A wrong configuration says nothing of where certificates are: what was named last is read again.
+    wait_for("the new certificate is presented", || is_presented(site.gateway.address, &new).then_some(()));
+    // An invalid configuration names no certificate: the files that were named last are read again.
     let newer = certificate(directory.path(), "new");
     site.reload("nonsense");
-    wait_for("it is renewed", || is_shown(site.gateway.address, &newer).then_some(()));
+    wait_for("the certificate is read again", || is_presented(site.gateway.address, &newer).then_some(()));
 }
 
 #[test]
-fn what_needs_a_restart_is_told_at_a_reload_and_nothing_else_is() {
+fn a_reload_warns_about_exactly_the_settings_that_need_a_restart() {
     let site = Site::start("[limits]\nconnections = 100\n[timeouts]\nheaders = \"1m\"\n");
     site.reload("[limits]\nconnections = 100\nheaders = 50\n[timeouts]\nheaders = \"2m\"\n");
-    wait_for("it is read", || site.gateway.log().contains("was read again").then_some(()));
+    wait_for("the reload is logged", || site.gateway.log().contains("configuration reloaded").then_some(()));
     assert!(!site.gateway.log().contains("restart"), "{}", site.gateway.log());
     site.reload("listen = \"127.0.0.1:1\"\n[limits]\nconnections = 200\n[store]\nmemory = \"1MiB\"\n");
-    let told = wait_for("it is told", || {
+    let warning = wait_for("the warning is logged", || {
         site.gateway.log().lines().find(|line| line.contains("restart")).map(str::to_owned)
     });
     assert!(
-        told.contains("limits.connections, store.memory") || told.contains("store, limits.connections"),
-        "{told}"
+        warning.contains("limits.connections, store.memory") || warning.contains("store, limits.connections"),
+        "{warning}"
     );
 }

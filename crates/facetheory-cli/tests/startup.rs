@@ -1,4 +1,4 @@
-//! How a gateway starts: at once, however much it keeps.
+//! The start of a gateway does not depend on the size of its store.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -9,28 +9,30 @@ use support::print;
 use support::site::{get, with_long_timeouts};
 use support::table::fill;
 
-/// Pages of a store that a gateway could well read whole without anybody noticing.
+/// Pages of a small store.
 const FEW: u64 = 100;
-/// Pages of one that it could not.
+/// Pages of a large store.
 const MANY: u64 = 20_000;
-/// What one start may read more than another by chance, in bytes: a few pages of a deeper tree, and of the system's files.
-const CHANCE: u64 = 64 * 1024;
+/// The tolerated difference between two starts, in bytes: a deeper tree, and files of the system.
+const TOLERANCE: u64 = 64 * 1024;
 
 #[test]
-fn a_gateway_does_not_read_its_store_to_start() {
+fn a_start_does_not_read_the_whole_store() {
     let origin = Origin::start();
-    let (few, few_bytes) = read_until_the_first_answer(&origin, FEW);
-    let (many, many_bytes) = read_until_the_first_answer(&origin, MANY);
+    let (few, few_bytes) = bytes_until_first_response(&origin, FEW);
+    let (many, many_bytes) = bytes_until_first_response(&origin, MANY);
     print(&format!(
-        "read until the first answer: {few} bytes with a table of {few_bytes}, {many} with one of {many_bytes}"
+        "bytes read wait_for the first response: {few} with a table of {few_bytes} bytes, {many} with one of {many_bytes}"
     ));
-    assert!(many_bytes > few_bytes + 20 * CHANCE, "the table has grown: {few_bytes} to {many_bytes}");
-    assert!(many < few + CHANCE, "{many} bytes were read with {MANY} pages, {few} with {FEW}");
+    assert!(
+        many_bytes > few_bytes + 20 * TOLERANCE,
+        "the large table is larger: {few_bytes} and {many_bytes}"
+    );
+    assert!(many < few + TOLERANCE, "{many} bytes were read with {MANY} pages, {few} with {FEW}");
 }
 
-/// How many bytes a gateway reads until it has answered a visitor from its store of so many pages, and how large its table
-/// is.
-fn read_until_the_first_answer(origin: &Origin, pages: u64) -> (u64, u64) {
+/// Returns how many bytes a gateway with a store of this size reads wait_for its first hit, and the size of its table.
+fn bytes_until_first_response(origin: &Origin, pages: u64) -> (u64, u64) {
     const RULES: &str = "[routes]\n\"/**\" = { isr = \"1h\" }\n";
     let directory = tempfile::tempdir().expect("a directory");
     let start = || Gateway::start(directory.path(), origin.address, &with_long_timeouts(RULES), &[]);

@@ -1,4 +1,4 @@
-//! Who may ask: nobody without the token, and no page of somebody else in an operator's browser.
+//! Access control: the bearer token, and protection against DNS rebinding and cross-site requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,44 +15,44 @@ use http::uri::Authority;
 use http::{HeaderMap, Method};
 
 use super::Admin;
-use super::problem::Problem;
+use super::problem::{FORBIDDEN, LATE, Problem, UNAUTHORIZED};
 
-/// How long an answer may take. A render that takes longer goes on, but nobody waits for it here.
-const LONGEST: Duration = Duration::from_secs(120);
+/// The timeout of a request. A render that takes longer continues in the background.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What says where a browser's request comes from.
+/// The relation between the site that caused a browser to send a request and the target.
 static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Lets a request through, or says why not.
+/// Checks a request, and adds security headers to the response.
 pub(super) async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
-    let answer = match check(&admin, &request) {
-        Ok(()) => match tokio::time::timeout(LONGEST, next.run(request)).await {
-            Ok(answer) => answer,
+    let response = match check(&admin, &request) {
+        Ok(()) => match tokio::time::timeout(TIMEOUT, next.run(request)).await {
+            Ok(response) => response,
             Err(_) => {
-                let detail =
-                    format!("this took longer than {LONGEST:?}; a render goes on, look at the page later");
-                Problem::late(detail).into_response()
+                let detail = format!("timeout after {TIMEOUT:?}; a render continues, check the page later");
+                Problem::new(&LATE, detail).into_response()
             }
         },
         Err(problem) => problem.into_response(),
     };
-    protected(answer)
+    protected(response)
 }
 
 fn check(admin: &Admin, request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
     let is_open = matches!(request.uri().path(), "/healthz" | "/readyz");
-    match &admin.terms.token {
-        Some(token) if !is_open && !bearer(headers).is_some_and(|shown| token.is(shown)) => {
-            return Err(Problem::unauthorized());
+    match &admin.settings.token {
+        Some(token) if !is_open && !bearer(headers).is_some_and(|shown| token.matches(shown)) => {
+            let detail = "the admin token is required: send it as `Authorization: Bearer TOKEN`";
+            return Err(Problem::new(&UNAUTHORIZED, detail));
         }
         Some(_) => {}
-        None => check_host(headers, admin.terms.address)?,
+        None => check_host(headers, admin.settings.address)?,
     }
-    if matches!(*request.method(), Method::GET | Method::HEAD) { Ok(()) } else { check_site(headers) }
+    if matches!(*request.method(), Method::GET | Method::HEAD) { Ok(()) } else { check_same_site(headers) }
 }
 
-/// The token that a request shows.
+/// Returns the bearer token of a request, unless there are several.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut lines = headers.get_all(AUTHORIZATION).iter();
     let (line, None) = (lines.next()?.as_bytes(), lines.next()) else { return None };
@@ -60,7 +60,7 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| shown.trim_ascii())
 }
 
-/// A name of somebody else's that leads here makes a browser believe that its page may read what is here (DNS rebinding).
+/// Prevents DNS rebinding: another site's name that resolves to this address would let its pages read responses.
 fn check_host(headers: &HeaderMap, own: SocketAddr) -> Result<(), Problem> {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
     let is_ours = host.is_some_and(|host| {
@@ -72,11 +72,12 @@ fn check_host(headers: &HeaderMap, own: SocketAddr) -> Result<(), Problem> {
     if is_ours {
         return Ok(());
     }
-    Err(Problem::forbidden("this listener is asked as localhost or 127.0.0.1; with a token, under any name"))
+    let detail = "without a token, the host must be localhost or a loopback address";
+    Err(Problem::new(&FORBIDDEN, detail))
 }
 
-/// A page of another site must not make an operator's browser act.
-fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
+/// Prevents cross-site request forgery: another site's page must not send commands through an operator's browser.
+fn check_same_site(headers: &HeaderMap) -> Result<(), Problem> {
     let site = headers.get(&SEC_FETCH_SITE).map(HeaderValue::as_bytes);
     let is_own_site = site.is_none_or(|site| matches!(site, b"same-origin" | b"none"));
     let host = headers.get(HOST).map(HeaderValue::as_bytes);
@@ -88,12 +89,13 @@ fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
     if is_own_site && is_own_origin {
         return Ok(());
     }
-    Err(Problem::forbidden("a browser sent this for a page of another site; use the console, or a program"))
+    let detail = "a browser sent this request for a page of another site; use the console or a program";
+    Err(Problem::new(&FORBIDDEN, detail))
 }
 
-/// Nothing that is shown here runs, is framed, or is kept by anyone.
-fn protected(mut answer: Response) -> Response {
-    let headers = answer.headers_mut();
+/// Adds headers that forbid caching, framing and scripts.
+fn protected(mut response: Response) -> Response {
+    let headers = response.headers_mut();
     for (name, value) in [
         (CACHE_CONTROL, "no-store"),
         (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'; sandbox"),
@@ -103,5 +105,5 @@ fn protected(mut answer: Response) -> Response {
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    answer
+    response
 }

@@ -1,4 +1,4 @@
-//! The console, for now: a plain page that leads to everything else.
+//! The start page of the console, and the effective configuration.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::Admin;
 use super::problem::Problem;
 
-/// A page for people, with links to what there is.
+/// The start page of the console
 #[utoipa::path(
     get, path = "/", operation_id = "console", tag = "process",
-    responses((status = 200, description = "A page for people", body = String, content_type = "text/html")),
+    responses((status = 200, description = "An HTML page", body = String, content_type = "text/html")),
 )]
 pub(super) async fn show() -> Html<&'static str> {
     Html(
@@ -22,26 +22,25 @@ pub(super) async fn show() -> Html<&'static str> {
 <meta charset=\"utf-8\">
 <title>FaceTheory</title>
 <h1>FaceTheory</h1>
-<p>This is the console, for now: what it will show is here to be read.</p>
 <ul>
-<li><a href=\"/readyz\">whether visitors can be served</a>, <a href=\"/healthz\">whether the process lives</a>
-<li><a href=\"/metrics\">metrics</a>
-<li><a href=\"/api/v1/entries\">pages</a>
-<li><a href=\"/api/v1/config\">the configuration, as it was understood</a>
-<li><a href=\"/api/v1/openapi.json\">everything that there is, as an OpenAPI document</a>
+<li>Health: <a href=\"/readyz\">readiness</a>, <a href=\"/healthz\">liveness</a>
+<li><a href=\"/metrics\">Metrics</a> (Prometheus)
+<li><a href=\"/api/v1/entries\">Cached pages</a>
+<li><a href=\"/api/v1/config\">Effective configuration</a>
+<li><a href=\"/api/v1/openapi.json\">API description</a> (OpenAPI)
 </ul>
 ",
     )
 }
 
-/// The configuration, as it was understood.
+/// The effective configuration
 #[utoipa::path(
     get, path = "/api/v1/config", operation_id = "configuration", tag = "process",
     responses(
-        (status = 200, description = "What the gateway goes by", body = Value),
-        (status = "4XX", description = "What is wrong", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "All settings, including defaults", body = Value),
+        (status = "4XX", description = "The request is invalid", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(super) async fn configuration(State(admin): State<Arc<Admin>>) -> Json<Value> {
-    Json((admin.configuration)())
+    Json(Value::clone(&admin.effective_config.load()))
 }

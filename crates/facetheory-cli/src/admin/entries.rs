@@ -1,93 +1,92 @@
-//! Which pages there are, and how one of them is.
+//! Lists cached pages, and shows the state of one.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use facetheory::protocol::{Freshness, Generation, Meta};
-use facetheory::{Listing, PageKey, Tag, Tenant};
+use facetheory::{Listing, Tag, Tenant};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Admin;
-use super::extract::{Query, number};
-use super::page_selector::Address;
+use super::extract::{NoParams, PageParams, PageQuery, Query, number};
 use super::problem::Problem;
 
-/// So many pages are listed, unless the request says how many.
-const USUAL: usize = 50;
-/// More are not listed at once.
-const MOST: usize = 1000;
+/// The default number of entries in a list.
+pub(super) const DEFAULT_LIMIT: usize = 50;
+/// The most entries in a list.
+pub(super) const MAX_LIMIT: usize = 1000;
 
 /// Which pages are listed.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Which {
-    /// Only those of this tenant.
+pub(super) struct ListParams {
+    /// Only pages of this tenant.
     tenant: Option<String>,
-    /// Only those at this path and below it, as far as their rows tell.
+    /// Only pages at or below this path, as far as their rows contain it.
     path: Option<String>,
-    /// Only those with this tag.
+    /// Only pages with this tag.
     tag: Option<String>,
-    /// At most so many; 50 by default, and 1,000 at most.
+    /// The most pages to return; the default is 50, the maximum 1,000.
     #[serde(default, deserialize_with = "number")]
     #[param(value_type = Option<usize>)]
     limit: Option<usize>,
-    /// The `next` of an earlier answer.
+    /// The `next` of the previous response.
     cursor: Option<String>,
 }
 
-/// Some of the pages that there are.
+/// A part of the list of pages.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Entries {
-    /// The pages, in no particular order; there may be none although there are more.
-    entries: Vec<Summary>,
-    /// Where to go on; absent when there are no more.
+    /// The pages, in no particular order. The list may be empty although there are more.
+    entries: Vec<Entry>,
+    /// The cursor of the next part; absent if this is the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-/// A page, as its row tells of it.
+/// A cached page.
 #[derive(Debug, Serialize, ToSchema)]
-struct Summary {
-    /// The partition that its rows are in.
+struct Entry {
+    /// The partition key of its rows.
     pk: String,
-    /// Whose page it is.
+    /// The tenant that owns it.
     tenant: Option<String>,
-    /// Its cache key, where its writer told it.
+    /// The cache key, if the row contains it.
     cache_key: Option<String>,
-    /// Its path, where its writer told it.
+    /// The path, if the row contains it.
     path: Option<String>,
-    /// What is served; null if the row cannot be read.
-    meta: Option<Row>,
+    /// The metadata; null if the row is invalid.
+    meta: Option<Metadata>,
 }
 
-/// What a row tells of what is served.
+/// The metadata of a page.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Row {
+pub(super) struct Metadata {
     #[serde(flatten)]
-    generation: Told,
-    /// The version that is served, where versions are kept.
+    generation: GenerationInfo,
+    /// The current version, if versions are retained.
     current_version: Option<String>,
-    /// How often the pointer has moved, where versions are kept.
+    /// How often the current version has changed, if versions are retained.
     version: Option<u64>,
-    /// Since when it is invalid, in epoch seconds.
+    /// When the page was invalidated, in epoch seconds.
     stale_since: Option<i64>,
-    /// Whether it may not be served any more.
+    /// Whether the page was hard invalidated and must not be served.
     must_not_serve: bool,
-    /// Until when it is kept as it is, in epoch seconds.
+    /// Until when the page is pinned after a rollback, in epoch seconds.
     pinned_until: Option<i64>,
 }
 
-/// What is told of a render.
+/// The result of a render.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Told {
-    /// The key of the body.
+pub(super) struct GenerationInfo {
+    /// The key of the body in the body store.
     s3_key: String,
     /// When the render started, in epoch seconds.
     generated_at: i64,
-    /// For how many seconds it is fresh.
+    /// How long it is fresh, in seconds.
     revalidate_seconds: i64,
     /// The entity tag.
     etag: Option<String>,
@@ -97,16 +96,16 @@ pub(super) struct Told {
     content_type: Option<String>,
     /// The digest of the body.
     digest: Option<String>,
-    /// The tags that it was given.
+    /// The tags of the response.
     tags: Vec<String>,
     /// The deployment that rendered it.
     deployment: Option<String>,
 }
 
-impl From<Generation> for Told {
+impl From<Generation> for GenerationInfo {
     fn from(generation: Generation) -> Self {
         let content = generation.content;
-        Told {
+        GenerationInfo {
             s3_key: generation.s3_key,
             generated_at: generation.generated_at,
             revalidate_seconds: generation.revalidate_seconds,
@@ -120,9 +119,9 @@ impl From<Generation> for Told {
     }
 }
 
-impl From<Meta> for Row {
+impl From<Meta> for Metadata {
     fn from(meta: Meta) -> Self {
-        Row {
+        Metadata {
             generation: meta.generation.into(),
             current_version: meta.current_sk,
             version: meta.version,
@@ -133,152 +132,126 @@ impl From<Meta> for Row {
     }
 }
 
-/// Some of the pages that there are: a bounded part of the table is looked at.
+/// List cached pages; each response scans a bounded part of the table
 #[utoipa::path(
-    get, path = "/api/v1/entries", operation_id = "entries", tag = "pages", params(Which),
-    responses(
-        (status = 200, description = "Some pages, and where to go on", body = Entries),
-        Problem,
-    ),
+    get, path = "/api/v1/entries", operation_id = "entries", tag = "pages", params(ListParams),
+    responses((status = 200, description = "Some pages, and the cursor of the next ones", body = Entries), Problem),
 )]
 pub(super) async fn list(
     State(admin): State<Arc<Admin>>,
-    Query(which): Query<Which>,
+    Query(params): Query<ListParams>,
 ) -> Result<Json<Entries>, Problem> {
-    let mut listing = Listing::new(which.limit.unwrap_or(USUAL).min(MOST));
-    if let Some(tenant) = which.tenant {
+    let mut listing = Listing::new(params.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT));
+    if let Some(tenant) = params.tenant {
         listing = listing.of(Tenant::new(tenant)?);
     }
-    if let Some(path) = which.path {
-        // The same rules as where a path is invalidated.
+    if let Some(path) = params.path {
+        // Validates the path as an invalidation does.
         Tag::path(&path)?;
         listing = listing.below(path);
     }
-    if let Some(tag) = which.tag {
+    if let Some(tag) = params.tag {
         listing = listing.tagged(Tag::new(tag)?.as_str());
     }
-    if let Some(cursor) = which.cursor {
-        let wrong = |_| Problem::bad("the cursor is none that an earlier answer had as `next`");
-        listing = listing.after(cursor.parse().map_err(wrong)?);
+    if let Some(cursor) = params.cursor {
+        let invalid = |_| Problem::bad_request("invalid cursor: use the `next` of the previous response");
+        listing = listing.after(cursor.parse().map_err(invalid)?);
     }
     let listed = admin.isr.pages().store().list(&listing).await?;
-    let summary = |entry: facetheory::Entry| Summary {
+    let entry = |entry: facetheory::Entry| Entry {
         pk: entry.pk,
         tenant: entry.tenant,
         cache_key: entry.cache_key,
         path: entry.path,
-        meta: entry.meta.map(Row::from),
+        meta: entry.meta.map(Metadata::from),
     };
-    let entries = listed.entries.into_iter().map(summary).collect();
+    let entries = listed.entries.into_iter().map(entry).collect();
     Ok(Json(Entries { entries, next: listed.next.map(|next| next.to_string()) }))
 }
 
-/// Which page is meant.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct Named {
-    /// The address that visitors have it under.
-    #[param(example = "http://example.com/posts/a")]
-    url: String,
-    /// Headers that its route tells pages apart by, as in `accept-language: de`.
-    #[serde(default)]
-    header: Vec<String>,
-    /// Cookies that its route tells pages apart by, as in `theme=dark`.
-    #[serde(default)]
-    cookie: Vec<String>,
-}
-
-/// How a page is.
+/// The state of a page.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Condition {
-    /// The partition that its rows are in.
+pub(super) struct EntryState {
+    /// The partition key of its rows.
     pk: String,
-    /// Its cache key.
+    /// The cache key.
     cache_key: String,
-    /// Whose page it is.
+    /// The tenant that owns it.
     tenant: Option<String>,
-    /// The route that it is of.
+    /// The pattern of its route.
     route: Option<String>,
-    /// What it is good for now, by its times and its tags.
-    state: Good,
-    /// Whether it is kept as it is for now.
+    /// Whether it is fresh, considering its age and the invalidation of its tags.
+    state: PageState,
+    /// Whether it is pinned after a rollback.
     pinned: bool,
-    /// The tags by which it can be invalidated: those that it has by itself, and those that it was given.
+    /// The tags by which it can be purged: those of its route and path, and those of the response.
     tags: Vec<String>,
-    /// What is served; null if there is nothing.
-    meta: Option<Row>,
-    /// Who renews it; null if nobody does.
+    /// The metadata; null if the page is not cached.
+    meta: Option<Metadata>,
+    /// The lease of a regeneration; null if there is none.
     lease: Option<Lease>,
 }
 
-/// What a page is good for.
+/// Whether a page can be served.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-enum Good {
-    /// It is served.
+enum PageState {
+    /// It is served from the cache.
     Fresh,
-    /// It may be served while it is renewed.
+    /// It may be served while it is regenerated.
     Stale,
-    /// It may not be served any more.
+    /// It was hard invalidated and must not be served.
     Forbidden,
-    /// There is none.
+    /// It is not cached.
     Absent,
 }
 
-/// Who renews a page.
+/// The lease of a regeneration.
 #[derive(Debug, Serialize, ToSchema)]
 struct Lease {
     /// Whether it is held now.
     held: bool,
-    /// Until when, in epoch seconds.
+    /// When it expires, in epoch seconds.
     expires_at: i64,
-    /// By whom, where that is told.
+    /// The holder, if it is recorded.
     owner: Option<String>,
 }
 
-/// How a page is: what is served, what that is good for, and who renews it.
+/// Show the state of a page: freshness, metadata, tags and lease
 #[utoipa::path(
-    get, path = "/api/v1/entry", operation_id = "entry", tag = "pages", params(Named),
-    responses(
-        (status = 200, description = "How it is", body = Condition),
-        Problem,
-    ),
+    get, path = "/api/v1/entry", operation_id = "entry", tag = "pages", params(PageParams),
+    responses((status = 200, description = "The state of the page", body = EntryState), Problem),
 )]
 pub(super) async fn show(
     State(admin): State<Arc<Admin>>,
-    Query(named): Query<Named>,
-) -> Result<Json<Condition>, Problem> {
-    let page = Address::in_query(&named.url, &named.header, &named.cookie)?.page(&admin)?;
+    PageQuery { page, .. }: PageQuery<NoParams>,
+) -> Result<Json<EntryState>, Problem> {
     let store = admin.isr.pages().store();
     let view = store.lookup(&page).await?;
     let now = store.now();
     let state = match &view.meta {
-        None => Good::Absent,
+        None => PageState::Absent,
         Some(meta) => match store.freshness(&page, meta).await? {
-            Freshness::Fresh => Good::Fresh,
-            Freshness::Stale => Good::Stale,
-            Freshness::MustNotServe => Good::Forbidden,
+            Freshness::Fresh => PageState::Fresh,
+            Freshness::Stale => PageState::Stale,
+            Freshness::MustNotServe => PageState::Forbidden,
         },
     };
-    let given = view.meta.iter().flat_map(|meta| meta.generation.content.tags.iter().cloned());
-    Ok(Json(Condition {
+    let of_page = page.tags().iter().map(|tag| tag.as_str().to_owned());
+    let of_response = view.meta.iter().flat_map(|meta| meta.generation.content.tags.iter().cloned());
+    Ok(Json(EntryState {
         pk: page.pk().to_owned(),
         cache_key: page.cache_key().to_owned(),
         tenant: page.tenant().map(|tenant| tenant.as_str().to_owned()),
         route: page.route().map(str::to_owned),
         state,
         pinned: view.meta.as_ref().is_some_and(|meta| meta.is_pinned(now)),
-        tags: own_tags(&page).chain(given).collect(),
-        meta: view.meta.map(Row::from),
+        tags: of_page.chain(of_response).collect(),
+        meta: view.meta.map(Metadata::from),
         lease: view.lock.map(|lock| Lease {
             held: lock.is_held(now),
             expires_at: lock.lease_expires_at,
             owner: lock.owner,
         }),
     }))
-}
-
-fn own_tags(page: &PageKey) -> impl Iterator<Item = String> {
-    page.tags().iter().map(|tag| tag.as_str().to_owned())
 }

@@ -1,20 +1,25 @@
-//! What comes with a request: a body of JSON, or a query. What nobody knows is refused, since a word that is misspelt must
-//! not be taken for one that is missing.
+//! Extractors for JSON bodies and queries. Unknown fields are rejected: a misspelt field must not pass for a missing one.
+
+use std::sync::Arc;
 
 use axum::body::to_bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
+use facetheory::PageKey;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use utoipa::IntoParams;
 
-use super::problem::Problem;
+use super::Admin;
+use super::page_selector::PageSelector;
+use super::problem::{NOT_JSON, Problem, TOO_LONG};
 
-/// The longest body that is read.
-const MOST_BYTES: usize = 64 * 1024;
+/// The largest request body.
+const MAX_BYTES: usize = 64 * 1024;
 
-/// A body of JSON.
+/// A JSON body.
 #[derive(Debug)]
 pub(super) struct Json<T>(pub(super) T);
 
@@ -26,23 +31,23 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for Json<T> {
             let kind = kind.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
             kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
         });
-        // A page of somebody else can make a browser send any other type without asking first.
+        // Another site's page can make a browser send other content types without a preflight request.
         if !is_json {
-            return Err(Problem::not_json());
+            return Err(Problem::new(&NOT_JSON, "send JSON, with `Content-Type: application/json`"));
         }
-        let too_long = |_| Problem::too_long(MOST_BYTES);
-        let bytes = to_bytes(request.into_body(), MOST_BYTES).await.map_err(too_long)?;
-        // A list would be read as the values of an object without their names.
+        let bytes = to_bytes(request.into_body(), MAX_BYTES).await.map_err(|_| {
+            Problem::new(&TOO_LONG, format!("the body is larger than {MAX_BYTES} bytes, or incomplete"))
+        })?;
+        // serde would read an array as the fields of an object.
         if !bytes.trim_ascii_start().starts_with(b"{") {
-            return Err(Problem::bad("the body is not as it should be: it must be a JSON object"));
+            return Err(Problem::bad_request("invalid body: it must be a JSON object"));
         }
-        let wrong =
-            |error: serde_json::Error| Problem::bad(format!("the body is not as it should be: {error}"));
-        serde_json::from_slice(&bytes).map(Json).map_err(wrong)
+        let invalid = |error: serde_json::Error| Problem::bad_request(format!("invalid body: {error}"));
+        serde_json::from_slice(&bytes).map(Json).map_err(invalid)
     }
 }
 
-/// The query of an address.
+/// The query of a URL.
 #[derive(Debug)]
 pub(super) struct Query<T>(pub(super) T);
 
@@ -50,34 +55,81 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
-        read(parts.uri.query().unwrap_or_default()).map(Query)
+        deserialize(parse(parts.uri.query().unwrap_or_default())?).map(Query)
     }
 }
 
-/// The parameters that may come several times.
-const SEVERAL: [&str; 2] = ["header", "cookie"];
+/// The query of a URL that selects a page with [`PageParams`], and has further parameters.
+#[derive(Debug)]
+pub(super) struct PageQuery<T> {
+    pub(super) page: PageKey,
+    pub(super) params: T,
+}
 
-fn read<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
-    let wrong = |error: String| Problem::bad(format!("the query is not as it should be: {error}"));
-    let pairs: Vec<(String, String)> =
-        serde_urlencoded::from_str(query).map_err(|error| wrong(error.to_string()))?;
+/// Query parameters that select a page.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct PageParams {
+    /// The URL under which clients request the page.
+    #[param(example = "http://example.com/posts/a")]
+    url: String,
+    /// Request headers that are part of the cache key, such as `accept-language: de`.
+    #[serde(default)]
+    header: Vec<String>,
+    /// Request cookies that are part of the cache key, such as `theme=dark`.
+    #[serde(default)]
+    cookie: Vec<String>,
+}
+
+/// No parameters besides [`PageParams`].
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NoParams {}
+
+impl<T: DeserializeOwned> FromRequestParts<Arc<Admin>> for PageQuery<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, admin: &Arc<Admin>) -> Result<Self, Problem> {
+        let (of_page, others): (Map<_, _>, Map<_, _>) = parse(parts.uri.query().unwrap_or_default())?
+            .into_iter()
+            .partition(|(name, _)| matches!(name.as_str(), "url" | "header" | "cookie"));
+        let PageParams { url, header, cookie } = deserialize(of_page)?;
+        let page = PageSelector::from_query(&url, &header, &cookie)?.resolve(admin)?;
+        Ok(PageQuery { page, params: deserialize(others)? })
+    }
+}
+
+/// Parameters that may be repeated.
+const REPEATED: [&str; 2] = ["header", "cookie"];
+
+fn parse(query: &str) -> Result<Map<String, Value>, Problem> {
+    let pairs: Vec<(String, String)> = serde_urlencoded::from_str(query).map_err(invalid)?;
     let mut values = Map::new();
     for (name, value) in pairs {
-        if SEVERAL.contains(&name.as_str()) {
-            let known = values.entry(name).or_insert_with(|| Value::Array(Vec::new()));
-            known.as_array_mut().into_iter().for_each(|known| known.push(value.clone().into()));
+        if REPEATED.contains(&name.as_str()) {
+            let list = values.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+            list.as_array_mut().into_iter().for_each(|list| list.push(value.clone().into()));
         } else if values.insert(name.clone(), value.into()).is_some() {
-            return Err(wrong(format!("`{name}` comes twice")));
+            return Err(invalid(format!("`{name}` is repeated")));
         }
     }
-    T::deserialize(Value::Object(values)).map_err(|error| wrong(error.to_string()))
+    Ok(values)
 }
 
-/// A number in a query, where everything is text.
+fn deserialize<T: DeserializeOwned>(values: Map<String, Value>) -> Result<T, Problem> {
+    T::deserialize(Value::Object(values)).map_err(invalid)
+}
+
+fn invalid(error: impl ToString) -> Problem {
+    Problem::bad_request(format!("invalid query: {}", error.to_string()))
+}
+
+/// Deserializes a number in a query, where all values are strings.
 pub(super) fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let wrong = |_| serde::de::Error::custom(format!("`{text}` is no number"));
-    text.parse().map(Some).map_err(wrong)
+    let invalid = |_| serde::de::Error::custom(format!("`{text}` is not a number"));
+    text.parse().map(Some).map_err(invalid)
 }
 
 #[cfg(test)]
@@ -86,7 +138,7 @@ mod tests {
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Asked {
+    struct Params {
         url: String,
         #[serde(default)]
         header: Vec<String>,
@@ -94,18 +146,21 @@ mod tests {
         limit: Option<usize>,
     }
 
-    #[test]
-    fn a_query_is_read_with_numbers_and_with_what_comes_several_times() {
-        let asked: Asked =
-            read("url=http%3A%2F%2Fa%2F%3Fb%3Dc&header=x:1&header=y:2&limit=7").expect("a query");
-        assert_eq!((asked.url.as_str(), asked.limit), ("http://a/?b=c", Some(7)));
-        assert_eq!(asked.header, ["x:1", "y:2"]);
+    fn read(query: &str) -> Result<Params, Problem> {
+        deserialize(parse(query)?)
     }
 
     #[test]
-    fn what_nobody_knows_or_comes_twice_is_refused() {
+    fn a_query_may_contain_numbers_and_repeated_parameters() {
+        let params = read("url=http%3A%2F%2Fa%2F%3Fb%3Dc&header=x:1&header=y:2&limit=7").expect("a query");
+        assert_eq!((params.url.as_str(), params.limit), ("http://a/?b=c", Some(7)));
+        assert_eq!(params.header, ["x:1", "y:2"]);
+    }
+
+    #[test]
+    fn unknown_and_repeated_parameters_are_rejected() {
         for query in ["", "url=a&urls=b", "url=a&url=b", "url=a&limit=x", "url=a&limit=-1"] {
-            read::<Asked>(query).expect_err(query);
+            read(query).expect_err(query);
         }
     }
 }

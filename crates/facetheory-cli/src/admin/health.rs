@@ -1,4 +1,4 @@
-//! Whether the process lives, and whether visitors should be sent to it.
+//! Liveness and readiness.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,107 +13,105 @@ use utoipa::ToSchema;
 
 use super::Admin;
 
-/// How long a store may take to answer.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// For how long an answer holds: anyone may ask, and no more than this reaches the stores.
-const HOLDS: Duration = Duration::from_secs(1);
+/// The timeout of a store.
+const STORE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a result is cached: readiness needs no token, and must not load the stores.
+const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// What the stores said when they were asked last.
+/// The last result of the store checks.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
-    last: Mutex<Option<(Instant, Vec<Reason>)>>,
+    last: Mutex<Option<(Instant, Vec<NotReady>)>>,
 }
 
-/// Whether visitors should be sent here.
+/// Whether requests should be sent to this process.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Ready {
-    /// Whether they should.
+    /// Whether the process is ready.
     ready: bool,
-    /// Why not.
-    reasons: Vec<Reason>,
-    /// How the origin is. It is no reason: pages are served while it is down, and that is what they are kept for.
-    origin: Origin,
+    /// Why it is not ready.
+    reasons: Vec<NotReady>,
+    /// The state of the origin. It does not affect readiness: cached pages are served while the origin is down.
+    origin: OriginState,
 }
 
-/// How the origin is, as far as the last requests to it tell.
+/// The state of the origin, according to recent requests to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-enum Origin {
-    /// It can be reached.
+enum OriginState {
+    /// The origin responds.
     Up,
-    /// It cannot.
+    /// The origin cannot be reached.
     Down,
 }
 
-/// Why visitors should not be sent here.
+/// Why the process is not ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-enum Reason {
-    /// The process is about to end.
+enum NotReady {
+    /// The process is shutting down.
     Stopping,
-    /// The table does not answer.
+    /// The table does not respond.
     TableUnreachable,
-    /// The store of bodies does not answer.
+    /// The body store does not respond.
     BodiesUnreachable,
 }
 
-/// The process lives.
+/// Liveness
 #[utoipa::path(
-    get, path = "/healthz", operation_id = "lives", tag = "process", security(()),
-    responses((status = 200, description = "It does", body = String, content_type = "text/plain")),
+    get, path = "/healthz", operation_id = "live", tag = "process", security(()),
+    responses((status = 200, description = "The process is alive", body = String, content_type = "text/plain")),
 )]
-pub(super) async fn lives() -> &'static str {
+pub(super) async fn live() -> &'static str {
     "alive\n"
 }
 
-/// Whether visitors should be sent to this process.
+/// Readiness: whether requests should be sent to this process
 #[utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "process", security(()),
     responses(
-        (status = 200, description = "They should", body = Ready),
-        (status = 503, description = "They should not, for these reasons", body = Ready),
+        (status = 200, description = "The process is ready", body = Ready),
+        (status = 503, description = "The process is not ready, for these reasons", body = Ready),
     ),
 )]
 pub(super) async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, axum::Json<Ready>) {
-    let mut reasons = Vec::new();
-    if admin.stop.is_cancelled() {
-        reasons.push(Reason::Stopping);
+    let reasons = if admin.shutdown.is_cancelled() {
+        vec![NotReady::Stopping]
     } else {
-        reasons.extend(admin.readiness.of(&admin.isr).await);
-    }
-    let origin = if admin.gateway.origin_is_down() { Origin::Down } else { Origin::Up };
+        admin.readiness.check(&admin.isr).await
+    };
+    let origin = if admin.gateway.origin_is_down() { OriginState::Down } else { OriginState::Up };
     let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, axum::Json(Ready { ready: reasons.is_empty(), reasons, origin }))
 }
 
 impl Readiness {
-    /// What keeps the stores from being used; nothing if they answer.
-    async fn of(&self, isr: &Isr) -> Vec<Reason> {
-        // Whoever comes meanwhile waits for the same answer.
+    /// Checks both stores, or returns the last result if it is recent. Concurrent requests share one check.
+    async fn check(&self, isr: &Isr) -> Vec<NotReady> {
         let mut last = self.last.lock().await;
-        if let Some((asked, reasons)) = &*last
-            && asked.elapsed() < HOLDS
+        if let Some((checked, reasons)) = &*last
+            && checked.elapsed() < MAX_AGE
         {
             return reasons.clone();
         }
-        let asked = Instant::now();
-        let (table, bodies) = tokio::join!(table_answers(isr), bodies_answer(isr));
-        let reasons = [(table, Reason::TableUnreachable), (bodies, Reason::BodiesUnreachable)];
-        let reasons: Vec<Reason> =
-            reasons.into_iter().filter(|(answers, _)| !answers).map(|(_, reason)| reason).collect();
-        *last = Some((asked, reasons.clone()));
+        let checked = Instant::now();
+        let (table, bodies) = tokio::join!(table_responds(isr), bodies_respond(isr));
+        let reasons = [(table, NotReady::TableUnreachable), (bodies, NotReady::BodiesUnreachable)];
+        let reasons: Vec<NotReady> =
+            reasons.into_iter().filter(|(responds, _)| !responds).map(|(_, reason)| reason).collect();
+        *last = Some((checked, reasons.clone()));
         reasons
     }
 }
 
-/// Whether the table says that there is no page of a name that none has.
-async fn table_answers(isr: &Isr) -> bool {
-    let Ok(nobody) = PageKey::new("facetheory-readiness") else { return false };
-    matches!(tokio::time::timeout(PATIENCE, isr.pages().store().lookup(&nobody)).await, Ok(Ok(_)))
+/// Looks up a page that does not exist.
+async fn table_responds(isr: &Isr) -> bool {
+    let Ok(missing) = PageKey::new("facetheory-readiness") else { return false };
+    matches!(tokio::time::timeout(STORE_TIMEOUT, isr.pages().store().lookup(&missing)).await, Ok(Ok(_)))
 }
 
-/// Whether the store of bodies says that there is none of a name that none has.
-async fn bodies_answer(isr: &Isr) -> bool {
-    let nobody = isr.pages().bodies().get("facetheory-readiness/none.html", None);
-    matches!(tokio::time::timeout(PATIENCE, nobody).await, Ok(Ok(_)))
+/// Reads a body that does not exist.
+async fn bodies_respond(isr: &Isr) -> bool {
+    let missing = isr.pages().bodies().get("facetheory-readiness/none.html", None);
+    matches!(tokio::time::timeout(STORE_TIMEOUT, missing).await, Ok(Ok(_)))
 }

@@ -1,4 +1,4 @@
-//! Where operators connect.
+//! Accepts connections of operators.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,105 +15,107 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Admin, Terms, router};
+use super::{Admin, AdminSettings, router};
 
-/// The most connections at once; more wait.
-const MOST_CONNECTIONS: usize = 1024;
-/// How long the headers of a request may take, and how long a connection may be idle.
-const HEADERS: Duration = Duration::from_secs(5);
-/// The most bytes of headers.
-const HEADER_BYTES: usize = 32 * 1024;
-/// How long nobody is accepted after the machine has run out of what a connection needs.
-const PAUSE: Duration = Duration::from_millis(100);
-/// How long requests may go on once the listener is to end.
-const LAST_REQUESTS: Duration = Duration::from_secs(2);
+/// The most connections at once; further ones wait in the backlog.
+const MAX_CONNECTIONS: usize = 1024;
+/// The timeout for request headers, and for idle connections.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// The limit on request headers.
+const MAX_HEADER_BYTES: usize = 32 * 1024;
+/// The pause after a failed `accept`, such as for lack of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a shutdown waits for requests in progress.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An address that operators can connect to.
+/// The bound admin listener.
 #[derive(Debug)]
 pub(crate) struct Listener {
     tcp: TcpListener,
-    terms: Terms,
+    settings: AdminSettings,
 }
 
 impl Listener {
-    /// Listens as the terms say. Where nobody has asked for the address and another program has it, there is no listener:
-    /// two gateways on one machine are no mistake.
-    pub(crate) async fn bind(terms: Terms) -> Result<Option<Self>> {
-        let address = terms.address;
+    /// Binds the address. Returns `None` if the default address is in use: two gateways on one machine must both start.
+    pub(super) async fn bind(settings: AdminSettings) -> Result<Option<Self>> {
+        let address = settings.address;
         match TcpListener::bind(address).await {
-            Ok(tcp) => Ok(Some(Listener { tcp, terms })),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && terms.is_usual => {
+            Ok(tcp) => Ok(Some(Listener { tcp, settings })),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && settings.is_default => {
                 tracing::warn!(
-                    "there is no admin listener: {address} is in use; choose another with --admin"
+                    "no admin listener: the default address {address} is in use; choose another one with --admin"
                 );
                 Ok(None)
             }
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(anyhow!(
-                "{address} is in use by another program; choose another with --admin, such as 127.0.0.1:0, or --admin off"
+                "the address {address} is in use; choose another one with --admin, such as 127.0.0.1:0, or --admin off"
             )),
-            Err(error) => Err(anyhow::Error::new(error).context(format!("{address} cannot be listened on"))),
+            Err(error) => Err(anyhow::Error::new(error).context(format!("cannot listen on {address}"))),
         }
     }
 
-    /// Where it listens.
     pub(crate) fn address(&self) -> Result<SocketAddr> {
-        self.tcp.local_addr().context("the address cannot be told")
+        self.tcp.local_addr().context("cannot determine the address of the admin listener")
     }
 
-    /// Answers until it is to end, and lets the last requests come to theirs.
-    pub(crate) async fn run(self, admin: impl FnOnce(Terms) -> Admin, end: CancellationToken) {
-        let admin = Arc::new(admin(self.terms));
+    /// Serves until `stop` is cancelled, then waits for requests in progress.
+    pub(crate) async fn run(self, admin: impl FnOnce(AdminSettings) -> Admin, stop: CancellationToken) {
+        let admin = Arc::new(admin(self.settings));
         let service = TowerToHyperService::new(router(admin));
-        let (places, connections) = (Arc::new(Semaphore::new(MOST_CONNECTIONS)), TaskTracker::new());
-        let cut = CancellationToken::new();
+        let (permits, connections) = (Arc::new(Semaphore::new(MAX_CONNECTIONS)), TaskTracker::new());
+        let abort = CancellationToken::new();
         loop {
             let accepted = tokio::select! {
                 accepted = async {
-                    let place = places.clone().acquire_owned().await;
-                    self.tcp.accept().await.map(|(stream, _)| (stream, place))
+                    let permit = permits.clone().acquire_owned().await;
+                    self.tcp.accept().await.map(|(stream, _)| (stream, permit))
                 } => accepted,
-                () = end.cancelled() => break,
+                () = stop.cancelled() => break,
             };
             match accepted {
-                Ok((stream, place)) => {
-                    let (service, end, cut) = (service.clone(), end.clone(), cut.clone());
+                Ok((stream, permit)) => {
+                    let (service, stop, abort) = (service.clone(), stop.clone(), abort.clone());
                     connections.spawn(async move {
                         tokio::select! {
-                            () = converse(stream, service, end) => {}
-                            () = cut.cancelled() => {}
+                            () = serve_connection(stream, service, stop) => {}
+                            () = abort.cancelled() => {}
                         }
-                        drop(place);
+                        drop(permit);
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "no connection to the admin listener can be accepted for now");
-                    tokio::time::sleep(PAUSE).await;
+                    tracing::warn!(%error, "the admin listener cannot accept connections");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
         connections.close();
-        if tokio::time::timeout(LAST_REQUESTS, connections.wait()).await.is_err() {
-            cut.cancel();
+        if tokio::time::timeout(DRAIN_TIMEOUT, connections.wait()).await.is_err() {
+            abort.cancel();
             connections.wait().await;
         }
     }
 }
 
-async fn converse(stream: TcpStream, service: TowerToHyperService<axum::Router>, end: CancellationToken) {
+async fn serve_connection(
+    stream: TcpStream,
+    service: TowerToHyperService<axum::Router>,
+    stop: CancellationToken,
+) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS)
-        .max_buf_size(HEADER_BYTES)
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(MAX_HEADER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = &mut connection => ended,
-        () = end.cancelled() => {
+        () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection to the admin listener broke off");
+        tracing::debug!(%error, "admin connection failed");
     }
 }

@@ -1,4 +1,4 @@
-//! Metrics, as Prometheus reads them.
+//! Prometheus metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,23 +13,23 @@ use tokio::time::Instant;
 
 use super::Admin;
 
-/// The times of a regeneration that are told apart, in milliseconds.
+/// The histogram buckets of regenerations, in milliseconds.
 const REGENERATION_MS: [f64; 12] =
     [5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10_000.0, 30_000.0];
-/// How often what was measured is put into its places, so that it does not pile up where nobody asks.
+/// How often samples are sorted into buckets, so that they do not accumulate if nobody reads the metrics.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// What is counted in this process.
+/// The metrics of this process.
 #[derive(Clone)]
 pub(crate) struct Metrics {
     handle: PrometheusHandle,
-    began: Instant,
+    started: Instant,
 }
 
 impl Metrics {
-    /// Counts from now on. What was looked up before is not counted, so this comes first.
+    /// Installs the recorder. This must happen before the first metric is created, or it is not recorded.
     pub(crate) fn install() -> Result<Self> {
-        let handle = Metrics::builder()?.install_recorder().context("somebody else counts already")?;
+        let handle = Metrics::builder()?.install_recorder().context("cannot install the metrics recorder")?;
         let upkeep = handle.clone();
         tokio::spawn(async move {
             loop {
@@ -37,30 +37,30 @@ impl Metrics {
                 upkeep.run_upkeep();
             }
         });
-        Ok(Metrics { handle, began: Instant::now() })
+        Ok(Metrics { handle, started: Instant::now() })
     }
 
     fn builder() -> Result<PrometheusBuilder> {
         let regeneration = Matcher::Full("facetheory.isr.regeneration_ms".to_owned());
         let builder = PrometheusBuilder::new().set_buckets_for_metric(regeneration, &REGENERATION_MS);
-        builder.context("the metrics cannot be set up")
+        builder.context("invalid histogram buckets")
     }
 
-    /// Metrics that nobody writes to.
+    /// Returns metrics that are not installed.
     #[cfg(test)]
-    pub(crate) fn idle() -> Self {
+    pub(crate) fn detached() -> Self {
         let recorder = Metrics::builder().expect("a recorder").build_recorder();
-        Metrics { handle: recorder.handle(), began: Instant::now() }
+        Metrics { handle: recorder.handle(), started: Instant::now() }
     }
 }
 
-/// Everything that is counted, as Prometheus reads it.
+/// All metrics
 #[utoipa::path(
     get, path = "/metrics", operation_id = "metrics", tag = "process",
-    responses((status = 200, description = "The metrics, in Prometheus' text format", body = String, content_type = "text/plain")),
+    responses((status = 200, description = "The text format of Prometheus", body = String, content_type = "text/plain")),
 )]
 pub(super) async fn show(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
-    #[expect(clippy::cast_precision_loss, reason = "nobody has 2^53 of any of them")]
+    #[expect(clippy::cast_precision_loss, reason = "none of these counts reaches 2^53")]
     {
         let (pages, bytes) = admin.isr.in_memory();
         gauge!("facetheory.isr.memory_pages").set(pages as f64);
@@ -70,9 +70,9 @@ pub(super) async fn show(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
         gauge!("facetheory.process.tasks").set(tasks as f64);
     }
     gauge!("facetheory.gateway.origin_up").set(if admin.gateway.origin_is_down() { 0.0 } else { 1.0 });
-    gauge!("facetheory.process.uptime_seconds").set(admin.metrics.began.elapsed().as_secs_f64());
+    gauge!("facetheory.process.uptime_seconds").set(admin.metrics.started.elapsed().as_secs_f64());
     let handle = admin.metrics.handle.clone();
-    // Thousands of routes make a long text, for which no thread that serves visitors may stand still.
+    // With thousands of routes, rendering would block a thread that serves requests.
     let text = tokio::task::spawn_blocking(move || handle.render()).await.unwrap_or_default();
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }

@@ -1,4 +1,4 @@
-//! The admin listener: health, metrics, and everything that an operator does to pages, over HTTP.
+//! The admin listener: health, metrics, and the operations on pages (purge, regenerate, roll back), over HTTP.
 
 mod auth;
 mod console;
@@ -23,114 +23,116 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use arc_swap::ArcSwap;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, get, post};
 use facetheory::Isr;
 use tokio_util::sync::CancellationToken;
 
-use self::problem::Problem;
+use self::problem::{Problem, WRONG_METHOD};
 use self::token::Token;
 use crate::config;
 use crate::gateway::{ConnectionLimit, Gateway};
 
-pub(crate) use health::Readiness;
-pub(crate) use listener::Listener;
-pub(crate) use metrics::Metrics;
+pub(crate) use self::health::Readiness;
+pub(crate) use self::listener::Listener;
+pub(crate) use self::metrics::Metrics;
 
-/// How the admin listener is asked for on the command line.
+/// Options of the admin listener on the command line.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[group(skip)]
 pub(crate) struct Arguments {
-    /// The address of the admin listener: health, metrics and the API; or off. 127.0.0.1:8081 if neither this nor the
-    /// configuration says another; one that other machines can reach needs a token.
+    /// Address of the admin listener (health, metrics, API), or off; other than loopback needs a token [default: 127.0.0.1:8081]
     #[arg(long, value_name = "ADDRESS")]
-    pub(crate) admin: Option<Place>,
-    /// The file with the token that the admin listener requires; else FACETHEORY_ADMIN_TOKEN, if it is set.
+    pub(crate) admin: Option<AdminAddress>,
+    /// File with the bearer token of the admin listener [default: $FACETHEORY_ADMIN_TOKEN]
     #[arg(long, value_name = "FILE")]
     pub(crate) admin_token_file: Option<PathBuf>,
 }
 
-/// Where the admin listener is.
+/// The value of `--admin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// Nowhere.
+pub(crate) enum AdminAddress {
     Off,
-    /// At an address.
-    At(SocketAddr),
+    Listen(SocketAddr),
 }
 
-/// Where it is if nobody says otherwise.
-const USUAL: Place = Place::At(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081));
+const DEFAULT_ADDRESS: AdminAddress =
+    AdminAddress::Listen(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081));
 
-impl FromStr for Place {
+impl FromStr for AdminAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text == "off" {
-            return Ok(Place::Off);
+            return Ok(AdminAddress::Off);
         }
-        let wrong = |_| format!("`{text}` is no address; write one as in 127.0.0.1:8081, or off");
-        text.parse().map(Place::At).map_err(wrong)
+        let invalid = |_| format!("`{text}` is not an address; write one such as 127.0.0.1:8081, or off");
+        text.parse().map(AdminAddress::Listen).map_err(invalid)
     }
 }
 
-/// What the listener goes by: where it is, and what it requires.
+/// The address and the token of the admin listener.
 #[derive(Debug)]
-pub(crate) struct Terms {
-    pub(crate) address: SocketAddr,
-    /// Nobody has asked for this address, so that the gateway can do without.
-    pub(crate) is_usual: bool,
+pub(crate) struct AdminSettings {
+    address: SocketAddr,
+    /// The address is the default, not configured.
+    is_default: bool,
     token: Option<Token>,
 }
 
 impl Arguments {
-    /// Where the listener is and what it requires; none if there is none. What other machines can reach needs a token.
-    /// The command line has the last word.
-    pub(crate) fn terms(&self, configured: &config::Admin) -> Result<Option<Terms>> {
-        let said = self.admin.or(configured.listen.map(Place::At));
-        let Place::At(address) = said.unwrap_or(USUAL) else { return Ok(None) };
+    /// Binds the admin listener. Returns `None` if it is off, or if its default address is in use.
+    pub(crate) async fn bind(&self, configured: &config::Admin) -> Result<Option<Listener>> {
+        match self.settings(configured)? {
+            Some(settings) => Listener::bind(settings).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Combines the command line with the configuration. An address that other machines can reach needs a token.
+    fn settings(&self, configured: &config::Admin) -> Result<Option<AdminSettings>> {
+        let given = self.admin.or(configured.listen.map(AdminAddress::Listen));
+        let AdminAddress::Listen(address) = given.unwrap_or(DEFAULT_ADDRESS) else { return Ok(None) };
         let file = self.admin_token_file.as_ref().or(configured.token_file.as_ref());
-        let token = Token::find(file.map(PathBuf::as_path))?;
+        let token = Token::read(file.map(PathBuf::as_path))?;
         if token.is_none() && !address.ip().to_canonical().is_loopback() {
             bail!(
-                "other machines can reach the admin listener at {address}, so it needs a token: write one of at least {} \
-                 characters into a file and name that with --admin-token-file, or set {}; or listen on 127.0.0.1",
-                Token::LEAST_BYTES,
+                "the admin listener at {address} needs a token, since other machines can reach it: write at least {} \
+                 characters to a file and name it with --admin-token-file, or set {}; or listen on 127.0.0.1",
+                Token::MIN_BYTES,
                 Token::VARIABLE
             );
         }
-        Ok(Some(Terms { address, is_usual: said.is_none(), token }))
+        Ok(Some(AdminSettings { address, is_default: given.is_none(), token }))
     }
 }
 
-/// What the configuration has come to, whenever somebody asks.
-pub(crate) type Resolved = Arc<dyn Fn() -> serde_json::Value + Send + Sync>;
-
-/// What the listener tells of, and acts on.
+/// The state of the admin listener: the gateway it controls.
 pub(crate) struct Admin {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) isr: Isr,
     pub(crate) connections: Arc<ConnectionLimit>,
     pub(crate) metrics: Metrics,
-    pub(crate) configuration: Resolved,
-    /// Cancelled once the gateway is to end.
-    pub(crate) stop: CancellationToken,
-    pub(crate) terms: Terms,
+    pub(crate) effective_config: Arc<ArcSwap<serde_json::Value>>,
+    /// Cancelled when a shutdown is requested.
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) settings: AdminSettings,
     pub(crate) readiness: Readiness,
 }
 
 impl fmt::Debug for Admin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Admin").field("terms", &self.terms).finish_non_exhaustive()
+        f.debug_struct("Admin").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
-/// Every address of the listener, and what answers there.
+/// All paths and their handlers.
 fn routes() -> [(&'static str, MethodRouter<Arc<Admin>>); 15] {
     [
         ("/", get(console::show)),
-        ("/healthz", get(health::lives)),
+        ("/healthz", get(health::live)),
         ("/readyz", get(health::ready)),
         ("/metrics", get(metrics::show)),
         ("/api/v1/openapi.json", get(openapi::show)),
@@ -147,19 +149,18 @@ fn routes() -> [(&'static str, MethodRouter<Arc<Admin>>); 15] {
     ]
 }
 
-/// All of it, as a service.
 pub(crate) fn router(admin: Arc<Admin>) -> Router {
     let mut router = Router::new();
-    for (path, answer) in routes() {
-        router = router.route(path, answer.fallback(wrong_method));
+    for (path, handler) in routes() {
+        router = router.route(path, handler.fallback(wrong_method));
     }
-    router.fallback(unknown).layer(from_fn_with_state(admin.clone(), auth::guard)).with_state(admin)
+    router.fallback(unknown_path).layer(from_fn_with_state(admin.clone(), auth::guard)).with_state(admin)
 }
 
-async fn unknown() -> Problem {
-    Problem::not_found("there is nothing at this address; GET / lists what there is")
+async fn unknown_path() -> Problem {
+    Problem::not_found("no such path; GET / lists what there is")
 }
 
 async fn wrong_method() -> Problem {
-    Problem::wrong_method()
+    Problem::new(&WRONG_METHOD, "see the Allow header, or /api/v1/openapi.json")
 }

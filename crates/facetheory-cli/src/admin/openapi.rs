@@ -1,4 +1,4 @@
-//! The OpenAPI document, made of the handlers and of what they take and give.
+//! The OpenAPI document, generated from the handlers.
 
 use axum::Json;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -6,14 +6,14 @@ use utoipa::{Modify, OpenApi};
 
 use super::{console, entries, health, metrics, operations, versions};
 
-/// Everything that the admin listener answers.
+/// All operations of the admin listener.
 #[derive(Debug, OpenApi)]
 #[openapi(
-    info(title = "FaceTheory admin", description = "What an operator sees and does of a FaceTheory gateway. Times are epoch seconds."),
+    info(title = "FaceTheory admin", description = "Inspect, purge, regenerate and roll back the pages of a FaceTheory gateway. Times are epoch seconds."),
     paths(
         console::show,
         console::configuration,
-        health::lives,
+        health::live,
         health::ready,
         metrics::show,
         show,
@@ -32,7 +32,7 @@ use super::{console, entries, health, metrics, operations, versions};
 )]
 pub(super) struct Document;
 
-/// The token, where one is required.
+/// Adds the bearer token as a security scheme.
 #[derive(Debug)]
 struct Bearer;
 
@@ -40,14 +40,14 @@ impl Modify for Bearer {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let scheme = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
-            .description(Some("The admin token, where the listener requires one"))
+            .description(Some("The admin token, if the listener requires one"))
             .build();
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("bearer", SecurityScheme::Http(scheme));
     }
 }
 
-/// This document.
+/// This document
 #[utoipa::path(
     get, path = "/api/v1/openapi.json", operation_id = "document", tag = "process",
     responses((status = 200, description = "This document", body = serde_json::Value)),
@@ -68,20 +68,20 @@ mod tests {
     use super::*;
     use crate::admin;
 
-    /// What the document says: the methods of each address.
-    fn told() -> BTreeMap<String, BTreeSet<String>> {
+    /// Returns the methods of each path in the document.
+    fn documented() -> BTreeMap<String, BTreeSet<String>> {
         let document = serde_json::to_value(Document::openapi()).expect("a document");
-        let paths = document["paths"].as_object().expect("addresses");
+        let paths = document["paths"].as_object().expect("paths");
         let methods = |path: &Value| {
             path.as_object().expect("methods").keys().map(|name| name.to_uppercase()).collect()
         };
         paths.iter().map(|(path, item)| (path.clone(), methods(item))).collect()
     }
 
-    /// What the router answers: a method that it does not have makes it name those that it has.
-    async fn answered() -> BTreeMap<String, BTreeSet<String>> {
+    /// Returns the methods of each path in the router, from the `Allow` header of a response to another method.
+    async fn routed() -> BTreeMap<String, BTreeSet<String>> {
         let router = admin::tests::site().await;
-        let mut answered = BTreeMap::new();
+        let mut routed = BTreeMap::new();
         for (path, _) in admin::routes() {
             let request =
                 Request::patch(path).header("host", "localhost").body(Body::empty()).expect("a request");
@@ -89,20 +89,20 @@ mod tests {
             assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED, "{path}");
             let allow = response.headers()["allow"].to_str().expect("a text").to_owned();
             let methods = allow.split(',').map(str::trim).filter(|method| *method != "HEAD");
-            answered.insert(path.to_owned(), methods.map(str::to_owned).collect());
+            routed.insert(path.to_owned(), methods.map(str::to_owned).collect());
         }
-        answered
+        routed
     }
 
     #[tokio::test]
-    async fn every_route_is_in_the_document_and_nothing_else() {
-        assert_eq!(told(), answered().await);
+    async fn the_document_contains_exactly_the_routes() {
+        assert_eq!(documented(), routed().await);
     }
 
     #[test]
-    fn every_operation_has_a_name_of_its_own() {
+    fn operation_ids_are_unique() {
         let document = serde_json::to_value(Document::openapi()).expect("a document");
-        let paths = document["paths"].as_object().expect("addresses").values();
+        let paths = document["paths"].as_object().expect("paths").values();
         let operations: Vec<&str> = paths
             .flat_map(|path| path.as_object().expect("methods").values())
             .map(|operation| operation["operationId"].as_str().expect("a name"))

@@ -1,4 +1,4 @@
-//! What an operator does to pages.
+//! Operations on pages: purge (invalidate), regenerate, roll back, unpin.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,190 +15,181 @@ use utoipa::ToSchema;
 
 use super::Admin;
 use super::extract::Json;
-use super::page_selector::Address;
-use super::problem::Problem;
+use super::page_selector::PageSelector;
+use super::problem::{NOT_RENDERED, OTHER_REQUEST, Problem};
 use super::versions::no_version;
 
-/// For how long a page that was rolled back is kept as it is, unless the request says for how long.
-const PIN: Duration = Duration::from_secs(24 * 3600);
+/// How long a page is pinned after a rollback by default.
+const DEFAULT_PIN: Duration = Duration::from_secs(24 * 3600);
 
-/// Which version is to be served again.
+/// A rollback to an earlier version.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RollBack {
-    /// The address that visitors have the page under.
+pub(super) struct Rollback {
+    /// The URL under which clients request the page.
     #[schema(example = "http://example.com/posts/a")]
     url: String,
-    /// Headers that its route tells pages apart by.
+    /// Request headers that are part of the cache key.
     #[serde(default)]
     headers: BTreeMap<String, String>,
-    /// Cookies that its route tells pages apart by.
+    /// Request cookies that are part of the cache key.
     #[serde(default)]
     cookies: BTreeMap<String, String>,
-    /// The version, as `history` names it.
+    /// The name of the version, from `history`.
     version: String,
-    /// For how many seconds it is kept as it is, a day by default; with 0 it is renewed at once.
+    /// How long the version is pinned, in seconds; the default is a day. With 0 the page is regenerated at once.
     pin_seconds: Option<u32>,
 }
 
-/// What was done.
+/// The result of a rollback or unpin.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Done {
     /// The cache key of the page.
     cache_key: String,
-    /// Whether there was anything to do.
+    /// Whether anything changed.
     done: bool,
 }
 
-/// Goes back to a version, and keeps it for a while.
+/// Roll a page back to an earlier version, and pin it
 #[utoipa::path(
-    post, path = "/api/v1/rollback", operation_id = "rollback", tag = "operations", request_body = RollBack,
-    responses(
-        (status = 200, description = "That version is served now", body = Done),
-        Problem,
-    ),
+    post, path = "/api/v1/rollback", operation_id = "rollback", tag = "operations", request_body = Rollback,
+    responses((status = 200, description = "The version is served now", body = Done), Problem),
 )]
 pub(super) async fn roll_back(
     State(admin): State<Arc<Admin>>,
-    Json(wish): Json<RollBack>,
+    Json(request): Json<Rollback>,
 ) -> Result<axum::Json<Done>, Problem> {
-    let page = Address::of(&wish.url, &wish.headers, &wish.cookies).page(&admin)?;
-    let pin = wish.pin_seconds.map_or(PIN, |seconds| Duration::from_secs(seconds.into()));
-    match admin.isr.roll_back(&page, &wish.version, pin).await? {
+    let page = PageSelector::new(&request.url, &request.headers, &request.cookies).resolve(&admin)?;
+    let pin = request.pin_seconds.map_or(DEFAULT_PIN, |seconds| Duration::from_secs(seconds.into()));
+    match admin.isr.roll_back(&page, &request.version, pin).await? {
         RolledBack::Done => {
-            tracing::info!(page = %page.redacted(), version = wish.version, "an operator rolled a page back");
+            tracing::info!(page = %page.redacted(), version = request.version, "page rolled back by an operator");
             Ok(axum::Json(Done { cache_key: page.cache_key().to_owned(), done: true }))
         }
         RolledBack::NoSuchVersion => Err(no_version()),
     }
 }
 
-/// Which page is meant.
+/// A page.
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Named {
-    /// The address that visitors have the page under.
+pub(super) struct PageRequest {
+    /// The URL under which clients request the page.
     #[schema(example = "http://example.com/posts/a")]
     url: String,
-    /// Headers that its route tells pages apart by.
+    /// Request headers that are part of the cache key.
     #[serde(default)]
     headers: BTreeMap<String, String>,
-    /// Cookies that its route tells pages apart by.
+    /// Request cookies that are part of the cache key.
     #[serde(default)]
     cookies: BTreeMap<String, String>,
 }
 
-impl Named {
-    fn address(&self) -> Address<'_> {
-        Address::of(&self.url, &self.headers, &self.cookies)
+impl PageRequest {
+    fn selector(&self) -> PageSelector<'_> {
+        PageSelector::new(&self.url, &self.headers, &self.cookies)
     }
 
-    /// What tells this wish from any other.
+    /// Returns the hash that an idempotency key is bound to.
     fn hash(&self) -> String {
         let text = serde_json::to_vec(&("regenerate", self)).unwrap_or_default();
         Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// Ends a pin: the page is stale from now on.
+/// End the pin of a page; the page is stale from then on
 #[utoipa::path(
-    post, path = "/api/v1/unpin", operation_id = "unpin", tag = "operations", request_body = Named,
-    responses(
-        (status = 200, description = "It is not pinned any more; `done` says whether it was", body = Done),
-        Problem,
-    ),
+    post, path = "/api/v1/unpin", operation_id = "unpin", tag = "operations", request_body = PageRequest,
+    responses((status = 200, description = "The page is not pinned; `done` says whether it was", body = Done), Problem),
 )]
 pub(super) async fn unpin(
     State(admin): State<Arc<Admin>>,
-    Json(named): Json<Named>,
+    Json(request): Json<PageRequest>,
 ) -> Result<axum::Json<Done>, Problem> {
-    let page = named.address().page(&admin)?;
+    let page = request.selector().resolve(&admin)?;
     let done = admin.isr.unpin(&page).await?;
-    tracing::info!(page = %page.redacted(), done, "an operator ended a pin");
+    tracing::info!(page = %page.redacted(), done, "page unpinned by an operator");
     Ok(axum::Json(Done { cache_key: page.cache_key().to_owned(), done }))
 }
 
-/// What is to be stale: a page by its address, or all at a path, with a tag, of a tenant, or without one. One of them.
+/// What to purge: exactly one of `url`, `path`, `tag`, `tenant` and `everything`.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Invalidate {
-    /// The address of one page.
+    /// The URL of one page.
     #[schema(example = "http://example.com/posts/a")]
     url: Option<String>,
-    /// With an address: headers that its route tells pages apart by.
+    /// With `url`: request headers that are part of the cache key.
     #[serde(default)]
     headers: BTreeMap<String, String>,
-    /// With an address: cookies that its route tells pages apart by.
+    /// With `url`: request cookies that are part of the cache key.
     #[serde(default)]
     cookies: BTreeMap<String, String>,
-    /// Everything at this path and below it.
+    /// All pages at or below this path.
     path: Option<String>,
-    /// Everything with this tag.
+    /// All pages with this tag.
     tag: Option<String>,
-    /// Everything of this tenant; or, with a path or a tag, what of it is this tenant's.
+    /// All pages of this tenant; with `path` or `tag`, only those.
     tenant: Option<String>,
-    /// Everything that is no tenant's.
+    /// All pages that belong to no tenant.
     #[serde(default)]
     everything: bool,
-    /// Whether one page may not even be served while it is renewed.
+    /// With `url`: the page must not be served while it is regenerated.
     #[serde(default)]
     hard: bool,
 }
 
-/// What an invalidation met.
+/// The effect of an invalidation.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-enum Met {
-    /// It is stale now.
+enum InvalidationOutcome {
+    /// The pages are stale now.
     Stale,
-    /// The page is pinned, so it was left alone; a hard invalidation ends a pin.
+    /// The page is pinned and was not changed; a hard invalidation ends a pin.
     Pinned,
-    /// There is no page, and renders that began before cannot publish one.
+    /// The page is not cached, and renders that started before cannot publish it.
     Absent,
 }
 
-/// What came of an invalidation.
+/// The result of an invalidation.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Invalidation {
-    outcome: Met,
+    outcome: InvalidationOutcome,
 }
 
-/// Makes a page stale, or all that has something in common, with one write.
+/// Purge a page, or all pages of a path, tag or tenant, with one write
 #[utoipa::path(
     post, path = "/api/v1/invalidate", operation_id = "invalidate", tag = "operations", request_body = Invalidate,
-    responses(
-        (status = 200, description = "What it met", body = Invalidation),
-        Problem,
-    ),
+    responses((status = 200, description = "The effect", body = Invalidation), Problem),
 )]
 pub(super) async fn invalidate(
     State(admin): State<Arc<Admin>>,
-    Json(wish): Json<Invalidate>,
+    Json(request): Json<Invalidate>,
 ) -> Result<axum::Json<Invalidation>, Problem> {
-    let outcome = match wish.target()? {
-        Target::Page(address) => {
-            let page = address.page(&admin)?;
-            let strength = if wish.hard { InvalidationMode::Hard } else { InvalidationMode::Soft };
-            match admin.isr.invalidate(&page, strength).await? {
-                Invalidated::Stale => Met::Stale,
-                Invalidated::Pinned => Met::Pinned,
-                Invalidated::Absent => Met::Absent,
+    let outcome = match request.target()? {
+        Target::Page(selector) => {
+            let page = selector.resolve(&admin)?;
+            let mode = if request.hard { InvalidationMode::Hard } else { InvalidationMode::Soft };
+            match admin.isr.invalidate(&page, mode).await? {
+                Invalidated::Stale => InvalidationOutcome::Stale,
+                Invalidated::Pinned => InvalidationOutcome::Pinned,
+                Invalidated::Absent => InvalidationOutcome::Absent,
             }
         }
         Target::Tag(tag, tenant) => {
             admin.isr.invalidate_tag(&tag, tenant.as_ref()).await?;
-            Met::Stale
+            InvalidationOutcome::Stale
         }
     };
-    let Invalidate { url, path, tag, tenant, hard, .. } = &wish;
-    tracing::info!(url, path, tag, tenant, hard, ?outcome, "an operator invalidated");
+    let Invalidate { url, path, tag, tenant, hard, .. } = &request;
+    tracing::info!(url, path, tag, tenant, hard, ?outcome, "invalidated by an operator");
     Ok(axum::Json(Invalidation { outcome }))
 }
 
-/// What an invalidation is about.
+/// What an invalidation applies to.
 #[derive(Debug)]
 enum Target<'a> {
-    Page(Address<'a>),
+    Page(PageSelector<'a>),
     Tag(Tag, Option<Tenant>),
 }
 
@@ -207,110 +198,84 @@ impl Invalidate {
         let tenant = self.tenant.as_deref().map(Tenant::new).transpose()?;
         let target = match (&self.url, &self.path, &self.tag, self.everything) {
             (Some(url), None, None, false) if tenant.is_none() => {
-                return Ok(Target::Page(Address::of(url, &self.headers, &self.cookies)));
+                return Ok(Target::Page(PageSelector::new(url, &self.headers, &self.cookies)));
             }
             (None, Some(path), None, false) => Target::Tag(Tag::path(path)?, tenant),
             (None, None, Some(tag), false) => Target::Tag(Tag::new(tag)?, tenant),
             (None, None, None, false) if tenant.is_some() => Target::Tag(Tag::everything(), tenant),
             (None, None, None, true) if tenant.is_none() => Target::Tag(Tag::everything(), None),
             _ => {
-                return Err(Problem::bad(
-                    "say one of `url`, `path`, `tag`, `tenant` and `everything`; a `tenant` may also go with a `path` or a `tag`",
+                return Err(Problem::bad_request(
+                    "name exactly one of `url`, `path`, `tag`, `tenant` and `everything`; `tenant` can be combined with \
+                     `path` or `tag`",
                 ));
             }
         };
         if self.hard || !self.headers.is_empty() || !self.cookies.is_empty() {
-            return Err(Problem::bad(
-                "only a page by its `url` can be invalidated hard, or has headers and cookies",
-            ));
+            return Err(Problem::bad_request("`hard`, `headers` and `cookies` need a `url`"));
         }
         Ok(target)
     }
 }
 
-/// What came of a regeneration. It is told in the same words however often it is asked for.
+/// The result of a regeneration. A repeated request returns the same result.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Regeneration {
     /// The cache key of the page.
     cache_key: String,
-    outcome: Ending,
-    /// The key of the body that came of it.
+    outcome: RegenerationOutcome,
+    /// The key of the body in the body store.
     s3_key: Option<String>,
 }
 
 /// How a regeneration ended.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-enum Ending {
-    /// The page was rendered, and is served.
+enum RegenerationOutcome {
+    /// The page was rendered and published.
     Rendered,
-    /// It was fresh, so nothing was done. Invalidate it first if it has to be rendered all the same.
+    /// The page was fresh and was not rendered. To render it anyway, invalidate it first.
     Fresh,
 }
 
-/// Names a request, so that it is done once however often it is sent.
+/// Identifies a request, so that it is executed once however often it is sent.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Says that a request was done before.
+/// Marks the result of an earlier execution.
 const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Renders a page that is not fresh, as if a visitor had come, once for an idempotency key.
+/// Regenerate a page that is not fresh, once per idempotency key
 #[utoipa::path(
-    post, path = "/api/v1/regenerate", operation_id = "regenerate", tag = "operations", request_body = Named,
-    params(("Idempotency-Key" = String, Header, description = "Names the request, so that it is done once however often it is sent")),
+    post, path = "/api/v1/regenerate", operation_id = "regenerate", tag = "operations", request_body = PageRequest,
+    params(("Idempotency-Key" = String, Header, description = "Identifies the request, so that it is executed once however often it is sent")),
     responses(
-        (status = 200, description = "It is rendered, or was fresh", body = Regeneration,
-            headers(("Idempotency-Replayed" = String, description = "`true` if it was done before"))),
-        (status = 400, description = "The key is missing, or the request is wrong", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "Somebody is at it", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "The key came with another request before", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The page was rendered, or was fresh", body = Regeneration,
+            headers(("Idempotency-Replayed" = String, description = "`true` if this is the result of an earlier execution"))),
+        (status = 400, description = "The key is missing, or the request is invalid", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "A regeneration is in progress", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "The key was used for another request", body = Problem, content_type = "application/problem+json"),
         Problem,
     ),
 )]
 pub(super) async fn regenerate(
     State(admin): State<Arc<Admin>>,
     headers: HeaderMap,
-    Json(named): Json<Named>,
+    Json(request): Json<PageRequest>,
 ) -> Result<Response, Problem> {
     let key = idempotency_key(&headers)?;
-    let address = named.address();
-    let page = address.page(&admin)?;
+    let selector = request.selector();
+    let page = selector.resolve(&admin)?;
     let service = admin.gateway.service();
-    let outcome =
-        service.regenerate(address.request()?, Some(IdempotentRequest::new(key, named.hash()))).await?;
+    let idempotent = IdempotentRequest::new(key, request.hash());
+    let outcome = service.regenerate(selector.request()?, Some(idempotent)).await?;
     let now = admin.isr.pages().store().now().seconds();
-    let again = |until: i64| until.saturating_sub(now);
     let (outcome, s3_key, replayed) = match outcome {
-        Outcome::Published(generation) => (Ending::Rendered, Some(generation.s3_key), false),
-        Outcome::Unchanged(meta) => (Ending::Rendered, Some(meta.generation.s3_key), false),
-        Outcome::Replayed { s3_key } => (Ending::Rendered, s3_key, true),
-        Outcome::AlreadyFresh(meta) => (Ending::Fresh, Some(meta.generation.s3_key), false),
-        Outcome::Held { until } => {
-            return Err(Problem::in_progress(
-                "somebody else renders this page; try again later",
-                again(until),
-            ));
-        }
-        Outcome::InProgress { until } => {
-            let seconds = until.map_or(1, again);
-            return Err(Problem::in_progress("this request is being worked on; ask again later", seconds));
-        }
-        Outcome::OtherRequest => return Err(Problem::other_request()),
-        Outcome::Declined => {
-            return Err(Problem::not_rendered(
-                "the origin answered with what is not to be kept, such as a cookie or `no-store`; what is served stays as it is",
-            ));
-        }
-        Outcome::Invalidated => {
-            return Err(Problem::not_rendered(
-                "the origin answered again with what is not to be kept, such as a cookie or `no-store`; what was served is not served any more",
-            ));
-        }
-        // Lost or superseded.
-        _ => {
-            return Err(Problem::in_progress("the page was changed while it was rendered; try again", 1));
-        }
+        Outcome::Published(generation) => (RegenerationOutcome::Rendered, Some(generation.s3_key), false),
+        Outcome::Unchanged(meta) => (RegenerationOutcome::Rendered, Some(meta.generation.s3_key), false),
+        Outcome::Replayed { s3_key } => (RegenerationOutcome::Rendered, s3_key, true),
+        Outcome::AlreadyFresh(meta) => (RegenerationOutcome::Fresh, Some(meta.generation.s3_key), false),
+        not_rendered => return Err(regeneration_problem(&not_rendered, now)),
     };
-    tracing::info!(page = %page.redacted(), ?outcome, replayed, "an operator had a page rendered");
+    tracing::info!(page = %page.redacted(), ?outcome, replayed, "page regenerated by an operator");
     let cache_key = page.cache_key().to_owned();
     let mut response = axum::Json(Regeneration { cache_key, outcome, s3_key }).into_response();
     if replayed {
@@ -319,19 +284,49 @@ pub(super) async fn regenerate(
     Ok(response)
 }
 
+/// Returns the error response for a regeneration that published nothing.
+fn regeneration_problem(outcome: &Outcome, now: i64) -> Problem {
+    let retry_after = |until: i64| until.saturating_sub(now);
+    match outcome {
+        Outcome::Held { until } => {
+            Problem::in_progress("another process renders this page; try again later", retry_after(*until))
+        }
+        Outcome::InProgress { until } => {
+            let seconds = until.map_or(1, retry_after);
+            Problem::in_progress("this request is being executed; try again later", seconds)
+        }
+        Outcome::OtherRequest => {
+            let detail =
+                "this Idempotency-Key was used for another request; nothing was done; choose a new key";
+            Problem::new(&OTHER_REQUEST, detail)
+        }
+        Outcome::Declined => Problem::new(
+            &NOT_RENDERED,
+            "the response of the origin is not cacheable, for example because of a cookie or `no-store`; the cached page \
+             stays in use",
+        ),
+        Outcome::Invalidated => Problem::new(
+            &NOT_RENDERED,
+            "the response of the origin is repeatedly not cacheable, for example because of a cookie or `no-store`; the \
+             cached page is no longer served",
+        ),
+        _ => Problem::in_progress("the page changed while it was rendered; try again", 1),
+    }
+}
+
 fn idempotency_key(headers: &HeaderMap) -> Result<&str, Problem> {
-    let wrong = |what: &str| {
-        Problem::bad(format!(
-            "the Idempotency-Key header {what}; send one that you make up for this request and keep for its repetitions"
+    let invalid = |what: &str| {
+        Problem::bad_request(format!(
+            "the Idempotency-Key header {what}; send a unique value, and the same value when you repeat the request"
         ))
     };
     let mut keys = headers.get_all(IDEMPOTENCY_KEY).iter();
-    let key = keys.next().ok_or_else(|| wrong("is missing"))?;
+    let key = keys.next().ok_or_else(|| invalid("is missing"))?;
     if keys.next().is_some() {
-        return Err(wrong("comes twice"));
+        return Err(invalid("is repeated"));
     }
     key.to_str()
         .ok()
         .filter(|key| !key.is_empty())
-        .ok_or_else(|| wrong("is empty, or not of visible ASCII characters"))
+        .ok_or_else(|| invalid("is empty, or contains invisible characters"))
 }

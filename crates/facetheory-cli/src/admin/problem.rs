@@ -1,4 +1,4 @@
-//! What is wrong with a request, as RFC 9457 has it told.
+//! Error responses as problem details (RFC 9457).
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,48 @@ use serde::Serialize;
 use utoipa::openapi::{self, RefOr};
 use utoipa::{IntoResponses, ToSchema};
 
-/// What is wrong, and what to do about it.
+/// A kind of problem: its URI, which never changes, its title and its status.
+pub(super) struct ProblemType(&'static str, &'static str, StatusCode);
+
+pub(super) const BAD_REQUEST: ProblemType =
+    ProblemType("urn:facetheory:problem:bad-request", "Invalid request", StatusCode::BAD_REQUEST);
+pub(super) const UNAUTHORIZED: ProblemType =
+    ProblemType("urn:facetheory:problem:unauthorized", "Missing or wrong token", StatusCode::UNAUTHORIZED);
+pub(super) const FORBIDDEN: ProblemType =
+    ProblemType("urn:facetheory:problem:forbidden", "Cross-site request rejected", StatusCode::FORBIDDEN);
+pub(super) const NOT_FOUND: ProblemType =
+    ProblemType("urn:facetheory:problem:not-found", "Not found", StatusCode::NOT_FOUND);
+pub(super) const WRONG_METHOD: ProblemType =
+    ProblemType("urn:facetheory:problem:wrong-method", "Method not allowed", StatusCode::METHOD_NOT_ALLOWED);
+pub(super) const NOT_JSON: ProblemType =
+    ProblemType("urn:facetheory:problem:not-json", "Body is not JSON", StatusCode::UNSUPPORTED_MEDIA_TYPE);
+pub(super) const TOO_LONG: ProblemType =
+    ProblemType("urn:facetheory:problem:too-long", "Body too large", StatusCode::PAYLOAD_TOO_LARGE);
+pub(super) const IN_PROGRESS: ProblemType =
+    ProblemType("urn:facetheory:problem:in-progress", "Regeneration in progress", StatusCode::CONFLICT);
+pub(super) const OTHER_REQUEST: ProblemType = ProblemType(
+    "urn:facetheory:problem:other-request",
+    "Idempotency key already used",
+    StatusCode::UNPROCESSABLE_ENTITY,
+);
+pub(super) const NOT_RENDERED: ProblemType =
+    ProblemType("urn:facetheory:problem:not-rendered", "Page not rendered", StatusCode::BAD_GATEWAY);
+pub(super) const LATE: ProblemType =
+    ProblemType("urn:facetheory:problem:late", "Timeout", StatusCode::GATEWAY_TIMEOUT);
+const UNAVAILABLE: ProblemType =
+    ProblemType("urn:facetheory:problem:unavailable", "Store unavailable", StatusCode::SERVICE_UNAVAILABLE);
+const UNKNOWN: ProblemType =
+    ProblemType("urn:facetheory:problem:unknown", "Outcome unknown", StatusCode::SERVICE_UNAVAILABLE);
+const CORRUPT: ProblemType = ProblemType(
+    "urn:facetheory:problem:corrupt",
+    "Stored data is damaged",
+    StatusCode::INTERNAL_SERVER_ERROR,
+);
+
+/// An error response.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct Problem {
-    /// What kind of problem it is, as an identifier that does not change.
+pub(super) struct Problem {
+    /// The kind of problem, as an identifier that does not change.
     #[serde(rename = "type")]
     #[schema(example = "urn:facetheory:problem:in-progress")]
     kind: &'static str,
@@ -21,131 +59,68 @@ pub(crate) struct Problem {
     title: &'static str,
     /// The HTTP status.
     status: u16,
-    /// What is wrong with this request, and what to do about it.
+    /// The cause of this problem, and what to do.
     detail: String,
-    /// In how many seconds it is worth another try.
+    /// The value of `Retry-After`, in seconds.
     #[serde(skip)]
     #[schema(ignore)]
     retry_after: Option<i64>,
 }
 
-/// What any operation may answer besides what it is there for.
+/// Error responses that every operation may return.
 impl IntoResponses for Problem {
     fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        let told = |(status, what): (&str, &str)| {
+        let response = |(status, description): (&str, &str)| {
             let content = openapi::Content::new(Some(openapi::Ref::from_schema_name("Problem")));
-            let response = openapi::ResponseBuilder::new().description(what);
+            let response = openapi::ResponseBuilder::new().description(description);
             (status.to_owned(), response.content("application/problem+json", content).build().into())
         };
-        [("4XX", "What is wrong"), ("5XX", "What does not work")].map(told).into()
+        [("4XX", "The request is invalid"), ("5XX", "The request failed")].map(response).into()
     }
 }
 
 impl Problem {
-    fn new(kind: &'static str, title: &'static str, status: StatusCode, detail: impl Into<String>) -> Self {
+    pub(super) fn new(problem: &ProblemType, detail: impl Into<String>) -> Self {
+        let ProblemType(kind, title, status) = *problem;
         Problem { kind, title, status: status.as_u16(), detail: detail.into(), retry_after: None }
     }
 
-    /// The request is wrong, and will always be.
-    pub(crate) fn bad(detail: impl Into<String>) -> Self {
-        let status = StatusCode::BAD_REQUEST;
-        Problem::new("urn:facetheory:problem:bad-request", "The request is wrong", status, detail)
+    pub(super) fn bad_request(detail: impl Into<String>) -> Self {
+        Problem::new(&BAD_REQUEST, detail)
     }
 
-    /// Nobody knows who asks.
-    pub(crate) fn unauthorized() -> Self {
-        let detail = "this needs the admin token: send it as `Authorization: Bearer TOKEN`";
-        let kind = "urn:facetheory:problem:unauthorized";
-        Problem::new(kind, "The token is missing or wrong", StatusCode::UNAUTHORIZED, detail)
+    pub(super) fn not_found(detail: impl Into<String>) -> Self {
+        Problem::new(&NOT_FOUND, detail)
     }
 
-    /// Whoever asks does so through somebody else's page.
-    pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
-        let status = StatusCode::FORBIDDEN;
-        Problem::new("urn:facetheory:problem:forbidden", "The request comes from elsewhere", status, detail)
-    }
-
-    /// What is asked for is not there.
-    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
-        Problem::new("urn:facetheory:problem:not-found", "It is not there", StatusCode::NOT_FOUND, detail)
-    }
-
-    /// The address is right, the method is not.
-    pub(crate) fn wrong_method() -> Self {
-        let detail = "this address has other methods; see the Allow header, or /api/v1/openapi.json";
-        let kind = "urn:facetheory:problem:wrong-method";
-        Problem::new(kind, "The method is wrong", StatusCode::METHOD_NOT_ALLOWED, detail)
-    }
-
-    /// The body is of a type that is not read.
-    pub(crate) fn not_json() -> Self {
-        let detail = "send JSON, with `Content-Type: application/json`";
-        let kind = "urn:facetheory:problem:not-json";
-        Problem::new(kind, "The body is no JSON", StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
-    }
-
-    /// The body is longer than any that makes sense.
-    pub(crate) fn too_long(limit: usize) -> Self {
-        let detail = format!("the body is longer than {limit} bytes, or broke off");
-        let kind = "urn:facetheory:problem:too-long";
-        Problem::new(kind, "The body is too long", StatusCode::PAYLOAD_TOO_LARGE, detail)
-    }
-
-    /// Somebody else is at it; in so many seconds it is worth another try.
-    pub(crate) fn in_progress(detail: impl Into<String>, seconds: i64) -> Self {
-        let kind = "urn:facetheory:problem:in-progress";
-        let mut problem = Problem::new(kind, "Somebody is at it", StatusCode::CONFLICT, detail);
-        problem.retry_after = Some(seconds.max(1));
-        problem
-    }
-
-    /// The idempotency key has stood for something else.
-    pub(crate) fn other_request() -> Self {
-        let detail = "this Idempotency-Key came with another request before, and nothing was done now; choose a new key";
-        let kind = "urn:facetheory:problem:other-request";
-        let title = "The idempotency key is taken";
-        Problem::new(kind, title, StatusCode::UNPROCESSABLE_ENTITY, detail)
-    }
-
-    /// The origin has not given a page.
-    pub(crate) fn not_rendered(detail: impl Into<String>) -> Self {
-        let kind = "urn:facetheory:problem:not-rendered";
-        Problem::new(kind, "The page was not rendered", StatusCode::BAD_GATEWAY, detail)
-    }
-
-    /// It took too long.
-    pub(crate) fn late(detail: impl Into<String>) -> Self {
-        let kind = "urn:facetheory:problem:late";
-        Problem::new(kind, "It took too long", StatusCode::GATEWAY_TIMEOUT, detail)
+    /// Another request holds the page; the client should retry after some seconds.
+    pub(super) fn in_progress(detail: impl Into<String>, retry_after: i64) -> Self {
+        Problem { retry_after: Some(retry_after.max(1)), ..Problem::new(&IN_PROGRESS, detail) }
     }
 }
 
 impl From<facetheory::Error> for Problem {
     fn from(error: facetheory::Error) -> Self {
         let mut detail = error.to_string();
-        let (kind, title, status) = match error.kind() {
-            Kind::Invalid => return Problem::bad(detail),
+        let problem = match error.kind() {
+            Kind::Invalid => &BAD_REQUEST,
             Kind::Render => {
                 if let Some(cause) = std::error::Error::source(&error) {
                     detail = format!("{detail}: {cause}");
                 }
-                return Problem::not_rendered(detail);
+                &NOT_RENDERED
             }
             Kind::Unavailable => {
-                let status = StatusCode::SERVICE_UNAVAILABLE;
-                ("urn:facetheory:problem:unavailable", "A store cannot answer now; try again", status)
+                detail.push_str("; try again later");
+                &UNAVAILABLE
             }
             Kind::Unknown => {
-                detail.push_str("; look at the page before you ask again");
-                let status = StatusCode::SERVICE_UNAVAILABLE;
-                ("urn:facetheory:problem:unknown", "Whether it was done is not known", status)
+                detail.push_str("; check the page before you repeat the request");
+                &UNKNOWN
             }
-            _ => {
-                let status = StatusCode::INTERNAL_SERVER_ERROR;
-                ("urn:facetheory:problem:corrupt", "What is stored is damaged", status)
-            }
+            _ => &CORRUPT,
         };
-        Problem::new(kind, title, status, detail)
+        Problem::new(problem, detail)
     }
 }
 

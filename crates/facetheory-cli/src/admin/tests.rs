@@ -1,4 +1,4 @@
-//! Versions through the API: a site that keeps them, whose origin is a real server.
+//! Versions in the API, with a real origin.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::{Admin, Metrics, Readiness, Terms, router};
+use super::{Admin, AdminSettings, Metrics, Readiness, router};
 use crate::config::Config;
 use crate::gateway::{ConnectionLimit, Gateway, ServingConfig, Tunnels};
 
-/// An admin listener's router, over pages that are stale at once and of which all versions are kept.
+/// Returns the router over pages that are stale at once and whose versions are all retained.
 pub(super) async fn site() -> Router {
     let renders = Arc::new(AtomicUsize::new(0));
     let render = move || {
@@ -39,17 +39,21 @@ pub(super) async fn site() -> Router {
         gateway: Gateway::new(rules, None),
         isr,
         connections: ConnectionLimit::new(1, 1),
-        metrics: Metrics::idle(),
-        configuration: Arc::new(|| Value::Null),
-        stop: CancellationToken::new(),
-        terms: Terms { address: "127.0.0.1:1".parse().expect("an address"), is_usual: true, token: None },
+        metrics: Metrics::detached(),
+        effective_config: Arc::default(),
+        shutdown: CancellationToken::new(),
+        settings: AdminSettings {
+            address: "127.0.0.1:1".parse().expect("an address"),
+            is_default: true,
+            token: None,
+        },
         readiness: Readiness::default(),
     }))
 }
 
 const URL: &str = "http://example.com/posts/a";
 
-async fn ask(router: &Router, request: Request<Body>) -> (StatusCode, String) {
+async fn send(router: &Router, request: Request<Body>) -> (StatusCode, String) {
     let response = router.clone().oneshot(request).await.expect("a response");
     let status = response.status();
     let bytes = to_bytes(response.into_body(), 1 << 20).await.expect("a body");
@@ -58,7 +62,7 @@ async fn ask(router: &Router, request: Request<Body>) -> (StatusCode, String) {
 
 async fn get_text(router: &Router, target: &str) -> String {
     let request = Request::get(target).header("host", "localhost").body(Body::empty()).expect("a request");
-    let (status, text) = ask(router, request).await;
+    let (status, text) = send(router, request).await;
     assert_eq!(status, StatusCode::OK, "{target}: {text}");
     text
 }
@@ -72,12 +76,12 @@ async fn post(router: &Router, target: &str, key: &str, body: &Value) -> Value {
         Request::post(target).header("host", "localhost").header("content-type", "application/json");
     let request =
         request.header("idempotency-key", key).body(Body::from(body.to_string())).expect("a request");
-    let (status, text) = ask(router, request).await;
+    let (status, text) = send(router, request).await;
     assert_eq!(status, StatusCode::OK, "{target}: {text}");
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// The versions that there are after so many renders, newest first.
+/// Renders the page several times, and returns its versions, newest first.
 async fn versions(router: &Router, renders: usize) -> Vec<String> {
     for number in 0..renders {
         post(router, "/api/v1/regenerate", &format!("render-{number}"), &json!({ "url": URL })).await;
@@ -85,12 +89,12 @@ async fn versions(router: &Router, renders: usize) -> Vec<String> {
     let history = get_json(router, &format!("/api/v1/history?url={URL}")).await;
     let versions = history["versions"].as_array().expect("a list");
     let currents: Vec<bool> = versions.iter().map(|version| version["current"] == true).collect();
-    assert!(currents[0] && !currents[1..].contains(&true), "the newest is served: {history}");
+    assert!(currents[0] && !currents[1..].contains(&true), "the newest version is current: {history}");
     versions.iter().map(|version| version["version"].as_str().expect("a name").replace('#', "%23")).collect()
 }
 
 #[tokio::test]
-async fn earlier_versions_are_shown_compared_and_brought_back() {
+async fn earlier_versions_can_be_read_compared_and_rolled_back_to() {
     let router = site().await;
     let versions = versions(&router, 3).await;
     assert_eq!(versions.len(), 3);
@@ -118,7 +122,7 @@ async fn earlier_versions_are_shown_compared_and_brought_back() {
 }
 
 #[tokio::test]
-async fn pages_that_differ_by_headers_and_cookies_are_named_by_them() {
+async fn headers_and_cookies_select_a_variant() {
     let router = site().await;
     let german =
         json!({ "url": URL, "headers": { "accept-language": "de" }, "cookies": { "theme": "dark" } });

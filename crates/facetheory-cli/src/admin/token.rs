@@ -1,4 +1,4 @@
-//! The token that an operator shows.
+//! The bearer token of the admin listener.
 
 use std::path::Path;
 
@@ -6,50 +6,53 @@ use anyhow::{Context as _, Result, ensure};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-/// The token that is required. Only its digest is kept, so it can be neither printed nor compared byte by byte.
+/// The required token. Only its digest is stored, so it cannot be printed or compared byte by byte.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
     digest: [u8; 32],
 }
 
 impl Token {
-    /// A shorter token can be guessed.
-    pub(crate) const LEAST_BYTES: usize = 16;
-    /// The variable that holds a token where no file does.
+    /// Shorter tokens are rejected.
+    pub(crate) const MIN_BYTES: usize = 16;
+    /// The environment variable that holds the token if no file is configured.
     pub(crate) const VARIABLE: &'static str = "FACETHEORY_ADMIN_TOKEN";
 
-    /// The token of this file, else of the environment, if there is one.
-    pub(crate) fn find(file: Option<&Path>) -> Result<Option<Self>> {
+    /// Reads the token from a file or the environment.
+    pub(crate) fn read(file: Option<&Path>) -> Result<Option<Self>> {
         if let Some(file) = file {
             let name = file.display();
             let text = std::fs::read_to_string(file)
-                .with_context(|| format!("the admin token cannot be read from {name}"))?;
+                .with_context(|| format!("cannot read the admin token from {name}"))?;
             return Token::new(text.trim_end_matches(['\r', '\n']))
-                .with_context(|| format!("the admin token in {name} is of no use"))
+                .with_context(|| format!("the admin token in {name} is invalid"))
                 .map(Some);
         }
         let Some(text) = std::env::var_os(Self::VARIABLE) else { return Ok(None) };
         let text = text.to_str().unwrap_or_default();
         Token::new(text)
-            .with_context(|| format!("the admin token in {} is of no use", Self::VARIABLE))
+            .with_context(|| format!("the admin token in {} is invalid", Self::VARIABLE))
             .map(Some)
     }
 
     fn new(text: &str) -> Result<Self> {
         ensure!(
-            text.len() >= Self::LEAST_BYTES,
-            "it has {} characters; it needs at least {}, as `openssl rand -hex 32` makes them",
+            text.len() >= Self::MIN_BYTES,
+            "it has {} characters, but at least {} are required; `openssl rand -hex 32` generates one",
             text.len(),
-            Self::LEAST_BYTES
+            Self::MIN_BYTES
         );
-        ensure!(text.bytes().all(|byte| byte.is_ascii_graphic()), "it must be of visible ASCII characters");
+        ensure!(
+            text.bytes().all(|byte| byte.is_ascii_graphic()),
+            "it must consist of visible ASCII characters"
+        );
         Ok(Token { digest: Sha256::digest(text).into() })
     }
 
-    /// Whether this is it. How long that takes tells nothing of it: digests are compared, and all of their bytes.
-    pub(crate) fn is(&self, shown: &[u8]) -> bool {
-        let shown: [u8; 32] = Sha256::digest(shown).into();
-        self.digest.ct_eq(&shown).into()
+    /// Whether `candidate` is the token. Digests are compared in constant time.
+    pub(crate) fn matches(&self, candidate: &[u8]) -> bool {
+        let candidate: [u8; 32] = Sha256::digest(candidate).into();
+        self.digest.ct_eq(&candidate).into()
     }
 }
 
@@ -58,19 +61,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_very_token_is_it() {
+    fn only_the_token_itself_matches() {
         let token = Token::new("0123456789abcdef").expect("a token");
-        assert!(token.is(b"0123456789abcdef"));
+        assert!(token.matches(b"0123456789abcdef"));
         for other in ["", "0123456789abcdeF", "0123456789abcde", "0123456789abcdef0"] {
-            assert!(!token.is(other.as_bytes()), "{other}");
+            assert!(!token.matches(other.as_bytes()), "{other}");
         }
-        assert!(!format!("{token:?}").contains("0123456789abcdef"), "it is never printed");
+        assert!(!format!("{token:?}").contains("0123456789abcdef"), "the token is never printed");
     }
 
     #[test]
-    fn a_token_that_can_be_guessed_or_not_sent_is_refused() {
+    fn short_and_unprintable_tokens_are_rejected() {
         let error = Token::new("short").expect_err("too short");
-        assert!(error.to_string().starts_with("it has 5 characters; it needs at least 16"), "{error}");
+        assert!(
+            error.to_string().starts_with("it has 5 characters, but at least 16 are required"),
+            "{error}"
+        );
         assert!(Token::new("0123456789 abcdef").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The versions of a page: which there are, what one of them is, and how two of them differ.
+//! The versions of a page: list them, read one, compare two.
 
 use std::sync::Arc;
 
@@ -12,40 +12,25 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Admin;
-use super::entries::Told;
-use super::extract::{Query, number};
-use super::page_selector::Address;
+use super::entries::{DEFAULT_LIMIT, GenerationInfo, MAX_LIMIT};
+use super::extract::{PageParams, PageQuery, number};
 use super::problem::Problem;
 
-/// So many versions are shown, unless the request says how many.
-const USUAL: usize = 50;
-/// More are not shown.
-const MOST: usize = 1000;
-
-/// Whose history is meant.
+/// How many versions are listed.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Whose {
-    /// The address that visitors have the page under.
-    #[param(example = "http://example.com/posts/a")]
-    url: String,
-    /// Headers that its route tells pages apart by, as in `accept-language: de`.
-    #[serde(default)]
-    header: Vec<String>,
-    /// Cookies that its route tells pages apart by, as in `theme=dark`.
-    #[serde(default)]
-    cookie: Vec<String>,
-    /// At most so many; 50 by default, and 1,000 at most.
+pub(super) struct HistoryParams {
+    /// The most versions to return; the default is 50, the maximum 1,000.
     #[serde(default, deserialize_with = "number")]
     #[param(value_type = Option<usize>)]
     limit: Option<usize>,
 }
 
-/// The versions of a page that are kept.
+/// The retained versions of a page.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct History {
-    /// Its cache key.
+    /// The cache key.
     cache_key: String,
     /// The versions, newest first.
     versions: Vec<Version>,
@@ -54,32 +39,28 @@ pub(super) struct History {
 /// A version.
 #[derive(Debug, Serialize, ToSchema)]
 struct Version {
-    /// What it is named by.
+    /// The name of the version.
     version: String,
     /// Whether it is the one that is served.
     current: bool,
     #[serde(flatten)]
-    generation: Told,
-    /// When it may be collected, in epoch seconds; null while it is served.
+    generation: GenerationInfo,
+    /// When it may be deleted, in epoch seconds; null while it is served.
     ttl: Option<i64>,
 }
 
-/// The versions of a page that are kept, newest first.
+/// List the retained versions of a page, newest first
 #[utoipa::path(
-    get, path = "/api/v1/history", operation_id = "history", tag = "pages", params(Whose),
-    responses(
-        (status = 200, description = "The versions", body = History),
-        Problem,
-    ),
+    get, path = "/api/v1/history", operation_id = "history", tag = "pages", params(PageParams, HistoryParams),
+    responses((status = 200, description = "The versions", body = History), Problem),
 )]
 pub(super) async fn history(
     State(admin): State<Arc<Admin>>,
-    Query(whose): Query<Whose>,
+    PageQuery { page, params }: PageQuery<HistoryParams>,
 ) -> Result<Json<History>, Problem> {
-    let page = Address::in_query(&whose.url, &whose.header, &whose.cookie)?.page(&admin)?;
     let store = admin.isr.pages().store();
     let current = store.lookup(&page).await?.meta.and_then(|meta| meta.current_sk);
-    let versions = store.versions(&page, whose.limit.unwrap_or(USUAL).min(MOST)).await?;
+    let versions = store.versions(&page, params.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT)).await?;
     let version = |(sk, version): (String, facetheory::protocol::Version)| Version {
         current: current.as_deref() == Some(sk.as_str()),
         version: sk,
@@ -90,27 +71,18 @@ pub(super) async fn history(
     Ok(Json(History { cache_key: page.cache_key().to_owned(), versions }))
 }
 
-/// Which body is meant.
+/// Which body is returned.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Which {
-    /// The address that visitors have the page under.
-    #[param(example = "http://example.com/posts/a")]
-    url: String,
-    /// Headers that its route tells pages apart by, as in `accept-language: de`.
-    #[serde(default)]
-    header: Vec<String>,
-    /// Cookies that its route tells pages apart by, as in `theme=dark`.
-    #[serde(default)]
-    cookie: Vec<String>,
-    /// The version, as `history` names it; the one that is served, if none is named.
+pub(super) struct BodyParams {
+    /// The name of a version from `history`; the default is the current version.
     version: Option<String>,
 }
 
-/// The body of a page, or of one of its versions. It is to be saved: nothing in it runs.
+/// Download the body of a page, or of one of its versions
 #[utoipa::path(
-    get, path = "/api/v1/body", operation_id = "body", tag = "pages", params(Which),
+    get, path = "/api/v1/body", operation_id = "body", tag = "pages", params(PageParams, BodyParams),
     responses(
         (status = 200, description = "The body, with its own content type", body = String, content_type = "*/*"),
         Problem,
@@ -118,10 +90,9 @@ pub(super) struct Which {
 )]
 pub(super) async fn body(
     State(admin): State<Arc<Admin>>,
-    Query(which): Query<Which>,
+    PageQuery { page, params }: PageQuery<BodyParams>,
 ) -> Result<Response, Problem> {
-    let page = Address::in_query(&which.url, &which.header, &which.cookie)?.page(&admin)?;
-    let (content_type, body) = find(&admin, &page, which.version.as_deref()).await?;
+    let (content_type, body) = read(&admin, &page, params.version.as_deref()).await?;
     let mut headers = HeaderMap::new();
     let content_type = content_type.and_then(|content_type| HeaderValue::try_from(content_type).ok());
     let unknown = HeaderValue::from_static("application/octet-stream");
@@ -130,88 +101,72 @@ pub(super) async fn body(
     Ok((headers, body.bytes).into_response())
 }
 
-async fn find(
+async fn read(
     admin: &Admin,
     page: &PageKey,
     version: Option<&str>,
 ) -> Result<(Option<String>, Body), Problem> {
     let pages = admin.isr.pages();
-    let gone = || Problem::not_found("the body is not there, or it is damaged");
     let Some(sk) = version else {
-        let (meta, body) = pages
-            .read(page)
-            .await?
-            .ok_or_else(|| Problem::not_found("there is nothing that may be served; see /api/v1/entry"))?;
+        let not_servable = || Problem::not_found("the page cannot be served; see /api/v1/entry");
+        let (meta, body) = pages.read(page).await?.ok_or_else(not_servable)?;
         return Ok((meta.generation.content.content_type, body));
     };
     let (version, body) = pages.read_version(page, sk).await?.ok_or_else(no_version)?;
-    let body = body.ok_or_else(gone)?;
+    let body = body.ok_or_else(|| Problem::not_found("the body is missing or damaged"))?;
     let content_type = version.generation.content.content_type.or_else(|| body.content_type.clone());
     Ok((content_type, body))
 }
 
 pub(super) fn no_version() -> Problem {
-    Problem::not_found("the page, or that version of it, is not kept; see /api/v1/history")
+    Problem::not_found("there is no such version of this page; see /api/v1/history")
 }
 
 /// Which versions are compared.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Two {
-    /// The address that visitors have the page under.
-    #[param(example = "http://example.com/posts/a")]
-    url: String,
-    /// Headers that its route tells pages apart by, as in `accept-language: de`.
-    #[serde(default)]
-    header: Vec<String>,
-    /// Cookies that its route tells pages apart by, as in `theme=dark`.
-    #[serde(default)]
-    cookie: Vec<String>,
-    /// The version on the left.
+pub(super) struct DiffParams {
+    /// The old version.
     from: String,
-    /// The version on the right.
+    /// The new version.
     to: String,
 }
 
-/// What differs between two versions.
+/// The difference between two versions.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Difference {
-    /// Whether nothing differs but the times.
+    /// Whether only the times differ.
     same: bool,
-    /// What is told of the bodies and is not the same.
+    /// The fields that differ.
     fields: Vec<Field>,
-    /// What differs between the bodies, as `diff -u` tells it; null where they are not compared line by line.
+    /// The difference of the bodies as a unified diff; null if they are not text.
     body: Option<String>,
-    /// All of it, in words.
+    /// The whole difference as text.
     text: String,
 }
 
-/// Something that is told of a body and differs.
+/// A field that differs.
 #[derive(Debug, Serialize, ToSchema)]
 struct Field {
-    /// Its name.
+    /// The name of the field.
     name: String,
-    /// On the left.
+    /// The value in the old version.
     from: Option<String>,
-    /// On the right.
+    /// The value in the new version.
     to: Option<String>,
 }
 
-/// What differs between two versions of a page.
+/// Compare two versions of a page
 #[utoipa::path(
-    get, path = "/api/v1/diff", operation_id = "diff", tag = "pages", params(Two),
-    responses(
-        (status = 200, description = "What differs", body = Difference),
-        Problem,
-    ),
+    get, path = "/api/v1/diff", operation_id = "diff", tag = "pages", params(PageParams, DiffParams),
+    responses((status = 200, description = "The difference", body = Difference), Problem),
 )]
 pub(super) async fn diff(
     State(admin): State<Arc<Admin>>,
-    Query(two): Query<Two>,
+    PageQuery { page, params }: PageQuery<DiffParams>,
 ) -> Result<Json<Difference>, Problem> {
-    let page = Address::in_query(&two.url, &two.header, &two.cookie)?.page(&admin)?;
-    let diff = admin.isr.pages().diff(&page, &two.from, &two.to).await?.ok_or_else(no_version)?;
+    let diff = admin.isr.pages().diff(&page, &params.from, &params.to).await?.ok_or_else(no_version)?;
     let text = diff.to_string();
     let field = |field: &facetheory::FieldDiff| Field {
         name: field.name.clone(),

@@ -1,58 +1,53 @@
-//! What is wrong with a configuration, each with its line.
+//! Errors in a configuration file, each with its line.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-/// One thing that is wrong.
+/// One error. Diagnostics sort by line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(crate) struct Fault {
-    /// The line, from 1; none where the whole is wrong.
-    pub(crate) line: Option<usize>,
+pub(crate) struct Diagnostic {
+    /// The line, from 1.
+    pub(crate) line: usize,
     /// What is wrong, and what to write instead.
-    pub(crate) text: String,
+    pub(crate) message: String,
 }
 
-/// All that is wrong with a configuration, in the order of its lines.
+/// All errors of a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub(crate) struct Faults(pub(crate) Vec<Fault>);
+pub(crate) struct Diagnostics(pub(crate) Vec<Diagnostic>);
 
-/// The most faults that are told: a file of another kind has one in every line.
-const MAX_TOLD: usize = 50;
+/// The most errors that are printed. A file of another format has an error in every line.
+const MAX_PRINTED: usize = 50;
 
-impl fmt::Display for Faults {
+impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, fault) in self.0.iter().take(MAX_TOLD).enumerate() {
+        for (index, Diagnostic { line, message }) in self.0.iter().take(MAX_PRINTED).enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
-            match fault.line {
-                Some(line) => write!(f, "{separator}- line {line}: {}", fault.text)?,
-                None => write!(f, "{separator}- {}", fault.text)?,
-            }
+            write!(f, "{separator}- line {line}: {message}")?;
         }
-        match self.0.len().checked_sub(MAX_TOLD) {
+        match self.0.len().checked_sub(MAX_PRINTED) {
             Some(more @ 1..) => write!(f, "\n- and {more} more"),
             _ => Ok(()),
         }
     }
 }
 
-impl std::error::Error for Faults {}
+impl std::error::Error for Diagnostics {}
 
-/// A file that is wrong.
+/// A configuration file with errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WrongFile {
-    /// Where it is.
+pub(crate) struct InvalidFile {
     pub(crate) file: PathBuf,
-    /// All that is wrong with it.
-    pub(crate) faults: Faults,
+    pub(crate) diagnostics: Diagnostics,
 }
 
-impl fmt::Display for WrongFile {
+impl fmt::Display for InvalidFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is wrong:\n{}", self.file.display(), self.faults)
+        write!(f, "{} is invalid:\n{}", self.file.display(), self.diagnostics)
     }
 }
 
-impl std::error::Error for WrongFile {}
+impl std::error::Error for InvalidFile {}

@@ -6,8 +6,8 @@ use serde::{Serialize, Serializer};
 use toml::de::DeValue;
 
 use super::section::Section;
+use super::units::{format_duration, serialize_duration};
 use super::value::duration_from;
-use super::{duration as text, print_duration};
 
 /// The shortest interval between two runs.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ pub(crate) struct Gc {
     /// The time between two runs.
     pub(crate) interval: Interval,
     /// How long an unreferenced body is retained.
-    #[serde(serialize_with = "print_duration")]
+    #[serde(serialize_with = "serialize_duration")]
     pub(crate) grace: Duration,
 }
 
@@ -57,7 +57,7 @@ impl Serialize for Interval {
         match self {
             Interval::Auto => serializer.serialize_str(AUTO),
             Interval::Never => serializer.serialize_bool(false),
-            Interval::Every(interval) => serializer.serialize_str(&text::print(*interval)),
+            Interval::Every(interval) => serializer.serialize_str(&format_duration(*interval)),
         }
     }
 }
@@ -71,25 +71,21 @@ impl Default for Gc {
 impl Gc {
     /// Reads the table. A grace period below `min_grace` is an error.
     pub(crate) fn read(mut section: Section<'_>, min_grace: Duration) -> Gc {
-        let default = Gc::default();
-        let interval = |value: &DeValue<'_>| match value {
+        let mut gc = Gc { interval: Interval::Auto, grace: DEFAULT_GRACE.max(min_grace) };
+        section.set("interval", &mut gc.interval, |value| match value {
             DeValue::Boolean(false) => Ok(Interval::Never),
             DeValue::String(word) if word == AUTO => Ok(Interval::Auto),
             other => duration_from(MIN_INTERVAL)(other).map(Interval::Every).map_err(|error| {
                 format!("{error}; write \"{AUTO}\" for the default, or `false` to disable gc")
             }),
-        };
-        let grace = |value: &DeValue<'_>| {
+        });
+        section.set("grace", &mut gc.grace, |value| {
             duration_from(min_grace)(value).map_err(|error| {
                 format!(
                     "{error}: the longest lease, `metadata_max_age` and ten minutes for requests in progress"
                 )
             })
-        };
-        let gc = Gc {
-            interval: section.read("interval", interval).unwrap_or(default.interval),
-            grace: section.read("grace", grace).unwrap_or(default.grace.max(min_grace)),
-        };
+        });
         section.finish();
         gc
     }

@@ -1,12 +1,12 @@
-//! Patterns of rules: which paths they have, which of them cover others, and what they are called in routes.
+//! Path patterns of rules: which paths they match, which patterns cover others, and the routes they become.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A pattern of paths: `/blog/**`, `/blog/*/edit`, `/blog/{slug}`.
+/// A path pattern: `/blog/**`, `/blog/*/edit`, `/blog/{slug}`.
 ///
-/// `*` and `{name}` are one segment that is not empty. `{*name}` is everything that is left, unless it is empty. `**`
-/// is everything that is left, also nothing: `/blog/**` has `/blog` and `/blog/`, too.
+/// `*` and `{name}` match one segment that is not empty. `{*name}` matches the rest of the path unless it is empty. `**`
+/// matches the rest of the path, even if there is none: `/blog/**` also matches `/blog` and `/blog/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     text: String,
@@ -15,24 +15,23 @@ pub(crate) struct Pattern {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Segment {
-    /// These bytes.
-    Exactly(String),
-    /// One segment that is not empty, perhaps with a name.
+    /// Exactly these bytes.
+    Literal(String),
+    /// One segment that is not empty: `*`, or `{name}`.
     One(Option<String>),
-    /// Everything from here on, unless it is empty, by its name.
+    /// The rest of the path, unless it is empty: `{*name}`.
     Rest(String),
-    /// Everything from here on, also nothing.
+    /// The rest of the path, which may be empty or missing: `**`.
     All,
 }
 
 impl Pattern {
-    /// The pattern of this text, or what is wrong with it. What is wrong with its segments is told by
-    /// [`facetheory::Routes::new`], which knows paths.
+    /// Parses a pattern. Names and literal segments are validated later by [`facetheory::Routes::new`].
     pub(crate) fn parse(text: &str) -> Result<Pattern, String> {
-        /// As many as routes may have.
+        /// The limit of [`facetheory::Routes`].
         const MAX_SEGMENTS: usize = 64;
         let Some(path) = text.strip_prefix('/') else {
-            return Err("a pattern begins with `/`".to_owned());
+            return Err("a pattern must begin with `/`".to_owned());
         };
         let mut segments = Vec::new();
         for part in path.split('/') {
@@ -40,70 +39,69 @@ impl Pattern {
                 return Err("nothing may follow `**`; for one segment, write `*`".to_owned());
             }
             if segments.len() == MAX_SEGMENTS {
-                return Err(format!("it has more than {MAX_SEGMENTS} segments"));
+                return Err(format!("a pattern has at most {MAX_SEGMENTS} segments"));
             }
             segments.push(segment(part)?);
         }
         Ok(Pattern { text: text.to_owned(), segments })
     }
 
-    /// As it is written.
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it has all paths of another.
+    /// Whether this pattern matches every path that `other` matches.
     pub(crate) fn covers(&self, other: &Pattern) -> bool {
         covers(&self.segments, &other.segments)
     }
 
-    /// Whether it has this path.
-    pub(crate) fn has(&self, path: &str) -> bool {
-        let exactly = |part: &str| Segment::Exactly(part.to_owned());
+    /// Whether the pattern matches a path.
+    pub(crate) fn matches(&self, path: &str) -> bool {
+        let literal = |part: &str| Segment::Literal(part.to_owned());
         path.strip_prefix('/')
-            .is_some_and(|path| covers(&self.segments, &path.split('/').map(exactly).collect::<Vec<_>>()))
+            .is_some_and(|path| covers(&self.segments, &path.split('/').map(literal).collect::<Vec<_>>()))
     }
 
-    /// Which of two is more specific: segment by segment from the left, as routes are found. A pattern that covers
-    /// another comes before it.
+    /// Compares how specific two patterns are, segment by segment from the left, as the router does. A pattern that covers
+    /// another is less specific.
     pub(crate) fn specificity(&self, other: &Pattern) -> Ordering {
         let ranks = |pattern: &Pattern| -> Vec<u8> {
             let ranks = pattern.segments.iter().map(|segment| match segment {
                 Segment::All => 0,
                 Segment::Rest(_) => 1,
                 Segment::One(_) => 2,
-                Segment::Exactly(_) => 3,
+                Segment::Literal(_) => 3,
             });
-            // An end is as specific as bytes: `/blog` is a part of `/blog/**`.
+            // The end of a pattern is as specific as a literal: `/blog/**` covers `/blog`.
             ranks.chain([3]).collect()
         };
         ranks(self).cmp(&ranks(other))
     }
 
-    /// The patterns of the routes that have its paths, the one that it is best known by last.
+    /// Returns the patterns of the routes that match the same paths, the most general one last.
     pub(crate) fn routes(&self) -> Vec<String> {
         let mut names: Vec<String> = self.segments.iter().filter_map(Segment::name).collect();
-        let mut free = |wish: &str| {
-            let candidates =
-                (1..).map(|number| if number == 1 { wish.to_owned() } else { format!("{wish}{number}") });
-            let name = candidates.into_iter().find(|name| !names.contains(name)).unwrap_or_default();
+        let mut unused = |name: &str| {
+            let numbered = (2..).map(|number| format!("{name}{number}"));
+            let mut candidates = std::iter::once(name.to_owned()).chain(numbered);
+            let name = candidates.find(|name| !names.contains(name)).unwrap_or_default();
             names.push(name.clone());
             name
         };
         let (mut routes, mut route) = (Vec::new(), String::new());
         for segment in &self.segments {
             match segment {
-                Segment::Exactly(part) => route.push_str(&format!("/{part}")),
+                Segment::Literal(part) => route.push_str(&format!("/{part}")),
                 Segment::One(Some(name)) => route.push_str(&format!("/{{{name}}}")),
-                Segment::One(None) => route.push_str(&format!("/{{{}}}", free("part"))),
+                Segment::One(None) => route.push_str(&format!("/{{{}}}", unused("part"))),
                 Segment::Rest(name) => route.push_str(&format!("/{{*{name}}}")),
                 Segment::All => {
-                    // At the root there is no path without the slash.
+                    // There is no path without a slash at the root.
                     if !route.is_empty() {
                         routes.push(route.clone());
                     }
                     routes.push(format!("{route}/"));
-                    route.push_str(&format!("/{{*{}}}", free("rest")));
+                    route.push_str(&format!("/{{*{}}}", unused("rest")));
                 }
             }
         }
@@ -117,7 +115,7 @@ impl Segment {
         match self {
             Segment::One(name) => name.clone(),
             Segment::Rest(name) => Some(name.clone()),
-            Segment::Exactly(_) | Segment::All => None,
+            Segment::Literal(_) | Segment::All => None,
         }
     }
 }
@@ -127,10 +125,10 @@ fn segment(part: &str) -> Result<Segment, String> {
         "**" => Ok(Segment::All),
         "*" => Ok(Segment::One(None)),
         _ if part.contains('*') && !part.starts_with('{') => {
-            Err(format!("`{part}`: a `*` is a whole segment, and `**` stands at the end"))
+            Err(format!("`{part}`: `*` must be a whole segment, and `**` must be the last one"))
         }
         _ => Ok(match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
-            None => Segment::Exactly(part.to_owned()),
+            None => Segment::Literal(part.to_owned()),
             Some(name) => match name.strip_prefix('*') {
                 Some(name) => Segment::Rest(name.to_owned()),
                 None => Segment::One(Some(name.to_owned())),
@@ -139,21 +137,21 @@ fn segment(part: &str) -> Result<Segment, String> {
     }
 }
 
-/// Whether one has all paths of the other, from a segment on.
+/// Whether `one` matches every path that `other` matches, from this segment on.
 fn covers(one: &[Segment], other: &[Segment]) -> bool {
     match (one.split_first(), other.split_first()) {
         (Some((Segment::All, _)), _) | (None, None) => true,
         (Some((Segment::Rest(_), _)), Some((Segment::All, _))) => false,
-        // An empty segment at the end is an empty rest, and `**` may be nothing.
-        (Some((Segment::Rest(_), _)), Some((Segment::Exactly(part), rest))) => {
+        // A last segment that is empty is an empty rest, which `Rest` does not match; `**` may be empty, too.
+        (Some((Segment::Rest(_), _)), Some((Segment::Literal(part), rest))) => {
             !part.is_empty() || !matches!(rest, [] | [Segment::All])
         }
         (Some((Segment::Rest(_), _)), Some(_)) => true,
         (Some((Segment::One(_), one)), Some((Segment::One(_), other))) => covers(one, other),
-        (Some((Segment::One(_), one)), Some((Segment::Exactly(part), other))) => {
+        (Some((Segment::One(_), one)), Some((Segment::Literal(part), other))) => {
             !part.is_empty() && covers(one, other)
         }
-        (Some((Segment::Exactly(own), one)), Some((Segment::Exactly(part), other))) => {
+        (Some((Segment::Literal(own), one)), Some((Segment::Literal(part), other))) => {
             own == part && covers(one, other)
         }
         _ => false,
@@ -173,7 +171,7 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::LazyLock;
 
-    /// All short paths of a few words, one of which is in no pattern below.
+    /// All paths of up to six segments from four words, one of which occurs in no pattern below.
     static PATHS: LazyLock<Vec<String>> = LazyLock::new(|| {
         let mut paths = vec![String::new()];
         let mut from = 0;
@@ -194,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_has_its_paths() {
+    fn a_pattern_matches_its_paths() {
         for (text, path, expected) in [
             ("/**", "/", true),
             ("/**", "/a/b", true),
@@ -213,12 +211,12 @@ mod tests {
             ("/a", "/a/", false),
             ("/a", "a", false),
         ] {
-            assert_eq!(pattern(text).has(path), expected, "{path} in {text}");
+            assert_eq!(pattern(text).matches(path), expected, "{path} in {text}");
         }
     }
 
     #[test]
-    fn a_pattern_covers_those_of_which_it_has_all_paths() {
+    fn a_pattern_covers_the_patterns_whose_paths_it_matches() {
         for (one, other, expected) in [
             ("/**", "/blog/**", true),
             ("/blog/**", "/blog", true),
@@ -252,8 +250,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_told() {
-        assert_eq!(Pattern::parse("blog"), Err("a pattern begins with `/`".to_owned()));
+    fn an_invalid_pattern_is_an_error() {
+        assert_eq!(Pattern::parse("blog"), Err("a pattern must begin with `/`".to_owned()));
         for text in ["/**/a", "/a*", "/*.html", "/***", "/**a"] {
             assert!(Pattern::parse(text).is_err(), "{text}");
         }
@@ -261,12 +259,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn covering_is_having_all_paths(
+        fn a_pattern_covers_another_if_and_only_if_it_matches_all_its_paths(
             one in "(/(a|b|\\*|\\{x\\}|)){1,3}(/\\*\\*|/\\{\\*r\\})?",
             other in "(/(a|b|\\*|\\{x\\}|)){1,3}(/\\*\\*|/\\{\\*r\\})?",
         ) {
             let (one, other) = (pattern(&one), pattern(&other));
-            let all = PATHS.iter().all(|path| !other.has(path) || one.has(path));
+            let all = PATHS.iter().all(|path| !other.matches(path) || one.matches(path));
             prop_assert_eq!(one.covers(&other), all, "{} {}", one, other);
             if all {
                 prop_assert_ne!(one.specificity(&other), Ordering::Greater);
@@ -274,15 +272,15 @@ mod tests {
         }
 
         #[test]
-        fn its_routes_have_its_paths(text in "(/(a|b|\\*|)){1,4}(/\\*\\*|/\\{\\*r\\})?", path in "(/(a|b|c|)){1,6}") {
+        fn the_routes_of_a_pattern_match_the_same_paths(text in "(/(a|b|\\*|)){1,4}(/\\*\\*|/\\{\\*r\\})?", path in "(/(a|b|c|)){1,6}") {
             let routes = Routes::new(pattern(&text).routes().into_iter().map(Route::bypass)).expect("routes");
-            prop_assert_eq!(routes.find(&path).is_some(), pattern(&text).has(&path));
+            prop_assert_eq!(routes.find(&path).is_some(), pattern(&text).matches(&path));
         }
 
         #[test]
-        fn no_text_is_too_strange(text in "\\PC{0,30}|[/*{}a]{0,20}", path in "\\PC{0,20}|[/a]{0,20}") {
+        fn no_text_makes_the_parser_panic(text in "\\PC{0,30}|[/*{}a]{0,20}", path in "\\PC{0,20}|[/a]{0,20}") {
             if let Ok(pattern) = Pattern::parse(&text) {
-                let _ = (pattern.routes(), pattern.has(&path), pattern.covers(&pattern));
+                let _ = (pattern.routes(), pattern.matches(&path), pattern.covers(&pattern));
             }
         }
     }

@@ -1,102 +1,48 @@
-//! A rule: what it says of its pages, as written and once all that it refines is put together.
+//! A rule of `[routes]`: how the paths that match its pattern are cached.
 
 use std::time::Duration;
 
 use facetheory::protocol::LeaseTerms;
 use facetheory::{History, Mode, Policy, Query, Route, TenantFrom};
+use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
+use toml::de::{DeTable, DeValue};
 
-use super::duration;
+use super::section::{RULE, Section, Source};
+use super::units::format_duration;
+use super::value::{boolean, describe, duration, duration_from, number, string, strings};
 
-/// What a table of `[routes]` says; what it leaves out is inherited.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Settings {
-    /// For how long a render is fresh.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) isr: Option<Interval>,
-    /// Who says for how long instead.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) cache: Option<Cache>,
-    /// Whether pages are kept although their headers forbid it.
-    #[serde(rename = "ignore_origin_cache_control", skip_serializing_if = "Option::is_none")]
-    pub(crate) overrides: Option<bool>,
-    /// Whether, and for how long, a stale page is served while it is renewed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) stale_while_revalidate: Option<Grace>,
-    /// Whether, and for how long, a stale page is served because it cannot be renewed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) stale_if_error: Option<Grace>,
-    /// For how long a page is fresh that says that there is none.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
-    pub(crate) negative_ttl: Option<Duration>,
-    /// Tags that all its pages have.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) tags: Option<Vec<String>>,
-    /// Which parameters of the query tell its pages apart.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_query")]
-    pub(crate) query: Option<Query>,
-    /// Which headers do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) headers: Option<Vec<String>>,
-    /// Which cookies do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) cookies: Option<Vec<String>>,
-    /// How many versions are kept besides the one that is served.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) versions: Option<usize>,
-    /// How long a lease is held unless it is refreshed.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
-    pub(crate) lease: Option<Duration>,
-    /// How long a render may take.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
-    pub(crate) render_timeout: Option<Duration>,
-    /// How long a visitor waits for a renewal by another process.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
-    pub(crate) wait_timeout: Option<Duration>,
-    /// How eagerly a page that is often visited is renewed before it goes stale; 0 for not at all.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) early_refresh: Option<f64>,
-    /// How its tenants are told apart, if they are.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) tenant: Option<Tenancy>,
-}
+/// The most versions of a page that can be retained.
+const MAX_VERSIONS: u64 = 10_000;
+/// The upper bound of `early_refresh`: beyond it every request would regenerate the page.
+const MAX_EAGERNESS: f64 = 100.0;
+/// Keys that `cache = "origin"` excludes, since the headers of the origin decide.
+const DECIDED_BY_ORIGIN: [&str; 13] = [
+    "isr",
+    "ignore_origin_cache_control",
+    "stale_while_revalidate",
+    "blocking",
+    "stale_if_error",
+    "negative_ttl",
+    "headers",
+    "cookies",
+    "versions",
+    "lease",
+    "render_timeout",
+    "wait_timeout",
+    "early_refresh",
+];
+const PASS_THROUGH: &str =
+    "to pass paths through without caching, write `false` instead of the table: \"/cart/**\" = false";
 
-/// For how long a render is fresh: `"60s"`, or `true` for as long as the rule says that it refines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Interval {
-    Inherited,
-    Every(Duration),
-}
-
-/// Who says for how long pages are kept, where no interval does: `cache = "origin"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Cache {
-    /// The origin, by its own headers.
-    Origin,
-}
-
-/// For how long a stale page is good enough: `true`, `"1h"` or `false`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Grace {
-    Unlimited,
-    For(Duration),
-    Never,
-}
-
-/// How tenants are told apart: `false`, or for example `{ header = "x-tenant-id" }`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Tenancy {
-    None,
-    From(TenantFrom),
-}
-
-/// How pages are renewed and told apart, with nothing left open.
+/// The effective settings of a rule: its own keys, those of the broader rules it refines, and defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rule {
-    /// How they are renewed, and what visitors get meanwhile; none where the origin says it by its own headers.
-    pub(crate) policy: Option<Policy>,
-    overrides: bool,
+    /// Who decides how long a response is fresh; `None` if neither this rule nor a broader one says so.
+    pub(crate) freshness: Option<Freshness>,
+    /// How pages are regenerated, if the rule has an interval.
+    policy: Policy,
+    ignore_origin_cache_control: bool,
     query: Query,
     headers: Vec<String>,
     cookies: Vec<String>,
@@ -104,179 +50,289 @@ pub(crate) struct Rule {
     tenant: Option<TenantFrom>,
 }
 
-impl Settings {
-    /// This, refined by what a more specific rule says.
-    pub(crate) fn refined(self, by: Settings) -> Settings {
-        // An interval and the origin's headers exclude each other, so that the more specific word ends the other.
-        let (isr, cache) = match (by.isr, by.cache) {
-            (Some(Interval::Every(_)), cache) | (_, cache @ Some(_)) => (by.isr, cache),
-            (interval, None) => (self.isr.or(interval), self.cache),
-        };
-        Settings {
-            isr,
-            cache,
-            overrides: by.overrides.or(self.overrides),
-            stale_while_revalidate: by.stale_while_revalidate.or(self.stale_while_revalidate),
-            stale_if_error: by.stale_if_error.or(self.stale_if_error),
-            negative_ttl: by.negative_ttl.or(self.negative_ttl),
-            tags: by.tags.or(self.tags),
-            query: by.query.or(self.query),
-            headers: by.headers.or(self.headers),
-            cookies: by.cookies.or(self.cookies),
-            versions: by.versions.or(self.versions),
-            lease: by.lease.or(self.lease),
-            render_timeout: by.render_timeout.or(self.render_timeout),
-            wait_timeout: by.wait_timeout.or(self.wait_timeout),
-            early_refresh: by.early_refresh.or(self.early_refresh),
-            tenant: by.tenant.or(self.tenant),
-        }
-    }
+/// Who decides how long a response is fresh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freshness {
+    /// The rule: `isr = "60s"`.
+    Interval,
+    /// The headers of the origin: `cache = "origin"`.
+    Origin,
+}
 
-    /// The rule that this is, if it says how often pages are renewed, or who does.
-    pub(crate) fn resolved(self) -> Option<Rule> {
-        let policy = match (self.cache, self.isr) {
-            (Some(Cache::Origin), _) => None,
-            (None, Some(Interval::Every(interval))) => Some(self.policy(interval)),
-            (None, None | Some(Interval::Inherited)) => return None,
-        };
-        Some(Rule {
-            overrides: policy.is_some() && self.overrides.unwrap_or(false),
-            query: self.query.unwrap_or_default(),
-            headers: self.headers.filter(|_| policy.is_some()).unwrap_or_default(),
-            cookies: self.cookies.filter(|_| policy.is_some()).unwrap_or_default(),
-            tags: self.tags.unwrap_or_default(),
-            tenant: self.tenant.and_then(|tenancy| match tenancy {
-                Tenancy::None => None,
-                Tenancy::From(from) => Some(from),
-            }),
+impl Default for Rule {
+    fn default() -> Self {
+        let mut policy = Policy::every(Duration::ZERO);
+        policy.lease = Some(LeaseTerms::default().duration);
+        policy.history = History::Latest;
+        Rule {
+            freshness: None,
             policy,
-        })
-    }
-
-    fn policy(&self, interval: Duration) -> Policy {
-        let mut policy = Policy::every(interval);
-        match self.stale_while_revalidate {
-            None | Some(Grace::Unlimited) => {}
-            Some(Grace::For(limit)) => policy.stale_while_revalidate = Some(limit),
-            Some(Grace::Never) => policy.mode = Mode::Blocking,
+            ignore_origin_cache_control: false,
+            query: Query::default(),
+            headers: Vec::new(),
+            cookies: Vec::new(),
+            tags: Vec::new(),
+            tenant: None,
         }
-        policy.stale_if_error = match self.stale_if_error {
-            None | Some(Grace::Unlimited) => None,
-            Some(Grace::For(limit)) => Some(limit),
-            Some(Grace::Never) => Some(Duration::ZERO),
-        };
-        let versions = self.versions.unwrap_or(0);
-        policy.history = if versions == 0 { History::Latest } else { History::Versions };
-        policy.wait = self.wait_timeout.unwrap_or(policy.wait);
-        policy.render_timeout = self.render_timeout.unwrap_or(policy.render_timeout);
-        policy.negative_ttl = self.negative_ttl.unwrap_or(policy.negative_ttl);
-        policy.early_refresh = self.early_refresh.filter(|eagerness| *eagerness > 0.0);
-        policy.lease = Some(self.lease.unwrap_or(LeaseTerms::default().duration));
-        policy.versions = (versions > 0).then_some(versions);
-        policy
     }
 }
 
 impl Rule {
-    /// The route of these pages under one pattern.
-    pub(crate) fn route(&self, pattern: String) -> Route {
-        let route = match self.policy {
-            // A rule wins over headers where both speak.
-            Some(policy) => Route::new(pattern, policy)
-                .fixed_interval()
-                .headers(&self.headers)
-                .cookies(self.cookies.iter().cloned()),
-            None => Route::follow_origin(pattern),
-        };
-        let route = route.query(self.query.clone()).tags(self.tags.iter().cloned());
-        let route = if self.overrides { route.overriding() } else { route };
-        match &self.tenant {
-            Some(tenant) => route.tenant(tenant.clone()),
-            None => route,
+    /// Overrides the settings with the keys of a table, and reports its errors.
+    pub(crate) fn apply<'a>(&mut self, source: &'a Source, table: &'a DeTable<'a>) {
+        let mut section = Section::new(source, RULE, Some(table));
+        let interval = section.read("isr", interval);
+        section.read("cache", cache);
+        // An interval and `cache = "origin"` replace each other. A key with an invalid value counts as set: its error is
+        // reported, and must not cause another one for every rule that refines this one.
+        if section.has("cache") {
+            self.freshness = Some(Freshness::Origin);
+        } else if section.has("isr") && interval != Some(None) {
+            self.freshness = Some(Freshness::Interval);
+            self.policy.revalidate = interval.flatten().unwrap_or_default();
         }
+        let policy = &mut self.policy;
+        section.set("ignore_origin_cache_control", &mut self.ignore_origin_cache_control, boolean);
+        apply_stale_while_revalidate(policy, &mut section);
+        section.set("stale_if_error", &mut policy.stale_if_error, stale_limit);
+        section.set("negative_ttl", &mut policy.negative_ttl, whole_seconds);
+        section.set("tags", &mut self.tags, strings);
+        section.set("query", &mut self.query, query);
+        section.set("headers", &mut self.headers, strings);
+        section.set("cookies", &mut self.cookies, strings);
+        if let Some(versions) = section.read("versions", versions) {
+            policy.versions = (versions > 0).then_some(versions);
+            policy.history = if versions == 0 { History::Latest } else { History::Versions };
+        }
+        section.set("lease", &mut policy.lease, |value| lease(value).map(Some));
+        section.set("render_timeout", &mut policy.render_timeout, duration_from(Duration::from_millis(1)));
+        section.set("wait_timeout", &mut policy.wait, duration);
+        section.set("early_refresh", &mut policy.early_refresh, eagerness);
+        apply_tenant(&mut self.tenant, &mut section);
+        if section.has("cache") {
+            for key in DECIDED_BY_ORIGIN.into_iter().filter(|key| section.has(key)) {
+                let message = format!(
+                    "`{key}` and `cache = \"origin\"` exclude each other: the headers of the origin decide; remove one of them"
+                );
+                source.report(section.position(key), message);
+            }
+        }
+        section.finish();
     }
 
-    /// The header that names the tenant, where one does.
+    /// Returns how pages are regenerated, or `None` if the headers of the origin decide.
+    pub(crate) fn policy(&self) -> Option<&Policy> {
+        (self.freshness == Some(Freshness::Interval)).then_some(&self.policy)
+    }
+
+    /// Returns the route of these pages for one pattern.
+    pub(crate) fn route(&self, pattern: String) -> Route {
+        let mut route = match self.policy() {
+            Some(policy) => {
+                // The interval of a rule overrides the lifetime in the origin's headers.
+                let route = Route::new(pattern, *policy).fixed_interval();
+                route.headers(&self.headers).cookies(self.cookies.iter().cloned())
+            }
+            None => Route::follow_origin(pattern),
+        };
+        if self.policy().is_some() && self.ignore_origin_cache_control {
+            route = route.overriding();
+        }
+        if let Some(tenant) = &self.tenant {
+            route = route.tenant(tenant.clone());
+        }
+        route.query(self.query.clone()).tags(self.tags.iter().cloned())
+    }
+
+    /// Returns the request header that names the tenant, if there is one.
     pub(crate) fn tenant_header(&self) -> Option<&str> {
         match &self.tenant {
             Some(TenantFrom::TrustedHeader(name)) => Some(name),
             _ => None,
         }
     }
+}
 
-    /// All that it says, as it could be written.
-    pub(crate) fn settings(&self) -> Settings {
-        let grace = |limit: Option<Duration>| match limit {
-            None => Grace::Unlimited,
-            Some(Duration::ZERO) => Grace::Never,
-            Some(limit) => Grace::For(limit),
+/// Writes all settings as a table of `[routes]`.
+impl Serialize for Rule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        match self.policy() {
+            None => map.serialize_entry("cache", "origin")?,
+            Some(policy) => {
+                let swr = match policy.mode {
+                    Mode::Swr => policy.stale_while_revalidate,
+                    Mode::Blocking => Some(Duration::ZERO),
+                };
+                map.serialize_entry("isr", &format_duration(policy.revalidate))?;
+                map.serialize_entry("ignore_origin_cache_control", &self.ignore_origin_cache_control)?;
+                map.serialize_entry("stale_while_revalidate", &StaleLimit(swr))?;
+                map.serialize_entry("stale_if_error", &StaleLimit(policy.stale_if_error))?;
+                map.serialize_entry("negative_ttl", &format_duration(policy.negative_ttl))?;
+                map.serialize_entry("headers", &self.headers)?;
+                map.serialize_entry("cookies", &self.cookies)?;
+                map.serialize_entry("versions", &policy.versions.unwrap_or(0))?;
+                map.serialize_entry("lease", &format_duration(policy.lease.unwrap_or_default()))?;
+                map.serialize_entry("render_timeout", &format_duration(policy.render_timeout))?;
+                map.serialize_entry("wait_timeout", &format_duration(policy.wait))?;
+                map.serialize_entry("early_refresh", &policy.early_refresh.unwrap_or(0.0))?;
+            }
+        }
+        map.serialize_entry("tags", &self.tags)?;
+        match &self.query {
+            Query::Only(names) => map.serialize_entry("query", names)?,
+            query => map.serialize_entry("query", &(*query == Query::All))?,
+        }
+        let tenant = match &self.tenant {
+            Some(TenantFrom::Subdomain(domain)) => Some(("subdomain", domain)),
+            Some(TenantFrom::Param(name)) => Some(("param", name)),
+            Some(TenantFrom::TrustedHeader(name)) => Some(("header", name)),
+            _ => None,
         };
-        let settings = Settings {
-            tags: Some(self.tags.clone()),
-            query: Some(self.query.clone()),
-            tenant: Some(self.tenant.clone().map_or(Tenancy::None, Tenancy::From)),
-            ..Settings::default()
-        };
-        let Some(policy) = &self.policy else { return Settings { cache: Some(Cache::Origin), ..settings } };
-        Settings {
-            isr: Some(Interval::Every(policy.revalidate)),
-            overrides: Some(self.overrides),
-            stale_while_revalidate: Some(match policy.mode {
-                Mode::Swr => grace(policy.stale_while_revalidate),
-                Mode::Blocking => Grace::Never,
-            }),
-            stale_if_error: Some(grace(policy.stale_if_error)),
-            negative_ttl: Some(policy.negative_ttl),
-            headers: Some(self.headers.clone()),
-            cookies: Some(self.cookies.clone()),
-            versions: Some(policy.versions.unwrap_or(0)),
-            lease: Some(policy.lease.unwrap_or(LeaseTerms::default().duration)),
-            render_timeout: Some(policy.render_timeout),
-            wait_timeout: Some(policy.wait),
-            early_refresh: Some(policy.early_refresh.unwrap_or(0.0)),
-            ..settings
+        match tenant {
+            Some((key, value)) => {
+                map.serialize_entry("tenant", &std::collections::BTreeMap::from([(key, value)]))?
+            }
+            None => map.serialize_entry("tenant", &false)?,
         }
+        map.end()
     }
 }
 
-impl Serialize for Interval {
+/// How long a stale page may be served: `true` without a limit (`None`), `false` not at all (zero), or a duration.
+struct StaleLimit(Option<Duration>);
+
+impl Serialize for StaleLimit {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Interval::Inherited => serializer.serialize_bool(true),
-            Interval::Every(interval) => serializer.serialize_str(&duration::print(*interval)),
+        match self.0 {
+            None => serializer.serialize_bool(true),
+            Some(Duration::ZERO) => serializer.serialize_bool(false),
+            Some(limit) => serializer.serialize_str(&format_duration(limit)),
         }
     }
 }
 
-impl Serialize for Grace {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Grace::Unlimited => serializer.serialize_bool(true),
-            Grace::For(limit) => serializer.serialize_str(&duration::print(*limit)),
-            Grace::Never => serializer.serialize_bool(false),
-        }
-    }
-}
-
-impl Serialize for Tenancy {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Tenancy::From(TenantFrom::Subdomain(domain)) => serializer.collect_map([("subdomain", domain)]),
-            Tenancy::From(TenantFrom::Param(name)) => serializer.collect_map([("param", name)]),
-            Tenancy::From(TenantFrom::TrustedHeader(name)) => serializer.collect_map([("header", name)]),
-            Tenancy::None | Tenancy::From(_) => serializer.serialize_bool(false),
-        }
-    }
-}
-
-fn some_duration<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    value.map(duration::print).serialize(serializer)
-}
-
-fn some_query<S: Serializer>(value: &Option<Query>, serializer: S) -> Result<S::Ok, S::Error> {
+fn stale_limit(value: &DeValue<'_>) -> Result<Option<Duration>, String> {
     match value {
-        Some(Query::Only(names)) => names.serialize(serializer),
-        Some(query) => serializer.serialize_bool(*query == Query::All),
-        None => serializer.serialize_none(),
+        DeValue::Boolean(true) => Ok(None),
+        DeValue::Boolean(false) => Ok(Some(Duration::ZERO)),
+        other => duration(other).map(Some),
+    }
+}
+
+/// `blocking = true` means `stale_while_revalidate = false`, and the reverse.
+fn apply_stale_while_revalidate(policy: &mut Policy, section: &mut Section<'_>) {
+    let swr = section.read("stale_while_revalidate", stale_limit);
+    let blocking = section.read("blocking", boolean);
+    let is_never = |limit: Option<Duration>| limit == Some(Duration::ZERO);
+    if let (Some(swr), Some(blocking)) = (swr, blocking)
+        && blocking != is_never(swr)
+    {
+        let message = "`blocking` and `stale_while_revalidate` contradict each other; remove one of them";
+        section.source.report(section.position("blocking"), message);
+    }
+    let blocking = blocking.map(|blocking| blocking.then_some(Duration::ZERO));
+    if let Some(limit) = swr.or(blocking) {
+        policy.mode = if is_never(limit) { Mode::Blocking } else { Mode::Swr };
+        policy.stale_while_revalidate = limit.filter(|limit| !limit.is_zero());
+    }
+}
+
+/// The interval of `isr`; `true` inherits the interval of the broader rule.
+fn interval(value: &DeValue<'_>) -> Result<Option<Duration>, String> {
+    match value {
+        DeValue::Boolean(true) => Ok(None),
+        DeValue::Boolean(false) => Err(PASS_THROUGH.to_owned()),
+        other => whole_seconds(other).map(Some),
+    }
+}
+
+fn cache(value: &DeValue<'_>) -> Result<(), String> {
+    match value {
+        DeValue::String(text) if text == "origin" => Ok(()),
+        DeValue::Boolean(false) => Err(PASS_THROUGH.to_owned()),
+        other => Err(format!(
+            "{} is not allowed; write \"origin\" to follow the headers of the origin, or isr = \"60s\" instead",
+            describe(other)
+        )),
+    }
+}
+
+/// A duration as rows store it.
+fn whole_seconds(value: &DeValue<'_>) -> Result<Duration, String> {
+    let duration = duration(value)?;
+    if duration.subsec_nanos() == 0 {
+        return Ok(duration);
+    }
+    Err(format!("{} is not a whole number of seconds", describe(value)))
+}
+
+fn lease(value: &DeValue<'_>) -> Result<Duration, String> {
+    duration_from(Duration::from_secs(1))(value)?;
+    whole_seconds(value)
+}
+
+fn query(value: &DeValue<'_>) -> Result<Query, String> {
+    match value {
+        DeValue::Boolean(true) => Ok(Query::All),
+        DeValue::Boolean(false) => Ok(Query::None),
+        DeValue::Array(_) => strings(value).map(Query::Only),
+        other => Err(format!(
+            "{} is not allowed; list the parameters that are part of the cache key, such as [\"page\"], or write `true` \
+             for the whole query or `false` for none of it",
+            describe(other)
+        )),
+    }
+}
+
+fn versions(value: &DeValue<'_>) -> Result<usize, String> {
+    let versions = number(0, MAX_VERSIONS)(value)?;
+    usize::try_from(versions).map_err(|error| error.to_string())
+}
+
+/// The factor of early refresh; `None` if it is disabled.
+fn eagerness(value: &DeValue<'_>) -> Result<Option<f64>, String> {
+    let number: Option<f64> = match value {
+        DeValue::Boolean(enabled) => Some(if *enabled { 1.0 } else { 0.0 }),
+        DeValue::Float(number) => number.as_str().parse().ok(),
+        DeValue::Integer(number) => number.as_str().parse().ok().filter(|_| number.radix() == 10),
+        _ => None,
+    };
+    // The range does not contain NaN.
+    let number = number.filter(|number| (0.0..=MAX_EAGERNESS).contains(number));
+    number.map(|number| Some(number).filter(|number| *number > 0.0)).ok_or_else(|| {
+        let value = describe(value);
+        format!("{value} is not allowed; write `true`, `false`, or a number from 0 to {MAX_EAGERNESS}; `true` means 1")
+    })
+}
+
+fn apply_tenant(tenant: &mut Option<TenantFrom>, section: &mut Section<'_>) {
+    const FORMS: &str =
+        "write { subdomain = \"example.com\" }, { param = \"tenant\" } or { header = \"x-tenant-id\" }";
+    let source = section.source;
+    let Some((value, span)) = section.value("tenant") else { return };
+    let table = match value {
+        DeValue::Boolean(false) => {
+            *tenant = None;
+            return;
+        }
+        DeValue::Table(table) => table,
+        other => {
+            source.report(span, format!("`tenant`: {} is not allowed; {FORMS}, or `false`", describe(other)));
+            return;
+        }
+    };
+    let mut section = Section::new(source, "`tenant`", Some(table));
+    let mut read = |key| section.read(key, |value| string(value).map(str::to_owned));
+    let sources = [
+        read("subdomain").map(TenantFrom::Subdomain),
+        read("param").map(TenantFrom::Param),
+        read("header").map(TenantFrom::TrustedHeader),
+    ];
+    section.finish();
+    let mut sources = sources.into_iter().flatten();
+    match (sources.next(), sources.next()) {
+        (Some(from), None) => *tenant = Some(from),
+        _ => source.report(span, format!("`tenant`: name exactly one source of the tenant; {FORMS}")),
     }
 }

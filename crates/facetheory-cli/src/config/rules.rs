@@ -1,180 +1,166 @@
-//! All rules together: which of them refine which, and the routes that they come to.
+//! All rules of `[routes]`: which refine which, and the routes they become.
 
 use std::collections::{HashMap, HashSet};
 
 use facetheory::{Route, Routes};
-use serde::{Serialize, Serializer};
-use toml::de::DeTable;
+use serde::{Deserialize as _, Serialize, Serializer};
+use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::pattern::Pattern;
-use super::rule::{Rule, Settings};
-use super::rule_reader::rule;
+use super::rule::Rule;
 use super::section::{Source, shortened};
+use super::value::describe;
 
-/// The most rules of a file: each is compared with each.
+/// The most rules of a file. Every rule is compared with every other.
 const MAX_RULES: usize = 2_000;
 
 /// The rules of `[routes]`, in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rules {
-    written: Vec<Written>,
-    /// What each of them comes to.
+    written: Vec<WrittenRule>,
+    /// The effective settings of each rule.
     resolved: Vec<Resolved>,
-    /// The rule of each route, by the route's pattern.
+    /// The rule of each route, by the pattern of the route.
     by_route: HashMap<String, usize>,
 }
 
-/// A rule as it is written.
+/// A rule as it is written in the file.
 #[derive(Clone, Debug)]
-pub(crate) struct Written {
-    /// Its paths.
+pub(crate) struct WrittenRule {
     pub(crate) pattern: Pattern,
-    /// Where it stands.
     pub(crate) line: usize,
-    /// What it says; none where it says `false`.
-    pub(crate) settings: Option<Settings>,
+    /// The table of the rule, or `false`.
+    pub(crate) value: toml::Value,
 }
 
-impl PartialEq for Written {
-    /// Where it stands is no part of what it says.
+impl PartialEq for WrittenRule {
+    /// Rules in different lines are equal if they say the same.
     fn eq(&self, other: &Self) -> bool {
-        self.pattern == other.pattern && self.settings == other.settings
+        self.pattern == other.pattern && self.value == other.value
     }
 }
 
-/// What a rule comes to.
+/// The effective settings of a rule.
 #[derive(Clone, Debug, PartialEq)]
 struct Resolved {
-    /// The rules that it is made of, from the least to the most specific; the last is itself.
+    /// The rules it consists of, from the least to the most specific; the last one is the rule itself.
     chain: Vec<usize>,
-    /// None where its paths are passed by.
+    /// The settings; `None` if paths are passed through.
     rule: Option<Rule>,
 }
 
-/// The rule of a route, and how it comes about.
+/// The rule of a route.
 #[derive(Debug)]
-pub(crate) struct Found<'r> {
-    /// The rules that it is made of, from the least to the most specific.
-    pub(crate) chain: Vec<&'r Written>,
-    /// What it comes to; none where the path is passed by.
+pub(crate) struct RouteRule<'r> {
+    /// The rules it consists of, from the least to the most specific.
+    pub(crate) chain: Vec<&'r WrittenRule>,
+    /// The effective settings; `None` if paths are passed through.
     pub(crate) rule: Option<&'r Rule>,
 }
 
 impl Rules {
-    /// The rules of this table. What is wrong with them is noted.
+    /// Reads the rules of a table and reports their errors.
     pub(crate) fn read<'a>(source: &'a Source, table: Option<&'a DeTable<'a>>) -> Rules {
-        let mut lines: Vec<_> = table.into_iter().flat_map(DeTable::iter).collect();
-        lines.sort_by_key(|(key, _)| key.span().start);
-        if let Some((key, _)) = lines.get(MAX_RULES) {
-            source.fault(
-                key.span(),
-                format!("there are {} rules; at most {MAX_RULES} are allowed", lines.len()),
-            );
+        let mut entries: Vec<_> = table.into_iter().flat_map(DeTable::iter).collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        if let Some((key, _)) = entries.get(MAX_RULES) {
+            let count = entries.len();
+            source.report(key.span(), format!("there are {count} rules; the maximum is {MAX_RULES}"));
             return Rules::default();
         }
-        let mut written = Vec::new();
-        for (key, value) in lines {
+        let (mut rules, mut tables) = (Rules::default(), Vec::new());
+        for (key, value) in entries {
             let text = key.get_ref().as_ref();
-            let named = |fault: &str| format!("`{}`: {fault}", shortened(text));
-            let settings =
-                rule(source, value.get_ref()).map_err(|fault| source.fault(value.span(), named(&fault)));
-            let pattern = Pattern::parse(text).map_err(|fault| source.fault(key.span(), named(&fault)));
-            if let (Ok(settings), Ok(pattern)) = (settings, pattern) {
-                written.push((Written { pattern, line: source.line(&key.span()), settings }, key.span()));
+            let named = |error: &str| format!("`{}`: {error}", shortened(text));
+            let table =
+                table_of(source, value.get_ref()).map_err(|error| source.report(value.span(), named(&error)));
+            let pattern = Pattern::parse(text).map_err(|error| source.report(key.span(), named(&error)));
+            let owned = toml::Value::deserialize(ValueDeserializer::from(value.clone()));
+            if let (Ok(table), Ok(pattern), Ok(value)) = (table, pattern, owned) {
+                rules.written.push(WrittenRule { pattern, line: source.line(&key.span()), value });
+                tables.push((table, key.span()));
             }
         }
-        let (written, places): (Vec<_>, Vec<_>) = written.into_iter().unzip();
-        let mut rules = Rules { written, ..Rules::default() };
-        for (index, place) in places.into_iter().enumerate() {
-            match rules.resolve(index) {
-                Ok(resolved) => rules.resolved.push(resolved),
-                Err(faults) => {
-                    let pattern = shortened(rules.written[index].pattern.as_str());
-                    faults
-                        .iter()
-                        .for_each(|fault| source.fault(place.clone(), format!("`{pattern}`: {fault}")));
-                    rules.resolved.push(Resolved { chain: vec![index], rule: None });
-                }
-            }
+        for (index, (_, span)) in tables.iter().enumerate() {
+            let resolved = rules.resolve(index, |index| tables[index].0).unwrap_or_else(|errors| {
+                let pattern = shortened(rules.written[index].pattern.as_str());
+                errors.iter().for_each(|error| source.report(span.clone(), format!("`{pattern}`: {error}")));
+                Resolved { chain: vec![index], rule: None }
+            });
+            rules.resolved.push(resolved);
         }
         rules.by_route = rules.by_route();
         rules
     }
 
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.written.len()
     }
 
-    /// The routes that they come to.
+    /// Returns the routes of all rules.
     pub(crate) fn routes(&self) -> facetheory::Result<Routes> {
-        let routes = self.by_route.iter().map(|(pattern, index)| self.route(*index, pattern));
-        Routes::new(routes)?.tenant_headers(self.resolved().filter_map(Rule::tenant_header))
+        let route =
+            |(pattern, index): (&String, &usize)| route(self.resolved[*index].rule.as_ref(), pattern.clone());
+        Routes::new(self.by_route.iter().map(route))?
+            .tenant_headers(self.resolved().filter_map(Rule::tenant_header))
     }
 
-    /// All that they come to.
+    /// Returns the effective settings of all rules that cache.
     pub(crate) fn resolved(&self) -> impl Iterator<Item = &Rule> {
         self.resolved.iter().filter_map(|resolved| resolved.rule.as_ref())
     }
 
-    /// The rule behind a route that [`Rules::routes`] has made, by the pattern of the route.
-    pub(crate) fn of_route(&self, pattern: &str) -> Option<Found<'_>> {
+    /// Returns the rule of a route of [`Rules::routes`] by the pattern of the route.
+    pub(crate) fn of_route(&self, pattern: &str) -> Option<RouteRule<'_>> {
         let Resolved { chain, rule } = &self.resolved[*self.by_route.get(pattern)?];
-        Some(Found { chain: chain.iter().map(|at| &self.written[*at]).collect(), rule: rule.as_ref() })
+        Some(RouteRule { chain: chain.iter().map(|at| &self.written[*at]).collect(), rule: rule.as_ref() })
     }
 
-    /// All rules that have a path, whether they are followed or not.
-    pub(crate) fn having(&self, path: &str) -> Vec<&Written> {
-        self.written.iter().filter(|written| written.pattern.has(path)).collect()
+    /// Returns all rules whose pattern matches a path, whether they apply or not.
+    pub(crate) fn matching(&self, path: &str) -> Vec<&WrittenRule> {
+        self.written.iter().filter(|written| written.pattern.matches(path)).collect()
     }
 
-    fn route(&self, index: usize, pattern: &str) -> Route {
-        match &self.resolved[index].rule {
-            Some(rule) => rule.route(pattern.to_owned()),
-            None => Route::bypass(pattern),
-        }
-    }
-
-    /// The numbers of all rules, from the least to the most specific; the later ones after the earlier ones.
-    fn by_specificity(&self, mut numbers: Vec<usize>) -> Vec<usize> {
-        numbers.sort_by(|one, other| {
+    /// Sorts rules from the least to the most specific; equally specific ones stay in the order of the file.
+    fn by_specificity(&self, mut indexes: Vec<usize>) -> Vec<usize> {
+        indexes.sort_by(|one, other| {
             self.written[*one].pattern.specificity(&self.written[*other].pattern).then(one.cmp(other))
         });
-        numbers
+        indexes
     }
 
-    fn resolve(&self, index: usize) -> Result<Resolved, Vec<String>> {
+    /// Combines a rule with all rules that cover it. `table` returns the table of a rule, or `None` for `false`.
+    fn resolve<'a>(
+        &self,
+        index: usize,
+        table: impl Fn(usize) -> Option<&'a DeTable<'a>>,
+    ) -> Result<Resolved, Vec<String>> {
         let own = &self.written[index].pattern;
-        let refines = |at: &usize| {
+        let covers = |at: &usize| {
             let other = &self.written[*at].pattern;
-            // Of rules with the same paths, the later refines the earlier.
+            // Of two rules that match the same paths, the later refines the earlier.
             other.covers(own) && (*at <= index || !own.covers(other))
         };
-        let chain = self.by_specificity((0..self.len()).filter(refines).collect());
-        let settings = chain.iter().fold(None, |so_far: Option<Settings>, at| {
-            let by = self.written[*at].settings.clone()?;
-            Some(match so_far {
-                Some(settings) => settings.refined(by),
-                None => by,
-            })
+        let chain = self.by_specificity((0..self.len()).filter(covers).collect());
+        // `table_of` has reported the errors of each table.
+        let unreported = Source::new("");
+        let rule = chain.iter().fold(None, |broader: Option<Rule>, at| {
+            let mut rule = broader.unwrap_or_default();
+            rule.apply(&unreported, table(*at)?);
+            Some(rule)
         });
-        let rule = settings.map(|settings| {
-            settings.resolved().ok_or_else(|| {
-                vec!["it says nowhere how often its pages are renewed; write isr = \"60s\" or cache = \"origin\" in it, \
-                      or in a rule that covers it"
-                    .to_owned()]
-            })
-        });
-        let resolved = Resolved { chain, rule: rule.transpose()? };
-        let routes = own.routes().into_iter().map(|pattern| match &resolved.rule {
-            Some(rule) => rule.route(pattern),
-            None => Route::bypass(pattern),
-        });
-        Routes::new(routes).map_err(|error| faults_of(&error.to_string()))?;
-        Ok(resolved)
+        if rule.as_ref().is_some_and(|rule| rule.freshness.is_none()) {
+            return Err(vec![
+                "how long are its pages fresh? Write isr = \"60s\" or cache = \"origin\" in this rule or in one that covers it"
+                    .to_owned(),
+            ]);
+        }
+        let routes = own.routes().into_iter().map(|pattern| route(rule.as_ref(), pattern));
+        Routes::new(routes).map_err(|error| messages(&error.to_string()))?;
+        Ok(Resolved { chain, rule })
     }
 
-    /// Each route belongs to the most specific rule that has it; of those with the same paths, to the last.
+    /// Assigns each route to the most specific rule that matches it; of equal ones, to the last.
     fn by_route(&self) -> HashMap<String, usize> {
         let mut shapes = HashSet::new();
         let mut by_route = HashMap::new();
@@ -189,7 +175,33 @@ impl Rules {
     }
 }
 
-/// A route's pattern without its names, which is the same for patterns with the same paths.
+/// Returns the table of a rule, whose errors are reported, or `None` for `false`.
+fn table_of<'a>(source: &'a Source, value: &'a DeValue<'a>) -> Result<Option<&'a DeTable<'a>>, String> {
+    match value {
+        DeValue::Boolean(false) => Ok(None),
+        DeValue::Table(table) => {
+            Rule::default().apply(source, table);
+            Ok(Some(table))
+        }
+        DeValue::String(interval) => {
+            let interval = shortened(interval);
+            Err(format!("a rule is a table or `false`; write {{ isr = \"{interval}\" }}"))
+        }
+        other => Err(format!(
+            "{} is not a rule; write a table such as {{ isr = \"60s\" }}, or `false` to pass these paths through",
+            describe(other)
+        )),
+    }
+}
+
+fn route(rule: Option<&Rule>, pattern: String) -> Route {
+    match rule {
+        Some(rule) => rule.route(pattern),
+        None => Route::bypass(pattern),
+    }
+}
+
+/// Removes the names from the pattern of a route. Patterns that match the same paths have the same shape.
 fn shape(route: &str) -> String {
     let parts = route.split('/').map(|part| match part.strip_prefix('{') {
         Some(name) if name.starts_with('*') => "{*}",
@@ -199,38 +211,19 @@ fn shape(route: &str) -> String {
     parts.collect::<Vec<_>>().join("/")
 }
 
-/// What an error of routes says, each once, without the pattern, since several routes may be one rule.
-fn faults_of(error: &str) -> Vec<String> {
-    let mut faults: Vec<String> = error
-        .split("\n- ")
-        .skip(1)
-        .map(|fault| fault.split_once("`: ").map_or(fault, |(_, fault)| fault).to_owned())
-        .collect();
-    faults.sort();
-    faults.dedup();
-    if faults.is_empty() { vec![error.to_owned()] } else { faults }
+/// Splits an error of [`Routes::new`] into its messages without their patterns, since one rule may have several routes.
+fn messages(error: &str) -> Vec<String> {
+    let messages = error.split("\n- ").skip(1);
+    let without_pattern =
+        |message: &str| message.split_once("`: ").map_or(message, |(_, rest)| rest).to_owned();
+    let mut messages: Vec<String> = messages.map(without_pattern).collect();
+    messages.sort();
+    messages.dedup();
+    if messages.is_empty() { vec![error.to_owned()] } else { messages }
 }
 
 impl Serialize for Rules {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.written.iter().map(|rule| (rule.pattern.as_str(), rule.said())))
+        serializer.collect_map(self.written.iter().map(|rule| (rule.pattern.as_str(), &rule.value)))
     }
-}
-
-impl Written {
-    /// What it says, as it is written.
-    pub(crate) fn said(&self) -> Said<'_> {
-        match &self.settings {
-            Some(settings) => Said::Table(settings),
-            None => Said::Bypass(false),
-        }
-    }
-}
-
-/// What a rule says: a table, or `false`.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub(crate) enum Said<'r> {
-    Table(&'r Settings),
-    Bypass(bool),
 }

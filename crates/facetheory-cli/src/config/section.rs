@@ -1,153 +1,156 @@
-//! A table of the file, read key by key: what is not asked for is unknown.
+//! Reads the tables of the file key by key, and collects all errors.
 
 use std::cell::RefCell;
 use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-use super::diagnostic::{Fault, Faults};
-use super::suggestion::nearest;
+use super::diagnostic::{Diagnostic, Diagnostics};
+use super::suggestion::{renamed, suggest};
 
-/// A file, and what is wrong with it as far as it has been read.
-pub(crate) struct Source {
-    /// Where its lines end: a text that is all wrong has a fault in each, and none is looked for from the beginning.
-    ends: Vec<usize>,
-    faults: RefCell<Vec<Fault>>,
-}
-
-impl Source {
-    /// The file of this text.
-    pub(crate) fn new(text: &str) -> Self {
-        Source { ends: memchr::memchr_iter(b'\n', text.as_bytes()).collect(), faults: RefCell::default() }
-    }
-
-    /// Notes that something is wrong here.
-    pub(crate) fn fault(&self, span: Range<usize>, text: impl Into<String>) {
-        self.faults.borrow_mut().push(Fault { line: Some(self.line(&span)), text: text.into() });
-    }
-
-    /// The line of a place, from 1.
-    pub(crate) fn line(&self, span: &Range<usize>) -> usize {
-        self.ends.partition_point(|end| *end < span.start) + 1
-    }
-
-    /// What was read, if nothing is wrong with it.
-    pub(crate) fn finish<T>(self, read: T) -> Result<T, Faults> {
-        let mut faults = self.faults.into_inner();
-        faults.sort();
-        faults.dedup();
-        if faults.is_empty() { Ok(read) } else { Err(Faults(faults)) }
-    }
-}
-
-/// Keys of earlier versions: the table, the old key and the new one.
-pub(crate) const RENAMED: [(&str, &str, &str); 9] = [
-    (TOP, "collection", "gc"),
-    ("[store]", "believe", "metadata_max_age"),
-    ("[gc]", "every", "interval"),
-    ("[limits]", "new_keys_per_second", "new_pages_per_second"),
-    (RULE, "swr", "stale_while_revalidate"),
-    (RULE, "override", "ignore_origin_cache_control"),
-    (RULE, "negative", "negative_ttl"),
-    (RULE, "render_deadline", "render_timeout"),
-    (RULE, "wait", "wait_timeout"),
-];
 /// The name of the top level of the file in errors.
 pub(crate) const TOP: &str = "the file";
 /// The name of a rule's table in errors.
 pub(crate) const RULE: &str = "a rule";
 
-/// One table of the file; one that is missing has no keys.
+/// A file, and the errors found in it so far.
+pub(crate) struct Source {
+    /// The positions of all line ends, so that finding the line of an error does not scan the file.
+    line_ends: Vec<usize>,
+    diagnostics: RefCell<Vec<Diagnostic>>,
+}
+
+impl Source {
+    pub(crate) fn new(text: &str) -> Self {
+        let line_ends = memchr::memchr_iter(b'\n', text.as_bytes()).collect();
+        Source { line_ends, diagnostics: RefCell::default() }
+    }
+
+    /// Adds an error.
+    pub(crate) fn report(&self, span: Range<usize>, message: impl Into<String>) {
+        let diagnostic = Diagnostic { line: self.line(&span), message: message.into() };
+        self.diagnostics.borrow_mut().push(diagnostic);
+    }
+
+    /// Returns the line in which a span begins, from 1.
+    pub(crate) fn line(&self, span: &Range<usize>) -> usize {
+        self.line_ends.partition_point(|end| *end < span.start) + 1
+    }
+
+    /// Returns the parsed value, or all errors if there are any.
+    pub(crate) fn finish<T>(self, value: T) -> Result<T, Diagnostics> {
+        let mut diagnostics = self.diagnostics.into_inner();
+        diagnostics.sort();
+        diagnostics.dedup();
+        if diagnostics.is_empty() { Ok(value) } else { Err(Diagnostics(diagnostics)) }
+    }
+}
+
+/// A table of the file. A table that is missing has no keys.
+///
+/// The keys that are read are the known ones; [`Section::finish`] reports all others.
 pub(crate) struct Section<'a> {
     pub(crate) source: &'a Source,
-    /// What its keys are keys of, for errors: `[limits]`, or a rule.
+    /// The name of the table in errors: `[limits]`, or [`RULE`].
     name: &'static str,
     table: Option<&'a DeTable<'a>>,
-    /// The keys that were asked for, which are those that there are.
-    asked: Vec<&'static str>,
-    /// Keys that have an error of their own.
-    misplaced: Vec<&'a str>,
+    known: Vec<&'static str>,
+    /// Keys whose error has been reported.
+    reported: Vec<&'a str>,
 }
 
 impl<'a> Section<'a> {
-    /// The table of this name.
     pub(crate) fn new(source: &'a Source, name: &'static str, table: Option<&'a DeTable<'a>>) -> Self {
-        Section { source, name, table, asked: Vec::new(), misplaced: Vec::new() }
+        Section { source, name, table, known: Vec::new(), reported: Vec::new() }
     }
 
-    /// The value of a key as it is written, and where.
+    /// Returns the raw value of a key and its position.
     pub(crate) fn value(&mut self, key: &'static str) -> Option<(&'a DeValue<'a>, Range<usize>)> {
-        self.asked.push(key);
+        self.known.push(key);
         let value = self.table?.get(key)?;
         Some((value.get_ref(), value.span()))
     }
 
-    /// The value of a key; one that is wrong is noted and left out.
+    /// Parses the value of a key. Returns `None` if the key is missing, or if its value is invalid, which is reported.
     pub(crate) fn read<T>(
         &mut self,
         key: &'static str,
-        read: impl FnOnce(&'a DeValue<'a>) -> Result<T, String>,
+        parse: impl FnOnce(&'a DeValue<'a>) -> Result<T, String>,
     ) -> Option<T> {
         let (value, span) = self.value(key)?;
-        read(value).map_err(|fault| self.source.fault(span, format!("`{key}`: {fault}"))).ok()
+        parse(value).map_err(|error| self.source.report(span, format!("`{key}`: {error}"))).ok()
     }
 
-    /// The table under a key.
+    /// Parses the value of a key into `target`, which stays as it is if the key is missing or its value is invalid.
+    pub(crate) fn set<T>(
+        &mut self,
+        key: &'static str,
+        target: &mut T,
+        parse: impl FnOnce(&'a DeValue<'a>) -> Result<T, String>,
+    ) {
+        if let Some(value) = self.read(key, parse) {
+            *target = value;
+        }
+    }
+
+    /// Returns the table under a key.
     pub(crate) fn section(&mut self, key: &'static str, name: &'static str) -> Section<'a> {
         let table = self.read(key, |value| match value {
             DeValue::Table(table) => Ok(table),
-            _ => Err(format!("it must be a table: write `{name}` in a line of its own, and its keys below")),
+            _ => Err(format!(
+                "this must be a table: write `{name}` on a line of its own and its keys below it"
+            )),
         });
         Section::new(self.source, name, table)
     }
 
-    /// The place of a key that there is for nothing but its own error.
-    pub(crate) fn misplaced(&mut self, key: &'static str) -> Option<Range<usize>> {
-        let (key, _) = self.table?.get_key_value(key)?;
-        self.misplaced.push(key.get_ref());
-        Some(key.span())
+    /// Reports an error at a key that does not exist, if it is present, instead of "unknown key".
+    pub(crate) fn reject(&mut self, key: &'static str, message: &str) {
+        if let Some((key, _)) = self.table.and_then(|table| table.get_key_value(key)) {
+            self.reported.push(key.get_ref());
+            self.source.report(key.span(), message);
+        }
     }
 
-    /// Whether it lacks one of these keys.
-    pub(crate) fn lacks(&self, keys: &[&str]) -> bool {
-        self.table.is_some_and(|table| keys.iter().any(|key| !table.contains_key(*key)))
+    /// Whether the table itself is in the file.
+    pub(crate) fn is_present(&self) -> bool {
+        self.table.is_some()
     }
 
-    /// Where a key stands; the beginning of the file where it does not.
-    pub(crate) fn place(&self, key: &str) -> Range<usize> {
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.table.is_some_and(|table| table.contains_key(key))
+    }
+
+    /// Returns the position of a key, or the beginning of the file if the key is missing.
+    pub(crate) fn position(&self, key: &str) -> Range<usize> {
         self.table.and_then(|table| table.get_key_value(key)).map_or(0..0, |(key, _)| key.span())
     }
 
-    /// Notes all keys that were not asked for.
+    /// Reports all keys that were not read.
     pub(crate) fn finish(self) {
         for (key, _) in self.table.into_iter().flat_map(DeTable::iter) {
             let written = key.get_ref().as_ref();
-            if self.asked.contains(&written) || self.misplaced.contains(&written) {
-                continue;
+            if !self.known.contains(&written) && !self.reported.contains(&written) {
+                self.source.report(key.span(), self.unknown(written));
             }
-            let is_renamed = |(table, old, _): &&(&str, &str, &str)| *table == self.name && *old == written;
-            if let Some((_, _, new)) = RENAMED.iter().find(is_renamed) {
-                self.source.fault(key.span(), format!("`{written}` was renamed: write `{new}` instead"));
-                continue;
-            }
-            let hint = match nearest(written, &self.asked) {
-                Some(meant) => format!("did you mean `{meant}`? "),
-                None => String::new(),
-            };
-            let known = self.asked.join(", ");
-            let name = self.name;
-            let written = shortened(written);
-            let fault = format!("`{written}` is no key of {name}; {hint}known keys: {known}");
-            self.source.fault(key.span(), fault);
         }
+    }
+
+    fn unknown(&self, written: &str) -> String {
+        if let Some(new) = renamed(self.name, written) {
+            return format!("`{written}` was renamed: write `{new}` instead");
+        }
+        let hint = suggest(written, &self.known).map(|meant| format!("did you mean `{meant}`? "));
+        let (written, hint, name) = (shortened(written), hint.unwrap_or_default(), self.name);
+        format!("unknown key `{written}`; {hint}keys of {name}: {}", self.known.join(", "))
     }
 }
 
-/// A text of the file as errors show it: not at any length, and on one line.
+/// Shortens and escapes a text of the file for use in an error.
 pub(crate) fn shortened(text: &str) -> String {
-    const LONGEST: usize = 60;
-    let mut shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
-    if text.chars().nth(LONGEST).is_some() {
+    const MAX_CHARS: usize = 60;
+    let mut shown: String = text.chars().take(MAX_CHARS).flat_map(char::escape_debug).collect();
+    if text.chars().nth(MAX_CHARS).is_some() {
         shown.push('…');
     }
     shown

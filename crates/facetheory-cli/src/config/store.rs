@@ -1,4 +1,4 @@
-//! `[store]`: where pages are kept.
+//! `[store]`: where pages are stored.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,25 +6,27 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::section::Section;
-use super::value::{bytes, duration, path, text};
-use super::{print_duration, print_size};
+use super::units::{serialize_duration, serialize_size};
+use super::value::{bytes, duration, path, string};
 
-/// Where pages are kept, as far as the file says it; the command line and the environment may say it, too.
+/// The stores of the gateway. The command line overrides `data`, `table` and `bodies`; if all are unset, the environment
+/// decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Store {
     /// The directory of the embedded store.
     pub(crate) data: Option<PathBuf>,
-    /// The address of the table: `sqlite:PATH`, `dynamodb:NAME`, `memory:`.
+    /// The URL of the table: `sqlite:PATH`, `dynamodb:NAME`, `memory:`.
     pub(crate) table: Option<String>,
-    /// The address of the bodies: `file:PATH`, `s3://bucket/prefix`, `memory:`.
+    /// The URL of the body store: `file:PATH`, `s3://bucket/prefix`, `memory:`.
     pub(crate) bodies: Option<String>,
-    /// How much memory pages may take in this process, in bytes.
-    #[serde(serialize_with = "print_size")]
+    /// The size of this process's memory cache in bytes.
+    #[serde(serialize_with = "serialize_size")]
     pub(crate) memory: u64,
-    /// The deployment that this process serves; pages of another are stale.
+    /// The name of the deployment; pages rendered by another deployment are stale.
     pub(crate) deployment: Option<String>,
-    /// For how long what the table said is believed without asking again.
-    #[serde(serialize_with = "print_duration")]
+    /// How long metadata and tag epochs read from the table are used before they are read again. It bounds how long an
+    /// invalidation by another process goes unnoticed.
+    #[serde(serialize_with = "serialize_duration")]
     pub(crate) metadata_max_age: Duration,
 }
 
@@ -42,28 +44,25 @@ impl Default for Store {
 }
 
 impl Store {
-    /// What the table says.
     pub(crate) fn read(mut section: Section<'_>) -> Store {
-        let usual = Store::default();
-        let store = Store {
+        let mut store = Store {
             data: section.read("data", path),
             table: section.read("table", |value| {
-                let text = text(value)?;
+                let text = string(value)?;
                 text.parse::<tabletheory::Address>().map_err(|error| error.to_string())?;
                 Ok(text.to_owned())
             }),
-            bodies: section.read("bodies", |value| text(value).and_then(bodies)),
-            memory: section.read("memory", bytes(1 << 20, 1 << 40)).unwrap_or(usual.memory),
-            deployment: section.read("deployment", |value| text(value).and_then(deployment)),
-            metadata_max_age: section.read("metadata_max_age", duration).unwrap_or(usual.metadata_max_age),
+            bodies: section.read("bodies", |value| string(value).and_then(bodies)),
+            deployment: section.read("deployment", |value| string(value).and_then(deployment)),
+            ..Store::default()
         };
-        for other in ["table", "bodies"] {
-            let said = if other == "table" { &store.table } else { &store.bodies };
-            if store.data.is_some() && said.is_some() {
-                let fault = format!(
-                    "`data` is a place for everything, so `{other}` cannot be elsewhere; write one of them"
-                );
-                section.source.fault(section.place(other), fault);
+        section.set("memory", &mut store.memory, bytes(1 << 20, 1 << 40));
+        section.set("metadata_max_age", &mut store.metadata_max_age, duration);
+        for (key, url) in [("table", &store.table), ("bodies", &store.bodies)] {
+            if store.data.is_some() && url.is_some() {
+                let message =
+                    format!("`data` and `{key}` exclude each other: `data` holds both table and bodies");
+                section.source.report(section.position(key), message);
             }
         }
         section.finish();
@@ -76,14 +75,14 @@ fn bodies(text: &str) -> Result<String, String> {
     if SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
         return Ok(text.to_owned());
     }
-    Err("it is no address of bodies; write `file:PATH`, `s3://BUCKET/PREFIX` or `memory:`".to_owned())
+    Err("this is not the URL of a body store; write `file:PATH`, `s3://BUCKET/PREFIX` or `memory:`"
+        .to_owned())
 }
 
 fn deployment(text: &str) -> Result<String, String> {
-    /// More than any commit or release is called by.
-    const LONGEST: usize = 128;
-    if text.is_empty() || text.len() > LONGEST || text.chars().any(char::is_control) {
-        return Err(format!("a deployment has 1 to {LONGEST} bytes and no control characters"));
+    const MAX_BYTES: usize = 128;
+    if text.is_empty() || text.len() > MAX_BYTES || text.chars().any(char::is_control) {
+        return Err(format!("a deployment name has 1 to {MAX_BYTES} bytes and no control characters"));
     }
     Ok(text.to_owned())
 }

@@ -1,87 +1,83 @@
-//! What somebody meant who wrote a key that there is not.
+//! Suggests the key that was meant by an unknown one.
 
-/// Words of other frameworks and servers, as [`plain`] has them, and what they are called here. A word may stand for
-/// several keys, since it may be written in several tables.
-const FAMILIAR: [(&str, &[&str]); 53] = [
-    ("revalidate", &["isr"]),
-    ("maxage", &["isr"]),
-    ("smaxage", &["isr"]),
-    ("ttl", &["isr"]),
-    ("cachettl", &["isr"]),
-    ("expires", &["isr"]),
-    ("expiration", &["isr"]),
-    ("interval", &["isr"]),
-    ("cache", &["isr"]),
-    ("ignoreheaders", &["ignore_origin_cache_control"]),
-    ("ignorecachecontrol", &["ignore_origin_cache_control"]),
-    ("hidetags", &["strip_tags"]),
-    ("static", &["isr"]),
-    ("prerender", &["isr"]),
-    ("ssg", &["isr"]),
-    ("stale", &["stale_while_revalidate"]),
-    ("grace", &["stale_while_revalidate"]),
-    ("fallback", &["blocking"]),
-    ("tag", &["tags"]),
-    ("surrogatekey", &["tags"]),
-    ("cachetags", &["tags"]),
-    ("allowquery", &["query"]),
-    ("searchparams", &["query"]),
-    ("params", &["query"]),
-    ("vary", &["headers"]),
-    ("varies", &["headers"]),
-    ("cookie", &["cookies"]),
-    ("notfound", &["negative_ttl"]),
-    ("keep", &["versions"]),
-    ("history", &["versions"]),
-    ("lock", &["lease"]),
-    ("timeout", &["render_timeout", "timeouts"]),
-    ("maxduration", &["render_timeout"]),
-    ("prefetch", &["early_refresh"]),
-    ("upstream", &["origin"]),
-    ("backend", &["origin"]),
-    ("target", &["origin"]),
-    ("proxypass", &["origin"]),
-    ("bind", &["listen"]),
-    ("port", &["listen"]),
-    ("address", &["listen"]),
-    ("servername", &["hosts"]),
-    ("host", &["hosts"]),
-    ("domains", &["hosts"]),
-    ("rules", &["routes"]),
-    ("routerules", &["routes"]),
-    ("logging", &["log"]),
-    ("cert", &["certificate"]),
-    ("privatekey", &["key"]),
-    ("dir", &["data"]),
-    ("directory", &["data"]),
-    ("bucket", &["bodies"]),
-    ("clientmaxbodysize", &["body_bytes", "limits"]),
+use super::section::{RULE, TOP};
+
+/// Keys of earlier versions: the table, the old key and the new one.
+pub(crate) const RENAMED: [(&str, &str, &str); 9] = [
+    (TOP, "collection", "gc"),
+    ("[store]", "believe", "metadata_max_age"),
+    ("[gc]", "every", "interval"),
+    ("[limits]", "new_keys_per_second", "new_pages_per_second"),
+    (RULE, "swr", "stale_while_revalidate"),
+    (RULE, "override", "ignore_origin_cache_control"),
+    (RULE, "negative", "negative_ttl"),
+    (RULE, "render_deadline", "render_timeout"),
+    (RULE, "wait", "wait_timeout"),
 ];
 
-/// How alike two words must be at least for one to be offered for the other.
-const ALIKE: f64 = 0.5;
+/// Each key with the words for it in other frameworks and servers, as [`normalized`] writes them. A word may stand for
+/// several keys, since it may be written in several tables.
+const SYNONYMS: [(&str, &str); 26] = [
+    ("isr", "revalidate maxage smaxage ttl cachettl expires expiration interval cache static prerender ssg"),
+    ("ignore_origin_cache_control", "ignoreheaders ignorecachecontrol"),
+    ("strip_tags", "hidetags"),
+    ("stale_while_revalidate", "stale grace"),
+    ("blocking", "fallback"),
+    ("tags", "tag surrogatekey cachetags"),
+    ("query", "allowquery searchparams params"),
+    ("headers", "vary varies"),
+    ("cookies", "cookie"),
+    ("negative_ttl", "notfound"),
+    ("versions", "keep history"),
+    ("lease", "lock"),
+    ("render_timeout", "timeout maxduration"),
+    ("timeouts", "timeout"),
+    ("early_refresh", "prefetch"),
+    ("origin", "upstream backend target proxypass"),
+    ("listen", "bind port address"),
+    ("hosts", "servername host domains"),
+    ("routes", "rules routerules"),
+    ("log", "logging"),
+    ("certificate", "cert"),
+    ("key", "privatekey"),
+    ("data", "dir directory"),
+    ("bodies", "bucket"),
+    ("body_bytes", "clientmaxbodysize"),
+    ("limits", "clientmaxbodysize"),
+];
 
-/// The known key that was meant, as far as one can tell.
-pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
-    let word = plain(word);
-    let same = known.iter().find(|key| plain(key) == word);
-    let familiar = || {
-        let (_, meant) = FAMILIAR.iter().find(|(familiar, _)| *familiar == word)?;
-        known.iter().find(|key| meant.contains(key))
-    };
-    let alike = || {
-        let likeness = |key: &str| strsim::normalized_damerau_levenshtein(&word, &plain(key));
-        let alike = known.iter().filter(|key| likeness(key) >= ALIKE);
-        alike.max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
-    };
-    // Comparing costs the product of both lengths.
-    const LONGEST: usize = 64;
-    let near = same.or_else(familiar);
-    if word.len() > LONGEST { near.copied() } else { near.or_else(alike).copied() }
+/// How similar an unknown key must be to a known one for the known one to be suggested.
+const MIN_SIMILARITY: f64 = 0.5;
+/// Longer words are not compared: the time grows with the product of both lengths.
+const MAX_COMPARED: usize = 64;
+
+/// Returns the new name of a key of an earlier version.
+pub(crate) fn renamed(table: &str, key: &str) -> Option<&'static str> {
+    let is_old = |(old_table, old, _): &&(&str, &str, &str)| *old_table == table && *old == key;
+    RENAMED.iter().find(is_old).map(|(_, _, new)| *new)
 }
 
-/// A word in lower case without separators, so that `staleIfError`, `stale-if-error` and `stale_if_error` are one.
-fn plain(word: &str) -> String {
+/// Returns the known key that was probably meant by `word`.
+pub(crate) fn suggest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
+    let word = normalized(word);
+    let same = || known.iter().find(|key| normalized(key) == word);
+    let synonym = || {
+        let is_synonym = |(_, words): &&(&str, &str)| words.split(' ').any(|other| other == word);
+        let mut meant = SYNONYMS.iter().filter(is_synonym).map(|(key, _)| key);
+        meant.find_map(|meant| known.iter().find(|key| *key == meant))
+    };
+    let similar = || {
+        let similarity = |key: &str| strsim::normalized_damerau_levenshtein(&word, &normalized(key));
+        let similar = known.iter().map(|key| (key, similarity(key)));
+        let similar = similar.filter(|(_, similarity)| *similarity >= MIN_SIMILARITY);
+        similar.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(key, _)| key)
+    };
+    let near = same().or_else(synonym);
+    if word.len() > MAX_COMPARED { near.copied() } else { near.or_else(similar).copied() }
+}
+
+/// Writes a word in lower case without separators: `staleIfError`, `stale-if-error` and `stale_if_error` are equal.
+fn normalized(word: &str) -> String {
     word.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase()).collect()
 }
 
@@ -93,7 +89,7 @@ mod tests {
         ["isr", "stale_while_revalidate", "stale_if_error", "blocking", "tags", "render_timeout"];
 
     #[test]
-    fn a_slip_a_foreign_spelling_and_a_familiar_word_are_understood() {
+    fn typing_errors_other_spellings_and_synonyms_are_recognised() {
         for (word, expected) in [
             ("irs", Some("isr")),
             ("ist", Some("isr")),
@@ -112,9 +108,9 @@ mod tests {
             ("something", None),
             ("", None),
         ] {
-            assert_eq!(nearest(word, &KEYS), expected, "{word}");
+            assert_eq!(suggest(word, &KEYS), expected, "{word}");
         }
-        assert_eq!(nearest("timeout", &["origin", "timeouts"]), Some("timeouts"));
-        assert_eq!(nearest(&"x".repeat(100_000), &KEYS), None);
+        assert_eq!(suggest("timeout", &["origin", "timeouts"]), Some("timeouts"));
+        assert_eq!(suggest(&"x".repeat(100_000), &KEYS), None);
     }
 }

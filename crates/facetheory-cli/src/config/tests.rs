@@ -1,20 +1,25 @@
-//! The file as a whole.
+//! Whole configuration files.
 
 mod property;
 mod rule;
 
 use super::gc::Interval;
-use super::section::{RENAMED, RULE, TOP};
+use super::section::{RULE, TOP};
+use super::suggestion::RENAMED;
 use super::*;
 
-/// What is wrong with a text, one line each.
-fn faults(text: &str) -> String {
-    Config::parse(text).expect_err("it is wrong").to_string()
+/// Returns the errors of an invalid configuration, one per line.
+fn errors(text: &str) -> String {
+    Config::parse(text).expect_err("an invalid configuration").to_string()
+}
+
+fn valid(text: &str) -> Config {
+    Config::parse(text).expect("a valid configuration")
 }
 
 #[test]
-fn a_file_says_all_there_is_to_say() {
-    let config = Config::parse(
+fn all_keys_are_read() {
+    let config = valid(
         r#"
         origin = "https://app.internal:8443"
         listen = "0.0.0.0:80"
@@ -46,18 +51,16 @@ fn a_file_says_all_there_is_to_say() {
         body_bytes = 0
         page_bytes = 1000
         "#,
-    )
-    .expect("it is right");
+    );
     assert_eq!(config.origin.map(|origin| origin.to_string()).as_deref(), Some("https://app.internal:8443"));
     assert_eq!(config.listen.map(|address| address.port()), Some(80));
     assert_eq!(config.hosts, ["example.com", "example.org:8080"]);
     assert!(config.trusted_proxies[0].contains([10, 1, 2, 3].into()));
-    assert_eq!(config.log, Some(Log::Json));
+    assert_eq!(config.log, Some(LogFormat::Json));
     assert_eq!(config.admin.token_file.as_deref(), Some(Path::new("secrets/token")));
     assert_eq!(config.store.table.as_deref(), Some("dynamodb:pages"));
     assert_eq!((config.store.memory, config.store.metadata_max_age), (1 << 30, Duration::from_millis(250)));
     assert_eq!(config.tls.map(|tls| tls.key), Some(PathBuf::from("site.key")));
-    let usual = Timeouts::default();
     assert_eq!(
         config.timeouts,
         Timeouts {
@@ -67,20 +70,20 @@ fn a_file_says_all_there_is_to_say() {
             keep_alive: Duration::ZERO,
             table: Duration::from_secs(20),
             bodies: Duration::from_secs(60),
-            ..usual
+            ..Timeouts::default()
         }
     );
     assert_eq!(config.limits, Limits { headers: 50, body_bytes: 0, page_bytes: 1000, ..Limits::default() });
 }
 
 #[test]
-fn an_empty_file_leaves_everything_as_it_is_by_default() {
+fn an_empty_file_means_defaults() {
     assert_eq!(Config::parse(""), Ok(Config::default()));
     assert_eq!(Config::parse("[limits]\n[timeouts]\n[store]\n[routes]\n[admin]"), Ok(Config::default()));
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once_with_its_line() {
+fn all_errors_are_reported_with_their_lines() {
     let text = r#"orgin = "http://127.0.0.1:3000"
 listen = "8080"
 log = "loud"
@@ -97,23 +100,23 @@ connect = 5
 "/y" = { headers = ["cookie"], isr = "5s" }
 "/z/**" = { isr = "500ms", tenant = { param = "q" } }
 "#;
-    let expected = r#"- line 1: `orgin` is no key of the file; did you mean `origin`? known keys: origin, listen, hosts, site, tenant_headers, trusted_proxies, log, default, strip_tags, admin, store, tls, timeouts, limits, routes, gc
-- line 2: `listen`: `8080` is no address to listen on; write an IP address and a port, such as 127.0.0.1:8080
-- line 3: `log`: write "human", "json" or "off"
-- line 5: `headrs` is no key of [limits]; did you mean `headers`? known keys: header_bytes, uri_bytes, body_bytes, page_bytes, origin_bytes, connections, connections_per_address, new_pages_per_second, variants_per_page, headers
-- line 6: `page_bytes`: `1.5MB` is no size; write a whole number of bytes, or one with a unit: `16KiB`, `8MB`, `1GiB`
+    let expected = r#"- line 1: unknown key `orgin`; did you mean `origin`? keys of the file: origin, listen, hosts, site, tenant_headers, trusted_proxies, log, default, strip_tags, admin, store, tls, timeouts, limits, routes, gc
+- line 2: `listen`: `8080` is not an address to listen on; write an IP address and a port, such as 127.0.0.1:8080
+- line 3: `log`: "loud" is not allowed; write one of "human", "json", "off"
+- line 5: unknown key `headrs`; did you mean `headers`? keys of [limits]: header_bytes, headers, uri_bytes, body_bytes, page_bytes, origin_bytes, connections, connections_per_address, new_pages_per_second, variants_per_page
+- line 6: `page_bytes`: `1.5MB` is not a size; write a whole number of bytes, or one with a unit: `16KiB`, `8MB`, `1GiB`
 - line 7: `uri_bytes`: "1MB" is not allowed; write a size from 16 to 65534
 - line 9: `connect`: 5 has no unit; did you mean "5s"? Units are ms, s, m, h and d
-- line 11: `blocking` and `stale_while_revalidate` contradict each other; say one of them: visitors of a stale page either wait for the new one, or do not
-- line 11: `revalidate` is no key of a rule; did you mean `isr`? known keys: isr, cache, ignore_origin_cache_control, stale_while_revalidate, blocking, stale_if_error, negative_ttl, tags, query, headers, cookies, versions, lease, render_timeout, wait_timeout, early_refresh, tenant
-- line 12: `blog/**`: a pattern begins with `/`
+- line 11: `blocking` and `stale_while_revalidate` contradict each other; remove one of them
+- line 11: unknown key `revalidate`; did you mean `isr`? keys of a rule: isr, cache, ignore_origin_cache_control, stale_while_revalidate, blocking, stale_if_error, negative_ttl, tags, query, headers, cookies, versions, lease, render_timeout, wait_timeout, early_refresh, tenant
+- line 12: `blog/**`: a pattern must begin with `/`
 - line 12: `isr`: 60 has no unit; did you mean "60s"? Units are ms, s, m, h and d
 - line 13: `/x/**/y`: nothing may follow `**`; for one segment, write `*`
-- line 13: `/x/**/y`: true is no rule; write a table such as { isr = "60s" }, or `false` to pass these paths by
+- line 13: `/x/**/y`: true is not a rule; write a table such as { isr = "60s" }, or `false` to pass these paths through
 - line 14: `/y`: the header cookie cannot tell pages apart: list the cookies that matter
 - line 15: `/z/**`: its tenant is in the parameter `q`, which the pattern does not have
-- line 15: `isr`: "500ms" is not a number of whole seconds, in which pages tell their times"#;
-    assert_eq!(faults(text), expected);
+- line 15: `isr`: "500ms" is not a whole number of seconds"#;
+    assert_eq!(errors(text), expected);
 }
 
 #[test]
@@ -124,80 +127,74 @@ fn an_old_key_is_an_error_that_names_the_new_key() {
             RULE => (format!("[routes]\n\"/a\" = {{ isr = \"1s\", {old} = 1 }}"), 2),
             section => (format!("{section}\n{old} = 1"), 2),
         };
-        assert_eq!(faults(&text), format!("- line {line}: `{old}` was renamed: write `{new}` instead"));
+        assert_eq!(errors(&text), format!("- line {line}: `{old}` was renamed: write `{new}` instead"));
         let parsed = Config::parse(&text.replace(old, new));
         assert!(
-            !parsed.is_err_and(|faults| faults.to_string().contains(" key")),
+            !parsed.is_err_and(|errors| errors.to_string().contains("unknown key")),
             "{new} is a key of {table}"
         );
     }
 }
 
 #[test]
-fn what_is_no_toml_is_told_with_its_lines() {
-    let told = faults("listen = \norigin = \"x\"\n\norigin = \"y\"\n");
-    assert!(told.contains("- line 1: ") && told.contains("- line 4: "), "{told}");
+fn toml_syntax_errors_are_reported_with_their_lines() {
+    let printed = errors("listen = \norigin = \"x\"\n\norigin = \"y\"\n");
+    assert!(printed.contains("- line 1: ") && printed.contains("- line 4: "), "{printed}");
 }
 
 #[test]
-fn a_token_in_the_file_is_refused_with_the_reason() {
-    let told = faults("[admin]\ntoken = \"secret\"");
+fn a_token_in_the_file_is_rejected_with_the_reason() {
+    let printed = errors("[admin]\ntoken = \"secret\"");
     assert!(
-        told.starts_with("- line 2: a token does not belong in this file") && !told.contains("secret"),
-        "{told}"
+        printed.starts_with("- line 2: the token must not be in this file") && !printed.contains("secret"),
+        "{printed}"
     );
 }
 
 #[test]
-fn what_excludes_each_other_is_not_said_together() {
+fn keys_that_exclude_each_other_are_rejected() {
     for (text, expected) in [
-        ("site = \"a.b\"\nhosts = [\"a.b\"]", "- line 1: `site` is one site whatever the host"),
-        (
-            "[store]\ndata = \"d\"\ntable = \"memory:\"",
-            "- line 3: `data` is a place for everything, so `table`",
-        ),
-        (
-            "[store]\ndata = \"d\"\nbodies = \"memory:\"",
-            "- line 3: `data` is a place for everything, so `bodies`",
-        ),
+        ("site = \"a.b\"\nhosts = [\"a.b\"]", "- line 1: `site` and `hosts` exclude each other"),
+        ("[store]\ndata = \"d\"\ntable = \"memory:\"", "- line 3: `data` and `table` exclude each other"),
+        ("[store]\ndata = \"d\"\nbodies = \"memory:\"", "- line 3: `data` and `bodies` exclude each other"),
         ("[tls]\nkey = \"k\"", "- line 1: [tls] needs both a `certificate` and a `key`"),
         (
             "origin = \"http://[::1]:80\"\nlisten = \"[::1]:80\"",
-            "- line 1: it is the address that `listen` says",
+            "- line 1: `origin` is the address of `listen`",
         ),
         (
             "site = \"a.b\"\n[routes]\n\"/\" = { isr = \"1s\", tenant = { subdomain = \"a.b\" } }",
             "- line 1: `/` tells tenants apart by the host",
         ),
     ] {
-        let told = faults(text);
-        assert!(told.starts_with(expected), "{text}: {told}");
+        let printed = errors(text);
+        assert!(printed.starts_with(expected), "{text}: {printed}");
     }
 }
 
 #[test]
-fn a_grace_that_is_shorter_than_a_lease_and_what_readers_go_by_is_refused() {
-    let told = faults("[gc]\ngrace = \"630s\"\ninterval = \"0s\"\n");
-    let expected = "- line 2: `grace`: \"630s\" is too short; at least 631s is needed: the longest lease, `metadata_max_age` and ten \
+fn a_gc_grace_that_is_shorter_than_a_lease_is_rejected() {
+    let printed = errors("[gc]\ngrace = \"630s\"\ninterval = \"0s\"\n");
+    let expected = "- line 2: `grace`: \"630s\" is too short; the minimum is 631s: the longest lease, `metadata_max_age` and ten \
                     minutes for requests in progress\n\
-                    - line 3: `interval`: \"0s\" is too short; at least 1s is needed; write \"auto\" for the default, or \
+                    - line 3: `interval`: \"0s\" is too short; the minimum is 1s; write \"auto\" for the default, or \
                     `false` to disable gc";
-    assert_eq!(told, expected);
+    assert_eq!(printed, expected);
     let with =
         |rest: &str| Config::parse(&format!("[routes]\n\"/a\" = {{ isr = \"1s\", lease = \"2d\" }}\n{rest}"));
-    assert!(with("[gc]\ngrace = \"2d\"").is_err(), "a rule may give longer leases");
+    assert!(with("[gc]\ngrace = \"2d\"").is_err(), "a rule may have a longer lease");
     let day = Duration::from_secs(86_400);
     let least = Duration::from_secs(601);
-    assert_eq!(with("").expect("nothing is said").gc.grace, 2 * day + least);
-    let off = Config::parse("[gc]\ninterval = false\ngrace = \"631s\"").expect("it is right").gc;
+    assert_eq!(with("").expect("a valid configuration").gc.grace, 2 * day + least);
+    let off = valid("[gc]\ninterval = false\ngrace = \"631s\"").gc;
     assert_eq!(off, Gc { interval: Interval::Never, grace: Duration::from_secs(631) });
     assert_eq!(Config::default().gc, Gc { interval: Interval::Auto, grace: day });
 }
 
 #[test]
-fn nothing_is_deleted_unasked_where_others_may_keep_something() {
+fn gc_runs_by_default_only_in_the_embedded_store() {
     let every = |text: &str| {
-        let interval = Config::parse(text).expect("it is right").gc.interval;
+        let interval = valid(text).gc.interval;
         (
             interval.resolve(true).map(|time| time.as_secs()),
             interval.resolve(false).map(|time| time.as_secs()),
@@ -210,7 +207,7 @@ fn nothing_is_deleted_unasked_where_others_may_keep_something() {
 }
 
 #[test]
-fn values_of_a_wrong_kind_are_told() {
+fn invalid_values_are_rejected() {
     for text in [
         "origin = 1",
         "origin = \"ftp://a\"",
@@ -247,43 +244,43 @@ fn values_of_a_wrong_kind_are_told() {
         "[limits]\nconnections = 1.5",
         "[limits]\nheaders = 99999999999999999999",
     ] {
-        let told = faults(text);
+        let printed = errors(text);
         let line = text.lines().count();
         assert!(
-            told.starts_with(&format!("- line {line}: `")) && told.lines().count() == 1,
-            "{text}: {told}"
+            printed.starts_with(&format!("- line {line}: `")) && printed.lines().count() == 1,
+            "{text}: {printed}"
         );
     }
 }
 
 #[test]
-fn pages_that_follow_their_origin_may_take_as_long_as_its_time_outs_allow() {
-    let fetch = |text: &str| Config::parse(text).expect("a configuration").timeouts.fetch();
+fn a_fetch_that_follows_the_origin_may_take_longer_than_the_total_timeout() {
+    let fetch = |text: &str| valid(text).timeouts.fetch();
     assert!(fetch("") > Duration::from_secs(60 * 60));
     assert!(fetch("[timeouts]\ntotal = \"2d\"") > Duration::from_secs(2 * 86_400));
     assert_eq!(fetch("[timeouts]\ntotal = false"), Duration::MAX);
 }
 
 #[test]
-fn a_file_of_another_kind_is_told_in_few_lines() {
+fn the_number_of_printed_errors_is_limited() {
     let many: String = (0..60).map(|n| format!("server_name_{n} = {n}\n")).collect();
-    let told = faults(&many);
-    assert_eq!(told.lines().count(), 51);
-    assert!(told.ends_with("- and 10 more"), "{told}");
+    let printed = errors(&many);
+    assert_eq!(printed.lines().count(), 51);
+    assert!(printed.ends_with("- and 10 more"), "{printed}");
 }
 
-/// The page about the configuration.
+/// The reference page of the configuration.
 const DOCS: &str = include_str!("../../../../docs/reference/configuration.md");
 
-/// The example in it.
+/// Returns the example in the reference page.
 fn example() -> &'static str {
     let (_, rest) = DOCS.split_once("```toml\n").expect("an example");
     rest.split_once("```").expect("its end").0
 }
 
 #[test]
-fn the_example_of_the_docs_is_right() {
-    let config = Config::parse(example()).expect("the example is right");
+fn the_example_in_the_docs_is_valid() {
+    let config = valid(example());
     assert!(config.rules.len() > 5);
 }
 
@@ -297,8 +294,8 @@ fn the_docs_name_every_key_and_its_default() {
             assert!(DOCS.contains(&row), "docs/reference/configuration.md lacks the row {row}");
         }
     }
-    let rule = Config::parse("[routes]\n\"/a\" = { isr = \"1s\" }").expect("it is right");
-    let rule = rule.rules.of_route("/a").and_then(|found| found.rule).expect("a rule").settings();
+    let rule = valid("[routes]\n\"/a\" = { isr = \"1s\" }");
+    let rule = rule.rules.of_route("/a").and_then(|found| found.rule).expect("a rule");
     let settings = serde_json::to_value(rule).expect("a value");
     let keys =
         ["origin", "listen", "hosts", "site", "tenant_headers", "trusted_proxies", "log", "token_file"];

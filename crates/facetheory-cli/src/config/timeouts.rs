@@ -1,4 +1,4 @@
-//! `[timeouts]`: how long anybody may take.
+//! `[timeouts]`: how long the origin, the stores and clients may take.
 
 use std::time::Duration;
 
@@ -6,48 +6,48 @@ use serde::{Serialize, Serializer};
 use toml::de::DeValue;
 
 use super::section::Section;
+use super::units::{format_duration, serialize_duration};
 use super::value::{duration, duration_from};
-use super::{duration as text, print_duration};
 
-/// How long the origin, the stores, clients and this process may take.
+/// Timeouts towards the origin, the stores and clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Timeouts {
-    /// For a connection to the origin, with TLS where it has it.
-    #[serde(serialize_with = "print_duration")]
+    /// For connecting to the origin, including the TLS handshake.
+    #[serde(serialize_with = "serialize_duration")]
     pub(crate) connect: Duration,
-    /// From a request that is sent to the origin to the headers of its answer.
-    #[serde(serialize_with = "print_duration")]
+    /// From sending a request to the origin until its response headers.
+    #[serde(serialize_with = "serialize_duration")]
     pub(crate) headers: Duration,
-    /// Between two pieces of an answer of the origin.
-    #[serde(serialize_with = "print_duration")]
+    /// Between two reads of a response of the origin.
+    #[serde(serialize_with = "serialize_duration")]
     pub(crate) idle: Duration,
-    /// For a whole answer of the origin; none sets no limit. Connections that were upgraded have `tunnel_idle` instead.
-    #[serde(serialize_with = "print_limit")]
+    /// For a whole response of the origin; `None` means unlimited. Upgraded connections have `tunnel_idle` instead.
+    #[serde(serialize_with = "serialize_limit")]
     pub(crate) total: Option<Duration>,
-    /// For how long a connection to the origin is kept for the next request. Less than the five seconds after which
-    /// Node.js closes its own: a request that cannot be repeated must not meet a connection that is about to close.
-    #[serde(serialize_with = "print_duration")]
+    /// How long an idle connection to the origin is kept open. The default is below the five seconds after which Node.js
+    /// closes idle connections: a request that cannot be repeated must not be sent on a connection that is being closed.
+    #[serde(serialize_with = "serialize_duration")]
     pub(crate) keep_alive: Duration,
-    /// For what the table says of a page; after that it counts as unreachable.
-    #[serde(serialize_with = "print_duration")]
+    /// For a table lookup. After a timeout the table counts as unreachable.
+    #[serde(serialize_with = "serialize_duration")]
     pub(crate) table: Duration,
-    /// For reading or storing the body of a page; after that their store counts as unreachable.
-    #[serde(serialize_with = "print_duration")]
+    /// For reading or writing a body. After a timeout the body store counts as unreachable.
+    #[serde(serialize_with = "serialize_duration")]
     pub(crate) bodies: Duration,
-    /// From a client's connection, or the first byte of a request, to the end of its headers.
-    #[serde(serialize_with = "print_duration")]
+    /// From a client's connection, or the first byte of a request, to the end of the request headers.
+    #[serde(serialize_with = "serialize_duration")]
     pub(crate) client_headers: Duration,
-    /// Between two pieces of a request's body.
-    #[serde(serialize_with = "print_duration")]
+    /// Between two reads of a request body.
+    #[serde(serialize_with = "serialize_duration")]
     pub(crate) client_body: Duration,
-    /// For how long a client's connection may rest: between two requests, or while it takes nothing of an answer.
-    #[serde(serialize_with = "print_duration")]
+    /// How long a client connection may be idle between requests, or may not read a response.
+    #[serde(serialize_with = "serialize_duration")]
     pub(crate) client_idle: Duration,
-    /// For how long a connection that was upgraded may rest, in both directions; none sets no limit.
-    #[serde(serialize_with = "print_limit")]
+    /// How long an upgraded connection may be idle in both directions; `None` means unlimited.
+    #[serde(serialize_with = "serialize_limit")]
     pub(crate) tunnel_idle: Option<Duration>,
-    /// For how long requests and renders that are under way are waited for at the end.
-    #[serde(serialize_with = "print_duration")]
+    /// How long a shutdown waits for requests and renders in progress.
+    #[serde(serialize_with = "serialize_duration")]
     pub(crate) shutdown: Duration,
 }
 
@@ -71,53 +71,44 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// How long the origin may take for a page that follows its headers: longer than any of its own time-outs, so that one of
-    /// these ends it and not this, as for what is passed on.
+    /// Returns the fetch timeout of pages that follow the origin's headers. It is longer than `total`, so that `total`
+    /// ends such a fetch like that of a response that is passed through.
     pub(crate) fn fetch(&self) -> Duration {
-        /// That begins a little later.
-        const LATER: Duration = Duration::from_secs(10);
-        self.total.map_or(Duration::MAX, |total| total.saturating_add(LATER))
+        const MARGIN: Duration = Duration::from_secs(10);
+        self.total.map_or(Duration::MAX, |total| total.saturating_add(MARGIN))
     }
 
-    /// What the table says.
     pub(crate) fn read(mut section: Section<'_>) -> Timeouts {
-        /// With less, nothing would ever come in time.
-        const LEAST: Duration = Duration::from_millis(1);
-        let usual = Timeouts::default();
-        let mut read = |key, usual| section.read(key, duration_from(LEAST)).unwrap_or(usual);
-        let timeouts = Timeouts {
-            connect: read("connect", usual.connect),
-            headers: read("headers", usual.headers),
-            idle: read("idle", usual.idle),
-            total: usual.total,
-            keep_alive: usual.keep_alive,
-            table: read("table", usual.table),
-            bodies: read("bodies", usual.bodies),
-            client_headers: read("client_headers", usual.client_headers),
-            client_body: read("client_body", usual.client_body),
-            client_idle: read("client_idle", usual.client_idle),
-            tunnel_idle: usual.tunnel_idle,
-            shutdown: usual.shutdown,
-        };
+        const MIN: Duration = Duration::from_millis(1);
+        let mut timeouts = Timeouts::default();
+        for (key, timeout) in [
+            ("connect", &mut timeouts.connect),
+            ("headers", &mut timeouts.headers),
+            ("idle", &mut timeouts.idle),
+            ("table", &mut timeouts.table),
+            ("bodies", &mut timeouts.bodies),
+            ("client_headers", &mut timeouts.client_headers),
+            ("client_body", &mut timeouts.client_body),
+            ("client_idle", &mut timeouts.client_idle),
+        ] {
+            section.set(key, timeout, duration_from(MIN));
+        }
         let limit = |value: &DeValue<'_>| match value {
             DeValue::Boolean(false) => Ok(None),
-            other => duration_from(LEAST)(other).map(Some),
+            other => duration_from(MIN)(other).map(Some),
         };
-        let timeouts = Timeouts {
-            total: section.read("total", limit).unwrap_or(usual.total),
-            tunnel_idle: section.read("tunnel_idle", limit).unwrap_or(usual.tunnel_idle),
-            keep_alive: section.read("keep_alive", duration).unwrap_or(usual.keep_alive),
-            shutdown: section.read("shutdown", duration).unwrap_or(usual.shutdown),
-            ..timeouts
-        };
+        section.set("total", &mut timeouts.total, limit);
+        section.set("tunnel_idle", &mut timeouts.tunnel_idle, limit);
+        section.set("keep_alive", &mut timeouts.keep_alive, duration);
+        section.set("shutdown", &mut timeouts.shutdown, duration);
         section.finish();
         timeouts
     }
 }
 
-fn print_limit<S: Serializer>(limit: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_limit<S: Serializer>(limit: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     match limit {
-        Some(limit) => serializer.serialize_str(&text::print(*limit)),
+        Some(limit) => serializer.serialize_str(&format_duration(*limit)),
         None => serializer.serialize_bool(false),
     }
 }

@@ -1,4 +1,4 @@
-//! Values of keys: each kind is read in one way, and says what it should be where it is not.
+//! Parsers for the values of keys. An error says what to write instead.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,91 +7,102 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::section::shortened;
-use super::{duration, size};
+use super::units::{format_duration, format_size, parse_duration, parse_size};
 
-/// A text.
-pub(crate) fn text<'a>(value: &'a DeValue<'a>) -> Result<&'a str, String> {
+pub(crate) fn string<'a>(value: &'a DeValue<'a>) -> Result<&'a str, String> {
     match value {
         DeValue::String(text) => Ok(text),
-        other => Err(format!("{} is no text; write it between quotes", told(other))),
+        other => Err(format!("{} is not a string; write it between quotes", describe(other))),
     }
 }
 
-/// `true` or `false`.
-pub(crate) fn yes_or_no(value: &DeValue<'_>) -> Result<bool, String> {
-    value.as_bool().ok_or_else(|| format!("{} is neither `true` nor `false`", told(value)))
+pub(crate) fn boolean(value: &DeValue<'_>) -> Result<bool, String> {
+    value.as_bool().ok_or_else(|| format!("{} is neither `true` nor `false`", describe(value)))
+}
+
+/// One of several words, each with what it stands for.
+pub(crate) fn choice<T: Copy>(words: &[(&str, T)]) -> impl Fn(&DeValue<'_>) -> Result<T, String> {
+    move |value| {
+        let found = words.iter().find(|(word, _)| value.as_str() == Some(word));
+        found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+            let words: Vec<String> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+            format!("{} is not allowed; write one of {}", describe(value), words.join(", "))
+        })
+    }
 }
 
 /// A whole number within these bounds.
-pub(crate) fn number(least: u64, most: u64) -> impl Fn(&DeValue<'_>) -> Result<u64, String> {
+pub(crate) fn number(min: u64, max: u64) -> impl Fn(&DeValue<'_>) -> Result<u64, String> {
     move |value| {
-        let wrong = || format!("{} is not allowed; write a whole number from {least} to {most}", told(value));
-        integer(value).filter(|number| (least..=most).contains(number)).ok_or_else(wrong)
+        let error =
+            || format!("{} is not allowed; write a whole number from {min} to {max}", describe(value));
+        integer(value).filter(|number| (min..=max).contains(number)).ok_or_else(error)
     }
 }
 
 /// A number of bytes within these bounds, such as `"16KiB"`.
-pub(crate) fn bytes(least: u64, most: u64) -> impl Fn(&DeValue<'_>) -> Result<u64, String> {
+pub(crate) fn bytes(min: u64, max: u64) -> impl Fn(&DeValue<'_>) -> Result<u64, String> {
     move |value| {
         let bytes = match value {
-            DeValue::String(text) => size::parse(text)?,
-            other => {
-                integer(other).ok_or_else(|| format!("{} is no size, such as \"16KiB\"", told(value)))?
-            }
+            DeValue::String(text) => parse_size(text)?,
+            other => integer(other)
+                .ok_or_else(|| format!("{} is not a size, such as \"16KiB\"", describe(value)))?,
         };
-        if (least..=most).contains(&bytes) {
+        if (min..=max).contains(&bytes) {
             return Ok(bytes);
         }
-        let (least, most) = (size::print(least), size::print(most));
-        Err(format!("{} is not allowed; write a size from {least} to {most}", told(value)))
+        let (min, max) = (format_size(min), format_size(max));
+        Err(format!("{} is not allowed; write a size from {min} to {max}", describe(value)))
     }
 }
 
 /// A duration, such as `"10s"`.
 pub(crate) fn duration(value: &DeValue<'_>) -> Result<Duration, String> {
     match value {
-        DeValue::String(text) => duration::parse(text),
+        DeValue::String(text) => parse_duration(text),
         DeValue::Integer(number) => {
             Err(format!("{number} has no unit; did you mean \"{number}s\"? Units are ms, s, m, h and d"))
         }
-        other => Err(format!("{} is no duration; write one such as \"10s\", \"5m\" or \"1h\"", told(other))),
+        other => {
+            Err(format!("{} is not a duration; write one such as \"10s\", \"5m\" or \"1h\"", describe(other)))
+        }
     }
 }
 
-/// A duration of at least this.
-pub(crate) fn duration_from(least: Duration) -> impl Fn(&DeValue<'_>) -> Result<Duration, String> {
-    move |value| {
-        let fault = || format!("{} is too short; at least {} is needed", told(value), duration::print(least));
-        let read = self::duration(value)?;
-        if read < least { Err(fault()) } else { Ok(read) }
+/// A duration of at least `min`.
+pub(crate) fn duration_from(min: Duration) -> impl Fn(&DeValue<'_>) -> Result<Duration, String> {
+    move |value| match duration(value)? {
+        short if short < min => {
+            Err(format!("{} is too short; the minimum is {}", describe(value), format_duration(min)))
+        }
+        duration => Ok(duration),
     }
 }
 
-/// A list of texts.
-pub(crate) fn names(value: &DeValue<'_>) -> Result<Vec<String>, String> {
+/// A list of strings.
+pub(crate) fn strings(value: &DeValue<'_>) -> Result<Vec<String>, String> {
     let DeValue::Array(list) = value else {
-        return Err(format!("{} is no list; write it in brackets: [\"a\", \"b\"]", told(value)));
+        return Err(format!("{} is not a list; write it in brackets: [\"a\", \"b\"]", describe(value)));
     };
-    list.iter().map(|item| text(item.get_ref()).map(str::to_owned)).collect()
+    list.iter().map(|item| string(item.get_ref()).map(str::to_owned)).collect()
 }
 
 /// An address to listen on.
 pub(crate) fn address(value: &DeValue<'_>) -> Result<SocketAddr, String> {
-    let text = text(value)?;
-    let fault = || {
+    let text = string(value)?;
+    text.parse().map_err(|_| {
         let shown = shortened(text);
         format!(
-            "`{shown}` is no address to listen on; write an IP address and a port, such as 127.0.0.1:8080"
+            "`{shown}` is not an address to listen on; write an IP address and a port, such as 127.0.0.1:8080"
         )
-    };
-    text.parse().map_err(|_| fault())
+    })
 }
 
 /// A path in the file system.
 pub(crate) fn path(value: &DeValue<'_>) -> Result<PathBuf, String> {
-    match text(value)? {
-        "" => Err("it is empty; write a path".to_owned()),
-        text if text.contains('\0') => Err("no path has a NUL".to_owned()),
+    match string(value)? {
+        "" => Err("the path is empty".to_owned()),
+        text if text.contains('\0') => Err("a path cannot contain a NUL character".to_owned()),
         text => Ok(PathBuf::from(text)),
     }
 }
@@ -102,8 +113,8 @@ fn integer(value: &DeValue<'_>) -> Option<u64> {
     u64::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
-/// A value as errors show it.
-pub(crate) fn told(value: &DeValue<'_>) -> String {
+/// Describes a value in an error.
+pub(crate) fn describe(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => format!("\"{}\"", shortened(text)),
         DeValue::Integer(number) => shortened(&number.to_string()),

@@ -1,4 +1,4 @@
-//! The built-in origin of the demo: a few pages that are slow on purpose, count their renders, and tell their time.
+//! The built-in origin of the demo: a few slow pages that show when they were rendered.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -17,34 +17,32 @@ use crate::config;
 /// How long a render takes.
 const RENDER: Duration = Duration::from_millis(300);
 
-/// How often pages were rendered.
-type Renders = Arc<AtomicU64>;
-
-/// What the pages share.
+/// The state of the site.
 #[derive(Clone, Debug)]
-struct Site {
-    renders: Renders,
-    /// Where the console is, if it is anywhere.
+struct DemoSite {
+    /// The number of renders so far.
+    renders: Arc<AtomicU64>,
+    /// The address of the console, which the front page links to.
     console: Option<SocketAddr>,
 }
 
-/// Serves the pages on a port of their own for as long as the process lives; they link to the console.
+/// Starts the origin on a free port.
 pub(crate) async fn start(console: Option<SocketAddr>) -> Result<config::Origin> {
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
-    let listener = listener.context("the built-in origin cannot listen")?;
-    let address = listener.local_addr().context("the address of the built-in origin cannot be told")?;
+    let listener = listener.context("the built-in origin cannot listen on a port")?;
+    let address = listener.local_addr().context("cannot determine the address of the built-in origin")?;
     tokio::spawn(async move { axum::serve(listener, router(console)).await });
     format!("http://{address}")
         .parse()
-        .map_err(|fault| anyhow!("the built-in origin has no address: {fault}"))
+        .map_err(|error| anyhow!("the built-in origin has an invalid address: {error}"))
 }
 
 fn router(console: Option<SocketAddr>) -> Router {
-    let site = Site { renders: Renders::default(), console };
+    let site = DemoSite { renders: Arc::default(), console };
     Router::new().route("/", get(front)).route("/posts/{name}", get(post)).with_state(site)
 }
 
-async fn front(State(site): State<Site>) -> Html<String> {
+async fn front(State(site): State<DemoSite>) -> Html<String> {
     let posts = ["hello", "incremental", "static", "regeneration"];
     let links: String = posts.map(|post| format!("<li><a href=\"/posts/{post}\">{post}</a>")).concat();
     let console = site.console.map(|console| format!("<p><a href=\"http://{console}/\">Console</a>"));
@@ -52,11 +50,11 @@ async fn front(State(site): State<Site>) -> Html<String> {
     page("A slow site", &content, &site.renders).await
 }
 
-async fn post(State(site): State<Site>, Path(name): Path<String>) -> Html<String> {
+async fn post(State(site): State<DemoSite>, Path(name): Path<String>) -> Html<String> {
     page(&escaped(&name), "<p><a href=\"/\">All posts</a>", &site.renders).await
 }
 
-async fn page(title: &str, content: &str, renders: &Renders) -> Html<String> {
+async fn page(title: &str, content: &str, renders: &AtomicU64) -> Html<String> {
     tokio::time::sleep(RENDER).await;
     let count = renders.fetch_add(1, Ordering::SeqCst) + 1;
     let seconds = SystemClock.now().seconds();
@@ -69,7 +67,7 @@ async fn page(title: &str, content: &str, renders: &Renders) -> Html<String> {
     ))
 }
 
-/// A text that may stand in HTML.
+/// Escapes a text for HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

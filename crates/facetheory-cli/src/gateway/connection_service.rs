@@ -18,7 +18,7 @@ use super::connection_limit::ConnectionPermit;
 use super::http2_checks::{check_head, has_unexpected_body};
 use super::serving_config::ServingConfig;
 use super::tracked_body::{ResponseGuard, TrackedBody};
-use crate::log::Arrival;
+use crate::log::RequestInfo;
 use crate::wire::slow_client::IdleTracker;
 use crate::wire::{FastPath, RawResponse};
 
@@ -54,8 +54,8 @@ impl ConnectionService {
     }
 
     /// The entry of a request for the access log, if there is one.
-    fn log_entry(&self, request: &Parts) -> Option<Arrival> {
-        self.gateway.access_log.as_ref().map(|_| Arrival::of(request, self.client.address.ip()))
+    fn log_entry(&self, request: &Parts) -> Option<RequestInfo> {
+        self.gateway.access_log.as_ref().map(|_| RequestInfo::new(request, self.client.address.ip()))
     }
 
     /// Marks the connection as busy until the response is complete.
@@ -128,7 +128,7 @@ impl FastPath for ConnectionService {
                 return None;
             }
             if let (Some(log), Some(entry)) = (&self.gateway.access_log, entry) {
-                log.note_hit(entry, &hit);
+                log.log_hit(entry, &hit);
             }
             Some(RawResponse { head: hit.http1_head(), body: hit.body().clone() })
         });
@@ -139,12 +139,12 @@ impl FastPath for ConnectionService {
 /// Writes the access log entry of a response, and ties the response to its connection.
 fn logged(
     gateway: &Gateway,
-    entry: Option<Arrival>,
+    entry: Option<RequestInfo>,
     mut response: Response<IsrBody>,
     guard: ResponseGuard,
 ) -> Response<TrackedBody> {
     if let (Some(log), Some(entry)) = (&gateway.access_log, entry) {
-        log.note(entry, &mut response);
+        log.log(entry, &mut response);
     }
     response.map(|body| TrackedBody::new(body, guard))
 }

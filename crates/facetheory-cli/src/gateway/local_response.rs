@@ -4,14 +4,14 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderVal
 use http::{Response, StatusCode};
 use http_body::Body;
 
-use crate::log::Verdict;
+use crate::log::ResponseReason;
 use crate::wire::Rejection;
 
 /// A plain-text response that must not be cached.
 pub(crate) fn local_response<B: From<String>>(Rejection { status, text }: Rejection) -> Response<B> {
     let mut response = Response::new(B::from(format!("{text}\n")));
     *response.status_mut() = status;
-    response.extensions_mut().insert(Verdict { reason: text, seen: None });
+    response.extensions_mut().insert(ResponseReason { reason: text, rejected: None });
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -34,7 +34,7 @@ use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use tower::Service as _;
 
-use crate::log::{AccessLog, Verdict};
+use crate::log::{AccessLog, ResponseReason};
 use crate::wire::{InformationalWindow, rejection};
 use body::RequestBody;
 use client::{Client, ClientContext};
@@ -91,7 +91,9 @@ impl Gateway {
             http1_state.and_then(|state| state.rejected(method, request.headers()))
         {
             let mut response = local_response(rejection);
-            response.extensions_mut().insert(Verdict { reason: rejection.text, seen: Some(request) });
+            response
+                .extensions_mut()
+                .insert(ResponseReason { reason: rejection.text, rejected: Some(request) });
             return response;
         }
         if matches!(*method, Method::CONNECT | Method::TRACE) {

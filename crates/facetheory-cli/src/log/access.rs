@@ -1,4 +1,4 @@
-//! One line for each request.
+//! The access log: one line per request.
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -16,42 +16,41 @@ use tokio::time::Instant;
 use super::queue::{Line, Lines};
 use crate::wire::RejectedRequest;
 
-/// How a visitor was served, as the response tells it.
+/// The response header with the cache state.
 static STATE: HeaderName = HeaderName::from_static("x-facetheory-isr");
 
-/// What stands for what nobody could read.
+/// Stands for a part of a request that could not be parsed.
 const UNREADABLE: &str = "-";
 
-/// Where requests are told of.
+/// Logs requests.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessLog {
     lines: Lines,
 }
 
-/// What the gateway itself has to say of a request, in the extensions of its response.
+/// Why the gateway itself generated a response. It is passed to the access log in the extensions of the response.
 #[derive(Clone, Debug)]
-pub(crate) struct Verdict {
-    /// Why it is not answered as it was asked to be.
+pub(crate) struct ResponseReason {
     pub(crate) reason: &'static str,
-    /// What was asked for, where what the service got only stood in for that.
-    pub(crate) seen: Option<RejectedRequest>,
+    /// The request of the client, if it was rejected and the service received a placeholder for it.
+    pub(crate) rejected: Option<RejectedRequest>,
 }
 
-/// A request that has come. All of it is shared with the request itself, so that nothing is copied.
+/// The logged parts of a request. They are shared with the request, not copied.
 #[derive(Debug)]
-pub(crate) struct Arrival {
-    began: Instant,
+pub(crate) struct RequestInfo {
+    started: Instant,
     peer: IpAddr,
     method: Method,
     host: Option<HeaderValue>,
     uri: Uri,
 }
 
-impl Arrival {
-    /// A request that comes from this address, now.
-    pub(crate) fn of(request: &Parts, peer: IpAddr) -> Self {
-        Arrival {
-            began: Instant::now(),
+impl RequestInfo {
+    /// Records a request that was received just now.
+    pub(crate) fn new(request: &Parts, peer: IpAddr) -> Self {
+        RequestInfo {
+            started: Instant::now(),
             peer,
             method: request.method.clone(),
             host: request.headers.get(HOST).cloned(),
@@ -65,58 +64,58 @@ impl AccessLog {
         AccessLog { lines }
     }
 
-    /// Tells of a request and its response, from which it takes the page that the layer left in it.
-    pub(crate) fn note<B: Body>(&self, arrival: Arrival, response: &mut Response<B>) {
+    /// Logs a request, and removes the page key and the reason from the extensions of the response.
+    pub(crate) fn log<B: Body>(&self, request: RequestInfo, response: &mut Response<B>) {
         let (status, state) = (response.status(), response.headers().get(&STATE).cloned());
-        let bytes = bytes(&arrival.method, response);
+        let bytes = body_bytes(&request.method, response);
         let extensions = response.extensions_mut();
-        let (page, verdict) = (extensions.remove::<PageKey>(), extensions.remove::<Verdict>());
-        self.put(arrival, Outcome { status, state, bytes, page, verdict });
+        let (page, reason) = (extensions.remove::<PageKey>(), extensions.remove::<ResponseReason>());
+        self.put(request, ResponseInfo { status, state, bytes, page, reason });
     }
 
-    /// Tells of a request whose answer was at hand.
-    pub(crate) fn note_hit(&self, arrival: Arrival, hit: &Hit<'_>) {
+    /// Logs a request that was served from the memory cache.
+    pub(crate) fn log_hit(&self, request: RequestInfo, hit: &Hit<'_>) {
         let (status, bytes) = (hit.status(), u64::try_from(hit.body().len()).ok());
         let state = Some(HeaderValue::from_static(State::Hit.as_str()));
-        self.put(arrival, Outcome { status, state, bytes, page: hit.page().cloned(), verdict: None });
+        self.put(request, ResponseInfo { status, state, bytes, page: hit.page().cloned(), reason: None });
     }
 
-    fn put(&self, arrival: Arrival, outcome: Outcome) {
-        let micros = u64::try_from(arrival.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let visit = Visit { at: SystemClock.now(), arrival, outcome, micros };
-        self.lines.put(Line::Access(Box::new(visit)));
+    fn put(&self, request: RequestInfo, response: ResponseInfo) {
+        let micros = u64::try_from(request.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let entry = AccessEntry { at: SystemClock.now(), request, response, micros };
+        self.lines.put(Line::Access(Box::new(entry)));
     }
 }
 
-/// How long the body is, where that is known before it is sent.
-fn bytes<B: Body>(method: &Method, response: &Response<B>) -> Option<u64> {
+/// Returns the length of the body, if it is known before the body is sent.
+fn body_bytes<B: Body>(method: &Method, response: &Response<B>) -> Option<u64> {
     let is_empty = *method == Method::HEAD || response.status() == StatusCode::NOT_MODIFIED;
     if is_empty { Some(0) } else { response.body().size_hint().exact() }
 }
 
-/// What became of a request.
+/// The logged parts of a response.
 #[derive(Debug)]
-struct Outcome {
+struct ResponseInfo {
     status: StatusCode,
     state: Option<HeaderValue>,
     page: Option<PageKey>,
-    verdict: Option<Verdict>,
+    reason: Option<ResponseReason>,
     bytes: Option<u64>,
 }
 
-/// A request that was answered.
+/// A request and its response.
 #[derive(Debug)]
-pub(super) struct Visit {
+pub(super) struct AccessEntry {
     at: Timestamp,
-    arrival: Arrival,
-    outcome: Outcome,
-    /// Until the head of the answer was ready.
+    request: RequestInfo,
+    response: ResponseInfo,
+    /// The time until the response headers were ready.
     micros: u64,
 }
 
-/// A request, as JSON.
+/// A log line in JSON.
 #[derive(Serialize)]
-struct Told<'a> {
+struct AccessLine<'a> {
     timestamp: &'a str,
     level: &'a str,
     message: &'a str,
@@ -134,79 +133,78 @@ struct Told<'a> {
     duration_ms: f64,
 }
 
-impl Visit {
-    #[expect(clippy::cast_precision_loss, reason = "nobody waits for 2^53 microseconds")]
-    fn told<'a>(&'a self, timestamp: &'a str) -> Told<'a> {
+impl AccessEntry {
+    #[expect(clippy::cast_precision_loss, reason = "no request takes 2^53 microseconds")]
+    fn line<'a>(&'a self, timestamp: &'a str) -> AccessLine<'a> {
         let text = |value: &'a Option<HeaderValue>| match value {
             Some(value) => String::from_utf8_lossy(value.as_bytes()),
             None => Cow::Borrowed(""),
         };
-        let arrival = &self.arrival;
-        let (method, host, path) =
-            match self.outcome.verdict.as_ref().and_then(|verdict| verdict.seen.as_ref()) {
-                Some(RejectedRequest { method, path }) => {
-                    let method = method.as_ref().map_or(UNREADABLE, Method::as_str);
-                    (method, Cow::Borrowed(UNREADABLE), path.as_deref().unwrap_or(UNREADABLE))
-                }
-                None => {
-                    let authority =
-                        arrival.uri.authority().map(|authority| Cow::Borrowed(authority.as_str()));
-                    let host = authority.unwrap_or_else(|| text(&arrival.host));
-                    (arrival.method.as_str(), host, arrival.uri.path())
-                }
-            };
-        Told {
+        let AccessEntry { request, response, .. } = self;
+        let (method, host, path) = match response.reason.as_ref().and_then(|reason| reason.rejected.as_ref())
+        {
+            Some(RejectedRequest { method, path }) => {
+                let method = method.as_ref().map_or(UNREADABLE, Method::as_str);
+                (method, Cow::Borrowed(UNREADABLE), path.as_deref().unwrap_or(UNREADABLE))
+            }
+            None => {
+                let authority = request.uri.authority().map(|authority| Cow::Borrowed(authority.as_str()));
+                let host = authority.unwrap_or_else(|| text(&request.host));
+                (request.method.as_str(), host, request.uri.path())
+            }
+        };
+        AccessLine {
             timestamp,
             level: "INFO",
             message: "request",
-            peer: arrival.peer,
+            peer: request.peer,
             method,
             host,
             path,
-            status: self.outcome.status.as_u16(),
-            state: text(&self.outcome.state),
-            key: self.outcome.page.as_ref().map(|page| page.redacted().to_string()),
-            tenant: self.outcome.page.as_ref().and_then(PageKey::tenant).map(facetheory::Tenant::as_str),
-            reason: self.outcome.verdict.as_ref().map(|verdict| verdict.reason),
-            bytes: self.outcome.bytes,
+            status: response.status.as_u16(),
+            state: text(&response.state),
+            key: response.page.as_ref().map(|page| page.redacted().to_string()),
+            tenant: response.page.as_ref().and_then(PageKey::tenant).map(facetheory::Tenant::as_str),
+            reason: response.reason.as_ref().map(|reason| reason.reason),
+            bytes: response.bytes,
             duration_ms: self.micros as f64 / 1000.0,
         }
     }
 
     pub(super) fn add_json(&self, text: &mut Vec<u8>) {
         let timestamp = rfc3339(self.at);
-        let begun = text.len();
-        match serde_json::to_writer(&mut *text, &self.told(&timestamp)) {
+        let start = text.len();
+        match serde_json::to_writer(&mut *text, &self.line(&timestamp)) {
             Ok(()) => text.push(b'\n'),
-            // Half a line would spoil the next one.
-            Err(_) => text.truncate(begun),
+            // A partial line would corrupt the next one.
+            Err(_) => text.truncate(start),
         }
     }
 
     pub(super) fn add_human(&self, text: &mut Vec<u8>) {
         let timestamp = rfc3339(self.at);
-        let told = self.told(&timestamp);
+        let line = self.line(&timestamp);
         let dash = |value: &str| if value.is_empty() { "-".to_owned() } else { escaped(value) };
-        let bytes = told.bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
-        let reason = told.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        let bytes = line.bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
+        let reason = line.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         let written = writeln!(
             text,
             "{timestamp} {} {} {} {} {} {} {bytes}B {:.1}ms {}{reason}",
-            told.peer,
-            dash(told.method),
-            dash(&told.host),
-            dash(told.path),
-            told.status,
-            dash(&told.state),
-            told.duration_ms,
-            dash(told.key.as_deref().unwrap_or_default()),
+            line.peer,
+            dash(line.method),
+            dash(&line.host),
+            dash(line.path),
+            line.status,
+            dash(&line.state),
+            line.duration_ms,
+            dash(line.key.as_deref().unwrap_or_default()),
         );
-        // A vector takes everything.
+        // Writing to a `Vec` cannot fail.
         drop(written);
     }
 }
 
-/// A text that cannot end its line, or make a terminal do anything.
+/// Escapes control characters, which could end the line or control a terminal, and spaces.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -215,7 +213,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// A time as in 2026-11-15T12:00:00.000Z.
+/// Formats a time like 2026-11-15T12:00:00.000Z.
 pub(super) fn rfc3339(at: Timestamp) -> String {
     const DAY: i64 = 86_400;
     let (seconds, millis) = (at.millis().div_euclid(1000), at.millis().rem_euclid(1000));
@@ -225,12 +223,12 @@ pub(super) fn rfc3339(at: Timestamp) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
-/// Year, month and day of the Gregorian calendar, so many days after the beginning of 1970.
+/// Converts days since 1970 to year, month and day of the Gregorian calendar.
 ///
-/// Years begin in March here, so that the leap day is their last one; 400 of them have always the same number of days.
+/// Internally a year begins in March, so that the leap day is its last day; every 400 years have the same number of days.
 fn date(days: i64) -> (i64, i64, i64) {
     const FOUR_CENTURIES: i64 = 146_097;
-    /// From the first of March of the year 0 to 1970.
+    /// Days from 1 March of the year 0 to 1970.
     const BEFORE_1970: i64 = 719_468;
     let days = days + BEFORE_1970;
     let (era, day) = (days.div_euclid(FOUR_CENTURIES), days.rem_euclid(FOUR_CENTURIES));
@@ -247,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_as_everyone_reads_them() {
+    fn times_are_formatted_as_rfc_3339() {
         for (millis, expected) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_399_999, "2000-02-28T23:59:59.999Z"),
@@ -261,20 +259,20 @@ mod tests {
         }
     }
 
-    fn visit(host: &[u8]) -> Visit {
+    fn entry(host: &[u8]) -> AccessEntry {
         let request = http::Request::get("/a?token=secret")
             .header(HOST, HeaderValue::from_bytes(host).expect("a value"));
         let (request, ()) = request.body(()).expect("a request").into_parts();
         let at = Timestamp::from_millis(0);
         let page = PageKey::new("default::a/{*rest}?rest=\u{85}\n2026 forged").expect("a page");
-        Visit {
+        AccessEntry {
             at,
-            arrival: Arrival::of(&request, IpAddr::from([127, 0, 0, 1])),
-            outcome: Outcome {
+            request: RequestInfo::new(&request, IpAddr::from([127, 0, 0, 1])),
+            response: ResponseInfo {
                 status: StatusCode::OK,
                 state: Some(HeaderValue::from_static("hit")),
                 page: Some(page),
-                verdict: None,
+                reason: None,
                 bytes: Some(7),
             },
             micros: 1234,
@@ -284,18 +282,18 @@ mod tests {
     #[tokio::test]
     async fn attack_61_control_characters_do_not_end_a_line() {
         let (mut human, mut json) = (Vec::new(), Vec::new());
-        visit(b"a\tb\xff").add_human(&mut human);
-        visit(b"a\tb\xff").add_json(&mut json);
+        entry(b"a\tb\xff").add_human(&mut human);
+        entry(b"a\tb\xff").add_json(&mut json);
         let human = String::from_utf8(human).expect("a text");
         assert_eq!(
             human,
             "1970-01-01T00:00:00.000Z 127.0.0.1 GET a\\u{9}b\u{fffd} /a 200 hit 7B 1.2ms \
              default::a/{*rest}?rest=\\u{85}\\u{a}2026\\u{20}forged\n"
         );
-        assert!(!human.contains("secret"), "a query may have secrets");
+        assert!(!human.contains("secret"), "a query may contain secrets");
         let json = String::from_utf8(json).expect("a text");
         assert_eq!(json.matches('\n').count(), 1);
-        let told: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-        assert_eq!(told["key"], "default::a/{*rest}?rest=\u{85}\n2026 forged");
+        let line: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(line["key"], "default::a/{*rest}?rest=\u{85}\n2026 forged");
     }
 }

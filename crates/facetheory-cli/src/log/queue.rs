@@ -1,4 +1,4 @@
-//! The way of lines to the output: whoever serves visitors never waits for a slow terminal or a full disk.
+//! A queue of log lines and the thread that writes them, so that requests never wait for a slow terminal or disk.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -10,37 +10,37 @@ use anyhow::{Context as _, Result};
 use metrics::counter;
 use tabletheory::{Clock as _, SystemClock, Timestamp};
 
-use super::access::Visit;
+use super::access::AccessEntry;
 
-/// The most lines that wait to be written; what comes on top is dropped and counted.
-const MOST_LINES: usize = 8192;
-/// So many bytes are written at once, where so many wait.
+/// The capacity of the queue. Further lines are dropped and counted.
+const MAX_LINES: usize = 8192;
+/// How many bytes are collected for one write.
 const BATCH_BYTES: usize = 64 * 1024;
-/// For how long the end of the process waits for lines to be written.
-const LAST_LINES: Duration = Duration::from_secs(1);
-/// How often it is tried to say that the end has come.
-const TRIES: u32 = 20;
+/// How long a shutdown waits for queued lines to be written.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often a shutdown tries to put the end marker into a full queue.
+const END_ATTEMPTS: u32 = 20;
 
-/// A line, as far as whoever tells of something has to make it: the rest is done where nobody waits for it.
+/// A line before formatting. Requests are formatted by the writing thread.
 #[derive(Debug)]
 pub(super) enum Line {
-    /// What happened, in words.
+    /// An event, already formatted.
     Event(Box<[u8]>),
     /// A request.
-    Access(Box<Visit>),
-    /// There are no more.
+    Access(Box<AccessEntry>),
+    /// The end marker: the thread exits.
     End,
 }
 
-/// The lines that wait to be written, and the thread that writes them.
+/// The queue and its writing thread.
 #[derive(Debug)]
 pub(super) struct Queue {
     lines: Lines,
-    /// Told, by being closed, that all lines are written.
+    /// Closed once all lines are written.
     written: Receiver<()>,
 }
 
-/// Where lines are put.
+/// The sending side of the queue.
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
     sender: SyncSender<Line>,
@@ -48,16 +48,16 @@ pub(super) struct Lines {
 }
 
 impl Queue {
-    /// Writes lines from now on.
+    /// Starts the writing thread.
     pub(super) fn start(writer: Writer<impl Write + Send + 'static>) -> Result<Self> {
-        let ((sender, receiver), (done, written)) = (sync_channel(MOST_LINES), sync_channel(0));
+        let ((sender, receiver), (done, written)) = (sync_channel(MAX_LINES), sync_channel(0));
         let lines = Lines { sender, dropped: Arc::default() };
         let dropped = lines.dropped.clone();
         let work = move || {
             writer.run(&receiver, &dropped);
             drop(done);
         };
-        std::thread::Builder::new().name("log".into()).spawn(work).context("the log cannot be started")?;
+        std::thread::Builder::new().name("log".into()).spawn(work).context("cannot start the log thread")?;
         Ok(Queue { lines, written })
     }
 
@@ -68,19 +68,19 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // An output that nobody reads must not keep the process from ending.
-        for _ in 0..TRIES {
+        // An output that nobody reads must not block the shutdown.
+        for _ in 0..END_ATTEMPTS {
             if self.lines.sender.try_send(Line::End).is_ok() {
                 break;
             }
-            std::thread::sleep(LAST_LINES / TRIES);
+            std::thread::sleep(DRAIN_TIMEOUT / END_ATTEMPTS);
         }
-        let _ = self.written.recv_timeout(LAST_LINES);
+        let _ = self.written.recv_timeout(DRAIN_TIMEOUT);
     }
 }
 
 impl Lines {
-    /// Puts a line where it waits to be written; where too many wait, it is dropped and counted.
+    /// Queues a line. If the queue is full, the line is dropped and counted.
     pub(super) fn put(&self, line: Line) {
         if self.sender.try_send(line).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -88,7 +88,7 @@ impl Lines {
     }
 }
 
-/// One event is written at once, by those who put it into words.
+/// `tracing_subscriber` writes each event with one call.
 impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.put(Line::Event(bytes.into()));
@@ -100,7 +100,7 @@ impl Write for Lines {
     }
 }
 
-/// Writes lines, each in its form.
+/// Formats and writes lines.
 pub(super) struct Writer<W> {
     output: W,
     is_json: bool,
@@ -108,12 +108,10 @@ pub(super) struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// For people.
     pub(super) fn human(output: W, colours: bool) -> Self {
         Writer { output, is_json: false, colours }
     }
 
-    /// For programs.
     pub(super) fn json(output: W) -> Self {
         Writer { output, is_json: true, colours: false }
     }
@@ -133,10 +131,10 @@ impl<W: Write> Writer<W> {
             }
             let lost = dropped.swap(0, Ordering::Relaxed);
             if lost > 0 {
-                counter!("facetheory.log.dropped").increment(lost);
+                counter!("facetheory_log_dropped_lines_total").increment(lost);
                 self.add_loss(lost, SystemClock.now(), &mut text);
             }
-            // Where nobody reads the log, there is nobody to be told.
+            // An error cannot be reported anywhere.
             drop(self.output.write_all(&text).and_then(|()| self.output.flush()));
             text.clear();
         }
@@ -144,10 +142,10 @@ impl<W: Write> Writer<W> {
 
     fn add(&self, line: Line, text: &mut Vec<u8>) {
         match line {
-            Line::Event(words) if self.is_json => text.extend_from_slice(&words),
-            Line::Event(words) => add_escaped(&words, self.colours, text),
-            Line::Access(visit) if self.is_json => visit.add_json(text),
-            Line::Access(visit) => visit.add_human(text),
+            Line::Event(event) if self.is_json => text.extend_from_slice(&event),
+            Line::Event(event) => add_escaped(&event, self.colours, text),
+            Line::Access(entry) if self.is_json => entry.add_json(text),
+            Line::Access(entry) => entry.add_human(text),
             Line::End => {}
         }
     }
@@ -156,22 +154,20 @@ impl<W: Write> Writer<W> {
         let time = super::access::rfc3339(now);
         let line = if self.is_json {
             format!(
-                "{{\"timestamp\":\"{time}\",\"level\":\"WARN\",\"message\":\"lines of the log were dropped\",\"lines\":{lost}}}\n"
+                "{{\"timestamp\":\"{time}\",\"level\":\"WARN\",\"message\":\"log lines dropped: the output is too slow\",\"lines\":{lost}}}\n"
             )
         } else {
-            format!(
-                "{time}  WARN {lost} lines of the log were dropped: they came faster than they could be written\n"
-            )
+            format!("{time}  WARN {lost} log lines dropped: the output is too slow\n")
         };
         text.extend_from_slice(line.as_bytes());
     }
 }
 
-/// An event is one line, whatever the texts in it contain. The escapes of colours are ours: those in texts are taken care of
-/// where events are put into words.
-fn add_escaped(words: &[u8], colours: bool, text: &mut Vec<u8>) {
-    let words = words.strip_suffix(b"\n").unwrap_or(words);
-    for c in String::from_utf8_lossy(words).chars() {
+/// Appends an event as one line, with control characters escaped. With colours, ESC is ours: `tracing_subscriber` escapes
+/// those in field values.
+fn add_escaped(event: &[u8], colours: bool, text: &mut Vec<u8>) {
+    let event = event.strip_suffix(b"\n").unwrap_or(event);
+    for c in String::from_utf8_lossy(event).chars() {
         if c.is_control() && !(colours && c == '\u{1b}') {
             text.extend(c.escape_default().map(|c| u8::try_from(c).unwrap_or(b'?')));
         } else {
@@ -184,21 +180,22 @@ fn add_escaped(words: &[u8], colours: bool, text: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
     use std::sync::mpsc::{Sender, channel};
 
-    /// An output that takes nothing until it is let.
-    struct Stuck {
+    use parking_lot::Mutex;
+
+    /// An output that blocks until it is released.
+    struct Blocked {
         entered: Sender<()>,
-        let_go: Receiver<()>,
-        taken: Arc<Mutex<Vec<u8>>>,
+        released: Receiver<()>,
+        written: Arc<Mutex<Vec<u8>>>,
     }
 
-    impl Write for Stuck {
+    impl Write for Blocked {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let _ = self.entered.send(());
-            let _ = self.let_go.recv();
-            self.taken.lock().expect("not poisoned").extend_from_slice(bytes);
+            let _ = self.released.recv();
+            self.written.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -208,27 +205,27 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_an_output_that_is_stuck_and_what_is_lost_is_told() {
-        let ((entered, is_in), (go, let_go)) = (channel(), channel());
-        let taken = Arc::new(Mutex::new(Vec::new()));
-        let output = Stuck { entered, let_go, taken: taken.clone() };
+    fn a_blocked_output_blocks_no_sender_and_dropped_lines_are_reported() {
+        let ((entered, is_blocked), (release, released)) = (channel(), channel());
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let output = Blocked { entered, released, written: written.clone() };
         let queue = Queue::start(Writer::human(output, false)).expect("a thread");
         let lines = queue.lines();
         lines.put(Line::Event(b"first\n"[..].into()));
-        is_in.recv().expect("the output was reached");
-        for number in 0..MOST_LINES + 3 {
+        is_blocked.recv().expect("the first write has begun");
+        for number in 0..MAX_LINES + 3 {
             lines.put(Line::Event(format!("{number}\n").into_bytes().into()));
         }
-        drop(go);
+        drop(release);
         drop(queue);
-        let taken = String::from_utf8(taken.lock().expect("not poisoned").clone()).expect("a text");
-        assert!(taken.starts_with("first\n0\n1\n"), "{}", &taken[..20]);
-        assert!(taken.contains(" WARN 3 lines of the log were dropped"));
-        assert!(taken.contains(&format!("\n{}\n", MOST_LINES - 1)));
+        let written = String::from_utf8(written.lock().clone()).expect("a text");
+        assert!(written.starts_with("first\n0\n1\n"), "{}", &written[..20]);
+        assert!(written.contains(" WARN 3 log lines dropped"));
+        assert!(written.contains(&format!("\n{}\n", MAX_LINES - 1)));
     }
 
     #[test]
-    fn an_event_is_one_line_whatever_is_in_it() {
+    fn control_characters_in_an_event_are_escaped() {
         let mut text = Vec::new();
         add_escaped(b"a page\nWARN forged \x1b[31m\r\x00\xff\n", false, &mut text);
         assert_eq!(

@@ -1,92 +1,87 @@
-//! What nothing names any more is deleted, now and then and slowly, behind everyone's back.
+//! Runs garbage collection periodically, on one gateway at a time.
 //!
-//! That it was done is a page like any other, fresh until it is due again. So the lease of that page says whose turn it is
-//! among all gateways of a table, one that dies in the middle is followed by another, and a run that was cut off is taken up
-//! at the next occasion.
+//! The last run is recorded as a page that is fresh until the next run is due. The lease of that page elects one gateway per
+//! table. If that gateway dies during a run, another one takes over, and an interrupted run continues at the next interval.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use facetheory::protocol::Content;
-use facetheory::{GcReport, Outcome, PageKey, Pages, Policy, RenderError, Rendered};
+use facetheory::{GcOptions, GcReport, Outcome, PageKey, Pages, Policy, RenderError, Rendered};
 use tabletheory::Random;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The page that says when it was done last. The keys of pages that visitors ask for have `::` in them.
+/// The page that records the last run. Cache keys of requests contain `::`, so no request reaches it.
 const PAGE: &str = "facetheory/collection";
-/// What that page says: always the same, so that it has one body. Others would stay, since its lease is held during each run.
-const DONE: &str = "What nothing names any more was deleted when this page was rendered.\n";
-/// Rows that are read, and bodies that are deleted, at once.
+/// The body of that page. It never changes, so there is only one body: gc could not delete others, since the lease of the
+/// page is held during each run.
+const BODY: &str = "Garbage collection finished when this page was rendered.\n";
+/// Rows read and bodies deleted per step.
 const BATCH: usize = 100;
-/// The rest after each of these, in which visitors have the stores to themselves.
+/// The pause between two steps, which leaves the stores to requests.
 const PAUSE: Duration = Duration::from_millis(50);
-/// For this part of the time between two runs that page is fresh. With all of it, a clock that goes a little slower than the
-/// timer would make every other run be left out.
+/// The record is fresh for this part of the interval. If it were fresh for the whole interval, a clock that is slightly
+/// slower than the timer would make every second run be skipped.
 const FRESH: f64 = 0.9;
 
-/// Deletes what nothing names any more.
+/// The background task of garbage collection.
 #[derive(Debug)]
-pub(crate) struct Collector {
+pub(crate) struct GcTask {
     pub(crate) pages: Pages,
-    /// The time between two runs, if there are any.
-    pub(crate) every: Option<Duration>,
-    /// For how long bodies stay that nothing names.
+    /// The time between two runs; `None` if gc is disabled.
+    pub(crate) interval: Option<Duration>,
+    /// How long unreferenced bodies are retained.
     pub(crate) grace: Duration,
     pub(crate) random: Arc<dyn Random>,
 }
 
-impl Collector {
-    /// Runs now and then until it is stopped, which it is at once: what is left is for another run.
+impl GcTask {
+    /// Runs until `stop` is cancelled, which interrupts a run at once.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        if let Some(every) = self.every {
-            stop.run_until_cancelled(self.repeat(every)).await;
+        if let Some(interval) = self.interval {
+            stop.run_until_cancelled(self.repeat(interval)).await;
         }
     }
 
-    async fn repeat(&self, every: Duration) {
-        // Gateways that are started together do not all begin at once, and ones that live for less than a day have a part
-        // in it as well.
-        tokio::time::sleep(every.mul_f64(self.random.fraction())).await;
+    async fn repeat(&self, interval: Duration) {
+        // A random first delay spreads gateways that start together, and lets short-lived ones take part.
+        tokio::time::sleep(interval.mul_f64(self.random.fraction())).await;
         loop {
-            match self.take_turn(every).await {
+            match self.run_if_due(interval).await {
                 Ok(Outcome::Published(_) | Outcome::Unchanged(_)) => {}
                 Ok(outcome @ (Outcome::AlreadyFresh(_) | Outcome::Held { .. })) => {
-                    tracing::debug!(?outcome, "the collection is another process's");
+                    tracing::debug!(?outcome, "garbage collection skipped: another gateway runs it");
                 }
                 Ok(outcome) => {
-                    tracing::warn!(
-                        ?outcome,
-                        "the collection was broken off, and is tried again when it is due"
-                    );
+                    tracing::warn!(?outcome, "garbage collection interrupted, retrying at the next interval")
                 }
                 Err(error) => {
                     let error = format!("{:#}", anyhow::Error::new(error));
-                    tracing::warn!(error, "the collection has failed, and is tried again when it is due");
+                    tracing::warn!(error, "garbage collection failed, retrying at the next interval");
                 }
             }
-            tokio::time::sleep(every).await;
+            tokio::time::sleep(interval).await;
         }
     }
 
-    /// Collects, unless that was done lately or is being done elsewhere.
-    async fn take_turn(&self, every: Duration) -> facetheory::Result<Outcome> {
-        let (page, policy) = (PageKey::new(PAGE)?, Policy::every(every.mul_f64(FRESH)));
+    /// Runs gc, unless a gateway has run it within the interval or is running it now.
+    async fn run_if_due(&self, interval: Duration) -> facetheory::Result<Outcome> {
+        let (page, policy) = (PageKey::new(PAGE)?, Policy::every(interval.mul_f64(FRESH)));
         self.pages.regenerate(&page, &policy, |_| self.collect()).await
     }
 
     async fn collect(&self) -> Result<Rendered, RenderError> {
-        let began = Instant::now();
-        let mut how = facetheory::GcOptions::default();
-        (how.grace, how.batch, how.pause) = (self.grace, BATCH, PAUSE);
-        let collected = self.pages.gc(&how, |_| ControlFlow::Continue(())).await?;
-        let GcReport { rows, expired, objects, orphans, bytes, failed, .. } = collected;
-        if !collected.finished {
-            let first = collected.failures.first().map_or("it did not say why", String::as_str);
-            return Err(format!("{failed} bodies could not be deleted; the first of them: {first}").into());
+        let started = Instant::now();
+        let mut options = GcOptions::default();
+        (options.grace, options.batch, options.pause) = (self.grace, BATCH, PAUSE);
+        let report = self.pages.gc(&options, |_| ControlFlow::Continue(())).await?;
+        let GcReport { rows, expired, objects, orphans, bytes, failed, .. } = report;
+        if !report.finished {
+            let first = report.failures.first().map_or("unknown error", String::as_str);
+            return Err(format!("{failed} bodies could not be deleted; the first error: {first}").into());
         }
-        let took = began.elapsed();
         tracing::info!(
             rows,
             expired_rows = expired,
@@ -94,12 +89,12 @@ impl Collector {
             deleted_bodies = orphans,
             deleted_bytes = bytes,
             failed,
-            took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-            "what nothing names any more was collected"
+            duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            "garbage collection finished"
         );
         let mut content = Content::default();
         (content.status, content.content_type) = (Some(200), Some("text/plain".to_owned()));
-        Ok(Rendered::new(DONE, content))
+        Ok(Rendered::new(BODY, content))
     }
 }
 
@@ -109,12 +104,12 @@ mod tests {
     use facetheory::{Bodies, PageStore};
     use tabletheory::{Clock as _, Faults, Faulty, ManualClock, MemoryTable, SeededRandom, Table, Timestamp};
 
-    /// Long after all bodies that a test stores, whose times the machine's clock tells.
+    /// Later than all bodies of a test, which have the time of the machine's clock.
     const START: Timestamp = Timestamp::from_seconds(4_102_444_800);
     const DAY: Duration = Duration::from_secs(86_400);
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// A store, and so many bodies in it that were never published, two days ago.
+    /// A store with unreferenced bodies that are two days old.
     struct Store {
         clock: Arc<ManualClock>,
         table: Arc<Faulty<MemoryTable>>,
@@ -132,17 +127,17 @@ mod tests {
                 orphans: Vec::new(),
                 clock,
             };
-            store.litter(orphans).await;
+            store.add_orphans(orphans).await;
             store.clock.advance(2 * DAY);
             store
         }
 
-        async fn litter(&mut self, orphans: usize) {
+        async fn add_orphans(&mut self, orphans: usize) {
             let random = SeededRandom::new(self.orphans.len() as u64);
             for number in 0..orphans {
                 let page = PageKey::new(format!("/{number}")).expect("a page");
                 let (now, content) = (self.clock.now(), Content::default());
-                let stored = self.bodies.put(&page, now, "nobody's".into(), &content, &random).await;
+                let stored = self.bodies.put(&page, now, "unreferenced".into(), &content, &random).await;
                 self.orphans.push(stored.expect("a body").s3_key);
             }
         }
@@ -152,30 +147,31 @@ mod tests {
             Pages::new(PageStore::new(table), self.bodies.clone())
         }
 
-        /// A gateway's collector, at work until the token says otherwise.
-        fn collector(&self, seed: u64, stop: &CancellationToken) -> tokio::task::JoinHandle<()> {
+        /// Starts the gc task of one gateway.
+        fn start_gc(&self, seed: u64, stop: &CancellationToken) -> tokio::task::JoinHandle<()> {
             let random = Arc::new(SeededRandom::new(seed));
-            let collector = Collector { pages: self.pages(), every: Some(HOUR), grace: DAY, random };
-            tokio::spawn(collector.run(stop.clone()))
+            let task = GcTask { pages: self.pages(), interval: Some(HOUR), grace: DAY, random };
+            tokio::spawn(task.run(stop.clone()))
         }
 
+        /// Counts the unreferenced bodies that have not been deleted.
         async fn left(&self) -> usize {
             let mut left = 0;
             for orphan in &self.orphans {
-                left += usize::from(self.bodies.get(orphan, None).await.expect("an answer").is_some());
+                left += usize::from(self.bodies.get(orphan, None).await.expect("a lookup").is_some());
             }
             left
         }
 
-        /// When the last run was done.
-        async fn done(&self) -> Option<i64> {
+        /// Returns the time of the last finished run.
+        async fn last_run(&self) -> Option<i64> {
             let page = PageKey::new(PAGE).expect("a page");
-            self.pages().read(&page).await.expect("an answer").map(|(meta, _)| meta.generation.generated_at)
+            self.pages().read(&page).await.expect("a lookup").map(|(meta, _)| meta.generation.generated_at)
         }
     }
 
-    /// Lets time pass for timers and rows alike.
-    async fn pass(store: &Store, time: Duration) {
+    /// Advances the timers and the clock of the rows.
+    async fn advance(store: &Store, time: Duration) {
         const STEP: Duration = Duration::from_secs(60);
         for _ in 0..time.as_secs() / STEP.as_secs() {
             store.clock.advance(STEP);
@@ -184,77 +180,77 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_nothing_names_goes_within_the_first_period_and_again_in_each() {
+    async fn unreferenced_bodies_are_deleted_in_every_interval() {
         let mut store = Store::with(3).await;
         let page = PageKey::new("/served").expect("a page");
         let (pages, policy) = (store.pages(), Policy::every(HOUR));
         let kept = pages.regenerate(&page, &policy, |_| async { Ok(Rendered::html("kept")) }).await;
         assert!(matches!(kept, Ok(Outcome::Published(_))));
         store.clock.advance(2 * DAY);
-        store.collector(1, &CancellationToken::new());
-        assert_eq!(store.left().await, 3, "it does not begin at once");
-        pass(&store, HOUR).await;
+        store.start_gc(1, &CancellationToken::new());
+        assert_eq!(store.left().await, 3, "the first run is delayed");
+        advance(&store, HOUR).await;
         assert_eq!(store.left().await, 0);
-        let served = store.pages().read(&page).await.expect("an answer").expect("it is still there").1;
+        let served = store.pages().read(&page).await.expect("a lookup").expect("the page is still stored").1;
         assert_eq!(served.bytes, "kept");
 
-        store.litter(2).await;
-        pass(&store, DAY + 2 * HOUR).await;
-        assert_eq!(store.left().await, 0, "it goes on");
+        store.add_orphans(2).await;
+        advance(&store, DAY + 2 * HOUR).await;
+        assert_eq!(store.left().await, 0, "later runs delete new bodies");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_several_gateways_one_collects_in_each_period() {
+    async fn one_of_several_gateways_runs_gc_in_each_interval() {
         let store = Store::with(1).await;
         let stop = CancellationToken::new();
         for seed in 0..4 {
-            store.collector(seed, &stop);
+            store.start_gc(seed, &stop);
         }
         let mut runs = std::collections::BTreeSet::new();
         for _ in 0..60 * 10 {
-            pass(&store, Duration::from_secs(60)).await;
-            runs.extend(store.done().await);
+            advance(&store, Duration::from_secs(60)).await;
+            runs.extend(store.last_run().await);
         }
-        assert!((9..=12).contains(&runs.len()), "{} times in ten hours", runs.len());
+        assert!((9..=12).contains(&runs.len()), "{} runs in ten hours", runs.len());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_is_stopped_in_the_middle_ends_at_once_and_another_takes_it_up() {
+    async fn a_run_that_is_stopped_ends_at_once_and_another_gateway_continues() {
         let store = Store::with(10 * BATCH).await;
         let stop = CancellationToken::new();
-        let collecting = store.collector(1, &stop);
+        let running = store.start_gc(1, &stop);
         tokio::time::sleep(HOUR.mul_f64(SeededRandom::new(1).fraction()) + 8 * PAUSE).await;
         stop.cancel();
-        let ended = tokio::time::timeout(Duration::from_millis(1), collecting).await;
-        ended.expect("it ends at once").expect("it ends well");
+        let ended = tokio::time::timeout(Duration::from_millis(1), running).await;
+        ended.expect("it ends at once").expect("no panic");
         let left = store.left().await;
-        assert!((1..10 * BATCH).contains(&left), "it was in the middle, with {left} left");
-        pass(&store, HOUR).await;
+        assert!((1..10 * BATCH).contains(&left), "the run was interrupted with {left} bodies left");
+        advance(&store, HOUR).await;
         assert_eq!(store.left().await, left);
-        assert!(store.done().await.is_none(), "it was not done");
+        assert!(store.last_run().await.is_none(), "the run did not finish");
 
-        store.collector(2, &CancellationToken::new());
-        pass(&store, HOUR).await;
+        store.start_gc(2, &CancellationToken::new());
+        advance(&store, HOUR).await;
         assert_eq!(store.left().await, 0);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_fails_is_tried_again() {
+    async fn a_failed_run_is_retried() {
         let store = Store::with(3).await;
         store.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
-        let collecting = store.collector(1, &CancellationToken::new());
-        pass(&store, 2 * HOUR).await;
-        assert!(!collecting.is_finished() && store.left().await == 3);
+        let running = store.start_gc(1, &CancellationToken::new());
+        advance(&store, 2 * HOUR).await;
+        assert!(!running.is_finished() && store.left().await == 3);
         store.table.set_faults(Faults::NONE);
-        pass(&store, HOUR).await;
+        advance(&store, HOUR).await;
         assert_eq!(store.left().await, 0);
     }
 
     #[tokio::test]
-    async fn one_that_is_switched_off_ends() {
+    async fn a_disabled_task_ends_at_once() {
         let store = Store::with(0).await;
         let random = Arc::new(SeededRandom::new(1));
-        let collector = Collector { pages: store.pages(), every: None, grace: DAY, random };
-        collector.run(CancellationToken::new()).await;
+        let task = GcTask { pages: store.pages(), interval: None, grace: DAY, random };
+        task.run(CancellationToken::new()).await;
     }
 }

@@ -1,20 +1,22 @@
-//! What is to be done, once the command line and the configuration have been read.
+//! The settings of `facetheory serve`: command line, configuration file and defaults.
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
 use super::Arguments;
 use crate::config::{self, Config};
 
-/// The configuration that is read where none is named.
-const USUAL_FILE: &str = "facetheory.toml";
-/// Where visitors are served if nothing says otherwise.
-const USUAL_ADDRESS: &str = "127.0.0.1:8080";
+/// The configuration file that is read if it exists and `--config` names no other.
+const DEFAULT_FILE: &str = "facetheory.toml";
+/// The default port for clients, on the loopback interface.
+const DEFAULT_PORT: u16 = 8080;
+/// The directory of the embedded store, unless another store is configured.
+pub(super) const DEFAULT_DATA: &str = "facetheory-data";
 
-/// What is gone by from the start to the end.
-const FOR_GOOD: [&str; 10] = [
+/// Settings that a reload does not change.
+const NEEDS_RESTART: [&str; 10] = [
     "listen",
     "admin",
     "log",
@@ -27,7 +29,7 @@ const FOR_GOOD: [&str; 10] = [
     "limits.connections_per_address",
 ];
 
-/// What is to be done. The command line has the last word.
+/// The effective settings. The command line overrides the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) config: Config,
@@ -36,11 +38,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Of the command line and the file that it names.
+    /// Reads the configuration file and applies the command line.
     pub(crate) fn read(arguments: &Arguments) -> Result<Self> {
         let mut config = match &arguments.config {
             Some(file) => Config::read(file)?,
-            None if Path::new(USUAL_FILE).exists() => Config::read(Path::new(USUAL_FILE))?,
+            None if Path::new(DEFAULT_FILE).exists() => Config::read(Path::new(DEFAULT_FILE))?,
             None => Config::default(),
         };
         if arguments.data.is_some() || arguments.table.is_some() {
@@ -52,55 +54,49 @@ impl Settings {
             config.tls = Some(config::Tls { certificate: certificate.clone(), key: key.clone() });
         }
         let origin = arguments.origin.clone().or_else(|| config.origin.clone());
-        Settings::of(config, origin.context(NO_ORIGIN)?, arguments.listen)
+        let origin = origin.context(
+            "no origin is configured; name the server behind the gateway with --origin http://127.0.0.1:3000, or with \
+             `origin` in facetheory.toml",
+        )?;
+        Settings::new(config, origin, arguments.listen)
     }
 
-    /// Of a configuration, for this origin.
-    pub(crate) fn of(config: Config, origin: config::Origin, listen: Option<SocketAddr>) -> Result<Self> {
-        let listen = match listen.or(config.listen) {
-            Some(listen) => listen,
-            None => USUAL_ADDRESS.parse().context("the usual address is none")?,
-        };
+    /// Combines a configuration with the origin and the address of the command line.
+    pub(crate) fn new(config: Config, origin: config::Origin, listen: Option<SocketAddr>) -> Result<Self> {
+        let default = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT));
+        let listen = listen.or(config.listen).unwrap_or(default);
         anyhow::ensure!(
             !origin.is(listen),
-            "the origin is the address that is listened on, {listen}: the gateway would ask itself; \
+            "the origin is the listen address {listen}: the gateway would send requests to itself; \
              choose another address with --listen"
         );
         Ok(Settings { config, origin, listen })
     }
 
-    /// Says which of the new settings will hold after a restart and not before.
-    pub(crate) fn tell_what_waits(&self, new: &Settings) {
-        let (old_shown, new_shown) = (self.shown(), new.shown());
-        let mut waiting: Vec<&str> =
-            FOR_GOOD.into_iter().filter(|name| value(&old_shown, name) != value(&new_shown, name)).collect();
-        // Another certificate is shown at once; whether connections are secure at all stays as it is.
+    /// Logs which of the new settings take effect only after a restart.
+    pub(super) fn warn_about_restart(&self, new: &Settings) {
+        let (old_json, new_json) = (self.to_json(), new.to_json());
+        let has_changed = |name: &&str| value(&old_json, name) != value(&new_json, name);
+        let mut changed: Vec<&str> = NEEDS_RESTART.into_iter().filter(has_changed).collect();
+        // A new certificate is used at once, but HTTPS cannot be switched on or off.
         if self.config.tls.is_some() != new.config.tls.is_some() {
-            waiting.push("tls");
+            changed.push("tls");
         }
-        if !waiting.is_empty() {
-            tracing::warn!(changed = waiting.join(", "), "some settings hold only after a restart");
+        if !changed.is_empty() {
+            tracing::warn!(changed = changed.join(", "), "some changed settings need a restart");
         }
     }
 
-    /// What it has come to, for operators to read.
-    pub(crate) fn shown(&self) -> serde_json::Value {
-        let mut shown = serde_json::to_value(&self.config).unwrap_or_default();
-        shown["origin"] = serde_json::to_value(&self.origin).unwrap_or_default();
-        shown["listen"] = self.listen.to_string().into();
-        shown
+    /// Returns the settings as JSON, for the admin API.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        let mut json = serde_json::to_value(&self.config).unwrap_or_default();
+        json["origin"] = serde_json::to_value(&self.origin).unwrap_or_default();
+        json["listen"] = self.listen.to_string().into();
+        json
     }
 }
 
-/// The value of this name, with a point between a section and what is in it.
-fn value<'a>(shown: &'a serde_json::Value, name: &str) -> Option<&'a serde_json::Value> {
-    name.split('.').try_fold(shown, |value, name| value.get(name))
-}
-
-const NO_ORIGIN: &str = "nothing says where the pages come from; name the server that renders them, as in \
-                         --origin http://127.0.0.1:3000, or by `origin` in facetheory.toml";
-
-/// Where pages are kept if nothing says otherwise.
-pub(super) fn usual_data() -> PathBuf {
-    PathBuf::from("facetheory-data")
+/// Returns the value of a key; a dot separates a table from its key.
+fn value<'a>(json: &'a serde_json::Value, name: &str) -> Option<&'a serde_json::Value> {
+    name.split('.').try_fold(json, |value, name| value.get(name))
 }

@@ -1,36 +1,36 @@
-//! How the process comes to its end.
+//! Graceful shutdown.
 
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-/// Asked to end, the process waits for what is under way, all in all for so long. Whoever asks twice does not want to wait.
+/// The state of a shutdown. The first request stops accepting connections and waits for work in progress, up to one
+/// timeout for everything together. A second request, or the timeout, ends the waiting.
 #[derive(Debug)]
-pub(super) struct Ending {
-    patience: Duration,
-    /// Nothing new is begun.
-    pub(super) stop: CancellationToken,
-    /// What is under way is waited for no longer.
-    pub(super) over: CancellationToken,
+pub(super) struct Shutdown {
+    pub(super) timeout: Duration,
+    /// Cancelled by the first request: nothing new is started.
+    pub(super) requested: CancellationToken,
+    /// Cancelled by the second request or the timeout: work in progress is aborted.
+    pub(super) forced: CancellationToken,
 }
 
-impl Ending {
-    /// One that takes so long at most.
-    pub(super) fn within(patience: Duration) -> Self {
-        Ending { patience, stop: CancellationToken::new(), over: CancellationToken::new() }
+impl Shutdown {
+    pub(super) fn new(timeout: Duration) -> Self {
+        Shutdown { timeout, requested: CancellationToken::new(), forced: CancellationToken::new() }
     }
 
-    /// Asks for it.
-    pub(super) fn ask(&self) {
-        if self.stop.is_cancelled() {
-            self.over.cancel();
+    /// Requests the shutdown, or forces it if it was requested before.
+    pub(super) fn request(&self) {
+        if self.requested.is_cancelled() {
+            self.forced.cancel();
             return;
         }
-        self.stop.cancel();
-        let (patience, over) = (self.patience, self.over.clone());
+        self.requested.cancel();
+        let (timeout, forced) = (self.timeout, self.forced.clone());
         tokio::spawn(async move {
-            tokio::time::sleep(patience).await;
-            over.cancel();
+            tokio::time::sleep(timeout).await;
+            forced.cancel();
         });
     }
 }
@@ -40,29 +40,29 @@ mod tests {
     use super::*;
     use tokio::time::Instant;
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const TIMEOUT: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]
-    async fn however_many_things_are_waited_for_the_time_is_that_of_all_together() {
-        let ending = Ending::within(PATIENCE);
-        tokio::time::sleep(PATIENCE * 2).await;
-        assert!(!ending.over.is_cancelled(), "nobody has asked");
-        let asked = Instant::now();
-        ending.ask();
-        assert!(ending.stop.is_cancelled());
-        tokio::time::sleep(PATIENCE / 2).await;
-        assert!(!ending.over.is_cancelled());
-        ending.over.cancelled().await;
-        let waited = asked.elapsed();
-        assert!(waited >= PATIENCE && waited < PATIENCE + Duration::from_secs(1), "{waited:?}");
+    async fn the_timeout_starts_with_the_first_request() {
+        let shutdown = Shutdown::new(TIMEOUT);
+        tokio::time::sleep(TIMEOUT * 2).await;
+        assert!(!shutdown.forced.is_cancelled(), "no shutdown was requested");
+        let requested = Instant::now();
+        shutdown.request();
+        assert!(shutdown.requested.is_cancelled());
+        tokio::time::sleep(TIMEOUT / 2).await;
+        assert!(!shutdown.forced.is_cancelled());
+        shutdown.forced.cancelled().await;
+        let waited = requested.elapsed();
+        assert!(waited >= TIMEOUT && waited < TIMEOUT + Duration::from_secs(1), "{waited:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_asks_twice_does_not_wait() {
-        let ending = Ending::within(PATIENCE);
-        ending.ask();
-        assert!(!ending.over.is_cancelled());
-        ending.ask();
-        assert!(ending.over.is_cancelled());
+    async fn the_second_request_forces_the_shutdown() {
+        let shutdown = Shutdown::new(TIMEOUT);
+        shutdown.request();
+        assert!(!shutdown.forced.is_cancelled());
+        shutdown.request();
+        assert!(shutdown.forced.is_cancelled());
     }
 }

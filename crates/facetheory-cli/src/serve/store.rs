@@ -1,4 +1,4 @@
-//! Where pages are kept.
+//! Opens the stores of the gateway.
 
 use std::env::VarError;
 use std::path::Path;
@@ -6,21 +6,20 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use facetheory::{Bodies, Environment, Isr, IsrBuilder, PageStore, Pages};
 
-use super::settings::usual_data;
+use super::settings::DEFAULT_DATA;
 use crate::config::{Store, Timeouts};
 
-/// Opens the store that is named, else that of the environment, else the one in the usual directory. It is waited for as
-/// long as the time-outs say.
+/// Opens the configured store, or the one that the environment names, or the default directory.
 pub(crate) async fn open(store: &Store, timeouts: &Timeouts) -> Result<IsrBuilder> {
     let pages = match (&store.data, &store.table, &store.bodies) {
         (Some(data), _, _) => embedded(data).await?,
         (None, None, None) => match environment(|name| std::env::var(name))? {
             Some(environment) => environment.open().await?,
-            None => embedded(&usual_data()).await?,
+            None => embedded(Path::new(DEFAULT_DATA)).await?,
         },
         (None, table, bodies) => {
-            let table = table.as_deref().context("bodies are named and no table: name both, or `data`")?;
-            let bodies = bodies.as_deref().context("a table is named and no bodies: name both, or `data`")?;
+            let table = table.as_deref().context("`bodies` needs a `table`: name both, or only `data`")?;
+            let bodies = bodies.as_deref().context("`table` needs `bodies`: name both, or only `data`")?;
             pages(table, bodies).await?
         }
     };
@@ -34,7 +33,7 @@ pub(crate) async fn open(store: &Store, timeouts: &Timeouts) -> Result<IsrBuilde
     })
 }
 
-/// Whether that is the embedded store, whose bodies are nobody else's.
+/// Whether [`open`] opens the embedded store, whose bodies no other table references.
 pub(crate) fn is_embedded(store: &Store) -> Result<bool> {
     Ok(match (&store.data, &store.table, &store.bodies) {
         (Some(_), _, _) => true,
@@ -43,22 +42,21 @@ pub(crate) fn is_embedded(store: &Store) -> Result<bool> {
     })
 }
 
-/// The store in a directory.
+/// Opens the embedded store in a directory.
 pub(crate) async fn embedded(data: &Path) -> Result<Pages> {
     std::fs::create_dir_all(data)
-        .with_context(|| format!("the directory {} cannot be made", data.display()))?;
+        .with_context(|| format!("cannot create the directory {}", data.display()))?;
     let table = format!("sqlite:{}", data.join("table.db").display());
     let bodies = format!("file:{}", data.join("bodies").display());
     Ok(pages(&table, &bodies).await?)
 }
 
-/// The pages of a table, with their bodies there.
 async fn pages(table: &str, bodies: &str) -> facetheory::Result<Pages> {
     let store = PageStore::new(tabletheory::open(table).await?);
     Ok(Pages::new(store, Bodies::open(bodies).await?))
 }
 
-/// The store of the environment, if it names one. Half a store is an error: somebody meant to name one.
+/// Returns the store that the environment names, or `None`. A table without bodies, or the reverse, is an error.
 fn environment(look_up: impl Fn(&str) -> Result<String, VarError>) -> Result<Option<Environment>> {
     let names = Environment::VARIABLES.iter();
     let set = |name: &&&str| {
@@ -82,11 +80,11 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_names_a_store_or_none_but_not_half_of_one() {
-        assert!(with(&[]).expect("nothing is said").is_none());
-        assert!(with(&[("CACHE_TABLE", " ")]).expect("nothing is said").is_none());
+    fn a_table_without_bodies_in_the_environment_is_an_error() {
+        assert!(with(&[]).expect("an empty environment").is_none());
+        assert!(with(&[("CACHE_TABLE", " ")]).expect("an empty value").is_none());
         let whole = with(&[("CACHE_TABLE", "pages"), ("FACETHEORY_ISR_BUCKET", "bucket")]);
-        assert_eq!(whole.expect("a store").expect("it is named").bodies, "s3://bucket/isr");
+        assert_eq!(whole.expect("a store").expect("a store").bodies, "s3://bucket/isr");
         let half = with(&[("CACHE_TABLE", "pages")]).expect_err("no bodies");
         assert!(half.to_string().contains("FACETHEORY_ISR_BUCKET"), "{half}");
     }

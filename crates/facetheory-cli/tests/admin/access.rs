@@ -1,15 +1,15 @@
-//! Who may ask the admin listener.
+//! Access control of the admin listener.
 
 use std::fs;
 
 use serde_json::json;
 
-use crate::process::{Ask, Gateway, Origin, facetheory, refusal};
+use crate::process::{Gateway, Origin, Request, error_of, facetheory};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 #[test]
-fn without_a_token_other_machines_cannot_be_let_in() {
+fn an_address_other_than_loopback_needs_a_token() {
     let serve = |token: Option<&str>| {
         let mut command = facetheory();
         command.args([
@@ -26,17 +26,20 @@ fn without_a_token_other_machines_cannot_be_let_in() {
         }
         command
     };
-    let said = refusal(&mut serve(None));
-    assert!(said.contains("--admin-token-file") && said.contains("FACETHEORY_ADMIN_TOKEN"), "{said}");
-    let said = refusal(&mut serve(Some("short")));
-    assert!(said.contains("it has 5 characters; it needs at least 16"), "{said}");
-    assert!(!said.contains("short"), "a token is never shown");
-    let said = refusal(serve(None).args(["--admin-token-file", "/nowhere/token"]));
-    assert!(said.contains("the admin token cannot be read from /nowhere/token"), "{said}");
+    let printed = error_of(&mut serve(None));
+    assert!(
+        printed.contains("--admin-token-file") && printed.contains("FACETHEORY_ADMIN_TOKEN"),
+        "{printed}"
+    );
+    let printed = error_of(&mut serve(Some("short")));
+    assert!(printed.contains("it has 5 characters, but at least 16 are required"), "{printed}");
+    assert!(!printed.contains("short"), "the token is never printed");
+    let printed = error_of(serve(None).args(["--admin-token-file", "/nowhere/token"]));
+    assert!(printed.contains("cannot read the admin token from /nowhere/token"), "{printed}");
 }
 
 #[test]
-fn a_token_is_required_for_all_but_the_signs_of_life() {
+fn a_token_is_required_for_everything_but_health() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("token");
     fs::write(&file, format!("{TOKEN}\n")).expect("a file");
@@ -47,9 +50,9 @@ fn a_token_is_required_for_all_but_the_signs_of_life() {
         assert_eq!(gateway.get(path).status, 200, "{path}");
     }
     for path in ["/", "/metrics", "/api/v1/entries", "/api/v1/config", "/nothing"] {
-        let refused = gateway.get(path);
-        refused.problem(401);
-        assert_eq!(refused.header("www-authenticate"), "bearer", "{path}");
+        let rejected = gateway.get(path);
+        rejected.problem(401);
+        assert_eq!(rejected.header("www-authenticate"), "bearer", "{path}");
     }
     for shown in [
         format!("Bearer {}", &TOKEN[1..]),
@@ -59,35 +62,35 @@ fn a_token_is_required_for_all_but_the_signs_of_life() {
         format!("Basic {TOKEN}"),
         TOKEN.to_owned(),
     ] {
-        Ask::get("/metrics").with("authorization", &shown).send(&gateway.admin).problem(401);
+        Request::get("/metrics").with("authorization", &shown).send(&gateway.admin).problem(401);
     }
     let shown = format!("Bearer {TOKEN}");
     for name in ["127.0.0.1", "gateway.example.com"] {
-        let let_in =
-            Ask::get("/metrics").with("host", name).with("authorization", &shown).send(&gateway.admin);
-        assert_eq!(let_in.status, 200, "under any name: {name}");
+        let accepted =
+            Request::get("/metrics").with("host", name).with("authorization", &shown).send(&gateway.admin);
+        assert_eq!(accepted.status, 200, "with a token, any host is allowed: {name}");
     }
-    let twice = Ask::get("/metrics").with("authorization", &shown).with("authorization", &shown);
+    let twice = Request::get("/metrics").with("authorization", &shown).with("authorization", &shown);
     twice.send(&gateway.admin).problem(401);
 }
 
 #[test]
-fn attack_60_a_token_of_any_length_and_shape_is_refused_in_the_same_words() {
+fn attack_60_all_wrong_tokens_get_the_same_response() {
     let origin = Origin::start();
     let gateway =
         Gateway::with(&origin, facetheory().env("FACETHEORY_ADMIN_TOKEN", TOKEN), &["--log", "off"]);
-    let refused = |shown: &str| {
+    let rejected = |shown: &str| {
         let shown = format!("Bearer {shown}");
-        Ask::get("/api/v1/entries").with("authorization", &shown).send(&gateway.admin).problem(401)
+        Request::get("/api/v1/entries").with("authorization", &shown).send(&gateway.admin).problem(401)
     };
-    let words = refused("x");
+    let words = rejected("x");
     for shown in [&TOKEN[..31], &TOKEN.to_uppercase(), &TOKEN.repeat(100)] {
-        assert_eq!(refused(shown), words);
+        assert_eq!(rejected(shown), words);
     }
 }
 
 #[test]
-fn a_name_of_somebody_else_that_leads_here_is_refused() {
+fn a_foreign_host_is_rejected_against_dns_rebinding() {
     let gateway = Gateway::start(&Origin::start());
     let port = gateway.admin.rsplit(':').next().expect("a port").to_owned();
     for host in [
@@ -97,51 +100,51 @@ fn a_name_of_somebody_else_that_leads_here_is_refused() {
         "localhost.evil",
         "10.0.0.1",
     ] {
-        Ask::get("/api/v1/entries").with("host", host).send(&gateway.admin).problem(403);
+        Request::get("/api/v1/entries").with("host", host).send(&gateway.admin).problem(403);
     }
     for host in ["localhost", &format!("LOCALHOST:{port}"), "127.0.0.1", &format!("[::1]:{port}")] {
-        let let_in = Ask::get("/api/v1/entries").with("host", host).send(&gateway.admin);
-        assert_eq!(let_in.status, 200, "{host}");
+        let accepted = Request::get("/api/v1/entries").with("host", host).send(&gateway.admin);
+        assert_eq!(accepted.status, 200, "{host}");
     }
 }
 
 #[test]
-fn a_page_of_another_site_cannot_make_a_browser_act() {
+fn cross_site_requests_are_rejected() {
     let gateway = Gateway::start(&Origin::start());
-    let wish = json!({ "everything": true });
-    let ask = || Ask::post("/api/v1/invalidate", &wish);
+    let body = json!({ "everything": true });
+    let request = || Request::post("/api/v1/invalidate", &body);
     for (name, value) in [
         ("origin", "https://evil.example.com"),
         ("origin", "null"),
         ("sec-fetch-site", "cross-site"),
         ("sec-fetch-site", "same-site"),
     ] {
-        ask().with(name, value).send(&gateway.admin).problem(403);
+        request().with(name, value).send(&gateway.admin).problem(403);
     }
     let own = format!("http://{}", gateway.admin);
-    let let_in = ask().with("origin", &own).with("sec-fetch-site", "same-origin").send(&gateway.admin);
-    assert_eq!(let_in.status, 200);
-    // What a form can send without asking first is no JSON.
+    let accepted = request().with("origin", &own).with("sec-fetch-site", "same-origin").send(&gateway.admin);
+    assert_eq!(accepted.status, 200);
+    // A form can send these content types without a preflight request.
     for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
-        let form = Ask::get("/api/v1/invalidate").with("content-type", kind);
-        form.sent_as("POST", &wish.to_string()).send(&gateway.admin).problem(415);
+        let form = Request::get("/api/v1/invalidate").with("content-type", kind);
+        form.method("POST", &body.to_string()).send(&gateway.admin).problem(415);
     }
 }
 
 #[test]
-fn attack_59_the_public_listener_knows_nothing_of_the_admin() {
+fn attack_59_the_public_listener_does_not_serve_the_admin_api() {
     let origin = Origin::start();
     let gateway = Gateway::start(&origin);
     for path in ["/metrics", "/healthz", "/api/v1/entries", "/%6detrics", "/api%2fv1%2fentries"] {
-        let public = gateway.visit(path);
-        let is_the_origins = public.body.contains(" render ") || public.status == 400;
-        assert!(is_the_origins && !public.body.contains("facetheory_"), "{path}: {public:?}");
+        let public = gateway.client_get(path);
+        let is_from_origin = public.body.contains(" render ") || public.status == 400;
+        assert!(is_from_origin && !public.body.contains("facetheory_"), "{path}: {public:?}");
     }
 }
 
 #[test]
-fn an_admin_listener_that_is_off_is_not_there() {
+fn a_gateway_without_an_admin_listener_serves_clients() {
     let origin = Origin::start();
     let gateway = Gateway::without_admin(&origin);
-    assert_eq!(gateway.visit("/a").status, 200);
+    assert_eq!(gateway.client_get("/a").status, 200);
 }

@@ -1,26 +1,26 @@
-//! Whether the process lives, whether visitors should be sent to it, and what is counted.
+//! Health, shutdown and metrics.
 
 use std::io::Write as _;
 use std::net::TcpStream;
 
 use tabletheory::Scan;
 
-use crate::process::{Gateway, Origin, eventually, facetheory, refusal};
+use crate::process::{Gateway, Origin, error_of, eventually, facetheory};
 
 #[test]
 fn a_gateway_that_can_serve_is_alive_and_ready() {
     let origin = Origin::start();
     let gateway = Gateway::start(&origin);
     assert_eq!(gateway.get("/healthz").status, 200);
-    // A store that is slow to answer is none to count on, until it is quick again.
-    eventually("that it is ready", || {
+    // On a busy machine a store may be slow at first.
+    eventually("ready", || {
         let ready = gateway.get("/readyz");
         (ready.status, ready.json()["ready"].as_bool()) == (200, Some(true))
     });
 }
 
 #[test]
-fn a_machine_without_certificates_is_no_place_only_for_an_origin_that_needs_them() {
+fn root_certificates_are_needed_only_for_an_https_origin() {
     let bare = || {
         let mut command = facetheory();
         command.env("SSL_CERT_FILE", "none").env("SSL_CERT_DIR", "none");
@@ -30,70 +30,70 @@ fn a_machine_without_certificates_is_no_place_only_for_an_origin_that_needs_them
     assert_eq!(gateway.get("/healthz").status, 200);
     let directory = tempfile::tempdir().expect("a directory");
     let arguments = ["serve", "--origin", "https://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin", "off"];
-    let said = refusal(bare().args(arguments).current_dir(&directory));
-    assert!(said.contains("SSL_CERT_FILE"), "{said}");
+    let printed = error_of(bare().args(arguments).current_dir(&directory));
+    assert!(printed.contains("SSL_CERT_FILE"), "{printed}");
 }
 
 #[test]
-fn a_gateway_whose_origin_is_down_is_ready_since_it_serves_what_it_has_and_says_how_the_origin_is() {
+fn a_gateway_is_ready_while_its_origin_is_down() {
     let origin = Origin::start();
     let up = Gateway::start(&origin);
-    let told = serde_json::json!({ "ready": true, "reasons": [], "origin": "up" });
-    eventually("that it is ready", || up.get("/readyz").json() == told);
-    let origin = Origin::gone();
+    let expected = serde_json::json!({ "ready": true, "reasons": [], "origin": "up" });
+    eventually("ready", || up.get("/readyz").json() == expected);
+    let origin = Origin::down();
     let gateway = Gateway::start(&origin);
     for number in 0..3 {
-        assert_eq!(gateway.visit(&format!("/{number}")).status, 502);
+        assert_eq!(gateway.client_get(&format!("/{number}")).status, 502);
     }
-    let told = serde_json::json!({ "ready": true, "reasons": [], "origin": "down" });
-    eventually("that it is ready", || {
+    let expected = serde_json::json!({ "ready": true, "reasons": [], "origin": "down" });
+    eventually("ready", || {
         let down = gateway.get("/readyz");
-        down.status == 200 && down.json() == told
+        down.status == 200 && down.json() == expected
     });
     assert_eq!(gateway.get("/healthz").status, 200);
     assert!(gateway.get("/metrics").body.contains("facetheory_gateway_origin_up 0"));
 }
 
 #[test]
-fn a_gateway_that_is_about_to_end_says_so_until_its_last_visitor_has_gone() {
+fn readiness_reports_a_shutdown_until_the_last_request_is_finished() {
     let origin = Origin::start();
     let gateway = Gateway::start(&origin);
     let site = gateway.site.clone();
-    let visitor = std::thread::spawn(move || crate::process::Ask::get("/slow/a").send(&site));
-    origin.asked.recv().expect("the origin is asked");
+    let client = std::thread::spawn(move || crate::process::Request::get("/slow/a").send(&site));
+    origin.requested.recv().expect("a request to the origin");
     gateway.signal("TERM");
-    eventually("that it is not ready", || gateway.get("/readyz").status == 503);
+    eventually("not ready", || gateway.get("/readyz").status == 503);
     assert_eq!(gateway.get("/readyz").json()["reasons"], serde_json::json!(["stopping"]));
     assert_eq!(gateway.get("/healthz").status, 200);
-    origin.go_on.send(()).expect("the origin waits");
-    assert_eq!(visitor.join().expect("no panic").status, 200);
-    eventually("its end", || TcpStream::connect(&gateway.admin).is_err());
+    origin.release.send(()).expect("a waiting request");
+    assert_eq!(client.join().expect("no panic").status, 200);
+    eventually("exit", || TcpStream::connect(&gateway.admin).is_err());
 }
 
 #[test]
-fn a_gateway_that_is_asked_twice_to_end_waits_for_nobody_and_leaves_no_lease() {
-    const PATIENT: &str = "[routes]\n\"/**\" = { isr = \"1h\", render_timeout = \"10m\" }\n\
+fn a_second_signal_ends_the_shutdown_at_once_and_leaves_no_lease() {
+    const LONG_TIMEOUTS: &str = "[routes]\n\"/**\" = { isr = \"1h\", render_timeout = \"10m\" }\n\
                            [timeouts]\ntable = \"20s\"\nbodies = \"1m\"\nheaders = \"10m\"\nshutdown = \"10m\"\n";
-    // Waiting for a visitor, and for a render whose visitor has left.
-    for leaves in [false, true] {
+    // With a waiting client, and with a render whose client has disconnected.
+    for disconnects in [false, true] {
         let origin = Origin::start();
-        let mut gateway = Gateway::by(PATIENT, &origin, &mut facetheory(), &["--log", "off"]);
-        let mut visitor = TcpStream::connect(&gateway.site).expect("a connection");
-        visitor.write_all(b"GET /slow/a HTTP/1.1\r\nHost: a\r\n\r\n").expect("a request");
-        origin.asked.recv().expect("the origin is asked");
-        let visitor = Some(visitor).filter(|_| !leaves);
+        let mut gateway = Gateway::with_config(LONG_TIMEOUTS, &origin, &mut facetheory(), &["--log", "off"]);
+        let mut client = TcpStream::connect(&gateway.site).expect("a connection");
+        client.write_all(b"GET /slow/a HTTP/1.1\r\nHost: a\r\n\r\n").expect("a request");
+        origin.requested.recv().expect("a request to the origin");
+        let client = Some(client).filter(|_| !disconnects);
         assert!(has_lease(&gateway));
         gateway.signal("TERM");
-        eventually("that it is not ready", || gateway.get("/readyz").status == 503);
-        assert!(!gateway.has_ended(), "it waits for the origin");
+        eventually("not ready", || gateway.get("/readyz").status == 503);
+        assert!(!gateway.has_exited(), "the shutdown waits for the origin");
         gateway.signal("TERM");
-        eventually("its end", || gateway.has_ended());
+        eventually("exit", || gateway.has_exited());
         assert!(!has_lease(&gateway));
-        drop(visitor);
+        drop(client);
     }
 }
 
-/// Whether anybody has a lease, by the table of a gateway.
+/// Whether the table of a gateway contains a lease.
 fn has_lease(gateway: &Gateway) -> bool {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let address = format!("sqlite:{}", gateway.data().join("table.db").display());
@@ -105,10 +105,10 @@ fn has_lease(gateway: &Gateway) -> bool {
 }
 
 #[test]
-fn what_happens_is_counted_under_names_that_prometheus_reads() {
+fn metrics_are_exported_for_prometheus() {
     let gateway = Gateway::start(&Origin::start());
     for _ in 0..3 {
-        gateway.visit("/a");
+        gateway.client_get("/a");
     }
     let metrics = gateway.get("/metrics");
     assert_eq!(
@@ -127,5 +127,5 @@ fn what_happens_is_counted_under_names_that_prometheus_reads() {
     assert!(value("facetheory_isr_memory_bytes") > 0.0);
     assert!(value("facetheory_gateway_connections") >= 0.0);
     assert!(value("facetheory_process_uptime_seconds") >= 0.0);
-    assert!(value("facetheory_process_tasks") >= 1.0, "whoever answers is one");
+    assert!(value("facetheory_process_tasks") >= 1.0, "this request is a task");
 }

@@ -1,10 +1,10 @@
-//! The OpenAPI document holds for what is really answered.
+//! Responses match the OpenAPI document.
 
 use serde_json::{Value, json};
 
-use crate::process::{Gateway, Origin, Reply};
+use crate::process::{Gateway, Origin, Response};
 
-/// What a reference leads to.
+/// Resolves a reference.
 fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     match schema["$ref"].as_str() {
         Some(reference) => document.pointer(reference.trim_start_matches('#')).expect("a schema"),
@@ -12,7 +12,7 @@ fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     }
 }
 
-/// Checks a value: required fields are there, nothing else is, and types are as told.
+/// Checks that a value has the required fields and no others, and the right types.
 fn check(document: &Value, schema: &Value, value: &Value, place: &str) {
     let schema = resolved(document, schema);
     let choices = schema["oneOf"].as_array().or(schema["anyOf"].as_array());
@@ -28,7 +28,7 @@ fn check(document: &Value, schema: &Value, value: &Value, place: &str) {
         return;
     }
     if let Some(parts) = schema["allOf"].as_array() {
-        // Each part has its own fields, so only what is required can be checked.
+        // Each part has its own fields, so only the required ones can be checked.
         for part in parts {
             let part = resolved(document, part);
             for name in part["required"].as_array().into_iter().flatten() {
@@ -57,49 +57,49 @@ fn check(document: &Value, schema: &Value, value: &Value, place: &str) {
     for item in value.as_array().into_iter().flatten() {
         check(document, &schema["items"], item, place);
     }
-    if let (Some(fields), Some(told)) = (value.as_object(), schema["properties"].as_object()) {
+    if let (Some(fields), Some(documented)) = (value.as_object(), schema["properties"].as_object()) {
         for name in schema["required"].as_array().into_iter().flatten() {
             assert!(fields.contains_key(name.as_str().expect("a name")), "{place} lacks {name}");
         }
         for (name, field) in fields {
             let schema =
-                told.get(name).unwrap_or_else(|| panic!("{place} has {name}, of which nothing is told"));
+                documented.get(name).unwrap_or_else(|| panic!("{place} has {name}, which is not documented"));
             check(document, schema, field, &format!("{place}.{name}"));
         }
     }
 }
 
 #[test]
-fn what_is_answered_is_what_the_document_says() {
+fn responses_match_the_document() {
     let gateway = Gateway::start(&Origin::start());
     let document = gateway.get("/api/v1/openapi.json").json();
     assert_eq!(document["openapi"], "3.1.0");
-    gateway.visit("/a");
+    gateway.client_get("/a");
     let url = gateway.url("/a");
-    let holds = |method: &str, path: &str, reply: &Reply| {
+    let matches = |method: &str, path: &str, response: &Response| {
         let responses = &document["paths"][path][method]["responses"];
-        let range = format!("{}XX", reply.status / 100);
-        let told = responses.get(reply.status.to_string()).or(responses.get(&range));
-        let told =
-            told.unwrap_or_else(|| panic!("{path} answers {}, of which nothing is told", reply.status));
-        let kind = reply.header("content-type").split(';').next().expect("a type");
-        let schema = &told["content"][kind]["schema"];
-        assert!(schema.is_object(), "{path} answers {kind}, of which nothing is told: {told}");
-        check(&document, schema, &reply.json(), path);
+        let range = format!("{}XX", response.status / 100);
+        let documented = responses.get(response.status.to_string()).or(responses.get(&range));
+        let documented = documented
+            .unwrap_or_else(|| panic!("{path} returns {}, which is not documented", response.status));
+        let kind = response.header("content-type").split(';').next().expect("a type");
+        let schema = &documented["content"][kind]["schema"];
+        assert!(schema.is_object(), "{path} returns {kind}, which is not documented: {documented}");
+        check(&document, schema, &response.json(), path);
     };
-    for (path, reply) in [
+    for (path, response) in [
         ("/readyz", gateway.get("/readyz")),
         ("/api/v1/entries", gateway.get("/api/v1/entries?limit=1")),
         ("/api/v1/entries", gateway.get("/api/v1/entries?limit=x")),
-        ("/api/v1/entry", gateway.about("entry", "/a")),
-        ("/api/v1/entry", gateway.about("entry", "/absent")),
-        ("/api/v1/history", gateway.about("history", "/a")),
-        ("/api/v1/diff", gateway.about("diff", "/a&from=VER%231&to=VER%232")),
+        ("/api/v1/entry", gateway.get_page("entry", "/a")),
+        ("/api/v1/entry", gateway.get_page("entry", "/absent")),
+        ("/api/v1/history", gateway.get_page("history", "/a")),
+        ("/api/v1/diff", gateway.get_page("diff", "/a&from=VER%231&to=VER%232")),
         ("/api/v1/config", gateway.get("/api/v1/config")),
     ] {
-        holds("get", path, &reply);
+        matches("get", path, &response);
     }
-    for (path, reply) in [
+    for (path, response) in [
         ("/api/v1/invalidate", gateway.post("/api/v1/invalidate", &json!({ "url": url }))),
         ("/api/v1/invalidate", gateway.post("/api/v1/invalidate", &json!({ "none": url }))),
         ("/api/v1/unpin", gateway.post("/api/v1/unpin", &json!({ "url": url }))),
@@ -107,12 +107,12 @@ fn what_is_answered_is_what_the_document_says() {
         ("/api/v1/regenerate", gateway.regenerate("one", "/b")),
         ("/api/v1/regenerate", gateway.regenerate("one", "/c")),
     ] {
-        holds("post", path, &reply);
+        matches("post", path, &response);
     }
 }
 
 #[test]
-fn the_console_leads_to_what_there_is() {
+fn the_console_links_to_the_endpoints() {
     let gateway = Gateway::start(&Origin::start());
     let page = gateway.get("/");
     assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
@@ -123,7 +123,7 @@ fn the_console_leads_to_what_there_is() {
         assert_eq!(gateway.get(link).status, 200, "{link}");
     }
     gateway.get("/elsewhere").problem(404);
-    let wrong = crate::process::Ask::get("/api/v1/entries").sent_as("DELETE", "").send(&gateway.admin);
+    let wrong = crate::process::Request::get("/api/v1/entries").method("DELETE", "").send(&gateway.admin);
     wrong.problem(405);
     assert_eq!(wrong.header("allow"), "get,head");
 }

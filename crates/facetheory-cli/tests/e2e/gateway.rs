@@ -57,7 +57,7 @@ impl Gateway {
             .expect("the binary runs");
         let mut output = BufReader::new(child.stdout.take().expect("an output"));
         let address = address_after("listening on", &mut output);
-        let admin = address_after("the admin listener is at", &mut output);
+        let admin = address_after("admin listener on", &mut output);
         Gateway { child, address, admin, recorder, _directory: directory, _output: output }
     }
 

@@ -1,9 +1,9 @@
-//! Texts of every kind.
+//! Properties of the parser, over generated texts and files.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Lines that are right, each of another table.
+/// Valid lines of the top level.
 const TOP: [&str; 8] = [
     "origin = \"https://app:8443\"",
     "listen = \"[::1]:80\"",
@@ -48,7 +48,7 @@ const KEYS: [&str; 19] = [
     "ignore_origin_cache_control = true",
 ];
 
-/// A file of lines that are right one by one.
+/// Generates a file of lines that are valid on their own.
 fn file() -> impl Strategy<Value = String> {
     let some = |lines: &'static [&'static str], most| proptest::sample::subsequence(lines, 0..=most);
     let rule = ("(/(a|b|\\*|)){1,3}(/\\*\\*)?", some(&KEYS, 5), any::<bool>());
@@ -64,60 +64,59 @@ fn file() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_text_is_too_strange(text in "\\PC{0,60}|([a-z\\[\\]\"'=.{},*/0-9 \n#]{0,60})") {
+    fn no_text_makes_the_parser_panic(text in "\\PC{0,60}|([a-z\\[\\]\"'=.{},*/0-9 \n#]{0,60})") {
         let _ = Config::parse(&text);
     }
 
-    /// What is nearly right goes deeper than what is all wrong.
+    /// A small change of a valid file reaches more code than a random text.
     #[test]
-    fn no_slip_is_too_strange(from in any::<prop::sample::Index>(), length in 0usize..20, put in "\\PC{0,8}|[\\[\\]{}\"=\n/*]{0,4}") {
+    fn every_error_of_an_edited_file_has_a_line_of_the_file(from in any::<prop::sample::Index>(), length in 0usize..20, put in "\\PC{0,8}|[\\[\\]{}\"=\n/*]{0,4}") {
         let letters: Vec<char> = example().chars().collect();
         let from = from.index(letters.len());
         let text: String = letters[..from].iter().copied().chain(put.chars())
             .chain(letters.iter().copied().skip(from + length)).collect();
-        if let Err(faults) = Config::parse(&text) {
+        if let Err(errors) = Config::parse(&text) {
             let lines = text.matches('\n').count() + 1;
-            prop_assert!(!faults.0.is_empty());
-            prop_assert!(faults.0.iter().all(|fault| fault.line.is_some_and(|line| (1..=lines).contains(&line))));
+            prop_assert!(!errors.0.is_empty());
+            prop_assert!(errors.0.iter().all(|error| (1..=lines).contains(&error.line)));
         }
     }
 
     #[test]
-    fn what_is_printed_is_read_as_the_same(text in file()) {
+    fn a_printed_configuration_parses_to_the_same_configuration(text in file()) {
         let Ok(config) = Config::parse(&text) else { return Ok(()) };
         let printed = toml::to_string(&config).expect("it can be printed");
-        let read = Config::parse(&printed).map_err(|faults| TestCaseError::fail(format!("{faults}\n{printed}")))?;
-        // Rules without a table are printed before those with one, so that their order is compared as printed.
+        let read = Config::parse(&printed).map_err(|errors| TestCaseError::fail(format!("{errors}\n{printed}")))?;
+        // Rules without a table are printed before those with one, so the order of rules is compared as printed.
         prop_assert_eq!(toml::to_string(&read).expect("it can be printed"), printed);
         let without_rules = |config: Config| Config { rules: Rules::default(), ..config };
         prop_assert_eq!(without_rules(read), without_rules(config));
     }
 
     #[test]
-    fn a_rule_written_in_full_is_the_same_rule(keys in proptest::sample::subsequence(&KEYS, 0..6)) {
-        let rule = |said: &str| {
-            let config = Config::parse(&format!("[routes]\n\"/a\" = {said}")).ok()?;
+    fn a_rule_printed_with_all_settings_is_the_same_rule(keys in proptest::sample::subsequence(&KEYS, 0..6)) {
+        let rule = |table: &str| {
+            let config = Config::parse(&format!("[routes]\n\"/a\" = {table}")).ok()?;
             config.rules.of_route("/a").and_then(|found| found.rule.cloned())
         };
         if let Some(short) = rule(&format!("{{ {} }}", keys.join(", "))) {
             let mut full = String::new();
-            short.settings().serialize(toml::ser::ValueSerializer::new(&mut full)).expect("it can be printed");
+            short.serialize(toml::ser::ValueSerializer::new(&mut full)).expect("it can be printed");
             prop_assert_eq!(rule(&full), Some(short), "{}", full);
         }
     }
 
-    /// A path is cached by the rule that resolving says, and never where a more specific rule says `false`.
     #[test]
-    fn the_route_of_a_path_is_the_most_specific_rule_that_has_it(text in file(), path in "(/(a|b|c|)){1,4}") {
+    fn a_path_is_routed_by_the_most_specific_rule_that_matches_it(text in file(), path in "(/(a|b|c|)){1,4}") {
         let Ok(config) = Config::parse(&text) else { return Ok(()) };
         let routes = config.routes().expect("they were checked");
-        let having = config.rules.having(&path);
-        let most = having.iter().max_by(|one, other| one.pattern.specificity(&other.pattern));
+        let matching = config.rules.matching(&path);
+        let most = matching.iter().max_by(|one, other| one.pattern.specificity(&other.pattern));
         let found = routes.find(&path).and_then(|(route, _)| config.rules.of_route(route.pattern()));
         prop_assert_eq!(found.is_some(), most.is_some());
         if let (Some(found), Some(most)) = (found, most) {
             prop_assert_eq!(found.chain.last().map(|rule| &rule.pattern), Some(&most.pattern));
-            prop_assert_eq!(found.rule.is_none(), most.settings.is_none());
+            prop_assert_eq!(found.rule.is_none(), most.value.is_bool());
         }
     }
 }

@@ -1,33 +1,31 @@
-//! How rules refine each other, and the routes that they come to.
+//! How rules refine each other, and the routes they become.
 
 use super::*;
 use facetheory::{History, Mode};
 
 fn config(rules: &str) -> Config {
-    Config::parse(&format!("[routes]\n{rules}")).expect("the rules are right")
+    valid(&format!("[routes]\n{rules}"))
 }
 
-/// What the rules come to for a path: the route, and the settings on one line.
+/// Describes how a path is cached: its route, the lines of its rules, and some settings.
 fn at(config: &Config, path: &str) -> String {
-    let routes = config.routes().expect("the routes are right");
-    let (route, _) =
-        routes.find(path).expect("every path has a route where paths without a rule follow the origin");
+    let routes = config.routes().expect("valid routes");
+    let (route, _) = routes.find(path).expect("paths without a rule follow the origin");
     let Some(found) = config.rules.of_route(route.pattern()) else { return "no rule".to_owned() };
     assert_eq!(route.is_bypass(), found.rule.is_none());
     let lines: Vec<usize> = found.chain.iter().map(|rule| rule.line - 1).collect();
     match found.rule {
-        None => format!("{} {lines:?} passed by", route.pattern()),
+        None => format!("{} {lines:?} passed through", route.pattern()),
         Some(rule) => {
-            assert_eq!(route.is_by_origin(), rule.policy.is_none());
-            assert!(rule.policy.is_none_or(|policy| *route.policy() == policy));
-            let settings = rule.settings();
-            let said = serde_json::to_value(&settings).expect("a value");
-            let kept = if said["cache"] == "origin" {
+            assert_eq!(route.is_by_origin(), rule.policy().is_none());
+            assert!(rule.policy().is_none_or(|policy| route.policy() == policy));
+            let settings = serde_json::to_value(rule).expect("a value");
+            let freshness = if settings["cache"] == "origin" {
                 "by origin".to_owned()
             } else {
-                format!("isr={}", said["isr"])
+                format!("isr={}", settings["isr"])
             };
-            format!("{} {lines:?} {kept} tags={}", route.pattern(), said["tags"])
+            format!("{} {lines:?} {freshness} tags={}", route.pattern(), settings["tags"])
         }
     }
 }
@@ -62,10 +60,10 @@ fn false_ends_caching_and_a_table_below_it_starts_over() {
         "/shop/help/me" = false"#,
     );
     for (path, expected) in [
-        ("/shop", "/shop [1, 2] passed by"),
-        ("/shop/cart/1", "/shop/{*rest} [1, 2] passed by"),
+        ("/shop", "/shop [1, 2] passed through"),
+        ("/shop/cart/1", "/shop/{*rest} [1, 2] passed through"),
         ("/shop/help/faq", r#"/shop/help/{*rest} [1, 2, 3] isr="1h" tags=[]"#),
-        ("/shop/help/me", "/shop/help/me [1, 2, 3, 4] passed by"),
+        ("/shop/help/me", "/shop/help/me [1, 2, 3, 4] passed through"),
         ("/shopping", r#"/{*rest} [1] isr="10m" tags=["site"]"#),
     ] {
         assert_eq!(at(&config, path), expected, "{path}");
@@ -74,18 +72,22 @@ fn false_ends_caching_and_a_table_below_it_starts_over() {
 }
 
 #[test]
-fn of_rules_with_the_same_paths_the_later_refines_the_earlier() {
+fn of_two_rules_with_the_same_paths_the_later_refines_the_earlier() {
     let config = config(
         r#""/blog/*" = { isr = "1m", tags = ["a"] }
         "/blog/{slug}" = { tags = ["b"] }"#,
     );
     assert_eq!(at(&config, "/blog/x"), r#"/blog/{slug} [1, 2] isr="1m" tags=["b"]"#);
-    let told = faults("[routes]\n\"/blog/*\" = {}\n\"/blog/{slug}\" = { isr = \"1m\" }");
-    assert!(told.starts_with("- line 2: `/blog/*`: it says nowhere") && told.lines().count() == 1, "{told}");
+    let printed = errors("[routes]\n\"/blog/*\" = {}\n\"/blog/{slug}\" = { isr = \"1m\" }");
+    assert!(
+        printed.starts_with("- line 2: `/blog/*`: how long are its pages fresh?")
+            && printed.lines().count() == 1,
+        "{printed}"
+    );
 }
 
 #[test]
-fn a_rest_that_is_something_refines_one_that_may_be_nothing() {
+fn a_rest_pattern_refines_the_double_star_that_covers_it() {
     let config = config(
         r#""/blog/{*post}" = { tags = ["post"] }
         "/blog/**" = { isr = "1m", tags = ["blog"] }"#,
@@ -101,15 +103,15 @@ fn rules_that_overlap_without_covering_are_not_merged() {
         "/blog/*" = { isr = "2m" }"#,
     );
     assert_eq!(at(&config, "/blog/hello"), r#"/blog/{part} [2] isr="2m" tags=[]"#);
-    assert_eq!(config.rules.having("/blog/hello").len(), 2);
+    assert_eq!(config.rules.matching("/blog/hello").len(), 2);
 }
 
 #[test]
 fn a_rule_needs_an_interval_from_somewhere() {
-    let missing = "it says nowhere how often its pages are renewed";
+    let missing = "how long are its pages fresh?";
     for rules in ["\"/a\" = {}", "\"/a\" = { isr = true }", "\"/**\" = false\n\"/a\" = { tags = [\"x\"] }"] {
-        let told = faults(&format!("[routes]\n{rules}"));
-        assert!(told.contains(missing) && told.lines().count() == 1, "{rules}: {told}");
+        let printed = errors(&format!("[routes]\n{rules}"));
+        assert!(printed.contains(missing) && printed.lines().count() == 1, "{rules}: {printed}");
     }
     assert_eq!(
         at(&config("\"/**\" = { isr = \"1m\" }\n\"/a\" = { isr = true }"), "/a"),
@@ -118,14 +120,14 @@ fn a_rule_needs_an_interval_from_somewhere() {
 }
 
 #[test]
-fn a_rule_is_a_policy_and_more() {
+fn a_rule_becomes_a_policy() {
     let config = config(
         r#""/a" = { isr = "1m", stale_while_revalidate = "1h", stale_if_error = false, negative_ttl = "5s", versions = 3, lease = "20s", render_timeout = "250ms", wait_timeout = "2s", early_refresh = true }
         "/b" = { isr = "1m", blocking = true }
         "/c" = { isr = "0s", stale_while_revalidate = false, early_refresh = 0.5, versions = 0 }"#,
     );
     let policy = |route| {
-        config.rules.of_route(route).and_then(|found| found.rule?.policy).expect("a rule with an interval")
+        *config.rules.of_route(route).and_then(|found| found.rule?.policy()).expect("a rule with an interval")
     };
     let a = policy("/a");
     let kept = (a.lease, a.versions, a.history);
@@ -140,7 +142,7 @@ fn a_rule_is_a_policy_and_more() {
 }
 
 #[test]
-fn of_an_interval_and_the_origin_s_headers_the_more_specific_word_holds() {
+fn an_interval_and_cache_origin_replace_each_other_in_more_specific_rules() {
     let config = config(
         r#""/**" = { isr = "10m", tags = ["site"], headers = ["accept-language"] }
         "/own/**" = { cache = "origin" }
@@ -160,7 +162,7 @@ fn of_an_interval_and_the_origin_s_headers_the_more_specific_word_holds() {
 }
 
 #[test]
-fn what_the_origin_s_headers_say_a_rule_does_not() {
+fn cache_origin_excludes_keys_that_the_headers_of_the_origin_decide() {
     for key in [
         "isr = \"1m\"",
         "stale_while_revalidate = true",
@@ -168,13 +170,13 @@ fn what_the_origin_s_headers_say_a_rule_does_not() {
         "ignore_origin_cache_control = true",
         "lease = \"5s\"",
     ] {
-        let told = faults(&format!("[routes]\n\"/a\" = {{ cache = \"origin\", {key} }}"));
+        let printed = errors(&format!("[routes]\n\"/a\" = {{ cache = \"origin\", {key} }}"));
         let name = key.split(' ').next().expect("a name");
         assert!(
-            told.starts_with(&format!("- line 2: `{name}` and `cache = \"origin\"` exclude each other")),
-            "{told}"
+            printed.starts_with(&format!("- line 2: `{name}` and `cache = \"origin\"` exclude each other")),
+            "{printed}"
         );
-        assert_eq!(told.lines().count(), 1, "{told}");
+        assert_eq!(printed.lines().count(), 1, "{printed}");
     }
     assert!(
         Config::parse("[routes]\n\"/a\" = { cache = \"origin\", tags = [\"a\"], query = false }").is_ok()
@@ -182,9 +184,9 @@ fn what_the_origin_s_headers_say_a_rule_does_not() {
 }
 
 #[test]
-fn paths_without_a_rule_follow_the_origin_unless_the_file_says_otherwise() {
+fn paths_without_a_rule_follow_the_origin_by_default() {
     let is_followed = |text: &str| {
-        let routes = Config::parse(text).expect("it is right").routes().expect("routes");
+        let routes = valid(text).routes().expect("routes");
         routes.find("/a").is_some_and(|(route, _)| route.is_by_origin())
     };
     assert!(is_followed("") && is_followed("default = \"origin\""));
@@ -192,61 +194,61 @@ fn paths_without_a_rule_follow_the_origin_unless_the_file_says_otherwise() {
 }
 
 #[test]
-fn a_more_specific_rule_may_take_back_what_it_inherits() {
+fn a_more_specific_rule_can_reset_inherited_settings() {
     let config = config(
         r#""/**" = { isr = "1m", blocking = true, query = ["page"], tenant = { subdomain = "example.com" } }
         "/open/**" = { stale_while_revalidate = "1h", query = true, tenant = false }"#,
     );
     let rule = config.rules.of_route("/open").and_then(|found| found.rule).expect("a rule");
-    let said = serde_json::to_value(rule.settings()).expect("a value");
+    let settings = serde_json::to_value(rule).expect("a value");
     assert_eq!(
-        (&said["stale_while_revalidate"], &said["query"], &said["tenant"]),
+        (&settings["stale_while_revalidate"], &settings["query"], &settings["tenant"]),
         (&"1h".into(), &true.into(), &false.into())
     );
-    assert_eq!(rule.policy.map(|policy| policy.mode), Some(Mode::Swr));
+    assert_eq!(rule.policy().map(|policy| policy.mode), Some(Mode::Swr));
 }
 
 #[test]
-fn what_is_wrong_with_a_rule_is_told() {
+fn errors_in_rules_are_reported() {
     for (rule, expected) in [
         ("\"60s\"", "`/a`: a rule is a table or `false`; write { isr = \"60s\" }"),
-        ("{ cache = false }", "`cache`: to pass paths by, write `false` instead of the whole table"),
-        ("{ cache = \"always\" }", "`cache`: \"always\" is not understood; write \"origin\""),
+        (
+            "{ cache = false }",
+            "`cache`: to pass paths through without caching, write `false` instead of the table",
+        ),
+        ("{ cache = \"always\" }", "`cache`: \"always\" is not allowed; write \"origin\""),
         (
             "{ isr = \"1m\", ignore_origin_cache_control = 1 }",
             "`ignore_origin_cache_control`: 1 is neither `true` nor `false`",
         ),
-        ("{ isr = false }", "`isr`: to pass paths by, write `false` instead of the whole table"),
-        ("{ isr = \"1m\", lease = \"0s\" }", "`lease`: \"0s\" is too short; at least 1s is needed"),
-        ("{ isr = \"1m\", query = \"page\" }", "`query`: \"page\" is not understood"),
+        (
+            "{ isr = false }",
+            "`isr`: to pass paths through without caching, write `false` instead of the table",
+        ),
+        ("{ isr = \"1m\", lease = \"0s\" }", "`lease`: \"0s\" is too short; the minimum is 1s"),
+        ("{ isr = \"1m\", query = \"page\" }", "`query`: \"page\" is not allowed"),
         ("{ isr = \"1m\", early_refresh = -1 }", "`early_refresh`: -1 is not allowed"),
         ("{ isr = \"1m\", early_refresh = nan }", "`early_refresh`: nan is not allowed"),
         (
             "{ isr = \"1m\", versions = -1 }",
             "`versions`: -1 is not allowed; write a whole number from 0 to 10000",
         ),
-        ("{ isr = \"1m\", tenant = \"x\" }", "`tenant`: \"x\" is not understood; write { subdomain"),
-        ("{ isr = \"1m\", tenant = {} }", "`tenant`: it must say one way to tell tenants apart"),
-        (
-            "{ isr = \"1m\", tenant = { parm = \"x\" } }",
-            "`parm` is no key of `tenant`; did you mean `param`?",
-        ),
-        ("{ isr = \"1m\", tags = \"x\" }", "`tags`: \"x\" is no list; write it in brackets"),
-        (
-            "{ isr = \"1m\", tags = [\"path=/x\"] }",
-            "`/a`: the tag `path=/x` is one that pages have by themselves",
-        ),
-        ("{ isr = \"1m\", maxAge = 5 }", "`maxAge` is no key of a rule; did you mean `isr`?"),
+        ("{ isr = \"1m\", tenant = \"x\" }", "`tenant`: \"x\" is not allowed; write { subdomain"),
+        ("{ isr = \"1m\", tenant = {} }", "`tenant`: name exactly one source of the tenant"),
+        ("{ isr = \"1m\", tenant = { parm = \"x\" } }", "unknown key `parm`; did you mean `param`?"),
+        ("{ isr = \"1m\", tags = \"x\" }", "`tags`: \"x\" is not a list; write it in brackets"),
+        ("{ isr = \"1m\", tags = [\"path=/x\"] }", "`/a`: the tag `path=/x` "),
+        ("{ isr = \"1m\", maxAge = 5 }", "unknown key `maxAge`; did you mean `isr`?"),
     ] {
-        let told = faults(&format!("[routes]\n\"/a\" = {rule}"));
-        assert!(told.contains(&format!("- line 2: {expected}")), "{rule}: {told}");
+        let printed = errors(&format!("[routes]\n\"/a\" = {rule}"));
+        assert!(printed.contains(&format!("- line 2: {expected}")), "{rule}: {printed}");
     }
     let many: String = (0..2001).map(|n| format!("\"/{n}\" = false\n")).collect();
-    assert!(faults(&format!("[routes]\n{many}")).contains("there are 2001 rules; at most 2000 are allowed"));
+    assert!(errors(&format!("[routes]\n{many}")).contains("there are 2001 rules; the maximum is 2000"));
 }
 
 #[test]
-fn a_header_that_names_tenants_in_one_rule_is_refused_where_no_rule_asks_for_it() {
+fn a_tenant_header_of_one_rule_is_a_tenant_header_everywhere() {
     let config = config(
         r#""/a" = { isr = "1m", tenant = { header = "x-customer" } }
         "/b" = { isr = "1m" }"#,
