@@ -29,11 +29,11 @@ pub(crate) struct ModelDescription {
 pub(crate) struct Field {
     pub(crate) name: Ident,
     pub(crate) visibility: Visibility,
+    pub(crate) with: Option<Path>,
     pub(crate) ty: Type,
     pub(crate) attribute: String,
     pub(crate) role: Option<Role>,
     pub(crate) omitempty: bool,
-    pub(crate) with: Option<Path>,
 }
 
 impl ModelDescription {

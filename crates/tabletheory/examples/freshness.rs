@@ -5,15 +5,13 @@ mod cache;
 
 use std::time::Duration;
 
-use cache::{CacheMetadata, Outcome, expect, open_table, some_page};
+use cache::{CacheMetadata, Outcome, expect, setup};
 use tabletheory::TableExt as _;
 
 #[tokio::main]
 async fn main() -> Outcome {
-    let table = open_table().await?;
+    let (table, key, now) = setup().await?;
     let pages = table.rows::<CacheMetadata>();
-    let key = some_page();
-    let now = table.clock().now();
 
     // A put creates the row or replaces it.
     let first = CacheMetadata::generated(&key, "pages/t1/first.html", now);

@@ -3,7 +3,7 @@
 
 mod cache;
 
-use cache::{CacheLease, CacheMetadata, CacheRequest, Outcome, expect, open_table, some_page};
+use cache::{CacheLease, CacheMetadata, CacheRequest, Outcome, expect, setup};
 use tabletheory::{Commit, Key, Model as _, Result, Saved, Table, TableExt as _, Timestamp, Update};
 
 /// Retention of a request's record.
@@ -11,9 +11,7 @@ const RETENTION_SECONDS: i64 = 86_400;
 
 #[tokio::main]
 async fn main() -> Outcome {
-    let table = open_table().await?;
-    let key = some_page();
-    let now = table.clock().now();
+    let (table, key, now) = setup().await?;
 
     expect(start(&*table, &key, "hash-1", now).await? == Start::Started, "the request starts")?;
     println!("The request started.");

@@ -3,14 +3,12 @@
 
 mod cache;
 
-use cache::{CacheLease, CacheMetadata, CachePointer, Outcome, expect, open_table, some_page};
+use cache::{CacheLease, CacheMetadata, CachePointer, Outcome, expect, setup};
 use tabletheory::{Commit, Model as _, Query, Result, Table, TableExt as _, Timestamp, Update};
 
 #[tokio::main]
 async fn main() -> Outcome {
-    let table = open_table().await?;
-    let key = some_page();
-    let now = table.clock().now();
+    let (table, key, now) = setup().await?;
     let pointers = table.rows::<CachePointer>();
 
     let version =

@@ -5,14 +5,12 @@
 
 mod cache;
 
-use cache::{CacheLease, CacheMetadata, LEASE, Outcome, expect, open_table, some_page};
+use cache::{CacheLease, CacheMetadata, LEASE, Outcome, expect, setup};
 use tabletheory::{Commit, Result, Table, TableExt as _, Timestamp};
 
 #[tokio::main]
 async fn main() -> Outcome {
-    let table = open_table().await?;
-    let key = some_page();
-    let now = table.clock().now();
+    let (table, key, now) = setup().await?;
 
     // A slow writer acquires the lease, and has not published when it expires.
     let long_ago = now - 2 * LEASE;

@@ -43,8 +43,8 @@ pub enum Consistency {
 pub struct Query {
     pub(crate) pk: String,
     pub(crate) sort: Sort,
-    pub(crate) backward: bool,
     pub(crate) limit: Option<usize>,
+    pub(crate) backward: bool,
     pub(crate) after: Option<Cursor>,
     pub(crate) consistency: Consistency,
 }

@@ -239,15 +239,13 @@ impl ClientToken {
     /// assert!(tabletheory::ClientToken::new("").is_err());
     /// ```
     pub fn new(token: impl Into<String>) -> Result<Self> {
-        let token = token.into();
-        if token.is_empty() || token.len() > Self::MAX {
-            return Err(Error::invalid(format!(
-                "a client token has {} bytes; it must have 1 to {}",
-                token.len(),
-                Self::MAX
-            )));
+        let (token, max) = (token.into(), Self::MAX);
+        match token.len() {
+            1..=Self::MAX => Ok(ClientToken(token)),
+            bytes => {
+                Err(Error::invalid(format!("a client token has {bytes} bytes; it must have 1 to {max}")))
+            }
         }
-        Ok(ClientToken(token))
     }
 
     /// Creates a unique token: 128 random bits in hexadecimal.

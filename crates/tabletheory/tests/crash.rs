@@ -151,8 +151,7 @@ struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         // Fails if the process has exited already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = kill_child(&mut self.child);
     }
 }
 

@@ -50,7 +50,6 @@ impl CacheMetadata {
 
 /// The lease for regenerating a page (`LOCK`).
 #[derive(Model, Clone, Debug, PartialEq)]
-#[model(table_env = "FACETHEORY_CACHE_TABLE_NAME")]
 pub(crate) struct CacheLease {
     #[model(pk)]
     pub(crate) pk: String,
@@ -94,8 +93,7 @@ impl CacheLease {
 
 /// `META` of a page with versions: points to the current version, and repeats its attributes for readers that know only
 /// [`CacheMetadata`].
-#[derive(Model, Clone, Debug, PartialEq)]
-#[model(table_env = "FACETHEORY_CACHE_TABLE_NAME")]
+#[derive(Model)]
 pub(crate) struct CachePointer {
     #[model(pk)]
     pub(crate) pk: String,
@@ -113,8 +111,7 @@ pub(crate) struct CachePointer {
 }
 
 /// A request to regenerate a page (`REQ#<idempotency key>`).
-#[derive(Model, Clone, Debug, PartialEq)]
-#[model(table_env = "FACETHEORY_CACHE_TABLE_NAME")]
+#[derive(Model)]
 pub(crate) struct CacheRequest {
     #[model(pk)]
     pub(crate) pk: String,
@@ -128,14 +125,13 @@ pub(crate) struct CacheRequest {
     pub(crate) ttl: i64,
 }
 
-/// Opens the table at the address in the first argument, by default in memory.
-pub(crate) async fn open_table() -> tabletheory::Result<Arc<dyn Table>> {
-    tabletheory::open(&std::env::args().nth(1).unwrap_or_else(|| "memory:".into())).await
-}
-
-/// Returns the key of `META` of a unique page, so that examples can share a table.
-pub(crate) fn some_page() -> Key {
-    Key::new(format!("TENANT#t1#CACHE#{:016x}", SystemRandom.next_u64()), "META")
+/// Opens the table at the address in the first argument, by default in memory. Returns it with the key of `META` of a unique
+/// page, so that examples can share a table, and the current time.
+pub(crate) async fn setup() -> tabletheory::Result<(Arc<dyn Table>, Key, Timestamp)> {
+    let address = std::env::args().nth(1).unwrap_or_else(|| "memory:".into());
+    let table = tabletheory::open(&address).await?;
+    let now = table.clock().now();
+    Ok((table, Key::new(format!("TENANT#t1#CACHE#{:016x}", SystemRandom.next_u64()), "META"), now))
 }
 
 /// Returns an error if a condition is false.

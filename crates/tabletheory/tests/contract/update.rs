@@ -64,14 +64,16 @@ pub(crate) async fn an_update_creates_a_missing_row(t: &Fixture) {
 
 pub(crate) async fn sums_of_numbers_are_exact(t: &Fixture) {
     let number = |text: &str| Value::N(text.parse::<Number>().expect(text));
-    for (before, added, after) in [
-        ("0.1", "0.2", "0.3"),
-        ("1", "-1", "0"),
-        ("1.5", "1.50", "3"),
-        ("99999999999999999999999999999999999999", "1", "1E38"),
-        ("1E38", "10", "100000000000000000000000000000000000010"),
-        ("-1E-130", "2E-130", "1E-130"),
-    ] {
+    let sums = "
+        0.1 + 0.2 = 0.3
+        1 + -1 = 0
+        1.5 + 1.50 = 3
+        99999999999999999999999999999999999999 + 1 = 1E38
+        1E38 + 10 = 100000000000000000000000000000000000010
+        -1E-130 + 2E-130 = 1E-130";
+    for sum in sums.trim().lines() {
+        let parts: Vec<&str> = sum.split_whitespace().collect();
+        let [before, "+", added, "=", after] = parts[..] else { panic!("{sum} is not a sum") };
         t.put("META", item([("a", number(before))])).await;
         update(t, "META", Update::new([A.add(number(added))])).await;
         let row = t.get("META").await.expect("the row exists");

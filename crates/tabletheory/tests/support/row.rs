@@ -30,11 +30,11 @@ pub(crate) struct CacheMetadata {
 /// A model with all maintained attributes.
 #[derive(Model, Clone, Debug, Default, PartialEq)]
 pub(crate) struct Document {
+    pub(crate) title: String,
     #[model(pk)]
     pub(crate) pk: String,
     #[model(sk)]
     pub(crate) sk: String,
-    pub(crate) title: String,
     #[model(version)]
     pub(crate) version: i64,
     #[model(created_at)]

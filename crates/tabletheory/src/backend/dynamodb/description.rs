@@ -19,12 +19,12 @@ use crate::item::{PK, SK, TTL};
 pub struct Description {
     /// DynamoDB's status of the table; `ACTIVE` if it is ready.
     pub status: String,
+    /// The TTL attribute, `None` if TTL is off.
+    pub ttl: Option<String>,
     /// Approximate number of rows, updated about every six hours.
     pub rows: u64,
     /// Approximate size in bytes, updated about every six hours.
     pub bytes: u64,
-    /// The TTL attribute, `None` if TTL is off.
-    pub ttl: Option<String>,
     /// The key attributes, partition key first.
     pub keys: Vec<KeyPart>,
 }

@@ -9,7 +9,7 @@ use hyper_util::client::legacy::Error as ClientError;
 use super::transport::TableLabel;
 use crate::error::{Error, Kind};
 
-/// What a failed attempt implies for the request.
+/// The consequence of a failed attempt for its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FailureKind {
     /// Not applied, and a retry would fail in the same way.

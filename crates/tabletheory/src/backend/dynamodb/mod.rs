@@ -162,6 +162,18 @@ impl DynamoTable {
         self
     }
 
+    /// Returns the name of the table.
+    ///
+    /// ```no_run
+    /// # fn example(table: tabletheory::DynamoTable) {
+    /// assert_eq!(table.name(), "pages");
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.label.table
+    }
+
     /// Sets the source of random bits, for client tokens and for the jitter of retries.
     ///
     /// ```no_run
@@ -176,18 +188,6 @@ impl DynamoTable {
     pub fn with_random(mut self, random: Arc<dyn Random>) -> Self {
         self.random = random;
         self
-    }
-
-    /// Returns the name of the table.
-    ///
-    /// ```no_run
-    /// # fn example(table: tabletheory::DynamoTable) {
-    /// assert_eq!(table.name(), "pages");
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.label.table
     }
 
     async fn retry<T, A>(

@@ -17,27 +17,12 @@ use crate::error::{Error, Result};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct DynamoSettings {
-    pub(super) endpoint: Option<String>,
     pub(super) connect_timeout: Duration,
     pub(super) attempt_timeout: Duration,
+    pub(super) endpoint: Option<String>,
     pub(super) operation_timeout: Duration,
     pub(super) attempts: u32,
     pub(super) backoff: Backoff,
-}
-
-impl Default for DynamoSettings {
-    /// Timeouts of 2 seconds to connect, 5 per attempt and 20 per operation; at most eight attempts,
-    /// with delays that grow from 25 milliseconds to one second, with full jitter.
-    fn default() -> Self {
-        DynamoSettings {
-            endpoint: None,
-            connect_timeout: Duration::from_secs(2),
-            attempt_timeout: Duration::from_secs(5),
-            operation_timeout: Duration::from_secs(20),
-            attempts: 8,
-            backoff: Backoff::new(Duration::from_millis(25), Duration::from_secs(1)).with_jitter(1.0),
-        }
-    }
 }
 
 impl DynamoSettings {
@@ -106,6 +91,21 @@ impl DynamoSettings {
             )));
         }
         Ok(())
+    }
+}
+
+impl Default for DynamoSettings {
+    /// Timeouts of 2 seconds to connect, 5 per attempt and 20 per operation; at most eight attempts,
+    /// with delays that grow from 25 milliseconds to one second, with full jitter.
+    fn default() -> Self {
+        DynamoSettings {
+            connect_timeout: Duration::from_secs(2),
+            attempt_timeout: Duration::from_secs(5),
+            operation_timeout: Duration::from_secs(20),
+            endpoint: None,
+            attempts: 8,
+            backoff: Backoff::new(Duration::from_millis(25), Duration::from_secs(1)).with_jitter(1.0),
+        }
     }
 }
 

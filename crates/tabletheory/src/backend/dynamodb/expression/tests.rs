@@ -213,7 +213,7 @@ proptest! {
         let condition = expression.condition.expect("there is one");
         prop_assert!(update.len() <= MOST && condition.len() <= MOST);
         prop_assert!(!has_redundant_parentheses(&condition), "{}", condition);
-        // DynamoDB refuses a name or a value that no text uses.
+        // DynamoDB rejects a name or a value that no expression uses.
         let words: std::collections::HashSet<&str> = [update.as_str(), condition.as_str()]
             .into_iter()
             .flat_map(|text| text.split([' ', ',', '(', ')']))
