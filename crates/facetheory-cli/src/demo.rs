@@ -58,8 +58,8 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let console = admin.as_ref().map(admin::Listener::address).transpose()?;
     let site = origin::start(console).await?;
     let settings = Settings::new(config, site, Some(arguments.listen))?;
-    let isr = Isr::new(embedded(data).await?);
-    let server = Server::bind(settings.clone(), isr, admin, log.access()).await?;
+    let engine = Isr::builder(embedded(data).await?);
+    let server = Server::bind(settings.clone(), engine, admin, log.access()).await?;
     print(&introduction(&server.url(), console, data))?;
     server.run(|| Ok(settings.clone())).await
 }

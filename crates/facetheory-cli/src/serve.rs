@@ -70,8 +70,8 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let settings = Settings::read(arguments)?;
     let log = log::start(&arguments.log, settings.config.log)?;
     let admin = arguments.admin.bind(&settings.config.admin).await?;
-    let isr = store::open(&settings.config.store, &settings.config.timeouts).await?.build();
-    let server = Server::bind(settings, isr, admin, log.access()).await?;
+    let engine = store::open(&settings.config.store, &settings.config.timeouts).await?;
+    let server = Server::bind(settings, engine, admin, log.access()).await?;
     print(&format!("listening on {}/\n", server.url()))?;
     if let Some(admin) = server.admin_url() {
         print(&format!("admin listener on {admin}/\n"))?;

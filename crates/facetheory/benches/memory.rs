@@ -59,11 +59,14 @@ fn print(line: &str) {
 
 /// An engine on SQLite and files in a directory. Files are not synced to disk, which would dominate the figures.
 fn engine(directory: &Path, memory: u64) -> Isr {
+    let pages = Pages::new(store(directory), bodies(directory, &Arc::default()));
+    Isr::builder(pages).memory(memory).metadata_max_age(LONG).build()
+}
+
+fn store(directory: &Path) -> PageStore {
     let settings = SqliteSettings::default().sweep(None);
     let table = SqliteTable::open_with(directory.join("table.db"), &settings, Arc::new(SystemClock));
-    let bodies = bodies(directory, &Arc::default());
-    let pages = Pages::new(PageStore::new(Arc::new(table.expect("a file"))), bodies);
-    Isr::builder(pages).memory(memory).metadata_max_age(LONG).build()
+    PageStore::new(Arc::new(table.expect("a file")))
 }
 
 fn bodies(directory: &Path, reads: &Arc<AtomicU64>) -> Bodies {
@@ -157,7 +160,7 @@ fn trace(runtime: &tokio::runtime::Runtime, sizes: Sizes) -> f64 {
         async move { request(&isr, number, KIB).await }
     }));
     let reads = Arc::new(AtomicU64::new(0));
-    let pages = Pages::new(filler.pages().store().clone(), bodies(directory.path(), &reads));
+    let pages = Pages::new(store(directory.path()), bodies(directory.path(), &reads));
     // The weight of one page in the tier.
     let one = Isr::new(pages.clone());
     runtime.block_on(request(&one, 0, KIB));

@@ -46,5 +46,5 @@ fn a_request_is_traced_from_the_lookup_to_the_publish() {
         });
     });
     let names = names.lock().expect("not poisoned").clone();
-    assert_eq!(names, ["visit", "look", "renewal", "render", "publish"], "a hit is an event, not a span");
+    assert_eq!(names, ["get", "lookup", "regenerate", "render", "publish"], "a hit is an event, not a span");
 }

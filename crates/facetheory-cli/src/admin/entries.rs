@@ -157,7 +157,7 @@ pub(super) async fn list(
         let invalid = |_| Problem::bad_request("invalid cursor: use the `next` of the previous response");
         listing = listing.after(cursor.parse().map_err(invalid)?);
     }
-    let listed = admin.isr.pages().store().list(&listing).await?;
+    let listed = admin.isr.list(&listing).await?;
     let entry = |entry: facetheory::Entry| Entry {
         pk: entry.pk,
         tenant: entry.tenant,
@@ -226,12 +226,12 @@ pub(super) async fn show(
     State(admin): State<Arc<Admin>>,
     PageQuery { page, .. }: PageQuery<NoParams>,
 ) -> Result<Json<EntryState>, Problem> {
-    let store = admin.isr.pages().store();
-    let view = store.lookup(&page).await?;
-    let now = store.now();
+    let isr = &admin.isr;
+    let view = isr.lookup(&page).await?;
+    let now = isr.now();
     let state = match &view.meta {
         None => PageState::Absent,
-        Some(meta) => match store.freshness(&page, meta).await? {
+        Some(meta) => match isr.freshness(&page, meta).await? {
             Freshness::Fresh => PageState::Fresh,
             Freshness::Stale => PageState::Stale,
             Freshness::MustNotServe => PageState::Forbidden,

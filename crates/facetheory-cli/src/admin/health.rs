@@ -107,11 +107,10 @@ impl Readiness {
 /// Looks up a page that does not exist.
 async fn table_responds(isr: &Isr) -> bool {
     let Ok(missing) = PageKey::new("facetheory-readiness") else { return false };
-    matches!(tokio::time::timeout(STORE_TIMEOUT, isr.pages().store().lookup(&missing)).await, Ok(Ok(_)))
+    matches!(tokio::time::timeout(STORE_TIMEOUT, isr.lookup(&missing)).await, Ok(Ok(_)))
 }
 
 /// Reads a body that does not exist.
 async fn bodies_respond(isr: &Isr) -> bool {
-    let missing = isr.pages().bodies().get("facetheory-readiness/none.html", None);
-    matches!(tokio::time::timeout(STORE_TIMEOUT, missing).await, Ok(Ok(_)))
+    matches!(tokio::time::timeout(STORE_TIMEOUT, isr.check_bodies()).await, Ok(Ok(_)))
 }

@@ -267,7 +267,7 @@ pub(super) async fn regenerate(
     let service = admin.gateway.service();
     let idempotent = IdempotentRequest::new(key, request.hash());
     let outcome = service.regenerate(selector.request()?, Some(idempotent)).await?;
-    let now = admin.isr.pages().store().now().seconds();
+    let now = admin.isr.now().seconds();
     let (outcome, s3_key, replayed) = match outcome {
         Outcome::Published(generation) => (RegenerationOutcome::Rendered, Some(generation.s3_key), false),
         Outcome::Unchanged(meta) => (RegenerationOutcome::Rendered, Some(meta.generation.s3_key), false),

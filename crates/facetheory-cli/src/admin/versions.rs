@@ -58,9 +58,9 @@ pub(super) async fn history(
     State(admin): State<Arc<Admin>>,
     PageQuery { page, params }: PageQuery<HistoryParams>,
 ) -> Result<Json<History>, Problem> {
-    let store = admin.isr.pages().store();
-    let current = store.lookup(&page).await?.meta.and_then(|meta| meta.current_sk);
-    let versions = store.versions(&page, params.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT)).await?;
+    let isr = &admin.isr;
+    let current = isr.lookup(&page).await?.meta.and_then(|meta| meta.current_sk);
+    let versions = isr.versions(&page, params.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT)).await?;
     let version = |(sk, version): (String, facetheory::protocol::Version)| Version {
         current: current.as_deref() == Some(sk.as_str()),
         version: sk,
@@ -106,13 +106,13 @@ async fn read(
     page: &PageKey,
     version: Option<&str>,
 ) -> Result<(Option<String>, Body), Problem> {
-    let pages = admin.isr.pages();
+    let isr = &admin.isr;
     let Some(sk) = version else {
         let not_servable = || Problem::not_found("the page cannot be served; see /api/v1/entry");
-        let (meta, body) = pages.read(page).await?.ok_or_else(not_servable)?;
+        let (meta, body) = isr.read(page).await?.ok_or_else(not_servable)?;
         return Ok((meta.generation.content.content_type, body));
     };
-    let (version, body) = pages.read_version(page, sk).await?.ok_or_else(no_version)?;
+    let (version, body) = isr.read_version(page, sk).await?.ok_or_else(no_version)?;
     let body = body.ok_or_else(|| Problem::not_found("the body is missing or damaged"))?;
     let content_type = version.generation.content.content_type.or_else(|| body.content_type.clone());
     Ok((content_type, body))
@@ -166,7 +166,7 @@ pub(super) async fn diff(
     State(admin): State<Arc<Admin>>,
     PageQuery { page, params }: PageQuery<DiffParams>,
 ) -> Result<Json<Difference>, Problem> {
-    let diff = admin.isr.pages().diff(&page, &params.from, &params.to).await?.ok_or_else(no_version)?;
+    let diff = admin.isr.diff(&page, &params.from, &params.to).await?.ok_or_else(no_version)?;
     let text = diff.to_string();
     let field = |field: &facetheory::FieldDiff| Field {
         name: field.name.clone(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
-use facetheory::Isr;
+use facetheory::{Isr, IsrBuilder};
 use tabletheory::SystemRandom;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -37,10 +37,11 @@ impl Server {
     /// Binds the address for clients.
     pub(crate) async fn bind(
         settings: Settings,
-        isr: Isr,
+        engine: IsrBuilder,
         admin: Option<admin::Listener>,
         access: Option<AccessLog>,
     ) -> Result<Self> {
+        let (pages, isr) = (engine.pages().clone(), engine.build());
         let metrics = Metrics::install()?;
         let (tunnels, is_logged) = (Tunnels::default(), access.is_some());
         let serving =
@@ -53,6 +54,7 @@ impl Server {
             effective: Arc::new(ArcSwap::from_pointee(settings.to_json())),
             gateway: Gateway::new(serving, access),
             settings,
+            pages,
             isr,
             tunnels,
             is_logged,
@@ -148,7 +150,7 @@ fn start_admin(
 fn start_gc(live: &Reloadable, shutdown: &Shutdown) -> Result<()> {
     let config = &live.settings.config;
     let interval = config.gc.interval.resolve(store::is_embedded(&config.store)?);
-    let (pages, random) = (live.isr.pages().clone(), Arc::new(SystemRandom));
+    let (pages, random) = (live.pages.clone(), Arc::new(SystemRandom));
     let task = GcTask { pages, interval, grace: config.gc.grace, random };
     tokio::spawn(task.run(shutdown.requested.clone()));
     Ok(())

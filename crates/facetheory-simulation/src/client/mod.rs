@@ -91,7 +91,7 @@ impl World {
                 OperatorAction::RollBack => {
                     let pin = random.up_to(self.scenario.pin);
                     let pin = if random.chance(0.3) { Duration::ZERO } else { pin };
-                    let versions = process.isr.pages().store().versions(&page.key, VERSIONS).await;
+                    let versions = process.isr.versions(&page.key, VERSIONS).await;
                     let Some((sk, _)) = versions.ok().and_then(|mut all| {
                         let index = random.below(all.len() as u64);
                         (!all.is_empty()).then(|| all.swap_remove(usize::try_from(index).expect("few")))

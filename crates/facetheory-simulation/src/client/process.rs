@@ -24,6 +24,8 @@ pub(super) struct Process<'w> {
     pub(super) number: usize,
     pub(super) config: ProcessConfig,
     pub(super) isr: Isr,
+    /// The store of the engine, for invalidations that the engine does not see.
+    store: PageStore,
     pub(super) table: Arc<ProcessTable>,
     world: &'w World,
     /// A second engine in the same process, for a mutant.
@@ -43,15 +45,17 @@ impl<'w> Process<'w> {
         let stream = PROCESSES + u64::try_from(number).expect("few");
         let random = Arc::new(RandomStream::new(world.seed, stream));
         let (table, mut config) = (world.process_table(config.skew_millis), config.clone());
-        let engine = |memory| {
+        let open = || {
             let (mut epochs, mut lease) = (EpochTerms::default(), world.scenario.lease.clone());
             epochs.skew = SKEW_MARGIN;
             lease.owner = Some(owner_name(number));
-            let store = PageStore::new(table.clone())
+            PageStore::new(table.clone())
                 .with_epoch_terms(epochs)
                 .with_lease_terms(lease)
                 .with_guards(world.scenario.guards)
-                .with_random(random.clone());
+                .with_random(random.clone())
+        };
+        let engine = |store, memory| {
             let pages = Pages::new(store, world.bodies.clone()).with_random(random.clone());
             let builder = Isr::builder(pages)
                 .memory(memory)
@@ -63,13 +67,15 @@ impl<'w> Process<'w> {
                 None => builder.build(),
             }
         };
-        let isr = engine(if world.mutant == Some(Mutant::NoMemory) { 0 } else { config.memory });
-        let second = (world.mutant == Some(Mutant::TwoEngines)).then(|| engine(config.memory));
+        let store = open();
+        let memory = if world.mutant == Some(Mutant::NoMemory) { 0 } else { config.memory };
+        let isr = engine(store.clone(), memory);
+        let second = (world.mutant == Some(Mutant::TwoEngines)).then(|| engine(open(), config.memory));
         // This mutant makes the checker expect that every request reads the table.
         if world.mutant == Some(Mutant::UndeclaredMaxAge) {
             config.metadata_max_age = Duration::ZERO;
         }
-        Process { number, config, isr, table, world, second }
+        Process { number, config, isr, store, table, world, second }
     }
 
     /// Sends a request and checks its response.
@@ -118,7 +124,7 @@ impl<'w> Process<'w> {
 
     /// Invalidates a page or a tag through the engine, or directly in the table.
     pub(super) async fn invalidate(&self, page: &SimPage, invalidation: Invalidation, directly: bool) {
-        let (checker, store) = (&self.world.checker, self.isr.pages().store());
+        let (checker, store) = (&self.world.checker, &self.store);
         let bypasses_engine = directly || self.world.mutant == Some(Mutant::EngineBypassed);
         let through = (!directly).then_some(self.number);
         let pending = checker.invalidation_started(page, &self.world.pages, &invalidation, through);

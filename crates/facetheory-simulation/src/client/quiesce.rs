@@ -39,7 +39,7 @@ impl World {
         self.stop_object_faults();
         // Delayed commits must arrive while the table still deduplicates their client tokens.
         for _ in 0..ARRIVALS {
-            drop(running[0].isr.pages().store().lookup(&self.pages[0].key).await);
+            drop(running[0].isr.lookup(&self.pages[0].key).await);
         }
         let intervals = self.scenario.revalidate + self.clients.response_bound(&self.scenario);
         let bound = self.scenario.quiesce_bound() + MAX_BACKOFF + intervals;

@@ -1,4 +1,4 @@
-//! What a page can be used for: a pure function of what is known of it, the policy and the time.
+//! Decides what a cached page can be used for: a pure function of its metadata, the policy and the time.
 
 use std::time::Duration;
 
@@ -10,75 +10,75 @@ use crate::pages::reason::RegenerateReason;
 use crate::protocol::freshness::Freshness;
 use crate::protocol::row::Meta;
 
-/// What a page can be used for.
+/// What a cached page can be used for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServeDecision {
-    /// It is served as it is.
+    /// It can be served as it is.
     Fresh,
-    /// It should be renewed.
+    /// It should be regenerated.
     Stale {
         reason: RegenerateReason,
-        /// Whether it may be served while it is renewed.
+        /// Whether it may be served while it is regenerated.
         while_revalidate: bool,
-        /// Whether it may be served if it cannot be renewed.
+        /// Whether it may be served if the regeneration fails.
         if_error: bool,
-        /// Whether it may be served if nobody answers who could renew it.
+        /// Whether it may be served if the origin is unreachable.
         if_unreachable: bool,
     },
-    /// It may not be served.
+    /// It must not be served.
     Unusable(RegenerateReason),
-    /// It is for requests with other headers.
+    /// It is for requests with other headers, and selects the variant for this request.
     OtherVariant,
 }
 
-/// A page as somebody sees it who is to say what it can be used for.
+/// A cached page, as a [`ReusePolicy`] sees it.
 #[derive(Debug)]
 pub(crate) struct EntryView<'a> {
     pub(crate) meta: &'a Meta,
-    /// The page itself, if its body is there.
+    /// The page, unless its body is missing.
     pub(crate) page: Option<&'a CachedPage>,
     /// By its times and tags.
     pub(crate) freshness: Freshness,
-    /// Whether it was invalidated, as far as is known; that is found out only for pages that follow their origin.
+    /// Whether it was invalidated, as far as is known. This is read only for pages that follow their origin.
     pub(crate) invalidated: bool,
     pub(crate) deployment: Option<&'a str>,
     pub(crate) now: Timestamp,
 }
 
-/// Who says what a page can be used for: a policy; or the page itself, and its visitor.
+/// Decides what a cached page can be used for: the [`Policy`] of a route, or the directives of request and response.
 pub(crate) trait ReusePolicy: Sync {
-    /// What a page can be used for.
-    fn decide(&self, sight: &EntryView<'_>) -> ServeDecision;
+    /// What a cached page can be used for.
+    fn decide(&self, entry: &EntryView<'_>) -> ServeDecision;
 
-    /// Whether a page that was just rendered, perhaps for somebody else, is the one that is asked for.
+    /// Whether a page that was just rendered, possibly for another request, is the one that this request selects.
     fn matches(&self, _page: &CachedPage) -> bool {
         true
     }
 
-    /// Whether a page that was just rendered for somebody else is also for those who waited for it.
+    /// Whether a page that was just rendered for another request may be served to this one, which waited for it.
     fn is_shareable(&self, _page: &CachedPage) -> bool {
         true
     }
 }
 
 impl ReusePolicy for Policy {
-    fn decide(&self, sight: &EntryView<'_>) -> ServeDecision {
-        if sight.meta.generation.follows_origin() {
-            // It was stored by another rule, and may be for one visitor only.
+    fn decide(&self, entry: &EntryView<'_>) -> ServeDecision {
+        if entry.meta.generation.follows_origin() {
+            // It was stored by a rule that follows the origin, and may be for some clients only.
             return ServeDecision::Unusable(RegenerateReason::OtherPolicy(
-                sight.meta.generation.generated_at,
+                entry.meta.generation.generated_at,
             ));
         }
-        usable(sight.meta, sight.freshness, self, sight.deployment, sight.now)
+        decide_by_policy(entry, self)
     }
 
     fn matches(&self, page: &CachedPage) -> bool {
-        !page.generation().follows_origin()
+        !page.follows_origin()
     }
 }
 
 impl ServeDecision {
-    /// Why it is renewed, if it is.
+    /// The reason for which the page is regenerated, if it is.
     pub(super) fn reason(self) -> RegenerateReason {
         match self {
             ServeDecision::Fresh | ServeDecision::OtherVariant => RegenerateReason::Stale,
@@ -86,13 +86,13 @@ impl ServeDecision {
         }
     }
 
-    /// Whether it may be served if nobody answers who could renew it.
-    pub(super) fn if_unreachable(&self) -> bool {
+    /// Whether the page may be served if the origin is unreachable.
+    pub(super) fn is_servable_if_unreachable(&self) -> bool {
         matches!(self, ServeDecision::Stale { if_unreachable: true, .. })
     }
 
-    /// Whether it may be served although it should be renewed, because that takes too long or fails.
-    pub(super) fn in_need(&self) -> bool {
+    /// Whether the page may be served if its regeneration fails or takes too long.
+    pub(super) fn is_servable_if_error(&self) -> bool {
         match self {
             ServeDecision::Fresh => true,
             ServeDecision::Stale { while_revalidate, if_error, .. } => *while_revalidate || *if_error,
@@ -101,24 +101,18 @@ impl ServeDecision {
     }
 }
 
-/// What a page can be used for, if it is so fresh by its times and tags.
-pub(super) fn usable(
-    meta: &Meta,
-    freshness: Freshness,
-    policy: &Policy,
-    deployment: Option<&str>,
-    now: Timestamp,
-) -> ServeDecision {
-    let ours = deployment.is_none_or(|ours| meta.generation.content.deployment.as_deref() == Some(ours));
-    // A pin holds on to what an earlier deployment rendered.
-    let of_other = !ours && !meta.is_pinned(now);
+fn decide_by_policy(entry: &EntryView<'_>, policy: &Policy) -> ServeDecision {
+    let EntryView { meta, freshness, deployment, now, .. } = *entry;
+    let is_ours = deployment.is_none_or(|ours| meta.generation.content.deployment.as_deref() == Some(ours));
+    // A pin also holds a page of an earlier deployment.
+    let is_of_other = !is_ours && !meta.is_pinned(now);
     let not_ours = || RegenerateReason::OtherDeployment(deployment.unwrap_or_default().to_owned());
     match freshness {
         Freshness::MustNotServe => return ServeDecision::Unusable(RegenerateReason::Stale),
-        _ if of_other && policy.other_deployment == OtherDeployment::Missing => {
+        _ if is_of_other && policy.other_deployment == OtherDeployment::Missing => {
             return ServeDecision::Unusable(not_ours());
         }
-        Freshness::Fresh if !of_other => return ServeDecision::Fresh,
+        Freshness::Fresh if !is_of_other => return ServeDecision::Fresh,
         Freshness::Fresh | Freshness::Stale => {}
     }
     let stale_for = stale_for(meta, now);
@@ -131,7 +125,7 @@ pub(super) fn usable(
     }
 }
 
-/// For how long it has been stale, by its own times: that of a tag or a deployment is not known.
+/// How long a page has been stale by its own times. Since when its tags or its deployment make it stale is unknown.
 fn stale_for(meta: &Meta, now: Timestamp) -> Duration {
     let page = &meta.generation;
     let expired = page.generated_at.saturating_add(page.revalidate_seconds);
@@ -154,23 +148,29 @@ mod tests {
         Meta::of(Generation::new("a.html", NOW, 60))
     }
 
+    fn decide(
+        meta: &Meta,
+        freshness: Freshness,
+        policy: &Policy,
+        deployment: Option<&str>,
+        now: Timestamp,
+    ) -> ServeDecision {
+        policy.decide(&EntryView { meta, page: None, freshness, invalidated: false, deployment, now })
+    }
+
     fn stale(while_revalidate: bool, if_error: bool) -> ServeDecision {
-        ServeDecision::Stale {
-            reason: RegenerateReason::Stale,
-            while_revalidate,
-            if_error,
-            if_unreachable: if_error,
-        }
+        let reason = RegenerateReason::Stale;
+        ServeDecision::Stale { reason, while_revalidate, if_error, if_unreachable: if_error }
     }
 
     #[test]
     fn a_stale_page_is_served_within_the_limits_of_its_policy() {
         let mut policy = Policy::every(Duration::from_secs(60));
         let at = |policy: &Policy, seconds| {
-            usable(&page(), page().freshness(at(seconds)), policy, None, at(seconds))
+            decide(&page(), page().freshness(at(seconds)), policy, None, at(seconds))
         };
         assert_eq!(at(&policy, 59), ServeDecision::Fresh);
-        assert_eq!(at(&policy, 1_000_000), stale(true, true), "without limits for ever");
+        assert_eq!(at(&policy, 1_000_000), stale(true, true), "without limits forever");
         policy.stale_while_revalidate = Some(Duration::from_secs(10));
         policy.stale_if_error = Some(Duration::from_secs(20));
         assert_eq!(at(&policy, 70), stale(true, true));
@@ -180,31 +180,41 @@ mod tests {
     }
 
     #[test]
-    fn an_invalidated_page_is_stale_since_then() {
+    fn an_invalidated_page_is_stale_since_its_invalidation() {
         let mut policy = Policy::every(Duration::from_secs(60));
         policy.stale_while_revalidate = Some(Duration::from_secs(10));
         let mut meta = page();
         meta.generation.revalidate_seconds = 0;
         meta.stale_since = Some(NOW + 50);
-        let at = |seconds| usable(&meta, meta.freshness(at(seconds)), &policy, None, at(seconds));
+        let at = |seconds| decide(&meta, meta.freshness(at(seconds)), &policy, None, at(seconds));
         assert_eq!(at(60), stale(true, true));
         assert_eq!(at(61), stale(false, true));
     }
 
     #[test]
-    fn what_must_not_be_served_is_not_whatever_the_policy() {
+    fn a_forbidden_page_is_unusable_under_every_policy() {
         let policy = Policy::every(Duration::from_secs(60));
         assert_eq!(
-            usable(&page(), Freshness::MustNotServe, &policy, None, at(0)),
+            decide(&page(), Freshness::MustNotServe, &policy, None, at(0)),
             ServeDecision::Unusable(RegenerateReason::Stale)
         );
     }
 
     #[test]
-    fn a_page_of_another_deployment_is_stale_or_missing_by_choice_unless_it_is_pinned() {
+    fn a_page_that_follows_its_origin_is_unusable_for_a_policy() {
+        let (policy, mut meta) = (Policy::every(Duration::from_secs(60)), page());
+        meta.generation.content.initial_age = Some(0);
+        assert_eq!(
+            decide(&meta, Freshness::Fresh, &policy, None, at(0)),
+            ServeDecision::Unusable(RegenerateReason::OtherPolicy(NOW))
+        );
+    }
+
+    #[test]
+    fn a_page_of_another_deployment_is_stale_or_missing_unless_it_is_pinned() {
         let mut policy = Policy::every(Duration::from_secs(60));
         let not_ours = RegenerateReason::OtherDeployment("new".into());
-        let of = |meta: &Meta, policy: &Policy| usable(meta, Freshness::Fresh, policy, Some("new"), at(0));
+        let of = |meta: &Meta, policy: &Policy| decide(meta, Freshness::Fresh, policy, Some("new"), at(0));
         let mut meta = page();
         for other in [None, Some("old".to_owned())] {
             meta.generation.content.deployment = other;

@@ -1,4 +1,4 @@
-//! Work that is done to its end, also if whoever waits for it leaves.
+//! Work that is completed even if the client that waits for it disconnects.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -6,15 +6,15 @@ use std::task::{Context, Poll};
 
 use super::{Engine, Isr};
 
-/// Work that goes on in the background if it is dropped before it is done.
+/// A future that continues in the background if it is dropped before it is ready.
 pub(crate) struct Detached<F: Future<Output: 'static> + Send + 'static> {
     engine: Arc<Engine>,
     work: Option<Pin<Box<F>>>,
 }
 
 impl Isr {
-    /// Does this while somebody waits for it, and to its end if nobody does any more: what has begun to change something is
-    /// not given up half-way. It ends with the process, which waits for it as for renders.
+    /// Runs `work` to completion even if the returned future is dropped: a request that may have changed something must
+    /// still be followed by its invalidations. Shutdown waits for it as for a render.
     pub(crate) fn run_detached<F: Future<Output: 'static> + Send + 'static>(&self, work: F) -> Detached<F> {
         Detached { engine: self.engine.clone(), work: Some(Box::pin(work)) }
     }
@@ -24,38 +24,35 @@ impl<F: Future<Output: 'static> + Send + 'static> Future for Detached<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // Nobody asks again what has said that it is done.
+        // A future must not be polled after it was ready.
         let Some(work) = &mut self.work else { return Poll::Pending };
-        let outcome = work.as_mut().poll(context);
-        if outcome.is_ready() {
+        let output = work.as_mut().poll(context);
+        if output.is_ready() {
             self.work = None;
         }
-        outcome
+        output
     }
 }
 
 impl<F: Future<Output: 'static> + Send + 'static> Drop for Detached<F> {
     fn drop(&mut self) {
         let Some(work) = self.work.take() else { return };
-        // Where nothing runs any more, nothing can go on.
+        // Without a runtime nothing can continue.
         if tokio::runtime::Handle::try_current().is_err() {
             return;
         }
-        // Whoever asks and leaves, again and again, must not keep the origin busy without end.
-        let Ok(place) = self.engine.outliving.clone().try_acquire_owned() else {
+        // Clients that send requests and disconnect must not keep the origin busy without limit.
+        let Ok(permit) = self.engine.detached.clone().try_acquire_owned() else {
             tracing::warn!(
-                "too many visitors have left: what this one may have changed is not followed any more"
+                "a client disconnected and too many requests continue in the background: this request is dropped, and \
+                 pages that it may have changed are not invalidated"
             );
             return;
         };
         let abandon = self.engine.abandon.clone();
         self.engine.spawn(Box::pin(async move {
-            let _place = place;
-            tokio::select! {
-                biased;
-                _ = work => {}
-                () = abandon.cancelled() => {}
-            }
+            let _permit = permit;
+            abandon.run_until_cancelled(work).await;
         }));
     }
 }

@@ -1,4 +1,4 @@
-//! A peek: what is kept of a page, without rendering anything.
+//! Pages that are fresh in memory: served without I/O and without a future.
 
 use std::sync::Arc;
 
@@ -6,11 +6,9 @@ use tabletheory::Timestamp;
 
 use super::Isr;
 use super::cached_page::CachedPage;
-use super::decision::{EntryView, ReusePolicy, ServeDecision};
+use super::decision::{ReusePolicy, ServeDecision};
 use super::get_result::Served;
-use super::lookup::Found;
-use super::memory::RequestStart;
-use crate::engine::state::State;
+use super::state::State;
 use crate::pages::policy::Policy;
 use crate::protocol::key::PageKey;
 
@@ -23,36 +21,27 @@ pub(crate) enum FreshPage {
 }
 
 impl Isr {
-    /// What is kept of a page and may be looked at, and what it can be used for. While the table cannot be reached, what
-    /// memory has.
-    pub(crate) async fn lookup(
-        &self,
-        page: &PageKey,
-        reuse: &dyn ReusePolicy,
-    ) -> Option<(Arc<CachedPage>, ServeDecision)> {
-        let engine = &self.engine;
-        let now = engine.now();
-        let known = engine.memory.get(page);
-        if let Some(entry) = &known
-            && engine.memory.believes(page, entry, now, engine.settings.believed)
-        {
-            return Some((entry.page.clone(), engine.usable(entry, reuse, now)));
+    /// Returns the page if it is in memory and fresh. Never touches the table and never starts a regeneration, so it needs
+    /// no `await`. `None` means "call [`get`](Isr::get)", not "no such page".
+    ///
+    /// ```
+    /// # use facetheory::{GetResult, Bodies, Isr, PageKey, Pages, PageStore, Policy, Rendered, State};
+    /// # use std::{sync::Arc, time::Duration};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// let isr = Isr::new(pages);
+    /// let (page, policy) = (PageKey::new("/")?, Policy::every(Duration::from_secs(60)));
+    /// assert!(isr.get_fresh(&page, &policy).is_none());
+    /// let GetResult::Page(_) = isr.get(&page, &policy, |_| async { Ok(Rendered::html("hello")) }).await? else { panic!() };
+    /// assert_eq!(isr.get_fresh(&page, &policy).unwrap().state, State::Hit);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn get_fresh(&self, page: &PageKey, policy: &Policy) -> Option<Served> {
+        match self.get_fresh_with(page, policy, policy, self.engine.now())? {
+            FreshPage::Page(served) => Some(served),
+            FreshPage::OtherVariant(_) => None,
         }
-        let arrival = RequestStart { at: now, sequence: engine.memory.sequence(page) };
-        let Ok(seen) = engine.look(page, arrival).await else {
-            return known.map(|entry| (entry.page.clone(), engine.usable_unseen(page, &entry, reuse, now)));
-        };
-        let (Found::Here(entry), Some(meta)) = (&seen.body, &seen.meta) else { return None };
-        let now = engine.now();
-        let sight = EntryView {
-            meta,
-            page: Some(&entry.page),
-            freshness: seen.freshness_at(now),
-            invalidated: seen.checked.invalidated,
-            deployment: engine.settings.deployment.as_deref(),
-            now,
-        };
-        Some((entry.page.clone(), reuse.decide(&sight)))
     }
 
     /// Like [`get_fresh`](Isr::get_fresh) at the time `now`, where `reuse` decides what a cached page can be used for. A
@@ -65,18 +54,13 @@ impl Isr {
         now: Timestamp,
     ) -> Option<FreshPage> {
         let engine = &self.engine;
-        let entry = engine.believed(page, now)?;
-        match engine.usable(&entry, reuse, now) {
-            ServeDecision::Fresh if !engine.may_be_early(&entry, policy, now) => {
+        let entry = engine.memory.get(page).filter(|entry| engine.is_current(page, entry, now))?;
+        match engine.decide(&entry, reuse, now) {
+            ServeDecision::Fresh if !engine.may_refresh_early(&entry, policy, now) => {
                 Some(FreshPage::Page(engine.served(page, State::Hit, &entry)))
             }
             ServeDecision::OtherVariant => Some(FreshPage::OtherVariant(entry.page.clone())),
             ServeDecision::Fresh | ServeDecision::Stale { .. } | ServeDecision::Unusable(_) => None,
         }
-    }
-
-    /// The next answer for a page may be kept after all: others wait for it again, instead of asking for themselves.
-    pub(crate) fn forget_declined(&self, page: &PageKey) {
-        self.engine.render_failures.forget_declined(page);
     }
 }

@@ -1,11 +1,11 @@
-//! What a visitor is given.
+//! The result of a request for a page.
 
 use std::sync::Arc;
 
 use super::cached_page::CachedPage;
 use crate::engine::state::State;
 
-/// What a visitor is given.
+/// The result of [`Isr::get`](crate::Isr::get).
 ///
 /// ```no_run
 /// # async fn f(isr: facetheory::Isr, page: facetheory::PageKey, policy: facetheory::Policy) -> facetheory::Result<()> {
@@ -13,20 +13,20 @@ use crate::engine::state::State;
 ///
 /// match isr.get(&page, &policy, |_| async { Ok(Rendered::html("hello")) }).await? {
 ///     GetResult::Page(served) => println!("{}: {} bytes", served.state, served.page.bytes().len()),
-///     GetResult::Bypass(reason) => println!("ask the origin yourself: {}", reason.as_str()),
+///     GetResult::Bypass(reason) => println!("call the origin for this client: {}", reason.as_str()),
 /// }
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "a visitor waits for it"]
+#[must_use = "a client waits for the page"]
 pub enum GetResult {
     /// A page.
     Page(Served),
-    /// Nothing from here: the visitor should be given an answer of its own, which is not kept.
+    /// No page: the caller should respond to this client alone, without caching the response.
     Bypass(BypassReason),
 }
 
-/// A page, and how a visitor came to it.
+/// A page, and how the request was served.
 ///
 /// ```no_run
 /// # fn f(served: facetheory::Served) {
@@ -36,50 +36,50 @@ pub enum GetResult {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Served {
-    /// How the visitor came to it.
+    /// How the request was served.
     pub state: State,
     /// The page.
     pub page: Arc<CachedPage>,
 }
 
-/// Why a visitor is given nothing from here.
+/// Why a request is not served from the cache.
 ///
 /// ```
-/// assert_eq!(facetheory::BypassReason::Declined.as_str(), "the answer is not to be kept");
+/// assert_eq!(facetheory::BypassReason::Declined.as_str(), "the response is not cacheable");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BypassReason {
-    /// The renderer's answer is nobody else's.
+    /// The renderer's response is not cacheable.
     Declined,
-    /// Somebody else has rendered the page for too long.
+    /// The render of another request or process took longer than the policy lets requests wait.
     WaitedTooLong,
-    /// The table or the bodies cannot be reached, and the page is not in memory.
+    /// The table or the bodies are unreachable, and no page in memory may be served.
     Unreachable,
-    /// The page was invalidated while it was rendered, again and again.
+    /// The page was invalidated during each of several renders.
     Contended,
-    /// The page that is kept is for requests with other headers.
+    /// The cached page is for requests with other headers.
     OtherVariant,
 }
 
 impl BypassReason {
-    /// It in words.
+    /// The reason as a sentence.
     ///
     /// ```
-    /// assert!(facetheory::BypassReason::Unreachable.as_str().contains("cannot be reached"));
+    /// assert_eq!(facetheory::BypassReason::Unreachable.as_str(), "a store is unreachable");
     /// ```
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            BypassReason::Declined => "the answer is not to be kept",
-            BypassReason::WaitedTooLong => "somebody else has rendered the page for too long",
-            BypassReason::Unreachable => "the store cannot be reached",
+            BypassReason::Declined => "the response is not cacheable",
+            BypassReason::WaitedTooLong => "the render of another request took too long",
+            BypassReason::Unreachable => "a store is unreachable",
             BypassReason::Contended => "the page was invalidated while it was rendered",
-            BypassReason::OtherVariant => "the page is for requests with other headers",
+            BypassReason::OtherVariant => "the cached page is for requests with other headers",
         }
     }
 
-    /// It in one word, for headers.
+    /// The reason as one word, for `Cache-Status`.
     pub(crate) fn word(self) -> &'static str {
         match self {
             BypassReason::Declined => "not-kept",

@@ -1,177 +1,223 @@
-//! A look: what the table says of a page, asked once for all who want to know now, and its body.
+//! Reads the metadata of a page from the table, and its body: once for all concurrent requests.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tabletheory::Timestamp;
 use tracing::Instrument as _;
 
-use super::Engine;
 use super::cached_page::CachedPage;
+use super::decision::{EntryView, ReusePolicy, ServeDecision};
 use super::memory::{Entry, MetadataCheck, RequestStart};
 use super::metrics::Phase;
+use super::{Engine, Isr};
 use crate::error::{Error, Kind, Result};
+use crate::pages::reason::RegenerateReason;
 use crate::protocol::freshness::Freshness;
 use crate::protocol::key::PageKey;
 use crate::protocol::row::Meta;
 
-/// What the table said of a page, with its body.
+/// The metadata of a page, and its body.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct LookupResult {
     pub(super) meta: Option<Meta>,
-    /// By its times and tags.
+    /// By its times and tags, when the table was read.
     pub(super) freshness: Freshness,
-    pub(super) checked: MetadataCheck,
-    pub(super) body: Found,
+    pub(super) check: MetadataCheck,
+    pub(super) body: BodyLookup,
 }
 
-impl Seen {
-    /// It may have gone stale while its body was read.
-    pub(super) fn freshness_at(&self, now: Timestamp) -> Freshness {
-        match (&self.meta, self.freshness) {
-            (Some(meta), Freshness::Fresh) => meta.freshness(now),
-            (_, other) => other,
-        }
-    }
-}
-
-/// Whether the body was found that `META` names.
+/// The result of reading the body that `META` names.
 #[derive(Clone, Debug)]
-pub(super) enum Found {
-    Here(Arc<Entry>),
-    /// There is no page, or none whose body may be served.
-    Nothing,
-    /// It is missing or damaged.
-    Broken,
-    /// It could not be read.
+pub(super) enum BodyLookup {
+    Found(Arc<Entry>),
+    /// There is no page, or it must not be served.
+    None,
+    /// The body is missing or damaged.
+    Missing,
+    /// The body could not be read.
     Unreachable,
 }
 
-impl Found {
-    /// The page, if its body was found.
-    pub(super) fn page(&self) -> Option<&CachedPage> {
+impl BodyLookup {
+    pub(super) fn entry(&self) -> Option<&Arc<Entry>> {
         match self {
-            Found::Here(entry) => Some(&entry.page),
-            Found::Nothing | Found::Broken | Found::Unreachable => None,
+            BodyLookup::Found(entry) => Some(entry),
+            BodyLookup::None | BodyLookup::Missing | BodyLookup::Unreachable => None,
         }
     }
 }
 
-/// What came of a look.
-pub(super) type Look = Result<Arc<Seen>, Arc<Error>>;
+impl LookupResult {
+    /// What the page can be used for now. It may have gone stale while its body was read.
+    pub(super) fn decide(
+        &self,
+        reuse: &dyn ReusePolicy,
+        deployment: Option<&str>,
+        now: Timestamp,
+    ) -> ServeDecision {
+        let Some(meta) = &self.meta else { return ServeDecision::Unusable(RegenerateReason::Stale) };
+        let freshness = match self.freshness {
+            Freshness::Fresh => meta.freshness(now),
+            other => other,
+        };
+        let page = self.body.entry().map(|entry| &*entry.page);
+        let invalidated = self.check.invalidated;
+        reuse.decide(&EntryView { meta, page, freshness, invalidated, deployment, now })
+    }
+}
+
+/// A lookup that several requests may share.
+pub(super) type SharedLookup = Result<Arc<LookupResult>, Arc<Error>>;
+
+impl Isr {
+    /// Returns the stored page, stale or not, and what it can be used for. Renders nothing. While the table is
+    /// unreachable, it returns the page in memory.
+    pub(crate) async fn lookup_with(
+        &self,
+        page: &PageKey,
+        reuse: &dyn ReusePolicy,
+    ) -> Option<(Arc<CachedPage>, ServeDecision)> {
+        let engine = &self.engine;
+        let now = engine.now();
+        let known = engine.memory.get(page);
+        if let Some(entry) = known.as_ref().filter(|entry| engine.is_current(page, entry, now)) {
+            return Some((entry.page.clone(), engine.decide(entry, reuse, now)));
+        }
+        let start = RequestStart { at: now, invalidations: engine.memory.invalidations(page) };
+        let Ok(found) = engine.lookup(page, start).await else {
+            return known.map(|entry| (entry.page.clone(), engine.decide_offline(page, &entry, reuse, now)));
+        };
+        let entry = found.body.entry()?;
+        Some((entry.page.clone(), found.decide(reuse, engine.deployment(), engine.now())))
+    }
+}
 
 impl Engine {
-    /// Asks the table about a page, once for all who want to know now.
-    pub(super) async fn look(self: &Arc<Self>, page: &PageKey, arrival: RequestStart) -> Look {
-        if !self.outage.lets_ask(self.now()) {
-            let what = "the table could not be reached a moment ago, and is left alone";
-            return Err(Arc::new(Error::new(Kind::Unavailable, what)));
+    /// Looks a page up, together with all requests that do so now.
+    pub(super) async fn lookup(self: &Arc<Self>, page: &PageKey, start: RequestStart) -> SharedLookup {
+        if !self.table_breaker.allows_call(self.now()) {
+            let context = "the table was unreachable a moment ago, and is not called for up to a second";
+            return Err(Arc::new(Error::new(Kind::Unavailable, context)));
         }
-        // Where every visitor is to read, none may be given what another asked for before.
-        if self.settings.believed.is_zero() {
-            return self.ask(page).await;
+        // If every request has to read, none may use a read that was started for another one.
+        if self.settings.metadata_max_age.is_zero() {
+            return self.read(page).await;
         }
-        let look = self.join_look(page).await;
-        match &look {
-            // The next one begins after this visitor came.
-            Ok(seen) if !arrival.believes(seen.checked, self.settings.believed) => self.join_look(page).await,
-            _ => look,
+        let found = self.shared_read(page).await;
+        match &found {
+            // The next read starts after this request arrived.
+            Ok(found) if !start.accepts(found.check, self.settings.metadata_max_age) => {
+                self.shared_read(page).await
+            }
+            _ => found,
         }
     }
 
-    async fn join_look(self: &Arc<Self>, page: &PageKey) -> Look {
+    async fn shared_read(self: &Arc<Self>, page: &PageKey) -> SharedLookup {
         let start = || {
             let (engine, page) = (self.clone(), page.clone());
-            async move { engine.ask(&page).await }
+            async move { engine.read(&page).await }
         };
-        let seat = self.looks.join(page, start, |flight| self.spawn(flight));
-        let crashed = || Err(Arc::new(Error::new(Kind::Unavailable, "a look at the table came to grief")));
-        seat.landed().await.unwrap_or_else(crashed)
+        let flight = self.lookups.join(page, start, |work| self.spawn(work));
+        let panicked = || {
+            let context = "table lookup failed: the task panicked or was stopped";
+            Err(Arc::new(Error::new(Kind::Unavailable, context)))
+        };
+        flight.result().await.unwrap_or_else(panicked)
     }
 
-    /// Asks the table about a page, and reads its body where memory does not have it.
-    pub(super) async fn ask(self: &Arc<Self>, page: &PageKey) -> Look {
-        let (at, sequence) = (self.now(), self.memory.sequence(page));
+    /// Reads the metadata of a page from the table, and its body unless that is in memory.
+    pub(super) async fn read(self: &Arc<Self>, page: &PageKey) -> SharedLookup {
+        let (at, invalidations) = (self.now(), self.memory.invalidations(page));
         let store = self.pages.store();
-        let asking = async {
+        let reading = async {
             let view = store.lookup(page).await?;
             let freshness = match &view.meta {
                 Some(meta) => store.freshness(page, meta).await?,
                 None => Freshness::MustNotServe,
             };
-            // What follows its origin is used by nobody once it was invalidated, also if it was stale before.
+            // A response that follows its origin must be revalidated after an invalidation, even if it was stale before.
             let invalidated = match &view.meta {
                 Some(meta) if meta.generation.follows_origin() && !meta.is_pinned(at) => {
                     store.is_outdated(page, meta).await?
                 }
                 _ => false,
             };
-            Ok::<_, Error>((view, freshness, invalidated))
+            Ok((view, freshness, invalidated))
         };
-        let asking = asking.instrument(tracing::debug_span!("look", page = %page.redacted()));
-        let asked = tokio::time::timeout(self.settings.table_timeout, asking).await.unwrap_or_else(|_| {
-            let limit = self.settings.table_timeout;
-            Err(Error::new(Kind::Unavailable, format!("the table did not answer within {limit:?}")))
-        });
-        let (view, freshness, invalidated) = match asked {
-            Ok(asked) => asked,
+        let reading = reading.instrument(tracing::debug_span!("lookup", page = %page.redacted()));
+        let (view, freshness, invalidated) = match self.within_table_timeout(reading).await {
+            Ok(read) => read,
             Err(error) => {
-                self.outage.failed(self.now(), &*self.random);
-                self.observer.incident(Phase::Table, page, &error);
+                self.table_breaker.record_failure(self.now(), &*self.random);
+                self.metrics.incident(Phase::Table, page, &error);
                 return Err(Arc::new(error));
             }
         };
-        self.outage.ended();
-        let checked = MetadataCheck {
-            at,
-            sequence,
-            outdated: freshness == Freshness::Stale,
-            invalidated,
-            held_until: view.lock.map_or(0, |lock| lock.lease_expires_at),
-        };
+        self.table_breaker.record_success();
+        let stale = freshness == Freshness::Stale;
+        let leased_until = view.lock.map_or(0, |lock| lock.lease_expires_at);
+        let check = MetadataCheck { at, invalidations, stale, invalidated, leased_until };
         let body = match &view.meta {
-            Some(meta) if freshness != Freshness::MustNotServe => self.find(page, meta, checked).await,
+            Some(meta) if freshness != Freshness::MustNotServe => self.read_body(page, meta, check).await,
             Some(meta) => {
-                self.memory.forbid_generation(page, &meta.generation);
-                Found::Nothing
+                self.memory.remove_generation(page, &meta.generation);
+                BodyLookup::None
             }
-            // A table that is about to go down may say so of rows that it has. Nobody is given the page unless it does.
-            None => Found::Nothing,
+            // The page stays in memory: a table that is failing may return no row although there is one. It is served
+            // only while the table is unreachable.
+            None => BodyLookup::None,
         };
-        Ok(Arc::new(Seen { meta: view.meta, freshness, checked, body }))
+        Ok(Arc::new(LookupResult { meta: view.meta, freshness, check, body }))
     }
 
-    /// The body that `META` names: from memory, if it is there.
-    pub(super) async fn find(self: &Arc<Self>, page: &PageKey, meta: &Meta, checked: MetadataCheck) -> Found {
+    /// Returns the body that `META` names, from memory if it is there.
+    pub(super) async fn read_body(
+        self: &Arc<Self>,
+        page: &PageKey,
+        meta: &Meta,
+        check: MetadataCheck,
+    ) -> BodyLookup {
         let s3_key = &meta.generation.s3_key;
         let known = self.memory.get(page).filter(|entry| entry.page.generation().s3_key == *s3_key);
         if let Some(entry) = known {
             if entry.page.meta() == meta {
-                return Found::Here(self.memory.keep(page, entry.checked_again(checked)));
+                return BodyLookup::Found(self.memory.insert(page, entry.checked_again(check)));
             }
-            let moved = CachedPage::with_body(meta.clone(), entry.page.body().clone());
-            return Found::Here(self.keep(page, Entry::new(moved, checked, entry.render_millis())));
+            let updated = CachedPage::with_body(meta.clone(), entry.page.body().clone());
+            return BodyLookup::Found(self.insert(page, updated, check, entry.render_time));
         }
-        if !self.bodies_outage.lets_ask(self.now()) {
-            return Found::Unreachable;
+        if !self.bodies_breaker.allows_call(self.now()) {
+            return BodyLookup::Unreachable;
         }
         let body = self.pages.body(meta).await;
         match &body {
-            Ok(_) => self.bodies_outage.ended(),
-            Err(_) => self.bodies_outage.failed(self.now(), &*self.random),
+            Ok(_) => self.bodies_breaker.record_success(),
+            Err(_) => self.bodies_breaker.record_failure(self.now(), &*self.random),
         }
         match body {
             Ok(Some(body)) => {
-                Found::Here(self.keep(page, Entry::new(CachedPage::new(meta.clone(), body), checked, 0)))
+                let read = CachedPage::new(meta.clone(), body);
+                BodyLookup::Found(self.insert(page, read, check, Duration::ZERO))
             }
             Ok(None) => {
-                let what = format!("the body {s3_key} is missing or damaged, and is rendered again");
-                self.observer.incident(Phase::Body, page, &Error::new(Kind::Corrupt, what));
-                Found::Broken
+                let context = format!("the body {s3_key} is missing or damaged; the page is rendered again");
+                self.metrics.incident(Phase::Body, page, &Error::new(Kind::Corrupt, context));
+                BodyLookup::Missing
             }
             Err(error) => {
-                self.observer.incident(Phase::Body, page, &error);
-                Found::Unreachable
+                self.metrics.incident(Phase::Body, page, &error);
+                BodyLookup::Unreachable
             }
         }
+    }
+
+    /// Runs a call of the table within its timeout.
+    pub(super) async fn within_table_timeout<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let limit = self.settings.table_timeout;
+        tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
+            Err(Error::new(Kind::Unavailable, format!("the table did not respond within {limit:?}")))
+        })
     }
 }

@@ -1,7 +1,8 @@
-//! What can be seen of the engine: metrics under FaceTheory's names, and a hook for what goes wrong.
+//! Metrics of the engine, and a hook for incidents.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use metrics::{Counter, Histogram, counter, gauge, histogram};
 use quick_cache::sync::Cache;
@@ -10,12 +11,12 @@ use crate::engine::state::State;
 use crate::error::Error;
 use crate::protocol::key::PageKey;
 
-/// The most routes whose metrics are told apart.
-const MOST_ROUTES: usize = 4096;
-/// The name of the route of pages that have none.
+/// The number of routes whose metrics are held ready.
+const MAX_ROUTES: usize = 4096;
+/// The label of pages without a route.
 const NO_ROUTE: &str = "";
 
-/// What the engine was doing when something went wrong.
+/// The work during which an error occurred.
 ///
 /// ```
 /// assert_eq!(facetheory::Phase::Render.as_str(), "render");
@@ -23,18 +24,18 @@ const NO_ROUTE: &str = "";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Phase {
-    /// Asking the table.
+    /// Reading or writing the table.
     Table,
     /// Reading a body.
     Body,
     /// Rendering.
     Render,
-    /// Storing and publishing what was rendered.
+    /// Storing the body of a rendered page and publishing it.
     Publish,
 }
 
 impl Phase {
-    /// Its name in metrics and logs.
+    /// The name in metrics and logs.
     ///
     /// ```
     /// assert_eq!(facetheory::Phase::Table.as_str(), "table");
@@ -50,7 +51,7 @@ impl Phase {
     }
 }
 
-/// Something that went wrong, and that a visitor may not have noticed.
+/// An error during a request or in the background. The client may have been served all the same.
 ///
 /// ```
 /// use facetheory::{Bodies, Isr, Pages, PageStore};
@@ -64,30 +65,30 @@ impl Phase {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Incident<'a> {
-    /// What was being done.
+    /// The work during which the error occurred.
     pub phase: Phase,
-    /// For which page.
+    /// The page that was worked on.
     pub page: &'a PageKey,
-    /// What went wrong.
+    /// The error.
     pub error: &'a Error,
 }
 
-/// What is called when something goes wrong.
+/// The function that is called for each incident.
 pub(super) type OnIncident = Arc<dyn Fn(&Incident<'_>) + Send + Sync>;
 
-/// Counts what happens, and tells of what goes wrong.
-pub(super) struct Observer {
+/// Records metrics, and reports incidents.
+pub(super) struct Metrics {
     routes: Cache<Arc<str>, Arc<RouteMetrics>>,
     on_incident: Option<OnIncident>,
 }
 
-impl fmt::Debug for Observer {
+impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observer").field("routes", &self.routes.len()).finish_non_exhaustive()
+        f.debug_struct("Metrics").field("routes", &self.routes.len()).finish_non_exhaustive()
     }
 }
 
-/// The metrics of one route, looked up once.
+/// The counters of one route, looked up once.
 struct RouteMetrics {
     states: [Counter; State::ALL.len()],
     contention: Counter,
@@ -105,49 +106,48 @@ impl RouteMetrics {
     }
 }
 
-impl Observer {
+impl Metrics {
     pub(super) fn new(on_incident: Option<OnIncident>) -> Self {
-        Observer { routes: Cache::new(MOST_ROUTES), on_incident }
+        Metrics { routes: Cache::new(MAX_ROUTES), on_incident }
     }
 
-    /// A visitor was served.
+    /// A request was served.
     pub(super) fn served(&self, page: &PageKey, state: State) {
         let index = State::ALL.iter().position(|other| *other == state).unwrap_or(0);
         self.route(page).states[index].increment(1);
     }
 
-    /// Somebody else holds the lease.
-    pub(super) fn contended(&self, page: &PageKey) {
+    /// Another process holds the lease of a page that was to be regenerated.
+    pub(super) fn lease_contended(&self, page: &PageKey) {
         self.route(page).contention.increment(1);
     }
 
-    /// A page was not renewed in the background, because too many others are.
-    pub(super) fn dropped(&self, page: &PageKey) {
+    /// A page was not regenerated in the background, because the queue is full.
+    pub(super) fn regeneration_dropped(&self, page: &PageKey) {
         self.route(page).dropped.increment(1);
     }
 
-    /// A regeneration ended in this way after so long.
-    pub(super) fn regenerated(&self, page: &PageKey, outcome: &'static str, millis: u64) {
+    /// A regeneration ended.
+    pub(super) fn regenerated(&self, page: &PageKey, outcome: &'static str, took: Duration) {
         let route: Arc<str> = page.route().unwrap_or(NO_ROUTE).into();
-        let time: Histogram = histogram!(
+        let histogram: Histogram = histogram!(
             "facetheory.isr.regeneration_ms", "outcome" => outcome, "route_pattern" => route
         );
-        #[expect(clippy::cast_precision_loss, reason = "nobody waits for 2^53 milliseconds")]
-        time.record(millis as f64);
+        histogram.record(took.as_secs_f64() * 1000.0);
     }
 
-    /// So many bytes and pages are in memory.
+    /// The size of the memory tier has changed.
     pub(super) fn memory(&self, bytes: u64, pages: usize) {
-        #[expect(clippy::cast_precision_loss, reason = "nobody has 2^53 bytes of memory")]
+        #[expect(clippy::cast_precision_loss, reason = "memory has less than 2^53 bytes")]
         gauge!("facetheory.isr.memory_bytes").set(bytes as f64);
-        #[expect(clippy::cast_precision_loss, reason = "nor pages")]
+        #[expect(clippy::cast_precision_loss, reason = "memory has less than 2^53 pages")]
         gauge!("facetheory.isr.memory_pages").set(pages as f64);
     }
 
-    /// Something went wrong.
+    /// Logs and counts an error, and calls the hook.
     pub(super) fn incident(&self, phase: Phase, page: &PageKey, error: &Error) {
         counter!("facetheory.isr.incidents", "phase" => phase.as_str()).increment(1);
-        tracing::warn!(phase = phase.as_str(), page = %page.redacted(), error = %Chain(error), "an incident");
+        tracing::warn!(phase = phase.as_str(), page = %page.redacted(), error = %Chain(error), "{} failed", phase.as_str());
         if let Some(on_incident) = &self.on_incident {
             on_incident(&Incident { phase, page, error });
         }
@@ -165,7 +165,7 @@ impl Observer {
     }
 }
 
-/// An error with all its causes, in one line.
+/// An error with all its causes on one line.
 struct Chain<'a>(&'a Error);
 
 impl fmt::Display for Chain<'_> {

@@ -1,18 +1,20 @@
-//! What operators do to pages, known to this process at once.
+//! Operations on pages: invalidate (purge), roll back, unpin. They take effect in this process at once.
+//!
+//! The memory tier has to hear of every change that this process makes to the table, so an engine offers no other way to
+//! make one.
 
 use std::time::Duration;
 
 use super::Isr;
 use crate::error::Result;
 use crate::protocol::epoch::Tag;
-use crate::protocol::invalidate::Invalidated;
-use crate::protocol::invalidate::InvalidationMode;
+use crate::protocol::invalidate::{Invalidated, InvalidationMode};
 use crate::protocol::key::{PageKey, Tenant};
 use crate::protocol::rollback::RolledBack;
 
 impl Isr {
-    /// Makes a page stale, with all variants that are stored of it. Visitors of this process notice at once, others once they no
-    /// longer believe what they read.
+    /// Purges a page with all its variants: makes it stale (soft), or unusable (hard). Other processes notice once their
+    /// metadata is older than [`metadata_max_age`](crate::IsrBuilder::metadata_max_age).
     ///
     /// ```
     /// # use facetheory::{Bodies, Invalidated, Isr, PageKey, Pages, PageStore, InvalidationMode};
@@ -23,32 +25,35 @@ impl Isr {
     /// assert_eq!(isr.invalidate(&PageKey::new("/")?, InvalidationMode::Hard).await?, Invalidated::Absent);
     /// # Ok(()) }
     /// ```
-    pub async fn invalidate(&self, page: &PageKey, strength: InvalidationMode) -> Result<Invalidated> {
-        let outcome = self.invalidate_entry(page, strength).await?;
-        // What is pinned is left alone, and so is what is found by it.
+    pub async fn invalidate(&self, page: &PageKey, mode: InvalidationMode) -> Result<Invalidated> {
+        let outcome = self.invalidate_entry(page, mode).await?;
+        // The variants of a pinned page are left alone, like the page.
         if page.has_variants() && outcome != Invalidated::Pinned {
-            self.invalidate_variants(page).await?;
+            let tag = Tag::target(page.address());
+            let outcome = self.engine.pages.store().invalidate_tag(&tag, page.tenant()).await;
+            self.engine.memory.mark_unverified(page);
+            outcome?;
         }
         Ok(outcome)
     }
 
-    /// The same of one page, and of none of its variants.
+    /// Invalidates one page, without its variants.
     pub(crate) async fn invalidate_entry(
         &self,
         page: &PageKey,
-        strength: InvalidationMode,
+        mode: InvalidationMode,
     ) -> Result<Invalidated> {
-        let outcome = self.pages().store().invalidate(page, strength).await;
-        // Also while the table cannot be reached, what must not be served is not.
-        if outcome.is_ok() && strength == InvalidationMode::Hard {
-            self.engine.memory.forbid(page);
+        let outcome = self.engine.pages.store().invalidate(page, mode).await;
+        if outcome.is_ok() && mode == InvalidationMode::Hard {
+            self.engine.memory.invalidate_hard(page);
         } else {
+            // Also after an error: the table may have been written.
             self.engine.memory.mark_unverified(page);
         }
         outcome
     }
 
-    /// Makes everything with a tag stale: of a path, a route, a tenant, or one that renderers gave.
+    /// Purges all pages with a tag: of a path, a route, a tenant, or one that renderers set.
     ///
     /// ```
     /// # use facetheory::{Bodies, Isr, Pages, PageStore, Tag};
@@ -60,19 +65,12 @@ impl Isr {
     /// # Ok(()) }
     /// ```
     pub async fn invalidate_tag(&self, tag: &Tag, tenant: Option<&Tenant>) -> Result<()> {
-        let outcome = self.pages().store().invalidate_tag(tag, tenant).await;
+        let outcome = self.engine.pages.store().invalidate_tag(tag, tenant).await;
         self.engine.memory.mark_all_unverified();
         outcome
     }
 
-    /// Makes all that is stored of an address stale: a page that follows its origin, and its variants.
-    async fn invalidate_variants(&self, page: &PageKey) -> Result<()> {
-        let outcome = self.pages().store().invalidate_tag(&Tag::target(page.address()), page.tenant()).await;
-        self.engine.memory.mark_unverified(page);
-        outcome
-    }
-
-    /// Goes back to a version that is kept, and keeps it for as long as the pin.
+    /// Rolls a page back to a retained version, and pins that for the given time.
     ///
     /// ```
     /// # use facetheory::{Bodies, Isr, PageKey, Pages, PageStore, RolledBack};
@@ -80,17 +78,17 @@ impl Isr {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
     /// let isr = Isr::new(pages);
-    /// let nowhere = isr.roll_back(&PageKey::new("/")?, "VER#01", Duration::from_secs(3600)).await?;
-    /// assert_eq!(nowhere, RolledBack::NoSuchVersion);
+    /// let missing = isr.roll_back(&PageKey::new("/")?, "VER#01", Duration::from_secs(3600)).await?;
+    /// assert_eq!(missing, RolledBack::NoSuchVersion);
     /// # Ok(()) }
     /// ```
     pub async fn roll_back(&self, page: &PageKey, version_sk: &str, pin: Duration) -> Result<RolledBack> {
-        let outcome = self.pages().store().roll_back(page, version_sk, pin).await;
+        let outcome = self.engine.pages.store().roll_back(page, version_sk, pin).await;
         self.engine.memory.mark_unverified(page);
         outcome
     }
 
-    /// Ends a pin. False if the page was not pinned.
+    /// Ends the pin of a page. Returns `false` if the page was not pinned.
     ///
     /// ```
     /// # use facetheory::{Bodies, Isr, PageKey, Pages, PageStore};
@@ -101,7 +99,7 @@ impl Isr {
     /// # Ok(()) }
     /// ```
     pub async fn unpin(&self, page: &PageKey) -> Result<bool> {
-        let outcome = self.pages().store().unpin(page).await;
+        let outcome = self.engine.pages.store().unpin(page).await;
         self.engine.memory.mark_unverified(page);
         outcome
     }

@@ -1,36 +1,34 @@
-//! Arrears: invalidations that the table could not be told of when they came. They hold in this process at once, and the table is
-//! told as soon as it can be.
+//! Invalidations that the table has not received yet, because it was unreachable. They apply in this process at once, and
+//! are written to the table in the background until that succeeds.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tabletheory::Backoff;
+
 use super::metrics::Phase;
 use super::{Engine, Isr};
-use crate::error::{Error, Kind, Result};
 use crate::protocol::epoch::{Epoch, Tag};
 use crate::protocol::key::PageKey;
 
-/// The first pause before the table is told again; it doubles with each failure.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// But it is never longer than this.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// For how long the table is told again and again of one invalidation.
-const LONGEST: Duration = Duration::from_secs(3600);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
+/// How long the table is tried for one invalidation before it is dropped.
+const MAX_AGE: Duration = Duration::from_secs(3600);
 
 impl Isr {
-    /// Makes all that is stored of an address stale, because a visitor has changed it: in this process whether or not the table
-    /// can be told, which is repeated in the background.
+    /// Makes everything stale that is stored for the target of an unsafe request (RFC 9111 §4.4), with all variants. It
+    /// applies in this process even while the table is unreachable.
     ///
-    /// Visitors send requests that change something all the time, so no other page is looked up again for that.
+    /// Clients send unsafe requests all the time, so other pages are not read again because of one.
     pub(crate) async fn invalidate_target(&self, page: &PageKey) {
         let (engine, tag) = (&self.engine, Tag::target(page.address()).key(page.tenant()));
         let store = engine.pages.store();
-        let owed = store.owe(&tag);
+        let pending = store.owe(&tag);
         engine.memory.mark_unverified(page);
-        let epoch = owed.unwrap_or(Epoch { invalidated_at: engine.now().seconds() });
-        let told = async {
-            // Visitors must not fill the table with what nothing is to be told of.
+        let epoch = pending.unwrap_or(Epoch { invalidated_at: engine.now().seconds() });
+        let write = async {
+            // Clients must not be able to fill the table with epochs of pages that do not exist.
             if store.may_have_entries(page).await? {
                 store.pay(&tag, epoch).await
             } else {
@@ -38,65 +36,61 @@ impl Isr {
                 Ok(())
             }
         };
-        if let Err(error) = engine.in_time(told).await {
-            engine.observer.incident(Phase::Table, page, &error);
-            if owed.is_some() {
-                engine.pay_later();
+        if let Err(error) = engine.within_table_timeout(write).await {
+            engine.metrics.incident(Phase::Table, page, &error);
+            if pending.is_some() {
+                engine.write_pending_in_background();
             } else {
-                tracing::error!(page = %page.redacted(), "a change is lost: too many are waiting for the table");
+                tracing::error!(page = %page.redacted(), "an invalidation was lost: too many are pending");
             }
         }
     }
 }
 
 impl Engine {
-    async fn in_time(&self, telling: impl Future<Output = Result<()>>) -> Result<()> {
-        let limit = self.settings.table_timeout;
-        tokio::time::timeout(limit, telling).await.unwrap_or_else(|_| {
-            Err(Error::new(Kind::Unavailable, format!("the table did not answer within {limit:?}")))
-        })
-    }
-
-    /// Tells the table in the background what it is owed, until nothing is or the process ends.
-    fn pay_later(self: &Arc<Self>) {
-        if self.paying.swap(true, Ordering::AcqRel) {
+    /// Writes the pending invalidations in the background, until none is left or the process shuts down.
+    fn write_pending_in_background(self: &Arc<Self>) {
+        if self.writing_pending.swap(true, Ordering::AcqRel) {
             return;
         }
         let engine = self.clone();
         self.spawn(Box::pin(async move {
             tokio::select! {
                 biased;
-                () = engine.pay_all() => {}
+                () = engine.write_all_pending() => {}
                 () = engine.abandon.cancelled() => {
-                    let changes = engine.pages.store().owed().len();
-                    tracing::warn!(changes, "the table could not be told of some changes in time");
+                    let pending = engine.pages.store().owed().len();
+                    tracing::warn!(pending, "shutting down with invalidations that the table has not received");
                 }
             }
         }));
     }
 
-    async fn pay_all(&self) {
+    async fn write_all_pending(&self) {
         let store = self.pages.store();
-        let mut pause = FIRST_PAUSE;
-        loop {
-            // Processes that lost the table together must not come back together.
-            tokio::time::sleep(pause.mul_f64(0.5 + self.random.fraction() / 2.0)).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-            for (tag, epoch) in store.owed() {
-                let age = self.now().seconds().saturating_sub(epoch.invalidated_at);
-                if u64::try_from(age).is_ok_and(|age| age > LONGEST.as_secs()) {
-                    tracing::error!("a change is lost: the table could not be told of it for too long");
-                    store.write_off(&tag, epoch);
-                } else if self.in_time(store.pay(&tag, epoch)).await.is_err() {
-                    break;
-                }
-            }
+        for retry in 0.. {
+            tokio::time::sleep(BACKOFF.delay(retry, &*self.random)).await;
+            self.write_pending().await;
             if store.owed().is_empty() {
-                self.paying.store(false, Ordering::Release);
-                // Somebody may have come to owe something just before, and relied on this one.
-                if store.owed().is_empty() || self.paying.swap(true, Ordering::AcqRel) {
+                self.writing_pending.store(false, Ordering::Release);
+                // A request may have added one in between, and seen that this task was still running.
+                if store.owed().is_empty() || self.writing_pending.swap(true, Ordering::AcqRel) {
                     return;
                 }
+            }
+        }
+    }
+
+    /// Writes the pending invalidations to the table, up to the first failure.
+    async fn write_pending(&self) {
+        let store = self.pages.store();
+        for (tag, epoch) in store.owed() {
+            let age = self.now().seconds().saturating_sub(epoch.invalidated_at);
+            if u64::try_from(age).is_ok_and(|age| age > MAX_AGE.as_secs()) {
+                tracing::error!("an invalidation was lost: the table was unreachable for {MAX_AGE:?}");
+                store.write_off(&tag, epoch);
+            } else if self.within_table_timeout(store.pay(&tag, epoch)).await.is_err() {
+                return;
             }
         }
     }

@@ -1,14 +1,12 @@
-//! A page rendered because somebody asks for that, and not because of a visitor.
+//! Regeneration on demand: by an operator, or after a HEAD request, and not because a page was requested.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use tracing::Instrument as _;
 
-use super::memory::MetadataCheck;
 use super::metrics::Phase;
-use super::render::{Kept, Regeneration, name};
+use super::render::{Attempt, Regeneration};
 use super::rendering::{RenderFn, boxed};
 use super::{Engine, Isr};
 use crate::error::{Error, Kind, Result};
@@ -20,8 +18,8 @@ use crate::protocol::key::PageKey;
 use crate::protocol::request::IdempotentRequest;
 
 impl Isr {
-    /// Renders a page anew if it is not fresh and nobody else does, and publishes it: what visitors make happen, without
-    /// one. It goes on even if the caller goes away.
+    /// Renders and publishes a page, unless it is fresh or another worker holds its lease. It continues even if the
+    /// returned future is dropped.
     ///
     /// With a request, the page is rendered once however often the request is repeated: see
     /// [`Pages::regenerate_once`](crate::Pages::regenerate_once).
@@ -54,7 +52,7 @@ impl Isr {
         self.regenerate_for(page, policy, RegenerateReason::Stale, request, boxed(render)).await
     }
 
-    /// The same for this reason.
+    /// Like [`regenerate`](Isr::regenerate), for the given reason.
     pub(crate) async fn regenerate_for(
         &self,
         page: &PageKey,
@@ -63,13 +61,13 @@ impl Isr {
         request: Option<IdempotentRequest>,
         render: RenderFn,
     ) -> Result<Outcome> {
-        let renewal = Regeneration { page: page.clone(), policy: *policy, reason, waits: false };
+        let regeneration = Regeneration { page: page.clone(), policy: *policy, reason, waits: false };
         let (sender, receiver) = oneshot::channel();
         let engine = self.engine.clone();
-        // On its own, so that a caller who goes away does not leave a lease behind that nobody gives back.
+        // In a task of its own: if the caller is cancelled, the lease must still be released.
         self.engine.spawn(Box::pin(async move {
-            let outcome = engine.regenerate(&renewal, request, render).await;
-            // Nobody has to hear of it.
+            let outcome = engine.regenerate_on_demand(&regeneration, request, render).await;
+            // The caller may be gone.
             drop(sender.send(outcome));
         }));
         let stopped = |_| Error::new(Kind::Unavailable, "the regeneration was stopped; try again");
@@ -78,42 +76,33 @@ impl Isr {
 }
 
 impl Engine {
-    async fn regenerate(
+    async fn regenerate_on_demand(
         self: Arc<Self>,
-        renewal: &Regeneration,
+        regeneration: &Regeneration,
         request: Option<IdempotentRequest>,
         render: RenderFn,
     ) -> Result<Outcome> {
-        let Regeneration { page, policy, reason, .. } = renewal;
-        let kept = Arc::new(Mutex::new(Kept::default()));
-        let (sequence, began) = (self.memory.sequence(page), self.now());
-        let render = |context| self.render(Some(render), context, policy, kept.clone());
-        let span = tracing::debug_span!("regeneration", page = %page.redacted(), reason = reason.as_str());
-        let outcome = match &request {
-            None => self.pages.regenerate_for(page, policy, reason, render).instrument(span).await,
-            Some(request) => self.pages.regenerate_once(page, policy, request, render).instrument(span).await,
-        };
-        let took = u64::try_from(self.now().millis() - began.millis()).unwrap_or(0);
-        self.observer.regenerated(page, name(&outcome), took);
-        match &outcome {
-            // Visitors of this process see it at once, and what was learnt of the renderer is remembered.
+        let Regeneration { page, policy, .. } = regeneration;
+        let attempt = self.attempt(regeneration, request.as_ref(), &mut Some(render)).await;
+        match attempt.outcome {
+            // Clients of this process see the page at once, and an uncacheable response is remembered.
             Ok(
-                done @ (Outcome::Published(_)
+                outcome @ (Outcome::Published(_)
                 | Outcome::Unchanged(_)
                 | Outcome::Declined
                 | Outcome::Invalidated),
             ) => {
-                let checked =
-                    MetadataCheck { at: began, sequence, outdated: false, invalidated: false, held_until: 0 };
-                self.land(renewal, Ok(done.clone()), &kept, checked, took).await;
+                self.conclude(page, policy, Attempt { outcome: Ok(outcome.clone()), ..attempt }).await;
+                Ok(outcome)
             }
-            Ok(_) => {}
-            Err(error) if error.kind() == Kind::Render => {
-                self.render_failures.failed(page, policy.backoff, self.now(), &*self.random);
-                self.observer.incident(Phase::Render, page, error);
+            Ok(outcome) => Ok(outcome),
+            Err(error) => {
+                match error.kind() {
+                    Kind::Render => self.record_render_error(page, policy, &error),
+                    _ => self.metrics.incident(Phase::Publish, page, &error),
+                }
+                Err(error)
             }
-            Err(error) => self.observer.incident(Phase::Publish, page, error),
         }
-        outcome
     }
 }

@@ -1,134 +1,131 @@
-//! What is not tried again for a while: renders that failed, and pages that are not to be kept.
+//! Remembers pages whose last render failed, was not cacheable, or said that the page is gone.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use quick_cache::sync::Cache;
-use tabletheory::{Random, Timestamp};
+use tabletheory::{Backoff, Random, Timestamp};
 
 use crate::protocol::key::{PageKey, Tenant};
 
-/// The most pages of which this is remembered.
-const MOST_PAGES: usize = 10_000;
-/// A page whose render fails again and again is tried at least this often.
-const LONGEST: Duration = Duration::from_secs(60);
-/// For how long nobody waits for a page that was not to be kept.
-const DECLINED: Duration = Duration::from_secs(5);
+/// The number of pages that each map remembers.
+const MAX_PAGES: usize = 10_000;
+/// The longest delay before a failed render is tried again.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
+/// How long requests do not wait for each other's render of a page that was not cacheable.
+const DECLINED_FOR: Duration = Duration::from_secs(5);
 
-/// Pages whose render went wrong not long ago. They go by a keyed hash: visitors choose how long the keys of pages are.
+/// Pages whose render went wrong a short time ago. Their keys are hashed with a secret: clients choose the length of keys.
 #[derive(Debug)]
 pub(super) struct RenderFailures {
     hasher: RandomState,
     failures: Cache<u64, Failure>,
-    /// Until when answers are expected to be nobody else's, in milliseconds.
-    declined: Cache<u64, i64>,
-    /// Pages of which it was said that there is none, or none for everyone, where there had been one: one such answer proves
-    /// nothing.
-    vanished: Cache<u64, Sight>,
+    /// The time until which renders are expected to be uncacheable.
+    declined: Cache<u64, Timestamp>,
+    /// Pages that the renderer reported gone. A single report may be a mistake.
+    gone: Cache<u64, GoneReport>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Failure {
     count: u32,
-    /// Until when it is not tried again, in milliseconds.
-    until: i64,
+    retry_at: Timestamp,
 }
 
-/// What it was said of, and since when.
 #[derive(Clone, Copy, Debug)]
-struct Sight {
-    /// When the page was generated that seems to be gone, in epoch seconds.
+struct GoneReport {
+    /// The `generated_at` of the page that is reported gone, in epoch seconds.
     generated_at: i64,
-    /// When that was said first, in milliseconds.
-    first: i64,
+    first_reported: Timestamp,
 }
 
 impl RenderFailures {
     pub(super) fn new() -> Self {
         RenderFailures {
             hasher: RandomState::new(),
-            failures: Cache::new(MOST_PAGES),
-            declined: Cache::new(MOST_PAGES),
-            vanished: Cache::new(MOST_PAGES),
+            failures: Cache::new(MAX_PAGES),
+            declined: Cache::new(MAX_PAGES),
+            gone: Cache::new(MAX_PAGES),
         }
     }
 
-    /// Whether a page that can be served is better left alone for now.
-    pub(super) fn is_on(&self, page: &PageKey, now: Timestamp) -> bool {
-        let Some(failure) = self.failures.get(&self.slot(page)) else { return false };
-        // A clock that was set back must not prolong it.
-        (1..=millis(LONGEST)).contains(&(failure.until - now.millis()))
+    /// Whether a page should not be rendered now because its last render failed.
+    pub(super) fn is_backing_off(&self, page: &PageKey, now: Timestamp) -> bool {
+        let failure = self.failures.get(&self.key(page));
+        failure.is_some_and(|failure| is_pending(failure.retry_at, LONGEST_BACKOFF, now))
     }
 
-    pub(super) fn failed(&self, page: &PageKey, first: Duration, now: Timestamp, random: &dyn Random) {
-        const MOST_DOUBLINGS: u32 = 16;
-        let slot = self.slot(page);
-        let count = self.failures.get(&slot).map_or(0, |failure| failure.count);
-        let pause = first.saturating_mul(2_u32.pow(count.min(MOST_DOUBLINGS))).min(LONGEST);
-        let pause = pause.mul_f64(0.5 + random.fraction() / 2.0);
-        let failure = Failure { count: count.saturating_add(1), until: now.millis() + millis(pause) };
-        self.failures.insert(slot, failure);
+    /// Records a failed render. The next one waits for `first`, and twice as long after each further failure.
+    pub(super) fn record_failure(
+        &self,
+        page: &PageKey,
+        first: Duration,
+        now: Timestamp,
+        random: &dyn Random,
+    ) {
+        let key = self.key(page);
+        let count = self.failures.get(&key).map_or(0, |failure| failure.count);
+        let retry_at = now + Backoff::new(first, LONGEST_BACKOFF).delay(count, random);
+        self.failures.insert(key, Failure { count: count.saturating_add(1), retry_at });
     }
 
-    /// A render went well.
-    pub(super) fn succeeded(&self, page: &PageKey) {
-        if self.failures.is_empty() && self.declined.is_empty() && self.vanished.is_empty() {
+    /// Forgets everything about a page, after a render of it succeeded.
+    pub(super) fn record_success(&self, page: &PageKey) {
+        if self.failures.is_empty() && self.declined.is_empty() && self.gone.is_empty() {
             return;
         }
-        let slot = self.slot(page);
-        self.failures.remove(&slot);
-        self.declined.remove(&slot);
-        self.vanished.remove(&slot);
+        let key = self.key(page);
+        self.failures.remove(&key);
+        self.declined.remove(&key);
+        self.gone.remove(&key);
     }
 
-    /// Whether nobody should wait for another's render of a page, since it will not be kept.
+    /// Whether requests should not wait for each other's render of a page, because it will not be cacheable.
     pub(super) fn is_declined(&self, page: &PageKey, now: Timestamp) -> bool {
-        if self.declined.is_empty() {
-            return false;
-        }
-        let until = self.declined.get(&self.slot(page));
-        until.is_some_and(|until| (1..=millis(DECLINED)).contains(&(until - now.millis())))
+        let until = (!self.declined.is_empty()).then(|| self.declined.get(&self.key(page))).flatten();
+        until.is_some_and(|until| is_pending(until, DECLINED_FOR, now))
     }
 
-    pub(super) fn declined(&self, page: &PageKey, now: Timestamp) {
-        self.declined.insert(self.slot(page), now.millis() + millis(DECLINED));
+    pub(super) fn record_declined(&self, page: &PageKey, now: Timestamp) {
+        self.declined.insert(self.key(page), now + DECLINED_FOR);
     }
 
-    /// Others should wait for the next render of a page, since it may be kept after all.
+    /// Makes requests wait for each other's render of a page again, because it may be cacheable after all.
     pub(super) fn forget_declined(&self, page: &PageKey) {
         if !self.declined.is_empty() {
-            self.declined.remove(&self.slot(page));
+            self.declined.remove(&self.key(page));
         }
     }
 
-    /// A page that was there seems to be gone. False if that was said before of the one that was generated then, so long ago at
-    /// least, and is believed now: had it been renewed meanwhile, here or elsewhere, it would be another.
-    pub(super) fn vanished_at_first_sight(
+    /// Records that the renderer reports a page gone, and returns whether the same was reported at least `min_age` ago of
+    /// the same generation. If the page was regenerated in between, here or elsewhere, its `generated_at` differs.
+    pub(super) fn confirms_gone(
         &self,
         page: &PageKey,
         generated_at: i64,
-        least: Duration,
+        min_age: Duration,
         now: Timestamp,
     ) -> bool {
-        let (slot, now) = (self.slot(page), now.millis());
-        let seen = self.vanished.get(&slot).filter(|seen| seen.generated_at == generated_at);
-        // A clock that was set back makes it the first time again.
-        match seen.filter(|seen| seen.first <= now) {
-            Some(seen) => now - seen.first < millis(least),
+        let key = self.key(page);
+        let report = self.gone.get(&key).filter(|report| report.generated_at == generated_at);
+        // After the clock was set back, the report counts as the first one.
+        match report.filter(|report| report.first_reported <= now) {
+            Some(report) => report.first_reported + min_age <= now,
             None => {
-                self.vanished.insert(slot, Sight { generated_at, first: now });
-                true
+                self.gone.insert(key, GoneReport { generated_at, first_reported: now });
+                false
             }
         }
     }
 
-    fn slot(&self, page: &PageKey) -> u64 {
+    fn key(&self, page: &PageKey) -> u64 {
         self.hasher.hash_one((page.tenant().map(Tenant::as_str), page.cache_key()))
     }
 }
 
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+/// Whether a time is still to come, and no farther away than `longest`: a clock that was set back must not prolong a wait.
+fn is_pending(time: Timestamp, longest: Duration, now: Timestamp) -> bool {
+    now < time && time <= now + longest
 }
 
 #[cfg(test)]
@@ -140,85 +137,80 @@ mod tests {
         Timestamp::from_seconds(1_700_000_000 + seconds)
     }
 
+    fn page(key: impl Into<String>) -> PageKey {
+        PageKey::new(key).expect("a page")
+    }
+
     #[test]
-    fn pauses_grow_up_to_a_limit_and_end_with_a_success() {
-        let (back_off, random) = (RenderFailures::new(), SeededRandom::new(1));
-        let page = PageKey::new("/").expect("a page");
-        assert!(!back_off.is_on(&page, at(0)));
-        back_off.failed(&page, Duration::from_secs(2), at(0), &random);
-        assert!(back_off.is_on(&page, at(0)) && !back_off.is_on(&page, at(2)));
+    fn the_backoff_grows_up_to_a_limit_and_ends_with_a_success() {
+        let (failures, random, page) = (RenderFailures::new(), SeededRandom::new(1), page("/"));
+        assert!(!failures.is_backing_off(&page, at(0)));
+        failures.record_failure(&page, Duration::from_secs(2), at(0), &random);
+        assert!(failures.is_backing_off(&page, at(0)) && !failures.is_backing_off(&page, at(2)));
         for _ in 0..100 {
-            back_off.failed(&page, Duration::from_secs(2), at(0), &random);
+            failures.record_failure(&page, Duration::from_secs(2), at(0), &random);
         }
-        assert!(back_off.is_on(&page, at(29)) && !back_off.is_on(&page, at(60)));
-        assert!(!back_off.is_on(&page, at(-3600)), "a clock that was set back");
-        back_off.succeeded(&page);
-        assert!(!back_off.is_on(&page, at(0)));
+        assert!(failures.is_backing_off(&page, at(29)) && !failures.is_backing_off(&page, at(60)));
+        assert!(!failures.is_backing_off(&page, at(-3600)), "the clock was set back");
+        failures.record_success(&page);
+        assert!(!failures.is_backing_off(&page, at(0)));
     }
 
     #[test]
-    fn what_is_not_kept_is_remembered_for_a_while() {
-        let back_off = RenderFailures::new();
-        let page = PageKey::new("/").expect("a page");
-        assert!(!back_off.is_declined(&page, at(0)));
-        back_off.declined(&page, at(0));
-        assert!(back_off.is_declined(&page, at(4)) && !back_off.is_declined(&page, at(5)));
+    fn an_uncacheable_page_is_remembered_for_five_seconds() {
+        let (failures, page) = (RenderFailures::new(), page("/"));
+        assert!(!failures.is_declined(&page, at(0)));
+        failures.record_declined(&page, at(0));
+        assert!(failures.is_declined(&page, at(4)) && !failures.is_declined(&page, at(5)));
     }
 
     #[test]
-    fn that_a_page_is_gone_is_believed_at_second_sight() {
-        let back_off = RenderFailures::new();
-        let page = PageKey::new("/").expect("a page");
-        let at_first_sight = |generated_at, seconds| {
-            back_off.vanished_at_first_sight(&page, generated_at, Duration::ZERO, at(seconds))
-        };
-        assert!(at_first_sight(1, 0));
-        assert!(!at_first_sight(1, 0));
-        back_off.succeeded(&page);
-        assert!(at_first_sight(1, 0), "it was there again meanwhile");
-        assert!(at_first_sight(2, 0), "another process has renewed it meanwhile");
-        assert!(at_first_sight(2, -1), "the clock was set back");
+    fn the_second_report_confirms_that_a_page_is_gone() {
+        let (failures, page) = (RenderFailures::new(), page("/"));
+        let confirms =
+            |generated_at, seconds| failures.confirms_gone(&page, generated_at, Duration::ZERO, at(seconds));
+        assert!(!confirms(1, 0));
+        assert!(confirms(1, 0));
+        failures.record_success(&page);
+        assert!(!confirms(1, 0), "the page was rendered in between");
+        assert!(!confirms(2, 0), "another process regenerated the page in between");
+        assert!(!confirms(2, -1), "the clock was set back");
     }
 
     #[test]
-    fn what_is_said_again_too_soon_is_believed_later() {
-        let (back_off, least) = (RenderFailures::new(), Duration::from_secs(10));
-        let page = PageKey::new("/").expect("a page");
-        let at_first_sight = |seconds| back_off.vanished_at_first_sight(&page, 1, least, at(seconds));
-        assert!(at_first_sight(0) && at_first_sight(1) && at_first_sight(9));
-        assert!(!at_first_sight(10));
+    fn a_report_that_is_repeated_too_soon_does_not_confirm_that_a_page_is_gone() {
+        let (failures, page) = (RenderFailures::new(), page("/"));
+        let confirms = |seconds| failures.confirms_gone(&page, 1, Duration::from_secs(10), at(seconds));
+        assert!(!confirms(0) && !confirms(1) && !confirms(9));
+        assert!(confirms(10));
     }
 
     #[test]
-    fn pages_are_told_apart_by_their_keys_and_their_tenants() {
-        let back_off = RenderFailures::new();
+    fn pages_with_other_keys_or_tenants_are_remembered_separately() {
+        let failures = RenderFailures::new();
         let tenant = Tenant::new("acme").expect("a tenant");
-        let pages = [
-            PageKey::new("/a").expect("a page"),
-            PageKey::new("/b").expect("a page"),
-            crate::KeyScheme::Hashed.page(Some(&tenant), "/a").expect("a page"),
-        ];
+        let of_tenant = crate::KeyScheme::Hashed.page(Some(&tenant), "/a").expect("a page");
+        let pages = [page("/a"), page("/b"), of_tenant];
         for (index, page) in pages.iter().enumerate() {
-            back_off.declined(page, at(0));
-            let declined = pages.iter().filter(|page| back_off.is_declined(page, at(0))).count();
+            failures.record_declined(page, at(0));
+            let declined = pages.iter().filter(|page| failures.is_declined(page, at(0))).count();
             assert_eq!(declined, index + 1);
         }
     }
 
     #[test]
-    fn what_is_remembered_of_a_page_is_as_small_however_long_its_key_is() {
-        /// What can be copied bit by bit owns nothing elsewhere.
+    fn the_memory_for_a_page_does_not_depend_on_the_length_of_its_key() {
+        /// A `Copy` type owns no memory elsewhere.
         fn bytes<T: Copy>(_: T) -> usize {
             size_of::<T>()
         }
-        let back_off = RenderFailures::new();
-        let page = PageKey::new("/a".repeat(4096)).expect("a page");
-        back_off.failed(&page, Duration::from_secs(2), at(0), &SeededRandom::new(1));
-        back_off.declined(&page, at(0));
-        assert!(back_off.vanished_at_first_sight(&page, 1, Duration::ZERO, at(0)));
-        let failures: usize = back_off.failures.iter().map(bytes).sum();
-        let declined: usize = back_off.declined.iter().map(bytes).sum();
-        let vanished: usize = back_off.vanished.iter().map(bytes).sum();
-        assert_eq!((failures, declined, vanished), (24, 16, 24));
+        let (failures, page) = (RenderFailures::new(), page("/a".repeat(4096)));
+        failures.record_failure(&page, Duration::from_secs(2), at(0), &SeededRandom::new(1));
+        failures.record_declined(&page, at(0));
+        assert!(!failures.confirms_gone(&page, 1, Duration::ZERO, at(0)));
+        let failed: usize = failures.failures.iter().map(bytes).sum();
+        let declined: usize = failures.declined.iter().map(bytes).sum();
+        let gone: usize = failures.gone.iter().map(bytes).sum();
+        assert_eq!((failed, declined, gone), (24, 16, 24));
     }
 }

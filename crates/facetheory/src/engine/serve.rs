@@ -1,341 +1,245 @@
-//! A visit: what one visitor is given, and what is set going because of it.
+//! Serves one request that memory alone cannot answer: looks the page up, and carries out the [next step](next_step).
 
-use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tabletheory::Timestamp;
-use tracing::Instrument as _;
 
+use super::Engine;
 use super::decision::{EntryView, ReusePolicy, ServeDecision};
-use super::get_fresh::FreshPage;
 use super::get_result::{BypassReason, GetResult, Served};
-use super::lookup::Found;
+use super::lookup::{BodyLookup, LookupResult};
 use super::memory::{Entry, MetadataCheck, RequestStart};
-use super::render::{Patience, RegenerateResult, Regeneration};
-use super::rendering::{RenderFn, Rendering, boxed_with_private, boxed_without_private};
-use super::{Engine, Isr};
-use crate::engine::state::State;
+use super::next_step::{Body, Fallback, Situation, Step, next_step};
+use super::render::{RegenerateResult, Regeneration};
+use super::rendering::RenderFn;
+use super::state::State;
+use super::wait::WaitLimit;
 use crate::error::{Error, Kind, Result};
-use crate::pages::policy::{Contention, Policy};
+use crate::pages::policy::Policy;
 use crate::pages::reason::RegenerateReason;
-use crate::pages::render::{OriginUnreachable, Render, RenderContext, RenderError};
+use crate::pages::render::OriginUnreachable;
 use crate::protocol::freshness::Freshness;
 use crate::protocol::key::PageKey;
 
-/// How often a visitor waits for a render whose result was invalidated before it could be published.
-const ROUNDS: u32 = 3;
+/// The number of lookups of one request, if its page is invalidated during each render.
+const MAX_ROUNDS: u32 = 3;
 
-impl Isr {
-    /// The page as this visitor gets it: from memory, from the table, or rendered, once for all who ask for it now.
-    ///
-    /// A stale page is served at once and renewed in the background, unless the policy says otherwise. The render goes
-    /// on even if its visitor goes away. An error of kind [`Render`](Kind::Render) means that it failed and that there
-    /// is nothing else that may be served.
-    ///
-    /// ```
-    /// # use facetheory::{GetResult, Bodies, Isr, Kind, PageKey, Pages, PageStore, Policy, Rendered};
-    /// # use std::{sync::Arc, time::Duration};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
-    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
-    /// let isr = Isr::new(pages);
-    /// let policy = Policy::every(Duration::from_secs(60));
-    /// let render = |_| async { Err::<Rendered, _>("the origin is down".into()) };
-    /// let failed = isr.get(&PageKey::new("/")?, &policy, render).await;
-    /// assert_eq!(failed.unwrap_err().kind(), Kind::Render);
-    /// # Ok(()) }
-    /// ```
-    pub async fn get<T, F, R>(&self, page: &PageKey, policy: &Policy, render: F) -> Result<GetResult>
-    where
-        T: Into<Render> + Send + 'static,
-        F: FnOnce(RenderContext) -> R + Send + 'static,
-        R: Future<Output = Result<T, RenderError>> + Send + 'static,
-    {
-        let render = |context| async move {
-            Rendering { outcome: render(context).await.map(Into::into), private: None::<()> }
-        };
-        self.get_with(page, policy, policy, render).await.0
-    }
-
-    /// Like [`get`](Isr::get), where `reuse` decides what a cached page can be used for. Also returns the private value
-    /// of the render, if this request started it and waited for it.
-    pub(crate) async fn get_with<P, F, R>(
-        &self,
-        page: &PageKey,
-        policy: &Policy,
-        reuse: &dyn ReusePolicy,
-        render: F,
-    ) -> (Result<GetResult>, Option<P>)
-    where
-        P: Send + 'static,
-        F: FnOnce(RenderContext) -> R + Send + 'static,
-        R: Future<Output = Rendering<P>> + Send + 'static,
-    {
-        let engine = &self.engine;
-        let now = engine.now();
-        let known = engine.memory.get(page);
-        let believed =
-            known.as_ref().filter(|entry| engine.memory.believes(page, entry, now, engine.settings.believed));
-        if let Some(entry) = believed {
-            match engine.usable(entry, reuse, now) {
-                ServeDecision::Fresh => {
-                    if engine.is_early(entry, policy, now) {
-                        let reason = RegenerateReason::EarlyRefresh(entry.page.generation().generated_at);
-                        engine.renew_in_background(
-                            page,
-                            policy,
-                            reason,
-                            entry,
-                            boxed_without_private(render),
-                        );
-                    }
-                    return (Ok(engine.serve(page, State::Hit, entry)), None);
-                }
-                ServeDecision::Stale { reason, while_revalidate: true, .. } => {
-                    engine.renew_in_background(page, policy, reason, entry, boxed_without_private(render));
-                    return (Ok(engine.serve(page, State::Stale, entry)), None);
-                }
-                ServeDecision::OtherVariant => {
-                    return (Ok(GetResult::Bypass(BypassReason::OtherVariant)), None);
-                }
-                ServeDecision::Stale { .. } | ServeDecision::Unusable(_) => {}
-            }
-        }
-        // Boxed, so that the future of a hit stays small.
-        let span = tracing::debug_span!("visit", page = %page.redacted(), route = page.route());
-        let (render, mut private) = boxed_with_private(render);
-        let result = Box::pin(engine.visit(page, policy, reuse, known, render)).instrument(span).await;
-        if let Ok(GetResult::Bypass(reason)) = &result
-            && *reason != BypassReason::OtherVariant
-        {
-            engine.observer.served(page, State::Bypass);
-        }
-        (result, private.try_recv().ok())
-    }
-
-    /// Returns the page if it is in memory and fresh. Never touches the table and never starts a regeneration, so it needs
-    /// no `await`. `None` means "call [`get`](Isr::get)", not "no such page".
-    ///
-    /// ```
-    /// # use facetheory::{GetResult, Bodies, Isr, PageKey, Pages, PageStore, Policy, Rendered, State};
-    /// # use std::{sync::Arc, time::Duration};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
-    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
-    /// let isr = Isr::new(pages);
-    /// let (page, policy) = (PageKey::new("/")?, Policy::every(Duration::from_secs(60)));
-    /// assert!(isr.get_fresh(&page, &policy).is_none());
-    /// let GetResult::Page(_) = isr.get(&page, &policy, |_| async { Ok(Rendered::html("hello")) }).await? else { panic!() };
-    /// assert_eq!(isr.get_fresh(&page, &policy).unwrap().state, State::Hit);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn get_fresh(&self, page: &PageKey, policy: &Policy) -> Option<Served> {
-        match self.get_fresh_with(page, policy, policy, self.engine.now())? {
-            FreshPage::Page(served) => Some(served),
-            FreshPage::OtherVariant(_) => None,
-        }
-    }
+/// A request that is being served.
+pub(super) struct Request<'a> {
+    engine: &'a Arc<Engine>,
+    page: &'a PageKey,
+    policy: &'a Policy,
+    reuse: &'a dyn ReusePolicy,
+    /// The page in memory when the request arrived.
+    known: Option<Arc<Entry>>,
+    start: RequestStart,
 }
 
-impl Engine {
-    /// What memory has of a page, unless the table has to be asked whether that still holds.
-    pub(super) fn believed(&self, page: &PageKey, now: Timestamp) -> Option<Arc<Entry>> {
-        let entry = self.memory.get(page)?;
-        self.memory.believes(page, &entry, now, self.settings.believed).then_some(entry)
+impl<'a> Request<'a> {
+    pub(super) fn new(
+        engine: &'a Arc<Engine>,
+        page: &'a PageKey,
+        policy: &'a Policy,
+        reuse: &'a dyn ReusePolicy,
+        known: Option<Arc<Entry>>,
+    ) -> Self {
+        let start = RequestStart { at: engine.now(), invalidations: engine.memory.invalidations(page) };
+        Request { engine, page, policy, reuse, known, start }
     }
 
-    /// A visitor for whom memory alone is not enough.
-    async fn visit(
-        self: &Arc<Self>,
-        page: &PageKey,
-        policy: &Policy,
-        reuse: &dyn ReusePolicy,
-        known: Option<Arc<Entry>>,
-        render: RenderFn,
-    ) -> Result<GetResult> {
+    pub(super) async fn serve(self, render: RenderFn) -> Result<GetResult> {
         let mut render = Some(render);
-        let arrival = RequestStart { at: self.now(), sequence: self.memory.sequence(page) };
-        for _ in 0..ROUNDS {
-            let seen = match self.look(page, arrival).await {
-                Ok(seen) => seen,
-                Err(_) => return Ok(self.without_store(page, reuse, known.as_ref())),
+        for _ in 0..MAX_ROUNDS {
+            let Ok(found) = self.engine.lookup(self.page, self.start).await else {
+                return Ok(self.serve_offline());
             };
-            let now = self.now();
-            let mut usable = match &seen.meta {
-                None => ServeDecision::Unusable(RegenerateReason::Stale),
-                Some(meta) => reuse.decide(&EntryView {
-                    meta,
-                    page: seen.body.page(),
-                    freshness: seen.freshness_at(now),
-                    invalidated: seen.checked.invalidated,
-                    deployment: self.deployment(),
-                    now,
-                }),
-            };
-            let held = seen.checked.held_until > now.seconds();
-            match (&seen.body, &seen.meta) {
-                (Found::Here(entry), _) => {
-                    let at_once = match &usable {
-                        ServeDecision::Fresh => Some(State::Hit),
-                        ServeDecision::Stale { while_revalidate: true, .. } => Some(State::Stale),
-                        ServeDecision::Stale { .. }
-                            if held && policy.contention == Contention::ServeStale =>
-                        {
-                            usable.in_need().then_some(State::Stale)
-                        }
-                        ServeDecision::OtherVariant => {
-                            return Ok(GetResult::Bypass(BypassReason::OtherVariant));
-                        }
-                        ServeDecision::Stale { .. } | ServeDecision::Unusable(_) => None,
-                    };
-                    if let Some(state) = at_once {
-                        if let (ServeDecision::Stale { reason, .. }, Some(render)) = (usable, render.take()) {
-                            self.renew_in_background(page, policy, reason, entry, render);
-                        }
-                        return Ok(self.serve(page, state, entry));
+            return Ok(match next_step(self.situation(&found, render.is_some())) {
+                Step::Serve { state, regenerate } => {
+                    let Some(entry) = found.body.entry() else { continue };
+                    if let (Some(reason), Some(render)) = (regenerate, render.take()) {
+                        self.engine.regenerate_in_background(self.page, self.policy, reason, entry, render);
+                    }
+                    self.page(state, entry)
+                }
+                Step::ServeOffline => self.serve_offline(),
+                Step::Bypass(reason) => GetResult::Bypass(reason),
+                Step::WaitForOtherProcess(reason) => {
+                    self.wait_for_other_process(reason, found.check.leased_until).await
+                }
+                Step::Render { reason, fallback } => {
+                    match self.render(&found, reason, fallback, &mut render).await? {
+                        Some(result) => result,
+                        None => continue,
                     }
                 }
-                (Found::Broken, Some(meta)) => {
-                    usable = ServeDecision::Unusable(RegenerateReason::BodyMissing(
-                        meta.generation.s3_key.clone(),
-                    ));
-                }
-                (Found::Unreachable, Some(_)) => {
-                    return Ok(self.without_store(page, reuse, known.as_ref()));
-                }
-                (Found::Nothing | Found::Broken | Found::Unreachable, _) => {}
-            }
-            if render.is_none() {
-                let until = seen.checked.held_until;
-                return Ok(self.wait_for_other(page, policy, reuse, usable.reason(), until).await);
-            }
-            if self.render_failures.is_declined(page, now) {
-                return Ok(GetResult::Bypass(BypassReason::Declined));
-            }
-            let in_need = match &seen.body {
-                Found::Here(entry) if usable.in_need() => Some(entry),
-                _ => None,
-            };
-            if let Some(entry) = in_need
-                && self.render_failures.is_on(page, now)
-            {
-                return Ok(self.serve(page, State::StaleError, entry));
-            }
-            // What cannot be kept is better rendered for each visitor alone than by one for whom the others wait.
-            if !self.bodies_outage.lets_ask(now) {
-                return Ok(match in_need {
-                    Some(entry) => self.serve(page, State::StaleMetadataError, entry),
-                    None => GetResult::Bypass(BypassReason::Unreachable),
-                });
-            }
-            let if_unreachable = match &seen.body {
-                Found::Here(entry) if usable.if_unreachable() => Some(entry),
-                _ => None,
-            };
-            let (first, mut landing) = self.wait_for_render(page, policy, usable, &mut render).await;
-            // What each visitor has to ask for is asked for by all at once: by those who waited, and by those who come now.
-            if let RegenerateResult::Page { entry, ours } = &landing
-                && !(first && *ours)
-                && !reuse.is_shareable(&entry.page)
-            {
-                self.render_failures.declined(page, self.now());
-                return Ok(GetResult::Bypass(BypassReason::Declined));
-            }
-            if let RegenerateResult::Page { entry, .. } = &landing
-                && !first
-                && !self.holds(page, entry, arrival).await
-            {
-                landing = RegenerateResult::Lost;
-            }
-            match landing {
-                RegenerateResult::Page { entry, .. } if !reuse.matches(&entry.page) => {
-                    return Ok(GetResult::Bypass(BypassReason::OtherVariant));
-                }
-                RegenerateResult::Page { entry, ours } => {
-                    let state = if first && ours { State::Miss } else { State::WaitHit };
-                    return Ok(self.serve(page, state, &entry));
-                }
-                RegenerateResult::Unpublished(unpublished) if first => {
-                    self.observer.served(page, State::Bypass);
-                    return Ok(GetResult::Page(Served { state: State::Bypass, page: unpublished }));
-                }
-                // What was rendered before an invalidation is for nobody who may have come after it.
-                RegenerateResult::Unpublished(_) | RegenerateResult::Lost | RegenerateResult::Held => {}
-                RegenerateResult::Declined => return Ok(GetResult::Bypass(BypassReason::Declined)),
-                RegenerateResult::WaitedTooLong => {
-                    return Ok(match in_need {
-                        Some(entry) => self.serve(page, State::Stale, entry),
-                        None => GetResult::Bypass(BypassReason::WaitedTooLong),
-                    });
-                }
-                RegenerateResult::Failed(error) => {
-                    return match in_need.or(if_unreachable.filter(|_| OriginUnreachable::is_behind(&*error)))
-                    {
-                        Some(entry) => Ok(self.serve(page, State::StaleError, entry)),
-                        None => Err(Error::shared(error)),
-                    };
-                }
-                RegenerateResult::Unreachable => {
-                    return Ok(match in_need {
-                        Some(entry) => self.serve(page, State::StaleMetadataError, entry),
-                        None if seen.meta.is_none() => self.without_store(page, reuse, known.as_ref()),
-                        None => GetResult::Bypass(BypassReason::Unreachable),
-                    });
-                }
-            }
+            });
         }
         Ok(GetResult::Bypass(BypassReason::Contended))
     }
 
-    /// Waits for a render that is under way, or starts one. True if it was started here.
-    async fn wait_for_render(
-        self: &Arc<Self>,
-        page: &PageKey,
-        policy: &Policy,
-        usable: ServeDecision,
-        render: &mut Option<RenderFn>,
-    ) -> (bool, RegenerateResult) {
-        let reason = usable.reason();
-        let start = || {
-            let renewal = Regeneration { page: page.clone(), policy: *policy, reason, waits: true };
-            self.clone().renew(renewal, render.take())
+    fn situation(&self, found: &LookupResult, can_render: bool) -> Situation {
+        let (engine, page, now) = (self.engine, self.page, self.engine.now());
+        let (body, decision) = match (&found.body, &found.meta) {
+            (BodyLookup::Missing, Some(meta)) => {
+                let reason = RegenerateReason::BodyMissing(meta.generation.s3_key.clone());
+                (Body::Missing, ServeDecision::Unusable(reason))
+            }
+            (body, _) => {
+                let body = match body {
+                    BodyLookup::Found(_) => Body::Found,
+                    BodyLookup::Unreachable => Body::Unreachable,
+                    BodyLookup::None | BodyLookup::Missing => Body::Missing,
+                };
+                (body, found.decide(self.reuse, engine.deployment(), now))
+            }
         };
-        let seat = self.renewals.join(page, start, |flight| self.spawn(flight));
-        let first = seat.first;
-        let crashed = || {
-            let context = format!("the render of {} came to grief", page.redacted());
-            RegenerateResult::Failed(Arc::new(Error::new(Kind::Render, context)))
-        };
-        // The render goes on all the same: it is the store that may take much longer than anybody waits.
-        let patience = if first { policy.render_timeout.saturating_add(policy.wait) } else { policy.wait };
-        match tokio::time::timeout(patience, seat.landed()).await {
-            Ok(landing) => (first, landing.unwrap_or_else(crashed)),
-            Err(_) => (first, RegenerateResult::WaitedTooLong),
+        Situation {
+            body,
+            decision,
+            leased: found.check.leased_until > now.seconds(),
+            contention: self.policy.contention,
+            can_render,
+            declined: engine.render_failures.is_declined(page, now),
+            backing_off: engine.render_failures.is_backing_off(page, now),
         }
     }
 
-    /// Waits for the process that took over, for a visitor whose own render was given up and cannot begin again.
-    async fn wait_for_other(
-        self: &Arc<Self>,
-        page: &PageKey,
-        policy: &Policy,
-        reuse: &dyn ReusePolicy,
+    /// Renders the page, or waits for the render of another request. `None` if the page has to be looked up again.
+    async fn render(
+        &self,
+        found: &LookupResult,
         reason: RegenerateReason,
-        until: i64,
-    ) -> GetResult {
-        match self
-            .wait(page, &reason, until, &mut Patience::new(tokio::time::Instant::now(), policy.wait))
-            .await
-        {
-            Some(RegenerateResult::Page { entry, .. }) if reuse.matches(&entry.page) => {
-                self.serve(page, State::WaitHit, &entry)
+        fallback: Fallback,
+        render: &mut Option<RenderFn>,
+    ) -> Result<Option<GetResult>> {
+        let (engine, page) = (self.engine, self.page);
+        let if_error = found.body.entry().filter(|_| fallback.if_error);
+        // While no body can be stored, each request renders for itself: nothing could be shared.
+        if !engine.bodies_breaker.allows_call(engine.now()) {
+            return Ok(Some(self.page_or_bypass(
+                if_error,
+                State::StaleMetadataError,
+                BypassReason::Unreachable,
+            )));
+        }
+        let regeneration = Regeneration { page: page.clone(), policy: *self.policy, reason, waits: true };
+        let start = || engine.clone().regenerate(regeneration, render.take());
+        let flight = engine.regenerations.join(page, start, |work| engine.spawn(work));
+        let started = flight.started;
+        // The render itself is limited: it is the stores that may take much longer than a client waits.
+        let own_render = if started { self.policy.render_timeout } else { Duration::ZERO };
+        let limit = own_render.saturating_add(self.policy.wait);
+        let result = match tokio::time::timeout(limit, flight.result()).await {
+            Ok(Some(result)) => result,
+            Ok(None) => {
+                let context = format!("the render of {} failed: the task panicked", page.redacted());
+                RegenerateResult::Failed(Arc::new(Error::new(Kind::Render, context)))
+            }
+            Err(_) => RegenerateResult::TimedOut,
+        };
+        Ok(Some(match result {
+            RegenerateResult::Page { entry, rendered_here } => {
+                let is_own = started && rendered_here;
+                if !is_own && !self.reuse.is_shareable(&entry.page) {
+                    // Requests that waited, and those that arrive now, all call the origin at once.
+                    engine.render_failures.record_declined(page, engine.now());
+                    return Ok(Some(GetResult::Bypass(BypassReason::Declined)));
+                }
+                if !started && !self.is_valid(&entry).await {
+                    return Ok(None);
+                }
+                if !self.reuse.matches(&entry.page) {
+                    return Ok(Some(GetResult::Bypass(BypassReason::OtherVariant)));
+                }
+                self.page(if is_own { State::Miss } else { State::WaitHit }, &entry)
+            }
+            RegenerateResult::Unpublished(unpublished) if started => {
+                engine.metrics.served(page, State::Bypass);
+                GetResult::Page(Served { state: State::Bypass, page: unpublished })
+            }
+            // The render may have started before an invalidation, and this request after it.
+            RegenerateResult::Unpublished(_) | RegenerateResult::Lost | RegenerateResult::Held => {
+                return Ok(None);
+            }
+            RegenerateResult::Declined => GetResult::Bypass(BypassReason::Declined),
+            RegenerateResult::TimedOut => {
+                self.page_or_bypass(if_error, State::Stale, BypassReason::WaitedTooLong)
+            }
+            RegenerateResult::Failed(error) => {
+                let unreachable = fallback.if_unreachable && OriginUnreachable::is_behind(&*error);
+                match if_error.or(found.body.entry().filter(|_| unreachable)) {
+                    Some(entry) => self.page(State::StaleError, entry),
+                    None => return Err(Error::shared(error)),
+                }
+            }
+            RegenerateResult::Unreachable if if_error.is_none() && found.meta.is_none() => {
+                self.serve_offline()
+            }
+            RegenerateResult::Unreachable => {
+                self.page_or_bypass(if_error, State::StaleMetadataError, BypassReason::Unreachable)
+            }
+        }))
+    }
+
+    /// Waits for the process that took over the lease after this request had started to render.
+    async fn wait_for_other_process(&self, reason: RegenerateReason, leased_until: i64) -> GetResult {
+        let mut limit = WaitLimit::new(self.policy.wait);
+        match self.engine.wait(self.page, &reason, leased_until, &mut limit).await {
+            Some(RegenerateResult::Page { entry, .. }) if self.reuse.matches(&entry.page) => {
+                self.page(State::WaitHit, &entry)
             }
             Some(_) => GetResult::Bypass(BypassReason::WaitedTooLong),
             None => GetResult::Bypass(BypassReason::Contended),
         }
     }
 
-    /// Renews a stale page without anyone waiting for it, unless somebody does so already or it has just failed.
-    fn renew_in_background(
+    /// Serves the page in memory while a store is unreachable.
+    fn serve_offline(&self) -> GetResult {
+        let (engine, page) = (self.engine, self.page);
+        let is_servable = |entry: &&Arc<Entry>| {
+            engine.decide_offline(page, entry, self.reuse, engine.now()).is_servable_if_error()
+        };
+        let entry = self.known.as_ref().filter(is_servable);
+        self.page_or_bypass(entry, State::StaleMetadataError, BypassReason::Unreachable)
+    }
+
+    /// Whether a page that was rendered for another request may be served to this one as new: the render may have started
+    /// before an invalidation, and this request after it.
+    async fn is_valid(&self, entry: &Entry) -> bool {
+        let (engine, page) = (self.engine, self.page);
+        if self.start.accepts(entry.check, engine.settings.metadata_max_age) {
+            return true;
+        }
+        let Ok(found) = engine.lookup(page, self.start).await else { return false };
+        let Some(meta) = found.meta.as_ref().filter(|meta| meta.generation == *entry.page.generation())
+        else {
+            return false;
+        };
+        match found.freshness {
+            Freshness::Fresh => true,
+            Freshness::MustNotServe => false,
+            // A render that takes longer than its result is fresh is not repeated for each request that waited for it.
+            Freshness::Stale => {
+                let outdated =
+                    engine.within_table_timeout(engine.pages.store().is_outdated(page, meta)).await;
+                matches!(outdated, Ok(false))
+            }
+        }
+    }
+
+    fn page_or_bypass(&self, entry: Option<&Arc<Entry>>, state: State, reason: BypassReason) -> GetResult {
+        entry.map_or(GetResult::Bypass(reason), |entry| self.page(state, entry))
+    }
+
+    fn page(&self, state: State, entry: &Entry) -> GetResult {
+        GetResult::Page(self.engine.served(self.page, state, entry))
+    }
+}
+
+impl Engine {
+    /// Regenerates a page without a request that waits for it, unless it is being regenerated or has just failed.
+    pub(super) fn regenerate_in_background(
         self: &Arc<Self>,
         page: &PageKey,
         policy: &Policy,
@@ -344,133 +248,79 @@ impl Engine {
         render: RenderFn,
     ) {
         let now = self.now();
-        if entry.is_held(now) || self.render_failures.is_on(page, now) || self.renewals.has(page) {
+        if entry.is_leased(now)
+            || self.render_failures.is_backing_off(page, now)
+            || self.regenerations.is_running(page)
+            || !self.bodies_breaker.allows_call(now)
+        {
             return;
         }
-        if !self.bodies_outage.lets_ask(now) {
-            return;
-        }
-        let Ok(place) = self.queue.clone().try_acquire_owned() else {
-            if !self.queue.is_closed() {
-                self.observer.dropped(page);
+        let Ok(queued) = self.background_queue.clone().try_acquire_owned() else {
+            if !self.background_queue.is_closed() {
+                self.metrics.regeneration_dropped(page);
             }
             return;
         };
         let start = || {
             let engine = self.clone();
-            let renewal = Regeneration { page: page.clone(), policy: *policy, reason, waits: false };
+            let regeneration = Regeneration { page: page.clone(), policy: *policy, reason, waits: false };
             async move {
-                let _turn = engine.rendering.clone().acquire_owned().await;
-                let landing = engine.renew(renewal, Some(render)).await;
-                drop(place);
-                landing
+                let _permit = engine.background_renders.clone().acquire_owned().await;
+                let result = engine.regenerate(regeneration, Some(render)).await;
+                drop(queued);
+                result
             }
         };
-        drop(self.renewals.join(page, start, |flight| self.spawn(flight)));
-    }
-
-    /// What memory has, while the table or the bodies cannot be reached.
-    fn without_store(
-        &self,
-        page: &PageKey,
-        reuse: &dyn ReusePolicy,
-        known: Option<&Arc<Entry>>,
-    ) -> GetResult {
-        match known.filter(|entry| self.usable_unseen(page, entry, reuse, self.now()).in_need()) {
-            Some(entry) => self.serve(page, State::StaleMetadataError, entry),
-            None => GetResult::Bypass(BypassReason::Unreachable),
-        }
-    }
-
-    fn serve(&self, page: &PageKey, state: State, entry: &Entry) -> GetResult {
-        GetResult::Page(self.served(page, state, entry))
+        drop(self.regenerations.join(page, start, |work| self.spawn(work)));
     }
 
     pub(super) fn served(&self, page: &PageKey, state: State, entry: &Entry) -> Served {
         tracing::debug!(page = %page.redacted(), state = state.as_str(), "served");
-        self.observer.served(page, state);
+        self.metrics.served(page, state);
         Served { state, page: entry.page.clone() }
     }
 
-    fn deployment(&self) -> Option<&str> {
+    pub(super) fn deployment(&self) -> Option<&str> {
         self.settings.deployment.as_deref()
     }
 
-    pub(super) fn usable(&self, entry: &Entry, reuse: &dyn ReusePolicy, now: Timestamp) -> ServeDecision {
-        let meta = entry.page.meta();
-        let freshness = match meta.freshness(now) {
-            Freshness::Fresh if entry.is_outdated() => Freshness::Stale,
-            other => other,
-        };
-        let (page, invalidated) = (Some(&*entry.page), entry.checked().invalidated);
-        reuse.decide(&EntryView { meta, page, freshness, invalidated, deployment: self.deployment(), now })
+    /// Whether the metadata of an entry was read recently enough to serve it without reading the table.
+    pub(super) fn is_current(&self, page: &PageKey, entry: &Entry, now: Timestamp) -> bool {
+        self.memory.is_current(page, entry, now, self.settings.metadata_max_age)
     }
 
-    /// The same while the table cannot be asked: what this process knows to be invalidated is so.
-    pub(super) fn usable_unseen(
+    /// What a page in memory can be used for.
+    pub(super) fn decide(&self, entry: &Entry, reuse: &dyn ReusePolicy, now: Timestamp) -> ServeDecision {
+        self.decide_checked(entry, entry.check, reuse, now)
+    }
+
+    /// What a page in memory can be used for while the table is unreachable: invalidations that this process knows of apply.
+    pub(super) fn decide_offline(
         &self,
         page: &PageKey,
         entry: &Entry,
         reuse: &dyn ReusePolicy,
         now: Timestamp,
     ) -> ServeDecision {
-        if entry.page.generation().follows_origin()
-            && self.pages.store().is_known_outdated(page, entry.page.meta())
-        {
-            let invalidated = MetadataCheck { invalidated: true, ..entry.checked() };
-            return self.usable(&entry.checked_again(invalidated), reuse, now);
-        }
-        self.usable(entry, reuse, now)
+        let invalidated =
+            entry.page.follows_origin() && self.pages.store().is_known_outdated(page, entry.page.meta());
+        let check = MetadataCheck { invalidated: entry.check.invalidated || invalidated, ..entry.check };
+        self.decide_checked(entry, check, reuse, now)
     }
 
-    /// Whether a page that is still fresh is renewed now, so that it never goes stale: the likelier, the nearer its end
-    /// is and the longer it takes to render. The dice are thrown once a visit.
-    fn is_early(&self, entry: &Entry, policy: &Policy, now: Timestamp) -> bool {
-        early_reach(entry, policy, now)
-            .is_some_and(|(left, reach)| left < -reach * (1.0 - self.random.fraction()).ln())
-    }
-
-    /// Whether a page that is still fresh might be renewed by this visit, without throwing the dice.
-    pub(super) fn may_be_early(&self, entry: &Entry, policy: &Policy, now: Timestamp) -> bool {
-        early_reach(entry, policy, now).is_some()
-    }
-
-    /// Whether a page that was rendered for somebody else may be shown to a visitor as new: its render may have begun
-    /// before an invalidation that the visitor came after.
-    async fn holds(self: &Arc<Self>, page: &PageKey, entry: &Entry, arrival: RequestStart) -> bool {
-        if arrival.believes(entry.checked(), self.settings.believed) {
-            return true;
-        }
-        let Ok(seen) = self.look(page, arrival).await else { return false };
-        let Some(meta) = seen.meta.as_ref().filter(|meta| meta.generation == *entry.page.generation()) else {
-            return false;
+    fn decide_checked(
+        &self,
+        entry: &Entry,
+        check: MetadataCheck,
+        reuse: &dyn ReusePolicy,
+        now: Timestamp,
+    ) -> ServeDecision {
+        let meta = entry.page.meta();
+        let freshness = match meta.freshness(now) {
+            Freshness::Fresh if check.stale => Freshness::Stale,
+            other => other,
         };
-        match seen.freshness {
-            Freshness::Fresh => true,
-            Freshness::MustNotServe => false,
-            // A render that takes longer than its result is fresh for is not done again for each who waited for it.
-            Freshness::Stale => {
-                let outdated = self.pages.store().is_outdated(page, meta);
-                let outdated = tokio::time::timeout(self.settings.table_timeout, outdated).await;
-                matches!(outdated, Ok(Ok(false)))
-            }
-        }
+        let (page, invalidated, deployment) = (Some(&*entry.page), check.invalidated, self.deployment());
+        reuse.decide(&EntryView { meta, page, freshness, invalidated, deployment, now })
     }
-}
-
-/// How long a page is still fresh, and how far before its end it is renewed, both in milliseconds; none if it is not renewed
-/// early.
-fn early_reach(entry: &Entry, policy: &Policy, now: Timestamp) -> Option<(f64, f64)> {
-    /// So unlikely is it to be renewed earlier than this many times the render takes.
-    const NEVER: f64 = 20.0;
-    let eagerness = policy.early_refresh?;
-    if entry.page.meta().is_pinned(now) {
-        return None;
-    }
-    let page = entry.page.generation();
-    let end = page.generated_at.saturating_add(page.revalidate_seconds).saturating_mul(1000);
-    #[expect(clippy::cast_precision_loss, reason = "a rough time is good enough for a chance")]
-    let (left, render) = (end.saturating_sub(now.millis()) as f64, entry.render_millis() as f64);
-    let reach = render * eagerness;
-    (left < reach * NEVER).then_some((left, reach))
 }

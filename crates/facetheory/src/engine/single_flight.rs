@@ -1,87 +1,87 @@
-//! SingleFlight: what is done once for everyone who asks for it at the same time.
+//! Single flight: one lookup and one render per page and process, however many requests need it.
+//!
+//! Concurrent requests for a page coalesce: the first one starts the work, the others wait for its result. This protects
+//! table and origin from a cache stampede (thundering herd) when a popular page goes stale. Across processes the lease
+//! does the same.
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::pin::Pin;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::memory::Slot;
+use super::memory::MemoryKey;
 use crate::protocol::key::PageKey;
 
-/// What is under way for which page. It goes on even if everyone who waits for it goes away.
+/// The work that is running, by page. It continues even if every request that waits for it is cancelled.
 #[derive(Debug)]
 pub(super) struct SingleFlight<T> {
-    flying: Mutex<HashMap<Slot, watch::Receiver<Option<T>>>>,
+    running: Mutex<HashMap<MemoryKey, watch::Receiver<Option<T>>>>,
 }
 
-/// A seat on a flight.
-pub(super) struct Seat<T> {
-    landing: watch::Receiver<Option<T>>,
-    /// Whether it was this visitor who started it.
-    pub(super) first: bool,
+/// A request's share in work that is running.
+pub(super) struct Flight<T> {
+    result: watch::Receiver<Option<T>>,
+    /// Whether this request started the work.
+    pub(super) started: bool,
 }
 
 impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(SingleFlight { flying: Mutex::default() })
+        Arc::new(SingleFlight { running: Mutex::default() })
     }
 
-    /// Joins what is under way for a page, or starts it with what `start` spawns.
+    /// Joins the work that is running for a page, or starts it and hands it to `spawn`.
     pub(super) fn join<F>(
         self: &Arc<Self>,
         page: &PageKey,
         start: impl FnOnce() -> F,
-        spawn: impl FnOnce(std::pin::Pin<Box<dyn Future<Output = ()> + Send>>),
-    ) -> Seat<T>
+        spawn: impl FnOnce(Pin<Box<dyn Future<Output = ()> + Send>>),
+    ) -> Flight<T>
     where
         F: Future<Output = T> + Send + 'static,
     {
-        let slot = Slot::of(page);
-        let mut flying = self.lock();
-        if let Some(landing) = flying.get(&slot) {
-            return Seat { landing: landing.clone(), first: false };
+        let key = MemoryKey::from(page);
+        let mut running = self.running.lock();
+        if let Some(result) = running.get(&key) {
+            return Flight { result: result.clone(), started: false };
         }
-        let (land, landing) = watch::channel(None);
-        flying.insert(slot.clone(), landing.clone());
-        drop(flying);
-        // Also a panic or a cancellation takes it off the board: nobody may wait for what will never land.
-        let departure = Departure { flights: self.clone(), slot };
-        let flight = start();
+        let (sender, result) = watch::channel(None);
+        running.insert(key.clone(), result.clone());
+        drop(running);
+        let remove = RemoveOnDrop { flights: self.clone(), key };
+        let work = start();
         spawn(Box::pin(async move {
-            let landed = flight.await;
-            drop(departure);
-            land.send_replace(Some(landed));
+            let value = work.await;
+            drop(remove);
+            sender.send_replace(Some(value));
         }));
-        Seat { landing, first: true }
+        Flight { result, started: true }
     }
 
-    /// Whether something is under way for a page.
-    pub(super) fn has(&self, page: &PageKey) -> bool {
-        self.lock().contains_key(&Slot::of(page))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Slot, watch::Receiver<Option<T>>>> {
-        // The map is whole at any moment, so a poisoned lock guards nothing broken.
-        self.flying.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether work is running for a page.
+    pub(super) fn is_running(&self, page: &PageKey) -> bool {
+        self.running.lock().contains_key(&page.into())
     }
 }
 
-struct Departure<T> {
+/// Removes the work from the map also after a panic or a cancellation, so that no request waits for it forever.
+struct RemoveOnDrop<T> {
     flights: Arc<SingleFlight<T>>,
-    slot: Slot,
+    key: MemoryKey,
 }
 
-impl<T> Drop for Departure<T> {
+impl<T> Drop for RemoveOnDrop<T> {
     fn drop(&mut self) {
-        self.flights.flying.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.slot);
+        self.flights.running.lock().remove(&self.key);
     }
 }
 
-impl<T: Clone> Seat<T> {
-    /// What came of it; none if it came to grief.
-    pub(super) async fn landed(mut self) -> Option<T> {
-        let landed = self.landing.wait_for(Option::is_some).await.ok()?;
-        landed.clone()
+impl<T: Clone> Flight<T> {
+    /// Waits for the result; `None` if the work panicked or was cancelled.
+    pub(super) async fn result(mut self) -> Option<T> {
+        self.result.wait_for(Option::is_some).await.ok()?.clone()
     }
 }

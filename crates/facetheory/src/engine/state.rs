@@ -1,32 +1,32 @@
-//! How a visitor was served.
+//! How a request was served.
 
 use std::fmt;
 
-/// How a visitor was served, as `x-facetheory-isr` says it.
+/// How a request was served: the value of the header `x-facetheory-isr`.
 ///
 /// ```
 /// assert_eq!(facetheory::State::WaitHit.to_string(), "wait-hit");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// With a fresh page.
+    /// A fresh page from the cache.
     Hit,
-    /// With a stale page, which is being renewed.
+    /// A stale page, which is regenerated in the background.
     Stale,
-    /// With a fresh page that somebody else rendered meanwhile.
+    /// A fresh page that was rendered for another request, for which this one waited.
     WaitHit,
-    /// With a page that was rendered for this visitor.
+    /// A page that was rendered for this request.
     Miss,
-    /// Without the cache.
+    /// Not served from the cache.
     Bypass,
-    /// With a stale page, because it could not be rendered.
+    /// A stale page, because the render failed.
     StaleError,
-    /// With what was in memory, because the table could not be asked.
+    /// A page from memory, because the table or the bodies are unreachable.
     StaleMetadataError,
 }
 
 impl State {
-    /// All of them.
+    /// All states.
     pub(crate) const ALL: [State; 7] = [
         State::Hit,
         State::Stale,
@@ -37,7 +37,7 @@ impl State {
         State::StaleMetadataError,
     ];
 
-    /// The word on the wire.
+    /// The value in headers and metrics.
     ///
     /// ```
     /// assert_eq!(facetheory::State::StaleMetadataError.as_str(), "stale-metadata-error");

@@ -55,7 +55,7 @@ async fn what_takes_too_long_is_given_up_and_its_lease_given_back() {
     let visit = site.visit_slow(Duration::from_secs(25), Ok(Rendered::html("two"))).await;
     assert_eq!(crate::fixture::seen(visit), sees(State::Stale, "one"));
     assert!(!site.isr.shut_down(SECOND).await);
-    let view = site.isr.pages().store().lookup(&site.page).await.expect("an answer");
+    let view = site.isr.lookup(&site.page).await.expect("an answer");
     assert_eq!(view.lock, None, "nobody has to wait for it to expire");
     assert_eq!(site.visit("two").await, sees(State::Stale, "one"), "visitors are served to the end");
     site.settle().await;
@@ -74,7 +74,7 @@ async fn nothing_goes_on_after_the_end_although_the_table_does_not_answer() {
     tokio::time::sleep(2 * LONG).await;
     assert_eq!(site.table.take(), (0, 0));
     site.table.come_back();
-    let view = site.isr.pages().store().lookup(&site.page).await.expect("an answer");
+    let view = site.isr.lookup(&site.page).await.expect("an answer");
     assert_eq!(view.meta, None, "what was on its way to the table was given up");
 }
 
@@ -88,6 +88,6 @@ async fn a_renderer_that_panics_has_failed_and_keeps_nobody_waiting() {
     let error = site.isr.get(&site.page, &site.policy, render).await.expect_err("it panics");
     let shared = std::error::Error::source(&error).expect("the error that all who waited share");
     let cause = std::error::Error::source(shared).expect("its cause").to_string();
-    assert_eq!(cause, "it panicked: a page");
+    assert_eq!(cause, "the render panicked: a page");
     assert_eq!(site.visit("one").await, sees(State::Miss, "one"), "its lease was given back");
 }

@@ -65,7 +65,7 @@ fn a_body_that_is_missing_although_named_is_counted() {
         runtime.expect("a runtime").block_on(async {
             let site = Site::new();
             site.visit("one").await;
-            let view = site.isr.pages().store().lookup(&site.page).await.expect("an answer");
+            let view = site.isr.lookup(&site.page).await.expect("an answer");
             let s3_key = view.meta.expect("a page").generation.s3_key;
             site.bodies.delete(&s3_key).await.expect("the body is lost");
             assert_eq!(site.another().visit("two").await, sees(State::Miss, "two"));

@@ -109,9 +109,9 @@ async fn a_lease_is_as_long_as_the_policy_says() {
     let render = site.visit_slow(SECOND, Ok(Rendered::html("one")));
     let look = async {
         tokio::time::sleep(SECOND / 2).await;
-        site.isr.pages().store().lookup(&site.page).await.expect("an answer").lock.expect("it is rendered")
+        site.isr.lookup(&site.page).await.expect("an answer").lock.expect("it is rendered")
     };
-    let now = site.isr.pages().store().now().seconds();
+    let now = site.isr.now().seconds();
     let (_, lock) = tokio::join!(render, look);
     assert_eq!(lock.lease_expires_at, now + 7);
 }
@@ -129,7 +129,7 @@ async fn old_versions_go_when_a_new_one_is_published() {
         site.visit(content).await;
         site.settle().await;
     }
-    let versions = site.isr.pages().store().versions(&site.page, 100).await.expect("an answer");
+    let versions = site.isr.versions(&site.page, 100).await.expect("an answer");
     assert_eq!(versions.len(), 3, "the one that is served, and two before it");
 }
 

@@ -21,7 +21,7 @@ async fn while_the_table_is_down_memory_serves_and_marks_it() {
         tokio::time::advance(SECOND).await;
         assert_eq!(site.visit("two").await, sees(State::StaleMetadataError, "one"));
     }
-    assert_eq!(site.another().visit("two").await, sees(State::Bypass, "the store cannot be reached"));
+    assert_eq!(site.another().visit("two").await, sees(State::Bypass, "a store is unreachable"));
     site.table.come_back();
     tokio::time::advance(SECOND).await;
     assert_eq!(site.visit("two").await, sees(State::Stale, "one"), "its interval has passed meanwhile");
@@ -64,7 +64,7 @@ async fn a_page_that_must_not_be_served_is_not_even_while_the_table_is_down() {
     assert!(site.visit_failing().await.is_err());
     site.table.break_down();
     tokio::time::advance(SECOND).await;
-    assert_eq!(site.visit("two").await, sees(State::Bypass, "the store cannot be reached"));
+    assert_eq!(site.visit("two").await, sees(State::Bypass, "a store is unreachable"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,7 +74,7 @@ async fn a_page_that_was_forbidden_through_this_process_is_not_served_although_n
     site.visit("one").await;
     site.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("an answer");
     site.table.break_down();
-    assert_eq!(site.visit("two").await, sees(State::Bypass, "the store cannot be reached"));
+    assert_eq!(site.visit("two").await, sees(State::Bypass, "a store is unreachable"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,7 +88,7 @@ async fn a_page_that_was_forbidden_while_it_was_read_does_not_come_back_to_memor
     });
     assert_eq!(slow, sees(State::Hit, "one"), "this visitor came before it");
     site.table.break_down();
-    assert_eq!(other.visit("two").await, sees(State::Bypass, "the store cannot be reached"));
+    assert_eq!(other.visit("two").await, sees(State::Bypass, "a store is unreachable"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +116,7 @@ async fn a_page_too_old_to_be_served_on_errors_is_not_served_on_this_one() {
     tokio::time::advance(INTERVAL + 10 * SECOND).await;
     assert_eq!(site.visit("two").await, sees(State::StaleMetadataError, "one"));
     tokio::time::advance(SECOND).await;
-    assert_eq!(site.visit("two").await, sees(State::Bypass, "the store cannot be reached"));
+    assert_eq!(site.visit("two").await, sees(State::Bypass, "a store is unreachable"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,16 +159,16 @@ async fn while_the_bodies_never_answer_memory_serves_and_the_rest_is_passed_thro
     bodies.config_mut(|config| *config = silent);
     tokio::time::advance(INTERVAL).await;
     // It takes ten seconds to find out.
-    let unreachable = sees(State::Bypass, "the store cannot be reached");
+    let unreachable = sees(State::Bypass, "a store is unreachable");
     assert_eq!(elsewhere.visit("two").await, unreachable);
     let mut waits = 0;
     for _ in 0..600 {
-        let before = site.isr.pages().store().now();
+        let before = site.isr.now();
         assert_eq!(site.visit("two").await, sees(State::Stale, "one"), "the table is there, and says so");
         assert_eq!(elsewhere.visit("two").await, unreachable);
         let missing = at(&site, "/missing").visit("two").await;
         assert!([sees(State::Bypass, "two"), unreachable.clone()].contains(&missing), "{missing:?}");
-        let waited = site.isr.pages().store().now().millis() - before.millis();
+        let waited = site.isr.now().millis() - before.millis();
         waits += u32::from(waited > 0);
         tokio::time::advance(Duration::from_millis(100)).await;
     }

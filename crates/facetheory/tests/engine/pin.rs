@@ -5,7 +5,7 @@ use facetheory::{History, PageKey, Rendered, RolledBack, State};
 use crate::fixture::{INTERVAL, SECOND, Site, seen, sees};
 
 async fn pin(site: &Site) {
-    let versions = site.isr.pages().store().versions(&site.page, 1).await.expect("an answer");
+    let versions = site.isr.versions(&site.page, 1).await.expect("an answer");
     let pinned = site.isr.roll_back(&site.page, &versions[0].0, INTERVAL).await.expect("an answer");
     assert_eq!(pinned, RolledBack::Done);
 }

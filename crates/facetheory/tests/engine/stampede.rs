@@ -53,10 +53,10 @@ async fn a_stale_page_is_rendered_once_and_nobody_waits_for_it() {
     let site = Site::new();
     site.visit("one").await;
     tokio::time::advance(INTERVAL).await;
-    let began = site.isr.pages().store().now();
+    let began = site.isr.now();
     let states = stampede(std::slice::from_ref(&site), "two", 10 * SECOND).await;
     assert_eq!(states, [(State::Stale, VISITORS)]);
-    let waited = site.isr.pages().store().now().millis() - began.millis();
+    let waited = site.isr.now().millis() - began.millis();
     assert!(waited < 100, "nobody waited for the ten seconds of the render: {waited} ms");
     tokio::time::sleep(11 * SECOND).await;
     assert_eq!(site.renders(), 2);

@@ -104,7 +104,7 @@ async fn a_visitor_who_has_waited_too_long_gets_what_the_policy_allows() {
         tokio::time::sleep(SECOND).await;
         other.visit("two").await
     });
-    assert_eq!(waiting, sees(State::Bypass, "somebody else has rendered the page for too long"));
+    assert_eq!(waiting, sees(State::Bypass, "the render of another request took too long"));
     let (site, other) =
         (site.with(|policy| *policy = policy.blocking()), other.with(|policy| *policy = policy.blocking()));
     tokio::time::advance(INTERVAL).await;
@@ -174,7 +174,7 @@ async fn a_render_that_takes_too_long_has_failed() {
     let error = site.visit_slow(6 * SECOND, Ok(Rendered::html("late"))).await.expect_err("too late");
     let shared = std::error::Error::source(&error).expect("the error that all who waited share");
     let cause = std::error::Error::source(shared).expect("its cause").to_string();
-    assert_eq!(cause, "it took longer than 5s");
+    assert_eq!(cause, "the render took longer than 5s");
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,7 +229,7 @@ async fn a_page_that_is_not_to_be_kept_is_bypassed_and_nobody_waits_for_it_for_a
         seen(site.isr.get(&site.page, &site.policy, render).await)
     };
     for _ in 0..3 {
-        assert_eq!(visit().await, sees(State::Bypass, "the answer is not to be kept"));
+        assert_eq!(visit().await, sees(State::Bypass, "the response is not cacheable"));
     }
     assert_eq!(site.renders(), 1, "the others go to the origin by themselves");
     tokio::time::advance(5 * SECOND).await;
@@ -263,7 +263,7 @@ async fn a_page_that_is_taken_back_at_second_sight_is_served_by_no_process() {
     }
     for process in [&site, &other] {
         let told = visit(process).await;
-        assert_eq!(told, sees(State::Bypass, "the answer is not to be kept"));
+        assert_eq!(told, sees(State::Bypass, "the response is not cacheable"));
     }
     tokio::time::advance(5 * SECOND).await;
     assert_eq!(site.visit("three").await, sees(State::Miss, "three"));
@@ -394,13 +394,12 @@ async fn a_page_that_is_often_visited_is_renewed_before_it_goes_stale_if_one_cho
 #[tokio::test(start_paused = true)]
 async fn tags_and_rollbacks_reach_visitors() {
     let site = Site::new().with(|policy| *policy = policy.with_history(History::Versions));
-    let store = site.isr.pages().store().clone();
     site.visit("good").await;
     tokio::time::advance(INTERVAL).await;
     site.visit("bad").await;
     site.settle().await;
     assert_eq!(site.visit("worse").await, sees(State::Hit, "bad"));
-    let versions = store.versions(&site.page, 5).await.expect("an answer");
+    let versions = site.isr.versions(&site.page, 5).await.expect("an answer");
     let back = site.isr.roll_back(&site.page, &versions[1].0, 10 * INTERVAL).await.expect("an answer");
     assert_eq!(back, RolledBack::Done);
     assert_eq!(site.visit("worse").await, sees(State::Hit, "good"), "at once");

@@ -24,7 +24,7 @@ async fn a_visitor_waits_no_longer_than_the_policy_says_although_the_table_takes
     };
     let slow = site.visit_slow(20 * SECOND, Ok(Rendered::html("one")));
     let (_, (answer, took), ()) = tokio::join!(slow, waiting, trouble);
-    assert_eq!(answer, sees(State::Bypass, "somebody else has rendered the page for too long"));
+    assert_eq!(answer, sees(State::Bypass, "the render of another request took too long"));
     assert!(took < 6 * SECOND, "{took:?}");
 }
 

@@ -262,7 +262,7 @@ async fn tags_that_change_at_each_renewal_are_not_piled_up() {
         site.settle().await;
     }
     let page = PageKey::new("default::example.com/{*path}?path=a").expect("a key");
-    let meta = site.isr.pages().store().lookup(&page).await.expect("an answer").meta.expect("a page");
+    let meta = site.isr.lookup(&page).await.expect("an answer").meta.expect("a page");
     let tags = meta.generation.content.tags;
     assert!(tags.len() == 64 && tags.contains(&"tag-99".to_owned()), "{tags:?}");
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use facetheory::protocol::{Acquire, Content, Generation, Published};
-use facetheory::{History, PageKey, Policy, Preview, Route, Routes};
+use facetheory::{History, PageKey, PageStore, Policy, Preview, Route, Routes};
 use tabletheory::{SystemRandom, Timestamp};
 
 use crate::fixture::{INTERVAL, NOW, SECOND, Site};
@@ -71,19 +71,17 @@ async fn a_page_too_long_to_be_kept_is_passed_on_whole() {
 #[tokio::test(start_paused = true)]
 async fn a_page_of_another_language_is_served_with_what_its_object_tells() {
     let site = Site::new();
-    let (pages, key) =
-        (site.isr.pages(), PageKey::new("default::example.com/{*path}?path=a").expect("a key"));
+    let store = PageStore::new(site.table.clone());
+    let key = PageKey::new("default::example.com/{*path}?path=a").expect("a key");
     let mut content = Content::default();
     content.status = Some(203);
     content.content_type = Some("text/plain".into());
     content.headers = vec![("content-security-policy".into(), "default-src 'self'".into())];
-    let stored = site.bodies.put(&key, pages.store().now(), "theirs".into(), &content, &SystemRandom).await;
-    let Acquire::Granted(lease) = pages.store().try_acquire(&key).await.expect("an answer") else {
-        panic!("free")
-    };
+    let stored = site.bodies.put(&key, store.now(), "theirs".into(), &content, &SystemRandom).await;
+    let Acquire::Granted(lease) = store.try_acquire(&key).await.expect("an answer") else { panic!("free") };
     // A row with the attributes of the wire format, and nothing else.
     let bare = Generation::new(stored.expect("stored").s3_key, NOW, 60);
-    let published = pages.store().commit_generation(&lease, &bare, None, History::Latest).await;
+    let published = store.commit_generation(&lease, &bare, None, History::Latest).await;
     assert_eq!(published.expect("an answer"), Published::Done);
     let theirs = site.get("/a").await;
     assert_eq!((theirs.status, theirs.state(), theirs.text()), (203, "hit", "theirs"));

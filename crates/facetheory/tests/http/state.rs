@@ -166,7 +166,7 @@ async fn a_renderer_says_for_how_long_its_page_is_fresh_and_what_it_is_tagged_wi
     assert_eq!(page.header("cache-control"), "public, max-age=0, s-maxage=5");
     assert_eq!((page.header("surrogate-key"), page.header("cache-tag")), ("", ""), "they are for us");
     let key = facetheory::PageKey::new("default::example.com/{*path}?path=a").expect("a key");
-    let view = site.isr.pages().store().lookup(&key).await.expect("an answer");
+    let view = site.isr.lookup(&key).await.expect("an answer");
     assert_eq!(view.meta.expect("a page").generation.content.tags, ["a", "b", "c"]);
     site.renders(|_| async {
         let mut response = Response::new(Full::from("two"));

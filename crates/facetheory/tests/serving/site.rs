@@ -118,10 +118,9 @@ impl Site {
     }
 
     async fn row(&self, page: &PageKey) -> Result<Row, Failed> {
-        let pages = self.isr.pages();
-        let view = pages.store().lookup(page).await?;
+        let view = self.isr.lookup(page).await?;
         let held_until = view.lock.map_or(0, |lock| lock.lease_expires_at);
-        let Some((meta, body)) = pages.read(page).await? else {
+        let Some((meta, body)) = self.isr.read(page).await? else {
             return Ok(Row { version: 0, held_until, rendered_by: "nobody".to_owned() });
         };
         let version = meta.version.ok_or("the page has no version")?;

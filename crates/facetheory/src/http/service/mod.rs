@@ -256,6 +256,6 @@ impl CacheHandler {
     }
 
     fn now(&self) -> Timestamp {
-        self.isr.pages().store().now()
+        self.isr.now()
     }
 }

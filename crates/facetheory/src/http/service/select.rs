@@ -59,11 +59,11 @@ impl CacheHandler {
             primary: None,
         };
         let Some(directives) = directives else { return Ok(selected) };
-        selected.found = self.isr.lookup(page, directives).await;
+        selected.found = self.isr.lookup_with(page, directives).await;
         let mut missing = "uri-miss";
         if let Some((primary, ServeDecision::OtherVariant)) = selected.found {
             let (key, directives) = (variant_of(page, &primary, headers)?, directives.of_variant());
-            selected.found = self.isr.lookup(&key, &directives).await;
+            selected.found = self.isr.lookup_with(&key, &directives).await;
             (selected.key, selected.directives) = (Cow::Owned(key), Some(directives));
             selected.primary = Some(primary);
             missing = "vary-miss";

@@ -1,0 +1,224 @@
+//! Builds an engine.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tabletheory::{Random, SystemRandom};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::circuit_breaker::CircuitBreaker;
+use super::memory::Memory;
+use super::metrics::{Incident, Metrics, OnIncident};
+use super::render_failures::RenderFailures;
+use super::single_flight::SingleFlight;
+use super::{Engine, Isr};
+use crate::pages::Pages;
+
+const MEMORY: u64 = 128 * 1024 * 1024;
+const BACKGROUND_RENDERS: usize = 64;
+const BACKGROUND_QUEUE: usize = 1024;
+/// Pages that are compressed at the same time: few, so that requests are not slowed down.
+const COMPRESSIONS: usize = 1;
+/// Pages that are compressed or wait for it.
+const COMPRESSION_QUEUE: usize = 128;
+/// Requests that continue after their client disconnected.
+const DETACHED: usize = 256;
+
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) metadata_max_age: Duration,
+    pub(super) table_timeout: Duration,
+    pub(super) deployment: Option<String>,
+}
+
+/// Builds an [`Isr`] with other settings than the defaults.
+///
+/// ```
+/// use facetheory::{Bodies, Isr, Pages, PageStore};
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+/// let isr = Isr::builder(pages)
+///     .memory(64 * 1024 * 1024)
+///     .metadata_max_age(Duration::ZERO)
+///     .deployment("2026-11-15.1")
+///     .build();
+/// # }
+/// ```
+#[must_use]
+pub struct IsrBuilder {
+    pages: Pages,
+    settings: Settings,
+    memory: u64,
+    background_renders: usize,
+    background_queue: usize,
+    random: Arc<dyn Random>,
+    on_incident: Option<OnIncident>,
+}
+
+impl fmt::Debug for IsrBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IsrBuilder").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl IsrBuilder {
+    pub(super) fn new(pages: Pages) -> Self {
+        IsrBuilder {
+            pages,
+            settings: Settings {
+                metadata_max_age: Duration::from_secs(1),
+                table_timeout: Duration::from_secs(2),
+                deployment: None,
+            },
+            memory: MEMORY,
+            background_renders: BACKGROUND_RENDERS,
+            background_queue: BACKGROUND_QUEUE,
+            random: Arc::new(SystemRandom),
+            on_incident: None,
+        }
+    }
+
+    /// The pages that the engine will serve. Changes that are made through them, and not through the engine, are noticed
+    /// after [`metadata_max_age`](Self::metadata_max_age).
+    ///
+    /// ```no_run
+    /// # fn f(builder: facetheory::IsrBuilder) {
+    /// let pages: facetheory::Pages = builder.pages().clone();
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    /// Sets the bytes of pages in memory; 128 MiB by default.
+    ///
+    /// ```no_run
+    /// # fn f(builder: facetheory::IsrBuilder) {
+    /// builder.memory(1024 * 1024 * 1024);
+    /// # }
+    /// ```
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = bytes;
+        self
+    }
+
+    /// Sets how long metadata is used without reading the table again: that of pages, and that of tags. One second by
+    /// default; zero reads the table for every request.
+    ///
+    /// Other processes serve a page for up to this time after its invalidation. For an invalidation by tag it may be
+    /// twice as long, since a page may be checked against the tag just before that is read again.
+    ///
+    /// ```no_run
+    /// # fn f(builder: facetheory::IsrBuilder) {
+    /// builder.metadata_max_age(std::time::Duration::ZERO);
+    /// # }
+    /// ```
+    pub fn metadata_max_age(mut self, max_age: Duration) -> Self {
+        self.settings.metadata_max_age = max_age;
+        self.pages.store = self.pages.store.with_epoch_max_age(max_age);
+        self
+    }
+
+    /// Sets how long the table may take to respond before it counts as unreachable; two seconds by default.
+    ///
+    /// ```no_run
+    /// # fn f(builder: facetheory::IsrBuilder) {
+    /// builder.table_timeout(std::time::Duration::from_millis(500));
+    /// # }
+    /// ```
+    pub fn table_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.table_timeout = timeout;
+        self
+    }
+
+    /// Names the deployment that renders. Pages of other deployments are regenerated, as the policy says.
+    ///
+    /// ```no_run
+    /// # fn f(builder: facetheory::IsrBuilder) {
+    /// builder.deployment("2026-11-15.1");
+    /// # }
+    /// ```
+    pub fn deployment(mut self, id: impl Into<String>) -> Self {
+        self.settings.deployment = Some(id.into());
+        self
+    }
+
+    /// Sets how many pages are rendered in the background at the same time, and how many more may wait for it.
+    ///
+    /// ```no_run
+    /// # fn f(builder: facetheory::IsrBuilder) {
+    /// builder.background(16, 100);
+    /// # }
+    /// ```
+    pub fn background(mut self, renders: usize, queue: usize) -> Self {
+        self.background_renders = renders.clamp(1, Semaphore::MAX_PERMITS);
+        self.background_queue = queue.min(Semaphore::MAX_PERMITS / 2);
+        self
+    }
+
+    /// Sets a function that is called for each error, also for those that clients do not notice.
+    ///
+    /// ```no_run
+    /// # fn f(builder: facetheory::IsrBuilder) {
+    /// builder.on_incident(|incident| eprintln!("{}", incident.error));
+    /// # }
+    /// ```
+    pub fn on_incident(mut self, call: impl Fn(&Incident<'_>) + Send + Sync + 'static) -> Self {
+        self.on_incident = Some(Arc::new(call));
+        self
+    }
+
+    /// Sets the source of random numbers, for tests and simulations.
+    ///
+    /// ```no_run
+    /// # fn f(builder: facetheory::IsrBuilder) {
+    /// builder.random(std::sync::Arc::new(tabletheory::SeededRandom::new(1)));
+    /// # }
+    /// ```
+    pub fn random(mut self, random: Arc<dyn Random>) -> Self {
+        self.random = random;
+        self
+    }
+
+    /// Builds the engine.
+    ///
+    /// ```no_run
+    /// # fn f(builder: facetheory::IsrBuilder) {
+    /// let isr: facetheory::Isr = builder.build();
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn build(self) -> Isr {
+        let permits = |permits| Arc::new(Semaphore::new(permits));
+        let engine = Engine {
+            pages: self.pages,
+            settings: self.settings,
+            memory: Memory::new(self.memory, &*self.random),
+            table_breaker: CircuitBreaker::default(),
+            bodies_breaker: CircuitBreaker::default(),
+            render_failures: RenderFailures::new(),
+            lookups: SingleFlight::new(),
+            regenerations: SingleFlight::new(),
+            metrics: Metrics::new(self.on_incident),
+            random: self.random,
+            background_renders: permits(self.background_renders),
+            background_queue: permits(self.background_renders + self.background_queue),
+            compressions: permits(COMPRESSIONS),
+            compression_queue: permits(COMPRESSION_QUEUE),
+            detached: permits(DETACHED),
+            writing_pending: AtomicBool::new(false),
+            tasks: TaskTracker::new(),
+            abandon: CancellationToken::new(),
+            abort: CancellationToken::new(),
+        };
+        Isr { engine: Arc::new(engine) }
+    }
+}

@@ -1,0 +1,107 @@
+//! Requests for a page: served from memory here, or by [`serve`](super::serve).
+
+use std::future::Future;
+
+use tracing::Instrument as _;
+
+use super::Isr;
+use super::decision::{ReusePolicy, ServeDecision};
+use super::get_result::{BypassReason, GetResult};
+use super::rendering::{Rendering, boxed_with_private, boxed_without_private};
+use super::serve::Request;
+use super::state::State;
+use crate::error::Result;
+use crate::pages::policy::Policy;
+use crate::pages::reason::RegenerateReason;
+use crate::pages::render::{Render, RenderContext, RenderError};
+use crate::protocol::key::PageKey;
+
+impl Isr {
+    /// Returns a page from memory, from the table, or rendered. Concurrent requests for the page share one render.
+    ///
+    /// A stale page is returned at once and regenerated in the background, unless the policy says otherwise. A render
+    /// continues even if the request that started it is cancelled. An error of kind [`Render`](crate::Kind::Render) means
+    /// that the render failed and that no cached page may be served.
+    ///
+    /// ```
+    /// # use facetheory::{GetResult, Bodies, Isr, Kind, PageKey, Pages, PageStore, Policy, Rendered};
+    /// # use std::{sync::Arc, time::Duration};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// let isr = Isr::new(pages);
+    /// let policy = Policy::every(Duration::from_secs(60));
+    /// let render = |_| async { Err::<Rendered, _>("the origin is down".into()) };
+    /// let failed = isr.get(&PageKey::new("/")?, &policy, render).await;
+    /// assert_eq!(failed.unwrap_err().kind(), Kind::Render);
+    /// # Ok(()) }
+    /// ```
+    pub async fn get<T, F, R>(&self, page: &PageKey, policy: &Policy, render: F) -> Result<GetResult>
+    where
+        T: Into<Render> + Send + 'static,
+        F: FnOnce(RenderContext) -> R + Send + 'static,
+        R: Future<Output = Result<T, RenderError>> + Send + 'static,
+    {
+        let render = |context| async move {
+            Rendering { outcome: render(context).await.map(Into::into), private: None::<()> }
+        };
+        self.get_with(page, policy, policy, render).await.0
+    }
+
+    /// Like [`get`](Isr::get), where `reuse` decides what a cached page can be used for. Also returns the private value
+    /// of the render, if this request started it and waited for it.
+    pub(crate) async fn get_with<P, F, R>(
+        &self,
+        page: &PageKey,
+        policy: &Policy,
+        reuse: &dyn ReusePolicy,
+        render: F,
+    ) -> (Result<GetResult>, Option<P>)
+    where
+        P: Send + 'static,
+        F: FnOnce(RenderContext) -> R + Send + 'static,
+        R: Future<Output = Rendering<P>> + Send + 'static,
+    {
+        let engine = &self.engine;
+        let now = engine.now();
+        let known = engine.memory.get(page);
+        if let Some(entry) = known.as_ref().filter(|entry| engine.is_current(page, entry, now)) {
+            let (state, regenerate) = match engine.decide(entry, reuse, now) {
+                ServeDecision::Fresh => {
+                    let early = engine.draws_early_refresh(entry, policy, now);
+                    let generated_at = entry.page.generation().generated_at;
+                    (Some(State::Hit), early.then_some(RegenerateReason::EarlyRefresh(generated_at)))
+                }
+                ServeDecision::Stale { reason, while_revalidate: true, .. } => {
+                    (Some(State::Stale), Some(reason))
+                }
+                ServeDecision::OtherVariant => {
+                    return (Ok(GetResult::Bypass(BypassReason::OtherVariant)), None);
+                }
+                ServeDecision::Stale { .. } | ServeDecision::Unusable(_) => (None, None),
+            };
+            if let Some(state) = state {
+                if let Some(reason) = regenerate {
+                    let render = boxed_without_private(render);
+                    engine.regenerate_in_background(page, policy, reason, entry, render);
+                }
+                return (Ok(GetResult::Page(engine.served(page, state, entry))), None);
+            }
+        }
+        // Boxed, so that the future of a hit stays small.
+        let span = tracing::debug_span!("get", page = %page.redacted(), route = page.route());
+        let (render, mut private) = boxed_with_private(render);
+        let request = Request::new(engine, page, policy, reuse, known);
+        let result = Box::pin(request.serve(render)).instrument(span).await;
+        if let Ok(GetResult::Bypass(reason)) = &result
+            && *reason != BypassReason::OtherVariant
+        {
+            engine.metrics.served(page, State::Bypass);
+        }
+        (result, private.try_recv().ok())
+    }
+
+    /// Makes requests wait for each other's render of a page again, because a response to it was cacheable.
+    pub(crate) fn forget_declined(&self, page: &PageKey) {
+        self.engine.render_failures.forget_declined(page);
+    }
+}

@@ -1,0 +1,84 @@
+//! A page in memory, with the metadata that was read from the table.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use tabletheory::Timestamp;
+
+use super::invalidations::InvalidationCount;
+use crate::engine::cached_page::CachedPage;
+
+/// A page in memory, and the result of the last check against the table. Another check makes another entry.
+#[derive(Debug)]
+pub(in crate::engine) struct Entry {
+    pub(in crate::engine) page: Arc<CachedPage>,
+    /// The bytes that this entry counts for. They must not change while it is in the cache.
+    pub(super) weight: usize,
+    pub(in crate::engine) check: MetadataCheck,
+    /// How long the page took to render; zero if it was not rendered by this process.
+    pub(in crate::engine) render_time: Duration,
+    /// When the lease of another process ends, in epoch seconds, as far as is known.
+    leased_until: AtomicI64,
+}
+
+impl Entry {
+    pub(in crate::engine) fn new(page: Arc<CachedPage>, check: MetadataCheck, render_time: Duration) -> Self {
+        let (weight, leased_until) = (page.weight(), AtomicI64::new(check.leased_until));
+        Entry { page, weight, check, render_time, leased_until }
+    }
+
+    /// The same page after another check.
+    pub(in crate::engine) fn checked_again(&self, check: MetadataCheck) -> Self {
+        Entry::new(self.page.clone(), check, self.render_time)
+    }
+
+    pub(in crate::engine) fn is_leased(&self, now: Timestamp) -> bool {
+        self.leased_until.load(Ordering::Relaxed) > now.seconds()
+    }
+
+    pub(in crate::engine) fn set_leased_until(&self, until: i64) {
+        self.leased_until.store(until, Ordering::Relaxed);
+    }
+}
+
+/// The result of reading a page's metadata from the table.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct MetadataCheck {
+    /// The time before the read: the result may be older than the time at which it arrived.
+    pub(in crate::engine) at: Timestamp,
+    /// The count before the read: a later invalidation makes the result outdated.
+    pub(in crate::engine) invalidations: InvalidationCount,
+    /// Whether the page is stale, by its times or its tags.
+    pub(in crate::engine) stale: bool,
+    /// Whether the page was invalidated. This is read only for pages that follow their origin.
+    pub(in crate::engine) invalidated: bool,
+    /// When the lease on the page ends, in epoch seconds; zero if there is none.
+    pub(in crate::engine) leased_until: i64,
+}
+
+impl MetadataCheck {
+    /// The check of a page that was just rendered: its tags were last read before the render began.
+    pub(in crate::engine) fn before_render(at: Timestamp, invalidations: InvalidationCount) -> Self {
+        MetadataCheck { at, invalidations, stale: false, invalidated: false, leased_until: 0 }
+    }
+}
+
+/// The time when a request arrived, and the invalidations that this process had made by then.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct RequestStart {
+    pub(in crate::engine) at: Timestamp,
+    pub(in crate::engine) invalidations: InvalidationCount,
+}
+
+impl RequestStart {
+    /// Whether a check that was made for another request is recent enough for this one.
+    pub(in crate::engine) fn accepts(&self, check: MetadataCheck, max_age: Duration) -> bool {
+        let age = self.at.millis() - check.at.millis();
+        age < millis(max_age) && check.invalidations.includes(self.invalidations)
+    }
+}
+
+pub(super) fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,239 @@
+//! The memory tier: pages that this process has served, bounded by their bytes.
+
+mod entry;
+mod invalidations;
+mod key;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quick_cache::sync::{Cache, DefaultLifecycle, EntryAction, EntryResult};
+use quick_cache::{UnitWeighter, Weighter};
+use tabletheory::{Random, Timestamp};
+
+use self::entry::millis;
+pub(super) use self::entry::{Entry, MetadataCheck, RequestStart};
+pub(super) use self::invalidations::InvalidationCount;
+use self::invalidations::Invalidations;
+pub(super) use self::key::MemoryKey;
+use self::key::{MemoryKeyRef, SecretHasher};
+use crate::protocol::generation::Generation;
+use crate::protocol::key::{PageKey, Tenant};
+
+/// The bytes of an entry besides those that it counts itself: the slot and the key in the cache, reference counts, and the
+/// rounding of the allocator. Measured: see docs/internals/benchmarks.md.
+const OVERHEAD: u64 = 512;
+/// The size of a page for which the tables of the cache are laid out.
+const TYPICAL_WEIGHT: u64 = 8 * 1024;
+/// The number of generations that are remembered as not servable.
+const MAX_UNSERVABLE: usize = 1024;
+
+/// Pages in memory.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pages: Cache<MemoryKey, Arc<Entry>, ByWeight, SecretHasher>,
+    invalidations: Invalidations,
+    /// Generations that must not be served, according to the table.
+    unservable: Cache<MemoryKey, Unservable, UnitWeighter, SecretHasher>,
+}
+
+/// A body and the time up to which its generations must not be served.
+#[derive(Clone, Debug)]
+struct Unservable {
+    s3_key: Box<str>,
+    generated_at: i64,
+}
+
+#[derive(Clone, Debug)]
+struct ByWeight;
+
+impl Weighter<MemoryKey, Arc<Entry>> for ByWeight {
+    fn weight(&self, key: &MemoryKey, entry: &Arc<Entry>) -> u64 {
+        let key = key.cache_key.len() + key.tenant.as_ref().map_or(0, |tenant| tenant.len());
+        OVERHEAD + u64::try_from(key + entry.weight).unwrap_or(u64::MAX / 2)
+    }
+}
+
+impl Memory {
+    pub(super) fn new(max_bytes: u64, random: &dyn Random) -> Self {
+        let items = usize::try_from(max_bytes / TYPICAL_WEIGHT).unwrap_or(usize::MAX).max(16);
+        let hasher = SecretHasher::new(random);
+        Memory {
+            pages: Cache::with(items, max_bytes, ByWeight, hasher.clone(), DefaultLifecycle::default()),
+            unservable: Cache::with(
+                MAX_UNSERVABLE,
+                MAX_UNSERVABLE as u64,
+                UnitWeighter,
+                hasher.clone(),
+                DefaultLifecycle::default(),
+            ),
+            invalidations: Invalidations::new(hasher),
+        }
+    }
+
+    pub(super) fn get(&self, page: &PageKey) -> Option<Arc<Entry>> {
+        self.pages.get(&MemoryKeyRef::from(page))
+    }
+
+    /// Stores a page, and returns its entry even if that is too large for the cache.
+    pub(super) fn insert(&self, page: &PageKey, entry: Entry) -> Arc<Entry> {
+        let entry = Arc::new(entry);
+        self.pages.insert(page.into(), entry.clone());
+        self.remove_if_unservable(page, &entry);
+        entry
+    }
+
+    /// Removes a page that was hard invalidated while it was read. Called after an insert: an invalidation is recorded
+    /// before the page is removed, so that either this call or the invalidation removes it. A page that only became stale
+    /// stays, for the time when the table is unreachable.
+    fn remove_if_unservable(&self, page: &PageKey, entry: &Entry) {
+        let known = (!self.unservable.is_empty()).then(|| self.unservable.get(&MemoryKeyRef::from(page)));
+        let is_known = known.flatten().is_some_and(|unservable| {
+            let generation = entry.page.generation();
+            *unservable.s3_key == *generation.s3_key && generation.generated_at <= unservable.generated_at
+        });
+        if is_known || entry.check.invalidations.hard != self.invalidations(page).hard {
+            self.remove(page);
+        }
+    }
+
+    /// Counts an entry anew whose page has become heavier, if it is still in memory.
+    pub(super) fn update_weight(&self, page: &PageKey, entry: &Arc<Entry>) {
+        let replace_same = |_: &MemoryKey, present: &mut Arc<Entry>| {
+            if Arc::ptr_eq(present, entry) { EntryAction::ReplaceWithGuard } else { EntryAction::Retain(()) }
+        };
+        // A concurrent insert or removal invalidates the guard, so that nothing newer is replaced.
+        if let EntryResult::Replaced(guard, _) =
+            self.pages.entry(&MemoryKey::from(page), Some(Duration::ZERO), replace_same)
+        {
+            let heavier = Arc::new(entry.checked_again(entry.check));
+            if guard.insert(heavier.clone()).is_ok() {
+                self.remove_if_unservable(page, &heavier);
+            }
+        }
+    }
+
+    fn remove(&self, page: &PageKey) {
+        self.pages.remove(&MemoryKeyRef::from(page));
+    }
+
+    /// The bytes that all entries count for.
+    pub(super) fn weight(&self) -> u64 {
+        self.pages.weight()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// The number of invalidations through this process that may concern a page.
+    pub(super) fn invalidations(&self, page: &PageKey) -> InvalidationCount {
+        self.invalidations.count(page)
+    }
+
+    /// Removes a page and its variants, which must not be served any more, not even while the table is unreachable.
+    pub(super) fn invalidate_hard(&self, page: &PageKey) {
+        self.invalidations.add_hard(page);
+        self.remove(page);
+        if page.has_variants() {
+            let (tenant, prefix) = (page.tenant().map(Tenant::as_str), page.variant_prefix());
+            self.pages
+                .retain(|key, _| key.tenant.as_deref() != tenant || !key.cache_key.starts_with(&*prefix));
+        }
+    }
+
+    /// Removes a page because the table says that this generation must not be served. This happens at every lookup of
+    /// such a page, so it must not make other pages unverified as [`invalidate_hard`](Self::invalidate_hard) does.
+    pub(super) fn remove_generation(&self, page: &PageKey, generation: &Generation) {
+        let (s3_key, generated_at) = (generation.s3_key.as_str().into(), generation.generated_at);
+        self.unservable.insert(page.into(), Unservable { s3_key, generated_at });
+        self.remove(page);
+    }
+
+    /// Makes the next request for a page or one of its variants read the metadata again.
+    pub(super) fn mark_unverified(&self, page: &PageKey) {
+        self.invalidations.add_soft(page);
+    }
+
+    /// Makes the next request for every page read the metadata again. Used for tags: only the table knows their pages.
+    pub(super) fn mark_all_unverified(&self) {
+        self.invalidations.add_for_all();
+    }
+
+    /// Whether the metadata of an entry was read recently enough. After the clock was set back it was not.
+    pub(super) fn is_current(
+        &self,
+        page: &PageKey,
+        entry: &Entry,
+        now: Timestamp,
+        max_age: Duration,
+    ) -> bool {
+        let age = now.millis() - entry.check.at.millis();
+        (0..millis(max_age)).contains(&age) && entry.check.invalidations == self.invalidations(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::CachedPage;
+    use tabletheory::SeededRandom;
+
+    fn memory() -> (Memory, PageKey) {
+        (Memory::new(1 << 20, &SeededRandom::new(1)), PageKey::new("/a").expect("a page"))
+    }
+
+    fn entry(memory: &Memory, page: &PageKey, body: &'static str) -> Entry {
+        let meta = crate::protocol::Meta::of(Generation::new(body, 1, 60));
+        let check = MetadataCheck::before_render(Timestamp::from_seconds(1), memory.invalidations(page));
+        let body = crate::Body { bytes: body.into(), ..crate::Body::default() };
+        Entry::new(Arc::new(CachedPage::new(meta, body)), check, Duration::ZERO)
+    }
+
+    #[test]
+    fn an_update_of_the_weight_neither_replaces_a_newer_entry_nor_restores_a_removed_one() {
+        let (memory, page) = memory();
+        let first = memory.insert(&page, entry(&memory, &page, "first"));
+        memory.update_weight(&page, &first);
+        assert_eq!(memory.get(&page).expect("an entry").page.bytes(), "first");
+        memory.insert(&page, entry(&memory, &page, "second"));
+        memory.update_weight(&page, &first);
+        assert_eq!(memory.get(&page).expect("an entry").page.bytes(), "second");
+        for _ in 0..2000 {
+            let inserted = memory.insert(&page, entry(&memory, &page, "first"));
+            std::thread::scope(|scope| {
+                scope.spawn(|| memory.update_weight(&page, &inserted));
+                memory.invalidate_hard(&page);
+            });
+            assert!(memory.get(&page).is_none(), "hard invalidated");
+            memory.update_weight(&page, &inserted);
+            assert!(memory.get(&page).is_none(), "removed");
+        }
+    }
+
+    #[test]
+    fn a_generation_that_the_table_forbids_is_not_stored_but_a_later_one_is() {
+        let (memory, page) = memory();
+        let (slow, newer) = (entry(&memory, &page, "first"), entry(&memory, &page, "second"));
+        memory.remove_generation(&page, slow.page.generation());
+        memory.insert(&page, slow);
+        assert!(memory.get(&page).is_none(), "it was read before");
+        memory.insert(&page, newer);
+        assert_eq!(memory.get(&page).expect("an entry").page.bytes(), "second");
+    }
+
+    #[test]
+    fn an_invalidation_makes_the_metadata_of_a_page_and_its_variants_outdated() {
+        let (memory, page) = memory();
+        let page = page.with_variants();
+        let (variant, other) = (page.variant("1").expect("a variant"), PageKey::new("/b").expect("a page"));
+        let current = |of: &PageKey, entry: &Entry| {
+            memory.is_current(of, entry, Timestamp::from_seconds(1), Duration::from_secs(10))
+        };
+        let entries = [&page, &variant, &other].map(|page| (page, entry(&memory, page, "a")));
+        memory.mark_unverified(&page);
+        assert_eq!(entries.each_ref().map(|(page, entry)| current(page, entry)), [false, false, true]);
+        memory.mark_all_unverified();
+        assert!(!current(&other, &entries[2].1));
+    }
+}

@@ -1,0 +1,104 @@
+//! Waits until another process has rendered a page.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tabletheory::{Backoff, Random};
+use tokio::time::Instant;
+
+use super::Engine;
+use super::lookup::BodyLookup;
+use super::render::RegenerateResult;
+use crate::pages::reason::RegenerateReason;
+use crate::protocol::freshness::Freshness;
+use crate::protocol::key::PageKey;
+
+/// The pauses between two reads of a page that another process renders.
+const POLLING: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1)).with_factor(1.5);
+
+impl Engine {
+    /// Reads a page from time to time until another process has rendered it. Returns `None` if the lease becomes free
+    /// before that.
+    pub(super) async fn wait(
+        self: &Arc<Self>,
+        page: &PageKey,
+        reason: &RegenerateReason,
+        mut leased_until: i64,
+        limit: &mut WaitLimit,
+    ) -> Option<RegenerateResult> {
+        let skew = i64::try_from(self.pages.store().terms().skew.as_secs()).unwrap_or(i64::MAX);
+        loop {
+            // The lease is free once it has also ended by the clock of its holder.
+            let free_at = leased_until.saturating_add(skew).saturating_mul(1000);
+            let free_in = u64::try_from(free_at.saturating_sub(self.now().millis())).unwrap_or(0).max(1);
+            let free_in = Duration::from_millis(free_in);
+            let Some(pause) = limit.next_pause(free_in, &*self.random, Instant::now()) else {
+                return Some(RegenerateResult::TimedOut);
+            };
+            tokio::time::sleep(pause).await;
+            // The wait continues if the table is unreachable for a moment.
+            let read = tokio::time::timeout_at(limit.end, self.read(page)).await;
+            let Ok(Ok(found)) = read else { continue };
+            if let (BodyLookup::Found(entry), Some(meta)) = (&found.body, &found.meta)
+                && found.freshness == Freshness::Fresh
+                && !reason.still_applies(meta, self.now())
+            {
+                return Some(RegenerateResult::Page { entry: entry.clone(), rendered_here: false });
+            }
+            leased_until = found.check.leased_until;
+            if leased_until.saturating_add(skew) <= self.now().seconds() {
+                return None;
+            }
+        }
+    }
+}
+
+/// How long a request still waits for another process.
+pub(super) struct WaitLimit {
+    end: Instant,
+    polls: u32,
+}
+
+impl WaitLimit {
+    pub(super) fn new(wait: Duration) -> Self {
+        // Later times may not be representable.
+        const LONGEST: Duration = Duration::from_secs(365 * 86_400);
+        WaitLimit { end: Instant::now() + wait.min(LONGEST), polls: 0 }
+    }
+
+    /// The pause before the next read: longer than the last one, but neither past the time when the lease is free nor past
+    /// the end of the wait. `None` at the end.
+    fn next_pause(&mut self, free_in: Duration, random: &dyn Random, now: Instant) -> Option<Duration> {
+        let left = self.end.saturating_duration_since(now);
+        if left.is_zero() {
+            return None;
+        }
+        let pause = POLLING.delay(self.polls, random);
+        self.polls = self.polls.saturating_add(1);
+        Some(pause.min(free_in).min(left))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tabletheory::SeededRandom;
+
+    #[test]
+    fn pauses_grow_but_not_past_a_free_lease_or_the_end_of_the_wait() {
+        let (mut now, random) = (Instant::now(), SeededRandom::new(1));
+        let limit = |now| WaitLimit { end: now + Duration::from_secs(5), polls: 0 };
+        let lease = Duration::from_secs(30);
+        let mut pauses = Vec::new();
+        let mut waiting = limit(now);
+        while let Some(pause) = waiting.next_pause(lease, &random, now) {
+            pauses.push(pause);
+            now += pause;
+        }
+        assert_eq!(pauses.iter().sum::<Duration>(), Duration::from_secs(5));
+        assert!(pauses.len() < 20, "{pauses:?}");
+        assert!(pauses.iter().all(|pause| *pause <= POLLING.longest()));
+        let free_in = Duration::from_millis(7);
+        assert_eq!(limit(now).next_pause(free_in, &random, now), Some(free_in));
+    }
+}
