@@ -50,55 +50,70 @@ pub fn from_value<T: DeserializeOwned>(value: Value) -> Result<T> {
     })
 }
 
-impl TryFrom<AttributeValue> for Value {
-    type Error = Error;
+/// Implements the conversions between [`Value`] and an `AttributeValue`: that of `serde_dynamo` or that of the SDK, which
+/// differ only in their type for bytes.
+macro_rules! convert_attribute_value {
+    ($to_bytes:expr, $from_bytes:expr) => {
+        impl TryFrom<AttributeValue> for Value {
+            type Error = Error;
 
-    fn try_from(attribute: AttributeValue) -> Result<Value> {
-        Ok(match attribute {
-            AttributeValue::S(text) => Value::S(text),
-            AttributeValue::N(text) => Value::N(text.parse()?),
-            AttributeValue::B(bytes) => Value::B(bytes),
-            AttributeValue::Bool(flag) => Value::Bool(flag),
-            AttributeValue::Null(_) => Value::Null,
-            AttributeValue::L(list) => {
-                Value::L(list.into_iter().map(Value::try_from).collect::<Result<_>>()?)
+            fn try_from(attribute: AttributeValue) -> Result<Value> {
+                Ok(match attribute {
+                    AttributeValue::S(text) => Value::S(text),
+                    AttributeValue::N(text) => Value::N(text.parse()?),
+                    AttributeValue::B(bytes) => Value::B($from_bytes(bytes)),
+                    AttributeValue::Bool(flag) => Value::Bool(flag),
+                    AttributeValue::Null(_) => Value::Null,
+                    AttributeValue::L(list) => {
+                        Value::L(list.into_iter().map(Value::try_from).collect::<Result<_>>()?)
+                    }
+                    AttributeValue::M(map) => {
+                        let members = map.into_iter().map(|(name, value)| Ok((name, Value::try_from(value)?)));
+                        Value::M(members.collect::<Result<_>>()?)
+                    }
+                    AttributeValue::Ss(members) => Value::Ss(Set::new(members)?),
+                    AttributeValue::Ns(members) => {
+                        let numbers = members.iter().map(|text| text.parse()).collect::<Result<Vec<Number>>>()?;
+                        Value::Ns(Set::new(numbers)?)
+                    }
+                    AttributeValue::Bs(members) => Value::Bs(Set::new(members.into_iter().map($from_bytes))?),
+                    #[allow(unreachable_patterns, reason = "the SDK may add types")]
+                    other => {
+                        return Err(Error::invalid(format!(
+                            "the value {other:?} has a type that this version does not support; update the program"
+                        )));
+                    }
+                })
             }
-            AttributeValue::M(map) => Value::M(
-                map.into_iter()
-                    .map(|(name, attribute)| Ok((name, Value::try_from(attribute)?)))
-                    .collect::<Result<_>>()?,
-            ),
-            AttributeValue::Ss(members) => Value::Ss(Set::new(members)?),
-            AttributeValue::Ns(members) => {
-                let numbers =
-                    members.iter().map(|text| text.parse::<Number>()).collect::<Result<Vec<_>>>()?;
-                Value::Ns(Set::new(numbers)?)
-            }
-            AttributeValue::Bs(members) => Value::Bs(Set::new(members)?),
-        })
-    }
-}
-
-impl From<Value> for AttributeValue {
-    fn from(value: Value) -> AttributeValue {
-        match value {
-            Value::S(text) => AttributeValue::S(text),
-            Value::N(number) => AttributeValue::N(number.to_string()),
-            Value::B(bytes) => AttributeValue::B(bytes),
-            Value::Bool(flag) => AttributeValue::Bool(flag),
-            Value::Null => AttributeValue::Null(true),
-            Value::L(list) => AttributeValue::L(list.into_iter().map(AttributeValue::from).collect()),
-            Value::M(map) => AttributeValue::M(
-                map.into_iter().map(|(name, value)| (name, AttributeValue::from(value))).collect(),
-            ),
-            Value::Ss(members) => AttributeValue::Ss(members.into_iter().collect()),
-            Value::Ns(members) => {
-                AttributeValue::Ns(members.into_iter().map(|number| number.to_string()).collect())
-            }
-            Value::Bs(members) => AttributeValue::Bs(members.into_iter().collect()),
         }
-    }
+
+        impl From<Value> for AttributeValue {
+            fn from(value: Value) -> AttributeValue {
+                match value {
+                    Value::S(text) => AttributeValue::S(text),
+                    Value::N(number) => AttributeValue::N(number.to_string()),
+                    Value::B(bytes) => AttributeValue::B($to_bytes(bytes)),
+                    Value::Bool(flag) => AttributeValue::Bool(flag),
+                    Value::Null => AttributeValue::Null(true),
+                    Value::L(list) => AttributeValue::L(list.into_iter().map(AttributeValue::from).collect()),
+                    Value::M(map) => {
+                        AttributeValue::M(map.into_iter().map(|(name, value)| (name, value.into())).collect())
+                    }
+                    Value::Ss(members) => AttributeValue::Ss(members.into_iter().collect()),
+                    Value::Ns(members) => {
+                        AttributeValue::Ns(members.into_iter().map(|number| number.to_string()).collect())
+                    }
+                    Value::Bs(members) => AttributeValue::Bs(members.into_iter().map($to_bytes).collect()),
+                }
+            }
+        }
+    };
 }
+
+#[cfg(feature = "dynamodb")]
+pub(crate) use convert_attribute_value;
+
+convert_attribute_value!(|bytes: Vec<u8>| bytes, |bytes: Vec<u8>| bytes);
 
 #[cfg(test)]
 mod tests {

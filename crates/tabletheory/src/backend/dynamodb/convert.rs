@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
+use crate::convert::convert_attribute_value;
 use crate::error::{Error, Result};
 use crate::item::{Excerpt, Item, Key, PK, SK};
 use crate::number::Number;
@@ -15,7 +16,7 @@ pub(super) type Attributes = HashMap<String, AttributeValue>;
 
 pub(super) fn from_item(key: &Key, item: &Item) -> Attributes {
     let mut attributes = from_key(key);
-    attributes.extend(item.iter().map(|(name, value)| (name.to_owned(), from_value(value))));
+    attributes.extend(item.iter().map(|(name, value)| (name.to_owned(), value.clone().into())));
     attributes
 }
 
@@ -24,29 +25,12 @@ pub(super) fn from_key(key: &Key) -> Attributes {
     HashMap::from([part(PK, &key.pk), part(SK, &key.sk)])
 }
 
-pub(super) fn from_value(value: &Value) -> AttributeValue {
-    match value {
-        Value::S(text) => AttributeValue::S(text.clone()),
-        Value::N(number) => AttributeValue::N(number.to_string()),
-        Value::B(bytes) => AttributeValue::B(Blob::new(bytes.as_slice())),
-        Value::Bool(flag) => AttributeValue::Bool(*flag),
-        Value::Null => AttributeValue::Null(true),
-        Value::L(values) => AttributeValue::L(values.iter().map(from_value).collect()),
-        Value::M(map) => {
-            AttributeValue::M(map.iter().map(|(name, value)| (name.clone(), from_value(value))).collect())
-        }
-        Value::Ss(set) => AttributeValue::Ss(set.members().to_vec()),
-        Value::Ns(set) => AttributeValue::Ns(set.members().iter().map(Number::to_string).collect()),
-        Value::Bs(set) => {
-            AttributeValue::Bs(set.members().iter().map(|bytes| Blob::new(bytes.as_slice())).collect())
-        }
-    }
-}
+convert_attribute_value!(Blob::new, Blob::into_inner);
 
 pub(super) fn to_item(attributes: Attributes) -> Result<Item> {
     attributes
         .into_iter()
-        .map(|(name, value)| match to_value(value) {
+        .map(|(name, value)| match Value::try_from(value) {
             Ok(value) => Ok((name, value)),
             Err(error) => Err(damaged(&name, error)),
         })
@@ -61,31 +45,6 @@ pub(super) fn to_key(attributes: Attributes) -> Result<Key> {
 
 fn damaged(name: &str, error: Error) -> Error {
     Error::corrupt(format!("attribute `{}` is damaged: {error}", Excerpt(name))).caused_by(error)
-}
-
-fn to_value(value: AttributeValue) -> Result<Value> {
-    Ok(match value {
-        AttributeValue::S(text) => Value::S(text),
-        AttributeValue::N(digits) => Value::N(digits.parse()?),
-        AttributeValue::B(bytes) => Value::B(bytes.into_inner()),
-        AttributeValue::Bool(flag) => Value::Bool(flag),
-        AttributeValue::Null(_) => Value::Null,
-        AttributeValue::L(values) => Value::L(values.into_iter().map(to_value).collect::<Result<_>>()?),
-        AttributeValue::M(map) => Value::M(
-            map.into_iter().map(|(name, value)| Ok((name, to_value(value)?))).collect::<Result<_>>()?,
-        ),
-        AttributeValue::Ss(members) => Value::Ss(Set::new(members)?),
-        AttributeValue::Ns(members) => {
-            let numbers: Vec<Number> = members.iter().map(|digits| digits.parse()).collect::<Result<_>>()?;
-            Value::Ns(Set::new(numbers)?)
-        }
-        AttributeValue::Bs(members) => Value::Bs(Set::new(members.into_iter().map(Blob::into_inner))?),
-        other => {
-            return Err(Error::corrupt(format!(
-                "the value {other:?} has a type that this version does not support; update the program"
-            )));
-        }
-    })
 }
 
 #[cfg(test)]

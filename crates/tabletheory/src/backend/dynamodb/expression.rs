@@ -7,7 +7,6 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::convert::from_value;
 use crate::cond::{Comparison, Cond, Test};
 use crate::expression::{self, Notation};
 use crate::item::{PK, SK};
@@ -68,7 +67,7 @@ impl Notation for Placeholders {
     fn value(&mut self, value: &Value) -> String {
         let placeholder = format!(":v{}", self.value_count);
         self.value_count += 1;
-        self.values.insert(placeholder.clone(), from_value(value));
+        self.values.insert(placeholder.clone(), value.clone().into());
         placeholder
     }
 
