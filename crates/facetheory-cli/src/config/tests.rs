@@ -113,8 +113,8 @@ connect = 5
 - line 12: `isr`: 60 has no unit; did you mean "60s"? Units are ms, s, m, h and d
 - line 13: `/x/**/y`: nothing may follow `**`; for one segment, write `*`
 - line 13: `/x/**/y`: true is not a rule; write a table such as { isr = "60s" }, or `false` to pass these paths through
-- line 14: `/y`: the header cookie cannot tell pages apart: list the cookies that matter
-- line 15: `/z/**`: its tenant is in the parameter `q`, which the pattern does not have
+- line 14: `/y`: the header cookie cannot be listed: list the cookies that distinguish pages
+- line 15: `/z/**`: its tenant parameter `q` is not in the pattern
 - line 15: `isr`: "500ms" is not a whole number of seconds"#;
     assert_eq!(errors(text), expected);
 }
@@ -164,7 +164,7 @@ fn keys_that_exclude_each_other_are_rejected() {
         ),
         (
             "site = \"a.b\"\n[routes]\n\"/\" = { isr = \"1s\", tenant = { subdomain = \"a.b\" } }",
-            "- line 1: `/` tells tenants apart by the host",
+            "- line 1: `/` identifies tenants by host",
         ),
     ] {
         let printed = errors(text);

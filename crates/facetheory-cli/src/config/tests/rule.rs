@@ -17,7 +17,7 @@ fn at(config: &Config, path: &str) -> String {
     match found.rule {
         None => format!("{} {lines:?} passed through", route.pattern()),
         Some(rule) => {
-            assert_eq!(route.is_by_origin(), rule.policy().is_none());
+            assert_eq!(route.follows_origin(), rule.policy().is_none());
             assert!(rule.policy().is_none_or(|policy| route.policy() == policy));
             let settings = serde_json::to_value(rule).expect("a value");
             let freshness = if settings["cache"] == "origin" {
@@ -187,7 +187,7 @@ fn cache_origin_excludes_keys_that_the_headers_of_the_origin_decide() {
 fn paths_without_a_rule_follow_the_origin_by_default() {
     let is_followed = |text: &str| {
         let routes = valid(text).routes().expect("routes");
-        routes.find("/a").is_some_and(|(route, _)| route.is_by_origin())
+        routes.find("/a").is_some_and(|(route, _)| route.follows_origin())
     };
     assert!(is_followed("") && is_followed("default = \"origin\""));
     assert!(!is_followed("default = \"pass\""));

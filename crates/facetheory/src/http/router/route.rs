@@ -1,4 +1,4 @@
-//! Routes: which pages there are, how each is renewed, and what tells it apart.
+//! A route: a path pattern, the policy of its pages, and the request input that distinguishes them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::http::semantics::cache_control::Audience;
 use crate::pages::policy::Policy;
 use crate::protocol::epoch::Tag;
 
-/// Pages under one pattern of paths: how they are renewed, and what of a request tells them apart.
+/// Pages under one path pattern: their policy, and the request input that distinguishes them.
 ///
-/// What tells pages apart is a part of their key and reaches the renderer. Everything else is stripped, so that it
-/// cannot end up in a page that others see. By default that is the host, the path and the query.
+/// This input is part of the cache key and reaches the origin: by default the host, the path and the query. Everything else is
+/// removed from the request, so that it cannot influence a page that others get.
 ///
-/// In a pattern, `{name}` is one segment and `{*name}` is everything that is left, neither of them empty. Paths are
-/// compared byte for byte, without decoding: `/news`, `/news/`, `/News` and `/%6Eews` are four paths.
+/// In a pattern, `{name}` is one segment and `{*name}` is the rest of the path; neither is empty. Paths are compared byte for
+/// byte, without decoding: `/news`, `/news/`, `/News` and `/%6Eews` are four paths.
 ///
 /// ```
 /// use facetheory::{Policy, Query, Route};
@@ -43,23 +43,23 @@ pub struct Route {
     /// The header that names the tenant, where one does.
     pub(crate) tenant_header: Option<HeaderName>,
     pub(crate) tags: Vec<Tag>,
-    /// Its paths are passed on, and nothing is kept of the answers.
+    /// Whether its paths are passed through.
     pub(crate) bypass: bool,
-    /// Whether the origin says by its own headers how these pages are kept.
+    /// Whether the origin's headers say how its pages are cached.
     pub(crate) follow_origin: bool,
-    /// Whether its rule outweighs an answer that says that it is not to be kept.
+    /// Whether `Cache-Control` of the response is ignored.
     pub(crate) overrides: bool,
-    /// Whether its interval holds although an answer tells another.
+    /// Whether `s-maxage` of the response is ignored.
     pub(crate) fixed_interval: bool,
     /// The names of the pattern's parameters, in the order of the path.
     pub(crate) params: Vec<String>,
-    /// Their places, sorted by name.
+    /// Their indexes, sorted by name.
     pub(crate) by_name: Vec<usize>,
-    /// What is wrong with what was said so far.
+    /// Mistakes so far, reported by [`Routes::new`](crate::Routes::new).
     faults: Vec<String>,
 }
 
-/// Which parameters of a query tell pages apart and reach the renderer.
+/// Which query parameters distinguish pages and reach the origin.
 ///
 /// ```
 /// use facetheory::Query;
@@ -68,18 +68,19 @@ pub struct Route {
 /// assert_eq!(Query::default(), Query::All);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Query {
     /// The whole query, byte for byte, in its order.
     #[default]
     All,
-    /// None.
+    /// No parameter.
     None,
-    /// Those with these names, sorted by name; names and values are compared byte for byte, without decoding.
+    /// Parameters with these names, sorted by name. Names and values are compared byte for byte, without decoding.
     Only(Vec<String>),
 }
 
 impl Query {
-    /// Those with these names.
+    /// Selects the parameters with these names.
     ///
     /// ```
     /// assert_eq!(facetheory::Query::only(["a"]), facetheory::Query::Only(vec!["a".to_owned()]));
@@ -89,11 +90,11 @@ impl Query {
     }
 }
 
-/// The most headers, cookies, parameters of a query, or tags of a route: what is looked at for every request.
+/// The most headers, cookies, query parameters or tags of a route: they are checked for every request.
 const MAX_LISTED: usize = 32;
 
 impl Route {
-    /// Pages under this pattern, renewed by this policy. Mistakes are told by [`Routes::new`](crate::Routes::new).
+    /// Creates a route for pages under this pattern. Mistakes are reported by [`Routes::new`](crate::Routes::new).
     ///
     /// ```
     /// use facetheory::{Policy, Route};
@@ -122,9 +123,9 @@ impl Route {
         }
     }
 
-    /// Paths under this pattern that are passed on as they are, although a less specific route would keep their pages.
+    /// Creates a route whose requests are passed through, although a less specific route would cache the responses.
     ///
-    /// It is found like any route. Its policy is never followed.
+    /// It is found like any route. Its policy is never used.
     ///
     /// ```
     /// use facetheory::{Policy, Route, Routes};
@@ -140,31 +141,30 @@ impl Route {
         Route { bypass: true, ..Route::new(pattern, Policy::every(Duration::ZERO)) }
     }
 
-    /// Pages with this pattern of paths are kept as their origin says by its own headers, as a shared HTTP cache does
-    /// (RFC 9111). Unlike other routes, the origin sees all of the visitor's request.
+    /// Creates a route whose pages are cached as the origin's headers say, as in a shared HTTP cache (RFC 9111). Unlike on other
+    /// routes, the origin sees the client's whole request.
     ///
-    /// What it makes of a header is for everyone who gets the stored answer, unless it names that header in `Vary`. So a service
-    /// that believes `Forwarded` or `X-Forwarded-Proto` needs a proxy in front that writes them anew, as `facetheory serve` does;
-    /// otherwise any visitor can choose the host or the scheme in the links of others. Of `X-Forwarded-Host` alone every value has
-    /// pages of its own.
+    /// A response that depends on a header is sent to everyone, unless it names that header in `Vary`. So a service that trusts
+    /// `Forwarded` or `X-Forwarded-Proto` needs a proxy in front that sets them, as `facetheory serve` does; otherwise any client
+    /// can choose the host or the scheme in the links that others get. Only each value of `X-Forwarded-Host` has its own pages.
     ///
     /// ```
     /// use facetheory::{Route, Routes};
     ///
     /// let routes = Routes::new([Route::follow_origin("/assets/{*file}")])?;
-    /// assert!(routes.find("/assets/site.css").unwrap().0.is_by_origin());
+    /// assert!(routes.find("/assets/site.css").unwrap().0.follows_origin());
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     pub fn follow_origin(pattern: impl Into<String>) -> Self {
-        /// Longer than others: what is fetched may be large, and nobody waits for it in vain.
-        const FETCH_DEADLINE: Duration = Duration::from_secs(120);
+        /// Longer than that of other routes: files may be large.
+        const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
         let mut policy = Policy::every(Duration::ZERO);
-        policy.render_timeout = FETCH_DEADLINE;
+        policy.render_timeout = FETCH_TIMEOUT;
         Route { follow_origin: true, ..Route::new(pattern, policy) }
     }
 
-    /// The same, where the rule outweighs answers that say `no-store`, `private`, `no-cache` or `s-maxage=0`: they are kept
-    /// all the same. Answers that set a cookie, or that vary with anything, are still nobody else's.
+    /// Caches responses even if they say `no-store`, `private`, `no-cache` or `s-maxage=0`. Responses that set a cookie, or with
+    /// `Vary: *`, are still not cached.
     ///
     /// ```
     /// use facetheory::{Policy, Route};
@@ -178,8 +178,8 @@ impl Route {
         self
     }
 
-    /// The same, where the interval of the policy holds even if an answer tells another one by `s-maxage`. What a renderer in
-    /// the same process says by its [`CacheHint`](crate::CacheHint) holds all the same.
+    /// Uses the interval of the policy even if a response sets another one by `s-maxage`. A [`CacheHint`](crate::CacheHint)
+    /// still overrides it.
     ///
     /// ```
     /// use facetheory::{Policy, Route};
@@ -193,18 +193,18 @@ impl Route {
         self
     }
 
-    /// Whether its pages are kept as their origin says.
+    /// Whether the origin's headers say how its pages are cached.
     ///
     /// ```
-    /// assert!(facetheory::Route::follow_origin("/a").is_by_origin());
-    /// assert!(!facetheory::Route::bypass("/a").is_by_origin());
+    /// assert!(facetheory::Route::follow_origin("/a").follows_origin());
+    /// assert!(!facetheory::Route::bypass("/a").follows_origin());
     /// ```
     #[must_use]
-    pub fn is_by_origin(&self) -> bool {
+    pub fn follows_origin(&self) -> bool {
         self.follow_origin
     }
 
-    /// Whether its paths are passed on, and nothing is kept of the answers.
+    /// Whether its requests are passed through.
     ///
     /// ```
     /// assert!(facetheory::Route::bypass("/account").is_bypass());
@@ -214,7 +214,7 @@ impl Route {
         self.bypass
     }
 
-    /// Its pattern.
+    /// The pattern.
     ///
     /// ```
     /// # use facetheory::{Policy, Route};
@@ -226,7 +226,7 @@ impl Route {
         &self.name
     }
 
-    /// Its policy.
+    /// The policy.
     ///
     /// ```
     /// # use facetheory::{Policy, Route};
@@ -238,7 +238,7 @@ impl Route {
         &self.policy
     }
 
-    /// Which parameters of the query tell its pages apart.
+    /// Sets the query parameters that distinguish its pages.
     ///
     /// ```
     /// # use facetheory::{Policy, Query, Route};
@@ -252,18 +252,18 @@ impl Route {
             };
             let faults = names.iter().filter(wrong).map(|name| {
                 format!(
-                    "`{name}` is no name of a query's parameter; write it as addresses have it, without `=`"
+                    "`{name}` is not a valid query parameter; write its name as URLs have it, without `=`"
                 )
             });
             self.faults.extend(faults);
-            self.check_number(names.len(), "parameters of the query");
+            self.check_number(names.len(), "query parameters");
         }
         self.query = query;
         self
     }
 
-    /// Which headers tell its pages apart. A route that lists `authorization` has pages of its own for each value;
-    /// any other keeps nothing for visitors who send it.
+    /// Sets the headers that distinguish its pages. A route that lists `authorization` has its own pages for each value; on other
+    /// routes, requests with that header are passed through.
     ///
     /// ```
     /// # use facetheory::{Policy, Route};
@@ -283,7 +283,7 @@ impl Route {
         self
     }
 
-    /// Which cookies tell its pages apart.
+    /// Sets the cookies that distinguish its pages.
     ///
     /// ```
     /// # use facetheory::{Policy, Route};
@@ -292,18 +292,18 @@ impl Route {
     #[must_use]
     pub fn cookies<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         for name in names.into_iter().map(Into::into) {
-            // The names of cookies have the letters of the names of headers.
+            // Cookie names have the same syntax as header names.
             if HeaderName::from_bytes(name.as_bytes()).is_ok() {
                 self.cookies.push(name);
             } else {
-                self.faults.push(format!("`{name}` is no name of a cookie"));
+                self.faults.push(format!("`{name}` is not a valid cookie name"));
             }
         }
         self.check_number(self.cookies.len(), "cookies");
         self
     }
 
-    /// How its tenants are told apart. Without it, a request that names a tenant is refused.
+    /// Sets how the tenant is identified. Without it, requests that name a tenant are rejected.
     ///
     /// ```
     /// # use facetheory::{Policy, Route, TenantFrom};
@@ -318,8 +318,9 @@ impl Route {
             },
             TenantFrom::Subdomain(domain) => {
                 if !super::host::is_valid_host(domain) || domain.contains(':') {
-                    self.faults
-                        .push(format!("`{domain}` is no domain; write it without a port, as in example.com"));
+                    self.faults.push(format!(
+                        "`{domain}` is not a valid domain; write it without a port, as in example.com"
+                    ));
                 }
             }
             TenantFrom::Param(_) => {}
@@ -328,7 +329,7 @@ impl Route {
         self
     }
 
-    /// Tags that all its pages have.
+    /// Adds tags to all its pages.
     ///
     /// ```
     /// # use facetheory::{Policy, Route};
@@ -346,8 +347,7 @@ impl Route {
         self
     }
 
-    /// Who may have its pages.
-    /// The route of all paths that have no other: no pattern has its name.
+    /// The route of paths without another route. Its name is not a valid pattern.
     pub(crate) fn otherwise() -> Self {
         let mut route = Route::follow_origin("*");
         route.params = vec!["path".to_owned()];
@@ -355,11 +355,12 @@ impl Route {
         route
     }
 
+    /// Who may cache its pages.
     pub(crate) fn audience(&self) -> Audience {
         if self.headers.contains(&header::AUTHORIZATION) { Audience::OneClient } else { Audience::Everyone }
     }
 
-    /// Its pattern, once all that can be wrong with the route alone is known; all of that otherwise.
+    /// Returns the parsed pattern, or all mistakes of the route.
     pub(crate) fn check(&mut self) -> Result<Pattern, Vec<String>> {
         if let Err(error) = Tag::route(&self.name) {
             self.faults.push(error.to_string());
@@ -372,9 +373,7 @@ impl Route {
             if let Some(TenantFrom::Param(name)) = &self.tenant
                 && !self.params.contains(name)
             {
-                self.faults.push(format!(
-                    "its tenant is in the parameter `{name}`, which the pattern does not have"
-                ));
+                self.faults.push(format!("its tenant parameter `{name}` is not in the pattern"));
             }
         }
         match pattern {
@@ -390,23 +389,23 @@ impl Route {
     }
 }
 
-/// The name of a header that may tell pages apart.
+/// Parses the name of a header that may distinguish pages.
 fn listed_header(text: &str) -> Result<HeaderName, String> {
     let Ok(name) = HeaderName::from_bytes(text.as_bytes()) else {
-        return Err(format!("`{text}` is no name of a header"));
+        return Err(format!("`{text}` is not a valid header name"));
     };
-    let refuse = |why: &str| Err(format!("the header {name} cannot tell pages apart: {why}"));
+    let reject = |why: &str| Err(format!("the header {name} cannot be listed: {why}"));
     match name.as_str() {
-        "host" => refuse("every key has the host already"),
-        "cookie" => refuse("list the cookies that matter"),
-        "accept-encoding" => refuse("pages are compressed after they are rendered"),
+        "host" => reject("every cache key has the host"),
+        "cookie" => reject("list the cookies that distinguish pages"),
+        "accept-encoding" => reject("the cache compresses pages itself"),
         "range" | "if-range" | "if-match" | "if-none-match" | "if-modified-since" | "if-unmodified-since" => {
-            refuse("the renderer is asked for whole pages, without conditions")
+            reject("pages are fetched as a whole and without conditions")
         }
-        "content-length" | "content-type" | "expect" => refuse("a request for a page has no body"),
-        // Some servers take `_` for `-`, so that one header could pass for another.
-        text if text.contains('_') => refuse("its name has an underscore"),
-        _ if is_hop_by_hop(&name) || name == header::FORWARDED => refuse("it is about one connection"),
+        "content-length" | "content-type" | "expect" => reject("a request for a page has no body"),
+        // Some servers treat `_` as `-`, so that one header could be mistaken for another.
+        text if text.contains('_') => reject("its name has an underscore"),
+        _ if is_hop_by_hop(&name) || name == header::FORWARDED => reject("it is hop-by-hop"),
         _ => Ok(name),
     }
 }

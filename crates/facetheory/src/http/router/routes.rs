@@ -1,4 +1,4 @@
-//! All routes together: which one a path belongs to.
+//! The set of routes, and the lookup of the route of a path.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::http::router::preview::Preview;
 use crate::http::router::route::Route;
 use crate::http::router::tenant::{KNOWN_HEADERS, TenantFrom};
 
-/// Routes, of which a path belongs to the most specific one.
+/// A set of routes. The most specific route that matches a path applies to it.
 ///
 /// Segment by segment from the left, exact bytes are more specific than `{name}`, and `{name}` is more specific than
-/// `{*name}`. The order in which they are listed does not matter.
+/// `{*name}`. The order of the routes does not matter.
 ///
 /// ```
 /// use facetheory::{Policy, Route, Routes};
@@ -37,15 +37,15 @@ pub struct Routes {
     pub(crate) site: Site,
     pub(crate) tenant_headers: Vec<HeaderName>,
     pub(crate) preview: Option<Preview>,
-    /// The number of the route of paths that have no other, if there is one.
+    /// The index of the route for paths without another route.
     otherwise: Option<usize>,
 }
 
-/// The most routes: each is looked at when they are made, and kept in memory.
+/// The most routes.
 const MAX_ROUTES: usize = 10_000;
 
 impl Routes {
-    /// These routes, or all that is wrong with them.
+    /// Creates a set of routes, or returns an error that lists all mistakes.
     ///
     /// ```
     /// use facetheory::{Policy, Route, Routes};
@@ -54,9 +54,9 @@ impl Routes {
     /// let error = Routes::new([route("/a/{x}"), route("/a/{y}"), route("b").headers(["cookie"])]).unwrap_err();
     /// assert_eq!(
     ///     error.to_string(),
-    ///     "the routes are wrong:\n\
-    ///      - `/a/{y}`: it has the same paths as `/a/{x}`\n\
-    ///      - `b`: the header cookie cannot tell pages apart: list the cookies that matter\n\
+    ///     "invalid routes:\n\
+    ///      - `/a/{y}`: it matches the same paths as `/a/{x}`\n\
+    ///      - `b`: the header cookie cannot be listed: list the cookies that distinguish pages\n\
     ///      - `b`: it must begin with `/`"
     /// );
     /// ```
@@ -74,7 +74,7 @@ impl Routes {
             let own = match routes[number].check() {
                 Ok(pattern) => match tree.insert(&pattern, number) {
                     Ok(()) => Vec::new(),
-                    Err(other) => vec![format!("it has the same paths as `{}`", routes[other].pattern())],
+                    Err(other) => vec![format!("it matches the same paths as `{}`", routes[other].pattern())],
                 },
                 Err(faults) => faults,
             };
@@ -90,13 +90,13 @@ impl Routes {
                 otherwise: None,
             })
         } else {
-            Err(Error::invalid(format!("the routes are wrong:{}", faults.concat())))
+            Err(Error::invalid(format!("invalid routes:{}", faults.concat())))
         }
     }
 
-    /// The same for one site: its pages are found under whatever host is asked for, and the renderer is told this one.
+    /// Serves one site under every host. The origin gets this host.
     ///
-    /// Keys have no host then, as those of services in other languages.
+    /// The cache keys then have no host, like those of services in other languages.
     ///
     /// ```
     /// use facetheory::Routes;
@@ -109,7 +109,7 @@ impl Routes {
         let by_host = |route: &&Route| matches!(route.tenant, Some(TenantFrom::Subdomain(_)));
         if let Some(route) = self.routes.iter().find(by_host) {
             return Err(Error::invalid(format!(
-                "`{}` tells tenants apart by the host, so there is more than one site",
+                "`{}` identifies tenants by host, so it cannot be part of a single site",
                 route.pattern()
             )));
         }
@@ -117,7 +117,7 @@ impl Routes {
         Ok(self)
     }
 
-    /// The same for these hosts only: each has its own pages, and any other is refused (421).
+    /// Serves these hosts only, each with its own pages. Requests for other hosts are rejected (421).
     ///
     /// ```
     /// use facetheory::Routes;
@@ -131,8 +131,8 @@ impl Routes {
         Ok(self)
     }
 
-    /// The same, where these headers name a tenant, too: they are refused on routes that do not tell tenants apart,
-    /// as `x-tenant-id` and `x-facetheory-tenant` always are.
+    /// Adds headers that name a tenant, besides `x-tenant-id` and `x-facetheory-tenant`. Routes without tenants reject
+    /// requests that have them.
     ///
     /// ```
     /// use facetheory::Routes;
@@ -144,14 +144,14 @@ impl Routes {
         for name in names {
             let name = name.as_ref();
             let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
-                return Err(Error::invalid(format!("`{name}` is no name of a header")));
+                return Err(Error::invalid(format!("`{name}` is not a valid header name")));
             };
             self.tenant_headers.push(name);
         }
         Ok(self)
     }
 
-    /// The same, where editors see preview.
+    /// Lets editors bypass the cache with a signed cookie.
     ///
     /// ```
     /// use facetheory::{Preview, Routes};
@@ -165,14 +165,13 @@ impl Routes {
         self
     }
 
-    /// The same, where pages without a route are kept as their origin says by its own headers: see
-    /// [`Route::follow_origin`].
+    /// Caches paths without a route as the origin's headers say: see [`Route::follow_origin`].
     ///
     /// ```
     /// use facetheory::Routes;
     ///
     /// let routes = Routes::new([])?.otherwise_follow_origin();
-    /// assert!(routes.find("/anything").unwrap().0.is_by_origin());
+    /// assert!(routes.find("/anything").unwrap().0.follows_origin());
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     #[must_use]
@@ -184,14 +183,14 @@ impl Routes {
         self
     }
 
-    /// What follows its origin may take this long to come.
-    pub(crate) fn fetch_within(&mut self, limit: Duration) {
+    /// Sets the render timeout of routes that follow their origin.
+    pub(crate) fn set_fetch_timeout(&mut self, limit: Duration) {
         for route in self.routes.iter_mut().filter(|route| route.follow_origin) {
             route.policy.render_timeout = limit;
         }
     }
 
-    /// The route of a path, and the path's parameters.
+    /// Returns the route of a path, and the path's parameters.
     ///
     /// ```
     /// assert!(facetheory::Routes::new([])?.find("/").is_none());
@@ -203,13 +202,12 @@ impl Routes {
         Some((self.at(number), params))
     }
 
-    /// The number of a path's route, and the path's parameters.
+    /// Returns the index of a path's route, and the path's parameters.
     pub(crate) fn locate<'a>(&'a self, path: &'a str) -> Option<(usize, Params<'a>)> {
         let (number, values) = self.tree.find(path).or_else(|| self.otherwise(path))?;
         Some((number, Params { names: &self.routes[number].params, values }))
     }
 
-    /// The route of this number, see [`Routes::locate`].
     fn otherwise<'a>(&self, path: &'a str) -> Option<(usize, Values<'a>)> {
         let number = self.otherwise.filter(|_| path.starts_with('/'))?;
         let mut values = Values::default();
@@ -217,11 +215,12 @@ impl Routes {
         Some((number, values))
     }
 
-    /// Whether any pages follow their origin.
-    pub(crate) fn any_by_origin(&self) -> bool {
+    /// Whether any route follows its origin.
+    pub(crate) fn any_follows_origin(&self) -> bool {
         self.routes.iter().any(|route| route.follow_origin)
     }
 
+    /// Returns the route with an index of [`Routes::locate`].
     pub(crate) fn at(&self, number: usize) -> &Route {
         &self.routes[number]
     }
@@ -232,12 +231,12 @@ fn checked_host(host: String) -> Result<String> {
         Ok(host.to_ascii_lowercase())
     } else {
         Err(Error::invalid(format!(
-            "`{host}` is no host; write a name and perhaps a port, as in example.com:8080"
+            "`{host}` is not a valid host; write a name and optionally a port, as in example.com:8080"
         )))
     }
 }
 
-/// The parameters of a path, byte for byte, without decoding.
+/// The parameters of a path, byte for byte, not decoded.
 ///
 /// ```
 /// # use facetheory::{Policy, Route, Routes};
@@ -253,7 +252,7 @@ pub struct Params<'a> {
 }
 
 impl<'a> Params<'a> {
-    /// The value of this name.
+    /// Returns the value of a parameter.
     ///
     /// ```
     /// # use facetheory::{Policy, Route, Routes};
@@ -266,7 +265,7 @@ impl<'a> Params<'a> {
         self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// Names and values, in the order of the path.
+    /// Returns names and values in the order of the path.
     ///
     /// ```
     /// # use facetheory::{Policy, Route, Routes};
@@ -278,7 +277,7 @@ impl<'a> Params<'a> {
         self.names.iter().map(String::as_str).zip(self.values)
     }
 
-    /// The value at this place of the path.
+    /// Returns the name and the value of the parameter with this index.
     pub(crate) fn at(&self, place: usize) -> (&'a str, &'a str) {
         (&self.names[place], self.values[place])
     }
@@ -297,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_wrong_is_told_at_once() {
+    fn an_error_lists_all_mistakes() {
         let many: Vec<String> = (0..33).map(|n| format!("c{n}")).collect();
         let error = Routes::new([
             route("/a").headers(["host", "If-None-Match", "x y", "x_y", "connection", "accept-encoding"]),
@@ -309,23 +308,23 @@ mod tests {
             route("/a"),
             route("/{*all}/x"),
         ])
-        .expect_err("all of it is wrong");
-        let expected = "the routes are wrong:
-- `/a`: the header host cannot tell pages apart: every key has the host already
-- `/a`: the header if-none-match cannot tell pages apart: the renderer is asked for whole pages, without conditions
-- `/a`: `x y` is no name of a header
-- `/a`: the header x_y cannot tell pages apart: its name has an underscore
-- `/a`: the header connection cannot tell pages apart: it is about one connection
-- `/a`: the header accept-encoding cannot tell pages apart: pages are compressed after they are rendered
-- `/b`: `a b` is no name of a cookie
-- `/b`: `` is no name of a cookie
+        .expect_err("invalid routes");
+        let expected = "invalid routes:
+- `/a`: the header host cannot be listed: every cache key has the host
+- `/a`: the header if-none-match cannot be listed: pages are fetched as a whole and without conditions
+- `/a`: `x y` is not a valid header name
+- `/a`: the header x_y cannot be listed: its name has an underscore
+- `/a`: the header connection cannot be listed: it is hop-by-hop
+- `/a`: the header accept-encoding cannot be listed: the cache compresses pages itself
+- `/b`: `a b` is not a valid cookie name
+- `/b`: `` is not a valid cookie name
 - `/b`: the tag `path=/x` is one that pages have by themselves; choose another name
-- `/c`: `a=b` is no name of a query's parameter; write it as addresses have it, without `=`
-- `/c`: `` is no name of a query's parameter; write it as addresses have it, without `=`
+- `/c`: `a=b` is not a valid query parameter; write its name as URLs have it, without `=`
+- `/c`: `` is not a valid query parameter; write its name as URLs have it, without `=`
 - `/c`: it lists 33 cookies; at most 32 are allowed
-- `/d/{x}`: its tenant is in the parameter `y`, which the pattern does not have
-- `/e`: the header cookie cannot tell pages apart: list the cookies that matter
-- `/f`: `https://example.com` is no domain; write it without a port, as in example.com
+- `/d/{x}`: its tenant parameter `y` is not in the pattern
+- `/e`: the header cookie cannot be listed: list the cookies that distinguish pages
+- `/f`: `https://example.com` is not a valid domain; write it without a port, as in example.com
 - `/{*all}/x`: nothing may follow `{*…}`";
         assert_eq!(error.to_string(), expected);
     }
@@ -337,18 +336,21 @@ mod tests {
     }
 
     #[test]
-    fn one_site_has_no_tenants_by_host() {
+    fn one_site_cannot_have_tenants_by_host() {
         let routes = Routes::new([route("/a").tenant(TenantFrom::Subdomain("example.com".into()))]);
         let error = routes.and_then(|routes| routes.of_one_site("example.com")).expect_err("several sites");
-        assert_eq!(error.to_string(), "`/a` tells tenants apart by the host, so there is more than one site");
+        assert_eq!(
+            error.to_string(),
+            "`/a` identifies tenants by host, so it cannot be part of a single site"
+        );
     }
 
     #[test]
-    fn the_same_route_twice_is_found_out() {
+    fn two_routes_for_the_same_paths_are_an_error() {
         let error = Routes::new([route("/a/{x}/b"), route("/a/{y}/b")]).expect_err("the same paths");
         assert_eq!(
             error.to_string(),
-            "the routes are wrong:\n- `/a/{y}/b`: it has the same paths as `/a/{x}/b`"
+            "invalid routes:\n- `/a/{y}/b`: it matches the same paths as `/a/{x}/b`"
         );
         assert!(Routes::new([route("/a/{x}"), route("/a/{*x}"), route("/a/x")]).is_ok());
     }

@@ -69,7 +69,7 @@ impl IsrLayer {
     /// ```
     #[must_use]
     pub fn fetch_timeout(self, limit: Duration) -> Self {
-        self.with(|handler| handler.routes.fetch_within(limit))
+        self.with(|handler| handler.routes.set_fetch_timeout(limit))
     }
 
     /// Checks requests that are passed through as strictly as requests for pages: the host must be served here, and the path

@@ -235,7 +235,7 @@ impl CacheHandler {
         B: Send + 'static,
     {
         let is_unsafe = reason == PassReason::Method && !request.method().is_safe();
-        if is_unsafe && self.routes.any_by_origin() {
+        if is_unsafe && self.routes.any_follows_origin() {
             let (isr, (parts, body)) = (self.isr.clone(), request.into_parts());
             let request = Request::from_parts(parts.clone(), body);
             let forward = async move {
