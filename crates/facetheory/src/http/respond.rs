@@ -205,7 +205,7 @@ pub(super) struct PassThrough<'a> {
 
 impl PassThrough<'_> {
     /// Adds the headers of the cache.
-    pub(super) fn mark(&self, mut response: Response<IsrBody>) -> Response<IsrBody> {
+    pub(super) fn apply(&self, mut response: Response<IsrBody>) -> Response<IsrBody> {
         let mut status = CacheStatus::of(State::Bypass);
         status.forward = self.forward_reason;
         status.rendered = Some(response.status());

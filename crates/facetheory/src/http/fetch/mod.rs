@@ -155,6 +155,12 @@ impl Fetch<'_> {
         }
     }
 
+    /// Whether a response that was passed through could have been cached.
+    pub(super) fn is_cacheable<R>(&self, response: &Response<R>, received: Timestamp) -> bool {
+        let received = self.received(response.status(), response.headers(), received);
+        matches!(received.decide(), StoreDecision::Store(_))
+    }
+
     fn decide(&self, head: &response::Parts, bytes: Option<u64>, received: Timestamp) -> StoreDecision {
         let hint = head.extensions.get::<CacheHint>();
         Received { hint, bytes, ..self.received(head.status, &head.headers, received) }.decide()

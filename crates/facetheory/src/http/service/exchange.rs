@@ -1,13 +1,14 @@
-//! A client's request, the origin that can answer it, and the render that the request may start.
+//! A client's request for a page, and the render that it may start.
 
 use std::sync::Arc;
 
 use http::header::{
-    HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE,
+    HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE,
 };
 use http::request::Parts;
-use http::{Request, Uri};
+use http::{Method, Request, Uri};
 use parking_lot::Mutex;
+use tabletheory::Timestamp;
 
 use super::CacheHandler;
 use crate::http::cacheability::Limits;
@@ -16,7 +17,10 @@ use crate::http::renderer::Renderer;
 use crate::http::request_origin::RequestOrigin;
 use crate::http::router::origin_request::narrowed_uri;
 use crate::http::router::rejection::Rejection;
+use crate::http::router::resolve::ResolvedPage;
+use crate::http::router::route::Route;
 use crate::pages::render::RenderContext;
+use crate::protocol::key::PageKey;
 use crate::protocol::row::Meta;
 
 /// The conditions of a client, which the cache evaluates itself.
@@ -25,10 +29,11 @@ const CONDITIONS: [HeaderName; 4] = [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE,
 /// A client's request for a page and the service that can answer it. A render that the request starts shares it, and may
 /// outlive the request.
 pub(super) struct Exchange<S, B> {
+    pub(super) handler: Arc<CacheHandler>,
+    pub(super) page: ResolvedPage,
+    pub(super) request_id: HeaderValue,
     /// The client's request; on a route that follows its origin, as the origin may see it.
     pub(super) client: Parts,
-    /// The index of the route.
-    pub(super) route: usize,
     /// The request target of a render, if it is not the client's.
     target: Option<Uri>,
     service: Mutex<S>,
@@ -36,7 +41,30 @@ pub(super) struct Exchange<S, B> {
     body: Mutex<Option<B>>,
 }
 
-impl<S: Clone, B: Default> Exchange<S, B> {
+impl CacheHandler {
+    pub(super) fn exchange<S, B>(
+        self: &Arc<Self>,
+        request: Request<Option<B>>,
+        service: S,
+        page: ResolvedPage,
+        request_id: HeaderValue,
+    ) -> Arc<Exchange<S, B>> {
+        let ((mut client, body), route) = (request.into_parts(), self.routes.at(page.route));
+        let mut target = None;
+        if route.follow_origin {
+            target = narrowed_uri(route, &client);
+            self.routes.make_forwardable(&mut client);
+        }
+        let (service, body) = (Mutex::new(service), Mutex::new(body));
+        Arc::new(Exchange { handler: self.clone(), page, request_id, client, target, service, body })
+    }
+}
+
+impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
+    pub(super) fn route(&self) -> &Route {
+        self.handler.routes.at(self.page.route)
+    }
+
     pub(super) fn service(&self) -> S {
         self.service.lock().clone()
     }
@@ -49,89 +77,69 @@ impl<S: Clone, B: Default> Exchange<S, B> {
     fn take_body(&self) -> B {
         self.body.lock().take().unwrap_or_default()
     }
-}
-
-impl CacheHandler {
-    pub(super) fn exchange<S, B>(
-        &self,
-        request: Request<Option<B>>,
-        service: S,
-        route: usize,
-    ) -> Exchange<S, B> {
-        let (mut client, body) = request.into_parts();
-        let mut target = None;
-        if self.routes.at(route).follow_origin {
-            target = narrowed_uri(self.routes.at(route), &client);
-            self.routes.make_forwardable(&mut client);
-        }
-        Exchange { client, route, target, service: Mutex::new(service), body: Mutex::new(body) }
-    }
 
     /// Fetches the page from the origin, and decides what is cached of the response.
-    pub(super) async fn render<S, B>(
-        self: Arc<Self>,
-        exchange: Arc<Exchange<S, B>>,
-        context: RenderContext,
-        origin: RequestOrigin,
-    ) -> Rendering
-    where
-        S: Renderer<B>,
-        B: Default + Send + 'static,
-    {
-        let (route, client) = (self.routes.at(exchange.route), &exchange.client);
+    pub(super) async fn render(self: Arc<Self>, context: RenderContext, origin: RequestOrigin) -> Rendering {
+        let (handler, route) = (&self.handler, self.route());
         let is_same_policy = |meta: &&Meta| meta.generation.follows_origin() == route.follow_origin;
         let stored = context.served.as_ref().filter(is_same_policy);
-        let request = match self.origin_request(&exchange, stored.is_some(), origin) {
+        let request = match self.origin_request(stored.is_some(), origin) {
             Ok(request) => request,
             Err(rejection) => return Rendering::failed(rejection.text),
         };
+        let allows_new = context.served.is_some() || handler.allows_new(&context);
         let fetch = Fetch {
-            page: &context.page,
-            route,
-            client,
             stored,
-            may_revalidate: self.may_revalidate(&context, stored).await,
-            is_whole_request: route.follow_origin || is_whole(&request, client),
-            limits: Limits {
-                max_bytes: self.max_page_bytes,
-                allows_new: context.served.is_some() || self.allows_new(&context),
-            },
-            requested: context.started,
+            may_revalidate: handler.may_revalidate(&context, stored).await,
+            is_whole_request: route.follow_origin || is_whole(&request, &self.client),
+            limits: Limits { max_bytes: handler.max_page_bytes, allows_new },
+            ..self.fetch(&context.page, context.started)
         };
         // The client's own body is kept for the case that its whole request has to be forwarded.
-        let body = || if route.follow_origin { exchange.take_body() } else { B::default() };
-        fetch.send(exchange.service(), request, body, || self.now()).await
+        let body = || if route.follow_origin { self.take_body() } else { B::default() };
+        fetch.send(self.service(), request, body, || handler.now()).await
+    }
+
+    /// A request for a page that is not stored, without limits on new pages.
+    pub(super) fn fetch<'a>(&'a self, page: &'a PageKey, requested: Timestamp) -> Fetch<'a> {
+        Fetch {
+            page,
+            route: self.route(),
+            client: &self.client,
+            stored: None,
+            may_revalidate: false,
+            is_whole_request: true,
+            limits: Limits { max_bytes: self.handler.max_page_bytes, allows_new: true },
+            requested,
+        }
     }
 
     /// Returns the request that the origin gets, without conditions: keyed input only, or the client's own request where the
     /// origin decides about caching.
-    fn origin_request<S, B>(
-        &self,
-        exchange: &Exchange<S, B>,
-        is_stored: bool,
-        origin: RequestOrigin,
-    ) -> Result<Request<()>, Rejection> {
-        let (route, client) = (self.routes.at(exchange.route), &exchange.client);
+    fn origin_request(&self, is_stored: bool, origin: RequestOrigin) -> Result<Request<()>, Rejection> {
+        let (route, client) = (self.route(), &self.client);
         if !route.follow_origin {
-            let mut request = self.routes.keyed_request(route, client)?;
+            let mut request = self.handler.routes.keyed_request(route, client)?;
             // Outer services may have added values that a router needs, such as path parameters. Clients cannot set them.
             request.extensions_mut().clone_from(&client.extensions);
             // An outer layer may have set it for the client's request, which this is not.
             request.extensions_mut().remove::<RequestOrigin>();
             return Ok(request);
         }
-        let mut request = Request::new(());
-        *request.uri_mut() = exchange.target.as_ref().unwrap_or(&client.uri).clone();
-        *request.version_mut() = client.version;
-        *request.headers_mut() = client.headers.clone();
-        *request.extensions_mut() = client.extensions.clone();
+        let mut request = Request::from_parts(client.clone(), ());
+        *request.method_mut() = Method::GET;
         request.extensions_mut().insert(origin);
+        if let Some(target) = &self.target {
+            request.uri_mut().clone_from(target);
+        }
         // The whole response is stored already, or will be.
         let ranges: &[HeaderName] = if is_stored { &[RANGE, IF_RANGE] } else { &[] };
         CONDITIONS.iter().chain(ranges).for_each(|name| drop(request.headers_mut().remove(name)));
         Ok(request)
     }
+}
 
+impl CacheHandler {
     /// Whether the stored response may be revalidated instead of fetched again.
     async fn may_revalidate(&self, context: &RenderContext, stored: Option<&Meta>) -> bool {
         let Some(stored) = stored else { return false };

@@ -4,6 +4,7 @@ mod builder;
 mod exchange;
 mod head;
 mod operations;
+mod pass_through;
 mod select;
 mod serve;
 

@@ -1,7 +1,5 @@
 //! Operations on pages that are named by a request: for operators and administration.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
@@ -12,7 +10,7 @@ use super::IsrService;
 use crate::error::Error;
 use crate::http::body::BoxError;
 use crate::http::request_origin::RequestOrigin;
-use crate::http::router::resolve::{Resolution, ResolvedPage};
+use crate::http::router::resolve::{Resolution, ResolvedRequest};
 use crate::pages::Outcome;
 use crate::protocol::key::PageKey;
 use crate::protocol::request::IdempotentRequest;
@@ -82,7 +80,8 @@ impl<S> IsrService<S> {
     {
         let handler = &self.handler;
         let (parts, ()) = request.into_parts();
-        let ResolvedPage { route, key } = match handler.resolve(&parts).resolution {
+        let ResolvedRequest { resolution, request_id, .. } = handler.resolve(&parts);
+        let page = match resolution {
             Resolution::Page(page) => page,
             Resolution::Rejected(rejection) => return Err(Error::invalid(rejection.text)),
             Resolution::PassThrough(reason) => {
@@ -90,20 +89,17 @@ impl<S> IsrService<S> {
                 return Err(Error::invalid(format!("responses to this request are not cached ({why})")));
             }
         };
-        let policy = handler.routes.at(route).policy;
         if let Some(request) = &once
             && !handler.isr.pages().store().bind_request(&request.key, &request.hash).await?
         {
             return Ok(Outcome::OtherRequest);
         }
-        let exchange =
-            Arc::new(handler.exchange(Request::from_parts(parts, None), self.inner.clone(), route));
-        let render = {
-            let handler = handler.clone();
-            move |context| async move {
-                handler.render(exchange, context, RequestOrigin::Background).await.outcome
-            }
-        };
-        handler.isr.regenerate(&key, &policy, once, render).await
+        let request = Request::from_parts(parts, None);
+        let exchange = handler.exchange(request, self.inner.clone(), page, request_id);
+        let (key, policy) = (&exchange.page.key, &exchange.route().policy);
+        let shared = exchange.clone();
+        let render =
+            move |context| async move { shared.render(context, RequestOrigin::Background).await.outcome };
+        handler.isr.regenerate(key, policy, once, render).await
     }
 }

@@ -2,30 +2,26 @@
 
 use std::sync::Arc;
 
-use http::header::{CACHE_CONTROL, COOKIE, HeaderValue, IF_MATCH, IF_UNMODIFIED_SINCE};
-use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
-use http_body_util::BodyExt as _;
-use tower::ServiceExt as _;
+use http::header::{COOKIE, IF_MATCH, IF_UNMODIFIED_SINCE};
+use http::{Method, Request, Response, StatusCode};
 
 use super::CacheHandler;
 use super::exchange::Exchange;
+use super::pass_through::forward;
 use super::select::Selected;
 use crate::engine::state::State;
 use crate::engine::{BypassReason, GetResult, ReusePolicy, Served};
 use crate::error::{Error, Kind};
 use crate::http::body::IsrBody;
-use crate::http::cacheability::{Limits, Received, StoreDecision};
-use crate::http::fetch::FailedRender;
+use crate::http::cacheability::Limits;
+use crate::http::fetch::{FailedRender, Fetch, OriginReply};
 use crate::http::headers::remove_hop_by_hop_headers;
 use crate::http::renderer::Renderer;
 use crate::http::request_origin::RequestOrigin;
 use crate::http::respond::{self, PassThrough, ResponseContext};
-use crate::http::router::host::requested_host;
 use crate::http::router::rejection::Rejection;
-use crate::http::router::resolve::{PassReason, Resolution, ResolvedRequest};
+use crate::http::router::resolve::{Resolution, ResolvedRequest};
 use crate::http::semantics::reuse::RequestDirectives;
-use crate::http::semantics::unsafe_methods;
 use crate::protocol::key::PageKey;
 
 /// The statuses by which an origin says that it, or a server behind it, is overloaded.
@@ -51,118 +47,100 @@ impl CacheHandler {
             Resolution::Rejected(rejection) => Ok(respond::rejected(&rejection, "refused", &request_id)),
             Resolution::PassThrough(reason) => self.pass_through(service, request, reason, request_id).await,
             Resolution::Page(page) => {
-                let exchange = self.exchange(request.map(Some), service, page.route);
-                self.serve_page(Arc::new(exchange), &page.key, &request_id).await
+                self.exchange(request.map(Some), service, page, request_id).serve().await
             }
         }
     }
+}
 
-    async fn serve_page<S, B>(
-        self: &Arc<Self>,
-        exchange: Arc<Exchange<S, B>>,
-        page: &PageKey,
-        request_id: &HeaderValue,
-    ) -> Result<Response<IsrBody>, S::Error>
-    where
-        S: Renderer<B>,
-        B: Default + Send + 'static,
-    {
-        let (route, client) = (self.routes.at(exchange.route), &exchange.client);
-        let directives = route.follow_origin.then(|| RequestDirectives::of(&client.headers));
-        let pass = |forward_reason, detail| PassThrough { forward_reason, detail, request_id };
-        if let Some(directives) = &directives {
-            // These conditions are about the current state of the origin, which only the origin knows (RFC 9110 §13.1).
-            let is_for_origin =
-                [IF_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| client.headers.contains_key(name));
-            if directives.no_store() || is_for_origin {
-                let pass = pass(Some("request"), "not-asked-for");
-                return self.pass_page_through(&exchange, page, pass).await;
-            }
+impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
+    async fn serve(self: &Arc<Self>) -> Result<Response<IsrBody>, S::Error> {
+        let (route, headers) = (self.route(), &self.client.headers);
+        let directives = route.follow_origin.then(|| RequestDirectives::of(headers));
+        // These conditions are about the current state of the origin, which only the origin knows (RFC 9110 §13.1).
+        let is_for_origin = || [IF_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| headers.contains_key(name));
+        if directives.as_ref().is_some_and(|directives| directives.no_store() || is_for_origin()) {
+            let mark = self.mark(Some("request"), "not-asked-for");
+            return self.pass_through(&self.page.key, mark).await;
         }
         for _ in 0..MAX_SELECTIONS {
-            let selected = match self.select(page, directives.as_ref(), &client.headers).await {
+            let selected = match self.handler.select(&self.page.key, directives.as_ref(), headers).await {
                 Ok(selected) => selected,
-                Err(error) => {
-                    let rejection = Rejection::bad(error.to_string());
-                    return Ok(respond::rejected(&rejection, "refused", request_id));
-                }
+                Err(error) => return Ok(self.reject(&Rejection::bad(error.to_string()), "refused")),
             };
             if let (Some(directives), false) = (&directives, selected.is_servable()) {
                 if directives.only_if_cached() {
                     let text = "the response is not stored, and only a stored one was asked for".to_owned();
                     let rejection = Rejection { status: StatusCode::GATEWAY_TIMEOUT, text };
-                    return Ok(respond::rejected(&rejection, "only-if-cached", request_id));
+                    return Ok(self.reject(&rejection, "only-if-cached"));
                 }
-                if client.method == Method::HEAD {
-                    return self.serve_head(&exchange, &selected, request_id).await;
+                if self.client.method == Method::HEAD {
+                    return self.serve_head(&selected).await;
                 }
             }
-            let render = {
-                let (handler, exchange) = (self.clone(), exchange.clone());
-                let origin =
-                    if selected.is_servable() { RequestOrigin::Background } else { RequestOrigin::Client };
-                move |context| handler.render(exchange, context, origin)
-            };
-            let reuse: &dyn ReusePolicy = match &selected.directives {
-                Some(directives) => directives,
-                None => &route.policy,
-            };
-            let (result, reply) = self.isr.get_with(&selected.key, &route.policy, reuse, render).await;
-            let reply = reply.unwrap_or_default();
-            let why = selected.forward_reason;
-            return match (result, reply.response) {
-                (Ok(GetResult::Page(served)), _) => {
-                    let response =
-                        self.respond(&exchange, &selected, &served, reply.status, request_id).await;
-                    Ok(response)
-                }
-                (Ok(GetResult::Bypass(BypassReason::OtherVariant)), None) if route.follow_origin => continue,
-                // A rule's render has not seen the cookies, so its response may not be the one for a client that sent some.
-                (Ok(GetResult::Bypass(reason)), Some(response))
-                    if route.follow_origin || !client.headers.contains_key(COOKIE) =>
-                {
-                    Ok(self.pass_reply(&exchange, &selected.key, response, pass(why, reason.word())))
-                }
-                (Ok(GetResult::Bypass(reason)), _) => {
-                    self.pass_page_through(&exchange, &selected.key, pass(why, reason.word())).await
-                }
-                (Err(error), reply) => match reply.or_else(|| FailedRender::response_of(&error)) {
-                    Some(response) => {
-                        Ok(self.pass_reply(&exchange, &selected.key, response, pass(why, "render-failed")))
-                    }
-                    None => {
-                        let status = FailedRender::private_status(&error).filter(|_| route.follow_origin);
-                        // An overloaded origin must not get the requests of all clients that waited.
-                        if status.is_some_and(|status| !OVERLOADED.contains(&status)) {
-                            let pass = pass(why, "render-failed");
-                            return self.pass_page_through(&exchange, &selected.key, pass).await;
-                        }
-                        let rejection = render_failed(&error, status);
-                        Ok(respond::rejected(&rejection, "render-failed", request_id))
-                    }
-                },
-            };
+            if let Some(response) = self.serve_selected(&selected).await? {
+                return Ok(response);
+            }
         }
-        self.pass_page_through(&exchange, page, pass(Some("vary-miss"), "restless")).await
+        self.pass_through(&self.page.key, self.mark(Some("vary-miss"), "restless")).await
     }
 
-    async fn respond<S, B>(
+    /// Serves the stored response that was selected, or fetches it. Returns `None` if the selection is outdated.
+    async fn serve_selected(
         self: &Arc<Self>,
-        exchange: &Exchange<S, B>,
+        selected: &Selected<'_>,
+    ) -> Result<Option<Response<IsrBody>>, S::Error> {
+        let (route, key, exchange) = (self.route(), &*selected.key, self.clone());
+        let origin = if selected.is_servable() { RequestOrigin::Background } else { RequestOrigin::Client };
+        let render = move |context| exchange.render(context, origin);
+        let reuse: &dyn ReusePolicy = match &selected.directives {
+            Some(directives) => directives,
+            None => &route.policy,
+        };
+        let (result, reply) = self.handler.isr.get_with(key, &route.policy, reuse, render).await;
+        let OriginReply { status, response: reply } = reply.unwrap_or_default();
+        let mark = |detail| self.mark(selected.forward_reason, detail);
+        let response = match (result, reply) {
+            (Ok(GetResult::Page(served)), _) => self.respond(selected, &served, status).await,
+            (Ok(GetResult::Bypass(BypassReason::OtherVariant)), None) if route.follow_origin => {
+                return Ok(None);
+            }
+            // A rule's render has not seen the cookies, so its response may not be the one for a client that sent some.
+            (Ok(GetResult::Bypass(reason)), Some(reply))
+                if route.follow_origin || !self.client.headers.contains_key(COOKIE) =>
+            {
+                self.pass_reply(key, reply, mark(reason.word()))
+            }
+            (Ok(GetResult::Bypass(reason)), _) => self.pass_through(key, mark(reason.word())).await?,
+            (Err(error), reply) => match reply.or_else(|| FailedRender::response_of(&error)) {
+                Some(reply) => self.pass_reply(key, reply, mark("render-failed")),
+                None => match FailedRender::private_status(&error).filter(|_| route.follow_origin) {
+                    // An overloaded origin must not get the requests of all clients that waited.
+                    Some(status) if !OVERLOADED.contains(&status) => {
+                        self.pass_through(key, mark("render-failed")).await?
+                    }
+                    status => self.reject(&render_failed(&error, status), "render-failed"),
+                },
+            },
+        };
+        Ok(Some(response))
+    }
+
+    async fn respond(
+        &self,
         selected: &Selected<'_>,
         served: &Served,
         origin_status: Option<StatusCode>,
-        request_id: &HeaderValue,
     ) -> Response<IsrBody> {
-        let (route, is_miss) = (self.routes.at(exchange.route), served.state == State::Miss);
+        let (route, is_miss) = (self.route(), served.state == State::Miss);
         if let Some(primary) = selected.primary.as_ref().filter(|_| is_miss) {
-            self.promote(&selected.key, &route.policy, primary, served).await;
+            self.handler.promote(&selected.key, &route.policy, primary, served).await;
         }
         let context = ResponseContext {
-            request: &exchange.client,
+            request: &self.client,
             route,
-            now: self.now(),
-            request_id,
+            now: self.handler.now(),
+            request_id: &self.request_id,
             cache_key: selected.key.cache_key(),
             forward_reason: selected.forward_reason,
             origin_status: origin_status.filter(|_| is_miss),
@@ -171,118 +149,49 @@ impl CacheHandler {
     }
 
     /// Sends the origin's reply to the client that caused it.
-    fn pass_reply<S, B>(
+    fn pass_reply(
         &self,
-        exchange: &Exchange<S, B>,
         page: &PageKey,
         mut response: Response<IsrBody>,
-        pass: PassThrough<'_>,
+        mark: PassThrough<'_>,
     ) -> Response<IsrBody> {
         // The response was for the cache's own request, and may have headers about that connection.
         remove_hop_by_hop_headers(response.headers_mut());
-        if exchange.client.method == Method::HEAD {
+        if self.client.method == Method::HEAD {
             response = respond::without_body(response);
         }
-        self.expose(pass.mark(response), page)
+        self.expose(mark.apply(response), page)
     }
 
-    /// Forwards the client's whole request for a page, and caches nothing.
-    pub(super) async fn pass_page_through<S, B>(
+    /// Forwards the client's whole request, and caches nothing.
+    pub(super) async fn pass_through(
         &self,
-        exchange: &Exchange<S, B>,
         page: &PageKey,
-        pass: PassThrough<'_>,
-    ) -> Result<Response<IsrBody>, S::Error>
-    where
-        S: Renderer<B>,
-        B: Default,
-    {
-        let (route, client, requested) = (self.routes.at(exchange.route), &exchange.client, self.now());
-        let response = self.forward(exchange.service(), exchange.request(), pass).await?;
-        if route.follow_origin {
-            let received = Received {
-                route,
-                method: &client.method,
-                request: &client.headers,
-                status: response.status(),
-                headers: response.headers(),
-                hint: None,
-                bytes: None,
-                requested,
-                received: self.now(),
-                has_usable_stored: false,
-                is_revalidated: false,
-                limits: Limits { max_bytes: u64::MAX, allows_new: true },
-            };
-            // The next response may be cached: other requests wait for it again, instead of being forwarded each.
-            if let StoreDecision::Store(_) = received.decide() {
-                self.isr.forget_declined(page);
-            }
+        mark: PassThrough<'_>,
+    ) -> Result<Response<IsrBody>, S::Error> {
+        let handler = &self.handler;
+        let limits = Limits { max_bytes: u64::MAX, allows_new: true };
+        let fetch = Fetch { limits, ..self.fetch(page, handler.now()) };
+        let response = forward(self.service(), self.request(), mark).await?;
+        let may_be_cached = self.route().follow_origin && self.client.method == Method::GET;
+        // The next response may be cached: other requests wait for it again, instead of being forwarded each.
+        if may_be_cached && fetch.is_cacheable(&response, handler.now()) {
+            handler.isr.forget_declined(page);
         }
         Ok(self.expose(response, page))
     }
 
-    /// Forwards a request that is not for a page.
-    async fn pass_through<S, B>(
-        self: Arc<Self>,
-        service: S,
-        request: Request<B>,
-        reason: PassReason,
-        request_id: HeaderValue,
-    ) -> Result<Response<IsrBody>, S::Error>
-    where
-        S: Renderer<B>,
-        B: Send + 'static,
-    {
-        let is_unsafe = reason == PassReason::Method && !request.method().is_safe();
-        if is_unsafe && self.routes.any_follows_origin() {
-            let (isr, (parts, body)) = (self.isr.clone(), request.into_parts());
-            let request = Request::from_parts(parts.clone(), body);
-            let forward = async move {
-                let pass =
-                    PassThrough { forward_reason: None, detail: reason.as_str(), request_id: &request_id };
-                let response = self.forward(service, request, pass).await?;
-                self.invalidate_after(&parts, response.status(), response.headers().clone()).await;
-                Ok(response)
-            };
-            return isr.run_detached(forward).await;
-        }
-        let pass = PassThrough { forward_reason: None, detail: reason.as_str(), request_id: &request_id };
-        let mut response = self.forward(service, request, pass).await?;
-        if reason == PassReason::Preview {
-            // Caches in front of us do not know preview cookies, and would serve this response to everyone.
-            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
-        }
-        Ok(response)
+    pub(super) fn mark(&self, forward_reason: Option<&'static str>, detail: &'static str) -> PassThrough<'_> {
+        PassThrough { forward_reason, detail, request_id: &self.request_id }
     }
 
-    async fn forward<S, B>(
-        &self,
-        service: S,
-        mut request: Request<B>,
-        pass: PassThrough<'_>,
-    ) -> Result<Response<IsrBody>, S::Error>
-    where
-        S: Renderer<B>,
-    {
-        request.extensions_mut().insert(RequestOrigin::Client);
-        let response = service.oneshot(request).await?;
-        Ok(pass.mark(response.map(|body| IsrBody::passed(body.map_err(Into::into).boxed_unsync()))))
-    }
-
-    /// Invalidates the pages that an unsafe request has changed (RFC 9111 §4.4), before its client gets the response.
-    async fn invalidate_after(&self, request: &Parts, status: StatusCode, headers: HeaderMap) {
-        let Ok(host) = requested_host(request) else { return };
-        for target in unsafe_methods::targets(&request.method, &request.uri, host, status, &headers) {
-            if let Some(page) = self.routes.page_at(request, &target, &self.scheme) {
-                self.isr.invalidate_target(&page).await;
-            }
-        }
+    fn reject(&self, rejection: &Rejection, detail: &'static str) -> Response<IsrBody> {
+        respond::rejected(rejection, detail, &self.request_id)
     }
 
     /// Puts the key of a page into the extensions of its response, if the layer is set to do so.
     fn expose(&self, mut response: Response<IsrBody>, page: &PageKey) -> Response<IsrBody> {
-        if self.expose_page_key {
+        if self.handler.expose_page_key {
             response.extensions_mut().insert(page.clone());
         }
         response
