@@ -1,4 +1,4 @@
-//! What a hit allocates, and what the memory tier holds, counted.
+//! Counts the allocations of a hit, and the memory that the memory tier holds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use facetheory::{
     Bodies, GetResult, Isr, KeyScheme, PageKey, PageStore, Pages, Policy, Rendered, State, Tenant,
 };
 
-/// The most allocations of a hit, with its key.
+/// The most allocations of a hit, including its key.
 const MOST: u64 = 4;
 
 fn key(tenant: &Tenant) -> PageKey {
@@ -45,8 +45,8 @@ fn a_hit_allocates_little_more_than_its_key() {
     assert!(counted.count_total <= MOST, "{counted:?}");
 }
 
-/// What a tier of so many bytes holds once so many pages with so many headers went through it, and what it counts for. The
-/// body of each is a piece of something longer, as servers and clients of HTTP read it.
+/// Returns how many bytes a memory tier holds after `pages` pages with `headers` headers went through it, and how many it counts.
+/// Each body is a slice of a larger buffer, as HTTP servers and clients read it.
 #[cfg(feature = "http")]
 fn held(memory: u64, pages: usize, headers: usize, route: &Route) -> (i64, u64) {
     use bytes::Bytes;
@@ -69,7 +69,7 @@ fn held(memory: u64, pages: usize, headers: usize, route: &Route) -> (i64, u64) 
         let response = Response::builder().header("content-type", "text/html");
         let response = response.header("cache-control", "max-age=3600");
         let response = (0..headers).fold(response, |response, number| {
-            response.header(format!("x-told-{number}"), "a value of some length")
+            response.header(format!("x-header-{number}"), "a value of some length")
         });
         response.body(Full::new(read.slice(READ_AT_ONCE - LENGTH..)))
     });
@@ -78,7 +78,7 @@ fn held(memory: u64, pages: usize, headers: usize, route: &Route) -> (i64, u64) 
         for page in 0..pages {
             let request = Request::get(format!("http://example.com/{page}")).body(Full::default());
             let response = runtime.block_on(service.call(request.expect("a request")));
-            assert_eq!(response.expect("an answer").headers()["x-facetheory-isr"], "miss");
+            assert_eq!(response.expect("no error").headers()["x-facetheory-isr"], "miss");
         }
     });
     (counted.bytes_current, isr.in_memory().1)
@@ -90,17 +90,17 @@ fn the_memory_tier_holds_no_more_than_it_counts() {
     const PAGES: usize = 50;
     let routes =
         [Route::new("/{page}", Policy::every(Duration::from_secs(3600))), Route::follow_origin("/{page}")];
-    // A map takes the most for each header right after it had to grow: with 13, 25 and 49 of them.
+    // A header map has the most spare capacity right after it had to grow: with 13, 25 and 49 headers.
     for (route, headers) in
         routes.iter().flat_map(|route| [0, 1, 7, 11, 13, 25, 49].map(|more| (route, more)))
     {
-        // What the stores hold is the same with and without a tier.
+        // The stores hold the same with and without a tier.
         let (stores, nothing) = held(0, PAGES, headers, route);
         let (both, counted) = held(1024 * 1024 * 1024, PAGES, headers, route);
         let held = u64::try_from(both - stores).expect("a tier takes memory");
         let each = |bytes: u64| bytes / PAGES as u64;
         println!("{headers} more headers: {} bytes a page are held, {} counted", each(held), each(counted));
-        assert_eq!(nothing, 0, "there is no room for a page");
+        assert_eq!(nothing, 0, "a tier without capacity holds nothing");
         assert!(held <= counted, "{headers} headers: {held} bytes are held, and {counted} counted");
     }
 }

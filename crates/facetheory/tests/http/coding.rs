@@ -2,7 +2,7 @@
 
 use crate::fixture::Site;
 
-/// The only thread on which pages can be compressed, busy with something else until it is let go.
+/// Blocks the only thread that compresses pages until it is dropped.
 struct Busy {
     let_go: std::sync::mpsc::Sender<()>,
 }
@@ -14,7 +14,7 @@ impl Busy {
         Busy { let_go }
     }
 
-    /// Lets the pages that wait be compressed, and waits for that: no time passes meanwhile.
+    /// Unblocks the thread, and waits until all pages are compressed. The paused clock does not advance.
     async fn end(self, site: &Site) {
         drop(self.let_go);
         site.settle().await;
@@ -22,28 +22,32 @@ impl Busy {
 }
 
 #[test]
-fn a_page_is_sent_in_the_coding_that_its_visitor_likes_best() {
+fn a_page_is_sent_in_the_coding_that_its_client_prefers() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
         .max_blocking_threads(1)
         .build()
         .expect("a runtime");
-    runtime.block_on(sent_in_the_coding_that_its_visitor_likes_best());
+    runtime.block_on(sent_in_the_coding_that_its_client_prefers());
 }
 
-async fn sent_in_the_coding_that_its_visitor_likes_best() {
+async fn sent_in_the_coding_that_its_client_prefers() {
     let busy = Busy::new();
     let site = Site::new();
     let page = "<p>hello</p>".repeat(1000);
-    // As long as the header that keeps a page as it is, see below.
+    // As long as the `no-transform` header below.
     let coded = [("content-type", "text/html"), ("etag", "\"v1\""), ("cache-control", "no-shortform")];
     site.answers(200, &coded, page.clone());
     let first = site.get_with("/a", &[("accept-encoding", "br")]).await;
     assert_eq!((first.state(), first.header("content-encoding")), ("miss", ""));
     assert_eq!(first.header("vary"), "accept-encoding", "it will be coded");
     let second = site.get_with("/a", &[("accept-encoding", "br")]).await;
-    assert_eq!((second.state(), second.header("content-encoding")), ("hit", ""), "nobody waits for it");
+    assert_eq!(
+        (second.state(), second.header("content-encoding")),
+        ("hit", ""),
+        "the compressed form is not awaited"
+    );
     busy.end(&site).await;
     let brotli = site.get_with("/a", &[("accept-encoding", "gzip, br, zstd")]).await;
     assert_eq!((brotli.header("content-encoding"), brotli.header("etag")), ("br", "\"v1-br\""));
@@ -60,8 +64,9 @@ async fn sent_in_the_coding_that_its_visitor_likes_best() {
             assert_eq!((reply.text(), reply.header("etag")), (page.as_str(), "\"v1\""));
         }
     }
-    let has_it = site.get_with("/a", &[("accept-encoding", "br"), ("if-none-match", "\"v1-br\"")]).await;
-    assert_eq!((has_it.status, has_it.header("content-encoding")), (304, ""));
+    let not_modified =
+        site.get_with("/a", &[("accept-encoding", "br"), ("if-none-match", "\"v1-br\"")]).await;
+    assert_eq!((not_modified.status, not_modified.header("content-encoding")), (304, ""));
     assert_eq!(site.asked().len(), 1);
     let forms =
         async |accept: &str| site.get_with("/a", &[("accept-encoding", accept)]).await.body.len() as u64;
@@ -75,7 +80,7 @@ async fn sent_in_the_coding_that_its_visitor_likes_best() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_worth_it_or_not_wanted_is_never_coded() {
+async fn small_pages_pictures_and_no_transform_are_never_compressed() {
     let site = Site::new();
     for (path, headers, page) in [
         ("/short", &[("content-type", "text/html")][..], "short".to_owned()),

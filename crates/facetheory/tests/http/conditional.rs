@@ -1,4 +1,4 @@
-//! HEAD, conditional requests and ranges, answered from the page that is kept.
+//! HEAD, conditional requests and ranges, served from the cached page.
 
 use facetheory::{InvalidationMode, PageKey, Policy, Route, Routes, Tag};
 use http::Response;
@@ -7,7 +7,7 @@ use http_body_util::Full;
 use crate::fixture::{INTERVAL, SECOND, Site};
 
 #[tokio::test(start_paused = true)]
-async fn who_has_the_page_already_gets_304() {
+async fn a_client_that_has_the_page_gets_304() {
     let site = Site::new();
     site.answers(
         200,
@@ -47,7 +47,7 @@ async fn who_has_the_page_already_gets_304() {
                 assert_eq!(
                     (reply.header("cache-control"), reply.header("age"), reply.header("etag")),
                     ("no-store", "", ""),
-                    "no cache in front may keep it for others"
+                    "no cache in front may store it"
                 );
             }
         }
@@ -62,7 +62,7 @@ async fn head_gets_everything_but_the_body_and_fills_the_cache() {
     let head = site.visit("HEAD", "/a", &[]).await;
     assert_eq!((head.status, head.state(), head.header("content-length")), (200, "miss", "5"));
     assert!(head.body.is_empty());
-    assert_eq!(site.asked()[0].method(), "GET", "the renderer is asked for the page");
+    assert_eq!(site.asked()[0].method(), "GET", "HEAD is rendered as GET");
     assert_eq!(site.get("/a").await.state(), "hit");
 }
 
@@ -86,8 +86,8 @@ async fn one_range_of_a_page_is_served() {
             "{range}"
         );
         assert_eq!(reply.header("content-length"), body.len().to_string());
-        let kept_in_front = reply.header("cache-control") != "no-store";
-        assert_eq!(kept_in_front, status != 416, "{range}: a refusal is for one visitor alone");
+        let is_cacheable_in_front = reply.header("cache-control") != "no-store";
+        assert_eq!(is_cacheable_in_front, status != 416, "{range}: an error is for one client alone");
     }
     let same = site.get_with("/a", &[("range", "bytes=0-3"), ("if-range", "\"v1\"")]).await;
     assert_eq!(same.status, 206);
@@ -96,7 +96,7 @@ async fn one_range_of_a_page_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_asks_whether_the_page_has_changed_and_moves_no_body_if_not() {
+async fn a_regeneration_revalidates_and_transfers_no_body_if_nothing_changed() {
     let site = Site::new();
     site.answers(
         200,
@@ -121,7 +121,7 @@ async fn a_renewal_asks_whether_the_page_has_changed_and_moves_no_body_if_not() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn head_of_what_is_not_kept_tells_the_length_of_the_whole_or_nothing() {
+async fn head_of_an_uncached_page_announces_the_whole_length_or_nothing() {
     let site = Site::new();
     site.answers(200, &[("cache-control", "private")], "yours");
     let head = site.visit("HEAD", "/a", &[]).await;
@@ -129,21 +129,21 @@ async fn head_of_what_is_not_kept_tells_the_length_of_the_whole_or_nothing() {
     assert!(head.body.is_empty());
 }
 
-/// A page with a tag, for whoever has not got it already; with these headers from the second time on.
+/// An origin that sends 304 to conditional requests, with these headers from the second response on.
 fn tagged(site: &Site, headers: &'static [(&'static str, &'static str)]) {
     site.renders(move |request| async move {
-        let has_it = request.headers().contains_key("if-none-match");
+        let is_conditional = request.headers().contains_key("if-none-match");
         let mut response =
-            Response::builder().status(if has_it { 304 } else { 200 }).header("etag", "\"v1\"");
+            Response::builder().status(if is_conditional { 304 } else { 200 }).header("etag", "\"v1\"");
         for (name, value) in headers {
             response = response.header(*name, *value);
         }
-        response.body(Full::from(if has_it { "" } else { "one" })).expect("a response")
+        response.body(Full::from(if is_conditional { "" } else { "one" })).expect("a response")
     });
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unchanged_page_that_may_not_be_kept_any_longer_is_not() {
+async fn an_unchanged_page_that_is_no_longer_cacheable_is_dropped() {
     for forbidden in ["no-store", "private", "no-cache", "s-maxage=0"] {
         let site = Site::new();
         tagged(&site, &[]);
@@ -162,7 +162,7 @@ async fn an_unchanged_page_that_may_not_be_kept_any_longer_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_another_deployment_has_rendered_is_asked_for_anew_and_is_of_this_one_then() {
+async fn a_page_of_another_deployment_is_fetched_again_not_revalidated() {
     let old = Site::new().deployed("v1");
     tagged(&old, &[]);
     old.get("/a").await;
@@ -184,21 +184,21 @@ async fn what_another_deployment_has_rendered_is_asked_for_anew_and_is_of_this_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_must_not_be_served_is_not_offered_to_the_renderer_either() {
+async fn a_hard_invalidated_page_is_not_revalidated() {
     let site = Site::new();
     tagged(&site, &[]);
     site.get("/a").await;
     site.asked();
     let page = PageKey::new("default::example.com/{*path}?path=a").expect("a key");
-    site.isr.invalidate(&page, InvalidationMode::Hard).await.expect("an answer");
+    site.isr.invalidate(&page, InvalidationMode::Hard).await.expect("no error");
     assert_eq!(site.get("/a").await.state(), "miss");
     let asked = site.asked();
     assert_eq!(asked.len(), 1);
-    assert!(!asked[0].headers().contains_key("if-none-match"), "the same body would come back unseen");
+    assert!(!asked[0].headers().contains_key("if-none-match"), "a 304 would bring the invalidated body back");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unchanged_page_has_the_tags_of_its_route_and_those_that_the_renderer_says_now() {
+async fn an_unchanged_page_has_the_tags_of_its_route_and_of_the_304() {
     for (tags, headers, tag) in [
         (&["blog"][..], &[][..], "blog"),
         (&[][..], &[("surrogate-key", "news")][..], "news"),
@@ -214,13 +214,13 @@ async fn an_unchanged_page_has_the_tags_of_its_route_and_those_that_the_renderer
         assert_eq!(site.get("/a").await.state(), "stale");
         site.settle().await;
         assert_eq!(site.get("/a").await.state(), "hit");
-        site.isr.invalidate_tag(&Tag::new(tag).expect("a tag"), None).await.expect("an answer");
+        site.isr.invalidate_tag(&Tag::new(tag).expect("a tag"), None).await.expect("no error");
         assert_eq!(site.get("/a").await.state(), "stale", "{tag}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unchanged_page_has_the_headers_that_the_renderer_says_now() {
+async fn an_unchanged_page_has_the_headers_of_the_304() {
     let site = Site::new();
     tagged(&site, &[("x-seen", "once"), ("x-end", "1"), ("content-type", "text/html")]);
     site.get("/a").await;
@@ -235,7 +235,7 @@ async fn an_unchanged_page_has_the_headers_that_the_renderer_says_now() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unchanged_page_that_now_differs_by_what_its_route_does_not_list_is_not_kept() {
+async fn an_unchanged_page_that_now_varies_on_an_unlisted_header_is_not_cached() {
     let site = Site::new();
     tagged(&site, &[]);
     site.get("/a").await;
@@ -250,7 +250,7 @@ async fn an_unchanged_page_that_now_differs_by_what_its_route_does_not_list_is_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn tags_that_change_at_each_renewal_are_not_piled_up() {
+async fn tags_that_change_at_each_regeneration_do_not_accumulate() {
     let site = Site::new();
     tagged(&site, &[]);
     site.get("/a").await;
@@ -262,13 +262,13 @@ async fn tags_that_change_at_each_renewal_are_not_piled_up() {
         site.settle().await;
     }
     let page = PageKey::new("default::example.com/{*path}?path=a").expect("a key");
-    let meta = site.isr.lookup(&page).await.expect("an answer").meta.expect("a page");
+    let meta = site.isr.lookup(&page).await.expect("no error").meta.expect("a page");
     let tags = meta.generation.content.tags;
     assert!(tags.len() == 64 && tags.contains(&"tag-99".to_owned()), "{tags:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_asks_by_the_date_where_the_tag_is_none_of_the_renderers() {
+async fn a_regeneration_revalidates_by_date_if_the_origin_has_no_entity_tag() {
     const DATE: &str = "Tue, 14 Nov 2023 22:00:00 GMT";
     let site = Site::new();
     for (path, headers, tag, date) in [
@@ -289,7 +289,7 @@ async fn a_renewal_asks_by_the_date_where_the_tag_is_none_of_the_renderers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renderer_that_says_304_says_for_how_long_the_page_is_fresh() {
+async fn a_304_can_change_how_long_the_page_is_fresh() {
     let site = Site::new();
     site.answers(200, &[("etag", "\"v1\"")], "one");
     site.get("/a").await;
@@ -301,7 +301,7 @@ async fn a_renderer_that_says_304_says_for_how_long_the_page_is_fresh() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_route_with_a_fixed_interval_is_told_no_other() {
+async fn a_fixed_interval_ignores_s_maxage() {
     let route = Route::new("/{*path}", Policy::every(INTERVAL)).fixed_interval();
     let site = Site::with([route]);
     site.answers(200, &[("etag", "\"v1\""), ("cache-control", "s-maxage=5")], "one");
@@ -314,7 +314,7 @@ async fn a_route_with_a_fixed_interval_is_told_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ranges_are_for_get_and_for_pages_that_are_there() {
+async fn ranges_apply_to_get_and_to_successful_pages_only() {
     let site = Site::new();
     site.answers(200, &[], "0123456789");
     let head = site.visit("HEAD", "/a", &[("range", "bytes=0-3")]).await;
@@ -325,7 +325,7 @@ async fn ranges_are_for_get_and_for_pages_that_are_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tag_that_is_none_is_replaced_by_one_of_the_content() {
+async fn an_invalid_entity_tag_is_replaced_by_one_of_the_digest() {
     let site = Site::new();
     site.answers(200, &[("etag", "\"a\" b")], "one");
     let page = site.get("/a").await;

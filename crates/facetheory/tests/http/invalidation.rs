@@ -1,5 +1,5 @@
-//! What was asked for before an invalidation is never fresh after it, whichever way it is stored, and whichever process
-//! was told.
+//! A response that was requested before an invalidation is never fresh after it, however it was stored, and whichever process
+//! invalidated it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,15 +14,15 @@ use tabletheory::{Faults, Scan, Table as _};
 
 use crate::fixture::{SECOND, Site};
 
-/// How long the origin takes for a slow answer: longer than clocks may differ.
+/// The delay of a slow response: longer than the clock skew.
 const SLOW: Duration = SECOND.saturating_mul(5);
 
 fn routes() -> Routes {
     Routes::new([]).expect("no routes").otherwise_follow_origin()
 }
 
-/// An origin whose page any request but GET and HEAD changes. What it answers is as it was when it was asked, however long
-/// that takes; whoever asks in German gets an answer that depends on more.
+/// An origin whose page changes with every unsafe request. A response has the state at the time of the request, however long it
+/// takes. The German response varies on more headers.
 fn changes(site: &Site, is_slow: impl Fn(&Request<Full<Bytes>>) -> bool + Send + Sync + 'static) {
     let changes = Arc::new(AtomicU32::new(0));
     site.renders(move |request: Request<Full<Bytes>>| {
@@ -48,7 +48,7 @@ fn changes(site: &Site, is_slow: impl Fn(&Request<Full<Bytes>>) -> bool + Send +
     });
 }
 
-/// The same story, with the invalidation through this process and through another.
+/// Runs a test with the invalidation through this process, and through another.
 async fn told_of_each<F: Future<Output = ()>>(story: impl Fn(Site, Site) -> F) {
     let site = Site::of(routes());
     story(site.clone(), site.clone()).await;
@@ -66,13 +66,13 @@ async fn is_changed_meanwhile(by: &Site) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_that_was_answered_before_an_invalidation_makes_nothing_fresh_after_it() {
+async fn a_head_from_before_an_invalidation_freshens_nothing_after_it() {
     told_of_each(|site, other| async move {
         changes(&site, |request| request.method() == Method::HEAD);
         assert_eq!(site.get("/a").await.text(), "none, change 0");
         tokio::time::advance(61 * SECOND).await;
         let (head, ()) = tokio::join!(site.visit("HEAD", "/a", &[]), is_changed_meanwhile(&other));
-        assert_eq!(head.header("etag"), "\"none-0\"", "it was answered before");
+        assert_eq!(head.header("etag"), "\"none-0\"", "it was requested before the invalidation");
         assert_eq!(site.get("/a").await.text(), "none, change 1");
         tokio::time::advance(2 * SECOND).await;
         assert_eq!(other.get("/a").await.text(), "none, change 1");
@@ -81,24 +81,24 @@ async fn a_head_that_was_answered_before_an_invalidation_makes_nothing_fresh_aft
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_makes_nothing_fresh_that_was_invalidated_before_it() {
+async fn a_head_does_not_freshen_an_invalidated_page() {
     told_of_each(|site, other| async move {
         changes(&site, |_| false);
         site.get("/a").await;
         is_changed_meanwhile(&other).await;
-        // Its answer says nothing by which what is stored could be told from what is there now.
+        // Its response has no validator that distinguishes the stored response from the current one.
         site.answers(200, &[("cache-control", "max-age=3600")], "none, change 0");
         tokio::time::advance(SLOW).await;
         site.visit("HEAD", "/a", &[]).await;
         site.asked();
         site.get("/a").await;
-        assert_eq!(site.asked().len(), 1, "the origin is asked");
+        assert_eq!(site.asked().len(), 1, "it is fetched again");
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_makes_fresh_what_nobody_has_invalidated() {
+async fn a_head_freshens_a_page_that_was_not_invalidated() {
     let site = Site::of(routes());
     changes(&site, |request| request.method() == Method::HEAD);
     site.get("/a").await;
@@ -115,13 +115,13 @@ async fn a_head_makes_fresh_what_nobody_has_invalidated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_variant_that_takes_the_place_of_the_page_is_no_newer_there() {
+async fn a_promoted_variant_does_not_survive_an_earlier_invalidation() {
     told_of_each(|site, other| async move {
         changes(&site, |request| request.method() == Method::GET && request.headers()["x-language"] == "de");
         let german = [("x-language", "de")];
         assert_eq!(site.get_with("/a", &[("x-language", "en")]).await.text(), "en, change 0");
         let (before, ()) = tokio::join!(site.get_with("/a", &german), is_changed_meanwhile(&other));
-        assert_eq!(before.text(), "de, change 0", "it was answered before");
+        assert_eq!(before.text(), "de, change 0", "it was requested before the invalidation");
         assert_eq!(site.get_with("/a", &german).await.text(), "de, change 1");
         tokio::time::advance(2 * SECOND).await;
         assert_eq!(other.get_with("/a", &german).await.text(), "de, change 1");
@@ -130,7 +130,7 @@ async fn a_variant_that_takes_the_place_of_the_page_is_no_newer_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_variant_takes_the_place_of_the_page_with_its_age() {
+async fn a_promoted_variant_keeps_its_age() {
     let site = Site::of(routes());
     changes(&site, |request| request.method() == Method::GET && request.headers()["x-language"] == "de");
     site.get_with("/a", &[("x-language", "en")]).await;
@@ -143,7 +143,7 @@ async fn a_variant_takes_the_place_of_the_page_with_its_age() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unsafe_request_makes_no_other_page_be_looked_up_again() {
+async fn an_unsafe_request_causes_no_lookup_of_other_pages() {
     let site = Site::of(routes());
     changes(&site, |_| false);
     let languages: Vec<String> = (0..20).map(|number| format!("language {number}")).collect();
@@ -157,11 +157,11 @@ async fn an_unsafe_request_makes_no_other_page_be_looked_up_again() {
         let page = site.get_with("/a", &[("x-language", language)]).await;
         believed += u32::from(page.state() == "hit");
     }
-    // One or the other may share its counter with what was changed.
-    assert!(believed > 10, "the table was asked about all but {believed} of 20");
+    // Some pages may share an epoch bucket with the changed one.
+    assert!(believed > 10, "the table was read for all but {believed} of 20 pages");
 }
 
-/// The page at an address, as an operator names it.
+/// The key of the page at a path, as an operator names it.
 fn page(site: &Site, path: &str) -> PageKey {
     let (request, ()) =
         Request::get(path).header("host", "example.com").body(()).expect("a request").into_parts();
@@ -169,7 +169,7 @@ fn page(site: &Site, path: &str) -> PageKey {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_operator_invalidates_is_stale_with_all_its_variants() {
+async fn an_operator_invalidates_a_page_with_all_its_variants() {
     for strength in [InvalidationMode::Soft, InvalidationMode::Hard] {
         told_of_each(|site, other| async move {
             changes(&site, |_| false);
@@ -184,14 +184,14 @@ async fn what_an_operator_invalidates_is_stale_with_all_its_variants() {
             for language in languages {
                 site.get_with("/a", &[("x-language", language)]).await;
             }
-            assert_eq!(site.asked().len(), languages.len(), "the origin is asked for each: {strength:?}");
+            assert_eq!(site.asked().len(), languages.len(), "each is fetched again: {strength:?}");
         })
         .await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_variant_that_an_operator_forbids_is_not_served_while_the_table_cannot_be_reached() {
+async fn a_hard_invalidated_variant_is_not_served_while_the_table_is_unreachable() {
     let site = Site::of(routes());
     changes(&site, |_| false);
     for language in ["en", "fr"] {
@@ -199,7 +199,7 @@ async fn a_variant_that_an_operator_forbids_is_not_served_while_the_table_cannot
         site.get_with("/b", &[("x-language", language)]).await;
     }
     site.isr.invalidate(&page(&site, "/a"), InvalidationMode::Hard).await.expect("a table");
-    // What is there again says by what to select variants.
+    // The new page has the `Vary` that selects variants.
     assert_eq!(site.get_with("/a", &[("x-language", "en")]).await.state(), "miss");
     site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
     for (path, expected) in [("/a", "bypass"), ("/b", "stale-metadata-error")] {
@@ -209,19 +209,19 @@ async fn a_variant_that_an_operator_forbids_is_not_served_while_the_table_cannot
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_counts_although_its_visitor_has_left() {
+async fn an_unsafe_request_invalidates_even_if_its_client_disconnects() {
     let site = Site::of(routes());
     changes(&site, |request| request.method() == Method::POST);
     site.get("/a").await;
     let left = tokio::time::timeout(SECOND, site.visit("POST", "/a", &[])).await;
-    assert!(left.is_err(), "it does not wait for the answer");
-    assert_eq!(site.get("/a").await.state(), "hit", "the origin has not answered yet");
+    assert!(left.is_err(), "the client disconnects");
+    assert_eq!(site.get("/a").await.state(), "hit", "the origin has not responded yet");
     tokio::time::sleep(SLOW).await;
     assert_eq!(site.get("/a").await.text(), "none, change 1");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_that_nobody_waits_for_is_waited_for_at_the_end() {
+async fn shutdown_waits_for_the_invalidation_of_an_unsafe_request() {
     let site = Site::of(routes());
     changes(&site, |request| request.method() == Method::POST);
     site.get("/a").await;
@@ -234,7 +234,7 @@ async fn a_change_that_nobody_waits_for_is_waited_for_at_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_that_the_table_cannot_be_told_of_counts_here_at_once_and_elsewhere_once_it_can() {
+async fn an_invalidation_applies_here_at_once_and_elsewhere_once_the_table_is_reachable() {
     let site = Site::of(routes());
     let other = site.another(routes());
     changes(&site, |_| false);
@@ -245,7 +245,7 @@ async fn a_change_that_the_table_cannot_be_told_of_counts_here_at_once_and_elsew
     site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
     is_changed(&site, "/a").await;
     for _ in 0..3 {
-        assert_eq!(site.get("/a").await.text(), "none, change 1", "the origin is asked meanwhile");
+        assert_eq!(site.get("/a").await.text(), "none, change 1", "it is fetched in the meantime");
         tokio::time::sleep(SLOW).await;
     }
     site.table.set_faults(Faults::NONE);
@@ -257,7 +257,7 @@ async fn a_change_that_the_table_cannot_be_told_of_counts_here_at_once_and_elsew
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_that_the_table_knows_of_counts_also_while_the_table_cannot_be_reached_again() {
+async fn a_stored_invalidation_applies_while_the_table_is_unreachable_again() {
     let site = Site::of(routes());
     changes(&site, |_| false);
     site.get("/a").await;
@@ -267,7 +267,7 @@ async fn a_change_that_the_table_knows_of_counts_also_while_the_table_cannot_be_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_ends_in_time_although_the_table_cannot_be_told_of_a_change() {
+async fn shutdown_is_not_delayed_by_an_invalidation_that_cannot_be_stored() {
     let site = Site::of(routes());
     changes(&site, |_| false);
     site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
@@ -278,7 +278,7 @@ async fn a_process_ends_in_time_although_the_table_cannot_be_told_of_a_change() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_table_that_stays_away_is_not_told_of_a_change_for_ever() {
+async fn a_pending_invalidation_is_not_retried_for_ever() {
     let site = Site::of(routes());
     changes(&site, |_| false);
     site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
@@ -288,14 +288,14 @@ async fn a_table_that_stays_away_is_not_told_of_a_change_for_ever() {
     assert!(site.isr.shut_down(SECOND).await, "nothing is tried any more");
 }
 
-/// How many rows tell of a change.
+/// The number of epoch rows of addresses.
 async fn rows_of_changes(site: &Site) -> usize {
     let rows = site.table.scan(&Scan::new()).await.expect("rows").items;
     rows.iter().filter(|row| row.key().is_ok_and(|key| key.sk == "TAG")).count()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_what_is_not_stored_leaves_no_row() {
+async fn an_unsafe_request_to_an_unstored_page_writes_no_row() {
     let site = Site::of(routes());
     changes(&site, |_| false);
     site.get("/stored").await;
@@ -309,11 +309,11 @@ async fn a_change_of_what_is_not_stored_leaves_no_row() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_for_the_first_time_while_it_is_changed_is_not_fresh() {
+async fn a_page_that_is_first_fetched_while_it_changes_is_not_fresh() {
     told_of_each(|site, other| async move {
         changes(&site, |request| request.method() == Method::GET);
         let (before, ()) = tokio::join!(site.get("/a"), is_changed_meanwhile(&other));
-        assert_eq!(before.text(), "none, change 0", "it was answered before");
+        assert_eq!(before.text(), "none, change 0", "it was requested before the invalidation");
         assert_eq!(site.get("/a").await.text(), "none, change 1");
         assert_eq!(other.get("/a").await.state(), "hit");
     })
@@ -321,7 +321,7 @@ async fn what_is_asked_for_the_first_time_while_it_is_changed_is_not_fresh() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_rows_of_pages_expire_a_change_always_leaves_one() {
+async fn an_unsafe_request_always_writes_a_row_where_rows_of_pages_expire() {
     let site = Site::over_store(routes(), |store| {
         let mut ttls = Ttls::default();
         (ttls.page, ttls.superseded) = (Some(SECOND), None);
@@ -332,7 +332,7 @@ async fn where_rows_of_pages_expire_a_change_always_leaves_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_variant_of_what_must_not_be_served_is_not_offered_for_validation() {
+async fn a_variant_of_a_hard_invalidated_page_is_not_revalidated() {
     let site = Site::of(routes());
     changes(&site, |_| false);
     let [english, french] = ["en", "fr"].map(|language| [("x-language", language)]);
@@ -349,11 +349,11 @@ async fn a_variant_of_what_must_not_be_served_is_not_offered_for_validation() {
     site.asked();
     site.get_with("/a", &french).await;
     let asked = site.asked();
-    assert!(!asked[0].headers().contains_key("if-none-match"), "the forbidden body would come back");
+    assert!(!asked[0].headers().contains_key("if-none-match"), "a 304 would bring the invalidated body back");
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_visitors_who_leave_only_so_many_are_followed() {
+async fn only_a_limited_number_of_abandoned_requests_is_completed() {
     const MOST: u32 = 256;
     let (site, answered) = (Site::of(routes()), Arc::new(AtomicU32::new(0)));
     let counted = answered.clone();
@@ -375,7 +375,7 @@ async fn of_visitors_who_leave_only_so_many_are_followed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_must_not_be_served_is_not_offered_for_validation() {
+async fn a_hard_invalidated_response_is_not_revalidated() {
     let site = Site::of(routes());
     changes(&site, |_| false);
     for (strength, conditional) in [(InvalidationMode::Soft, true), (InvalidationMode::Hard, false)] {
@@ -390,7 +390,7 @@ async fn what_must_not_be_served_is_not_offered_for_validation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_304_or_a_rule_tags_anew_is_invalidated_by_that() {
+async fn tags_of_a_304_or_of_a_new_rule_invalidate_a_page() {
     for tag in ["blog", "news", "old"] {
         let route = || Route::follow_origin("/{*path}");
         let site = Site::with([route()]);

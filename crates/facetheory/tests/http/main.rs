@@ -1,13 +1,13 @@
-//! The layer: what visitors get over HTTP in every state, and what the renderer sees of them.
+//! The tower layer: the responses that clients get, and the requests that the renderer gets.
 
+mod cacheability;
 mod coding;
 mod conditional;
 mod fixture;
+mod follow_origin;
 mod invalidation;
-mod keeping;
-mod passing;
+mod pass_through;
 mod regeneration;
 mod resolve_once;
 mod router;
-mod shared;
 mod state;

@@ -1,4 +1,4 @@
-//! What operators do through the layer: they name a page by its address, and have it rendered.
+//! Operations on pages that a request names.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn request(path: &str, headers: &[(&str, &str)]) -> Request<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_is_named_by_what_a_visitor_would_send() {
+async fn a_page_is_named_by_a_request_for_it() {
     let site = Site::new();
     let page = |path: &str, headers: &[(&str, &str)]| {
         let page = site.service.page(&request(path, headers).into_parts().0);
@@ -32,11 +32,11 @@ async fn a_page_is_named_by_what_a_visitor_would_send() {
     assert_eq!(page("/", &[]).expect("no error"), None);
     let error = page("/a/../b", &[]).expect_err("no address");
     assert_eq!(error.kind(), Kind::Invalid);
-    assert!(site.asked().is_empty(), "nobody was visited");
+    assert!(site.asked().is_empty(), "nothing was rendered");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_is_rendered_without_a_visitor_and_the_first_one_finds_it() {
+async fn a_page_that_an_operator_regenerated_is_a_hit() {
     let site = Site::new();
     site.answers(200, &[("etag", "\"1\"")], "new");
     let outcome = site.service.regenerate(request("/a?b=c", &[("x-secret", "1")]), None).await;
@@ -58,7 +58,7 @@ async fn a_page_is_rendered_without_a_visitor_and_the_first_one_finds_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_kept_of_visitors_is_not_kept_of_operators() {
+async fn uncacheable_responses_are_not_cached_for_operators_either() {
     let site = Site::new();
     site.answers(200, &[("set-cookie", "session=1")], "yours");
     let outcome = site.service.regenerate(request("/a", &[]), None).await.expect("an outcome");
@@ -71,7 +71,7 @@ async fn what_is_not_kept_of_visitors_is_not_kept_of_operators() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_is_done_once_and_its_key_stands_for_nothing_else() {
+async fn an_idempotent_request_is_executed_once() {
     let site = Site::with([Route::new("/{*path}", Policy::every(Duration::ZERO))]);
     let regenerate = async |path: &str, hash: &str| {
         site.service
@@ -82,26 +82,26 @@ async fn a_request_is_done_once_and_its_key_stands_for_nothing_else() {
     assert!(matches!(regenerate("/a", "one").await, Outcome::Published(_)));
     assert!(matches!(regenerate("/a", "one").await, Outcome::Replayed { s3_key: Some(_) }));
     assert_eq!(regenerate("/a", "two").await, Outcome::OtherRequest);
-    assert_eq!(regenerate("/b", "two").await, Outcome::OtherRequest, "nor for another page");
+    assert_eq!(regenerate("/b", "two").await, Outcome::OtherRequest, "not for another page either");
     assert_eq!(site.asked().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_render_goes_on_when_the_operator_goes_away() {
+async fn a_render_continues_after_the_operator_disconnects() {
     let site = Site::new();
     site.renders(|_| async {
         tokio::time::sleep(5 * SECOND).await;
         Response::new(Full::from("slow"))
     });
     let asking = site.service.regenerate(request("/a", &[]), None);
-    assert!(tokio::time::timeout(SECOND, asking).await.is_err(), "nobody waits any longer");
+    assert!(tokio::time::timeout(SECOND, asking).await.is_err(), "the caller gives up");
     tokio::time::sleep(5 * SECOND).await;
     let visit = site.get("/a").await;
     assert_eq!((visit.state(), visit.text()), ("hit", "slow"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_tells_its_page_to_services_around_it_if_it_is_asked_to() {
+async fn a_response_exposes_its_page_key_if_the_layer_is_set_to() {
     let site = Site::new();
     let routes = Routes::new([Route::new("/pages/{name}", Policy::every(INTERVAL)).query(Query::None)])
         .expect("routes");

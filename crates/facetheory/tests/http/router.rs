@@ -1,4 +1,4 @@
-//! The layer on a router of axum, around a route and around the whole.
+//! The layer on an axum router: on a route, and around the whole router.
 
 use axum::Router;
 use axum::body::Body;
@@ -55,50 +55,50 @@ fn expected() -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn a_router_with_the_layer_knows_the_parameters_of_its_paths() {
+async fn path_parameters_reach_a_handler_under_the_layer() {
     let app = Router::new().route("/posts/{slug}", get(post)).fallback(|| async { "" }).layer(layer());
     assert_eq!(visits(app).await, expected());
 }
 
 #[tokio::test]
-async fn the_layer_goes_around_a_whole_router_too() {
+async fn the_layer_wraps_a_whole_router() {
     let app = Router::new().route("/posts/{slug}", get(post)).fallback(|| async { "" });
     assert_eq!(visits(layer().layer(app)).await, expected());
 }
 
-/// A renderer with room for one visitor, whose place is taken as soon as it is ready, as in a limit of concurrency.
-struct Narrow {
-    places: Arc<std::sync::Mutex<usize>>,
-    has_place: bool,
+/// A renderer with one concurrency permit, which `poll_ready` acquires.
+struct OnePermit {
+    permits: Arc<std::sync::Mutex<usize>>,
+    has_permit: bool,
 }
 
-impl Clone for Narrow {
+impl Clone for OnePermit {
     fn clone(&self) -> Self {
-        Narrow { places: self.places.clone(), has_place: false }
+        OnePermit { permits: self.permits.clone(), has_permit: false }
     }
 }
 
-impl Drop for Narrow {
+impl Drop for OnePermit {
     fn drop(&mut self) {
-        if self.has_place {
-            *self.places.lock().expect("not poisoned") += 1;
+        if self.has_permit {
+            *self.permits.lock().expect("not poisoned") += 1;
         }
     }
 }
 
-impl Service<Request<Body>> for Narrow {
+impl Service<Request<Body>> for OnePermit {
     type Response = http::Response<Body>;
     type Error = Infallible;
     type Future = std::future::Ready<Result<Self::Response, Infallible>>;
 
     fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        let mut places = self.places.lock().expect("not poisoned");
-        if self.has_place {
+        let mut permits = self.permits.lock().expect("not poisoned");
+        if self.has_permit {
             return Poll::Ready(Ok(()));
         }
-        let Some(left) = places.checked_sub(1) else { return Poll::Pending };
-        *places = left;
-        self.has_place = true;
+        let Some(left) = permits.checked_sub(1) else { return Poll::Pending };
+        *permits = left;
+        self.has_permit = true;
         Poll::Ready(Ok(()))
     }
 
@@ -108,18 +108,17 @@ impl Service<Request<Body>> for Narrow {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_visitor_takes_no_place_of_the_renderer_but_for_a_render() {
-    let places = Arc::new(std::sync::Mutex::new(1));
-    let service = layer().layer(Narrow { places: places.clone(), has_place: false });
+async fn a_request_holds_a_concurrency_permit_only_while_it_renders() {
+    let permits = Arc::new(std::sync::Mutex::new(1));
+    let service = layer().layer(OnePermit { permits: permits.clone(), has_permit: false });
     let visit = async |path: &str| {
         let request =
             Request::get(path).header("host", "example.com").body(Body::empty()).expect("a request");
         let response = tokio::time::timeout(Duration::from_secs(5), service.clone().oneshot(request));
-        let response =
-            response.await.expect("nobody waits for a place that it has itself").expect("no error");
+        let response = response.await.expect("no deadlock on the permit").expect("no error");
         response.headers()["x-facetheory-isr"].to_str().expect("a text").to_owned()
     };
     assert_eq!(visit("/posts/a").await, "miss");
-    *places.lock().expect("not poisoned") = 0;
-    assert_eq!(visit("/posts/a").await, "hit", "a renderer without room is no reason to wait");
+    *permits.lock().expect("not poisoned") = 0;
+    assert_eq!(visit("/posts/a").await, "hit", "a hit needs no permit");
 }

@@ -1,4 +1,4 @@
-//! Every state, with the headers that tell of it.
+//! Every state, with its headers.
 
 use facetheory::{CacheHint, InvalidationMode, Policy, RenderError, Rendered, Route, Tag};
 use http::Response;
@@ -8,7 +8,7 @@ use tabletheory::Faults;
 use crate::fixture::{INTERVAL, SECOND, Site};
 
 #[tokio::test(start_paused = true)]
-async fn a_page_is_missed_hit_and_served_stale_and_says_so() {
+async fn miss_hit_and_stale_have_their_headers() {
     let site = Site::new();
     site.answers(200, &[("content-type", "text/html"), ("x-end", "to-end")], "one");
     let miss = site.get("/a").await;
@@ -36,7 +36,7 @@ async fn a_page_is_missed_hit_and_served_stale_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_wait_for_the_same_render_say_so() {
+async fn requests_that_wait_for_the_same_render_are_wait_hits() {
     let site = Site::new();
     site.renders(|_| async {
         tokio::time::sleep(SECOND).await;
@@ -49,7 +49,7 @@ async fn those_who_wait_for_the_same_render_say_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_render_is_hidden_by_a_stale_page_and_told_to_all_who_waited_without_one() {
+async fn a_failed_render_is_hidden_by_a_stale_page_and_otherwise_sent_to_all_who_waited() {
     let site = Site::new();
     site.answers(
         503,
@@ -83,7 +83,7 @@ async fn a_failed_render_is_hidden_by_a_stale_page_and_told_to_all_who_waited_wi
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_with_a_cookie_is_for_its_visitor_alone() {
+async fn a_failure_with_a_cookie_is_for_its_client_alone() {
     let site = Site::new();
     site.answers(500, &[("set-cookie", "session=1")], "down");
     let (first, second) = tokio::join!(site.get("/a"), site.get("/a"));
@@ -96,7 +96,7 @@ async fn a_failure_with_a_cookie_is_for_its_visitor_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_table_is_down_pages_are_served_and_marked_or_passed_through() {
+async fn while_the_table_is_down_pages_are_served_from_memory_or_passed_through() {
     let site = Site::new();
     site.answers(200, &[], "one");
     site.get("/a").await;
@@ -111,7 +111,7 @@ async fn while_the_table_is_down_pages_are_served_and_marked_or_passed_through()
 }
 
 #[tokio::test(start_paused = true)]
-async fn invalidations_by_path_route_and_tag_reach_visitors() {
+async fn invalidations_by_path_route_and_tag_make_pages_stale() {
     let site = Site::new();
     for tag in [Tag::path("/plain/a"), Tag::route("/plain/{*path}"), Tag::new("plain"), Ok(Tag::everything())]
     {
@@ -122,28 +122,24 @@ async fn invalidations_by_path_route_and_tag_reach_visitors() {
         site.settle().await;
         tokio::time::advance(5 * SECOND).await;
         assert_eq!(site.get("/plain/a/b").await.state(), "hit", "{tag:?}");
-        site.isr.invalidate_tag(&tag, None).await.expect("an answer");
+        site.isr.invalidate_tag(&tag, None).await.expect("no error");
         let stale = site.get("/plain/a/b").await;
         assert_eq!((stale.state(), stale.header("cache-status")), ("stale", "FaceTheory; hit"), "{tag:?}");
-        assert_eq!(
-            stale.header("cache-control"),
-            "public, max-age=0, s-maxage=5",
-            "nobody keeps it any longer"
-        );
+        assert_eq!(stale.header("cache-control"), "public, max-age=0, s-maxage=5", "it is not cached");
         site.settle().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_render_that_was_invalidated_meanwhile_is_for_its_visitor_alone() {
+async fn a_render_that_was_invalidated_meanwhile_is_for_its_client_alone() {
     let site = Site::new();
     let isr = site.isr.clone();
     site.renders(move |_| {
         let isr = isr.clone();
         async move {
-            isr.invalidate_tag(&Tag::everything(), None).await.expect("an answer");
+            isr.invalidate_tag(&Tag::everything(), None).await.expect("no error");
             let key = facetheory::PageKey::new("default::example.com/{*path}?path=a").expect("a key");
-            isr.invalidate(&key, InvalidationMode::Hard).await.expect("an answer");
+            isr.invalidate(&key, InvalidationMode::Hard).await.expect("no error");
             Response::new(Full::from("before"))
         }
     });
@@ -155,7 +151,7 @@ async fn a_render_that_was_invalidated_meanwhile_is_for_its_visitor_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renderer_says_for_how_long_its_page_is_fresh_and_what_it_is_tagged_with() {
+async fn a_cache_hint_sets_the_interval_and_tags() {
     let site = Site::new();
     site.answers(
         200,
@@ -166,7 +162,7 @@ async fn a_renderer_says_for_how_long_its_page_is_fresh_and_what_it_is_tagged_wi
     assert_eq!(page.header("cache-control"), "public, max-age=0, s-maxage=5");
     assert_eq!((page.header("surrogate-key"), page.header("cache-tag")), ("", ""), "they are for us");
     let key = facetheory::PageKey::new("default::example.com/{*path}?path=a").expect("a key");
-    let view = site.isr.lookup(&key).await.expect("an answer");
+    let view = site.isr.lookup(&key).await.expect("no error");
     assert_eq!(view.meta.expect("a page").generation.content.tags, ["a", "b", "c"]);
     site.renders(|_| async {
         let mut response = Response::new(Full::from("two"));
@@ -177,7 +173,7 @@ async fn a_renderer_says_for_how_long_its_page_is_fresh_and_what_it_is_tagged_wi
 }
 
 #[tokio::test(start_paused = true)]
-async fn limits_of_a_policy_are_told() {
+async fn limits_of_a_policy_are_sent_to_clients() {
     let mut policy = Policy::every(INTERVAL);
     policy.stale_while_revalidate = Some(30 * SECOND);
     policy.stale_if_error = Some(300 * SECOND);
@@ -190,7 +186,7 @@ async fn limits_of_a_policy_are_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_id_of_a_request_is_kept_or_made() {
+async fn a_request_id_is_accepted_or_generated() {
     let site = Site::new();
     let given = site.get_with("/a", &[("x-request-id", "abc-123")]).await;
     assert_eq!(given.header("x-request-id"), "abc-123");
@@ -199,7 +195,7 @@ async fn the_id_of_a_request_is_kept_or_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hit_is_the_same_whether_a_server_or_a_connection_sends_it() {
+async fn the_http1_head_of_a_hit_equals_its_response() {
     let site = Site::new();
     for (path, status) in [("/a", 200), ("/gone", 404)] {
         let (request, ()) = http::Request::get(path)

@@ -75,7 +75,7 @@ fn asked_for(uri: &str, lines: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn a_key_has_what_tells_a_page_apart() {
+fn a_key_has_the_input_that_distinguishes_a_page() {
     for (uri, expected) in [
         ("/", "default::example.com/?"),
         ("/?", "default::example.com/?"),
@@ -103,7 +103,7 @@ fn a_key_has_what_tells_a_page_apart() {
 }
 
 #[test]
-fn a_query_that_no_route_lists_is_the_part_of_a_key_that_nobody_shows() {
+fn a_query_that_no_route_lists_is_redacted() {
     for (uri, expected) in [
         ("/news/a?token=x&b", "token=x&b"),
         ("/wide/a?token=x", "token=x"),
@@ -123,7 +123,7 @@ fn a_query_that_no_route_lists_is_the_part_of_a_key_that_nobody_shows() {
 }
 
 #[test]
-fn what_is_no_visit_of_a_page_is_passed_on_or_refused() {
+fn other_requests_are_passed_through_or_rejected() {
     for (lines, expected) in [
         (&[("authorization", "Bearer x")][..], "pass: authorization"),
         (&[("content-length", "5")], "pass: body"),
@@ -150,7 +150,7 @@ fn what_is_no_visit_of_a_page_is_passed_on_or_refused() {
 }
 
 #[test]
-fn an_editor_with_a_draft_is_passed_on() {
+fn a_request_with_a_preview_cookie_is_passed_through() {
     let preview = Preview::new([7; 32]).expect("a secret");
     let cookie =
         format!("a=1; {}={}", Preview::COOKIE, preview.cookie(NOW + Duration::from_secs(1), Some("/news")));
@@ -165,7 +165,7 @@ fn an_editor_with_a_draft_is_passed_on() {
 }
 
 #[test]
-fn who_asks_has_pages_of_its_own_only_where_the_route_says_so() {
+fn authorization_distinguishes_pages_only_where_the_route_lists_it() {
     let key = |value: &str| asked_for("/mine", &[("authorization", value)]);
     assert_ne!(key("a"), key("b"));
     assert!(key("a").starts_with("default::example.com/mine?#auth="));
@@ -173,7 +173,7 @@ fn who_asks_has_pages_of_its_own_only_where_the_route_says_so() {
 }
 
 #[test]
-fn the_renderer_sees_what_the_route_lists_and_nothing_else() {
+fn the_renderer_sees_only_what_the_route_lists() {
     let routes = &*ROUTES;
     let mut parts = visitor(
         "http://Example.com/wide/x?q=1",
@@ -209,7 +209,7 @@ fn the_renderer_sees_what_the_route_lists_and_nothing_else() {
 }
 
 #[test]
-fn the_pages_of_one_site_are_found_under_every_host() {
+fn one_site_is_served_under_every_host() {
     let routes = &*ROUTES_OF_ONE_SITE;
     for host in ["a.example", "B.example:8080"] {
         let parts = visitor("/news/x", &[("host", host)]);
@@ -290,7 +290,7 @@ fn seen(routes: &Routes, parts: &Parts) -> Option<(String, Seen)> {
 
 proptest! {
     #[test]
-    fn what_the_renderer_can_tell_apart_has_two_keys_and_what_it_cannot_has_one((one, other) in relatives()) {
+    fn keys_differ_exactly_if_the_renderer_sees_a_difference((one, other) in relatives()) {
         for routes in [&*ROUTES, &ROUTES_OF_ONE_SITE] {
             if let (Some((key, page)), Some((other_key, other_page))) = (seen(routes, &one), seen(routes, &other)) {
                 prop_assert_eq!(key == other_key, page == other_page, "{} and {}", key, other_key);
@@ -299,7 +299,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_listed_changes_nothing(
+    fn input_that_is_not_listed_changes_nothing(
         parts in request(),
         name in "(x-[a-z]{1,8}|user-agent|accept|referer|origin|x-original-url|rsc)", value in "[ -~]{0,10}",
         cookie in "[a-z]{1,3}",
@@ -315,7 +315,7 @@ proptest! {
 
     // Without a slash, since its encoded form is the one spelling that they cannot tell from another.
     #[test]
-    fn a_key_is_what_services_in_other_languages_make(
+    fn a_key_equals_that_of_services_in_other_languages(
         slug in "s[a-zA-Z é&=%+.!~*'()_-]{0,9}", lang in proptest::option::of("[a-z]{0,3}"),
         kinds in proptest::collection::vec("[a-z]{0,3}", 0..3), theme in proptest::option::of("[a-z]{0,3}"),
         page in proptest::option::of("[a-z é&=]{0,5}"),
@@ -350,7 +350,7 @@ proptest! {
     }
 
     #[test]
-    fn no_request_is_too_strange(path in "\\PC{0,30}", host in "[!-~]{0,12}", cookie in "[ -~]{0,20}") {
+    fn any_request_is_resolved_without_panic(path in "\\PC{0,30}", host in "[!-~]{0,12}", cookie in "[ -~]{0,20}") {
         let request = Request::builder().uri(format!("/{path}")).header("host", host).header("cookie", cookie).body(());
         if let Ok(request) = request {
             let routes = Routes::new([route("/{*all}").cookies(["a"])]).expect("a route");
@@ -360,7 +360,7 @@ proptest! {
 }
 
 #[test]
-fn a_route_that_is_passed_by_wins_over_the_one_around_it_and_yields_to_the_ones_in_it() {
+fn a_bypass_route_wins_over_less_specific_routes_only() {
     let routes = Routes::new([
         route("/{*all}"),
         Route::bypass("/account/{*rest}"),
@@ -382,7 +382,7 @@ fn a_route_that_is_passed_by_wins_over_the_one_around_it_and_yields_to_the_ones_
 }
 
 #[test]
-fn a_site_over_a_secure_connection_has_pages_of_its_own_by_the_word_of_the_server_only() {
+fn https_has_its_own_pages_only_if_the_server_says_so() {
     let keyed = |uri: &str, secure: bool| {
         let mut parts = visitor(uri, &[("host", "example.com"), ("x-forwarded-proto", "https")]);
         if secure {

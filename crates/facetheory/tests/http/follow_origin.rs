@@ -1,4 +1,4 @@
-//! Pages that follow their origin's own headers: what is stored, selected, validated and invalidated, through the layer.
+//! Routes that follow their origin's headers: storing, selecting, revalidating and invalidating.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn site() -> Site {
     Site::of(Routes::new([]).expect("no routes").otherwise_follow_origin())
 }
 
-/// An origin that answers with what it was asked in a header, and says that this matters.
+/// An origin that responds with the value of a request header, and varies on it.
 fn speaks(site: &Site, vary: &'static str) {
     site.renders(move |request: Request<Full<Bytes>>| {
         let language =
@@ -33,7 +33,7 @@ fn speaks(site: &Site, vary: &'static str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_is_served_for_as_long_as_its_origin_says() {
+async fn a_response_is_fresh_for_as_long_as_its_origin_says() {
     let site = site();
     site.answers(200, &[("cache-control", "max-age=60"), ("x-own", "1")], "page");
     let first = site.get("/a").await;
@@ -48,11 +48,11 @@ async fn a_response_is_served_for_as_long_as_its_origin_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_origin_sees_all_of_the_request_but_its_conditions() {
+async fn the_origin_sees_the_whole_request_except_conditions() {
     let site = site();
     site.answers(200, &[("cache-control", "max-age=60"), ("etag", "\"a\"")], "page");
     let lines = [("cookie", "a=1"), ("x-own", "2"), ("if-none-match", "\"a\"")];
-    assert_eq!(site.get_with("/a?b=c", &lines).await.status, 304, "the condition is ours to answer");
+    assert_eq!(site.get_with("/a?b=c", &lines).await.status, 304, "the cache evaluates the condition");
     let asked = &site.asked()[0];
     assert_eq!(asked.uri(), "/a?b=c");
     assert_eq!(
@@ -63,7 +63,7 @@ async fn the_origin_sees_all_of_the_request_but_its_conditions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_origin_is_told_whether_the_visitor_waits_for_its_answer() {
+async fn the_origin_knows_whether_a_client_waits() {
     let site = site();
     site.answers(200, &[("cache-control", "max-age=60, stale-while-revalidate=60")], "page");
     assert_eq!(site.get("/a").await.state(), "miss");
@@ -76,13 +76,13 @@ async fn the_origin_is_told_whether_the_visitor_waits_for_its_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_wants_another_protocol_is_passed_on() {
+async fn an_upgrade_request_is_passed_through() {
     let site = site();
     site.answers(200, &[("cache-control", "max-age=60")], "page");
     for (protocol, connection, state) in [
         ("foo", "upgrade", "bypass"),
         ("foo/1", "keep-alive, Upgrade", "bypass"),
-        // No wish for another protocol, and one that many visitors have and can do without.
+        // Not an upgrade, and an optional one that many clients send.
         ("foo", "keep-alive", "miss"),
         ("h2c", "Upgrade, HTTP2-Settings", "hit"),
     ] {
@@ -92,7 +92,7 @@ async fn whoever_wants_another_protocol_is_passed_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_304_makes_a_stored_response_fresh_and_updates_its_headers() {
+async fn a_304_freshens_a_stored_response_and_updates_its_headers() {
     let site = site();
     site.answers(
         200,
@@ -115,7 +115,7 @@ async fn a_304_makes_a_stored_response_fresh_and_updates_its_headers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_origin_may_take_as_long_as_its_time_outs_allow() {
+async fn an_origin_may_take_as_long_as_the_fetch_timeout() {
     let routes = || Routes::new([]).expect("no routes").otherwise_follow_origin();
     let usual = Site::of(routes());
     let patient = Site::under(routes(), |layer| layer.fetch_timeout(600 * SECOND));
@@ -132,7 +132,7 @@ async fn an_origin_may_take_as_long_as_its_time_outs_allow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn variants_are_told_apart_by_what_vary_names() {
+async fn variants_are_selected_by_the_headers_in_vary() {
     let site = site();
     speaks(&site, "X-Language");
     for language in ["de", "fr", "it"] {
@@ -148,7 +148,7 @@ async fn variants_are_told_apart_by_what_vary_names() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_variants_are_kept_than_the_limit_allows() {
+async fn variants_over_the_limit_are_not_cached() {
     let routes = Routes::new([]).expect("no routes").otherwise_follow_origin();
     let site = Site::under(routes, |layer| layer.variants_per_page(3));
     speaks(&site, "X-Language");
@@ -163,7 +163,7 @@ async fn no_more_variants_are_kept_than_the_limit_allows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unsafe_request_ends_all_variants_and_what_it_names_if_it_succeeds() {
+async fn a_successful_unsafe_request_invalidates_all_variants_and_its_locations() {
     let site = site();
     speaks(&site, "X-Language");
     let languages = ["de", "fr"];
@@ -188,7 +188,7 @@ async fn an_unsafe_request_ends_all_variants_and_what_it_names_if_it_succeeds() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_be_kept_again_is_soon() {
+async fn a_response_that_becomes_cacheable_is_cached_soon() {
     let site = site();
     site.answers(200, &[("cache-control", "no-store")], "own");
     for _ in 0..3 {
@@ -202,10 +202,10 @@ async fn what_may_be_kept_again_is_soon() {
     assert_eq!(states, ["bypass", "miss", "hit"]);
 }
 
-/// How many visitors come at once, in stories of many.
+/// The number of concurrent requests.
 const MANY: usize = 100;
 
-/// An origin that takes a second for answers of this status with these headers, each of which has a number.
+/// An origin that takes a second for each response, with this status and these headers, and numbers its responses.
 fn takes_a_second(site: &Site, status: u16, headers: &'static [(&'static str, &'static str)]) {
     let count = Arc::new(AtomicUsize::new(0));
     site.renders(move |_| {
@@ -223,7 +223,7 @@ fn takes_a_second(site: &Site, status: u16, headers: &'static [(&'static str, &'
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_waited_for_what_is_not_for_them_ask_all_at_once() {
+async fn requests_that_waited_for_an_unshareable_response_are_forwarded_together() {
     for headers in [
         &[("cache-control", "no-cache"), ("etag", "\"a\"")][..],
         &[("cache-control", "max-age=0, must-revalidate"), ("etag", "\"a\"")],
@@ -236,12 +236,12 @@ async fn those_who_waited_for_what_is_not_for_them_ask_all_at_once() {
         assert_eq!((texts.len(), site.asked().len()), (MANY, MANY), "{headers:?}");
         assert!(began.elapsed() < 3 * SECOND, "they waited for one, and then for themselves: {headers:?}");
         site.get("/a").await;
-        assert_eq!(site.asked()[0].headers()["if-none-match"], "\"a\"", "who comes alone asks for news only");
+        assert_eq!(site.asked()[0].headers()["if-none-match"], "\"a\"", "a single request revalidates");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_origin_that_has_too_much_to_do_is_not_asked_by_all_who_waited() {
+async fn an_overloaded_origin_does_not_get_all_requests_that_waited() {
     for status in [502, 503, 504] {
         let site = site();
         site.answers(200, &[("cache-control", "max-age=60"), ("etag", "\"a\"")], "page");
@@ -253,12 +253,12 @@ async fn an_origin_that_has_too_much_to_do_is_not_asked_by_all_who_waited() {
         assert!(replies.iter().all(|reply| reply.status == status), "{status}");
         assert_eq!(site.asked().len(), 1, "{status}");
         let own = replies.iter().filter(|reply| reply.headers.contains_key("x-own")).count();
-        assert_eq!(own, 1, "what it said is for the visitor who asked");
+        assert_eq!(own, 1, "its response is for one client");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_for_all_who_waited_unless_it_may_be_for_one_visitor_alone() {
+async fn a_failure_is_shared_unless_it_may_be_for_one_client() {
     let own = [("cookie", "sid=alice")];
     for (headers, visitor, asked) in [
         (&[("x-own", "1")][..], &[][..], 1),
@@ -282,7 +282,7 @@ async fn a_failure_is_for_all_who_waited_unless_it_may_be_for_one_visitor_alone(
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_waited_share_what_was_fresh_or_may_be_served_while_it_is_renewed() {
+async fn requests_that_waited_share_a_response_that_may_be_reused() {
     for headers in [
         &[("cache-control", "max-age=1")][..],
         &[("cache-control", "max-age=0, stale-while-revalidate=60")],
@@ -298,7 +298,7 @@ async fn those_who_waited_share_what_was_fresh_or_may_be_served_while_it_is_rene
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_stale_is_served_while_nobody_answers_unless_that_is_forbidden() {
+async fn a_stale_response_is_served_while_the_origin_is_unreachable_unless_forbidden() {
     let site = site();
     site.answers(200, &[("cache-control", "max-age=60")], "page");
     site.get("/a").await;
@@ -306,9 +306,9 @@ async fn what_is_stale_is_served_while_nobody_answers_unless_that_is_forbidden()
     site.get("/b").await;
     tokio::time::advance(Duration::from_secs(61)).await;
     site.answers(503, &[], "broken");
-    assert_eq!(site.get("/a").await.status, 503, "an answer is an answer");
+    assert_eq!(site.get("/a").await.status, 503, "a 503 of the origin is a response");
     site.renders(|_| async {
-        let mut response = Response::new(Full::from("nobody is there"));
+        let mut response = Response::new(Full::from("unreachable"));
         *response.status_mut() = http::StatusCode::BAD_GATEWAY;
         response.extensions_mut().insert(OriginUnreachable);
         response
@@ -319,7 +319,7 @@ async fn what_is_stale_is_served_while_nobody_answers_unless_that_is_forbidden()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_range_of_what_is_not_stored_is_asked_for_as_it_is_and_says_nothing_of_the_whole() {
+async fn a_range_of_an_unstored_response_is_forwarded_and_not_cached() {
     let site = site();
     site.answers(206, &[("cache-control", "max-age=60"), ("content-range", "bytes 0-1/4")], "pa");
     let part = site.get_with("/a", &[("range", "bytes=0-1")]).await;
@@ -332,7 +332,7 @@ async fn a_range_of_what_is_not_stored_is_asked_for_as_it_is_and_says_nothing_of
 }
 
 #[tokio::test(start_paused = true)]
-async fn routes_with_a_rule_go_by_it_and_a_route_may_say_that_the_origin_is_followed() {
+async fn a_rule_takes_precedence_and_a_route_can_follow_its_origin() {
     let routes = [
         Route::new("/rule/{x}", Policy::every(INTERVAL)),
         Route::follow_origin("/origin/{x}").query(Query::only(["page"])).tags(["own"]),
@@ -342,7 +342,7 @@ async fn routes_with_a_rule_go_by_it_and_a_route_may_say_that_the_origin_is_foll
     site.get("/rule/a").await;
     site.get("/origin/a?page=1&utm=2").await;
     let asked = site.asked();
-    assert_eq!(asked[1].uri(), "/origin/a?page=1", "the origin is asked for what the key has");
+    assert_eq!(asked[1].uri(), "/origin/a?page=1", "the origin gets the keyed query");
     tokio::time::advance(6 * SECOND).await;
     assert_eq!(site.get("/rule/a").await.state(), "hit");
     assert_eq!(site.get("/origin/a?page=1").await.state(), "miss");
@@ -350,7 +350,7 @@ async fn routes_with_a_rule_go_by_it_and_a_route_may_say_that_the_origin_is_foll
 }
 
 #[tokio::test(start_paused = true)]
-async fn tags_are_sent_on_unless_they_are_stripped() {
+async fn tags_are_sent_to_clients_unless_they_are_stripped() {
     for strips in [false, true] {
         let rule = Route::new("/rule", Policy::every(INTERVAL));
         let routes = Routes::new([rule]).expect("routes").otherwise_follow_origin();
@@ -358,11 +358,7 @@ async fn tags_are_sent_on_unless_they_are_stripped() {
         site.answers(200, &[("cache-control", "max-age=60"), ("surrogate-key", "a b")], "page");
         for _ in 0..2 {
             assert_eq!(site.get("/a").await.header("surrogate-key").is_empty(), strips);
-            assert_eq!(
-                site.get("/rule").await.header("surrogate-key"),
-                "",
-                "pages of rules keep them as tags alone"
-            );
+            assert_eq!(site.get("/rule").await.header("surrogate-key"), "", "a rule removes tag headers");
         }
         site.isr.invalidate_tag(&facetheory::Tag::new("b").expect("a tag"), None).await.expect("a table");
         assert_eq!(site.get("/a").await.state(), "miss");
@@ -370,17 +366,17 @@ async fn tags_are_sent_on_unless_they_are_stripped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unsafe_request_makes_no_page_of_a_rule_be_looked_up_again() {
+async fn an_unsafe_request_causes_no_lookup_of_rule_pages() {
     let page = Route::new("/page", Policy::every(INTERVAL));
     let site = Site::of(Routes::new([page]).expect("routes").otherwise_follow_origin());
     assert_eq!(site.get("/page").await.state(), "miss");
     assert_eq!(site.visit("POST", "/elsewhere", &[]).await.status, 200);
     site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
-    assert_eq!(site.get("/page").await.state(), "hit", "memory is believed, and the table is not asked");
+    assert_eq!(site.get("/page").await.state(), "hit", "it is served from memory without a lookup");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_follows_its_origin_is_at_hand_as_well_and_so_are_variants() {
+async fn get_fresh_returns_pages_that_follow_their_origin_and_their_variants() {
     let site = Site::of(Routes::new([]).expect("no routes").otherwise_follow_origin());
     let get_fresh = |headers: &[(&str, &str)]| {
         let mut request = http::Request::get("/a").header("host", "example.com");
@@ -400,7 +396,7 @@ async fn what_follows_its_origin_is_at_hand_as_well_and_so_are_variants() {
     }
     tokio::time::advance(10 * SECOND).await;
     for language in ["de", "en"] {
-        // A condition that is not met is not for the quick way, and changes nothing.
+        // An unmet condition takes the slow path, with the same result.
         let slow = site.get_with("/a", &[("accept-language", language), ("if-none-match", "\"x\"")]).await;
         assert_eq!((slow.state(), slow.text()), ("hit", language));
         let (body, mut response) = get_fresh(&[("accept-language", language)]).expect("a hit");
@@ -425,7 +421,7 @@ async fn what_follows_its_origin_is_at_hand_as_well_and_so_are_variants() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_stored_for_one_visitor_is_not_served_to_all_by_a_rule_that_comes_later() {
+async fn a_response_stored_by_the_origin_is_not_served_under_a_later_rule() {
     let before = Site::with([Route::follow_origin("/account")]);
     let headers = [("cache-control", "max-age=3600"), ("vary", "cookie"), ("etag", "\"alice\"")];
     before.answers(200, &headers, "the page of Alice");

@@ -1,4 +1,4 @@
-//! What is kept and what is not, seen from outside.
+//! Which responses are cached.
 
 use bytes::Bytes;
 use facetheory::protocol::{Acquire, Content, Generation, Published};
@@ -8,7 +8,7 @@ use tabletheory::{SystemRandom, Timestamp};
 use crate::fixture::{INTERVAL, NOW, SECOND, Site};
 
 #[tokio::test(start_paused = true)]
-async fn a_redirect_is_kept_with_its_location_and_an_absence_for_a_short_time() {
+async fn a_redirect_is_cached_with_its_location_and_a_404_for_a_short_time() {
     let site = Site::new();
     site.answers(301, &[("location", "/elsewhere")], "");
     assert_eq!(site.get("/moved").await.state(), "miss");
@@ -22,7 +22,7 @@ async fn a_redirect_is_kept_with_its_location_and_an_absence_for_a_short_time() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_for_one_visitor_reaches_that_visitor_whole_and_nobody_else() {
+async fn an_uncacheable_response_is_sent_whole_to_its_client_alone() {
     let site = Site::new();
     for (name, value) in [("set-cookie", "session=1"), ("cache-control", "private"), ("vary", "*")] {
         let path = format!("/{name}");
@@ -34,12 +34,12 @@ async fn an_answer_for_one_visitor_reaches_that_visitor_whole_and_nobody_else() 
             assert_eq!(own.header(name), value);
             assert_eq!(own.header("cache-status"), "FaceTheory; fwd=bypass; fwd-status=200; detail=not-kept");
         }
-        assert_eq!(site.asked().len(), 2, "each was asked for");
+        assert_eq!(site.asked().len(), 2, "each request was forwarded");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_visitor_with_a_session_is_answered_as_one() {
+async fn a_client_with_a_session_gets_its_own_response() {
     let site = Site::new();
     site.renders(|request| async move {
         let session = request.headers().contains_key("cookie");
@@ -55,7 +55,7 @@ async fn a_visitor_with_a_session_is_answered_as_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_too_long_to_be_kept_is_passed_on_whole() {
+async fn a_page_over_the_size_limit_is_passed_through_whole() {
     let site = Site::new();
     let long = Bytes::from(vec![b'x'; 100_001]);
     site.answers(200, &[], long.clone());
@@ -69,7 +69,7 @@ async fn a_page_too_long_to_be_kept_is_passed_on_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_of_another_language_is_served_with_what_its_object_tells() {
+async fn a_page_of_another_language_is_served_with_its_object_metadata() {
     let site = Site::new();
     let store = PageStore::new(site.table.clone());
     let key = PageKey::new("default::example.com/{*path}?path=a").expect("a key");
@@ -78,11 +78,11 @@ async fn a_page_of_another_language_is_served_with_what_its_object_tells() {
     content.content_type = Some("text/plain".into());
     content.headers = vec![("content-security-policy".into(), "default-src 'self'".into())];
     let stored = site.bodies.put(&key, store.now(), "theirs".into(), &content, &SystemRandom).await;
-    let Acquire::Granted(lease) = store.try_acquire(&key).await.expect("an answer") else { panic!("free") };
-    // A row with the attributes of the wire format, and nothing else.
+    let Acquire::Granted(lease) = store.try_acquire(&key).await.expect("no error") else { panic!("free") };
+    // A row with only the attributes of the wire format.
     let bare = Generation::new(stored.expect("stored").s3_key, NOW, 60);
     let published = store.commit_generation(&lease, &bare, None, History::Latest).await;
-    assert_eq!(published.expect("an answer"), Published::Done);
+    assert_eq!(published.expect("no error"), Published::Done);
     let theirs = site.get("/a").await;
     assert_eq!((theirs.status, theirs.state(), theirs.text()), (203, "hit", "theirs"));
     assert_eq!(theirs.header("content-type"), "text/plain");
@@ -90,7 +90,7 @@ async fn a_page_of_another_language_is_served_with_what_its_object_tells() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_shorter_than_it_says_is_a_failed_render() {
+async fn a_body_shorter_than_its_content_length_is_a_failed_render() {
     let site = Site::new();
     site.answers(200, &[("content-length", "10")], "short");
     let reply = site.get("/a").await;
@@ -100,7 +100,7 @@ async fn a_body_shorter_than_it_says_is_a_failed_render() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_editor_with_a_signed_cookie_is_served_by_the_renderer_itself() {
+async fn a_request_with_a_preview_cookie_is_forwarded() {
     let preview = Preview::new("a secret of at least thirty-two bytes").expect("a secret");
     let cookie = preview.cookie(Timestamp::from_seconds(NOW + 100), Some("/blog"));
     let routes = Routes::new([Route::new("/{*path}", Policy::every(INTERVAL))]).expect("routes");
@@ -113,13 +113,13 @@ async fn an_editor_with_a_signed_cookie_is_served_by_the_renderer_itself() {
     assert_eq!((draft.state(), draft.text()), ("bypass", "draft"));
     assert_eq!(draft.header("cache-control"), "private, no-store", "no cache in front shows it to others");
     assert_eq!(draft.header("cache-status"), "FaceTheory; fwd=bypass; fwd-status=200; detail=draft");
-    assert_eq!(site.get("/blog/a").await.text(), "public", "nobody else sees it");
+    assert_eq!(site.get("/blog/a").await.text(), "public", "other clients get the cached page");
     tokio::time::advance(100 * SECOND).await;
     assert_eq!(site.get_with("/blog/a", &[("cookie", &cookie)]).await.state(), "stale", "it has expired");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_for_one_visitor_says_nothing_of_another_connection_and_what_caches_behind_us_told() {
+async fn an_uncacheable_response_has_no_hop_by_hop_headers_and_keeps_cache_status() {
     let site = Site::new();
     let headers = &[
         ("cache-control", "private"),
@@ -135,7 +135,7 @@ async fn an_answer_for_one_visitor_says_nothing_of_another_connection_and_what_c
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_new_pages_is_answered_and_not_kept_while_those_that_are_kept_stay() {
+async fn new_pages_over_the_limit_are_served_but_not_cached() {
     let routes = Routes::new([Route::new("/{*path}", Policy::every(INTERVAL))]).expect("routes");
     let site = Site::under(routes, |layer| layer.new_pages_per_second(3));
     let mut states = Vec::new();
@@ -153,7 +153,7 @@ async fn a_flood_of_new_pages_is_answered_and_not_kept_while_those_that_are_kept
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_origin_takes_back_twice_in_a_row_is_served_to_nobody_any_more() {
+async fn a_page_that_the_origin_declines_twice_in_a_row_is_not_served_again() {
     let nothing: &[(&str, &str)] = &[];
     for (status, headers) in [
         (401, nothing),
@@ -170,7 +170,7 @@ async fn what_the_origin_takes_back_twice_in_a_row_is_served_to_nobody_any_more(
         assert_eq!((site.get("/a").await.state(), other.get("/a").await.state()), ("miss", "hit"));
         tokio::time::advance(INTERVAL).await;
         site.answers(status, headers, "taken back");
-        // What is said again right away may be the same mistake.
+        // A second such response within ten seconds may be the same mistake.
         for pause in [2 * SECOND, 10 * SECOND, 2 * SECOND] {
             let stale = site.get("/a").await;
             assert_eq!((stale.state(), stale.text()), ("stale", "public"), "{status}: it may be a mistake");
@@ -193,7 +193,7 @@ async fn what_the_origin_takes_back_twice_in_a_row_is_served_to_nobody_any_more(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_takes_a_page_back_is_a_mistake_if_the_next_one_does_not() {
+async fn a_single_uncacheable_response_does_not_drop_a_page() {
     let site = Site::new();
     for text in ["one", "two", "three"] {
         site.answers(200, &[], text);
@@ -209,7 +209,7 @@ async fn an_answer_that_takes_a_page_back_is_a_mistake_if_the_next_one_does_not(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_that_has_grown_over_our_limit_is_not_taken_back_by_that() {
+async fn a_page_that_outgrows_the_size_limit_stays_cached() {
     let site = Site::new();
     site.answers(200, &[], "short");
     site.get("/a").await;
@@ -224,7 +224,7 @@ async fn a_page_that_has_grown_over_our_limit_is_not_taken_back_by_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_for_one_visitor_is_what_the_origin_says_to_all_of_the_request() {
+async fn an_uncacheable_response_is_for_the_whole_request() {
     let site = Site::new();
     site.renders(|request| async move {
         let language =
@@ -247,13 +247,13 @@ async fn an_answer_for_one_visitor_is_what_the_origin_says_to_all_of_the_request
     for _ in 0..3 {
         let own = site.get_with("/b", &[("x-api-key", "right")]).await;
         assert_eq!((own.status, own.text()), (200, "yours"));
-        assert_eq!(site.get("/b").await.status, 401, "nobody else is given it");
+        assert_eq!(site.get("/b").await.status, 401, "it is not sent to others");
         tokio::time::advance(5 * SECOND).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_renderer_is_asked_twice_only_if_it_may_say_something_else() {
+async fn a_request_is_forwarded_again_only_if_the_response_may_differ() {
     let site = Site::new();
     site.answers(200, &[("cache-control", "private")], "yours");
     assert_eq!(site.get("/a").await.text(), "yours");

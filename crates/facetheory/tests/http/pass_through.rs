@@ -1,4 +1,4 @@
-//! What is passed on or refused, and what the renderer sees of what is not.
+//! Requests that are passed through or rejected, and the input that renders get.
 
 use bytes::Bytes;
 use facetheory::{IsrLayer, Policy, RequestOrigin, Route, Routes, TenantFrom};
@@ -9,7 +9,7 @@ use tower::ServiceExt as _;
 use crate::fixture::{INTERVAL, Site};
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_visit_to_a_page_is_passed_on_as_it_is() {
+async fn requests_that_are_not_for_a_page_are_passed_through_unchanged() {
     let site = Site::new();
     for (method, headers, detail) in [
         ("POST", &[][..], "fwd=method; fwd-status=200; detail=method"),
@@ -27,13 +27,13 @@ async fn what_is_no_visit_to_a_page_is_passed_on_as_it_is() {
         assert_eq!((asked[0].method().as_str(), asked[0].uri().to_string().as_str()), (method, "/a?q=1"));
         assert!(
             headers.iter().all(|(name, value)| asked[0].headers()[*name] == *value),
-            "nothing is taken away"
+            "all headers are forwarded"
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_that_nobody_asked_for_is_refused_before_anything_is_looked_up() {
+async fn a_tenant_on_a_route_without_tenants_is_rejected_before_any_lookup() {
     let site = Site::new();
     let refused = site.get_with("/a", &[("x-tenant-id", "acme")]).await;
     assert_eq!((refused.status, refused.state()), (400, "bypass"));
@@ -44,7 +44,7 @@ async fn a_tenant_that_nobody_asked_for_is_refused_before_anything_is_looked_up(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_render_is_nobodys_whatever_was_said_of_the_visitors_request() {
+async fn a_render_has_no_request_origin() {
     let site = Site::new();
     let request = Request::get("/a").header("host", "example.com").extension(RequestOrigin::Client);
     let request = request.body(Full::<Bytes>::default()).expect("a request");
@@ -53,7 +53,7 @@ async fn a_render_is_nobodys_whatever_was_said_of_the_visitors_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_tells_pages_apart_reaches_the_renderer() {
+async fn only_keyed_input_reaches_the_renderer() {
     let site = Site::new();
     let visitor = [
         ("accept-language", "de"),
@@ -90,7 +90,7 @@ async fn only_what_tells_pages_apart_reaches_the_renderer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_are_told_apart_by_what_their_route_lists_and_by_nothing_else() {
+async fn pages_are_distinguished_only_by_the_input_that_their_route_lists() {
     let site = Site::new();
     let state =
         async |path: &str, headers: &[(&str, &str)]| site.get_with(path, headers).await.state().to_owned();
@@ -107,7 +107,7 @@ async fn pages_are_told_apart_by_what_their_route_lists_and_by_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tenants_never_share_a_page_however_they_are_told_apart() {
+async fn tenants_never_share_a_page() {
     let by = |from: TenantFrom| Route::new("/{tenant}/a", Policy::every(INTERVAL)).tenant(from);
     for (route, visits) in [
         (
@@ -133,7 +133,7 @@ async fn tenants_never_share_a_page_however_they_are_told_apart() {
             }
         }
         let acme = facetheory::Tenant::new("acme").expect("a tenant");
-        site.isr.invalidate_tag(&facetheory::Tag::everything(), Some(&acme)).await.expect("an answer");
+        site.isr.invalidate_tag(&facetheory::Tag::everything(), Some(&acme)).await.expect("no error");
         for ((path, host, tenant), expected) in visits.into_iter().zip(["stale", "hit"]) {
             let headers = [("host", host), ("x-tenant-id", tenant)];
             let headers = if tenant.is_empty() { &headers[..1] } else { &headers[..] };
@@ -143,7 +143,7 @@ async fn tenants_never_share_a_page_however_they_are_told_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_strict_layer_expects_of_everyone_what_it_expects_of_visitors_of_pages() {
+async fn a_strict_layer_checks_requests_that_are_passed_through() {
     let routes = || Routes::new([]).and_then(|routes| routes.of_sites(["example.com"])).expect("routes");
     let (strict, lenient) = (Site::under(routes(), IsrLayer::strict), Site::of(routes()));
     let hosts = |host| vec![("host", host)];
