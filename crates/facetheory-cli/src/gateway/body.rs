@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Either, Full};
 use hyper::body::Incoming;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep};
@@ -178,11 +178,7 @@ pub(crate) fn rejection_in(error: &(dyn std::error::Error + 'static)) -> Option<
 }
 
 /// The body of a response, from the origin or from the gateway itself.
-#[derive(Debug)]
-pub(crate) enum OriginBody {
-    Streamed(StreamedBody),
-    Local(Full<Bytes>),
-}
+pub(crate) type OriginBody = Either<StreamedBody, Full<Bytes>>;
 
 /// A response body that arrives from the origin.
 #[derive(Debug)]
@@ -192,55 +188,21 @@ pub(crate) struct StreamedBody {
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl OriginBody {
+impl StreamedBody {
     /// A body that must end before the deadline.
-    pub(crate) fn streamed(body: Incoming, limits: BodyLimits, deadline: Option<Instant>) -> Self {
+    pub(crate) fn new(body: Incoming, limits: BodyLimits, deadline: Option<Instant>) -> Self {
         let deadline = deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline)));
-        OriginBody::Streamed(StreamedBody { body: LimitedBody::new(body, limits), deadline })
-    }
-
-    pub(crate) fn empty() -> Self {
-        OriginBody::Local(Full::default())
+        StreamedBody { body: LimitedBody::new(body, limits), deadline }
     }
 }
 
-impl From<String> for OriginBody {
-    fn from(text: String) -> Self {
-        OriginBody::Local(Full::from(text))
-    }
-}
-
-impl Body for OriginBody {
+impl Body for StreamedBody {
     type Data = Bytes;
     type Error = BodyError;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Polled {
-        match &mut *self {
-            OriginBody::Streamed(streamed) => streamed.poll(context),
-            OriginBody::Local(body) => Pin::new(body).poll_frame(context).map_err(|never| match never {}),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            OriginBody::Streamed(StreamedBody { body, .. }) => body.body.is_end_stream(),
-            OriginBody::Local(body) => body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            OriginBody::Streamed(StreamedBody { body, .. }) => body.body.size_hint(),
-            OriginBody::Local(body) => body.size_hint(),
-        }
-    }
-}
-
-impl StreamedBody {
-    fn poll(&mut self, context: &mut Context<'_>) -> Polled {
-        let is_late =
-            self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(context).is_ready());
-        if is_late {
+        let deadline = self.deadline.as_mut();
+        if deadline.is_some_and(|deadline| deadline.as_mut().poll(context).is_ready()) {
             return Poll::Ready(Some(Err("the origin did not complete its response in time".into())));
         }
         Poll::Ready(match ready!(self.body.poll(context)) {
@@ -248,5 +210,13 @@ impl StreamedBody {
             Err(Exceeded::Bytes) => Some(Err("the response of the origin is too large".into())),
             Err(Exceeded::Pause) => Some(Err("the origin stopped sending its response".into())),
         })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.body.size_hint()
     }
 }

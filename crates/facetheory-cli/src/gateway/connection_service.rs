@@ -1,11 +1,12 @@
 //! The hyper service of one connection, which is also its fast path.
 
 use std::convert::Infallible;
+use std::future::{Ready, ready};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use facetheory::{Hit, IsrBody, ResolvedRequest};
+use futures_util::future::Either;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -25,6 +26,8 @@ use crate::wire::{FastPath, RawResponse};
 /// Responses that never have a body: their framing is left to hyper.
 const WITHOUT_BODY: [StatusCode; 2] = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
 
+type Outcome = Result<Response<TrackedBody>, Infallible>;
+
 /// Responds to the requests of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionService {
@@ -35,12 +38,6 @@ pub(crate) struct ConnectionService {
     /// service with this request next.
     resolved: Arc<Mutex<Option<ResolvedRequest>>>,
     _permit: Arc<ConnectionPermit>,
-}
-
-/// A response. Most are ready at once.
-pub(crate) enum ResponseFuture {
-    Ready(Option<Response<TrackedBody>>),
-    Pending(Pin<Box<dyn Future<Output = Response<TrackedBody>> + Send>>),
 }
 
 impl ConnectionService {
@@ -85,9 +82,9 @@ impl ServingConfig {
 impl Service<Request<Incoming>> for ConnectionService {
     type Response = Response<TrackedBody>;
     type Error = Infallible;
-    type Future = ResponseFuture;
+    type Future = Either<Ready<Outcome>, Pin<Box<dyn Future<Output = Outcome> + Send>>>;
 
-    fn call(&self, request: Request<Incoming>) -> ResponseFuture {
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
         let guard = self.begin_response();
         let config = self.gateway.config.load();
         let is_http2 = self.client.http1_state.is_none();
@@ -97,23 +94,20 @@ impl Service<Request<Incoming>> for ConnectionService {
         let entry = self.log_entry(&parts);
         config.trusted_proxies.apply(&self.client, &mut parts);
         let from_fast_path = self.resolved.lock().take();
-        let resolved = match from_fast_path {
-            Some(resolved) => Some(resolved),
-            None if is_complete => match config.get_fresh(&parts, |hit| Some(hit.into_response())) {
-                Ok(response) => {
-                    return ResponseFuture::Ready(Some(logged(&self.gateway, entry, response, guard)));
-                }
-                Err(resolved) => Some(resolved),
-            },
-            None => None,
-        };
-        if let Some(resolved) = resolved {
+        if let Some(resolved) = from_fast_path {
             parts.extensions.insert(resolved);
+        } else if is_complete {
+            match config.get_fresh(&parts, |hit| Some(hit.into_response())) {
+                Ok(response) => {
+                    return Either::Left(ready(Ok(logged(&self.gateway, entry, response, guard))));
+                }
+                Err(resolved) => drop(parts.extensions.insert(resolved)),
+            }
         }
         let (gateway, client) = (self.gateway.clone(), self.client.clone());
-        ResponseFuture::Pending(Box::pin(async move {
+        Either::Right(Box::pin(async move {
             let response = gateway.respond(&client, Request::from_parts(parts, body), checked).await;
-            logged(&gateway, entry, response, guard)
+            Ok(logged(&gateway, entry, response, guard))
         }))
     }
 }
@@ -147,18 +141,4 @@ fn logged(
         log.log(entry, &mut response);
     }
     response.map(|body| TrackedBody::new(body, guard))
-}
-
-impl Future for ResponseFuture {
-    type Output = Result<Response<TrackedBody>, Infallible>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut *self {
-            // hyper does not poll again after that.
-            ResponseFuture::Ready(response) => {
-                response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)))
-            }
-            ResponseFuture::Pending(response) => response.as_mut().poll(context).map(Ok),
-        }
-    }
 }

@@ -8,7 +8,7 @@ use http::header::{HeaderValue, RETRY_AFTER};
 use http::{Extensions, Response, StatusCode};
 use hyper_util::client::legacy::Error;
 
-use super::body::{OriginBody, rejection_in};
+use super::body::rejection_in;
 use super::client::Client;
 use super::local_response::local_response;
 use super::upstream_io::UpstreamState;
@@ -60,7 +60,7 @@ impl Failure {
     }
 
     /// Logs the failure, and makes the response to the client.
-    pub(crate) fn into_response(self) -> Response<OriginBody> {
+    pub(crate) fn into_response(self) -> Response<String> {
         let rejection = self.rejection();
         match &self {
             Failure::Unreachable(error) | Failure::Broken(error) => {

@@ -2,14 +2,13 @@
 
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
-use http_body::Body;
 
 use crate::log::ResponseReason;
 use crate::wire::Rejection;
 
 /// A plain-text response that must not be cached.
-pub(crate) fn local_response<B: From<String>>(Rejection { status, text }: Rejection) -> Response<B> {
-    let mut response = Response::new(B::from(format!("{text}\n")));
+pub(crate) fn local_response(Rejection { status, text }: Rejection) -> Response<String> {
+    let mut response = Response::new(format!("{text}\n"));
     *response.status_mut() = status;
     response.extensions_mut().insert(ResponseReason { reason: text, rejected: None });
     let headers = response.headers_mut();
@@ -22,9 +21,8 @@ pub(crate) fn local_response<B: From<String>>(Rejection { status, text }: Reject
 }
 
 /// Removes the body of the response to a HEAD request: over HTTP/2, hyper would send it.
-pub(crate) fn without_body<B: Body + From<String>>(mut response: Response<B>) -> Response<B> {
-    if let Some(length) = response.body().size_hint().exact() {
-        response.headers_mut().insert(CONTENT_LENGTH, length.into());
-    }
-    response.map(|_| B::from(String::new()))
+pub(crate) fn without_body(mut response: Response<String>) -> Response<String> {
+    let length = response.body().len().into();
+    response.headers_mut().insert(CONTENT_LENGTH, length);
+    response.map(|_| String::new())
 }

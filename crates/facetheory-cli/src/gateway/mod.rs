@@ -91,20 +91,20 @@ impl Gateway {
             http1_state.and_then(|state| state.rejected(method, request.headers()))
         {
             let mut response = local_response(rejection);
-            response
-                .extensions_mut()
-                .insert(ResponseReason { reason: rejection.text, rejected: Some(request) });
-            return response;
+            let reason = ResponseReason { reason: rejection.text, rejected: Some(request) };
+            response.extensions_mut().insert(reason);
+            return response.map(IsrBody::from);
         }
         if matches!(*method, Method::CONNECT | Method::TRACE) {
-            return local_response(rejection::METHOD_NOT_SUPPORTED);
+            return local_response(rejection::METHOD_NOT_SUPPORTED).map(IsrBody::from);
         }
         if http1_state.is_none() {
             let timeout = self.config.load().body_limits.pause;
             let checked = http2_checks::check_body(&mut request, timeout).await.and(checked);
             if let Err(rejection) = checked {
                 let response = local_response(rejection);
-                return if *request.method() == Method::HEAD { without_body(response) } else { response };
+                let is_head = *request.method() == Method::HEAD;
+                return if is_head { without_body(response) } else { response }.map(IsrBody::from);
             }
         }
         // Closed on return, which is before hyper gets the response.

@@ -12,6 +12,7 @@ use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body as _;
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_rustls::ConfigBuilderExt as _;
@@ -23,7 +24,7 @@ use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tower::Service;
 
-use super::body::{BodyLimits, OriginBody, RequestBody};
+use super::body::{BodyLimits, OriginBody, RequestBody, StreamedBody};
 use super::client::ClientContext;
 use super::connector::Connector;
 use super::failure::{Failure, describe};
@@ -143,12 +144,12 @@ impl Service<Request<RequestBody>> for Origin {
         Box::pin(async move {
             let is_options = *request.method() == Method::OPTIONS;
             if is_options && !forwarded_headers::count_max_forwards(request.headers_mut()) {
-                return Ok(local_response(MAX_FORWARDS_REACHED));
+                return Ok(local_response(MAX_FORWARDS_REACHED).map(from_text));
             }
             if forwarded_headers::is_loop(request.headers()) {
-                return Ok(local_response(LOOP));
+                return Ok(local_response(LOOP).map(from_text));
             }
-            Ok(shared.forward(request).await.unwrap_or_else(Failure::into_response))
+            Ok(shared.forward(request).await.unwrap_or_else(|failure| failure.into_response().map(from_text)))
         })
     }
 }
@@ -279,7 +280,7 @@ impl Shared {
             remove_hop_by_hop_headers(&mut parts.headers);
             parts.headers.insert(UPGRADE, protocol);
             parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-            return Ok(Response::from_parts(parts, OriginBody::empty()));
+            return Ok(Response::from_parts(parts, from_text(String::new())));
         }
         if parts.headers.contains_key(TRANSFER_ENCODING) {
             // The chunks determine the length, whatever Content-Length says (RFC 9112 §6.3).
@@ -287,8 +288,13 @@ impl Shared {
         }
         remove_hop_by_hop_headers(&mut parts.headers);
         parts.extensions.clear();
-        Ok(Response::from_parts(parts, OriginBody::streamed(body, self.body_limits, deadline)))
+        let body = StreamedBody::new(body, self.body_limits, deadline);
+        Ok(Response::from_parts(parts, OriginBody::Left(body)))
     }
+}
+
+fn from_text(text: String) -> OriginBody {
+    OriginBody::Right(Full::from(text))
 }
 
 /// The TLS settings of connections to the origin. Without TLS no CA certificates are needed: a small container may not

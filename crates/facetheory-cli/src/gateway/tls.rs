@@ -17,16 +17,7 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 #[derive(Debug)]
 pub(crate) struct Tls {
     certificate: Arc<CurrentCertificate>,
-    acceptor: Acceptor,
-}
-
-/// `TlsAcceptor` does not implement `Debug`.
-struct Acceptor(TlsAcceptor);
-
-impl std::fmt::Debug for Acceptor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("TlsAcceptor")
-    }
+    config: Arc<ServerConfig>,
 }
 
 #[derive(Debug)]
@@ -48,8 +39,7 @@ impl Tls {
             .with_no_client_auth()
             .with_cert_resolver(certificate.clone());
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let acceptor = Acceptor(TlsAcceptor::from(Arc::new(config)));
-        Ok(Tls { certificate, acceptor })
+        Ok(Tls { certificate, config: Arc::new(config) })
     }
 
     /// Uses another certificate for all later connections. If a file is invalid, the current certificate stays.
@@ -58,8 +48,8 @@ impl Tls {
         Ok(())
     }
 
-    pub(crate) fn acceptor(&self) -> &TlsAcceptor {
-        &self.acceptor.0
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.config.clone())
     }
 }
 

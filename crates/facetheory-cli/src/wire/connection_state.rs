@@ -10,13 +10,13 @@ use parking_lot::Mutex;
 use super::informational::{InformationalQueue, InformationalWindow};
 use super::rejected_request::RejectedRequest;
 use super::rejection::{Rejection, is_substitute};
-use super::slow_client::{Overdue, TimeoutTicks};
+use super::slow_client::{Overdue, TimeoutClock};
 use super::state_cells::{Expected, ExpectedSince, OptionalTick, Upgrade, UpgradeCell};
 
 /// The state that a [`CheckedStream`](super::stream::CheckedStream) shares with the service of its connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
-    timeouts: TimeoutTicks,
+    clock: TimeoutClock,
     expected: ExpectedSince,
     /// When the socket first did not take a write, if it has not taken one since.
     write_stalled: OptionalTick,
@@ -81,10 +81,10 @@ impl ConnectionState {
 /// For the stream.
 impl ConnectionState {
     /// The state of a new connection.
-    pub(super) fn new(timeouts: TimeoutTicks) -> Self {
-        let now = timeouts.now();
+    pub(super) fn new(clock: TimeoutClock) -> Self {
+        let now = clock.now();
         ConnectionState {
-            timeouts,
+            clock,
             expected: ExpectedSince::new(Expected::Request, now),
             write_stalled: OptionalTick::default(),
             delivered: AtomicU32::new(0),
@@ -106,7 +106,7 @@ impl ConnectionState {
     /// Sets what the client has to send next. The timeout of a head runs from its first byte on, the timeout of a body
     /// from the last time there was nothing to read.
     pub(super) fn expect(&self, expected: Expected) {
-        self.expected.set(expected, self.timeouts.now());
+        self.expected.set(expected, self.clock.now());
     }
 
     /// Whether the connection has switched to another protocol.
@@ -117,14 +117,14 @@ impl ConnectionState {
     /// The socket did not take a write.
     pub(super) fn write_stalled(&self) {
         if self.write_stalled.get().is_none() {
-            self.write_stalled.set(self.timeouts.now());
+            self.write_stalled.set(self.clock.now());
         }
     }
 
     /// The socket took a write.
     pub(super) fn write_resumed(&self) {
         if self.write_stalled.get().is_some() {
-            self.quiet_since.store(self.timeouts.now(), Relaxed);
+            self.quiet_since.store(self.clock.now(), Relaxed);
             self.write_stalled.clear();
         }
     }
@@ -132,13 +132,14 @@ impl ConnectionState {
     /// What the client should have sent by now, if anything.
     pub(super) fn overdue(&self) -> Option<Overdue> {
         let (expected, since) = self.expected.get();
-        let is_past = |since, limit| self.timeouts.is_past(since, limit);
+        let timeouts = &self.clock.timeouts;
+        let is_past = |since, timeout| self.clock.is_past(since, timeout);
         match expected {
-            Expected::Head => is_past(since, self.timeouts.head).then_some(Overdue::Head),
-            Expected::Body => is_past(since, self.timeouts.body).then_some(Overdue::Body),
+            Expected::Head => is_past(since, timeouts.head).then_some(Overdue::Head),
+            Expected::Body => is_past(since, timeouts.body).then_some(Overdue::Body),
             Expected::Request if self.is_idle() && self.write_stalled.get().is_none() => {
                 let since = since.max(self.quiet_since.load(Relaxed));
-                is_past(since, self.timeouts.idle).then_some(Overdue::Request)
+                is_past(since, timeouts.idle).then_some(Overdue::Request)
             }
             Expected::Request | Expected::Nothing => None,
         }
@@ -146,12 +147,12 @@ impl ConnectionState {
 
     /// Whether the write timeout has passed: the client does not read its response.
     pub(super) fn is_write_overdue(&self) -> bool {
-        self.write_stalled.get().is_some_and(|since| self.timeouts.is_past(since, self.timeouts.write))
+        self.write_stalled.get().is_some_and(|since| self.clock.is_past(since, self.clock.timeouts.write))
     }
 
     /// A response is complete.
     pub(super) fn complete_request(&self) {
-        self.quiet_since.store(self.timeouts.now(), Relaxed);
+        self.quiet_since.store(self.clock.now(), Relaxed);
         self.completed.fetch_add(1, Relaxed);
     }
 

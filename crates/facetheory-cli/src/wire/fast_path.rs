@@ -1,9 +1,8 @@
 //! The fast path: responses that are written straight to the connection, without hyper.
 
 use std::fmt;
-use std::io::IoSlice;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http::header::{CONNECTION, EXPECT, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Uri};
@@ -26,24 +25,6 @@ pub(crate) struct RawResponse {
     /// From the status line to the empty line.
     pub(crate) head: Bytes,
     pub(crate) body: Bytes,
-}
-
-impl RawResponse {
-    /// The bytes that have not been written yet.
-    pub(super) fn slices(&self) -> [IoSlice<'_>; 2] {
-        [IoSlice::new(&self.head), IoSlice::new(&self.body)]
-    }
-
-    /// Removes bytes that were written.
-    pub(super) fn advance(&mut self, written: usize) {
-        let head = written.min(self.head.len());
-        self.head.advance(head);
-        self.body.advance(written - head);
-    }
-
-    pub(super) fn is_written(&self) -> bool {
-        self.head.is_empty() && self.body.is_empty()
-    }
 }
 
 /// Parses a head that the scanner has accepted. Returns `None` if the fast path does not serve such requests.
@@ -102,21 +83,5 @@ mod tests {
         }
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(MAX_HEADERS + 1));
         assert!(parse_request(many.as_bytes()).is_none());
-    }
-
-    #[test]
-    fn a_response_is_written_in_pieces_of_any_size() {
-        for step in 1..9 {
-            let (head, body) = (Bytes::from_static(b"head"), Bytes::from_static(b"body"));
-            let mut response = RawResponse { head, body };
-            let mut written = Vec::new();
-            while !response.is_written() {
-                let left = response.slices().iter().flat_map(|slice| slice.to_vec()).collect::<Vec<_>>();
-                let count = step.min(left.len());
-                written.extend_from_slice(&left[..count]);
-                response.advance(count);
-            }
-            assert_eq!(written, b"headbody", "in steps of {step}");
-        }
     }
 }

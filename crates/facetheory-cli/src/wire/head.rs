@@ -1,11 +1,9 @@
 //! Request heads: the request line, header lines and an empty line, checked line by line as they arrive.
 
-use std::ops::Range;
-
 use http::StatusCode;
 
 use super::limits::RequestLimits;
-use super::line::{self, Field, Line, TOKEN, all, trimmed};
+use super::line::{self, Field, Line, TOKEN, all};
 use super::rejection::{BODY_NOT_ALLOWED, DUPLICATE_LENGTH, Rejection, TARGET_TOO_LONG, TOO_MANY_HEADERS};
 use super::request_line::RequestLine;
 
@@ -20,7 +18,7 @@ pub(super) struct Head {
     blank: bool,
     request: Option<RequestLine>,
     fields: usize,
-    host: Option<Range<usize>>,
+    has_host: bool,
     length: Option<u64>,
     is_chunked: bool,
     is_upgrade: bool,
@@ -75,7 +73,7 @@ impl Head {
             if !line.is_empty() {
                 self.line(line, start, limits, last_host)?;
             } else if self.request.is_some() {
-                return self.finish(bytes).map(Some);
+                return self.finish(bytes, last_host).map(Some);
             } else if std::mem::replace(&mut self.blank, true) {
                 return Err(Rejection::bad("more than one empty line before the request"));
             }
@@ -117,13 +115,13 @@ impl Head {
         let field = Field::read(line)?;
         // The length alone excludes almost all other names.
         match field.name.len() {
-            4 if field.is(b"host") => self.host(line, &field, start, last_host),
+            4 if field.is(b"host") => self.host(field.value, last_host),
             14 if field.is(b"content-length") => self.content_length(field.value),
             17 if field.is(b"transfer-encoding") => self.transfer_encoding(field.value, is_http_11),
             10 if field.is(b"connection") => {
                 let mut options = field.value.split(|&byte| byte == b',');
                 self.is_connection_upgrade |=
-                    options.any(|option| trimmed(option).eq_ignore_ascii_case(b"upgrade"));
+                    options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"upgrade"));
                 Ok(())
             }
             7 if field.is(b"upgrade") => {
@@ -138,28 +136,17 @@ impl Head {
         }
     }
 
-    fn host(
-        &mut self,
-        line: &[u8],
-        field: &Field<'_>,
-        start: usize,
-        last_host: &mut Vec<u8>,
-    ) -> Result<(), Rejection> {
+    fn host(&mut self, value: &[u8], last_host: &mut Vec<u8>) -> Result<(), Rejection> {
         // A client almost always requests the same host.
-        if field.value.is_empty() || field.value != last_host.as_slice() {
-            if !std::str::from_utf8(field.value).is_ok_and(facetheory::is_valid_host) {
+        if value.is_empty() || value != last_host.as_slice() {
+            if !std::str::from_utf8(value).is_ok_and(facetheory::is_valid_host) {
                 return Err(Rejection::bad("invalid Host header"));
             }
             last_host.clear();
-            last_host.extend_from_slice(field.value);
+            last_host.extend_from_slice(value);
         }
-        // The value is between the colon and the end of the line, surrounded by white space.
-        let spaces = line[field.name.len() + 1..].iter().take_while(|&&byte| byte == b' ' || byte == b'\t');
-        let from = start + field.name.len() + 1 + spaces.count();
-        match self.host.replace(from..from + field.value.len()) {
-            None => Ok(()),
-            Some(_) => Err(Rejection::bad("more than one Host header")),
-        }
+        let is_repeated = std::mem::replace(&mut self.has_host, true);
+        if is_repeated { Err(Rejection::bad("more than one Host header")) } else { Ok(()) }
     }
 
     fn content_length(&mut self, value: &[u8]) -> Result<(), Rejection> {
@@ -193,14 +180,16 @@ impl Head {
         Err(Rejection::new(status, "unsupported Transfer-Encoding: only `chunked` is supported"))
     }
 
-    /// The checks that need all lines.
-    fn finish(&self, bytes: &[u8]) -> Result<ParsedHead, Rejection> {
+    /// The checks that need all lines. `host` is the value of the `Host` header, if there is one.
+    fn finish(&self, bytes: &[u8], host: &[u8]) -> Result<ParsedHead, Rejection> {
         let Some(request) = &self.request else {
             return Err(Rejection::bad("missing request line"));
         };
-        let host = self.host.clone().ok_or(Rejection::bad("missing Host header"))?;
+        if !self.has_host {
+            return Err(Rejection::bad("missing Host header"));
+        }
         if let Some(authority) = &request.authority
-            && !bytes[authority.clone()].eq_ignore_ascii_case(&bytes[host])
+            && !bytes[authority.clone()].eq_ignore_ascii_case(host)
         {
             return Err(Rejection::bad("the Host header does not match the request target"));
         }

@@ -146,13 +146,16 @@ mod tests {
     use std::pin::Pin;
     use std::task::{Context, Poll, Waker};
 
-    use super::super::slow_client::{ClientTimeouts, TimeoutTicks};
+    use super::super::slow_client::{ClientTimeouts, TimeoutClock};
     use super::*;
 
     type Sending = Pin<Box<dyn Future<Output = ()>>>;
 
     fn state() -> Arc<ConnectionState> {
-        Arc::new(ConnectionState::new(TimeoutTicks::new(Arc::default(), &ClientTimeouts::default())))
+        Arc::new(ConnectionState::new(TimeoutClock {
+            clock: Arc::default(),
+            timeouts: ClientTimeouts::default(),
+        }))
     }
 
     fn send(sender: &InformationalSender, text: &'static str) -> Sending {

@@ -18,7 +18,7 @@ impl<'a> Field<'a> {
             Some(b':') if end > 0 => {}
             found => return Err(invalid_name(end, found.copied())),
         }
-        Ok(Field { name: &line[..end], value: trimmed(&line[end + 1..]) })
+        Ok(Field { name: &line[..end], value: line[end + 1..].trim_ascii() })
     }
 
     /// Whether the field has this name, given in lower case.
@@ -99,17 +99,6 @@ fn control(bytes: &[u8], from: usize) -> Option<usize> {
     }
     let rest = bytes.get(at..)?;
     rest.iter().position(|&byte| byte.is_ascii_control() && byte != b'\t').map(|found| at + found)
-}
-
-/// Removes white space at the beginning and the end.
-pub(super) fn trimmed(mut text: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] = text {
-        text = rest;
-    }
-    while let [rest @ .., b' ' | b'\t'] = text {
-        text = rest;
-    }
-    text
 }
 
 /// Header names: token characters without the underscore, which some servers treat as a hyphen.

@@ -1,10 +1,11 @@
 //! The write half of a connection: responses that are written before anything that hyper writes.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::Buf as _;
+use bytes::buf::Chain;
+use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 
 use super::fast_path::RawResponse;
@@ -15,15 +16,15 @@ use super::slow_client::{RegisteredConnection, check_write};
 #[derive(Debug, Default)]
 pub(super) struct WriteQueue {
     /// The response of the fast path that is being written.
-    response: Option<RawResponse>,
+    response: Option<Chain<Bytes, Bytes>>,
     /// The informational response that is being written.
     informational: Option<InformationalResponse>,
 }
 
 impl WriteQueue {
     /// Queues a response of the fast path. The one before it must have been written.
-    pub(super) fn push(&mut self, response: RawResponse) {
-        self.response = Some(response);
+    pub(super) fn push(&mut self, RawResponse { head, body }: RawResponse) {
+        self.response = Some(head.chain(body));
     }
 
     /// Writes the response of the fast path, if one is queued. It is complete once it is flushed: TLS may have accepted
@@ -35,13 +36,7 @@ impl WriteQueue {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         let Some(response) = &mut self.response else { return Poll::Ready(Ok(())) };
-        while !response.is_written() {
-            let outcome = Pin::new(&mut *io).poll_write_vectored(cx, &response.slices());
-            match ready!(check_write(connection, cx, outcome))? {
-                0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
-                written => response.advance(written),
-            }
-        }
+        ready!(poll_write_all(io, connection, cx, response))?;
         let outcome = Pin::new(io).poll_flush(cx);
         ready!(check_write(connection, cx, outcome))?;
         self.response = None;
@@ -58,13 +53,7 @@ impl WriteQueue {
     ) -> Poll<io::Result<()>> {
         ready!(self.poll_response(io, connection, cx))?;
         let Some(informational) = &mut self.informational else { return Poll::Ready(Ok(())) };
-        while informational.bytes.has_remaining() {
-            let outcome = Pin::new(&mut *io).poll_write(cx, &informational.bytes);
-            match ready!(check_write(connection, cx, outcome))? {
-                0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
-                written => informational.bytes.advance(written),
-            }
-        }
+        ready!(poll_write_all(io, connection, cx, &mut informational.bytes))?;
         if let Some(informational) = self.informational.take() {
             // The sender may no longer wait.
             let _ = informational.written.send(());
@@ -88,4 +77,22 @@ impl WriteQueue {
             }
         }
     }
+}
+
+fn poll_write_all<IO: AsyncWrite + Unpin>(
+    io: &mut IO,
+    connection: &mut RegisteredConnection,
+    cx: &mut Context<'_>,
+    bytes: &mut impl Buf,
+) -> Poll<io::Result<()>> {
+    while bytes.has_remaining() {
+        let mut slices = [IoSlice::new(&[]); 2];
+        let count = bytes.chunks_vectored(&mut slices);
+        let outcome = Pin::new(&mut *io).poll_write_vectored(cx, &slices[..count]);
+        match ready!(check_write(connection, cx, outcome))? {
+            0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
+            written => bytes.advance(written),
+        }
+    }
+    Poll::Ready(Ok(()))
 }

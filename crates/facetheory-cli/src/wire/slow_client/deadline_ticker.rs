@@ -9,7 +9,7 @@ use std::task::{Context, Waker};
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::timeouts::{ClientTimeouts, TICK, TimeoutTicks, ticks};
+use super::timeouts::{ClientTimeouts, TICK, TimeoutClock, ticks};
 use crate::wire::connection_state::ConnectionState;
 use crate::wire::limits::RequestLimits;
 use crate::wire::stream::CheckedStream;
@@ -38,7 +38,8 @@ impl DeadlineTicker {
         limits: RequestLimits,
         timeouts: &ClientTimeouts,
     ) -> CheckedStream<IO> {
-        let state = Arc::new(ConnectionState::new(TimeoutTicks::new(self.clock.clone(), timeouts)));
+        let clock = TimeoutClock { clock: self.clock.clone(), timeouts: *timeouts };
+        let state = Arc::new(ConnectionState::new(clock));
         let id = self.next_id.fetch_add(1, Relaxed);
         self.connections.lock().insert(id, state.clone());
         CheckedStream::new(io, limits, RegisteredConnection { ticker: self.clone(), id, state, waker: None })

@@ -19,7 +19,7 @@ mod timeouts;
 mod write_timeout;
 
 pub(super) use deadline_ticker::RegisteredConnection;
-pub(super) use timeouts::{Overdue, TimeoutTicks};
+pub(super) use timeouts::{Overdue, TimeoutClock};
 pub(super) use write_timeout::check_write;
 
 pub(crate) use deadline_ticker::DeadlineTicker;

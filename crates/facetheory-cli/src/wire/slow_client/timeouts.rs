@@ -1,4 +1,4 @@
-//! The timeouts of clients, in durations and in ticks of a coarse clock.
+//! The timeouts of clients, measured by a coarse clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -38,31 +38,23 @@ pub(in crate::wire) enum Overdue {
     Request,
 }
 
-/// [`ClientTimeouts`] in ticks, with the clock that counts them.
+/// The timeouts of a connection, and the clock that measures them in ticks.
 #[derive(Clone, Debug)]
-pub(in crate::wire) struct TimeoutTicks {
-    clock: Arc<AtomicU32>,
-    pub(in crate::wire) head: u32,
-    pub(in crate::wire) idle: u32,
-    pub(in crate::wire) body: u32,
-    pub(in crate::wire) write: u32,
+pub(in crate::wire) struct TimeoutClock {
+    pub(in crate::wire) clock: Arc<AtomicU32>,
+    pub(in crate::wire) timeouts: ClientTimeouts,
 }
 
-impl TimeoutTicks {
-    pub(in crate::wire) fn new(clock: Arc<AtomicU32>, timeouts: &ClientTimeouts) -> Self {
-        let ClientTimeouts { head, idle, body, write } = timeouts;
-        let [head, idle, body, write] = [head, idle, body, write].map(|timeout| ticks(*timeout));
-        TimeoutTicks { clock, head, idle, body, write }
-    }
-
+impl TimeoutClock {
     /// The current tick.
     pub(in crate::wire) fn now(&self) -> u32 {
         self.clock.load(Relaxed)
     }
 
-    /// Whether more than `limit` ticks have passed since the tick `since`, of which an unknown part was over already.
-    pub(in crate::wire) fn is_past(&self, since: u32, limit: u32) -> bool {
-        self.now().wrapping_sub(since) > limit
+    /// Whether a timeout that began in the tick `since` has passed. That tick does not count, since an unknown part of it
+    /// was over already.
+    pub(in crate::wire) fn is_past(&self, since: u32, timeout: Duration) -> bool {
+        self.now().wrapping_sub(since).checked_sub(1).is_some_and(|ticks| TICK * ticks >= timeout)
     }
 }
 
@@ -77,14 +69,18 @@ mod tests {
 
     #[test]
     fn a_timeout_never_fires_too_early() {
-        let clock = Arc::new(AtomicU32::new(7));
-        let timeouts = ClientTimeouts { head: Duration::from_secs(1), ..ClientTimeouts::default() };
-        let ticks = TimeoutTicks::new(clock.clone(), &timeouts);
+        let ticks = Arc::new(AtomicU32::new(7));
+        let clock = TimeoutClock { clock: ticks.clone(), timeouts: ClientTimeouts::default() };
+        let timeout = Duration::from_secs(1);
         // If the wait began at the end of tick 7, one second is over at the end of tick 11.
-        clock.store(11, Relaxed);
-        assert!(!ticks.is_past(7, ticks.head));
-        clock.store(12, Relaxed);
-        assert!(ticks.is_past(7, ticks.head));
+        ticks.store(11, Relaxed);
+        assert!(!clock.is_past(7, timeout));
+        assert!(clock.is_past(7, timeout - Duration::from_millis(250)));
+        assert!(!clock.is_past(7, timeout - Duration::from_millis(249)));
+        ticks.store(12, Relaxed);
+        assert!(clock.is_past(7, timeout));
+        assert!(!clock.is_past(12, Duration::ZERO), "the tick has just begun");
+        assert!(!clock.is_past(0, Duration::MAX));
     }
 
     #[test]
