@@ -20,6 +20,9 @@ use crate::wire::rejection::{BODY_TIMEOUT, BODY_TOO_LARGE, Rejection};
 /// The error of a body.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
+/// A frame, the end, or an error of the connection.
+type Received = Option<Result<Frame<Bytes>, hyper::Error>>;
+
 type Polled = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 
 /// How large a body may be, and how slowly it may arrive.
@@ -51,10 +54,7 @@ impl LimitedBody {
         LimitedBody { body, bytes_left: bytes, pause, pause_timeout: Box::pin(tokio::time::sleep(pause)) }
     }
 
-    fn poll(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Result<Frame<Bytes>, hyper::Error>>, Exceeded>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Received, Exceeded>> {
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
             ready!(self.pause_timeout.as_mut().poll(context));
             return Poll::Ready(Err(Exceeded::Pause));

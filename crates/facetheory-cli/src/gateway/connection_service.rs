@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -67,15 +68,18 @@ impl ConnectionService {
 impl ServingConfig {
     /// Resolves a request, and serves it if its page is in memory and fresh. Needs no `await`.
     ///
-    /// The fast path and the connection service both use this function; nothing else in the gateway looks for a page. An
-    /// error has the resolved request, which the cache layer needs to serve it.
+    /// The fast path and the connection service both use this function; nothing else in the gateway looks for a page.
+    /// `Continue` has the resolved request, which the cache layer needs to serve it.
     fn get_fresh<T>(
         &self,
         request: &Parts,
         serve: impl FnOnce(Hit<'_>) -> Option<T>,
-    ) -> Result<T, ResolvedRequest> {
+    ) -> ControlFlow<T, ResolvedRequest> {
         let resolved = self.service.resolve(request);
-        self.service.get_fresh(request, &resolved).and_then(serve).ok_or(resolved)
+        match self.service.get_fresh(request, &resolved).and_then(serve) {
+            Some(served) => ControlFlow::Break(served),
+            None => ControlFlow::Continue(resolved),
+        }
     }
 }
 
@@ -98,10 +102,10 @@ impl Service<Request<Incoming>> for ConnectionService {
             parts.extensions.insert(resolved);
         } else if is_complete {
             match config.get_fresh(&parts, |hit| Some(hit.into_response())) {
-                Ok(response) => {
+                ControlFlow::Break(response) => {
                     return Either::Left(ready(Ok(logged(&self.gateway, entry, response, guard))));
                 }
-                Err(resolved) => drop(parts.extensions.insert(resolved)),
+                ControlFlow::Continue(resolved) => drop(parts.extensions.insert(resolved)),
             }
         }
         let (gateway, client) = (self.gateway.clone(), self.client.clone());
@@ -126,7 +130,13 @@ impl FastPath for ConnectionService {
             }
             Some(RawResponse { head: hit.http1_head(), body: hit.body().clone() })
         });
-        served.map_err(|resolved| *self.resolved.lock() = Some(resolved)).ok()
+        match served {
+            ControlFlow::Break(response) => Some(response),
+            ControlFlow::Continue(resolved) => {
+                *self.resolved.lock() = Some(resolved);
+                None
+            }
+        }
     }
 }
 

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use super::informational::{InformationalQueue, InformationalWindow};
 use super::rejected_request::RejectedRequest;
 use super::rejection::{Rejection, is_substitute};
-use super::slow_client::{Overdue, TimeoutClock};
-use super::state_cells::{Expected, ExpectedSince, OptionalTick, Upgrade, UpgradeCell};
+use super::slow_client::TimeoutClock;
+use super::state_cells::{Expected, ExpectedSince, OptionalTick};
 
 /// The state that a [`CheckedStream`](super::stream::CheckedStream) shares with the service of its connection.
 #[derive(Debug)]
@@ -26,10 +26,22 @@ pub(crate) struct ConnectionState {
     completed: AtomicU32,
     /// When a response was last completed, or a stalled write went on.
     quiet_since: AtomicU32,
-    upgrade: UpgradeCell,
+    upgrade: Mutex<Upgrade>,
     rejection: Mutex<Option<(Rejection, RejectedRequest)>>,
     pub(super) informational: InformationalQueue,
     waker: Mutex<Option<Waker>>,
+}
+
+/// Whether the connection leaves HTTP after a request with an `Upgrade` header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Upgrade {
+    /// No undecided request has asked for an upgrade.
+    #[default]
+    None,
+    /// The stream holds back what follows the request until the service decides.
+    Requested,
+    Declined,
+    Accepted,
 }
 
 /// For the service.
@@ -69,8 +81,16 @@ impl ConnectionState {
         self.decide_upgrade(Upgrade::Accepted)
     }
 
+    /// Returns false if there is no undecided request.
     fn decide_upgrade(&self, decision: Upgrade) -> bool {
-        let is_decided = self.upgrade.decide(decision);
+        let is_decided = {
+            let mut upgrade = self.upgrade.lock();
+            let is_requested = *upgrade == Upgrade::Requested;
+            if is_requested {
+                *upgrade = decision;
+            }
+            is_requested
+        };
         if is_decided {
             self.wake();
         }
@@ -90,7 +110,7 @@ impl ConnectionState {
             delivered: AtomicU32::new(0),
             completed: AtomicU32::new(0),
             quiet_since: AtomicU32::new(now),
-            upgrade: UpgradeCell::default(),
+            upgrade: Mutex::default(),
             rejection: Mutex::default(),
             informational: InformationalQueue::default(),
             waker: Mutex::default(),
@@ -130,19 +150,17 @@ impl ConnectionState {
     }
 
     /// What the client should have sent by now, if anything.
-    pub(super) fn overdue(&self) -> Option<Overdue> {
-        let (expected, since) = self.expected.get();
-        let timeouts = &self.clock.timeouts;
-        let is_past = |since, timeout| self.clock.is_past(since, timeout);
-        match expected {
-            Expected::Head => is_past(since, timeouts.head).then_some(Overdue::Head),
-            Expected::Body => is_past(since, timeouts.body).then_some(Overdue::Body),
+    pub(super) fn overdue(&self) -> Option<Expected> {
+        let ((expected, since), timeouts) = (self.expected.get(), &self.clock.timeouts);
+        let (since, timeout) = match expected {
+            Expected::Head => (since, timeouts.head),
+            Expected::Body => (since, timeouts.body),
             Expected::Request if self.is_idle() && self.write_stalled.get().is_none() => {
-                let since = since.max(self.quiet_since.load(Relaxed));
-                is_past(since, timeouts.idle).then_some(Overdue::Request)
+                (since.max(self.quiet_since.load(Relaxed)), timeouts.idle)
             }
-            Expected::Request | Expected::Nothing => None,
-        }
+            Expected::Request | Expected::Nothing => return None,
+        };
+        self.clock.is_past(since, timeout).then_some(expected)
     }
 
     /// Whether the write timeout has passed: the client does not read its response.
@@ -168,12 +186,13 @@ impl ConnectionState {
 
     /// Lets the service decide whether the connection switches protocols.
     pub(super) fn request_upgrade(&self) {
-        self.upgrade.request();
+        *self.upgrade.lock() = Upgrade::Requested;
     }
 
-    /// The decision of the service, which is returned once.
+    /// The decision of the service, or whether there is one to be made. A decision is returned once.
     pub(super) fn take_upgrade(&self) -> Upgrade {
-        self.upgrade.take()
+        let mut upgrade = self.upgrade.lock();
+        if *upgrade == Upgrade::Requested { Upgrade::Requested } else { std::mem::take(&mut *upgrade) }
     }
 
     /// Sets the task that is to be woken.
@@ -206,8 +225,27 @@ impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.state.complete_request();
         // An upgrade can only be requested by the last request, so it was this one, and the service did not accept.
-        if self.state.upgrade.is_requested() && self.state.is_idle() {
+        if self.state.is_idle() {
             self.state.decide_upgrade(Upgrade::Declined);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::slow_client::ClientTimeouts;
+    use super::*;
+
+    #[test]
+    fn an_upgrade_is_decided_once_and_only_if_requested() {
+        let clock = TimeoutClock { clock: Arc::default(), timeouts: ClientTimeouts::default() };
+        let state = ConnectionState::new(clock);
+        assert!(!state.accept_upgrade());
+        state.request_upgrade();
+        assert_eq!(state.take_upgrade(), Upgrade::Requested);
+        assert!(state.accept_upgrade());
+        assert!(!state.decide_upgrade(Upgrade::Declined), "it is decided once");
+        assert_eq!(state.take_upgrade(), Upgrade::Accepted);
+        assert!(!state.accept_upgrade());
     }
 }

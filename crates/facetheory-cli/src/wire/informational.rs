@@ -19,32 +19,30 @@ const MAX_WAITING: usize = 16;
 /// It must be dropped before the head is given to hyper. An informational response that has not been written by then is
 /// dropped: it would end up in the middle of the final response.
 #[derive(Debug)]
-pub(crate) struct InformationalWindow {
-    state: Arc<ConnectionState>,
-    number: u64,
-}
+pub(crate) struct InformationalWindow(InformationalSender);
 
 /// Sends informational responses while its [`InformationalWindow`] is open.
 #[derive(Clone, Debug)]
 pub(crate) struct InformationalSender {
     state: Arc<ConnectionState>,
-    number: u64,
+    window: u64,
 }
 
 impl InformationalWindow {
     /// The window before the next response. A connection has one at a time: responses are written one after the other.
     pub(super) fn open(state: &Arc<ConnectionState>) -> Self {
-        InformationalWindow { state: state.clone(), number: state.informational.open_window() }
+        let window = state.informational.open_window();
+        InformationalWindow(InformationalSender { state: state.clone(), window })
     }
 
     pub(crate) fn sender(&self) -> InformationalSender {
-        InformationalSender { state: self.state.clone(), number: self.number }
+        self.0.clone()
     }
 }
 
 impl Drop for InformationalWindow {
     fn drop(&mut self) {
-        self.state.informational.close_window(self.number);
+        self.0.state.informational.close_window(self.0.window);
     }
 }
 
@@ -58,7 +56,7 @@ impl InformationalSender {
         if version < Version::HTTP_11 {
             return;
         }
-        let Some(is_written) = self.state.informational.push(self.number, bytes) else { return };
+        let Some(is_written) = self.state.informational.push(self.window, bytes) else { return };
         self.state.wake();
         // An error means that the window or the connection was closed, and the response dropped.
         let _ = is_written.await;

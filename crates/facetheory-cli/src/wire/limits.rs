@@ -15,14 +15,3 @@ pub(crate) struct RequestLimits {
     /// The size of a body, without chunk framing.
     pub(crate) body_bytes: u64,
 }
-
-impl Default for RequestLimits {
-    fn default() -> Self {
-        RequestLimits {
-            head_bytes: 16 * 1024,
-            headers: 100,
-            target_bytes: 8 * 1024,
-            body_bytes: 10 * 1024 * 1024,
-        }
-    }
-}

@@ -8,14 +8,14 @@ use bytes::{Buf as _, BytesMut};
 use http::{Method, StatusCode};
 use tokio::io::ReadBuf;
 
-use super::connection_state::ConnectionState;
+use super::connection_state::{ConnectionState, Upgrade};
 use super::fast_path::{self, FastPath, RawResponse};
 use super::limits::RequestLimits;
 use super::rejected_request::RejectedRequest;
 use super::rejection::{BODY_TIMEOUT, Rejection, SUBSTITUTE, SUBSTITUTE_OF_HEAD};
 use super::scanner::{Next, Scanned, Scanner};
-use super::slow_client::{Overdue, RegisteredConnection};
-use super::state_cells::{Expected, Upgrade};
+use super::slow_client::RegisteredConnection;
+use super::state_cells::Expected;
 
 const HEAD_TIMEOUT: Rejection =
     Rejection::new(StatusCode::REQUEST_TIMEOUT, "timed out waiting for the request headers");
@@ -27,13 +27,13 @@ const HEAD_TIMEOUT: Rejection =
 #[derive(Debug)]
 pub(super) struct RequestReader {
     scanner: Scanner,
-    mode: Mode,
+    pub(super) mode: Mode,
     held: BytesMut,
     /// How many of the held bytes may be delivered.
     ready: usize,
-    fast_path: Option<Box<dyn FastPath>>,
+    pub(super) fast_path: Option<Box<dyn FastPath>>,
     /// hyper was given requests, and may not have read all of them or not have written all of its responses.
-    hyper_is_busy: bool,
+    pub(super) hyper_is_busy: bool,
 }
 
 /// What a connection carries.
@@ -66,14 +66,6 @@ impl RequestReader {
         }
     }
 
-    pub(super) fn set_fast_path(&mut self, fast_path: Box<dyn FastPath>) {
-        self.fast_path = Some(fast_path);
-    }
-
-    pub(super) fn mode(&self) -> Mode {
-        self.mode
-    }
-
     /// Whether the client is in the middle of a request body.
     pub(super) fn is_in_body(&self) -> bool {
         self.scanner.expected() == Expected::Body
@@ -83,11 +75,6 @@ impl RequestReader {
     pub(super) fn has_unread(&self) -> bool {
         matches!(self.mode, Mode::Rejected | Mode::BodyFailed(..))
             || self.scanner.expected() != Expected::Request
-    }
-
-    /// hyper has read all requests and written all responses.
-    pub(super) fn hyper_is_idle(&mut self) {
-        self.hyper_is_busy = false;
     }
 
     /// Puts back bytes that were delivered, before those that are held.
@@ -240,14 +227,14 @@ impl RequestReader {
             connection.expect(Expected::Body);
         }
         match connection.overdue() {
-            None => return ControlFlow::Break(Poll::Pending),
+            None | Some(Expected::Nothing) => return ControlFlow::Break(Poll::Pending),
             // As if the client had closed the connection.
-            Some(Overdue::Request) => return ControlFlow::Break(Poll::Ready(Ok(()))),
-            Some(Overdue::Head) => {
+            Some(Expected::Request) => return ControlFlow::Break(Poll::Ready(Ok(()))),
+            Some(Expected::Head) => {
                 let rejected = RejectedRequest::parse(&self.held[self.ready..]);
                 self.reject(connection, HEAD_TIMEOUT, rejected);
             }
-            Some(Overdue::Body) => self.fail_body(connection, ErrorKind::TimedOut, BODY_TIMEOUT),
+            Some(Expected::Body) => self.fail_body(connection, ErrorKind::TimedOut, BODY_TIMEOUT),
         }
         ControlFlow::Continue(())
     }

@@ -3,7 +3,7 @@
 //! Each cell is one atomic word with relaxed ordering: a cell is only compared with itself, or read by the ticker, which
 //! reads again a moment later.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// What the client has to send next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,48 +72,6 @@ impl OptionalTick {
     }
 }
 
-/// Whether the connection leaves HTTP after a request with an `Upgrade` header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Upgrade {
-    /// No undecided request has asked for an upgrade.
-    None,
-    /// The stream holds back what follows the request until the service decides.
-    Requested,
-    Declined,
-    Accepted,
-}
-
-/// An [`Upgrade`]. The stream requests, the service decides once, and the stream takes the decision.
-#[derive(Debug, Default)]
-pub(super) struct UpgradeCell(AtomicU8);
-
-impl UpgradeCell {
-    pub(super) fn request(&self) {
-        self.0.store(Upgrade::Requested as u8, Relaxed);
-    }
-
-    pub(super) fn is_requested(&self) -> bool {
-        self.0.load(Relaxed) == Upgrade::Requested as u8
-    }
-
-    /// Returns false if there is no undecided request.
-    pub(super) fn decide(&self, decision: Upgrade) -> bool {
-        // The bytes that were held back are owned by the stream, so no other memory has to be ordered with this.
-        self.0.compare_exchange(Upgrade::Requested as u8, decision as u8, Relaxed, Relaxed).is_ok()
-    }
-
-    /// The decision, which is returned once.
-    pub(super) fn take(&self) -> Upgrade {
-        let decision = match self.0.load(Relaxed) {
-            2 => Upgrade::Declined,
-            3 => Upgrade::Accepted,
-            _ => return Upgrade::Requested,
-        };
-        self.0.store(Upgrade::None as u8, Relaxed);
-        decision
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,17 +96,5 @@ mod tests {
         }
         cell.clear();
         assert_eq!(cell.get(), None);
-    }
-
-    #[test]
-    fn an_upgrade_is_decided_once_and_only_if_requested() {
-        let cell = UpgradeCell::default();
-        assert!(!cell.decide(Upgrade::Accepted));
-        cell.request();
-        assert_eq!(cell.take(), Upgrade::Requested);
-        assert!(cell.decide(Upgrade::Accepted));
-        assert!(!cell.decide(Upgrade::Declined), "it is decided once");
-        assert_eq!(cell.take(), Upgrade::Accepted);
-        assert!(!cell.decide(Upgrade::Accepted));
     }
 }

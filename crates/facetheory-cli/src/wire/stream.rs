@@ -15,7 +15,7 @@ use super::fast_path::FastPath;
 use super::limits::RequestLimits;
 use super::lingering_close::LingeringClose;
 use super::request_reader::{Mode, RequestReader};
-use super::slow_client::{RegisteredConnection, check_write};
+use super::slow_client::{RegisteredConnection, TimedIo};
 use super::write_queue::WriteQueue;
 
 /// The size of a read on the fast path: as much as hyper reads first.
@@ -24,8 +24,7 @@ const READ_BYTES: usize = 8192;
 /// A connection whose requests are checked before hyper reads them.
 #[derive(Debug)]
 pub(crate) struct CheckedStream<IO> {
-    io: IO,
-    connection: RegisteredConnection,
+    io: TimedIo<IO>,
     reader: RequestReader,
     writer: WriteQueue,
     closing: Closing,
@@ -51,17 +50,17 @@ impl<IO> CheckedStream<IO> {
     /// Wraps a connection of which nothing has been read.
     pub(super) fn new(io: IO, limits: RequestLimits, connection: RegisteredConnection) -> Self {
         let (reader, writer) = (RequestReader::new(limits), WriteQueue::default());
-        CheckedStream { io, connection, reader, writer, closing: Closing::No }
+        CheckedStream { io: TimedIo { io, connection }, reader, writer, closing: Closing::No }
     }
 
     /// Sets the source of responses that do not need hyper.
     pub(crate) fn set_fast_path(&mut self, fast_path: Box<dyn FastPath>) {
-        self.reader.set_fast_path(fast_path);
+        self.reader.fast_path = Some(fast_path);
     }
 
     /// The state that is shared with the service.
     pub(crate) fn state(&self) -> &Arc<ConnectionState> {
-        self.connection.state()
+        self.io.connection.state()
     }
 }
 
@@ -81,11 +80,6 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> CheckedStream<IO> {
         })
         .await
     }
-
-    /// Writes what must come before the next bytes of hyper.
-    fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.writer.poll_begun(&mut self.io, &mut self.connection, cx)
-    }
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for CheckedStream<IO> {
@@ -94,15 +88,16 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for CheckedStream<IO> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let CheckedStream { io, connection, reader, writer, .. } = self.get_mut();
+        let CheckedStream { io, reader, writer, .. } = self.get_mut();
         let start = buffer.filled().len();
         loop {
-            ready!(writer.poll_response(io, connection, cx))?;
+            ready!(writer.poll_response(io, cx))?;
+            let TimedIo { io, connection } = io;
             reader.deliver(buffer);
             if buffer.filled().len() > start || buffer.remaining() == 0 {
                 return Poll::Ready(Ok(()));
             }
-            let step = match reader.mode() {
+            let step = match reader.mode {
                 Mode::Requests => match Pin::new(&mut *io).poll_read(cx, buffer)? {
                     Poll::Ready(()) if buffer.filled().len() == start => return Poll::Ready(Ok(())),
                     Poll::Ready(()) => {
@@ -130,10 +125,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for CheckedStream<IO> {
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for CheckedStream<IO> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let stream = self.get_mut();
-        ready!(stream.poll_begun(cx))?;
-        let outcome = Pin::new(&mut stream.io).poll_write(cx, bytes);
-        check_write(&mut stream.connection, cx, outcome)
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -141,45 +133,43 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for CheckedStream<IO> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let stream = self.get_mut();
-        ready!(stream.poll_begun(cx))?;
-        let outcome = Pin::new(&mut stream.io).poll_write_vectored(cx, slices);
-        check_write(&mut stream.connection, cx, outcome)
+        let CheckedStream { io, writer, .. } = self.get_mut();
+        ready!(writer.poll_begun(io, cx))?;
+        io.poll_write(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
+        self.io.io.is_write_vectored()
     }
 
     /// hyper flushes when it has written all that it had, so a flush is the moment between two responses. If an
     /// informational response waits, the service has not returned its response: it waits for the informational one.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let CheckedStream { io, connection, reader, writer, .. } = self.get_mut();
+        let CheckedStream { io, reader, writer, .. } = self.get_mut();
         // While the service works, hyper may only flush and not read, as it does for clients that closed their side.
-        connection.register_waker(cx);
-        ready!(writer.poll_all(io, connection, cx))?;
+        io.connection.register_waker(cx);
+        ready!(writer.poll_all(io, cx))?;
         // A body that still arrives is hyper's to read, even if the response to its request is complete.
-        let is_idle = connection.is_idle() && !reader.is_in_body();
-        let outcome = Pin::new(io).poll_flush(cx);
-        if is_idle && matches!(outcome, Poll::Ready(Ok(()))) {
-            reader.hyper_is_idle();
+        let is_idle = io.connection.is_idle() && !reader.is_in_body();
+        ready!(io.poll_flush(cx))?;
+        if is_idle {
+            reader.hyper_is_busy = false;
         }
-        check_write(connection, cx, outcome)
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let CheckedStream { io, connection, reader, writer, closing } = self.get_mut();
-        ready!(writer.poll_response(io, connection, cx))?;
+        let CheckedStream { io, reader, writer, closing } = self.get_mut();
+        ready!(writer.poll_response(io, cx))?;
         loop {
             *closing = match closing {
                 Closing::Done => return Poll::Ready(Ok(())),
                 Closing::Lingering(lingering) => {
-                    ready!(lingering.poll(io, cx));
+                    ready!(lingering.poll(&mut io.io, cx));
                     Closing::Done
                 }
                 Closing::No => {
-                    let outcome = Pin::new(&mut *io).poll_shutdown(cx);
-                    ready!(check_write(connection, cx, outcome))?;
+                    ready!(io.poll_shutdown(cx))?;
                     if reader.has_unread() {
                         Closing::Lingering(LingeringClose::new())
                     } else {

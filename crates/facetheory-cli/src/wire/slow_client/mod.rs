@@ -7,7 +7,7 @@
 //! |---|---|---|---|
 //! | slow headers (slowloris) | [`ClientTimeouts::head`] | 408, by [`RequestReader`](super::request_reader::RequestReader) | the connection counts as idle |
 //! | slow request body | [`ClientTimeouts::body`] | 408, by [`RequestReader`](super::request_reader::RequestReader) | 408, by the gateway's `RequestBody` |
-//! | slow reader | [`ClientTimeouts::write`] | write timeout, by [`check_write`] | write timeout, by [`IdleTracker`] |
+//! | slow reader | [`ClientTimeouts::write`] | write timeout, by [`TimedIo`] | write timeout, by [`IdleTracker`] |
 //! | idle connection | [`ClientTimeouts::idle`] | closed, by [`RequestReader`](super::request_reader::RequestReader) | closed, by [`IdleTracker`] |
 //!
 //! HTTP/1 connections have no timers of their own: one [`DeadlineTicker`] wakes those whose deadline has passed.
@@ -19,8 +19,8 @@ mod timeouts;
 mod write_timeout;
 
 pub(super) use deadline_ticker::RegisteredConnection;
-pub(super) use timeouts::{Overdue, TimeoutClock};
-pub(super) use write_timeout::check_write;
+pub(super) use timeouts::TimeoutClock;
+pub(super) use write_timeout::TimedIo;
 
 pub(crate) use deadline_ticker::DeadlineTicker;
 pub(crate) use idle_tracker::{IdleTracker, TrackedResponse, track_h2_writes, track_writes};

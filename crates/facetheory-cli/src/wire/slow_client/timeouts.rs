@@ -20,24 +20,6 @@ pub(crate) struct ClientTimeouts {
     pub(crate) write: Duration,
 }
 
-impl Default for ClientTimeouts {
-    fn default() -> Self {
-        let seconds = Duration::from_secs;
-        ClientTimeouts { head: seconds(15), idle: seconds(60), body: seconds(30), write: seconds(30) }
-    }
-}
-
-/// What a client should have sent by now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::wire) enum Overdue {
-    /// The rest of a request head.
-    Head,
-    /// The rest of a request body.
-    Body,
-    /// The next request, or the first.
-    Request,
-}
-
 /// The timeouts of a connection, and the clock that measures them in ticks.
 #[derive(Clone, Debug)]
 pub(in crate::wire) struct TimeoutClock {

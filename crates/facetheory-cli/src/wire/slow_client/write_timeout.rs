@@ -1,31 +1,74 @@
 //! The write timeout of HTTP/1: a slow client that does not read its response is disconnected.
 
-use std::io::{self, ErrorKind};
-use std::task::{Context, Poll};
+use std::io::{self, ErrorKind, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Buf;
+use tokio::io::AsyncWrite;
 
 use super::RegisteredConnection;
 
-/// Applies the write timeout to the outcome of a write, a flush or a shutdown.
+/// A connection with a write timeout.
 ///
 /// The time runs from the first write that the socket does not take until it takes one. After a protocol upgrade there
 /// is no write timeout: tunnels have an idle timeout of their own.
-pub(in crate::wire) fn check_write<T>(
-    connection: &mut RegisteredConnection,
-    cx: &Context<'_>,
-    outcome: Poll<io::Result<T>>,
-) -> Poll<io::Result<T>> {
-    if outcome.is_ready() {
-        connection.write_resumed();
-        return outcome;
+#[derive(Debug)]
+pub(in crate::wire) struct TimedIo<IO> {
+    pub(in crate::wire) io: IO,
+    pub(in crate::wire) connection: RegisteredConnection,
+}
+
+impl<IO: AsyncWrite + Unpin> TimedIo<IO> {
+    pub(in crate::wire) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
+        self.check(cx, outcome)
     }
-    if connection.is_tunnel() {
-        return Poll::Pending;
+
+    pub(in crate::wire) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.io).poll_flush(cx);
+        self.check(cx, outcome)
     }
-    connection.register_waker(cx);
-    connection.write_stalled();
-    if connection.is_write_overdue() {
-        let text = "write timeout: the client does not read the response";
-        return Poll::Ready(Err(io::Error::new(ErrorKind::TimedOut, text)));
+
+    pub(in crate::wire) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.io).poll_shutdown(cx);
+        self.check(cx, outcome)
     }
-    Poll::Pending
+
+    /// Writes until there are no bytes left.
+    pub(in crate::wire) fn poll_write_all(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &mut impl Buf,
+    ) -> Poll<io::Result<()>> {
+        while bytes.has_remaining() {
+            let mut slices = [IoSlice::new(&[]); 2];
+            let count = bytes.chunks_vectored(&mut slices);
+            match ready!(self.poll_write(cx, &slices[..count]))? {
+                0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
+                written => bytes.advance(written),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Applies the timeout to the outcome of a write, a flush or a shutdown.
+    fn check<T>(&mut self, cx: &Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        let connection = &mut self.connection;
+        if outcome.is_ready() {
+            connection.write_resumed();
+        } else if !connection.is_tunnel() {
+            connection.register_waker(cx);
+            connection.write_stalled();
+            if connection.is_write_overdue() {
+                let text = "write timeout: the client does not read the response";
+                return Poll::Ready(Err(io::Error::new(ErrorKind::TimedOut, text)));
+            }
+        }
+        outcome
+    }
 }

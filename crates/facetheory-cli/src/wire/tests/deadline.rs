@@ -59,7 +59,7 @@ async fn row_64_an_idle_connection_is_closed_after_its_last_response() {
     let mut server = server(1000);
     for _ in 0..3 {
         sleep(TIMEOUTS.idle - Duration::from_secs(1)).await;
-        server.client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("room");
+        server.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
         server.until("GET /").await;
     }
     let start = Instant::now();
@@ -71,11 +71,7 @@ async fn row_64_an_idle_connection_is_closed_after_its_last_response() {
 #[tokio::test(start_paused = true)]
 async fn an_empty_line_after_a_request_does_not_begin_another() {
     let mut server = server(1000);
-    server
-        .client
-        .write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx\r\n")
-        .await
-        .expect("room");
+    server.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx\r\n").await;
     server.until("POST /").await;
     let start = Instant::now();
     assert_eq!(server.rest().await, "");
@@ -85,11 +81,7 @@ async fn an_empty_line_after_a_request_does_not_begin_another() {
 #[tokio::test(start_paused = true)]
 async fn row_64_a_slow_body_times_out_with_408() {
     let mut server = server(1000);
-    server
-        .client
-        .write_all(b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n")
-        .await
-        .expect("room");
+    server.send(b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n").await;
     for _ in 0..5 {
         sleep(TIMEOUTS.body - Duration::from_secs(1)).await;
         server.client.write_u8(b'x').await.expect("room");
@@ -106,7 +98,7 @@ async fn row_64_a_slow_body_times_out_with_408() {
 #[tokio::test(start_paused = true)]
 async fn row_64_a_client_that_does_not_read_is_disconnected() {
     let mut server = server(100);
-    server.client.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("room");
+    server.send(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
     for _ in 0..5 {
         sleep(TIMEOUTS.write - Duration::from_secs(1)).await;
         server.client.read_exact(&mut [0; 10]).await.expect("more of the response");
@@ -122,7 +114,7 @@ async fn a_client_that_still_reads_its_response_is_not_idle() {
     let mut server = Server::with(100, RequestLimits::default(), &timeouts);
     let ticker = server.ticker.clone();
     tokio::spawn(async move { ticker.run().await });
-    server.client.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("room");
+    server.send(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
     sleep(TIMEOUTS.write - Duration::from_secs(1)).await;
     let response = server.until(&"x".repeat(10_000)).await;
     assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
@@ -134,11 +126,7 @@ async fn a_client_that_still_reads_its_response_is_not_idle() {
 #[tokio::test(start_paused = true)]
 async fn a_response_may_take_any_time() {
     let mut server = server(1000);
-    server
-        .client
-        .write_all(b"GET /slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        .await
-        .expect("room");
+    server.send(b"GET /slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
     let start = Instant::now();
     let response = server.rest().await;
     assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
@@ -149,21 +137,21 @@ async fn a_response_may_take_any_time() {
 async fn a_silent_tunnel_stays_open() {
     let mut server = server(1000);
     let request = b"GET /tunnel HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nfirst";
-    server.client.write_all(request).await.expect("room");
+    server.send(request).await;
     server.until("first").await;
     sleep(Duration::from_secs(1000)).await;
-    server.client.write_all(b"second").await.expect("room");
+    server.send(b"second").await;
     server.until("second").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pipelined_head_has_its_own_timeout() {
     let mut server = server(1000);
-    server.client.write_all(b"GET /a HTTP/1.1\r\n").await.expect("room");
+    server.send(b"GET /a HTTP/1.1\r\n").await;
     sleep(TIMEOUTS.head - Duration::from_secs(1)).await;
-    server.client.write_all(b"Host: a\r\n\r\nGET /b HTTP/1.1\r\n").await.expect("room");
+    server.send(b"Host: a\r\n\r\nGET /b HTTP/1.1\r\n").await;
     sleep(TIMEOUTS.head - Duration::from_secs(1)).await;
-    server.client.write_all(b"Host: a\r\nConnection: close\r\n\r\n").await.expect("room");
+    server.send(b"Host: a\r\nConnection: close\r\n\r\n").await;
     server.rest().await;
     assert_eq!(server.requests.lines(), ["GET /a ", "GET /b "]);
 }
@@ -171,7 +159,7 @@ async fn a_pipelined_head_has_its_own_timeout() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_stays_after_a_rejection_is_disconnected() {
     let mut server = server(1000);
-    server.client.write_all(b"nonsense\r\n").await.expect("room");
+    server.send(b"nonsense\r\n").await;
     let start = Instant::now();
     let response = server.rest().await;
     assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
@@ -186,10 +174,10 @@ async fn a_tunnel_has_no_write_timeout() {
     const ROOM: usize = 100;
     let mut server = server(ROOM);
     let request = b"GET /tunnel HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nfirst";
-    server.client.write_all(request).await.expect("room");
+    server.send(request).await;
     server.until("first").await;
     let more = "x".repeat(ROOM * 2);
-    server.client.write_all(more.as_bytes()).await.expect("room");
+    server.send(&more).await;
     sleep(TIMEOUTS.write * 10).await;
     server.until(&more).await;
 }

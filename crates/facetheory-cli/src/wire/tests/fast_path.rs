@@ -68,7 +68,7 @@ async fn row_14_an_unread_body_is_not_served_by_the_fast_path() {
             let mut server = server(100_000, &ClientTimeouts::default());
             let head = format!("POST /unread-later HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n");
             for piece in [&head, left, &format!("{right}{next}")] {
-                server.client.write_all(piece.as_bytes()).await.expect("room");
+                server.send(piece).await;
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             tokio::time::sleep(Duration::from_secs(2)).await;
@@ -207,9 +207,9 @@ proptest! {
 async fn fresh_pages_are_served_without_the_service_and_all_else_by_it() {
     let mut server = server(1000, &ClientTimeouts::default());
     for _ in 0..3 {
-        server.client.write_all(REQUESTS[0].0.as_bytes()).await.expect("room");
+        server.send(REQUESTS[0].0).await;
         server.until("short").await;
-        server.client.write_all(REQUESTS[2].0.as_bytes()).await.expect("room");
+        server.send(REQUESTS[2].0).await;
         server.until("GET /a").await;
     }
     assert_eq!(server.requests.lines(), ["fast path /short", "GET /a "].repeat(3));
@@ -233,7 +233,7 @@ async fn a_client_that_does_not_read_a_fast_path_response_is_disconnected() {
 #[tokio::test(start_paused = true)]
 async fn a_half_closed_client_gets_its_whole_response() {
     let mut server = server(100, &ClientTimeouts::default());
-    server.client.write_all(REQUESTS[1].0.as_bytes()).await.expect("room");
+    server.send(REQUESTS[1].0).await;
     server.client.shutdown().await.expect("open");
     assert_eq!(bodies(&server.rest().await), ["y"]);
 }

@@ -8,8 +8,25 @@ mod random;
 mod rule;
 mod serving;
 
+use std::time::Duration;
+
 use super::limits::RequestLimits;
 use super::scanner::{Next, Scanner};
+use super::slow_client::ClientTimeouts;
+
+impl Default for RequestLimits {
+    fn default() -> Self {
+        let (head_bytes, body_bytes) = (16 * 1024, 10 * 1024 * 1024);
+        RequestLimits { head_bytes, headers: 100, target_bytes: 8 * 1024, body_bytes }
+    }
+}
+
+impl Default for ClientTimeouts {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        ClientTimeouts { head: seconds(15), idle: seconds(60), body: seconds(30), write: seconds(30) }
+    }
+}
 
 /// The outcome of a connection, as the scanner alone sees it.
 #[derive(Debug, PartialEq, Eq)]

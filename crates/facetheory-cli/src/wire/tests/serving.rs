@@ -109,6 +109,11 @@ impl Server {
         Server { client, requests, ticker, connection }
     }
 
+    /// Sends bytes, which the server reads.
+    pub(super) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.client.write_all(bytes.as_ref()).await.expect("room");
+    }
+
     /// Sends all pieces; returns all responses and requests.
     pub(super) async fn converse(mut self, pieces: &[&[u8]]) -> (String, Vec<String>) {
         let responses = async {
@@ -319,7 +324,7 @@ async fn row_13_a_body_that_is_invalid_from_the_beginning_is_rejected_with_its_h
 async fn row_13_a_body_that_is_invalid_later_fails_and_ends_the_connection() {
     let post = "POST /p HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
     let mut server = Server::start(1000);
-    server.client.write_all(post.as_bytes()).await.expect("room");
+    server.send(post).await;
     tokio::task::yield_now().await;
     let (response, requests) = server.converse(&[b"5 \r\nworld\r\n0\r\n\r\n", GET.as_bytes()]).await;
     assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
@@ -378,10 +383,10 @@ const UPGRADE: &str = "Host: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
 async fn row_15_a_tunnel_carries_all_bytes_including_those_after_the_request() {
     let mut server = Server::start(1000);
     let request = format!("{GET}GET /tunnel HTTP/1.1\r\n{UPGRADE}\0early\n");
-    server.client.write_all(request.as_bytes()).await.expect("room");
+    server.send(request).await;
     server.until("101 Switching Protocols").await;
     server.until("\r\n\r\n\0early\n").await;
-    server.client.write_all(b"GET / HTTP/1.1\nlater\n\n").await.expect("room");
+    server.send(b"GET / HTTP/1.1\nlater\n\n").await;
     server.until("later\n\n").await;
     assert_eq!(server.requests.lines()[..3], ["GET /a ", "GET /tunnel", "tunnel \"\\0early\\n\""]);
 }
@@ -409,11 +414,7 @@ async fn a_tunnel_needs_an_upgrade_request() {
 async fn a_client_that_keeps_sending_still_gets_its_rejection() {
     let mut server = Server::start(1000);
     let endless = vec![b'x'; 1_000_000];
-    server
-        .client
-        .write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n")
-        .await
-        .expect("room");
+    server.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n").await;
     // This client reads nothing before it has sent everything.
     server.client.write_all(&endless).await.expect("it is read and discarded");
     let response = server.rest_after_close().await;
@@ -445,9 +446,9 @@ async fn a_tcp_client_that_keeps_sending_is_not_reset_before_it_reads_its_reject
 async fn hyper_sends_100_continue_when_the_service_reads_the_body() {
     let mut server = Server::start(1000);
     let head = b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n";
-    server.client.write_all(head).await.expect("room");
+    server.send(head).await;
     server.until("HTTP/1.1 100 Continue\r\n\r\n").await;
-    server.client.write_all(b"four").await.expect("room");
+    server.send(b"four").await;
     server.until("HTTP/1.1 200 OK").await;
     assert_eq!(server.requests.lines(), ["POST /p four"]);
 }
