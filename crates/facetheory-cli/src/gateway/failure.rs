@@ -22,7 +22,7 @@ pub(crate) enum Failure {
     Unreachable(Error),
     Broken(Error),
     Timeout,
-    /// The origin switched protocols although the client did not ask for it.
+    /// The origin switched protocols without an upgrade request of the client.
     UnrequestedUpgrade,
     /// The client's request is invalid, or its body failed.
     Request(Option<Rejection>),
@@ -86,7 +86,7 @@ impl Failure {
             Failure::Unreachable(_) => (StatusCode::BAD_GATEWAY, "the origin is unreachable"),
             Failure::Broken(_) => (StatusCode::BAD_GATEWAY, "the origin sent no valid response"),
             Failure::UnrequestedUpgrade => {
-                (StatusCode::BAD_GATEWAY, "the origin switched protocols without being asked to")
+                (StatusCode::BAD_GATEWAY, "the origin switched protocols without an upgrade request")
             }
             Failure::Timeout => (StatusCode::GATEWAY_TIMEOUT, "the origin did not respond in time"),
             Failure::Request(Some(rejection)) => return *rejection,

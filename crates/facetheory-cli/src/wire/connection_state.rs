@@ -149,7 +149,7 @@ impl ConnectionState {
         }
     }
 
-    /// What the client should have sent by now, if anything.
+    /// The part of a request that the client should have sent by now, if its timeout has passed.
     pub(super) fn overdue(&self) -> Option<Expected> {
         let ((expected, since), timeouts) = (self.expected.get(), &self.clock.timeouts);
         let (since, timeout) = match expected {

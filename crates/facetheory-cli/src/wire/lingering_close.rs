@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// How long a client may keep the connection open.
+/// How long the client may leave the connection open.
 const MAX_TIME: Duration = Duration::from_secs(5);
 /// How many bytes are discarded.
 const MAX_BYTES: usize = 16 * 1024 * 1024;

@@ -36,7 +36,7 @@ pub(super) struct RequestReader {
     pub(super) hyper_is_busy: bool,
 }
 
-/// What a connection carries.
+/// The content of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mode {
     /// Requests, which are checked.
@@ -190,7 +190,7 @@ impl RequestReader {
     }
 
     fn fail_body(&mut self, connection: &ConnectionState, kind: ErrorKind, rejection: Rejection) {
-        // The service already has the head of this request, so there is nothing to tell about it.
+        // The service already has the head of this request, so there is nothing more to log about it.
         connection.reject(rejection, RejectedRequest::default());
         connection.expect(Expected::Request);
         (self.held, self.ready) = (BytesMut::new(), 0);

@@ -50,7 +50,7 @@ impl Scanned {
     }
 }
 
-/// What follows the accepted bytes.
+/// The event after the accepted bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// More bytes are needed.
@@ -69,7 +69,7 @@ impl Scanner {
         Scanner { limits, last_host: Vec::new(), part: Part::next_head() }
     }
 
-    /// What the client has to send next.
+    /// The part of a request that the client has to send next.
     pub(super) fn expected(&self) -> Expected {
         match &self.part {
             Part::Head(head) if head.has_begun() => Expected::Head,

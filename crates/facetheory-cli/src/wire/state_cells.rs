@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// What the client has to send next.
+/// The part of a request that the client has to send next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
     /// A request, of which nothing has arrived.
@@ -18,7 +18,7 @@ pub(super) enum Expected {
     Nothing,
 }
 
-/// What the client has to send next, and the tick since when. One word, so that no reader sees one without the other.
+/// An [`Expected`] and the tick since when it is expected. One word, so that no reader sees one without the other.
 #[derive(Debug)]
 pub(super) struct ExpectedSince(AtomicU64);
 
