@@ -6,3 +6,4 @@ mod health;
 mod log;
 mod openapi;
 mod process;
+mod resolve_once;
