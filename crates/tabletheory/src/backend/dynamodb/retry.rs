@@ -80,7 +80,6 @@ where
             Ok(result) => return Ok(result),
             Err(failure) => failure,
         };
-        let delay = settings.backoff.delay(progress.failed_attempts, random);
         progress.failed_attempts += 1;
         let may_retry = match failure.kind {
             FailureKind::Permanent(_) => false,
@@ -92,6 +91,7 @@ where
             return Err(failure.into_error(kind));
         }
         progress.in_doubt |= failure.kind == FailureKind::Ambiguous;
+        let delay = settings.backoff.delay(progress.failed_attempts - 1, random);
         tracing::debug!(attempt = progress.failed_attempts, ?delay, cause = failure.message(), "retrying");
         tokio::time::sleep(delay).await;
     }
