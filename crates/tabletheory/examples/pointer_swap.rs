@@ -56,12 +56,12 @@ async fn swap(
     // The transaction increments the version of META.
     let update = Update::new([
         CachePointer::CURRENT_SK.set(version.sk.as_str()),
-        CachePointer::S3_KEY.set(version.s3_key.as_str()),
-        CachePointer::GENERATED_AT.set(version.generated_at),
-        CachePointer::REVALIDATE_SECONDS.set(version.revalidate_seconds),
+        CacheMetadata::S3_KEY.set(version.s3_key.as_str()),
+        CacheMetadata::GENERATED_AT.set(version.generated_at),
+        CacheMetadata::REVALIDATE_SECONDS.set(version.revalidate_seconds),
         match &version.etag {
-            Some(etag) => CachePointer::ETAG.set(etag.as_str()),
-            None => CachePointer::ETAG.remove(),
+            Some(etag) => CacheMetadata::ETAG.set(etag.as_str()),
+            None => CacheMetadata::ETAG.remove(),
         },
     ]);
     let unchanged = match seen {

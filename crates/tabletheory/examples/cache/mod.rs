@@ -91,23 +91,17 @@ impl CacheLease {
     }
 }
 
-/// `META` of a page with versions: points to the current version, and repeats its attributes for readers that know only
-/// [`CacheMetadata`].
+/// `META` of a page with versions: points to the current version. The row also repeats the attributes of [`CacheMetadata`],
+/// for readers that know only those.
 #[derive(Model)]
 pub(crate) struct CachePointer {
     #[model(pk)]
     pub(crate) pk: String,
     #[model(sk)]
     pub(crate) sk: String,
-    pub(crate) current_sk: String,
     #[model(version)]
     pub(crate) version: i64,
-    pub(crate) s3_key: String,
-    pub(crate) generated_at: i64,
-    pub(crate) revalidate_seconds: i64,
-    pub(crate) etag: Option<String>,
-    #[model(ttl)]
-    pub(crate) ttl: Option<i64>,
+    pub(crate) current_sk: String,
 }
 
 /// A request to regenerate a page (`REQ#<idempotency key>`).
