@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p facetheory --bench scale -- --pages 1000000 --orphans 100000`; without sizes it is done in a moment.
 
-mod collect;
+mod gc;
 mod memory;
 mod publish;
 
@@ -45,7 +45,7 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
     runtime.block_on(publish::run(&sizes, place.path()));
-    runtime.block_on(collect::run(&sizes, place.path()));
+    runtime.block_on(gc::run(&sizes, place.path()));
 }
 
 /// A bar on a terminal, and nothing elsewhere.

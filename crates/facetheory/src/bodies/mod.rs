@@ -1,6 +1,6 @@
 //! Bodies: the rendered bytes, in objects that are written once and never again.
 
-pub(crate) mod object;
+pub(crate) mod metadata;
 pub(crate) mod probe;
 #[cfg(feature = "s3")]
 pub(crate) mod s3;
@@ -14,7 +14,7 @@ use object_store::path::Path;
 use object_store::{Attributes, ObjectStore, ObjectStoreExt as _};
 use tabletheory::{Random, Timestamp};
 
-use self::object::{Created, Description};
+use self::metadata::{Created, Description};
 use crate::error::{Error, Kind, Result};
 use crate::protocol::generation::Content;
 use crate::protocol::key::{PageKey, sha256_hex};
@@ -230,7 +230,7 @@ impl Bodies {
         for _ in 0..NAMES {
             let s3_key =
                 format!("{}{directory}/{}-{}.{extension}", self.prefix, generated_at.millis(), uuid(random));
-            let created = object::create(&*self.objects, &self.name(&s3_key)?, &bytes, &attributes).await;
+            let created = metadata::create(&*self.objects, &self.name(&s3_key)?, &bytes, &attributes).await;
             match created.map_err(|cause| unavailable("a body cannot be stored", cause))? {
                 Created::Done => return Ok(StoredBody { s3_key, digest }),
                 // Also what a repetition of our own lost request looks like; another name is never wrong.
@@ -293,7 +293,7 @@ impl Bodies {
 
     /// What is told of a body with its object, where objects can tell anything.
     pub(crate) fn describe(&self, content: &Content) -> Attributes {
-        if self.describes { object::describe(content) } else { Attributes::new() }
+        if self.describes { metadata::describe(content) } else { Attributes::new() }
     }
 
     /// The object of a key that we have made, exactly as it is spelled.

@@ -7,7 +7,7 @@ use object_store::path::Path;
 use object_store::{Attribute, GetResult, ObjectStoreExt as _};
 use tabletheory::Random;
 
-use crate::bodies::object::{self, Created, Description};
+use crate::bodies::metadata::{self, Created, Description};
 use crate::bodies::{Bodies, unavailable, uuid};
 use crate::error::Result;
 use crate::protocol::generation::Content;
@@ -95,11 +95,11 @@ impl Bodies {
         let objects = self.objects();
         let attributes = self.describe(&content);
         let impossible = |cause| unavailable("nothing can be stored", cause);
-        object::create(objects, &path, &FIRST, &attributes).await.map_err(impossible)?;
+        metadata::create(objects, &path, &FIRST, &attributes).await.map_err(impossible)?;
 
         let mut failures = Vec::new();
         // A store that answers with an error has not replaced anything either, which is what counts.
-        if let Ok(Created::Done) = object::create(objects, &path, &SECOND, &attributes).await {
+        if let Ok(Created::Done) = metadata::create(objects, &path, &SECOND, &attributes).await {
             failures.push(ProbeFailure::Overwrites);
         }
         match objects.get(&path).await {

@@ -23,9 +23,9 @@
 //! other languages that publish in ways of their own: what was stored within it stays, and so does what the next
 //! body of the page replaced within it.
 
-mod object;
-mod reference;
-mod row;
+mod live_set;
+mod orphans;
+mod scan;
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -35,9 +35,9 @@ use futures_util::{StreamExt as _, future, stream};
 use object_store::path::Path;
 use tabletheory::{Scan, Timestamp};
 
-use self::object::{Found, Name, Siblings};
-use self::reference::References;
-use self::row::{Rows, Superfluous};
+use self::live_set::References;
+use self::orphans::{Found, Name, Siblings};
+use self::scan::{Rows, Superfluous};
 use crate::bodies::unavailable;
 use crate::error::{Error, Kind, Result};
 use crate::pages::Pages;

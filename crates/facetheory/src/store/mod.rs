@@ -2,12 +2,12 @@
 //!
 //! Decisions are pure functions in the other modules; this is the one place that carries them out.
 
-mod epoch;
+mod epochs;
 mod listing;
-mod operation;
-mod regeneration;
+mod publish;
 mod request;
 mod version;
+mod versions;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tabletheory::{ClientToken, Commit, Query, Random, SystemRandom, Table, Txn};
 
 pub use listing::{Entry, Listed, Listing};
 
-use self::epoch::KnownEpochs;
+use self::epochs::KnownEpochs;
 use crate::error::{Error, Kind, Result};
 use crate::protocol::epoch::EpochTerms;
 use crate::protocol::key::PageKey;

@@ -16,7 +16,7 @@ use tabletheory::{
     SystemRandom, Table, Timestamp, Txn, Write,
 };
 
-use crate::lively::{Lively, lively};
+use crate::concurrent::{Lively, lively};
 use crate::support::setting;
 
 /// Stores tell when an object was stored by a clock of their own; by this one that was long ago, so that the time in

@@ -1,8 +1,8 @@
 //! GcOptions on every store of bodies, S3 on a real server among them.
 
+mod concurrent;
 mod fixture;
-mod lively;
 mod property;
-mod story;
+mod rules;
 #[path = "../support/mod.rs"]
 mod support;

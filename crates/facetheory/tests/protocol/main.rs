@@ -3,13 +3,13 @@
 mod cost;
 mod diff;
 mod fixture;
-mod history;
+mod freshness;
 mod invalidate;
-mod lifetime;
 mod listing;
 mod pages;
 mod publish;
 mod request;
-mod rule;
+mod rollback;
 mod scripted;
 mod tag;
+mod ttl;

@@ -5,7 +5,7 @@ use object_store::path::Path;
 use tabletheory::Timestamp;
 
 use super::GcReport;
-use super::reference::References;
+use super::live_set::References;
 
 /// The most objects of one page that are held at once.
 const MOST_SIBLINGS: usize = 4096;

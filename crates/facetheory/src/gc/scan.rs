@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tabletheory::{Item, Key, Value};
 
-use super::reference::References;
+use super::live_set::References;
 use crate::error::{Error, Result};
 use crate::protocol::attribute as name;
 use crate::protocol::key::sha256_hex;
