@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_name_of_a_table_wins_and_a_bare_one_is_on_dynamodb() {
+    fn the_first_table_variable_wins_and_a_bare_name_is_on_dynamodb() {
         let all: Vec<(&str, &str)> = TABLE.iter().map(|name| (*name, *name)).chain([(BUCKET, "b")]).collect();
         for first in 0..TABLE.len() {
             let environment = with(&all[first..]).expect("a table and a bucket");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_has_the_prefix_isr_unless_another_is_said() {
+    fn a_bucket_has_the_prefix_isr_unless_another_is_set() {
         for (prefix, expected) in
             [("", "s3://b/isr"), (" ", "s3://b/isr"), ("a/b/", "s3://b/a/b/"), ("/", "s3://b//")]
         {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_wrong_is_named() {
+    fn an_error_names_the_variable_that_is_missing_or_invalid() {
         for (variables, reason) in [
             (
                 vec![(TABLE[0], "t")],

@@ -55,7 +55,7 @@ fn every_row_is_read_and_written_byte_for_byte() {
 }
 
 #[test]
-fn names_are_in_snake_case_and_numbers_are_whole() {
+fn attribute_names_are_snake_case_and_numbers_are_whole() {
     for Vector { name, line, .. } in vectors() {
         let item = Item::from_json(&line).expect("an item");
         for (attribute, value) in item.iter() {
@@ -69,7 +69,7 @@ fn names_are_in_snake_case_and_numbers_are_whole() {
 }
 
 #[test]
-fn keys_are_spelled_as_in_the_file() {
+fn keys_are_written_as_in_the_file() {
     let tenant = Tenant::new("t1").expect("a tenant");
     let page = KeyScheme::Hashed.page(Some(&tenant), "/").expect("a page");
     let alone = PageKey::new("/").expect("a page");
@@ -93,7 +93,7 @@ fn keys_are_spelled_as_in_the_file() {
 }
 
 #[test]
-fn rows_say_what_they_say() {
+fn rows_have_the_expected_values() {
     let of = |name: &str| {
         let vector = vectors().into_iter().find(|vector| vector.name == name).expect(name);
         Item::from_json(&vector.line).expect("an item")
@@ -122,7 +122,7 @@ fn foreign(attributes: &[(&str, Value)]) -> Item {
 }
 
 #[test]
-fn what_other_languages_may_add_or_mistype_does_no_harm() {
+fn attributes_that_other_languages_add_or_mistype_are_ignored() {
     let plain = Meta::of(Generation::new("a.html", 1_700_000_000, 60));
     for extra in [
         ("cacheKey", Value::from("/")),
@@ -150,7 +150,7 @@ fn what_other_languages_may_add_or_mistype_does_no_harm() {
 }
 
 #[test]
-fn a_row_without_what_the_format_demands_is_corrupt_and_says_so() {
+fn a_row_that_lacks_a_required_attribute_is_corrupt() {
     for (attribute, value, reason) in [
         ("s3_key", None, "META: attribute `s3_key` is missing"),
         ("s3_key", Some(1.into()), "META: attribute `s3_key` is of type N; it must be S"),
@@ -172,6 +172,6 @@ fn a_row_without_what_the_format_demands_is_corrupt_and_says_so() {
     let odd = Item::from([("status", Value::from("DONE")), ("request_hash", "h".into()), ("ttl", 1.into())]);
     assert_eq!(
         Request::read(&odd).expect_err("odd").to_string(),
-        "REQ#: the status \"DONE\" is none of ours"
+        "REQ#: unknown status \"DONE\"; it must be STARTED, COMPLETED or FAILED"
     );
 }

@@ -186,7 +186,7 @@ fn an_unresponsive_table_times_out_as_configured() {
 
 #[test]
 fn an_unresponsive_body_store_times_out_as_configured() {
-    assert_times_out("memory:", "s3://bucket/isr", "the bodies did not answer within 120ms");
+    assert_times_out("memory:", "s3://bucket/isr", "the object storage did not respond within 120ms");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a store of bodies cannot do, found out once at start-up instead of in the middle of a night.
+//! Tests at start-up whether an object store has the features that bodies need.
 
 use std::fmt;
 
@@ -7,12 +7,14 @@ use object_store::path::Path;
 use object_store::{Attribute, GetResult, ObjectStoreExt as _};
 use tabletheory::Random;
 
-use crate::bodies::metadata::{self, Created, Description};
-use crate::bodies::{Bodies, unavailable, uuid};
+use super::create::{Created, create};
+use super::metadata::Metadata;
+use super::s3_key::uuid;
+use super::{Bodies, object_path, unavailable};
 use crate::error::Result;
 use crate::protocol::generation::Content;
 
-/// What was found out about a store of bodies.
+/// The result of testing an object store.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -21,17 +23,17 @@ use crate::protocol::generation::Content;
 ///
 /// let probe = Bodies::memory().probe(&SystemRandom).await?;
 /// assert!(probe.failures.is_empty());
-/// assert_eq!(probe.to_string(), "the store of bodies does everything that is needed");
+/// assert_eq!(probe.to_string(), "the object storage has every feature that is needed");
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Probe {
-    /// What it does not do.
+    /// The features that it lacks.
     pub failures: Vec<ProbeFailure>,
 }
 
-/// Something that a store of bodies does not do. Its text says what that means.
+/// A feature that an object store lacks. Its text says what that means.
 ///
 /// ```
 /// assert!(facetheory::ProbeFailure::Unreadable.is_fatal());
@@ -40,22 +42,22 @@ pub struct Probe {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProbeFailure {
-    /// What was just put is not there, or is something else.
+    /// An object that was just put does not exist, or has other bytes.
     Unreadable,
-    /// A second put of one name replaces the first, although it must not.
+    /// A conditional put overwrites an object that exists.
     Overwrites,
-    /// Metadata does not come back.
+    /// Metadata is not returned.
     NoMetadata,
-    /// The content type does not come back.
+    /// The content type is not returned.
     NoContentType,
-    /// What is there is not listed; with the reason, where there is one.
+    /// An object that exists is not listed; with the error, if there was one.
     NoList(Option<String>),
-    /// What was deleted is still there; with the reason, where there is one.
+    /// An object that was deleted still exists; with the error, if there was one.
     NoDelete(Option<String>),
 }
 
 impl ProbeFailure {
-    /// Whether pages cannot be served from such a store at all.
+    /// Whether pages cannot be served from this store at all.
     ///
     /// ```
     /// assert!(!facetheory::ProbeFailure::Overwrites.is_fatal());
@@ -67,9 +69,9 @@ impl ProbeFailure {
 }
 
 impl Bodies {
-    /// Tries out what bodies need, with an object of its own that it deletes again, and says what does not work.
+    /// Tests the features that bodies need, with an object that it creates and deletes, and returns those that are missing.
     ///
-    /// An error means that nothing can be stored there at all: it is unreachable, or denies it.
+    /// An error means that nothing can be stored: the store is unreachable, or denies access.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -77,34 +79,34 @@ impl Bodies {
     ///
     /// let directory = tempfile::tempdir()?;
     /// let probe = Bodies::files(directory.path())?.probe(&tabletheory::SystemRandom).await?;
-    /// // Files have no place for them; rows tell them instead.
+    /// // Files have no metadata; the rows have it instead.
     /// assert_eq!(probe.failures, [ProbeFailure::NoMetadata, ProbeFailure::NoContentType]);
     /// # Ok(()) }
     /// ```
     pub async fn probe(&self, random: &dyn Random) -> Result<Probe> {
-        const FIRST: Bytes = Bytes::from_static(b"What a store of bodies can do is tried out with this.\n");
-        const SECOND: Bytes = Bytes::from_static(b"This must not replace the first.\n");
-        let directory = format!("{}probe", self.prefix());
-        let path = self.name(&format!("{directory}/{}.txt", uuid(random)))?;
+        const FIRST: Bytes = Bytes::from_static(b"FaceTheory tests the object storage with this object.\n");
+        const SECOND: Bytes = Bytes::from_static(b"This must not overwrite the first object.\n");
+        let directory = format!("{}probe", self.prefix);
+        let path = object_path(&format!("{directory}/{}.txt", uuid(random)))?;
         let content = Content {
             status: Some(203),
             content_type: Some("text/plain; charset=utf-8".into()),
             headers: vec![("content-security-policy".into(), "default-src 'none'".into())],
             ..Content::default()
         };
-        let objects = self.objects();
-        let attributes = self.describe(&content);
-        let impossible = |cause| unavailable("nothing can be stored", cause);
-        metadata::create(objects, &path, &FIRST, &attributes).await.map_err(impossible)?;
+        let objects = &*self.objects;
+        let attributes = self.attributes(&content);
+        let impossible = |cause| unavailable("a test object cannot be stored", cause);
+        create(objects, &path, &FIRST, &attributes).await.map_err(impossible)?;
 
         let mut failures = Vec::new();
-        // A store that answers with an error has not replaced anything either, which is what counts.
-        if let Ok(Created::Done) = metadata::create(objects, &path, &SECOND, &attributes).await {
+        // An error is fine as well: nothing was overwritten.
+        if let Ok(Created::Done) = create(objects, &path, &SECOND, &attributes).await {
             failures.push(ProbeFailure::Overwrites);
         }
         match objects.get(&path).await {
             Err(_) => failures.push(ProbeFailure::Unreadable),
-            Ok(found) => failures.extend(of_what_came_back(found, &content, [&FIRST, &SECOND]).await),
+            Ok(found) => failures.extend(failures_of_get(found, &content, [&FIRST, &SECOND]).await),
         }
         match objects.list_with_delimiter(Some(&Path::from(directory))).await {
             Err(cause) => failures.push(ProbeFailure::NoList(Some(cause.to_string()))),
@@ -120,18 +122,18 @@ impl Bodies {
     }
 }
 
-async fn of_what_came_back(found: GetResult, content: &Content, written: [&Bytes; 2]) -> Vec<ProbeFailure> {
+async fn failures_of_get(found: GetResult, content: &Content, written: [&Bytes; 2]) -> Vec<ProbeFailure> {
     let mut failures = Vec::new();
-    let mut told = Content::default();
-    Description::of(&found.attributes).complete(&mut told);
-    if told != *content {
+    let mut read = Content::default();
+    Metadata::of(&found.attributes).complete(&mut read);
+    if read != *content {
         failures.push(ProbeFailure::NoMetadata);
     }
     let content_type = found.attributes.get(&Attribute::ContentType).map(|value| value.as_ref().to_owned());
     if content_type != content.content_type {
         failures.push(ProbeFailure::NoContentType);
     }
-    // That the second has replaced the first is said already.
+    // The bytes of the second put are reported as `Overwrites`.
     match found.bytes().await {
         Ok(bytes) if written.contains(&&bytes) => {}
         _ => failures.push(ProbeFailure::Unreadable),
@@ -147,28 +149,28 @@ impl fmt::Display for ProbeFailure {
         };
         match self {
             ProbeFailure::Unreadable => f.write_str(
-                "what was just stored cannot be read back: every page would look as if its body were missing",
+                "an object that was just stored cannot be read: the body of every page would be missing",
             ),
             ProbeFailure::Overwrites => f.write_str(
-                "a put that must not replace anything replaces what is there (the store ignores If-None-Match): \
-                 that no body is ever rewritten then rests on their random names alone",
+                "a conditional put overwrites an object that exists (the store ignores If-None-Match): only their random keys \
+                 protect bodies from being overwritten",
             ),
             ProbeFailure::NoMetadata => f.write_str(
-                "metadata does not come back: a page whose row another language has written is served without its \
+                "metadata is not returned: a page whose row another language has written is served without its \
                  status, content type and security policy",
             ),
             ProbeFailure::NoContentType => f.write_str(
-                "the content type does not come back: whoever fetches objects past this program has to guess it",
+                "the content type is not returned: clients that fetch objects directly have to guess it",
             ),
             ProbeFailure::NoList(reason) => {
-                f.write_str("what is stored is not listed")?;
+                f.write_str("an object that exists is not listed")?;
                 because(f, reason)?;
-                f.write_str(": bodies that no row names cannot be found and collected")
+                f.write_str(": garbage collection cannot find orphaned bodies")
             }
             ProbeFailure::NoDelete(reason) => {
-                f.write_str("what is deleted stays")?;
+                f.write_str("an object that was deleted still exists")?;
                 because(f, reason)?;
-                f.write_str(": bodies that are no longer needed pile up, and the probe leaves one behind too")
+                f.write_str(": garbage collection cannot delete bodies, and this test leaves an object behind")
             }
         }
     }
@@ -177,7 +179,7 @@ impl fmt::Display for ProbeFailure {
 impl fmt::Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.failures.is_empty() {
-            return f.write_str("the store of bodies does everything that is needed");
+            return f.write_str("the object storage has every feature that is needed");
         }
         let lines: Vec<String> = self.failures.iter().map(ToString::to_string).collect();
         f.write_str(&lines.join("\n"))

@@ -1,4 +1,4 @@
-//! S3, with the credentials, region and endpoint that the table on DynamoDB uses too.
+//! Opens S3 with the credentials, region and endpoint that the table on DynamoDB uses too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use object_store::{CredentialProvider, RetryConfig};
 
 use crate::error::{Error, Kind, Result};
 
-/// How often a request is repeated that a busy store turned away.
-const RETRIES: usize = 5;
-/// After this no further repetition begins: whoever waits for a page would have given up.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How often a request that a busy store rejected is retried.
+const MAX_RETRIES: usize = 5;
+/// No retry starts after this: the client has given up by then.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The configuration that the environment tells, as the table on DynamoDB uses it.
+/// The configuration of the environment, as the table on DynamoDB uses it.
 pub(crate) async fn environment() -> SdkConfig {
     let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
     match endpoint(config.endpoint_url()) {
@@ -25,23 +25,27 @@ pub(crate) async fn environment() -> SdkConfig {
     }
 }
 
-/// The bucket, reached as the configuration says.
+/// Opens a bucket with this configuration.
 pub(crate) fn open(config: &SdkConfig, bucket: &str) -> Result<AmazonS3> {
     let region = config.region().ok_or_else(|| {
-        Error::invalid("there is no AWS region; set AWS_REGION or the region of the profile")
+        Error::invalid("no AWS region is configured; set AWS_REGION or the region of the profile")
     })?;
     let credentials = config.credentials_provider().ok_or_else(|| {
         Error::invalid(
-            "there are no AWS credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile",
+            "no AWS credentials are configured; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile",
         )
     })?;
     let mut builder = AmazonS3Builder::new()
         .with_bucket_name(bucket)
         .with_region(region.as_ref())
         .with_conditional_put(S3ConditionalPut::ETagMatch)
-        // Not every store that speaks S3 can delete several objects at once.
+        // Not every S3-compatible store can delete several objects at once.
         .with_disable_bulk_delete(true)
-        .with_retry(RetryConfig { max_retries: RETRIES, retry_timeout: PATIENCE, ..RetryConfig::default() })
+        .with_retry(RetryConfig {
+            max_retries: MAX_RETRIES,
+            retry_timeout: RETRY_TIMEOUT,
+            ..RetryConfig::default()
+        })
         .with_credentials(Arc::new(SharedChain(credentials)));
     if let Some(endpoint) = config.endpoint_url() {
         builder = builder.with_allow_http(endpoint.starts_with("http://")).with_endpoint(endpoint);
@@ -51,12 +55,12 @@ pub(crate) fn open(config: &SdkConfig, bucket: &str) -> Result<AmazonS3> {
     })
 }
 
-/// A variable for S3 alone outweighs one for all services, as in the AWS tools.
+/// The endpoint of S3 takes precedence over the one of all services, as in the AWS tools.
 fn endpoint(for_all: Option<&str>) -> Option<String> {
     std::env::var("AWS_ENDPOINT_URL_S3").ok().filter(|url| !url.is_empty()).or(for_all.map(str::to_owned))
 }
 
-/// The SDK's credential chain, as the store of objects wants it.
+/// The credential chain of the SDK for `object_store`.
 #[derive(Debug)]
 struct SharedChain(SharedCredentialsProvider);
 

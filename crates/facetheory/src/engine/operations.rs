@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::Isr;
 use crate::error::Result;
-use crate::protocol::epoch::Tag;
 use crate::protocol::invalidate::{Invalidated, InvalidationMode};
 use crate::protocol::key::{PageKey, Tenant};
 use crate::protocol::rollback::RolledBack;
+use crate::protocol::tag::Tag;
 
 impl Isr {
     /// Purges a page with all its variants: makes it stale (soft), or unusable (hard). Other processes notice once their

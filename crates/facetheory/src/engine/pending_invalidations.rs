@@ -9,8 +9,9 @@ use tabletheory::Backoff;
 
 use super::metrics::Phase;
 use super::{Engine, Isr};
-use crate::protocol::epoch::{Epoch, Tag};
+use crate::protocol::epoch::Epoch;
 use crate::protocol::key::PageKey;
+use crate::protocol::tag::Tag;
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
 /// How long the table is tried for one invalidation before it is dropped.
@@ -24,15 +25,15 @@ impl Isr {
     pub(crate) async fn invalidate_target(&self, page: &PageKey) {
         let (engine, tag) = (&self.engine, Tag::target(page.address()).key(page.tenant()));
         let store = engine.pages.store();
-        let pending = store.owe(&tag);
+        let pending = store.add_pending(&tag);
         engine.memory.mark_unverified(page);
-        let epoch = pending.unwrap_or(Epoch { invalidated_at: engine.now().seconds() });
+        let epoch = pending.unwrap_or(Epoch::at(engine.now().seconds()));
         let write = async {
             // Clients must not be able to fill the table with epochs of pages that do not exist.
             if store.may_have_entries(page).await? {
-                store.pay(&tag, epoch).await
+                store.write_pending(&tag, epoch).await
             } else {
-                store.write_off(&tag, epoch);
+                store.remove_pending(&tag, epoch);
                 Ok(())
             }
         };
@@ -59,7 +60,7 @@ impl Engine {
                 biased;
                 () = engine.write_all_pending() => {}
                 () = engine.abandon.cancelled() => {
-                    let pending = engine.pages.store().owed().len();
+                    let pending = engine.pages.store().pending().len();
                     tracing::warn!(pending, "shutting down with invalidations that the table has not received");
                 }
             }
@@ -71,10 +72,10 @@ impl Engine {
         for retry in 0.. {
             tokio::time::sleep(BACKOFF.delay(retry, &*self.random)).await;
             self.write_pending().await;
-            if store.owed().is_empty() {
+            if store.pending().is_empty() {
                 self.writing_pending.store(false, Ordering::Release);
                 // A request may have added one in between, and seen that this task was still running.
-                if store.owed().is_empty() || self.writing_pending.swap(true, Ordering::AcqRel) {
+                if store.pending().is_empty() || self.writing_pending.swap(true, Ordering::AcqRel) {
                     return;
                 }
             }
@@ -84,12 +85,12 @@ impl Engine {
     /// Writes the pending invalidations to the table, up to the first failure.
     async fn write_pending(&self) {
         let store = self.pages.store();
-        for (tag, epoch) in store.owed() {
+        for (tag, epoch) in store.pending() {
             let age = self.now().seconds().saturating_sub(epoch.invalidated_at);
             if u64::try_from(age).is_ok_and(|age| age > MAX_AGE.as_secs()) {
                 tracing::error!("an invalidation was lost: the table was unreachable for {MAX_AGE:?}");
-                store.write_off(&tag, epoch);
-            } else if self.within_table_timeout(store.pay(&tag, epoch)).await.is_err() {
+                store.remove_pending(&tag, epoch);
+            } else if self.within_table_timeout(store.write_pending(&tag, epoch)).await.is_err() {
                 return;
             }
         }

@@ -26,7 +26,7 @@ impl Engine {
         mut leased_until: i64,
         limit: &mut WaitLimit,
     ) -> Option<RegenerateResult> {
-        let skew = i64::try_from(self.pages.store().terms().skew.as_secs()).unwrap_or(i64::MAX);
+        let skew = i64::try_from(self.pages.store().lease_terms().skew.as_secs()).unwrap_or(i64::MAX);
         loop {
             // The lease is free once it has also ended by the clock of its holder.
             let free_at = leased_until.saturating_add(skew).saturating_mul(1000);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::epoch::Tag;
+use crate::protocol::tag::Tag;
 
 /// Says how a response is cached: put it into the extensions of the response.
 ///

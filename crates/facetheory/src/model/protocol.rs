@@ -9,11 +9,12 @@ use super::scope::Recipe;
 use super::state::{FIRST, LEASES};
 use super::table::{LOCK, META, REQUEST, RowId, Rows, World, version_place};
 use crate::protocol::attribute as name;
+use crate::protocol::epoch::Epoch;
 use crate::protocol::generation::Generation;
 use crate::protocol::invalidate::{self, Found, InvalidationMode};
 use crate::protocol::lease::{Lease, LeaseTerms};
 use crate::protocol::publish::{Guards, Publication};
-use crate::protocol::request::{self, Claim, Next, RequestTerms, Wish};
+use crate::protocol::request::{Claim, Decision, Next, RequestTerms};
 use crate::protocol::retention;
 use crate::protocol::rollback::Rollback;
 use crate::protocol::row::Meta;
@@ -122,9 +123,16 @@ pub(super) fn rendered(world: &World, body: u8, generated_at: i8) -> Generation 
 pub(super) fn next(world: &World, number: u8, now: i8, found: RowId, lock: RowId) -> Next {
     let in_progress = Duration::from_secs(INTERVAL.unsigned_abs());
     let terms = RequestTerms { in_progress, ..RequestTerms::default() };
-    let wish = Wish { key: world.key(REQUEST), hash: "hash" };
-    let lease = lease(world, number, now);
-    request::next(wish, world.request(found), world.lock(lock), &lease, (&world.terms, &terms), at(now))
+    let decision = Decision {
+        key: world.key(REQUEST),
+        hash: "hash",
+        found: world.request(found),
+        lock: world.lock(lock),
+        lease_terms: &world.terms,
+        terms: &terms,
+        now: at(now),
+    };
+    decision.next(&lease(world, number, now))
 }
 
 fn claim(world: &World, lease: u8, now: i8) -> Option<Claim> {
@@ -168,7 +176,7 @@ pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
             without(txn, world.is(Mutant::RollbackWithoutFence), &world.key(LOCK).sk)
         }
         Request::Collect { body, .. } => {
-            let txn = retention::version(&world.page.meta(), &world.key(version_place(body)).sk);
+            let txn = retention::delete_version(&world.page.meta(), &world.key(version_place(body)).sk);
             without(txn, world.is(Mutant::CollectServed), &world.key(META).sk)
         }
     }
@@ -221,7 +229,7 @@ fn invalidation(world: &World, now: i8, how: How, target: Target) -> Txn {
     let strength = match how {
         How::Soft => InvalidationMode::Soft,
         How::Hard => InvalidationMode::Hard,
-        How::Tag => return invalidate::tag(&world.tag, None, at(now)),
+        How::Tag => return invalidate::tag(world.tag.key(None), Epoch::at(at(now).seconds())),
     };
     let found = match target {
         Target::Nothing => Found::Nothing,

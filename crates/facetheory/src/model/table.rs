@@ -12,10 +12,11 @@ use super::network::Answer;
 use super::protocol::{self, Request};
 use super::scope::Scope;
 use super::state::BODIES;
-use crate::protocol::epoch::{Epoch, Tag};
+use crate::protocol::epoch::Epoch;
 use crate::protocol::key::PageKey;
 use crate::protocol::lease::{Acquire, LeaseTerms};
 use crate::protocol::row;
+use crate::protocol::tag::Tag;
 
 /// A row as the table has it, by its number; 0 is no row.
 pub(super) type RowId = u16;

@@ -27,7 +27,7 @@ fn the_protocol_holds_in_every_scope() {
 }
 
 #[test]
-fn the_protocol_holds_on_long_ways_too() {
+fn the_protocol_holds_on_long_random_walks() {
     let walks = number("FACETHEORY_MODEL_STATES").unwrap_or(STATES) / 25;
     let (longest, counterexample) = wander(Scope::EVERYTHING, walks);
     println!("everything: {walks} ways at random, the longest of {longest} steps");
@@ -37,14 +37,14 @@ fn the_protocol_holds_on_long_ways_too() {
 }
 
 #[test]
-fn every_guard_that_is_taken_out_is_missed() {
+fn every_mutant_is_detected() {
     for (mutant, scope) in Mutant::ALL {
         is_noticed(mutant, explore(scope, Some(mutant), STATES));
     }
 }
 
 #[test]
-fn neither_expiry_nor_rising_time_can_stand_in_for_the_token() {
+fn neither_expiry_nor_generated_at_can_replace_the_token() {
     for mutant in [Mutant::NoToken, Mutant::ExpiryForToken, Mutant::RisingForToken] {
         let mut world = World::new(Scope::TAKEOVER, Some(mutant));
         world.harm_only = true;

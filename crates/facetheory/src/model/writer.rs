@@ -9,7 +9,7 @@ use super::protocol::{self, Request, body_for};
 use super::scope::Recipe;
 use super::state::{Phase, Report, State, Writer};
 use super::table::{LOCK, META, REQUEST, World};
-use crate::protocol::publish::{Published, judge};
+use crate::protocol::publish::Published;
 use crate::protocol::request::Next;
 
 /// What a writer's clock says.
@@ -155,7 +155,8 @@ impl World {
         let writer = std::mem::take(&mut state.writers[index]);
         let lease = protocol::lease(self, writer.lease, 0);
         let page = protocol::rendered(self, body_for(self, writer.lease), writer.generated_at);
-        let published = judge(&lease, &page, self.meta(writer.seen), self.meta(state.rows.0[META]));
+        let published =
+            Published::resolve(&lease, &page, self.meta(writer.seen), self.meta(state.rows.0[META]));
         let report = match published {
             Published::Done => Report::Done,
             Published::Lost => Report::NotPublished,

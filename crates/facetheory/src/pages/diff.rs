@@ -1,4 +1,4 @@
-//! The difference of two versions: what an operator looks at before going back to one.
+//! The difference between two versions, for operators before a rollback.
 
 use std::fmt::{self, Write as _};
 
@@ -10,10 +10,10 @@ use crate::pages::Pages;
 use crate::protocol::key::PageKey;
 use crate::protocol::row::Version;
 
-/// So many lines around a change are shown with it.
+/// How many lines around a change are shown.
 const CONTEXT_LINES: usize = 3;
 
-/// What differs between two versions of a page. Its text is like that of `git diff`.
+/// The difference between two versions of a page. Its text is like the output of `git diff`.
 ///
 /// ```
 /// use facetheory::protocol::{Generation, Version};
@@ -35,13 +35,13 @@ pub struct Diff {
     pub from: Side,
     /// The version on the right.
     pub to: Side,
-    /// What is told of the bodies and is not the same, in a fixed order.
+    /// The fields that differ, in a fixed order.
     pub fields: Vec<FieldDiff>,
-    /// What differs between the bodies.
+    /// The difference between the bodies.
     pub body: BodyDiff,
 }
 
-/// One of two versions that are compared.
+/// One of the two versions.
 ///
 /// ```
 /// # use facetheory::protocol::{Generation, Version};
@@ -57,11 +57,11 @@ pub struct Side {
     pub sk: String,
     /// When it was generated, in epoch seconds.
     pub generated_at: i64,
-    /// The length of its body in bytes; none where the body is missing.
+    /// The length of its body in bytes; `None` if the body is missing.
     pub size: Option<usize>,
 }
 
-/// Something that is told of a body and differs: absent on a side where nothing is told.
+/// A field that differs; `None` on the side that lacks it.
 ///
 /// ```
 /// # use facetheory::protocol::{Generation, Version};
@@ -75,7 +75,7 @@ pub struct Side {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FieldDiff {
-    /// Its name: `status`, `content-type`, `etag`, `tags`, `deployment`, `revalidate-seconds`, or `header NAME`.
+    /// The name: `status`, `content-type`, `etag`, `tags`, `deployment`, `revalidate-seconds`, or `header NAME`.
     pub name: String,
     /// On the left.
     pub from: Option<String>,
@@ -83,7 +83,7 @@ pub struct FieldDiff {
     pub to: Option<String>,
 }
 
-/// What differs between two bodies, or why that cannot be told.
+/// The difference between two bodies, or why they cannot be compared.
 ///
 /// ```
 /// assert_eq!(facetheory::BodyDiff::Same.to_string(), "The bodies are the same.");
@@ -91,27 +91,27 @@ pub struct FieldDiff {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyDiff {
-    /// They are the same, byte for byte.
+    /// They are equal.
     Same,
-    /// They differ; in the unified format, without the two lines that name the files.
+    /// The difference in the unified format, without the two lines that name the files.
     Text(String),
-    /// A body is not there, or is damaged.
+    /// A body is missing or damaged.
     Missing {
-        /// The one on the left.
+        /// The body on the left.
         from: bool,
-        /// The one on the right.
+        /// The body on the right.
         to: bool,
     },
-    /// They differ, and one is not text.
+    /// They differ, and at least one is not text.
     NotText,
     /// They differ, and one is longer than [`BodyDiff::MAX_BYTES`] or [`BodyDiff::MAX_LINES`].
     TooLarge,
 }
 
 impl BodyDiff {
-    /// Longer bodies are not compared line by line, in bytes.
+    /// Longer bodies are not compared by line, in bytes.
     pub const MAX_BYTES: usize = 2 * 1024 * 1024;
-    /// Bodies of more lines are not compared line by line, which bounds the work of the worst pair.
+    /// Bodies with more lines are not compared by line, which bounds the time.
     pub const MAX_LINES: usize = 20_000;
 
     fn between(from: Option<&Body>, to: Option<&Body>) -> Self {
@@ -136,7 +136,7 @@ impl BodyDiff {
 }
 
 impl Diff {
-    /// Compares two versions, each with its sort key and its body, where that is there.
+    /// Compares two versions, each with its sort key, and its body if it exists.
     ///
     /// ```
     /// # use facetheory::protocol::{Generation, Version};
@@ -159,7 +159,7 @@ impl Diff {
         Diff { from: side(from), to: side(to), fields, body: BodyDiff::between(from.2, to.2) }
     }
 
-    /// Whether nothing differs but the times.
+    /// Whether nothing but the times differs.
     ///
     /// ```
     /// # use facetheory::protocol::{Generation, Version};
@@ -176,7 +176,7 @@ impl Diff {
 }
 
 impl Pages {
-    /// One version of a page that is kept, with its body where that is there and whole.
+    /// Reads a stored version of a page, with its body unless that is missing or damaged.
     ///
     /// ```
     /// # use facetheory::{Bodies, History, PageKey, Pages, PageStore, Policy, Rendered};
@@ -187,8 +187,8 @@ impl Pages {
     /// let policy = Policy::every(Duration::from_secs(60)).with_history(History::Versions);
     /// let _ = pages.regenerate(&page, &policy, |_| async { Ok(Rendered::html("<h1>One</h1>")) }).await?;
     /// let (sk, _) = pages.store().versions(&page, 1).await?.remove(0);
-    /// let (_, body) = pages.read_version(&page, &sk).await?.expect("it is kept");
-    /// assert_eq!(body.expect("its body is there").bytes, "<h1>One</h1>");
+    /// let (_, body) = pages.read_version(&page, &sk).await?.expect("it is stored");
+    /// assert_eq!(body.expect("its body exists").bytes, "<h1>One</h1>");
     /// # Ok(()) }
     /// ```
     pub async fn read_version(&self, page: &PageKey, sk: &str) -> Result<Option<(Version, Option<Body>)>> {
@@ -198,7 +198,7 @@ impl Pages {
         Ok(Some((version, body)))
     }
 
-    /// What differs between two versions of a page; none if one of them is not kept.
+    /// Compares two versions of a page. Returns `None` if one of them is not stored.
     ///
     /// ```
     /// # use facetheory::{Bodies, PageKey, Pages, PageStore};
@@ -213,16 +213,22 @@ impl Pages {
         let to = self.read_version(page, to_sk).await?;
         let (Some((from, from_body)), Some((to, to_body))) = (from, to) else { return Ok(None) };
         let (from_sk, to_sk) = (from_sk.to_owned(), to_sk.to_owned());
-        // The worst pair takes a fifth of a second, for which no thread that serves requests may stand still.
+        // This can take 200 ms, for which a thread that serves requests must not be blocked.
         let compare =
             move || Diff::between((&from_sk, &from, from_body.as_ref()), (&to_sk, &to, to_body.as_ref()));
         let diff = tokio::task::spawn_blocking(compare).await;
-        let stopped = |cause| Error::new(Kind::Unavailable, "the comparison was stopped").caused_by(cause);
+        let stopped = |cause| {
+            Error::new(
+                Kind::Unavailable,
+                "the comparison was stopped: its task panicked or the process shuts down",
+            )
+            .caused_by(cause)
+        };
         diff.map(Some).map_err(stopped)
     }
 }
 
-/// What is told of a version by its row, and where that is silent, by its object.
+/// The fields of a version, from its row or else from the metadata of its object.
 fn fields(version: &Version, body: Option<&Body>) -> [(&'static str, Option<String>); 6] {
     let (generation, content) = (&version.generation, &version.generation.content);
     let status = content.status.or(body.and_then(|body| body.status));
@@ -238,7 +244,7 @@ fn fields(version: &Version, body: Option<&Body>) -> [(&'static str, Option<Stri
     ]
 }
 
-/// The headers that differ, by name; several of one name are one value, as on the wire.
+/// The headers that differ, by name. Several headers of one name are joined.
 fn headers(from: &Version, to: &Version) -> Vec<FieldDiff> {
     let mut headers: std::collections::BTreeMap<String, [Option<String>; 2]> =
         std::collections::BTreeMap::new();
@@ -252,7 +258,7 @@ fn headers(from: &Version, to: &Version) -> Vec<FieldDiff> {
     differing.map(|(name, [from, to])| FieldDiff { name: format!("header {name}"), from, to }).collect()
 }
 
-/// The unified format: hunks with context, and a note where a last line has no end.
+/// The unified format: hunks with context, and a note if the last line has no newline.
 fn unified(from: &[String], to: &[String]) -> String {
     let mut text = String::new();
     for hunk in group_diff_ops(capture_diff_slices(Algorithm::Myers, from, to), CONTEXT_LINES) {
@@ -302,10 +308,10 @@ impl fmt::Display for BodyDiff {
                 let which = if *from { "first" } else { "second" };
                 write!(f, "The body of the {which} version is missing or damaged, so it cannot be compared.")
             }
-            BodyDiff::NotText => f.write_str("The bodies differ, and are not both text."),
+            BodyDiff::NotText => f.write_str("The bodies differ, and at least one is not text."),
             BodyDiff::TooLarge => write!(
                 f,
-                "The bodies differ, and are not compared line by line: one has more than {} bytes or {} lines.",
+                "The bodies differ, but are too large to be compared: one has more than {} bytes or {} lines.",
                 Self::MAX_BYTES,
                 Self::MAX_LINES
             ),

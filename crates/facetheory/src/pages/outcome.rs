@@ -1,9 +1,9 @@
-//! What came of a regeneration.
+//! The outcome of a regeneration.
 
 use crate::protocol::generation::Generation;
 use crate::protocol::row::Meta;
 
-/// How a regeneration ended.
+/// The outcome of a regeneration.
 ///
 /// ```
 /// assert_ne!(facetheory::Outcome::Lost, facetheory::Outcome::Superseded);
@@ -12,35 +12,35 @@ use crate::protocol::row::Meta;
 #[must_use]
 #[non_exhaustive]
 pub enum Outcome {
-    /// This render is what everyone is served now.
+    /// The render was published.
     Published(Generation),
-    /// The body came out the same: only its times have moved, and the pointer is where it was.
+    /// The body did not change: only times and headers of `META` were updated, and its pointer did not move.
     Unchanged(Meta),
-    /// Somebody else was quicker.
+    /// The page is fresh: another worker published it.
     AlreadyFresh(Meta),
-    /// Somebody else renders it.
+    /// Another worker renders it.
     Held {
-        /// Until when at most, in epoch seconds, unless it is prolonged.
+        /// Until when, in epoch seconds, unless the lease is refreshed.
         until: i64,
     },
-    /// Somebody else works on the same request.
+    /// Another worker executes the same request.
     InProgress {
-        /// Until when it counts as worked on, in epoch seconds, where that is known.
+        /// Until when it counts as in progress, in epoch seconds, if that is known.
         until: Option<i64>,
     },
-    /// The request was done before.
+    /// The request was completed before.
     Replayed {
-        /// The body that it produced, where its writer recorded one.
+        /// The body that it produced, if its writer recorded one.
         s3_key: Option<String>,
     },
-    /// The same idempotency key came with another request before, so this one was not even begun.
+    /// The idempotency key was used for another request before, so this one was rejected.
     OtherRequest,
-    /// The renderer gave an answer that is not to be kept; what is served stays as it is.
+    /// The render must not be cached. The current page does not change.
     Declined,
-    /// The same, and what was served may not be served any more.
+    /// The render must not be cached, and the current page must not be served any more.
     Invalidated,
     /// The lease was lost during the render, so nothing was published.
     Lost,
-    /// The answer was lost, and the page has changed or vanished since.
+    /// The response to the publish was lost, and the page has changed or was deleted since.
     Superseded,
 }

@@ -1,10 +1,10 @@
-//! How a page is renewed, and what visitors get meanwhile.
+//! The policy of a page: when it is regenerated, and which response clients get meanwhile.
 
 use std::time::Duration;
 
 use crate::protocol::publish::History;
 
-/// How a page is renewed, and what visitors get meanwhile.
+/// The policy of a page: when it is regenerated, and which response clients get meanwhile.
 ///
 /// ```
 /// use facetheory::{History, Mode, Policy};
@@ -17,81 +17,82 @@ use crate::protocol::publish::History;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Policy {
-    /// For how long a render is fresh.
+    /// How long a render is fresh.
     pub revalidate: Duration,
-    /// Which generations are kept.
+    /// Which generations are stored.
     pub history: History,
-    /// What a visitor of a stale page gets.
+    /// Which response a client gets for a stale page.
     pub mode: Mode,
-    /// For how long after it went stale a page may be served while it is renewed; none sets no limit.
+    /// How long after it went stale a page may be served while it is regenerated; `None` sets no limit.
     pub stale_while_revalidate: Option<Duration>,
-    /// For how long after it went stale a page may be served because it cannot be renewed; none sets no limit.
+    /// How long after it went stale a page may be served because its regeneration failed; `None` sets no limit.
     pub stale_if_error: Option<Duration>,
-    /// What a visitor gets who would have to wait for a renewal by another process.
+    /// Which response a client gets while another process regenerates the page.
     pub contention: Contention,
-    /// How long a visitor waits for a renewal by another process at most.
+    /// How long a request waits for a regeneration by another process.
     pub wait: Duration,
     /// How long a render may take.
     pub render_timeout: Duration,
-    /// How long after a failed render the next one is tried; this doubles with each failure up to a limit.
+    /// How long after a failed render the next one is tried; doubles with each failure up to a limit.
     pub backoff: Duration,
-    /// How eagerly a page that is often visited is renewed before it goes stale: the more, the earlier; 1 is usual.
+    /// How early a page that is often requested is regenerated before it goes stale: greater is earlier, 1 is usual.
     pub early_refresh: Option<f64>,
-    /// For how long a page is fresh that says that there is none (404 and 410).
+    /// How long a 404 or 410 response is fresh.
     pub negative_ttl: Duration,
-    /// What becomes of a page that another deployment rendered.
+    /// How a page that another deployment rendered is treated.
     pub other_deployment: OtherDeployment,
-    /// How long a lease on these pages is held unless it is refreshed; none leaves that to the store.
+    /// How long a lease on these pages is held unless it is refreshed; `None` uses the terms of the store.
     pub lease: Option<Duration>,
-    /// How many versions besides the one that is served are left when another is published; none leaves all of them
-    /// to a collection.
+    /// How many versions besides the current one are retained when another is published; `None` leaves all of them to garbage
+    /// collection.
     pub versions: Option<usize>,
 }
 
-/// What a visitor of a stale page gets.
+/// Which response a client gets for a stale page.
 ///
 /// ```
 /// assert_eq!(facetheory::Mode::default(), facetheory::Mode::Swr);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The stale page at once; it is renewed in the background.
+    /// The stale page at once; it is regenerated in the background.
     #[default]
     Swr,
     /// The new page, once it is rendered.
     Blocking,
 }
 
-/// What a visitor gets who would have to wait for a renewal by another process.
+/// Which response a client gets while another process regenerates the page.
 ///
 /// ```
 /// assert_eq!(facetheory::Contention::default(), facetheory::Contention::Wait);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Contention {
-    /// The new page, if it comes in time.
+    /// The new page, if it is published in time.
     #[default]
     Wait,
-    /// The stale page, if there is one that may be served.
+    /// The stale page, if it may be served.
     ServeStale,
 }
 
-/// What becomes of a page that another deployment rendered.
+/// How a page that another deployment rendered is treated.
 ///
 /// ```
 /// assert_eq!(facetheory::OtherDeployment::default(), facetheory::OtherDeployment::Stale);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OtherDeployment {
-    /// It is stale: served while the new one is rendered.
+    /// As stale: it is served while it is regenerated.
     #[default]
     Stale,
-    /// It is as good as missing.
+    /// As missing.
     Missing,
 }
 
 impl Policy {
-    /// Fresh for this long after a render; only the latest is kept; served stale while it is renewed.
+    /// Pages are fresh for this long, only the latest generation is stored, and stale pages are served while they are
+    /// regenerated.
     ///
     /// ```
     /// use std::time::Duration;
@@ -118,7 +119,7 @@ impl Policy {
         }
     }
 
-    /// The same, keeping these generations.
+    /// Sets which generations are stored.
     ///
     /// ```
     /// use facetheory::{History, Policy};
@@ -132,7 +133,7 @@ impl Policy {
         self
     }
 
-    /// The same, where a visitor of a stale page waits for the new one.
+    /// Lets requests for a stale page wait for the new one.
     ///
     /// ```
     /// use facetheory::{Mode, Policy};

@@ -1,4 +1,4 @@
-//! Between the protocol and a renderer: what it is told, and what it gives back.
+//! The interface to a renderer: its context, and its result.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::protocol::generation::Content;
 use crate::protocol::key::PageKey;
 use crate::protocol::row::Meta;
 
-/// What a renderer is told.
+/// The context of a render.
 ///
 /// ```
 /// use facetheory::{Bodies, PageKey, Pages, PageStore, Policy, Rendered};
@@ -30,13 +30,13 @@ use crate::protocol::row::Meta;
 pub struct RenderContext {
     /// The page.
     pub page: PageKey,
-    /// What is served now, if its body is there: a renderer may find that it is still right.
+    /// The current page, if its body exists: a renderer may find that it has not changed.
     pub served: Option<Meta>,
     /// When the render started.
     pub started: Timestamp,
 }
 
-/// A page that was rendered.
+/// A rendered page.
 ///
 /// ```
 /// assert_eq!(facetheory::Rendered::html("x").content.status, Some(200));
@@ -44,20 +44,20 @@ pub struct RenderContext {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rendered {
-    /// The body; none for the one that is served already.
+    /// The body; `None` if it is the current one.
     pub bytes: Option<Bytes>,
-    /// What is told of it; the digest is filled in.
+    /// Status, headers and tags. The digest is filled in.
     pub content: Content,
-    /// The entity tag; one is made of the digest where there is none.
+    /// The entity tag; `None` derives one from the digest.
     pub etag: Option<String>,
-    /// For how long it is fresh, where that is not for the policy to say.
+    /// How long it is fresh; `None` uses the interval of the policy.
     pub revalidate: Option<Duration>,
-    /// When its content was asked for, if that was before the render started: it counts as generated then, so that what was
-    /// invalidated since stays so.
+    /// When its content was requested, if that was before the render started. It counts as generated then, so that later
+    /// invalidations apply to it.
     pub(crate) as_of: Option<Timestamp>,
 }
 
-/// What came of a render.
+/// The result of a render.
 ///
 /// ```
 /// use facetheory::{Render, Rendered};
@@ -69,37 +69,37 @@ pub struct Rendered {
 pub enum Render {
     /// A page to be published.
     Page(Box<Rendered>),
-    /// An answer that is nobody else's: what is served stays as it is.
+    /// The response must not be cached. The current page does not change.
     Declined,
-    /// An answer that is nobody else's, by which the renderer takes back what is served: that may not be served any more.
-    /// [`Isr`](crate::Isr) believes it when it is said twice in a row, since one such answer may be a mistake.
+    /// The response must not be cached, and the current page must not be served any more. [`Isr`](crate::Isr) requires two such
+    /// renders in a row, since one may be a mistake.
     Invalidate,
-    /// The same, because of what this one visitor asked for: the next one may be given a page.
+    /// The response to this request must not be cached, but the response to the next one may be.
     Uncacheable,
 }
 
-/// Why a render failed for which nobody answered: whoever puts a cache in front of an origin that cannot be reached says so
-/// by it, as the cause of an error or in the extensions of a response that it gives in the place of the origin's.
+/// The cause of a failed render whose origin did not respond. A proxy sets it as the source of an error, or in the extensions of
+/// the response that it creates in place of the origin's.
 ///
-/// Responses that follow their origin's headers may then be served stale, where nothing forbids it (RFC 9111 §4.2.4).
+/// Responses whose freshness the origin decides may then be served stale, if no directive prohibits it (RFC 9111 §4.2.4).
 ///
 /// ```
 /// let failure: facetheory::RenderError = facetheory::OriginUnreachable.into();
-/// assert_eq!(failure.to_string(), "the origin gave no answer");
+/// assert_eq!(failure.to_string(), "the origin did not respond");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OriginUnreachable;
 
 impl fmt::Display for OriginUnreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the origin gave no answer")
+        f.write_str("the origin did not respond")
     }
 }
 
 impl StdError for OriginUnreachable {}
 
 impl OriginUnreachable {
-    /// Whether it is behind an error.
+    /// Whether it is in the chain of sources of an error.
     pub(crate) fn is_behind(error: &(dyn StdError + 'static)) -> bool {
         let mut cause = Some(error);
         while let Some(error) = cause {
@@ -112,7 +112,7 @@ impl OriginUnreachable {
     }
 }
 
-/// What a render may fail with.
+/// The error of a failed render.
 pub type RenderError = Box<dyn StdError + Send + Sync>;
 
 impl From<Rendered> for Render {
@@ -122,17 +122,17 @@ impl From<Rendered> for Render {
 }
 
 impl Render {
-    /// The same, of content that was asked for at this time.
-    pub(crate) fn asked_at(mut self, asked: Timestamp) -> Self {
+    /// Sets the time at which the content was requested.
+    pub(crate) fn requested_at(mut self, requested: Timestamp) -> Self {
         if let Render::Page(page) = &mut self {
-            page.as_of = Some(asked);
+            page.as_of = Some(requested);
         }
         self
     }
 }
 
 impl Rendered {
-    /// A page of HTML.
+    /// An HTML page with status 200.
     ///
     /// ```
     /// assert_eq!(facetheory::Rendered::html("<p>").bytes.unwrap(), "<p>");
@@ -146,7 +146,7 @@ impl Rendered {
         Rendered::new(bytes, content)
     }
 
-    /// A page of anything.
+    /// A page with any content.
     ///
     /// ```
     /// use facetheory::protocol::Content;
@@ -160,7 +160,7 @@ impl Rendered {
         Rendered { bytes: Some(bytes.into()), content, etag: None, revalidate: None, as_of: None }
     }
 
-    /// The page that is served is still right: its times move, and no body is stored.
+    /// The current page has not changed: its times are updated, and no body is stored.
     ///
     /// ```
     /// use facetheory::protocol::{Generation, Meta};

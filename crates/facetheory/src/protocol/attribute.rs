@@ -1,4 +1,4 @@
-//! The names of the attributes on the wire. All but the last group are shared with other languages.
+//! The names of attributes in the table. All but the last group are shared with other languages.
 
 use tabletheory::{Attr, Set, Value};
 
@@ -23,7 +23,7 @@ pub(crate) const RESULT_S3_KEY: Attr<String> = Attr::new("result_s3_key");
 // Tags.
 pub(crate) const INVALIDATED_AT: Attr<i64> = Attr::new("invalidated_at");
 
-// Ours alone: no reader may need them, and a put of META by another language drops them.
+// Our own: no reader may require them, and a put of META by another language removes them.
 pub(crate) const CACHE_KEY: Attr<String> = Attr::new("cache_key");
 pub(crate) const PATH: Attr<String> = Attr::new("path");
 pub(crate) const HTTP_STATUS: Attr<u16> = Attr::new("http_status");

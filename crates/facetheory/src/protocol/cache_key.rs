@@ -1,16 +1,16 @@
-//! FaceTheory's default cache key, which tells requests apart that may see different pages.
+//! The default cache key: the parts of a request that select a page.
 
-use crate::protocol::key::sha256_hex;
+use crate::protocol::digest::sha256_hex;
+use crate::protocol::key::Tenant;
 
-/// What a request is told apart by.
+/// The default cache key: the parts of a request that select a page.
 ///
 /// The text is `{tenant}::{route}?{params and query}#auth=<24 hex>&cookies=<24 hex>`:
-/// - the tenant is `default` where there is none;
-/// - parameters come before the query, each sorted by the bytes of its names (values keep their order), and all
-///   are percent-encoded like JavaScript's `encodeURIComponent` does;
+/// - the tenant is `default` if the page has none;
+/// - route parameters come before the query, both sorted by the bytes of their names (values of one name stay in order),
+///   and percent-encoded as by JavaScript's `encodeURIComponent`;
 /// - `auth` and `cookies` are the first 24 hex digits of a SHA-256 over `name=values` lines sorted by name, the
-///   values of one name joined by NUL and the lines by a line feed. Either is left out when there is nothing in
-///   it, and `#` when both are.
+///   values of one name joined by NUL and the lines by a line feed. An empty part is omitted, and `#` if both are empty.
 ///
 /// ```
 /// use facetheory::CacheKey;
@@ -42,28 +42,28 @@ macro_rules! parts {
 }
 
 parts! {
-    /// One more parameter of the route.
+    /// Adds a parameter of the route.
     ///
     /// ```
     /// let key = facetheory::CacheKey::route("/{a}").param("a", "1");
     /// assert_eq!(key.to_string(), "default::/{a}?a=1");
     /// ```
     param => params,
-    /// One more parameter of the query.
+    /// Adds a parameter of the query.
     ///
     /// ```
     /// let key = facetheory::CacheKey::route("/").query("b", "2").query("a", "1");
     /// assert_eq!(key.to_string(), "default::/?a=1&b=2");
     /// ```
     query => query,
-    /// One more header that says who asks.
+    /// Adds a header that identifies the client.
     ///
     /// ```
     /// let key = facetheory::CacheKey::route("/").auth("authorization", "Bearer x").to_string();
     /// assert!(key.starts_with("default::/?#auth=") && !key.contains("Bearer"));
     /// ```
     auth => auth,
-    /// One more cookie that the page depends on.
+    /// Adds a cookie that the page depends on.
     ///
     /// ```
     /// let key = facetheory::CacheKey::route("/").cookie("theme", "dark").to_string();
@@ -73,7 +73,7 @@ parts! {
 }
 
 impl CacheKey {
-    /// The key of a route without anything else.
+    /// The key of a route without parameters.
     ///
     /// ```
     /// assert_eq!(facetheory::CacheKey::route("/about").to_string(), "default::/about?");
@@ -82,7 +82,7 @@ impl CacheKey {
         CacheKey { route: route.into(), ..CacheKey::default() }
     }
 
-    /// The same of a tenant.
+    /// Sets the tenant.
     ///
     /// ```
     /// use facetheory::{CacheKey, Tenant};
@@ -92,7 +92,7 @@ impl CacheKey {
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     #[must_use]
-    pub fn tenant(mut self, tenant: &crate::Tenant) -> Self {
+    pub fn tenant(mut self, tenant: &Tenant) -> Self {
         self.tenant = Some(tenant.as_str().to_owned());
         self
     }
@@ -116,7 +116,7 @@ impl std::fmt::Display for CacheKey {
     }
 }
 
-/// By the bytes of the names; pairs of one name keep their order.
+/// Sorts by the bytes of the names; pairs of one name stay in order.
 fn sorted(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
     let mut pairs: Vec<(&str, &str)> =
         pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -137,7 +137,7 @@ fn digest(pairs: &[(String, String)]) -> String {
     sha256_hex(lines.join("\n").as_bytes())[..24].to_owned()
 }
 
-/// Percent-encodes everything but the characters that JavaScript's `encodeURIComponent` leaves alone.
+/// Percent-encodes as JavaScript's `encodeURIComponent` does.
 fn encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.!~*'()".contains(&byte);
     text.bytes()
@@ -150,7 +150,7 @@ mod tests {
     use super::CacheKey;
 
     #[test]
-    fn the_order_in_which_parts_are_named_does_not_matter() {
+    fn the_order_of_parameters_does_not_change_the_key() {
         let one =
             CacheKey::route("/{b}/{a}").param("b", "2").param("a", "1").query("z", "é").query("B", "&=");
         let other =
@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn values_of_one_name_keep_their_order() {
+    fn values_of_one_name_stay_in_order() {
         let of =
             |values: [&str; 2]| CacheKey::route("/").query("a", values[0]).query("a", values[1]).to_string();
         assert_ne!(of(["1", "2"]), of(["2", "1"]));
     }
 
     #[test]
-    fn who_asks_and_with_which_cookies_tells_pages_apart_without_showing_secrets() {
+    fn credentials_and_cookies_select_a_page_and_are_hashed() {
         let key = CacheKey::route("/").auth("authorization", "secret").cookie("b", "2").cookie("a", "1");
         let text = key.to_string();
         let (page, variant) = text.split_once('#').expect("a variant");
@@ -177,10 +177,10 @@ mod tests {
         assert!(digests[1].starts_with("cookies=") && digests[1].len() == 8 + 24, "{variant}");
         assert!(!text.contains("secret"));
         assert_ne!(text, CacheKey::route("/").auth("authorization", "other").cookie("a", "1").to_string());
-        // SHA-256 of "a=1\nb=2", whatever the order in which the cookies came.
+        // SHA-256 of "a=1\nb=2", in whichever order the cookies were added.
         assert_eq!(
             CacheKey::route("/").cookie("a", "1").cookie("b", "2").to_string(),
-            format!("default::/?#cookies={}", &crate::protocol::key::sha256_hex(b"a=1\nb=2")[..24])
+            format!("default::/?#cookies={}", &crate::protocol::digest::sha256_hex(b"a=1\nb=2")[..24])
         );
     }
 }

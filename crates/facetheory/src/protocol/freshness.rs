@@ -1,4 +1,4 @@
-//! Whether a page may be served, and whether it should be renewed: pure functions of rows and the time.
+//! Whether a page is fresh, stale, or must not be served: pure functions of rows and the time.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::protocol::epoch::Epoch;
 use crate::protocol::row::{Lock, Meta};
 use crate::protocol::ttl::seconds;
 
-/// What a page is good for at a moment.
+/// Whether a page may be served at a given time.
 ///
 /// ```
 /// use facetheory::protocol::{Freshness, Generation, Meta};
@@ -20,18 +20,18 @@ use crate::protocol::ttl::seconds;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// Serve it.
+    /// It may be served.
     Fresh,
-    /// It may be served while it is renewed.
+    /// It may be served while it is regenerated.
     Stale,
-    /// It may not be served any more.
+    /// It must not be served.
     MustNotServe,
 }
 
 impl Meta {
-    /// What it is good for now, by itself: tags are looked at by [`freshness_with`](Meta::freshness_with).
+    /// The freshness of the page without regard to its tags, which [`freshness_with`](Meta::freshness_with) considers.
     ///
-    /// A `generated_at` that is further ahead than the interval never makes it fresh.
+    /// A page whose `generated_at` is further in the future than its interval is stale.
     ///
     /// ```
     /// use facetheory::protocol::{Freshness, Generation, Meta};
@@ -47,17 +47,17 @@ impl Meta {
         }
         let now = now.seconds();
         let (generated_at, interval) = (self.generation.generated_at, self.generation.revalidate_seconds);
-        // Clocks differ a little. One that is further ahead than the interval is wrong, or does not count in seconds,
-        // and what it has rendered would be fresh until everyone gets there.
+        // Clocks differ a little. A clock that is further ahead than the interval is wrong, or does not count in seconds, and
+        // its pages would be fresh until all other clocks get there.
         let from_the_future = generated_at.saturating_sub(now) > interval;
         let fresh = now < generated_at.saturating_add(interval) && !from_the_future;
         if fresh { Freshness::Fresh } else { Freshness::Stale }
     }
 
-    /// What it is good for now, given the epochs of all its tags.
+    /// The freshness of the page, given the epochs of all its tags.
     ///
-    /// It is stale if it was generated before any of them, or so shortly after that the clocks of two hosts may
-    /// disagree about it. A pinned page is left alone.
+    /// The page is stale if it was generated at most `skew` after any of them, since the clocks of two hosts differ. Tags do
+    /// not affect a pinned page.
     ///
     /// ```
     /// use facetheory::protocol::{Epoch, Freshness, Generation, Meta};
@@ -77,7 +77,7 @@ impl Meta {
         if own == Freshness::Fresh && outdated { Freshness::Stale } else { own }
     }
 
-    /// Whether it was generated before any of these epochs, or so shortly after that clocks may disagree about it.
+    /// Whether the page was generated at most `skew` after any of these epochs.
     pub(crate) fn is_outdated(&self, epochs: &[Epoch], skew: Duration) -> bool {
         let skew = seconds(skew);
         let mut until = epochs.iter().map(|epoch| epoch.invalidated_at.saturating_add(skew));
@@ -86,7 +86,7 @@ impl Meta {
 }
 
 impl Lock {
-    /// Whether somebody holds it now.
+    /// Whether the lease is held now.
     ///
     /// ```
     /// use facetheory::protocol::Lock;
@@ -113,14 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_be_served_is_not_however_fresh() {
+    fn a_page_that_must_not_be_served_is_not_served_however_fresh() {
         let mut page = meta(100, 60);
         page.must_not_serve = true;
         assert_eq!(page.freshness(Timestamp::from_seconds(100)), Freshness::MustNotServe);
     }
 
     #[test]
-    fn a_pinned_page_outlives_its_tags_but_not_its_pin() {
+    fn a_pinned_page_is_fresh_in_spite_of_its_tags_until_the_pin_ends() {
         let mut page = meta(100, 60);
         page.pinned_until = Some(150);
         let epochs = [Epoch { invalidated_at: 120 }];
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_to_live_decides_nothing() {
+    fn the_ttl_does_not_affect_freshness() {
         let mut page = meta(100, 60);
         for ttl in [None, Some(0), Some(i64::MAX)] {
             page.ttl = ttl;
@@ -141,11 +141,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_time_and_no_interval_overflow(generated_at: i64, interval in 0..=i64::MAX, now: i64, epoch: i64) {
+        fn times_and_intervals_do_not_overflow(generated_at: i64, interval in 0..=i64::MAX, now: i64, epoch: i64) {
             let page = meta(generated_at, interval);
             let now = Timestamp::from_seconds(now);
             let _ = page.freshness_with(&[Epoch { invalidated_at: epoch }], now, Duration::MAX);
-            // Clocks that are wrong never make a page fresh for longer than twice its interval from now.
+            // A wrong clock never makes a page fresh for longer than twice its interval from now.
             if page.freshness(now) == Freshness::Fresh && interval < 1 << 40 {
                 let interval = Duration::from_secs(interval.unsigned_abs());
                 let most = if generated_at <= now.seconds() { interval } else { 2 * interval };

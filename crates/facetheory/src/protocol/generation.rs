@@ -1,12 +1,8 @@
-//! What one render produced, as `META` and `VER#` rows tell it.
+//! One render of a page, as `META` and `VER#` rows describe it.
 
-use tabletheory::{Item, Set, Value};
+use crate::protocol::row::codec;
 
-use crate::error::Result;
-use crate::protocol::attribute as name;
-use crate::protocol::row::{Reader, STATUSES, set_optional};
-
-/// One render of a page: where its body is, when it was made, and how long it is good for.
+/// One render of a page: where its body is, when it was rendered, and how long it is fresh.
 ///
 /// ```
 /// use facetheory::protocol::Generation;
@@ -17,7 +13,7 @@ use crate::protocol::row::{Reader, STATUSES, set_optional};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Generation {
-    /// The key of the body's object.
+    /// The S3 key of the body.
     pub s3_key: String,
     /// When the render started, in epoch seconds.
     pub generated_at: i64,
@@ -25,11 +21,19 @@ pub struct Generation {
     pub revalidate_seconds: i64,
     /// The entity tag for clients.
     pub etag: Option<String>,
-    /// What only our own rows know.
+    /// Attributes that only our own rows have.
     pub content: Content,
 }
 
-/// What our rows add about a body. A row of another language has none of it.
+codec::attributes!(Generation {
+    ..content,
+    s3_key = S3_KEY,
+    generated_at = GENERATED_AT,
+    revalidate_seconds = REVALIDATE_SECONDS => |seconds: i64| seconds.max(0),
+    etag = ETAG,
+});
+
+/// The description of a body in our own rows. Rows of other languages have none of these attributes.
 ///
 /// ```
 /// assert_eq!(facetheory::protocol::Content::default().status, None);
@@ -41,7 +45,7 @@ pub struct Content {
     pub status: Option<u16>,
     /// The content type.
     pub content_type: Option<String>,
-    /// The other headers that are kept with the page, in order.
+    /// The other stored response headers, in order.
     pub headers: Vec<(String, String)>,
     /// `sha256:` and the hexadecimal digest of the body.
     pub digest: Option<String>,
@@ -49,19 +53,25 @@ pub struct Content {
     pub tags: Vec<String>,
     /// The deployment that rendered it.
     pub deployment: Option<String>,
-    /// How old it was when it was asked for, in seconds, if its origin says by its own headers how it is kept; none for a
-    /// page that is kept by a rule.
+    /// The age of the response when it was received, in seconds, if the headers of the origin decide how long it is
+    /// fresh (RFC 9111); `None` for a page that is cached by a rule.
     pub initial_age: Option<i64>,
-    /// What of a request selects it, where its origin says that this matters (`Vary`).
+    /// The request headers that select this variant, if the origin sent `Vary`.
     pub variant: Option<String>,
 }
 
-impl Generation {
-    /// Whether it was stored as its origin's own headers say, perhaps for some visitors only.
-    pub(crate) fn follows_origin(&self) -> bool {
-        self.content.initial_age.is_some()
-    }
+codec::attributes!(Content {
+    status = HTTP_STATUS,
+    content_type = CONTENT_TYPE,
+    headers = HEADERS,
+    digest = DIGEST,
+    tags = TAGS,
+    deployment = DEPLOYMENT,
+    initial_age = INITIAL_AGE => |age: Option<i64>| age.map(|age| age.max(0)),
+    variant = VARIANT,
+});
 
+impl Generation {
     /// A render that started at this time, with its body in this object.
     ///
     /// ```
@@ -77,74 +87,8 @@ impl Generation {
         }
     }
 
-    pub(crate) fn read(row: &Reader<'_>) -> Result<Self> {
-        Ok(Generation {
-            s3_key: row.text(&name::S3_KEY)?,
-            generated_at: row.seconds(&name::GENERATED_AT)?,
-            revalidate_seconds: row.seconds(&name::REVALIDATE_SECONDS)?.max(0),
-            etag: row.optional_text(&name::ETAG),
-            content: Content::read(row),
-        })
+    /// Whether the headers of the origin decide how long it is fresh, and for which requests.
+    pub(crate) fn follows_origin(&self) -> bool {
+        self.content.initial_age.is_some()
     }
-
-    pub(crate) fn write(&self, item: &mut Item) {
-        item.set(name::S3_KEY.name(), self.s3_key.as_str());
-        item.set(name::GENERATED_AT.name(), self.generated_at);
-        item.set(name::REVALIDATE_SECONDS.name(), self.revalidate_seconds);
-        set_optional(item, &name::ETAG, self.etag.as_deref().filter(|etag| !etag.is_empty()));
-        self.content.write(item);
-    }
-}
-
-impl Content {
-    fn read(row: &Reader<'_>) -> Self {
-        Content {
-            status: row
-                .optional_seconds(&name::HTTP_STATUS)
-                .and_then(|status| u16::try_from(status).ok())
-                .filter(|status| STATUSES.contains(status)),
-            content_type: row.optional_text(&name::CONTENT_TYPE),
-            headers: read_headers(row.value(&name::HEADERS)),
-            digest: row.optional_text(&name::DIGEST),
-            tags: match row.value(&name::TAGS) {
-                Some(Value::Ss(tags)) => tags.members().to_vec(),
-                _ => Vec::new(),
-            },
-            deployment: row.optional_text(&name::DEPLOYMENT),
-            initial_age: row.optional_seconds(&name::INITIAL_AGE).map(|age| age.max(0)),
-            variant: row.optional_text(&name::VARIANT),
-        }
-    }
-
-    fn write(&self, item: &mut Item) {
-        set_optional(item, &name::HTTP_STATUS, self.status);
-        set_optional(item, &name::CONTENT_TYPE, self.content_type.as_deref());
-        if !self.headers.is_empty() {
-            let pair = |(name, value): &(String, String)| {
-                Value::L(vec![name.as_str().into(), value.as_str().into()])
-            };
-            item.set(name::HEADERS.name(), Value::L(self.headers.iter().map(pair).collect()));
-        }
-        set_optional(item, &name::DIGEST, self.digest.as_deref());
-        let tags: std::collections::BTreeSet<String> = self.tags.iter().cloned().collect();
-        if let Ok(tags) = Set::new(tags) {
-            item.set(name::TAGS.name(), tags);
-        }
-        set_optional(item, &name::DEPLOYMENT, self.deployment.as_deref());
-        set_optional(item, &name::INITIAL_AGE, self.initial_age);
-        set_optional(item, &name::VARIANT, self.variant.as_deref());
-    }
-}
-
-/// A list of pairs, since one name may come several times and their order matters.
-fn read_headers(value: Option<&Value>) -> Vec<(String, String)> {
-    let Some(Value::L(pairs)) = value else { return Vec::new() };
-    let pair = |pair: &Value| match pair {
-        Value::L(parts) => match parts.as_slice() {
-            [Value::S(name), Value::S(value)] => Some((name.clone(), value.clone())),
-            _ => None,
-        },
-        _ => None,
-    };
-    pairs.iter().filter_map(pair).collect()
 }

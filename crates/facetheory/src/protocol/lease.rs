@@ -1,4 +1,4 @@
-//! Leases: who may renew a page, decided by one conditional write.
+//! Leases: the right to regenerate a page, granted by one conditional write.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::protocol::key::PageKey;
 use crate::protocol::row::Lock;
 use crate::protocol::ttl::seconds;
 
-/// For how long leases are given.
+/// How long leases are held.
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,13 +20,13 @@ use crate::protocol::ttl::seconds;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseTerms {
-    /// How long a lease is held unless it is refreshed; less than a second counts as one.
+    /// How long a lease is held unless it is refreshed; at least one second.
     pub duration: Duration,
-    /// How much longer the row stays before it may be collected.
+    /// How long after its expiry the row may be deleted by TTL.
     pub ttl_buffer: Duration,
-    /// How much longer than its expiry others leave a lease alone, since their clocks may be ahead.
+    /// How long after its expiry other workers leave a lease alone, since their clocks may be ahead.
     pub skew: Duration,
-    /// Who takes them, for people to read.
+    /// The name of the holder, for humans.
     pub owner: Option<String>,
 }
 
@@ -44,7 +44,7 @@ impl LeaseTerms {
         LeaseTerms { duration, ..LeaseTerms::default() }
     }
 
-    /// How long a lease is held: rows tell whole seconds, so a shorter one would be refreshed without a pause.
+    /// How long a lease is held. Rows have whole seconds, so a shorter lease would be refreshed without a pause.
     pub(crate) fn term(&self) -> Duration {
         const SHORTEST: Duration = Duration::from_secs(1);
         self.duration.max(SHORTEST)
@@ -62,15 +62,16 @@ impl Default for LeaseTerms {
     }
 }
 
-/// The right to renew one page, until it expires or is given back.
+/// The right to regenerate one page, until it expires or is released.
 ///
 /// ```
-/// use facetheory::protocol::{Lease, LeaseTerms};
 /// use facetheory::PageKey;
+/// use facetheory::protocol::{Lease, LeaseTerms};
 /// use tabletheory::Timestamp;
 ///
 /// let now = Timestamp::from_millis(1_700_000_000_250);
 /// let lease = Lease::starting(PageKey::new("/")?, "token", now, &LeaseTerms::default());
+/// assert_eq!((lease.page().cache_key(), lease.token()), ("/", "token"));
 /// assert_eq!(lease.expires_at(), 1_700_000_031, "the expiry rounds up");
 /// # Ok::<(), facetheory::Error>(())
 /// ```
@@ -84,40 +85,42 @@ pub struct Lease {
 /// Whether a lease was granted.
 ///
 /// ```
-/// assert_ne!(facetheory::protocol::Acquire::Held { until: 1 }, facetheory::protocol::Acquire::Held { until: 2 });
+/// use facetheory::protocol::Acquire;
+///
+/// assert_ne!(Acquire::Held { until: 1 }, Acquire::Held { until: 2 });
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "a lease that is not released keeps others waiting until it expires"]
+#[must_use = "a lease that is not released blocks other workers until it expires"]
 pub enum Acquire {
-    /// It is yours.
+    /// The lease was granted.
     Granted(Lease),
-    /// Somebody else has it.
+    /// Another worker holds the lease.
     Held {
-        /// Until when, in epoch seconds, unless it is refreshed or given back.
+        /// Until when, in epoch seconds, unless it is refreshed or released.
         until: i64,
     },
 }
 
-/// Whether a lease could be kept.
+/// Whether a lease was extended.
 ///
 /// ```
 /// assert_eq!(facetheory::protocol::Refresh::Lost, facetheory::protocol::Refresh::Lost);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "a lost lease means that the render is in vain"]
+#[must_use = "after a lease is lost its render can no longer be published"]
 pub enum Refresh {
-    /// It is held until later.
+    /// The lease is held for another term.
     Extended(Lease),
-    /// Somebody else has it, or it has expired.
+    /// The lease expired, or another worker holds it.
     Lost,
 }
 
 impl Lease {
-    /// The lease that would start now; it is held once [`acquire`](Lease::acquire) is committed.
+    /// The lease that would start now. It is held once [`acquire`](Lease::acquire) is committed.
     ///
     /// ```
-    /// use facetheory::protocol::{Lease, LeaseTerms};
     /// use facetheory::PageKey;
+    /// use facetheory::protocol::{Lease, LeaseTerms};
     /// use tabletheory::Timestamp;
     ///
     /// let now = Timestamp::from_seconds(100);
@@ -139,55 +142,28 @@ impl Lease {
     }
 
     /// The page.
-    ///
-    /// ```
-    /// # use facetheory::protocol::{Lease, LeaseTerms};
-    /// # use facetheory::PageKey;
-    /// # use tabletheory::Timestamp;
-    /// let lease = Lease::starting(PageKey::new("/")?, "t", Timestamp::from_seconds(1), &LeaseTerms::default());
-    /// assert_eq!(lease.page().cache_key(), "/");
-    /// # Ok::<(), facetheory::Error>(())
-    /// ```
     #[must_use]
     pub fn page(&self) -> &PageKey {
         &self.page
     }
 
-    /// What only its holder knows.
-    ///
-    /// ```
-    /// # use facetheory::protocol::{Lease, LeaseTerms};
-    /// # use facetheory::PageKey;
-    /// # use tabletheory::Timestamp;
-    /// let lease = Lease::starting(PageKey::new("/")?, "t", Timestamp::from_seconds(1), &LeaseTerms::default());
-    /// assert_eq!(lease.token(), "t");
-    /// # Ok::<(), facetheory::Error>(())
-    /// ```
+    /// The token, which only the holder knows.
     #[must_use]
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// When it ends, in epoch seconds.
-    ///
-    /// ```
-    /// # use facetheory::protocol::{Lease, LeaseTerms};
-    /// # use facetheory::PageKey;
-    /// # use tabletheory::Timestamp;
-    /// let lease = Lease::starting(PageKey::new("/")?, "t", Timestamp::from_seconds(1), &LeaseTerms::default());
-    /// assert_eq!(lease.expires_at(), 31);
-    /// # Ok::<(), facetheory::Error>(())
-    /// ```
+    /// When the lease expires, in epoch seconds.
     #[must_use]
     pub fn expires_at(&self) -> i64 {
         self.expires_at
     }
 
-    /// Takes it, if nobody holds it.
+    /// Acquires the lease if nobody holds it.
     ///
     /// ```
-    /// # use facetheory::protocol::{Lease, LeaseTerms};
     /// # use facetheory::PageKey;
+    /// # use facetheory::protocol::{Lease, LeaseTerms};
     /// # use tabletheory::Timestamp;
     /// let (now, terms) = (Timestamp::from_seconds(100), LeaseTerms::default());
     /// let lease = Lease::starting(PageKey::new("/")?, "t", now, &terms);
@@ -201,13 +177,14 @@ impl Lease {
         Txn::from(Write::put(self.page.lock(), self.row(terms).to_item()).when(free))
     }
 
-    /// What the commit of [`acquire`](Lease::acquire) means.
+    /// The result of [`acquire`](Lease::acquire), given the result of its commit.
     ///
-    /// A refusal that shows our own token comes from an attempt whose answer was lost: the lease is ours.
+    /// A refusal that shows our own token means that an earlier attempt was applied and its response was lost: the lease is
+    /// held.
     ///
     /// ```
-    /// # use facetheory::protocol::{Acquire, Lease, LeaseTerms};
     /// # use facetheory::PageKey;
+    /// # use facetheory::protocol::{Acquire, Lease, LeaseTerms};
     /// # use tabletheory::{Commit, Timestamp};
     /// let lease = Lease::starting(PageKey::new("/")?, "t", Timestamp::from_seconds(1), &LeaseTerms::default());
     /// assert_eq!(lease.clone().acquired(Commit::Done), Acquire::Granted(lease));
@@ -221,53 +198,63 @@ impl Lease {
         match seen {
             Some(Ok(lock)) if lock.lease_token == self.token => Acquire::Granted(self),
             Some(Ok(lock)) => Acquire::Held { until: lock.lease_expires_at },
-            // A row that cannot be read has no expiry either: it is in the way until somebody deletes it, and
-            // looking again after one lease is the least that helps.
+            // A row that cannot be read has no expiry either: it blocks the page until it is deleted. Trying again after
+            // the term of one lease is a reasonable interval.
             Some(Err(_)) | None => Acquire::Held { until: self.expires_at },
         }
     }
 
-    /// The same lease from now on, and the write that makes it so while it is still held.
+    /// The lease for another term, and the write that extends it while it is held.
     ///
     /// ```
-    /// # use facetheory::protocol::{Lease, LeaseTerms};
     /// # use facetheory::PageKey;
+    /// # use facetheory::protocol::{Lease, LeaseTerms};
     /// # use tabletheory::Timestamp;
     /// let terms = LeaseTerms::default();
     /// let lease = Lease::starting(PageKey::new("/")?, "t", Timestamp::from_seconds(1), &terms);
-    /// let (longer, _txn) = lease.refresh(Timestamp::from_seconds(11), &terms);
-    /// assert_eq!(longer.expires_at(), 41);
+    /// let (extended, _txn) = lease.refresh(Timestamp::from_seconds(11), &terms);
+    /// assert_eq!(extended.expires_at(), 41);
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     pub fn refresh(&self, now: Timestamp, terms: &LeaseTerms) -> (Lease, Txn) {
-        let mut longer = Lease::starting(self.page.clone(), self.token.as_str(), now, terms);
-        // A clock that was put back must not give away what is held already.
-        longer.expires_at = longer.expires_at.max(self.expires_at);
+        let mut extended = Lease::starting(self.page.clone(), self.token.as_str(), now, terms);
+        // A clock that was set back must not shorten the lease.
+        extended.expires_at = extended.expires_at.max(self.expires_at);
         let update = Update::new([
-            name::LEASE_EXPIRES_AT.set(longer.expires_at),
-            name::TTL.set(longer.row(terms).ttl.unwrap_or(longer.expires_at)),
+            name::LEASE_EXPIRES_AT.set(extended.expires_at),
+            name::TTL.set(extended.row(terms).ttl.unwrap_or(extended.expires_at)),
         ]);
         let txn = Txn::from(Write::update(self.page.lock(), update).when(self.held_at(now)));
-        (longer, txn)
+        (extended, txn)
     }
 
-    /// Gives it back.
+    /// Releases the lease.
     ///
     /// ```
-    /// # use facetheory::protocol::{Lease, LeaseTerms};
     /// # use facetheory::PageKey;
+    /// # use facetheory::protocol::{Lease, LeaseTerms};
     /// # use tabletheory::Timestamp;
     /// let lease = Lease::starting(PageKey::new("/")?, "t", Timestamp::from_seconds(1), &LeaseTerms::default());
     /// assert_eq!(lease.release().writes()[0].condition().unwrap().to_string(), r#"lease_token = "t""#);
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     pub fn release(&self) -> Txn {
-        Txn::from(Write::delete(self.page.lock()).when(self.is_ours()))
+        Txn::from(self.release_write())
     }
 
-    /// Whether a refusal shows that the lock is not ours: then it never will be again, since a token is granted once.
+    /// The write that releases the lease, as a part of another transaction.
+    pub(crate) fn release_write(&self) -> Write {
+        Write::delete(self.page.lock()).when(self.is_ours())
+    }
+
+    /// The write that releases the lease if it has not expired.
+    pub(crate) fn release_held(&self, now: Timestamp) -> Write {
+        Write::delete(self.page.lock()).when(self.held_at(now))
+    }
+
+    /// Whether a refusal shows that the lease is lost for good: a token is granted only once.
     ///
-    /// Any other refusal may rest on a guard, or on an expiry that a refresh under way can still put off.
+    /// Any other refusal may come from a guard, or from an expiry that a refresh under way may still extend.
     pub(crate) fn is_gone(&self, txn: &Txn, commit: &Commit) -> bool {
         let Commit::Refused { index, seen } = commit else { return false };
         let of_lock = txn.writes().get(*index).is_some_and(|write| *write.key() == self.page.lock());
@@ -275,22 +262,20 @@ impl Lease {
         of_lock && token != Some(self.token.as_str())
     }
 
-    /// The row is ours, expired or not.
-    pub(crate) fn is_ours(&self) -> Cond {
+    /// The row has our token, expired or not.
+    fn is_ours(&self) -> Cond {
         name::LEASE_TOKEN.is(self.token.as_str())
     }
 
-    /// The row is ours, and has not expired.
-    pub(crate) fn held_at(&self, now: Timestamp) -> Cond {
+    /// The row has our token, and has not expired.
+    fn held_at(&self, now: Timestamp) -> Cond {
         self.is_ours().and(name::LEASE_EXPIRES_AT.gt(now.seconds()))
     }
 
     fn row(&self, terms: &LeaseTerms) -> Lock {
-        Lock {
-            lease_token: self.token.clone(),
-            lease_expires_at: self.expires_at,
-            ttl: Some(self.expires_at.saturating_add(seconds(terms.ttl_buffer))),
-            owner: terms.owner.clone(),
-        }
+        let mut lock = Lock::new(self.token.as_str(), self.expires_at);
+        lock.ttl = Some(self.expires_at.saturating_add(seconds(terms.ttl_buffer)));
+        lock.owner.clone_from(&terms.owner);
+        lock
     }
 }

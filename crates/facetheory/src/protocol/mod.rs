@@ -18,6 +18,7 @@
 
 pub(crate) mod attribute;
 pub(crate) mod cache_key;
+pub(crate) mod digest;
 pub(crate) mod epoch;
 pub(crate) mod freshness;
 pub(crate) mod generation;
@@ -29,6 +30,7 @@ pub(crate) mod request;
 pub(crate) mod retention;
 pub(crate) mod rollback;
 pub(crate) mod row;
+pub(crate) mod tag;
 pub(crate) mod ttl;
 pub(crate) mod version_id;
 

@@ -1,8 +1,8 @@
-//! Publishing: what a render produced becomes what everyone is served, in one transaction, or not at all.
+//! Publishing: one transaction makes a render the page that is served, or changes nothing.
 //!
-//! The lease is checked by its own conditional delete: a transaction may name a row only once.
+//! The lease is verified by its own conditional delete: a transaction may name a row only once.
 
-use tabletheory::{Change, Cond, Item, Key, Timestamp, Txn, Update, Value, Write};
+use tabletheory::{Attr, Change, Timestamp, Txn, Update, Value, Write};
 
 use crate::protocol::attribute as name;
 use crate::protocol::generation::Generation;
@@ -10,9 +10,10 @@ use crate::protocol::key::PageKey;
 use crate::protocol::lease::Lease;
 use crate::protocol::request::Claim;
 use crate::protocol::rollback;
+use crate::protocol::row::codec::Row as _;
 use crate::protocol::row::{Meta, Version};
 
-/// Which generations of a page are kept.
+/// Which generations of a page are stored.
 ///
 /// ```
 /// assert_ne!(facetheory::History::Latest, facetheory::History::Versions);
@@ -20,13 +21,13 @@ use crate::protocol::row::{Meta, Version};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum History {
-    /// The latest alone: `META` is replaced.
+    /// Only the latest: each publish replaces `META`.
     Latest,
-    /// Earlier ones too: each has a row, and `META` points at one of them.
+    /// Earlier ones too: each has a `VER#` row, and `META` points at one of them.
     Versions,
 }
 
-/// How a publish ended.
+/// The result of a publish.
 ///
 /// ```
 /// assert_ne!(facetheory::protocol::Published::Done, facetheory::protocol::Published::Lost);
@@ -34,15 +35,35 @@ pub enum History {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a lost lease means that nothing was published"]
 pub enum Published {
-    /// It is what everyone is served now.
+    /// The render is now the page that is served.
     Done,
-    /// The lease was lost, or a guard refused: nothing was written.
+    /// The lease was lost, or a guard failed: nothing was written.
     Lost,
-    /// Its answer was lost, and the page has changed or vanished since: whether it was served meanwhile is not known.
+    /// The response was lost, and the page has changed or was deleted since: the render may have been served for a while.
     Superseded,
 }
 
-/// Which conditions a publish must meet besides the lease's token, which alone makes it safe.
+impl Published {
+    /// The result of a publish whose response was lost and whose lock is gone, given `META` before and after it.
+    pub(crate) fn resolve(
+        lease: &Lease,
+        page: &Generation,
+        before: Option<&Meta>,
+        after: Option<&Meta>,
+    ) -> Self {
+        let is_new = |key: &str| before.is_none_or(|before| before.generation.s3_key != *key);
+        match after {
+            Some(meta) if meta.mark.as_deref() == Some(lease.token()) => Published::Done,
+            // A service in another language may have removed our mark, but not the pointer.
+            Some(meta) if meta.generation.s3_key == page.s3_key && is_new(&page.s3_key) => Published::Done,
+            Some(meta) if Some(meta) == before => Published::Lost,
+            // If there was no page before and there is none now, it may have been published and deleted in between.
+            _ => Published::Superseded,
+        }
+    }
+}
+
+/// Conditions of a publish besides the token of the lease, which alone makes it safe.
 ///
 /// ```
 /// let guards = facetheory::protocol::Guards::default();
@@ -55,7 +76,7 @@ pub struct Guards {
     pub not_expired: bool,
     /// `META` has the version that was read before.
     pub version: bool,
-    /// What is published was generated later than what is served.
+    /// The new generation has a later `generated_at` than the current one.
     pub newer: bool,
 }
 
@@ -65,18 +86,25 @@ impl Default for Guards {
     }
 }
 
-/// What is to be published, under which lease.
+/// A render to be published under a lease.
 ///
 /// ```
-/// use facetheory::protocol::{Generation, Lease, LeaseTerms, Publication};
 /// use facetheory::PageKey;
-/// use tabletheory::Timestamp;
+/// use facetheory::protocol::{Generation, Lease, LeaseTerms, Meta, Publication};
+/// use tabletheory::{Timestamp, Txn};
 ///
 /// let now = Timestamp::from_seconds(1_700_000_000);
 /// let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
 /// let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
 /// let publication = Publication::new(&lease, &page, now);
-/// assert_eq!(publication.in_place().writes().len(), 2);
+///
+/// let rows = |txn: Txn| txn.writes().iter().map(|write| write.key().sk.clone()).collect::<Vec<_>>();
+/// assert_eq!(rows(publication.in_place()), ["META", "LOCK"]);
+/// assert_eq!(rows(publication.versioned("01HF7YAT00")), ["VER#01HF7YAT00", "META", "LOCK"]);
+///
+/// let current = Meta::of(page.clone());
+/// let txn = publication.unchanged(&current);
+/// assert_eq!(txn.writes()[0].condition().unwrap().to_string(), r#"s3_key = "isr/0/1-a.html""#);
 /// # Ok::<(), facetheory::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -84,152 +112,109 @@ impl Default for Guards {
 pub struct Publication<'a> {
     /// The right to publish.
     pub lease: &'a Lease,
-    /// What was rendered.
+    /// The render.
     pub page: &'a Generation,
-    /// `META` as it was read after the lease was taken.
+    /// `META` as it was read after the lease was acquired.
     pub seen: Option<&'a Meta>,
-    /// When `META` may be collected, in epoch seconds.
+    /// The `ttl` of `META`, in epoch seconds.
     pub ttl: Option<i64>,
-    /// When the version that was served until now may be collected, in epoch seconds.
+    /// The `ttl` of the version that is replaced, in epoch seconds.
     pub superseded_ttl: Option<i64>,
-    /// The request that it finishes, if it was made for one.
+    /// The request that the publish completes, if there is one.
     pub request: Option<&'a Claim>,
     /// The conditions.
     pub guards: Guards,
-    /// The time of the attempt; a repetition keeps it.
+    /// The time of the attempt. A retry has the same time.
     pub now: Timestamp,
 }
 
 impl<'a> Publication<'a> {
-    /// The first publication of a page, with the default guards and without any `ttl`.
-    ///
-    /// ```
-    /// # use facetheory::protocol::{Generation, Lease, LeaseTerms, Publication};
-    /// # use facetheory::PageKey;
-    /// # use tabletheory::Timestamp;
-    /// # let now = Timestamp::from_seconds(1_700_000_000);
-    /// # let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
-    /// # let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
-    /// assert_eq!(Publication::new(&lease, &page, now).ttl, None);
-    /// # Ok::<(), facetheory::Error>(())
-    /// ```
+    /// The first publication of a page, with the default guards and without a `ttl`.
     #[must_use]
     pub fn new(lease: &'a Lease, page: &'a Generation, now: Timestamp) -> Self {
         let guards = Guards::default();
         Publication { lease, page, seen: None, ttl: None, superseded_ttl: None, request: None, guards, now }
     }
 
-    /// Recipe A: one `META`, replaced.
-    ///
-    /// ```
-    /// # use facetheory::protocol::{Generation, Lease, LeaseTerms, Publication};
-    /// # use facetheory::PageKey;
-    /// # use tabletheory::Timestamp;
-    /// # let now = Timestamp::from_seconds(1_700_000_000);
-    /// # let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
-    /// # let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
-    /// let publication = Publication::new(&lease, &page, now);
-    /// let txn = publication.in_place();
-    /// let rows: Vec<&str> = txn.writes().iter().map(|write| write.key().sk.as_str()).collect();
-    /// assert_eq!(rows, ["META", "LOCK"]);
-    /// # Ok::<(), facetheory::Error>(())
-    /// ```
+    /// Recipe A: replaces `META`.
     pub fn in_place(&self) -> Txn {
-        let mut meta = Meta::of(self.page.clone());
-        meta.ttl = self.ttl;
-        meta.mark = Some(self.lease.token().to_owned());
-        // A page that once had versions goes on counting, so that no version is ever used twice.
+        let mut meta = self.meta(self.page.clone());
+        // A page that once had versions continues to count, so that no version number is used twice.
         meta.version = self.seen.and_then(|seen| seen.version).map(|version| version + 1);
         let mut item = meta.to_item();
-        for (attr, text) in self.lease.page().told() {
+        for (attr, text) in self.lease.page().descriptions() {
             item.set(attr.name(), text);
         }
         let put = Write::put(self.lease.page().meta(), item);
-        let writes = [self.guarded(put), self.give_back()];
+        let writes = [self.guarded(put), self.release()];
         self.finished(writes.into_iter().chain(self.supersede()), &self.page.s3_key)
     }
 
-    /// Recipe B: one more version, `META` pointed at it.
-    ///
-    /// ```
-    /// # use facetheory::protocol::{Generation, Lease, LeaseTerms, Publication};
-    /// # use facetheory::PageKey;
-    /// # use tabletheory::Timestamp;
-    /// # let now = Timestamp::from_seconds(1_700_000_000);
-    /// # let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
-    /// # let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
-    /// let publication = Publication::new(&lease, &page, now);
-    /// let txn = publication.versioned("01HF7YAT00TTTTTTTTTTTTTTTT");
-    /// let rows: Vec<&str> = txn.writes().iter().map(|write| write.key().sk.as_str()).collect();
-    /// assert_eq!(rows, ["VER#01HF7YAT00TTTTTTTTTTTTTTTT", "META", "LOCK"]);
-    /// # Ok::<(), facetheory::Error>(())
-    /// ```
+    /// Recipe B: adds a `VER#` row with this id, and points `META` at it.
     pub fn versioned(&self, id: &str) -> Txn {
         let key = self.lease.page().version(id);
-        let version = Version { generation: self.page.clone(), ttl: None };
-        let mut meta = Meta::of(self.page.clone());
-        meta.ttl = self.ttl;
-        meta.mark = Some(self.lease.token().to_owned());
+        let mut meta = self.meta(self.page.clone());
         meta.current_sk = Some(key.sk.clone());
         let counts = self.seen.is_none_or(|seen| seen.version.is_some());
-        let pointer = changes_to(self.lease.page(), &meta).with(next_version(counts));
+        let pointer = replace_meta(self.lease.page(), &meta).with(next_version(counts));
         let writes = [
-            Write::put(key, version.to_item()).when(name::PK.absent()),
+            Write::put(key, Version::of(self.page.clone()).to_item()).when(name::PK.absent()),
             self.guarded(Write::update(self.lease.page().meta(), pointer)),
-            self.give_back(),
+            self.release(),
         ];
         self.finished(writes.into_iter().chain(self.supersede()), &self.page.s3_key)
     }
 
-    /// The body is the one that is served already: its times move, and what is told of it, but not the pointer.
+    /// The body is the current one: the times and headers of `META` change, but not its pointer.
     ///
-    /// Its version, where there is one, goes on telling how it was first published. Guarded by the pointer that was
-    /// read, so that it cannot renew what somebody else has published meanwhile.
-    ///
-    /// ```
-    /// # use facetheory::protocol::{Generation, Lease, LeaseTerms, Meta, Publication};
-    /// # use facetheory::PageKey;
-    /// # use tabletheory::Timestamp;
-    /// # let now = Timestamp::from_seconds(1_700_000_000);
-    /// # let lease = Lease::starting(PageKey::new("/")?, "t", now, &LeaseTerms::default());
-    /// # let page = Generation::new("isr/0/1-a.html", now.seconds(), 60);
-    /// let seen = Meta::of(page.clone());
-    /// let mut publication = Publication::new(&lease, &page, now);
-    /// publication.seen = Some(&seen);
-    /// let txn = publication.unchanged(&seen);
-    /// assert_eq!(txn.writes()[0].condition().unwrap().to_string(), r#"s3_key = "isr/0/1-a.html""#);
-    /// # Ok::<(), facetheory::Error>(())
-    /// ```
+    /// The `VER#` row, if there is one, still describes the first publish of the body. The write is guarded by the pointer that
+    /// was read, so it cannot refresh what another worker published in the meantime.
     pub fn unchanged(&self, current: &Meta) -> Txn {
-        let mut meta =
-            Meta::of(Generation { s3_key: current.generation.s3_key.clone(), ..self.page.clone() });
-        meta.ttl = self.ttl;
-        meta.mark = Some(self.lease.token().to_owned());
-        meta.current_sk = current.current_sk.clone();
-        let update = Write::update(self.lease.page().meta(), changes_to(self.lease.page(), &meta))
-            .when(name::S3_KEY.is(current.generation.s3_key.as_str()));
-        self.finished([self.guarded(update), self.give_back()], &current.generation.s3_key)
+        let s3_key = &current.generation.s3_key;
+        let mut meta = self.meta(Generation { s3_key: s3_key.clone(), ..self.page.clone() });
+        meta.current_sk.clone_from(&current.current_sk);
+        let update = Write::update(self.lease.page().meta(), replace_meta(self.lease.page(), &meta))
+            .when(name::S3_KEY.is(s3_key.as_str()));
+        self.finished([self.guarded(update), self.release()], s3_key)
     }
 
-    /// The version that was served until now may be collected some day: a current one never expires.
+    /// The transaction that publishes. `version_id` is the id of a new version, if the page has versions.
+    pub(crate) fn txn(&self, history: History, version_id: &str) -> Txn {
+        // The same body under a new key replaces one that was missing, so the pointer has to move.
+        match self.seen.filter(|seen| seen.generation.s3_key == self.page.s3_key) {
+            Some(current) => self.unchanged(current),
+            None if history == History::Latest => self.in_place(),
+            None => self.versioned(version_id),
+        }
+    }
+
+    /// `META` as it will be.
+    fn meta(&self, generation: Generation) -> Meta {
+        let mut meta = Meta::of(generation);
+        meta.ttl = self.ttl;
+        meta.mark = Some(self.lease.token().to_owned());
+        meta
+    }
+
+    /// Gives the version that is replaced a `ttl`. A current version has none.
     fn supersede(&self) -> Option<Write> {
         let (sk, ttl) = (self.seen?.current_sk.as_deref()?, self.superseded_ttl?);
         Some(rollback::expire(self.lease.page(), sk, ttl))
     }
 
-    /// The transaction of these writes, with the end of the request that it was made for.
+    /// The transaction of these writes, which also completes the request.
     fn finished(&self, writes: impl IntoIterator<Item = Write>, s3_key: &str) -> Txn {
         let request = self.request.map(|claim| claim.complete(s3_key));
         Txn::new(writes.into_iter().chain(request))
     }
 
-    /// The guards that concern `META`.
+    /// Adds the guards that concern `META`.
     fn guarded(&self, write: Write) -> Write {
         let mut conds = Vec::new();
         if self.guards.version {
             conds.push(match self.seen.and_then(|seen| seen.version) {
                 Some(version) => name::VERSION.is(version),
-                // Nothing, or nothing that counts.
+                // The attribute is absent, or not a number.
                 None => !name::VERSION.ge(0_u64),
             });
         }
@@ -239,88 +224,89 @@ impl<'a> Publication<'a> {
         conds.into_iter().fold(write, Write::when)
     }
 
-    fn give_back(&self) -> Write {
-        let held: Cond =
-            if self.guards.not_expired { self.lease.held_at(self.now) } else { self.lease.is_ours() };
-        Write::delete(self.lease.page().lock()).when(held)
+    fn release(&self) -> Write {
+        if self.guards.not_expired { self.lease.release_held(self.now) } else { self.lease.release_write() }
     }
 }
 
-/// What `META` says of a publish whose lock is gone.
-pub(crate) fn judge(lease: &Lease, page: &Generation, seen: Option<&Meta>, now: Option<&Meta>) -> Published {
-    match now {
-        Some(meta) if meta.mark.as_deref() == Some(lease.token()) => Published::Done,
-        // A service in another language may have dropped our mark, but not the pointer.
-        Some(meta)
-            if meta.generation.s3_key == page.s3_key
-                && seen.is_none_or(|seen| seen.generation.s3_key != page.s3_key) =>
-        {
-            Published::Done
-        }
-        // No page before and none now: it may have been published and collected in between.
-        Some(meta) if Some(meta) == seen => Published::Lost,
-        _ => Published::Superseded,
-    }
-}
-
-/// One version more, or the first one where the row that was read does not count, or not in numbers.
+/// Adds 1 to the version, or sets it to 1 if the row that was read has no version that is a number.
 pub(crate) fn next_version(counts: bool) -> Change {
     if counts { name::VERSION.add(1_u64) } else { name::VERSION.set(1_u64) }
 }
 
-/// The update that makes a row so, whatever it was before: what is absent is removed.
-pub(crate) fn changes_to(page: &PageKey, meta: &Meta) -> Update {
-    /// Everything that a `META` of ours may have, but for the version, which only ever rises.
-    const ATTRIBUTES: [&str; 18] = [
-        "s3_key",
-        "generated_at",
-        "revalidate_seconds",
-        "etag",
-        "ttl",
-        "current_sk",
-        "http_status",
-        "content_type",
-        "headers",
-        "digest",
-        "tags",
-        "deployment",
-        "initial_age",
-        "variant",
-        "stale_since",
-        "must_not_serve",
-        "pinned_until",
-        "mark",
-    ];
-    let item: Item = meta.to_item();
-    let change = |name: &'static str| -> Change {
-        let attr = tabletheory::Attr::<Value>::new(name);
-        match item.get(name) {
-            Some(value) => attr.set(value.clone()),
-            None => attr.remove(),
+/// The update that makes `META` this row: every attribute that the row can have is set, or removed if the row lacks it.
+/// Only `version` is left out, which is never removed, and attributes of other languages.
+pub(crate) fn replace_meta(page: &PageKey, meta: &Meta) -> Update {
+    let mut changes = Vec::new();
+    meta.visit(&mut |attribute, value| {
+        if attribute != name::VERSION.name() {
+            let attribute = Attr::<Value>::named(attribute);
+            changes.push(value.map_or_else(|| attribute.remove(), |value| attribute.set(value)));
         }
-    };
-    let told = page.told().map(|(attr, text)| attr.set(text));
-    Update::new(ATTRIBUTES.into_iter().map(change).chain(told))
+    });
+    Update::new(changes.into_iter().chain(page.descriptions().map(|(attr, text)| attr.set(text))))
 }
 
 impl Meta {
-    /// Whether a render came out with the body that is served already.
-    pub(crate) fn has_the_body_of(&self, page: &Generation) -> bool {
-        let served = &self.generation.content.digest;
-        served.is_some() && *served == page.content.digest
+    /// Whether a render has the body of the current generation.
+    pub(crate) fn has_same_body(&self, page: &Generation) -> bool {
+        let current = &self.generation.content.digest;
+        current.is_some() && *current == page.content.digest
     }
 }
 
-impl PageKey {
-    /// The key of a version.
-    ///
-    /// ```
-    /// let page = facetheory::PageKey::new("/")?;
-    /// assert_eq!(page.version("01").sk, "VER#01");
-    /// # Ok::<(), facetheory::Error>(())
-    /// ```
-    #[must_use]
-    pub fn version(&self, id: &str) -> Key {
-        Key::new(self.pk(), format!("VER#{id}"))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tabletheory::{Consistency, MemoryTable, Table as _};
+
+    /// `META` with a value in every attribute that it can have.
+    fn full() -> Meta {
+        let text = || Some("x".to_owned());
+        let mut meta = Meta::of(Generation::new("a.html", 1, 60));
+        meta.generation.etag = text();
+        meta.generation.content = crate::protocol::Content {
+            status: Some(200),
+            content_type: text(),
+            headers: vec![("a".into(), "b".into())],
+            digest: text(),
+            tags: vec!["news".into()],
+            deployment: text(),
+            initial_age: Some(1),
+            variant: text(),
+        };
+        Meta {
+            ttl: Some(1),
+            current_sk: text(),
+            version: Some(7),
+            stale_since: Some(1),
+            must_not_serve: true,
+            pinned_until: Some(1),
+            mark: text(),
+            ..meta
+        }
+    }
+
+    #[tokio::test]
+    async fn an_update_removes_every_attribute_that_the_new_row_lacks() {
+        let (table, page) = (MemoryTable::new(), PageKey::new("/").expect("a page"));
+        let mut item = full().to_item();
+        let mut possible = 0;
+        full().visit(&mut |attribute, value| {
+            possible += 1;
+            assert!(value.is_some(), "the row of this test has no {attribute}");
+        });
+        assert_eq!(item.len(), possible);
+        item.set("theirs", "of another language");
+        let plain = Meta::of(Generation::new("b.html", 2, 30));
+        for write in [Write::put(page.meta(), item), Write::update(page.meta(), replace_meta(&page, &plain))]
+        {
+            assert!(table.commit(&Txn::from(write)).await.expect("a write").is_done());
+        }
+        let row = table.get(&page.meta(), Consistency::Strong).await.expect("a read").expect("a row");
+        let left: Vec<&str> = row.iter().map(|(attribute, _)| attribute).collect();
+        let expected =
+            ["cache_key", "generated_at", "pk", "revalidate_seconds", "s3_key", "sk", "theirs", "version"];
+        assert_eq!(left, expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Requests: one wish to regenerate is done once, however often it is delivered.
+//! Requests: a request to regenerate is executed once, however often it is delivered.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use tabletheory::{Cond, Key, Timestamp, Txn, Update, Write};
 use crate::protocol::attribute as name;
 use crate::protocol::lease::{Lease, LeaseTerms};
 use crate::protocol::row::{Lock, Request, RequestStatus};
-use crate::protocol::ttl::seconds;
+use crate::protocol::ttl::after;
 
-/// For how long requests are worked on and remembered.
+/// How long requests count as in progress, and how long they are stored.
 ///
 /// ```
 /// use std::time::Duration;
@@ -19,9 +19,9 @@ use crate::protocol::ttl::seconds;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestTerms {
-    /// How long one counts as worked on unless it is finished; then another worker may take it over.
+    /// How long a request counts as in progress; after that another worker may take it over.
     pub in_progress: Duration,
-    /// How long its row stays before it may be collected.
+    /// How long after it started the row may be deleted by TTL.
     pub ttl: Duration,
 }
 
@@ -47,7 +47,7 @@ pub struct IdempotentRequest {
 }
 
 impl IdempotentRequest {
-    /// The request of this idempotency key and hash.
+    /// The request with this idempotency key and hash.
     ///
     /// ```
     /// assert_eq!(facetheory::IdempotentRequest::new("order-7", "sha256:1").hash, "sha256:1");
@@ -57,7 +57,7 @@ impl IdempotentRequest {
     }
 }
 
-/// A worker's hold on a request, to be finished together with the publish.
+/// The right of a worker to complete a request, together with its publish.
 ///
 /// ```no_run
 /// # async fn f(store: facetheory::PageStore, page: facetheory::PageKey) -> facetheory::Result<()> {
@@ -72,111 +72,115 @@ pub struct Claim {
     token: String,
 }
 
-/// What became of a request.
+/// Whether a request was started.
 ///
 /// ```
 /// assert_ne!(facetheory::protocol::Begin::Fresh, facetheory::protocol::Begin::OtherRequest);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "a request that was started must be finished or given up"]
+#[must_use = "a request that was started must be committed or failed"]
 #[non_exhaustive]
 pub enum Begin {
-    /// It is yours: render, then commit or fail it.
+    /// It was started: render, then commit or fail it.
     Started {
         /// The right to publish.
         lease: Lease,
-        /// The hold on the request.
+        /// The right to complete the request.
         claim: Claim,
     },
-    /// The page is fresh: nothing has to be done.
+    /// The page is fresh, so there is nothing to do.
     Fresh,
-    /// It was done before.
+    /// It was completed before.
     Replayed {
-        /// The body that it produced, where its writer recorded one.
+        /// The body that it produced, if its writer recorded one.
         s3_key: Option<String>,
     },
-    /// Somebody works on it.
+    /// Another worker executes it.
     InProgress {
-        /// Until when it counts as worked on, in epoch seconds, where that is known.
+        /// Until when it counts as in progress, in epoch seconds, if that is known.
         until: Option<i64>,
     },
-    /// Somebody renews the page for another reason.
+    /// Another worker regenerates the page for another reason.
     Held {
         /// Until when, in epoch seconds.
         until: i64,
     },
-    /// The same key came with another request before.
+    /// The idempotency key was used for another request before.
     OtherRequest,
 }
 
-/// What is to be done about a request, given its row.
+/// The next step for a request, given its row.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Next {
-    /// Try to start it: creates or takes over the row and takes the lease, together.
+    /// Try to start it: one transaction creates or takes over the row, and acquires the lease.
     Start(Box<Txn>, Claim),
-    /// It is done.
+    /// It was completed.
     Replay(Option<String>),
-    /// Somebody works on it.
+    /// Another worker executes it.
     InProgress(Option<i64>),
-    /// The same key came with another request before.
+    /// The idempotency key was used for another request before.
     Mismatch,
 }
 
-/// A request as it comes from outside.
+/// Everything that decides about a request.
 #[derive(Clone, Copy)]
-pub(crate) struct Wish<'a> {
+pub(crate) struct Decision<'a> {
+    /// The key of the row.
     pub(crate) key: &'a Key,
+    /// The hash of the request.
     pub(crate) hash: &'a str,
+    /// The row, if there is one.
+    pub(crate) found: Option<&'a Request>,
+    /// The lease on the page that was read with it.
+    pub(crate) lock: Option<&'a Lock>,
+    pub(crate) lease_terms: &'a LeaseTerms,
+    pub(crate) terms: &'a RequestTerms,
+    pub(crate) now: Timestamp,
 }
 
-/// Decides about a request from its row and the page's lock.
-pub(crate) fn next(
-    wish: Wish<'_>,
-    found: Option<&Request>,
-    lock: Option<&Lock>,
-    lease: &Lease,
-    (lease_terms, terms): (&LeaseTerms, &RequestTerms),
-    now: Timestamp,
-) -> Next {
-    let free = !lock.is_some_and(|lock| lock.is_held(now));
-    let take_over = match found {
-        None => name::PK.absent(),
-        Some(request) if request.request_hash != wish.hash => return Next::Mismatch,
-        Some(request) => match request.status {
-            RequestStatus::Completed => return Next::Replay(request.result_s3_key.clone()),
-            RequestStatus::Failed => is_as_read(request),
-            RequestStatus::Started => match request.in_progress_until {
-                Some(until) if until > now.seconds() => return Next::InProgress(Some(until)),
-                // A service that writes no expiry is believed as long as somebody holds the lease.
-                None if !free => return Next::InProgress(lock.map(|lock| lock.lease_expires_at)),
-                Some(_) | None => is_as_read(request),
+impl Decision<'_> {
+    /// Decides the next step. `lease` is the lease under which the request would be started.
+    pub(crate) fn next(&self, lease: &Lease) -> Next {
+        let Decision { key, now, .. } = *self;
+        let take_over = match self.found {
+            None => name::PK.absent(),
+            Some(request) if request.request_hash != self.hash => return Next::Mismatch,
+            Some(request) => match request.status {
+                RequestStatus::Completed => return Next::Replay(request.result_s3_key.clone()),
+                RequestStatus::Failed => is_as_read(request),
+                RequestStatus::Started => match (request.in_progress_until, self.lock) {
+                    (Some(until), _) if until > now.seconds() => return Next::InProgress(Some(until)),
+                    // A service that writes no expiry is in progress as long as the lease is held.
+                    (None, Some(lock)) if lock.is_held(now) => {
+                        return Next::InProgress(Some(lock.lease_expires_at));
+                    }
+                    _ => is_as_read(request),
+                },
             },
-        },
-    };
-    let mut row = Request::started(wish.hash, now.seconds().saturating_add(seconds(terms.ttl)));
-    row.owner = Some(lease.token().to_owned());
-    row.in_progress_until = Some(now.seconds().saturating_add(seconds(terms.in_progress)));
-    let put = Write::put(wish.key.clone(), row.to_item()).when(take_over);
-    let mut writes = vec![put];
-    writes.extend(lease.acquire(now, lease_terms).writes().iter().cloned());
-    let claim = Claim { key: wish.key.clone(), token: lease.token().to_owned() };
-    Next::Start(Box::new(Txn::new(writes)), claim)
+        };
+        let mut row = Request::started(self.hash, after(now, self.terms.ttl));
+        row.owner = Some(lease.token().to_owned());
+        row.in_progress_until = Some(after(now, self.terms.in_progress));
+        let put = Write::put(key.clone(), row.to_item()).when(take_over);
+        let acquire = lease.acquire(now, self.lease_terms);
+        let txn = Txn::new([put].into_iter().chain(acquire.writes().iter().cloned()));
+        Next::Start(Box::new(txn), Claim { key: key.clone(), token: lease.token().to_owned() })
+    }
 }
 
-/// Notes what an idempotency key stands for, unless it stands for something else.
+/// Records the request that an idempotency key was used for, unless it was used for another one.
 pub(crate) fn bind(key: &Key, hash: &str, terms: &RequestTerms, now: Timestamp) -> Txn {
-    let row = Request::started(hash, now.seconds().saturating_add(seconds(terms.ttl)));
+    let row = Request::started(hash, after(now, terms.ttl));
     Txn::from(Write::put(key.clone(), row.to_item()).when(name::PK.absent().or(name::REQUEST_HASH.is(hash))))
 }
 
-/// No text but the empty one sorts before this.
-const LEAST_TEXT: &str = "\0";
-
-/// The row has not moved since it was read.
+/// The row has not changed since it was read.
 fn is_as_read(request: &Request) -> Cond {
+    /// Only the empty string sorts before this.
+    const LEAST_TEXT: &str = "\0";
     let owner = match &request.owner {
         Some(owner) => name::OWNER.is(owner.as_str()),
-        // Nothing, or nothing that is text.
+        // The attribute is absent, empty, or not a string.
         None => !name::OWNER.ge(LEAST_TEXT),
     };
     name::STATUS
@@ -186,33 +190,35 @@ fn is_as_read(request: &Request) -> Cond {
 }
 
 impl Claim {
-    /// The write that finishes it, for the transaction that publishes.
+    /// The write that completes the request, as a part of the transaction that publishes.
     pub(crate) fn complete(&self, s3_key: &str) -> Write {
-        let done = Update::new([
+        self.end(Update::new([
             name::STATUS.set(RequestStatus::Completed.as_str()),
             name::RESULT_S3_KEY.set(s3_key),
             name::IN_PROGRESS_UNTIL.remove(),
-        ]);
-        Write::update(self.key.clone(), done).when(self.is_ours())
+        ]))
     }
 
-    /// Gives it up together with the lease, so that anyone may try again.
+    /// Fails the request and releases the lease, so that anyone may try again.
     pub(crate) fn fail(&self, lease: &Lease) -> Txn {
-        Txn::new([self.failed(), Write::delete(lease.page().lock()).when(lease.is_ours())])
+        Txn::new([self.failed(), lease.release_write()])
     }
 
-    /// Gives it up where the lease is lost already.
+    /// Fails the request of a lease that is already lost.
     pub(crate) fn fail_alone(&self) -> Txn {
         Txn::from(self.failed())
     }
 
     fn failed(&self) -> Write {
-        let failed =
-            Update::new([name::STATUS.set(RequestStatus::Failed.as_str()), name::IN_PROGRESS_UNTIL.remove()]);
-        Write::update(self.key.clone(), failed).when(self.is_ours())
+        self.end(Update::new([
+            name::STATUS.set(RequestStatus::Failed.as_str()),
+            name::IN_PROGRESS_UNTIL.remove(),
+        ]))
     }
 
-    fn is_ours(&self) -> Cond {
-        name::STATUS.is(RequestStatus::Started.as_str()).and(name::OWNER.is(self.token.as_str()))
+    /// Ends the request, if this worker still has it.
+    fn end(&self, update: Update) -> Write {
+        let ours = name::STATUS.is(RequestStatus::Started.as_str()).and(name::OWNER.is(self.token.as_str()));
+        Write::update(self.key.clone(), update).when(ours)
     }
 }

@@ -1,11 +1,11 @@
-//! GcOptions: what is no longer needed goes, and what is served never does.
+//! Retention: which versions of a page are deleted by garbage collection. The current version never is.
 
 use tabletheory::{Key, Txn, Write};
 
 use crate::protocol::attribute as name;
 use crate::protocol::row::Version;
 
-/// How much of a page's history is kept.
+/// How many versions of a page are retained.
 ///
 /// ```
 /// let retention = facetheory::Retention::newest(5);
@@ -14,14 +14,14 @@ use crate::protocol::row::Version;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retention {
-    /// The newest so many are kept, besides the one that is served.
+    /// How many of the newest versions are retained, besides the current one.
     pub versions: usize,
-    /// Of those, ones that were generated before this are not, in epoch seconds.
+    /// Versions that were generated before this time are not retained, in epoch seconds.
     pub oldest: Option<i64>,
 }
 
 impl Retention {
-    /// Retains this many versions of each page, besides the one that is served, however old they are.
+    /// Retains this many versions of each page, besides the current one, however old they are.
     ///
     /// ```
     /// assert_eq!(facetheory::Retention::newest(5).oldest, None);
@@ -31,18 +31,15 @@ impl Retention {
         Retention { versions, oldest: None }
     }
 
-    /// The sort keys of the versions that may go, of all versions newest first.
+    /// The sort keys of the versions that are not retained. `versions` are all versions, newest first.
     ///
     /// ```
-    /// use facetheory::protocol::{Generation, Version};
     /// use facetheory::Retention;
+    /// use facetheory::protocol::{Generation, Version};
     ///
-    /// let version = |id: &str| {
-    ///     (format!("VER#{id}"), Version::of(Generation::new("a.html", 1, 60)))
-    /// };
+    /// let version = |id: &str| (format!("VER#{id}"), Version::of(Generation::new("a.html", 1, 60)));
     /// let versions = [version("3"), version("2"), version("1")];
-    /// let keep_one = Retention::newest(1);
-    /// assert_eq!(keep_one.superfluous(&versions, Some("VER#1")), ["VER#2"]);
+    /// assert_eq!(Retention::newest(1).superfluous(&versions, Some("VER#1")), ["VER#2"]);
     /// ```
     #[must_use]
     pub fn superfluous<'v>(
@@ -62,8 +59,8 @@ impl Retention {
     }
 }
 
-/// Deletes a version, unless `META` points at it by then: a rollback may have come in between.
-pub(crate) fn version(meta: &Key, version_sk: &str) -> Txn {
+/// Deletes a version, unless it is the current one by then: a rollback may have chosen it in the meantime.
+pub(crate) fn delete_version(meta: &Key, version_sk: &str) -> Txn {
     Txn::new([
         Write::check(meta.clone(), name::CURRENT_SK.is_not(version_sk)),
         Write::delete(meta.sibling(version_sk)),

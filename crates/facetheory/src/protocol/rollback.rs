@@ -1,4 +1,4 @@
-//! History: earlier versions of a page, and the way back to them.
+//! Rollback to a stored version of a page.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use tabletheory::{Commit, Cond, Timestamp, Txn, Update, Write};
 
 use crate::protocol::attribute as name;
 use crate::protocol::key::PageKey;
-use crate::protocol::publish::{changes_to, next_version};
+use crate::protocol::publish::{next_version, replace_meta};
 use crate::protocol::row::{Meta, Version};
-use crate::protocol::ttl::seconds;
+use crate::protocol::ttl::{after, seconds};
 
-/// What became of a rollback.
+/// The result of a rollback.
 ///
 /// ```
 /// assert_ne!(facetheory::RolledBack::Done, facetheory::RolledBack::NoSuchVersion);
@@ -18,13 +18,13 @@ use crate::protocol::ttl::seconds;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "there may be no such version"]
 pub enum RolledBack {
-    /// That version is served now.
+    /// The version is served now.
     Done,
-    /// The page, or that version of it, is not there (any more).
+    /// The page or the version does not exist, or no longer exists.
     NoSuchVersion,
 }
 
-/// The way back to a version that is kept.
+/// A rollback to a stored version.
 pub(crate) struct Rollback<'a> {
     pub(crate) page: &'a PageKey,
     /// The sort key of the version.
@@ -32,26 +32,23 @@ pub(crate) struct Rollback<'a> {
     pub(crate) target: &'a Version,
     /// `META` as it was read.
     pub(crate) seen: &'a Meta,
-    /// For how long the page is kept as it is; zero leaves it to be renewed at once.
+    /// How long the page is pinned; zero makes it stale at once.
     pub(crate) pin: Duration,
-    /// When the version that was served until now may be collected, in epoch seconds.
+    /// The `ttl` of the version that is replaced, in epoch seconds.
     pub(crate) superseded_ttl: Option<i64>,
     pub(crate) now: Timestamp,
 }
 
 impl Rollback<'_> {
-    /// Moves the pointer, and fences a render in flight, which would bring the bad page back.
+    /// Moves the pointer, and deletes the lock so that a render under way cannot publish the bad page again.
     ///
-    /// A version that is served never expires, so it loses its `ttl`, and the one before it gets one.
+    /// A current version never expires, so the target loses its `ttl`, and the version that it replaces gets one.
     pub(crate) fn txn(&self) -> Txn {
-        let keep = Update::new([name::TTL.remove()]);
+        let without_ttl = Update::new([name::TTL.remove()]);
+        let pointer = replace_meta(self.page, &self.meta()).with(next_version(self.seen.version.is_some()));
         let writes = [
-            Write::update(self.page.meta().sibling(self.target_sk), keep).when(name::PK.exists()),
-            Write::update(
-                self.page.meta(),
-                changes_to(self.page, &self.meta()).with(next_version(self.seen.version.is_some())),
-            )
-            .when(is_as_read(self.seen)),
+            Write::update(self.page.meta().sibling(self.target_sk), without_ttl).when(name::PK.exists()),
+            Write::update(self.page.meta(), pointer).when(is_as_read(self.seen)),
             Write::delete(self.page.lock()),
         ];
         Txn::new(writes.into_iter().chain(self.supersede()))
@@ -62,32 +59,31 @@ impl Rollback<'_> {
         Some(expire(self.page, sk, self.superseded_ttl?))
     }
 
-    /// `META` as it will be, but for its version.
+    /// `META` as it will be, except for its version.
     fn meta(&self) -> Meta {
         let mut meta = Meta::of(self.target.generation.clone());
         meta.current_sk = Some(self.target_sk.to_owned());
-        if !self.pin.is_zero() {
-            // Readers in every language go by these two, so they hold the pin without knowing of pins.
-            let seconds = seconds(self.pin);
-            meta.generation.generated_at = self.now.seconds();
-            meta.generation.revalidate_seconds = seconds;
-            meta.pinned_until = Some(self.now.seconds().saturating_add(seconds));
-        } else {
-            // The version may be young enough to be fresh, although an invalidation has come since.
+        if self.pin.is_zero() {
+            // The version may be young enough to be fresh, although the page was invalidated since.
             meta.generation.revalidate_seconds = 0;
             meta.stale_since = Some(self.now.seconds());
+        } else {
+            // Readers in every language use these two attributes, so they honour the pin without knowing about pins.
+            meta.generation.generated_at = self.now.seconds();
+            meta.generation.revalidate_seconds = seconds(self.pin);
+            meta.pinned_until = Some(after(self.now, self.pin));
         }
         meta
     }
 }
 
-/// Lets a version be collected from a time on. It must be there: an update alone would bring it back as an empty row.
+/// Gives a version a `ttl`. The version must exist: the update alone would create an empty row.
 pub(crate) fn expire(page: &PageKey, version_sk: &str, ttl: i64) -> Write {
     let update = Update::new([name::TTL.set(ttl)]);
     Write::update(page.meta().sibling(version_sk), update).when(name::PK.exists())
 }
 
-/// Whether a refusal means that the version to be superseded is gone, which need not keep anyone from going on.
+/// Whether a refusal means that the version to be replaced no longer exists, which need not stop the transaction.
 pub(crate) fn is_gone(page: &PageKey, seen: Option<&Meta>, txn: &Txn, commit: &Commit) -> bool {
     let Commit::Refused { index, .. } = commit else { return false };
     let current = seen.and_then(|seen| seen.current_sk.as_deref());
@@ -105,17 +101,17 @@ pub(crate) fn unpin(page: &PageKey, now: Timestamp) -> Txn {
     Txn::from(Write::update(page.meta(), update).when(name::PINNED_UNTIL.exists()))
 }
 
-/// Nobody has moved the pointer since.
+/// The pointer has not moved since it was read.
 fn is_as_read(seen: &Meta) -> Cond {
     match seen.version {
         Some(version) => name::VERSION.is(version),
-        // A service in another language has replaced the row: its pointer tells whether it did so again.
+        // A service in another language has replaced the row. Its pointer shows whether it did so again.
         None => (!name::VERSION.ge(0_u64)).and(name::S3_KEY.is(seen.generation.s3_key.as_str())),
     }
 }
 
 impl Meta {
-    /// Whether it is kept as it is for now.
+    /// Whether the page is pinned now.
     ///
     /// ```
     /// use facetheory::protocol::{Generation, Meta};

@@ -1,4 +1,4 @@
-//! Ttls: after how long rows may be collected by their `ttl`, which decides nothing else.
+//! When rows may be deleted by TTL. The `ttl` of a row is garbage collection only: no decision reads it.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use tabletheory::Timestamp;
 
 use crate::protocol::generation::Generation;
 
-/// After how long rows may be collected.
+/// How long rows are stored before they may be deleted by TTL.
 ///
 /// ```
-/// let lifetimes = facetheory::protocol::Ttls::default();
-/// assert_eq!(lifetimes.page, None, "a page stays");
-/// assert_eq!(lifetimes.superseded.map(|month| month.as_secs()), Some(30 * 86_400));
+/// let ttls = facetheory::protocol::Ttls::default();
+/// assert_eq!(ttls.page, None, "a page has no ttl");
+/// assert_eq!(ttls.superseded.map(|month| month.as_secs()), Some(30 * 86_400));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ttls {
-    /// A page that nobody renews any more, counted from when it goes stale; none keeps it for ever.
+    /// A page that is no longer regenerated, counted from when it goes stale; `None` stores it without a `ttl`.
     ///
-    /// A page that was collected begins to count its versions anew.
+    /// A page that was deleted starts to count its versions again.
     pub page: Option<Duration>,
-    /// A version, counted from when another one took its place; none keeps it for ever.
+    /// A version, counted from when another one replaced it; `None` stores it without a `ttl`.
     pub superseded: Option<Duration>,
 }
 
@@ -32,19 +32,24 @@ impl Default for Ttls {
 }
 
 impl Ttls {
-    /// When the page that is served may be collected, in epoch seconds.
+    /// The `ttl` of `META` for this generation, in epoch seconds.
     pub(crate) fn of_page(&self, page: &Generation) -> Option<i64> {
         let stale = page.generated_at.saturating_add(page.revalidate_seconds);
-        self.page.map(|lifetime| stale.saturating_add(seconds(lifetime)))
+        self.page.map(|ttl| stale.saturating_add(seconds(ttl)))
     }
 
-    /// When a version that is superseded now may be collected, in epoch seconds.
+    /// The `ttl` of a version that is superseded now, in epoch seconds.
     pub(crate) fn of_superseded(&self, now: Timestamp) -> Option<i64> {
-        self.superseded.map(|lifetime| now.seconds().saturating_add(seconds(lifetime)))
+        self.superseded.map(|ttl| after(now, ttl))
     }
 }
 
-/// Whole seconds, as rows tell them; the most there are where a duration has more.
+/// Whole seconds, saturated to 64 bits.
 pub(crate) fn seconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// The time after a duration, in epoch seconds.
+pub(crate) fn after(now: Timestamp, duration: Duration) -> i64 {
+    now.seconds().saturating_add(seconds(duration))
 }

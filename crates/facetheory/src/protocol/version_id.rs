@@ -1,10 +1,10 @@
-//! Ids of versions: ULIDs, which sort by age.
+//! Version ids: ULIDs, which sort by age.
 
 use std::fmt;
 
 use tabletheory::{Random, Timestamp};
 
-/// The id of a version: 48 bits of time and 80 random ones, as 26 letters and digits that sort by age.
+/// The id of a version, a ULID: 48 bits of time and 80 random bits, as 26 characters that sort by age.
 ///
 /// ```
 /// use facetheory::protocol::VersionId;
@@ -20,7 +20,7 @@ use tabletheory::{Random, Timestamp};
 pub struct VersionId(u128);
 
 impl VersionId {
-    /// A new id. A time before 1970 counts as 1970.
+    /// Creates an id. A time before 1970 counts as 1970.
     ///
     /// ```
     /// use facetheory::protocol::VersionId;
@@ -33,9 +33,9 @@ impl VersionId {
         const TIME_BITS: u32 = 48;
         const RANDOM_BITS: u32 = 80;
         let millis = u128::try_from(now.millis()).unwrap_or(0) & ((1 << TIME_BITS) - 1);
-        let chance =
+        let randomness =
             (u128::from(random.next_u64()) << 64 | u128::from(random.next_u64())) >> (128 - RANDOM_BITS);
-        VersionId(millis << RANDOM_BITS | chance)
+        VersionId(millis << RANDOM_BITS | randomness)
     }
 }
 

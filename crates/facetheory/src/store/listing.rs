@@ -1,4 +1,4 @@
-//! Listing: which pages there are, a part of the table at a time.
+//! Lists pages, a part of the table at a time.
 
 use tabletheory::{Cursor, Item, Scan, Value};
 
@@ -8,12 +8,12 @@ use crate::protocol::attribute as name;
 use crate::protocol::key::Tenant;
 use crate::protocol::row::Meta;
 
-/// The most rows that one call looks at: where few of them are wanted, it returns what it has and where to go on.
-const MOST_ROWS: usize = 2000;
-/// The most rows that are in memory at once.
-const ROWS_AT_ONCE: usize = 250;
+/// The most rows that one call reads. If few of them match, it returns those and a cursor.
+const MAX_ROWS: usize = 2000;
+/// The rows that are read at once.
+const PAGE_ROWS: usize = 250;
 
-/// Which pages are listed.
+/// Selects the pages to list.
 ///
 /// ```
 /// use facetheory::Listing;
@@ -22,7 +22,7 @@ const ROWS_AT_ONCE: usize = 250;
 /// assert_ne!(docs, Listing::new(20));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "it does nothing until it is used in a call"]
+#[must_use = "it does nothing until it is passed to PageStore::list"]
 pub struct Listing {
     most: usize,
     tenant: Option<Tenant>,
@@ -31,7 +31,7 @@ pub struct Listing {
     after: Option<Cursor>,
 }
 
-/// Some of the pages that there are, in no particular order, and where to go on.
+/// Some of the pages, in no particular order, and where to continue.
 ///
 /// ```
 /// assert!(facetheory::Listed::default().next.is_none());
@@ -39,36 +39,36 @@ pub struct Listing {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listed {
-    /// The pages; there may be none although there are more.
+    /// The pages. There may be more even if this is empty: see `next`.
     pub entries: Vec<Entry>,
-    /// Where the next ones begin; none if there are no more.
+    /// Where the next call continues; `None` at the end.
     pub next: Option<Cursor>,
 }
 
-/// A page as its `META` tells of it.
+/// A page in a listing, as its `META` describes it.
 ///
 /// ```no_run
 /// # fn f(entry: facetheory::Entry) {
-/// println!("{}: {}", entry.pk, entry.cache_key.as_deref().unwrap_or("written by another language"));
+/// println!("{}: {}", entry.pk, entry.cache_key.as_deref().unwrap_or("(written by another language)"));
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// The partition that its rows are in.
+    /// The partition of its rows.
     pub pk: String,
-    /// Whose page it is.
+    /// The tenant.
     pub tenant: Option<String>,
-    /// Its cache key, where its writer told it.
+    /// The cache key, if its writer recorded it.
     pub cache_key: Option<String>,
-    /// Its path, where its writer told it.
+    /// The path, if its writer recorded it.
     pub path: Option<String>,
-    /// What is served; none if the row cannot be read.
+    /// The row; `None` if it cannot be read.
     pub meta: Option<Meta>,
 }
 
 impl Listing {
-    /// All pages, at most so many at a time.
+    /// All pages, at most this many at a time.
     ///
     /// ```
     /// assert_eq!(facetheory::Listing::new(20), facetheory::Listing::new(20));
@@ -77,7 +77,7 @@ impl Listing {
         Listing { most: most.max(1), tenant: None, below: None, tag: None, after: None }
     }
 
-    /// Only those of a tenant.
+    /// Only pages of this tenant.
     ///
     /// ```
     /// use facetheory::{Listing, Tenant};
@@ -90,7 +90,7 @@ impl Listing {
         self
     }
 
-    /// Only those at a path and below it, of which their rows tell.
+    /// Only pages at this path or below it, if their rows record the path.
     ///
     /// ```
     /// let docs = facetheory::Listing::new(20).below("/docs");
@@ -100,7 +100,7 @@ impl Listing {
         self
     }
 
-    /// Only those that have a tag in their rows.
+    /// Only pages with this tag in their rows.
     ///
     /// ```
     /// let news = facetheory::Listing::new(20).tagged("news");
@@ -110,7 +110,7 @@ impl Listing {
         self
     }
 
-    /// Only those after the ones of an earlier call.
+    /// Continues after an earlier call.
     ///
     /// ```
     /// # fn f(next: tabletheory::Cursor) {
@@ -122,7 +122,7 @@ impl Listing {
         self
     }
 
-    fn wants(&self, entry: &Entry) -> bool {
+    fn matches(&self, entry: &Entry) -> bool {
         let tenant =
             self.tenant.as_ref().is_none_or(|tenant| entry.tenant.as_deref() == Some(tenant.as_str()));
         let below = self
@@ -136,7 +136,7 @@ impl Listing {
 }
 
 impl Entry {
-    /// The page of a row; none for rows of other kinds.
+    /// The page of a `META` row; `None` for other rows.
     fn of(item: &Item) -> Option<Self> {
         let key = item.key().ok().filter(|key| key.sk == "META")?;
         let text = |name: &str| item.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -151,15 +151,15 @@ impl Entry {
     }
 }
 
-/// `/docs` has `/docs`, `/docs/` and `/docs/a`, but not `/docsets`: as with tags.
+/// `/docs` covers `/docs`, `/docs/` and `/docs/a`, but not `/docsets`, as for tags.
 fn is_below(path: &str, prefix: &str) -> bool {
     let rest = path.strip_prefix(prefix.trim_end_matches('/'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 impl PageStore {
-    /// Some of the pages that there are. It reads a bounded part of the table, so it may return few, or none, and where to
-    /// go on. What is published or deleted meanwhile may be missing, or there twice.
+    /// Lists some of the pages. It reads a bounded part of the table, so it may return few or none and a cursor. A page that is
+    /// published or deleted meanwhile may be missing, or listed twice.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -172,16 +172,16 @@ impl PageStore {
     /// ```
     pub async fn list(&self, listing: &Listing) -> Result<Listed> {
         let mut listed = Listed { entries: Vec::new(), next: listing.after.clone() };
-        let mut looked_at = 0;
-        while looked_at < MOST_ROWS {
-            let mut scan = Scan::new().limit(ROWS_AT_ONCE);
+        let mut rows_read = 0;
+        while rows_read < MAX_ROWS {
+            let mut scan = Scan::new().limit(PAGE_ROWS);
             if let Some(after) = listed.next.take() {
                 scan = scan.after(after);
             }
             let page = self.table.scan(&scan).await?;
-            looked_at += ROWS_AT_ONCE;
+            rows_read += PAGE_ROWS;
             for item in &page.items {
-                let Some(entry) = Entry::of(item).filter(|entry| listing.wants(entry)) else { continue };
+                let Some(entry) = Entry::of(item).filter(|entry| listing.matches(entry)) else { continue };
                 listed.entries.push(entry);
                 if listed.entries.len() == listing.most {
                     listed.next = Some(Cursor::after(item.key()?));

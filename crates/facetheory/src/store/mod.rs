@@ -1,12 +1,15 @@
-//! The rows of pages in a table: the steps of a regeneration, for those who bring their own loop.
+//! The rows of pages in a table.
 //!
-//! Decisions are pure functions in the other modules; this is the one place that carries them out.
+//! The steps of the protocol are pure functions in [`protocol`](crate::protocol). This module reads the rows that they need
+//! and commits the transactions that they return. It is the only place that does so.
 
 mod epochs;
+mod invalidate;
+mod lease;
 mod listing;
+mod pending;
 mod publish;
 mod request;
-mod version;
 mod versions;
 
 use std::sync::Arc;
@@ -14,9 +17,8 @@ use std::time::Duration;
 
 use tabletheory::{ClientToken, Commit, Query, Random, SystemRandom, Table, Txn};
 
-pub use listing::{Entry, Listed, Listing};
-
-use self::epochs::KnownEpochs;
+use self::epochs::EpochCache;
+pub use self::listing::{Entry, Listed, Listing};
 use crate::error::{Error, Kind, Result};
 use crate::protocol::epoch::EpochTerms;
 use crate::protocol::key::PageKey;
@@ -26,12 +28,12 @@ use crate::protocol::request::RequestTerms;
 use crate::protocol::row::{Lock, Meta, View};
 use crate::protocol::ttl::Ttls;
 
-/// How often a decision is made again because rows have moved since they were read.
-const ROUNDS: u32 = 16;
-/// How often a write whose outcome is unknown is repeated before it is resolved by reading back.
-const ATTEMPTS: u32 = 3;
+/// How often an operation starts again because rows have changed since they were read.
+const MAX_ROUNDS: u32 = 16;
+/// How often a write with an unknown outcome is attempted before the outcome is read back.
+const MAX_ATTEMPTS: u32 = 3;
 
-/// Pages in a table, and the leases to renew them.
+/// Pages in a table, and the leases to regenerate them.
 ///
 /// ```
 /// use facetheory::protocol::{Acquire, Generation, Published};
@@ -42,7 +44,7 @@ const ATTEMPTS: u32 = 3;
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
 /// let store = PageStore::new(Arc::new(MemoryTable::new()));
 /// let page = PageKey::new("/about")?;
-/// let Acquire::Granted(lease) = store.try_acquire(&page).await? else { panic!("nobody else is there") };
+/// let Acquire::Granted(lease) = store.try_acquire(&page).await? else { panic!("nobody else holds it") };
 /// assert!(matches!(store.try_acquire(&page).await?, Acquire::Held { .. }));
 ///
 /// let seen = store.lookup(&page).await?.meta;
@@ -61,11 +63,11 @@ pub struct PageStore {
     request_terms: RequestTerms,
     ttls: Ttls,
     epoch_terms: EpochTerms,
-    epochs: KnownEpochs,
+    epochs: EpochCache,
 }
 
 impl PageStore {
-    /// The pages in this table, with leases on the default terms.
+    /// The pages in this table, with default terms.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -81,15 +83,15 @@ impl PageStore {
             request_terms: RequestTerms::default(),
             ttls: Ttls::default(),
             epoch_terms: EpochTerms::default(),
-            epochs: KnownEpochs::new(),
+            epochs: EpochCache::new(),
         }
     }
 
-    /// The same with leases on these terms.
+    /// Sets how long leases are held.
     ///
     /// ```
-    /// use facetheory::protocol::LeaseTerms;
     /// use facetheory::PageStore;
+    /// use facetheory::protocol::LeaseTerms;
     /// use std::sync::Arc;
     ///
     /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new())).with_lease_terms(LeaseTerms::default());
@@ -100,11 +102,11 @@ impl PageStore {
         self
     }
 
-    /// The same with these guards on publishing.
+    /// Sets the conditions of a publish.
     ///
     /// ```
-    /// use facetheory::protocol::Guards;
     /// use facetheory::PageStore;
+    /// use facetheory::protocol::Guards;
     /// use std::sync::Arc;
     ///
     /// let mut guards = Guards::default();
@@ -117,11 +119,11 @@ impl PageStore {
         self
     }
 
-    /// The same with requests on these terms.
+    /// Sets how long requests count as in progress, and how long they are stored.
     ///
     /// ```
-    /// use facetheory::protocol::RequestTerms;
     /// use facetheory::PageStore;
+    /// use facetheory::protocol::RequestTerms;
     /// use std::sync::Arc;
     ///
     /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new()))
@@ -133,11 +135,11 @@ impl PageStore {
         self
     }
 
-    /// The same with rows that may be collected after these times.
+    /// Sets when rows may be deleted by TTL.
     ///
     /// ```
-    /// use facetheory::protocol::Ttls;
     /// use facetheory::PageStore;
+    /// use facetheory::protocol::Ttls;
     /// use std::sync::Arc;
     /// use std::time::Duration;
     ///
@@ -151,11 +153,11 @@ impl PageStore {
         self
     }
 
-    /// The same with invalidations of tags on these terms.
+    /// Sets how tag epochs are cached.
     ///
     /// ```
-    /// use facetheory::protocol::EpochTerms;
     /// use facetheory::PageStore;
+    /// use facetheory::protocol::EpochTerms;
     /// use std::sync::Arc;
     /// use std::time::Duration;
     ///
@@ -176,7 +178,7 @@ impl PageStore {
         self
     }
 
-    /// The same with this source of tokens and ids, for tests.
+    /// Sets the source of tokens and ids, for tests.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -190,7 +192,7 @@ impl PageStore {
         self
     }
 
-    /// The time by the table's clock.
+    /// The time of the table's clock.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -203,34 +205,29 @@ impl PageStore {
         self.table.clock().now()
     }
 
-    /// How long a lease is held unless it is refreshed.
-    pub(crate) fn lease_duration(&self) -> std::time::Duration {
-        self.terms.term()
-    }
-
-    /// The terms on which leases are given.
-    pub(crate) fn terms(&self) -> &LeaseTerms {
+    pub(crate) fn lease_terms(&self) -> &LeaseTerms {
         &self.terms
     }
 
-    /// The rows of all pages.
     pub(crate) fn table(&self) -> &dyn Table {
         &*self.table
     }
 
-    /// `META` and `LOCK` of a page, in one strong query.
+    /// Reads `META` and `LOCK` of a page, in one strongly consistent query.
     ///
-    /// A `META` that cannot be read counts as absent: it is rendered again.
+    /// A `META` that cannot be read counts as absent, so the page is rendered again.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # use std::sync::Arc;
+    /// use facetheory::protocol::View;
+    ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
-    /// assert_eq!(store.lookup(&facetheory::PageKey::new("/")?).await?, facetheory::protocol::View::default());
+    /// assert_eq!(store.lookup(&facetheory::PageKey::new("/")?).await?, View::default());
     /// # Ok(()) }
     /// ```
     pub async fn lookup(&self, page: &PageKey) -> Result<View> {
-        /// More than the two rows that there are, in case other services keep some between them.
+        /// More than the two rows, in case other services store some between them.
         const ROWS: usize = 8;
         let query = Query::of(page.pk()).sk_between("LOCK", "META").limit(ROWS);
         let rows = self.table.query(&query).await?.items;
@@ -241,23 +238,23 @@ impl PageStore {
         })
     }
 
-    /// The same transaction under a token of its own, so that repeating it is harmless.
+    /// Gives a transaction its own client token, so that a retry is applied at most once.
     fn once(&self, txn: Txn) -> Txn {
         txn.with_token(ClientToken::random(&*self.random))
     }
 
-    /// Commits, and repeats what had no answer: only for transactions that come out the same.
+    /// Commits a transaction, and retries it while its outcome is unknown: only for transactions that may be repeated.
     async fn persist(&self, txn: &Txn) -> Result<Commit> {
         let is_unknown = |error: &tabletheory::Error| error.kind() == tabletheory::Kind::Unknown;
         let unknown = match self.table.commit(txn).await {
             Err(error) if is_unknown(&error) => error,
             outcome => return Ok(outcome?),
         };
-        for _ in 1..ATTEMPTS {
+        for _ in 1..MAX_ATTEMPTS {
             match self.table.commit(txn).await {
                 Ok(commit) => return Ok(commit),
                 Err(error) if is_unknown(&error) => {}
-                // That this attempt was not applied says nothing of an earlier one.
+                // This attempt was not applied; an earlier one may have been.
                 Err(_) => break,
             }
         }
@@ -265,9 +262,9 @@ impl PageStore {
     }
 }
 
-fn restless(what: &str) -> Error {
+fn contended(what: &str) -> Error {
     Error::new(
         Kind::Unavailable,
-        format!("the page could not be {what}: its rows moved {ROUNDS} times meanwhile; try again"),
+        format!("the page could not be {what}: other writers changed its rows {MAX_ROUNDS} times; try again"),
     )
 }

@@ -1,26 +1,26 @@
-//! Beginning a request, and giving it up; finishing it is a part of publishing.
+//! Starts and fails requests. A publish completes them.
 
-use tabletheory::{ClientToken, Commit, Consistency};
+use tabletheory::{Commit, Consistency};
 
-use super::{PageStore, ROUNDS, restless};
+use super::{MAX_ROUNDS, PageStore, contended};
 use crate::error::Result;
 use crate::protocol::freshness::Freshness;
 use crate::protocol::key::PageKey;
 use crate::protocol::lease::{Acquire, Lease};
-use crate::protocol::request::{self, Begin, Claim, Next, Wish};
+use crate::protocol::request::{self, Begin, Claim, Decision, Next};
 use crate::protocol::row::{Lock, Meta, Request};
 
 impl PageStore {
-    /// Begins a request to regenerate, or says what became of it: one wish is done once, however often it comes.
+    /// Starts a request to regenerate a page, or returns what became of it: it is executed once, however often it is repeated.
     ///
-    /// The hash tells what was asked for; the same key with another one is [`Begin::OtherRequest`], and writes
-    /// nothing. A page that is fresh needs no work.
+    /// `hash` identifies the content of the request. The same key with another hash is [`Begin::OtherRequest`], and nothing is
+    /// written. A request for a fresh page is not started.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # use std::sync::Arc;
-    /// use facetheory::protocol::Begin;
     /// use facetheory::PageKey;
+    /// use facetheory::protocol::Begin;
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
     /// let page = PageKey::new("/")?;
@@ -31,10 +31,7 @@ impl PageStore {
     /// ```
     pub async fn begin_request(&self, page: &PageKey, idempotency_key: &str, hash: &str) -> Result<Begin> {
         let key = page.request(idempotency_key)?;
-        let wish = Wish { key: &key, hash };
-        for _ in 0..ROUNDS {
-            // A new one each time: an attempt of an earlier round may still arrive, and must not grant it twice.
-            let token = ClientToken::random(&*self.random).as_str().to_owned();
+        for _ in 0..MAX_ROUNDS {
             let now = self.now();
             let keys = [page.meta(), page.lock(), key.clone()];
             let rows = self.table.batch_get(&keys, Consistency::Strong).await?;
@@ -42,12 +39,21 @@ impl PageStore {
             let meta = row(0).and_then(|item| Meta::read(item).ok());
             let lock = row(1).and_then(|item| Lock::read(item).ok());
             let found = row(2).map(Request::read).transpose()?;
-            let lease = Lease::starting(page.clone(), token, now, &self.terms);
-            let terms = (&self.terms, &self.request_terms);
-            let (txn, claim) = match request::next(wish, found.as_ref(), lock.as_ref(), &lease, terms, now) {
+            // A new token in each round: an attempt of an earlier round may still arrive, and must not grant this lease.
+            let lease = Lease::starting(page.clone(), self.new_token(), now, &self.terms);
+            let decision = Decision {
+                key: &key,
+                hash,
+                found: found.as_ref(),
+                lock: lock.as_ref(),
+                lease_terms: &self.terms,
+                terms: &self.request_terms,
+                now,
+            };
+            let (txn, claim) = match decision.next(&lease) {
                 Next::Mismatch => return Ok(Begin::OtherRequest),
                 Next::Replay(s3_key) => return Ok(Begin::Replayed { s3_key }),
-                // Whoever made it so: a worker that began this request may have crashed long ago.
+                // Also if the request is in progress: the worker that started it may have crashed long ago.
                 Next::InProgress(_) | Next::Start(..) if self.is_fresh(page, meta.as_ref()).await? => {
                     return Ok(Begin::Fresh);
                 }
@@ -56,7 +62,7 @@ impl PageStore {
             };
             match self.persist(&self.once(*txn)).await? {
                 Commit::Done => return Ok(Begin::Started { lease, claim }),
-                // The row of the request has moved: look at it again.
+                // The row of the request has changed: read it again.
                 Commit::Refused { index: 0, .. } => {}
                 refused @ Commit::Refused { .. } => {
                     if let Acquire::Held { until } = lease.acquired(refused) {
@@ -65,25 +71,25 @@ impl PageStore {
                 }
             }
         }
-        Err(restless("requested"))
+        Err(contended("requested"))
     }
 
-    /// Says whether an idempotency key has stood for this wish since it first came, whatever page that was about.
+    /// Records the request that an idempotency key stands for. Returns whether it is the first one with this key, for any page.
     ///
-    /// [`begin_request`](PageStore::begin_request) looks at one page only, so it cannot tell that a key came for another page
-    /// before. Whoever takes keys from outside asks this first, and does nothing if it is false.
+    /// [`begin_request`](PageStore::begin_request) reads the rows of one page, so it cannot detect that a key was used for
+    /// another page. A service that accepts keys from clients calls this first, and rejects the request if it returns false.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # use std::sync::Arc;
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
     /// assert!(store.bind_request("order-7", "hash").await?);
-    /// assert!(store.bind_request("order-7", "hash").await?, "the same once more");
+    /// assert!(store.bind_request("order-7", "hash").await?, "a repetition");
     /// assert!(!store.bind_request("order-7", "other").await?);
     /// # Ok(()) }
     /// ```
     pub async fn bind_request(&self, idempotency_key: &str, hash: &str) -> Result<bool> {
-        // In a partition of its own, which is no page's: keys spread evenly, and no page's rows grow by them.
+        // A partition of its own: keys are evenly distributed, and the partitions of pages do not grow.
         let key = PageKey::new(format!("idempotency-key:{idempotency_key}"))?.request(idempotency_key)?;
         let bound = request::bind(&key, hash, &self.request_terms, self.now());
         Ok(self.persist(&self.once(bound)).await?.is_done())
@@ -94,13 +100,13 @@ impl PageStore {
         Ok(self.freshness(page, meta).await? == Freshness::Fresh)
     }
 
-    /// Gives a request up together with its lease, if that is still held, so that anyone may try it again.
+    /// Fails a request and releases its lease, so that anyone may try it again.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # use std::sync::Arc;
-    /// use facetheory::protocol::Begin;
     /// use facetheory::PageKey;
+    /// use facetheory::protocol::Begin;
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
     /// let page = PageKey::new("/")?;
@@ -113,10 +119,10 @@ impl PageStore {
         let txn = self.once(claim.fail(lease));
         let commit = self.persist(&txn).await?;
         if lease.is_gone(&txn, &commit) {
-            // An invalidation, say, took the lease but not the request, on which nobody works any more.
+            // An invalidation, for example, deleted the lease. The request is still ours to fail.
             let _ = self.persist(&self.once(claim.fail_alone())).await?;
         }
-        // Any other refusal means that another worker has taken it over, which is as good.
+        // Any other refusal means that another worker has taken the request over.
         Ok(())
     }
 }

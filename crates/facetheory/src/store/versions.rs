@@ -1,55 +1,37 @@
-//! What operators do to a page: invalidate it, look at its versions, go back to one.
+//! Versions of a page: list, roll back, unpin, delete.
 
 use std::time::Duration;
 
 use tabletheory::{Commit, Consistency, Key, Query, TableExt as _};
 
-use super::version::check_version_sk;
-use super::{PageStore, ROUNDS, restless};
-use crate::error::Result;
-use crate::protocol::invalidate::{self, Found, Invalidated, InvalidationMode};
+use super::{MAX_ROUNDS, PageStore, contended};
+use crate::error::{Error, Result};
 use crate::protocol::key::PageKey;
-use crate::protocol::lease::Lease;
 use crate::protocol::retention::{self, Retention};
 use crate::protocol::rollback::{self, Rollback, RolledBack};
 use crate::protocol::row::{Meta, Version};
 
 impl PageStore {
-    /// Makes a page stale, and keeps renders that began before from being published as fresh.
+    /// The version of a page with this sort key, or `None` if it is not stored.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// # use std::sync::Arc;
-    /// use facetheory::{Invalidated, PageKey, InvalidationMode};
+    /// use facetheory::PageKey;
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
-    /// assert_eq!(store.invalidate(&PageKey::new("/")?, InvalidationMode::Soft).await?, Invalidated::Absent);
+    /// assert_eq!(store.version(&PageKey::new("/")?, "VER#01").await?, None);
+    /// assert!(store.version(&PageKey::new("/")?, "META").await.is_err(), "not a version");
     /// # Ok(()) }
     /// ```
-    pub async fn invalidate(&self, page: &PageKey, mode: InvalidationMode) -> Result<Invalidated> {
-        for _ in 0..ROUNDS {
-            let row = self.table.get(&page.meta(), Consistency::Strong).await?;
-            let now = self.now();
-            let found = Found::of(row.as_ref(), now);
-            let Some(txn) = invalidate::page(page, found, mode, now) else {
-                return Ok(Invalidated::Pinned);
-            };
-            if self.persist(&self.once(txn)).await?.is_done() {
-                return Ok(if found == Found::Nothing { Invalidated::Absent } else { Invalidated::Stale });
-            }
-        }
-        Err(restless("invalidated"))
+    pub async fn version(&self, page: &PageKey, sk: &str) -> Result<Option<Version>> {
+        check_version_sk(sk)?;
+        let row = self.table.get(&page.meta().sibling(sk), Consistency::Strong).await?;
+        row.as_ref().map(Version::read).transpose()
     }
 
-    /// Makes what was seen of a page unusable, under the lease of whoever found that it is. False if that was lost, or the page
-    /// is another by now.
-    pub(crate) async fn invalidate_under_lease(&self, lease: &Lease, seen: &Meta) -> Result<bool> {
-        let txn = invalidate::page_under_lease(lease, seen, self.now());
-        Ok(self.persist(&self.once(txn)).await?.is_done())
-    }
-
-    /// The versions of a page that are kept, newest first, at most so many, with their sort keys. Rows that cannot be
-    /// read are left out.
+    /// The stored versions of a page with their sort keys, newest first, at most this many. Rows that cannot be read are
+    /// skipped.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -66,15 +48,17 @@ impl PageStore {
             let sk = row.key()?.sk;
             match Version::read(row) {
                 Ok(version) => versions.push((sk, version)),
-                Err(error) => tracing::warn!(%error, sk, page = %page.redacted(), "a version cannot be read"),
+                Err(error) => {
+                    tracing::warn!(%error, sk, page = %page.redacted(), "a version cannot be read and is skipped")
+                }
             }
         }
         Ok(versions)
     }
 
-    /// Goes back to a version that is kept, and keeps it for as long as the pin.
+    /// Rolls a page back to a stored version, and pins it for this long.
     ///
-    /// Without a pin it would be stale at once, and the next render would bring back what was rolled away.
+    /// Without a pin the page would be stale at once, and the next render would replace the version.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -83,34 +67,33 @@ impl PageStore {
     /// use std::time::Duration;
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
-    /// let nowhere = store.roll_back(&PageKey::new("/")?, "VER#01", Duration::from_secs(3600)).await?;
-    /// assert_eq!(nowhere, RolledBack::NoSuchVersion);
+    /// let result = store.roll_back(&PageKey::new("/")?, "VER#01", Duration::from_secs(3600)).await?;
+    /// assert_eq!(result, RolledBack::NoSuchVersion);
     /// # Ok(()) }
     /// ```
     pub async fn roll_back(&self, page: &PageKey, version_sk: &str, pin: Duration) -> Result<RolledBack> {
         check_version_sk(version_sk)?;
         let mut superseded_ttl = self.ttls.of_superseded(self.now());
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let keys = [page.meta(), page.meta().sibling(version_sk)];
             let rows = self.table.batch_get(&keys, Consistency::Strong).await?;
             let [Some(meta), Some(target)] = rows.as_slice() else { return Ok(RolledBack::NoSuchVersion) };
             let (seen, target) = (Meta::read(meta)?, Version::read(target)?);
             let now = self.now();
-            let target_sk = version_sk;
-            let rollback =
-                Rollback { page, target_sk, target: &target, seen: &seen, pin, superseded_ttl, now };
+            let (target, seen, target_sk) = (&target, &seen, version_sk);
+            let rollback = Rollback { page, target_sk, target, seen, pin, superseded_ttl, now };
             let txn = self.once(rollback.txn());
             match self.persist(&txn).await? {
                 Commit::Done => return Ok(RolledBack::Done),
-                // Somebody has deleted the version that is served, which is no reason to keep serving it.
-                refused if rollback::is_gone(page, Some(&seen), &txn, &refused) => superseded_ttl = None,
+                // The current version was deleted, so it cannot be given a `ttl`.
+                refused if rollback::is_gone(page, Some(seen), &txn, &refused) => superseded_ttl = None,
                 Commit::Refused { .. } => {}
             }
         }
-        Err(restless("rolled back"))
+        Err(contended("rolled back"))
     }
 
-    /// Ends a pin: the page is stale from now on. False if it was not pinned.
+    /// Ends a pin: the page is stale from now on. Returns false if it was not pinned.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -123,10 +106,10 @@ impl PageStore {
         Ok(self.persist(&self.once(rollback::unpin(page, self.now()))).await?.is_done())
     }
 
-    /// Deletes the versions past the retention of one page, and returns the bodies that they named.
+    /// Deletes the versions of a page that are not retained, and returns the S3 keys of their bodies.
     ///
-    /// The version that is served stays, even if a rollback chooses it while this runs. A request may still name
-    /// one of the bodies; [`Pages::gc`](crate::Pages::gc) finds out, and deletes those that nothing names.
+    /// The current version is never deleted, even if a rollback chooses it while this runs. A request may still refer to one of
+    /// the bodies: [`Pages::gc`](crate::Pages::gc) deletes those to which no row refers.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -138,7 +121,7 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn gc_versions(&self, page: &PageKey, retention: Retention) -> Result<Vec<String>> {
-        /// The most that one call looks at; what is older than these goes with the next.
+        /// The most versions that one call reads; older ones are deleted by a later call.
         const MOST: usize = 1000;
         let versions = self.versions(page, MOST).await?;
         let current = self.lookup(page).await?.meta.and_then(|meta| meta.current_sk);
@@ -152,8 +135,16 @@ impl PageStore {
         Ok(bodies)
     }
 
-    /// Deletes a version of the page that has this `META`. False if it is the one that is served.
+    /// Deletes a version of the page with this `META`. Returns false if it is the current one.
     pub(crate) async fn delete_version(&self, meta: &Key, version_sk: &str) -> Result<bool> {
-        Ok(self.persist(&self.once(retention::version(meta, version_sk))).await?.is_done())
+        Ok(self.persist(&self.once(retention::delete_version(meta, version_sk))).await?.is_done())
     }
+}
+
+/// A caller must not be able to name another row of the page.
+fn check_version_sk(sk: &str) -> Result<()> {
+    if sk.starts_with("VER#") {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{sk:?} is not the sort key of a version; it must begin with VER#")))
 }

@@ -1,4 +1,4 @@
-//! Rows whose attributes are missing, extra or of a wrong type, and what every operation makes of them.
+//! Rows whose attributes are missing, additional or of a wrong type, and the result of every operation on them.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use facetheory::protocol::{Acquire, Begin, Epoch, Freshness, Generation, Lock, M
 use facetheory::{History, InvalidationMode, Outcome, Policy, Rendered, Tag};
 use tabletheory::{Item, Set, Value};
 
-use crate::{NOW, Site, assert_documented, told};
+use crate::{NOW, Site, assert_documented, describe};
 
 const VERSION_SK: &str = "VER#01HF7YAT00TTTTTTTTTTTTTTTT";
 
-/// One value of each type that a table knows.
+/// One value of each type of a table.
 fn one_of_each_type() -> Vec<Value> {
     let text = Value::from("x");
     vec![
@@ -25,13 +25,13 @@ fn one_of_each_type() -> Vec<Value> {
     ]
 }
 
-/// A row of ours with all its attributes, and what they are for.
-struct Whole {
+/// A row with all its attributes.
+struct FullRow {
     role: &'static str,
     item: Item,
 }
 
-fn whole_rows() -> [Whole; 5] {
+fn full_rows() -> [FullRow; 5] {
     let mut generation = Generation::new("isr/0/1-a.html", NOW, 60);
     generation.etag = Some("\"1\"".into());
     generation.content.status = Some(200);
@@ -58,15 +58,15 @@ fn whole_rows() -> [Whole; 5] {
     let mut meta = meta.to_item();
     meta.set("must_not_serve", false);
     [
-        Whole { role: "META", item: meta },
-        Whole { role: "LOCK", item: lock.to_item() },
-        Whole { role: "VER#", item: version.to_item() },
-        Whole { role: "REQ#", item: request.to_item() },
-        Whole { role: "TAG", item: Epoch::at(NOW - 10).to_item() },
+        FullRow { role: "META", item: meta },
+        FullRow { role: "LOCK", item: lock.to_item() },
+        FullRow { role: "VER#", item: version.to_item() },
+        FullRow { role: "REQ#", item: request.to_item() },
+        FullRow { role: "TAG", item: Epoch::at(NOW - 10).to_item() },
     ]
 }
 
-async fn story(role: &str, item: &Item) -> String {
+async fn result_of(role: &str, item: &Item) -> String {
     match role {
         "META" => meta(item).await,
         "LOCK" => lock(item).await,
@@ -78,28 +78,29 @@ async fn story(role: &str, item: &Item) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_attribute_missing_or_mistyped() {
+async fn every_attribute_is_missing_or_mistyped_once() {
     let mut cases = Vec::new();
-    for Whole { role, item } in whole_rows() {
-        let whole = story(role, &item).await;
-        cases.push(vec![role.to_owned(), "(whole)".into(), whole.clone(), whole.clone()]);
+    for FullRow { role, item } in full_rows() {
+        let whole = result_of(role, &item).await;
+        cases.push(vec![role.to_owned(), "(complete)".into(), whole.clone(), whole.clone()]);
         let mut extra = item.clone();
         for (index, value) in one_of_each_type().into_iter().enumerate() {
             extra.set(format!("extra_{index}"), value);
         }
-        assert_eq!(story(role, &extra).await, whole, "{role}: extra attributes change nothing");
+        assert_eq!(result_of(role, &extra).await, whole, "{role}: extra attributes change nothing");
         let short = |result: String| if result == whole { "the same".to_owned() } else { result };
-        for (name, right) in item.iter() {
+        for (name, correct) in item.iter() {
             let mut without = item.clone();
             without.remove(name);
-            let missing = short(story(role, &without).await);
+            let missing = short(result_of(role, &without).await);
             let mut mistyped: Vec<String> = Vec::new();
-            let wrong = one_of_each_type().into_iter().filter(|value| value.type_name() != right.type_name());
+            let wrong =
+                one_of_each_type().into_iter().filter(|value| value.type_name() != correct.type_name());
             for value in wrong {
                 let mut item = item.clone();
                 let of_type = format!(" of type {};", value.type_name());
                 item.set(name, value);
-                let result = story(role, &item).await.replace(&of_type, " of type …;");
+                let result = result_of(role, &item).await.replace(&of_type, " of type …;");
                 let result = short(result);
                 if !mistyped.contains(&result) {
                     mistyped.push(result);
@@ -111,7 +112,7 @@ async fn every_attribute_missing_or_mistyped() {
     assert_documented("Attributes", &cases);
 }
 
-/// Puts the row, and a version that can be gone back to.
+/// Puts the row, and a version to roll back to.
 async fn site_of(item: &Item) -> Site {
     let site = Site::new();
     site.put(site.page.meta(), item.clone()).await;
@@ -120,41 +121,41 @@ async fn site_of(item: &Item) -> Site {
     site
 }
 
-/// Whether it is served, and which operations do not work.
+/// Whether the page is served, and which operations fail.
 async fn meta(item: &Item) -> String {
     let site = site_of(item).await;
-    let view = site.store.lookup(&site.page).await.expect("an answer");
-    let mut told_of = vec![match view.meta.map(|meta| meta.freshness(site.store.now())) {
+    let view = site.store.lookup(&site.page).await.expect("no error");
+    let mut results = vec![match view.meta.map(|meta| meta.freshness(site.store.now())) {
         None => "not served".to_owned(),
         Some(state) => format!("{state:?}").to_lowercase(),
     }];
-    let mut fails = |what: &str, error: String| told_of.push(format!("{what} fails ({error})"));
-    for strength in [InvalidationMode::Soft, InvalidationMode::Hard] {
+    let mut fails = |what: &str, error: String| results.push(format!("{what} fails ({error})"));
+    for mode in [InvalidationMode::Soft, InvalidationMode::Hard] {
         let site = site_of(item).await;
-        if let Err(error) = site.store.invalidate(&site.page, strength).await {
+        if let Err(error) = site.store.invalidate(&site.page, mode).await {
             fails("invalidation", error.to_string());
         }
-        if let Some(meta) = site.store.lookup(&site.page).await.expect("an answer").meta {
+        if let Some(meta) = site.store.lookup(&site.page).await.expect("no error").meta {
             assert_ne!(meta.freshness(site.store.now()), Freshness::Fresh, "it was invalidated");
         }
     }
-    for keep in [History::Latest, History::Versions] {
+    for history in [History::Latest, History::Versions] {
         let site = site_of(item).await;
         site.set_clock(NOW + 100);
-        let policy = Policy::every(Duration::from_secs(60)).with_history(keep);
-        let renewed =
+        let policy = Policy::every(Duration::from_secs(60)).with_history(history);
+        let regenerated =
             site.pages.regenerate(&site.page, &policy, |_| async { Ok(Rendered::html("new")) }).await;
-        match renewed {
+        match regenerated {
             Ok(Outcome::Published(_)) => {
-                let read = site.pages.read(&site.page).await.expect("an answer").expect("it is served");
+                let read = site.pages.read(&site.page).await.expect("no error").expect("it is served");
                 assert_eq!(read.1.bytes, "new");
             }
-            other => fails("renewal", told(other, |outcome| format!("{outcome:?}"))),
+            other => fails("regeneration", describe(other, |outcome| format!("{outcome:?}"))),
         }
     }
     let site = site_of(item).await;
     if let Err(error) = site.store.roll_back(&site.page, VERSION_SK, Duration::from_secs(60)).await {
-        fails("going back", error.to_string());
+        fails("rollback", error.to_string());
     }
     let site = site_of(item).await;
     if let Err(error) = site.store.unpin(&site.page).await {
@@ -162,18 +163,18 @@ async fn meta(item: &Item) -> String {
     }
     site.set_clock(NOW + 100);
     if !matches!(site.store.begin_request(&site.page, "key", "hash").await, Ok(Begin::Started { .. })) {
-        fails("a request", "not begun".into());
+        fails("a request", "not started".into());
     }
-    told_of.join("; ")
+    results.join("; ")
 }
 
-/// Whether it keeps others from the page, before and after its expiry.
+/// Whether it blocks other workers, before and after its expiry.
 async fn lock(item: &Item) -> String {
     let site = Site::new();
     site.put(site.page.lock(), item.clone()).await;
-    let acquired = async || match site.store.try_acquire(&site.page).await.expect("an answer") {
+    let acquired = async || match site.store.try_acquire(&site.page).await.expect("no error") {
         Acquire::Granted(lease) => {
-            site.store.release(&lease).await.expect("an answer");
+            site.store.release(&lease).await.expect("no error");
             "free"
         }
         Acquire::Held { .. } => "held",
@@ -181,40 +182,40 @@ async fn lock(item: &Item) -> String {
     let before = acquired().await;
     site.set_clock(NOW + 11);
     let after = acquired().await;
-    site.store.invalidate(&site.page, InvalidationMode::Soft).await.expect("an answer");
+    site.store.invalidate(&site.page, InvalidationMode::Soft).await.expect("no error");
     format!("{before}, {after} when it has expired, {} after an invalidation", acquired().await)
 }
 
-/// Whether it is listed, and can be gone back to.
+/// Whether the version is listed, and can be rolled back to.
 async fn version(item: &Item) -> String {
     let site = site_of(&Meta::of(Generation::new("isr/0/1-b.html", NOW, 60)).to_item()).await;
     site.put(site.page.meta().sibling(VERSION_SK), item.clone()).await;
     let other = Version::of(Generation::new("isr/0/1-b.html", NOW, 60));
     site.put(site.page.meta().sibling("VER#0"), other.to_item()).await;
-    let listed = told(site.store.versions(&site.page, 10).await, |versions| match versions.len() {
+    let listed = describe(site.store.versions(&site.page, 10).await, |versions| match versions.len() {
         2 => "listed".into(),
         1 => "not listed".into(),
         more => format!("{more} listed"),
     });
     let back = site.store.roll_back(&site.page, VERSION_SK, Duration::from_secs(60)).await;
-    format!("{listed}; going back: {}", told(back, |back| format!("{back:?}")))
+    format!("{listed}; rollback: {}", describe(back, |back| format!("{back:?}")))
 }
 
-/// What a repetition is told, at once and when the work on it is overdue.
+/// The result of a repetition, at once and after the in-progress limit.
 async fn request(item: &Item) -> String {
     let site = Site::new();
     site.put(site.page.request("key").expect("a key"), item.clone()).await;
     let begin = async || {
         let begun = site.store.begin_request(&site.page, "key", "hash").await;
-        told(begun, |begun| format!("{begun:?}").split([' ', '{']).next().unwrap_or_default().to_owned())
+        describe(begun, |begun| format!("{begun:?}").split([' ', '{']).next().unwrap_or_default().to_owned())
     };
     let at_once = begin().await;
     site.set_clock(NOW + 11);
     let later = begin().await;
-    if at_once == later { at_once } else { format!("{at_once}, {later} when it is overdue") }
+    if at_once == later { at_once } else { format!("{at_once}, {later} once it is overdue") }
 }
 
-/// What an older and a younger page with this tag are, and whether it can be invalidated again.
+/// The freshness of an older and a younger page with this tag, and whether it can be invalidated again.
 async fn tag(item: &Item) -> String {
     let site = Site::new();
     let tag = Tag::new("news").expect("a tag");
@@ -222,13 +223,13 @@ async fn tag(item: &Item) -> String {
     let state = async |generated_at: i64| {
         let epochs = site.store.epochs(std::slice::from_ref(&tag), None).await;
         let meta = Meta::of(Generation::new("a.html", generated_at, 60));
-        told(epochs, |epochs| {
+        describe(epochs, |epochs| {
             format!("{:?}", meta.freshness_with(&epochs, site.store.now(), Duration::from_secs(2)))
         })
     };
     let (older, younger) = (state(NOW - 20).await, state(NOW).await);
     site.set_clock(NOW + 5);
-    site.store.invalidate_tag(&tag, None).await.expect("an answer");
+    site.store.invalidate_tag(&tag, None).await.expect("no error");
     let invalidated = state(NOW).await;
     if older == younger && younger == invalidated {
         return older;

@@ -1,37 +1,37 @@
-//! Clocks that jump: of a holder, of a contender, of an operator, and of whoever rendered.
+//! Clocks that jump: of a lease holder, a contender, an operator and a renderer.
 
 use std::time::Duration;
 
 use facetheory::protocol::{Acquire, Freshness, Generation, Lease, Meta, Refresh};
 use facetheory::{History, Invalidated, InvalidationMode, Outcome, PageStore, Policy, Rendered, Tag};
 
-use crate::{NOW, Site, assert_documented, told};
+use crate::{NOW, Site, assert_documented, describe};
 
 const HOUR: i64 = 3600;
 const YEAR: i64 = 31_536_000;
 
 async fn granted(store: &PageStore, site: &Site) -> Lease {
-    match store.try_acquire(&site.page).await.expect("an answer") {
+    match store.try_acquire(&site.page).await.expect("no error") {
         Acquire::Granted(lease) => lease,
         Acquire::Held { until } => panic!("held until {until}"),
     }
 }
 
 async fn publish(site: &Site, lease: &Lease) -> String {
-    let seen = site.store.lookup(&site.page).await.expect("an answer").meta;
+    let seen = site.store.lookup(&site.page).await.expect("no error").meta;
     let rendered = Generation::new("a.html", site.store.now().seconds(), 60);
     let done = site.store.commit_generation(lease, &rendered, seen.as_ref(), History::Latest).await;
-    told(done, |done| format!("{done:?}"))
+    describe(done, |done| format!("{done:?}"))
 }
 
 async fn acquired(site: &Site) -> String {
-    told(site.store.try_acquire(&site.page).await, |acquire| match acquire {
+    describe(site.store.try_acquire(&site.page).await, |acquire| match acquire {
         Acquire::Granted(_) => "granted".into(),
         Acquire::Held { until } => format!("held until {}", offset(until)),
     })
 }
 
-/// A time as seconds from the beginning of the story.
+/// A time as seconds from the start of the test.
 fn offset(seconds: i64) -> String {
     match seconds - NOW {
         YEAR.. => format!("a year and {} s", seconds - NOW - YEAR),
@@ -40,7 +40,7 @@ fn offset(seconds: i64) -> String {
 }
 
 #[tokio::test]
-async fn clocks_that_jump() {
+async fn clocks_of_all_actors_jump() {
     let mut cases = Vec::new();
     for (name, jump) in [("back an hour", -HOUR), ("forward a year", YEAR)] {
         cases.push((
@@ -77,7 +77,7 @@ async fn holder_refreshes(jump: i64) -> String {
     let lease = granted(&site.store, &site).await;
     site.set_clock(NOW + jump);
     let refreshed = site.store.refresh(&lease).await;
-    let refreshed = told(refreshed, |refreshed| match refreshed {
+    let refreshed = describe(refreshed, |refreshed| match refreshed {
         Refresh::Extended(longer) => format!("held until {}", offset(longer.expires_at())),
         Refresh::Lost => "lost".into(),
     });
@@ -100,7 +100,7 @@ async fn dead_holder(jump: i64) -> String {
     let _dead = granted(&site.store, &site).await;
     site.set_clock(NOW);
     let before = acquired(&site).await;
-    site.store.invalidate(&site.page, InvalidationMode::Soft).await.expect("an answer");
+    site.store.invalidate(&site.page, InvalidationMode::Soft).await.expect("no error");
     format!("{before}; after an invalidation {}", acquired(&site).await)
 }
 
@@ -111,11 +111,11 @@ async fn rendered(jump: i64) -> String {
     let outcome = site.pages.regenerate(&site.page, &policy, |_| async { Ok(Rendered::html("x")) }).await;
     assert!(matches!(outcome, Ok(Outcome::Published(_))));
     site.set_clock(NOW);
-    let state = site.store.lookup(&site.page).await.expect("an answer").meta.expect("a page");
+    let state = site.store.lookup(&site.page).await.expect("no error").meta.expect("a page");
     let state = state.freshness(site.store.now());
     let again = site.pages.regenerate(&site.page, &policy, |_| async { Ok(Rendered::html("y")) }).await;
-    let again = told(again, |outcome| match outcome {
-        Outcome::Published(generation) => format!("rendered again, of {}", offset(generation.generated_at)),
+    let again = describe(again, |outcome| match outcome {
+        Outcome::Published(generation) => format!("rendered again at {}", offset(generation.generated_at)),
         other => format!("{other:?}"),
     });
     format!("{state:?} for others; {again}")
@@ -130,15 +130,15 @@ async fn invalidated(jump: i64) -> String {
     published(&site).await;
     let before = granted(&site.store, &site).await;
     site.set_clock(NOW + jump);
-    let done = site.store.invalidate(&site.page, InvalidationMode::Soft).await.expect("an answer");
+    let done = site.store.invalidate(&site.page, InvalidationMode::Soft).await.expect("no error");
     assert_eq!(done, Invalidated::Stale);
     site.set_clock(NOW + 1);
     let late = publish(&site, &before).await;
-    let state = site.store.lookup(&site.page).await.expect("an answer").meta.expect("a page");
+    let state = site.store.lookup(&site.page).await.expect("no error").meta.expect("a page");
     let state = state.freshness(site.store.now());
     let lease = granted(&site.store, &site).await;
     let done = publish(&site, &lease).await;
-    let fresh = site.store.lookup(&site.page).await.expect("an answer").meta.expect("a page");
+    let fresh = site.store.lookup(&site.page).await.expect("no error").meta.expect("a page");
     let fresh = fresh.freshness(site.store.now());
     format!("{state:?}; a render from before is {late}, one from after is {done} and {fresh:?}")
 }
@@ -147,20 +147,20 @@ async fn tag(jump: i64) -> String {
     let site = Site::new();
     let tag = Tag::new("news").expect("a tag");
     let state = async |generated_at: i64| {
-        let epochs = site.store.epochs(std::slice::from_ref(&tag), None).await.expect("an answer");
+        let epochs = site.store.epochs(std::slice::from_ref(&tag), None).await.expect("no error");
         let meta = Meta::of(Generation::new("a.html", generated_at, 60));
         meta.freshness_with(&epochs, site.store.now(), Duration::from_secs(2))
     };
     site.set_clock(NOW + jump);
-    site.store.invalidate_tag(&tag, None).await.expect("an answer");
+    site.store.invalidate_tag(&tag, None).await.expect("no error");
     site.set_clock(NOW);
     let first = state(NOW).await;
-    site.store.invalidate_tag(&tag, None).await.expect("an answer");
+    site.store.invalidate_tag(&tag, None).await.expect("no error");
     let second = state(NOW).await;
     site.set_clock(NOW + 3);
     let third = state(NOW + 3).await;
     format!(
-        "what is there is {first:?}; after another by a right clock {second:?}, and a later render {third:?}"
+        "existing pages are {first:?}; after an invalidation by a correct clock {second:?}, and a later render {third:?}"
     )
 }
 
@@ -169,12 +169,12 @@ async fn pinned(jump: i64) -> String {
     let policy = Policy::every(Duration::from_secs(60)).with_history(History::Versions);
     let outcome = site.pages.regenerate(&site.page, &policy, |_| async { Ok(Rendered::html("x")) }).await;
     assert!(matches!(outcome, Ok(Outcome::Published(_))));
-    let versions = site.store.versions(&site.page, 1).await.expect("an answer");
+    let versions = site.store.versions(&site.page, 1).await.expect("no error");
     site.set_clock(NOW + jump);
     let back = site.store.roll_back(&site.page, &versions[0].0, Duration::from_secs(7200)).await;
     assert!(back.is_ok());
     site.set_clock(NOW);
-    let meta = site.store.lookup(&site.page).await.expect("an answer").meta.expect("a page");
+    let meta = site.store.lookup(&site.page).await.expect("no error").meta.expect("a page");
     let until = meta.pinned_until.map_or_else(|| "never".to_owned(), offset);
     let fresh = meta.freshness(site.store.now()) == Freshness::Fresh;
     format!("pinned until {until}, {}", if fresh { "fresh" } else { "stale" })

@@ -1,4 +1,4 @@
-//! Durations from a configuration: nothing, a nanosecond, and for ever.
+//! Durations from a configuration: zero, a nanosecond, and the longest.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use facetheory::protocol::{Acquire, Freshness, LeaseTerms, Refresh, RequestTerms
 use facetheory::{History, Outcome, Policy, Rendered, Retention};
 use tabletheory::Timestamp;
 
-use crate::{NOW, Site, assert_documented, told};
+use crate::{NOW, Site, assert_documented, describe};
 
 const EXTREMES: [(&str, Duration); 3] = [
     ("zero", Duration::ZERO),
@@ -15,7 +15,7 @@ const EXTREMES: [(&str, Duration); 3] = [
 ];
 
 #[tokio::test(start_paused = true)]
-async fn durations_from_a_configuration() {
+async fn configured_durations_are_extreme() {
     let mut cases = Vec::new();
     for (name, extreme) in EXTREMES {
         cases.push(vec![format!("interval of a policy, {name}"), interval(extreme).await]);
@@ -30,9 +30,10 @@ async fn durations_from_a_configuration() {
         cases.push(vec![format!("pin, {name}"), pin(extreme).await]);
     }
     for (name, extreme) in EXTREMES {
-        cases.push(vec![format!("time that a request counts as worked on, {name}"), request(extreme).await]);
+        cases
+            .push(vec![format!("time that a request counts as in progress, {name}"), request(extreme).await]);
     }
-    cases.push(vec!["retention of no versions, generated after the end of time".into(), retention().await]);
+    cases.push(vec!["retention of no versions, and of none that is old".into(), retention().await]);
     assert_documented("Durations", &cases);
 }
 
@@ -41,7 +42,7 @@ async fn publish(site: &Site, policy: &Policy, body: &'static str) -> facetheory
 }
 
 async fn state(site: &Site, at: i64) -> Freshness {
-    let meta = site.store.lookup(&site.page).await.expect("an answer").meta.expect("a page");
+    let meta = site.store.lookup(&site.page).await.expect("no error").meta.expect("a page");
     meta.freshness(Timestamp::from_seconds(at))
 }
 
@@ -64,10 +65,10 @@ async fn lease(duration: Duration) -> String {
     let Ok(Acquire::Granted(lease)) = site.store.try_acquire(&site.page).await else { panic!("it is free") };
     let held = lease.expires_at() - NOW;
     let kept = matches!(site.store.refresh(&lease).await, Ok(Refresh::Extended(_)));
-    site.store.release(&lease).await.expect("an answer");
+    site.store.release(&lease).await.expect("no error");
     let outcome = publish(&site, &Policy::every(Duration::from_secs(60)), "x").await;
     assert!(matches!(outcome, Ok(Outcome::Published(_))), "{outcome:?}");
-    let held = if held > 1 << 40 { "for ever".into() } else { format!("for {held} s") };
+    let held = if held > 1 << 40 { "forever".into() } else { format!("for {held} s") };
     format!("held {held}, {}, publishes", if kept { "refreshed" } else { "lost at once" })
 }
 
@@ -78,8 +79,8 @@ async fn margin(skew: Duration) -> String {
     let Ok(Acquire::Granted(_)) = site.store.try_acquire(&site.page).await else { panic!("it is free") };
     site.set_clock(NOW + 30);
     match site.store.try_acquire(&site.page).await {
-        Ok(Acquire::Granted(_)) => "an expired lease is taken at once".into(),
-        other => format!("an expired lease is left alone: {}", told(other, |held| format!("{held:?}"))),
+        Ok(Acquire::Granted(_)) => "an expired lease is acquired at once".into(),
+        other => format!("an expired lease is not acquired: {}", describe(other, |held| format!("{held:?}"))),
     }
 }
 
@@ -87,12 +88,12 @@ async fn pin(pin: Duration) -> String {
     let site = Site::new();
     let policy = Policy::every(Duration::from_secs(60)).with_history(History::Versions);
     assert!(matches!(publish(&site, &policy, "x").await, Ok(Outcome::Published(_))));
-    let versions = site.store.versions(&site.page, 1).await.expect("an answer");
+    let versions = site.store.versions(&site.page, 1).await.expect("no error");
     let back = site.store.roll_back(&site.page, &versions[0].0, pin).await;
     let (now, later) = (state(&site, NOW).await, state(&site, i64::MAX / 1000).await);
-    let unpinned = site.store.unpin(&site.page).await.expect("an answer");
+    let unpinned = site.store.unpin(&site.page).await.expect("no error");
     let stale = state(&site, NOW).await;
-    let back = told(back, |back| format!("{back:?}"));
+    let back = describe(back, |back| format!("{back:?}"));
     format!("{back}; {now:?} at once, {later:?} at the end of time; unpinned: {unpinned}, then {stale:?}")
 }
 
@@ -102,7 +103,9 @@ async fn request(in_progress: Duration) -> String {
     let site = Site::with(|store| store.with_request_terms(terms));
     let begin = async || {
         let begun = site.store.begin_request(&site.page, "key", "hash").await;
-        told(begun, |begun| format!("{begun:?}").split([' ', '{', '(']).next().unwrap_or_default().to_owned())
+        describe(begun, |begun| {
+            format!("{begun:?}").split([' ', '{', '(']).next().unwrap_or_default().to_owned()
+        })
     };
     let (first, second) = (begin().await, begin().await);
     site.set_clock(NOW + 31);
@@ -120,7 +123,7 @@ async fn retention() -> String {
         site.set_clock(NOW + 1);
     }
     let gone = site.store.gc_versions(&site.page, all).await;
-    let gone = told(gone, |gone| format!("{} collected", gone.len()));
-    let served = site.pages.read(&site.page).await.expect("an answer").is_some();
+    let gone = describe(gone, |gone| format!("{} deleted", gone.len()));
+    let served = site.pages.read(&site.page).await.expect("no error").is_some();
     format!("{gone}; the current one is {}", if served { "served" } else { "gone" })
 }

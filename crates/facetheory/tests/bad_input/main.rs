@@ -1,6 +1,6 @@
-//! Bad input: each kind of it, and what comes of it, exactly as `docs/internals/bad-input.md` says.
+//! Bad input of every kind, with exactly the results that `docs/internals/bad-input.md` lists.
 //!
-//! The tables of the document are the expectations: a test tries every line, and no line may be missing or left over.
+//! The tables of the document are the expectations: the tests run every line, and no line may be missing or left over.
 
 mod attribute;
 mod clock;
@@ -15,7 +15,7 @@ use tabletheory::{Item, Key, ManualClock, MemoryTable, SeededRandom, Table as _,
 
 const NOW: i64 = 1_700_000_000;
 
-/// A page on a table whose clock a story sets.
+/// A page in a table whose clock a test sets.
 struct Site {
     table: Arc<MemoryTable>,
     clock: Arc<ManualClock>,
@@ -38,7 +38,7 @@ impl Site {
     }
 
     async fn put(&self, key: Key, item: Item) {
-        let done = self.table.commit(&Txn::from(Write::put(key, item))).await.expect("an answer");
+        let done = self.table.commit(&Txn::from(Write::put(key, item))).await.expect("no error");
         assert!(done.is_done());
     }
 
@@ -57,16 +57,16 @@ fn assert_documented(heading: &str, tried: &[Vec<String>]) {
     let tried: Vec<String> = tried.iter().map(|cells| format!("| {} |", cells.join(" | "))).collect();
     assert!(
         table == tried,
-        "docs/internals/bad-input.md, \"{heading}\", says\n{}\n\nand this is so:\n{}\n",
+        "docs/internals/bad-input.md, \"{heading}\", is\n{}\n\nbut must be\n{}\n",
         table.join("\n"),
         tried.join("\n")
     );
 }
 
-/// A result as the document tells it: what came out, or the words of the error.
-fn told<T>(result: facetheory::Result<T>, tell: impl FnOnce(T) -> String) -> String {
+/// A result as the document describes it: the value, or the error.
+fn describe<T>(result: facetheory::Result<T>, describe: impl FnOnce(T) -> String) -> String {
     match result {
-        Ok(value) => tell(value),
+        Ok(value) => describe(value),
         Err(error) => format!("{:?}: {error}", error.kind()),
     }
 }

@@ -1,24 +1,24 @@
-//! Names from outside: tenants, cache keys, idempotency keys, tags, tokens, sort keys.
+//! Names from clients: tenants, cache keys, idempotency keys, tags, tokens, sort keys.
 
 use facetheory::protocol::{Acquire, Generation, Lease, LeaseTerms};
 use facetheory::{History, KeyScheme, PageKey, Result, Tag, Tenant};
 use tabletheory::Timestamp;
 
-use crate::{Site, assert_documented, told};
+use crate::{Site, assert_documented, describe};
 
 fn accepted<T>(result: Result<T>) -> String {
-    told(result, |_| "accepted".into())
+    describe(result, |_| "accepted".into())
 }
 
 #[tokio::test]
-async fn names_from_outside() {
+async fn names_from_clients() {
     let page = PageKey::new("/").expect("a page");
     let site = Site::new();
     let long = "x".repeat(5_000);
     let tenant = |name: &str| accepted(Tenant::new(name));
     let tag = |name: &str| accepted(Tag::new(name));
     let request = |key: &str| {
-        told(page.request(key), |key| {
+        describe(page.request(key), |key| {
             if key.sk.starts_with("REQ#sha256=") { "accepted, hashed".into() } else { "accepted".into() }
         })
     };
@@ -57,26 +57,26 @@ async fn names_from_outside() {
         ("sort key of a version, `META`", accepted(site.store.version(&page, "META").await)),
         (
             "sort key of a version, `VER#`",
-            told(site.store.version(&page, "VER#").await, |v| format!("{v:?}")),
+            describe(site.store.version(&page, "VER#").await, |v| format!("{v:?}")),
         ),
         (
             "sort key of a version, 2,000 bytes",
             accepted(site.store.version(&page, &format!("VER#{}", &long[..2000])).await),
         ),
         ("token, empty", publish_with_token("").await),
-        ("token, of somebody else", publish_with_token("somebody else's").await),
+        ("token, of another worker", publish_with_token("somebody else's").await),
         ("token, 5,000 bytes", publish_with_token(&long).await),
         ("request hash, 5,000 bytes", {
-            told(site.store.begin_request(&page, "key", &long).await, |_| "accepted".into())
+            describe(site.store.begin_request(&page, "key", &long).await, |_| "accepted".into())
         }),
         ("request hash, empty", {
-            told(site.store.begin_request(&page, "other", "").await, |begin| {
+            describe(site.store.begin_request(&page, "other", "").await, |begin| {
                 format!("{begin:?}").split([' ', '{']).next().unwrap_or_default().to_owned()
             })
         }),
-        ("key of an object in a row, `../../secret`", read_object("../../secret").await),
-        ("key of an object in a row, empty", read_object("").await),
-        ("key of an object in a row, 5,000 bytes", read_object(&long).await),
+        ("S3 key in a row, `../../secret`", read_object("../../secret").await),
+        ("S3 key in a row, empty", read_object("").await),
+        ("S3 key in a row, 5,000 bytes", read_object(&long).await),
     ];
     let cases: Vec<Vec<String>> =
         cases.into_iter().map(|(name, result)| vec![name.to_owned(), result]).collect();
@@ -91,8 +91,8 @@ async fn publish_with_token(token: &str) -> String {
     let forged = Lease::starting(site.page.clone(), token, now, &LeaseTerms::default());
     let rendered = Generation::new("forged.html", crate::NOW, 60);
     let published = site.store.commit_generation(&forged, &rendered, None, History::Latest).await;
-    assert_eq!(site.store.lookup(&site.page).await.expect("an answer").meta, None, "nothing is published");
-    told(published, |published| format!("{published:?}"))
+    assert_eq!(site.store.lookup(&site.page).await.expect("no error").meta, None, "nothing is published");
+    describe(published, |published| format!("{published:?}"))
 }
 
 async fn read_object(s3_key: &str) -> String {
@@ -102,7 +102,7 @@ async fn read_object(s3_key: &str) -> String {
         facetheory::protocol::Meta::of(Generation::new(s3_key, crate::NOW, 60)).to_item(),
     )
     .await;
-    told(site.pages.read(&site.page).await, |found| match found {
+    describe(site.pages.read(&site.page).await, |found| match found {
         Some(_) => "served".into(),
         None => "a missing body, rendered again".into(),
     })

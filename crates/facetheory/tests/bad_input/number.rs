@@ -3,7 +3,7 @@
 use facetheory::protocol::{Freshness, Meta};
 use tabletheory::{Item, Timestamp, Value};
 
-use crate::{NOW, assert_documented, told};
+use crate::{NOW, assert_documented, describe};
 
 fn number(text: &str) -> Value {
     Value::N(text.parse().expect("a number"))
@@ -11,7 +11,7 @@ fn number(text: &str) -> Value {
 
 /// From when to when the page is fresh, as far as one looks.
 fn fresh(item: &Item) -> String {
-    told(Meta::read(item), |meta| {
+    describe(Meta::read(item), |meta| {
         let is_fresh = |now: i64| meta.freshness(Timestamp::from_seconds(now)) == Freshness::Fresh;
         let moments = [
             ("a year ago", NOW - 31_536_000),
@@ -29,7 +29,7 @@ fn fresh(item: &Item) -> String {
 }
 
 #[test]
-fn numbers_in_rows() {
+fn numbers_in_rows_are_extreme() {
     let with = |generated_at: Value, interval: Value| {
         fresh(&Item::from([
             ("s3_key", Value::from("a.html")),

@@ -66,7 +66,7 @@ async fn a_body_is_stored_once_read_checked_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_taken_is_never_written_again() {
+async fn a_key_that_is_taken_is_never_overwritten() {
     let (_directory, stores) = each_store();
     let page = PageKey::new("/").expect("a page");
     for (name, bodies) in stores {
@@ -84,7 +84,7 @@ async fn a_name_that_is_taken_is_never_written_again() {
 
 /// A page whose row another language has written is served with what the object tells of it.
 #[tokio::test]
-async fn what_a_row_does_not_tell_is_read_from_the_object() {
+async fn the_metadata_of_an_object_fills_in_what_the_row_lacks() {
     let (_directory, stores) = each_store();
     let page = PageKey::new("/").expect("a page");
     for (name, bodies) in stores {
@@ -112,7 +112,7 @@ async fn what_a_row_does_not_tell_is_read_from_the_object() {
 }
 
 #[tokio::test]
-async fn what_no_header_can_carry_does_not_keep_a_body_from_being_stored() {
+async fn a_body_is_stored_even_if_a_value_does_not_fit_into_a_header() {
     let (_directory, stores) = each_store();
     let page = PageKey::new("/").expect("a page");
     let long = format!("default-src {}", "x".repeat(4096));
@@ -142,7 +142,7 @@ async fn s3_keys_of_other_languages_may_name_the_bucket() {
 }
 
 #[tokio::test]
-async fn wrong_credentials_are_an_error_and_not_a_missing_body() {
+async fn wrong_credentials_are_an_error_not_a_missing_body() {
     let bucket = setting("FACETHEORY_TEST_S3_BUCKET");
     let bodies = Bodies::s3(&s3_config("wrong"), &bucket, "test").expect("a store");
     let error = bodies.get("test/x.html", None).await.expect_err("the server checks signatures");

@@ -9,7 +9,7 @@ use crate::{NOW, each_store};
 
 async fn failures(faults: Faults) -> (Fake, Vec<ProbeFailure>) {
     let fake = Fake::start(faults).await;
-    let probe = fake.bodies().probe(&SystemRandom).await.expect("it can be tried out");
+    let probe = fake.bodies().probe(&SystemRandom).await.expect("no error");
     (fake, probe.failures)
 }
 
@@ -19,52 +19,52 @@ async fn put(bodies: &Bodies, seed: u64) -> facetheory::Result<facetheory::Store
 }
 
 #[tokio::test]
-async fn real_stores_do_what_is_needed_and_are_left_as_they_were() {
+async fn real_stores_pass_the_probe_and_are_left_unchanged() {
     let (directory, stores) = each_store();
     for (name, bodies) in stores {
         let probe = bodies.probe(&SystemRandom).await.expect(name);
         if name == "files" {
             assert_eq!(probe.failures, [ProbeFailure::NoMetadata, ProbeFailure::NoContentType]);
         } else {
-            assert_eq!(probe.to_string(), "the store of bodies does everything that is needed", "{name}");
+            assert_eq!(probe.to_string(), "the object storage has every feature that is needed", "{name}");
         }
     }
     assert!(!directory.path().join("isr/probe").exists(), "no file is left behind, and no directory");
 }
 
 #[tokio::test]
-async fn a_store_that_speaks_s3_well_has_no_shortcomings() {
+async fn a_correct_s3_store_passes_the_probe() {
     let (fake, found) = failures(Faults::default()).await;
     assert_eq!(found, []);
-    assert!(fake.keys().is_empty(), "what was tried out is deleted");
+    assert!(fake.keys().is_empty(), "the test object is deleted");
 }
 
 #[tokio::test]
-async fn what_a_store_cannot_do_is_said_in_plain_words() {
-    for (faults, said) in [
+async fn every_missing_feature_of_a_store_is_reported() {
+    for (faults, expected) in [
         (
             Faults { ignores_if_none_match: true, ..Faults::default() },
-            "a put that must not replace anything replaces what is there (the store ignores If-None-Match): that no \
-             body is ever rewritten then rests on their random names alone",
+            "a conditional put overwrites an object that exists (the store ignores If-None-Match): only their random \
+             keys protect bodies from being overwritten",
         ),
         (
             Faults { forgets_metadata: true, ..Faults::default() },
-            "metadata does not come back: a page whose row another language has written is served without its \
-             status, content type and security policy\nthe content type does not come back: whoever fetches \
-             objects past this program has to guess it",
+            "metadata is not returned: a page whose row another language has written is served without its status, \
+             content type and security policy\nthe content type is not returned: clients that fetch objects directly \
+             have to guess it",
         ),
         (
             Faults { keeps_what_is_deleted: true, ..Faults::default() },
-            "what is deleted stays: bodies that are no longer needed pile up, and the probe leaves one behind too",
+            "an object that was deleted still exists: garbage collection cannot delete bodies, and this test leaves an object behind",
         ),
         (
             Faults { garbles: true, ..Faults::default() },
-            "what was just stored cannot be read back: every page would look as if its body were missing",
+            "an object that was just stored cannot be read: the body of every page would be missing",
         ),
     ] {
         let fake = Fake::start(faults).await;
-        let probe = fake.bodies().probe(&SystemRandom).await.expect("it can be tried out");
-        assert_eq!(probe.to_string(), said, "{faults:?}");
+        let probe = fake.bodies().probe(&SystemRandom).await.expect("no error");
+        assert_eq!(probe.to_string(), expected, "{faults:?}");
         assert_eq!(probe.failures.iter().any(ProbeFailure::is_fatal), faults.garbles);
         assert_eq!(fake.keys().is_empty(), !faults.keeps_what_is_deleted);
     }
@@ -78,11 +78,11 @@ async fn a_store_that_denies_everything_is_an_error() {
     let fake = Fake::start(Faults { denies_everything: true, ..Faults::default() }).await;
     let error = fake.bodies().probe(&SystemRandom).await.expect_err("denied");
     assert_eq!(error.kind(), Kind::Unavailable);
-    assert_eq!(error.to_string(), "nothing can be stored; check the store of bodies and try again");
+    assert_eq!(error.to_string(), "a test object cannot be stored; check the object storage and try again");
 }
 
 #[tokio::test]
-async fn a_conflict_is_tried_again_under_the_same_name() {
+async fn a_conflict_is_retried_with_the_same_key() {
     let fake = Fake::start(Faults { conflicts: 3, ..Faults::default() }).await;
     let stored = put(&fake.bodies(), 1).await.expect("stored in the end");
     assert_eq!(fake.puts(), 4);
@@ -90,18 +90,18 @@ async fn a_conflict_is_tried_again_under_the_same_name() {
 }
 
 #[tokio::test]
-async fn a_conflict_that_never_ends_is_an_error_and_not_a_loop() {
+async fn a_conflict_that_persists_is_an_error() {
     let fake = Fake::start(Faults { conflicts: u32::MAX, ..Faults::default() }).await;
     let error = put(&fake.bodies(), 1).await.expect_err("it gives up");
     assert_eq!(error.kind(), Kind::Unavailable);
-    assert_eq!(fake.puts(), 7, "one attempt and six repetitions");
+    assert_eq!(fake.puts(), 7, "one attempt and six retries");
 }
 
 #[tokio::test]
-async fn a_name_that_is_taken_is_not_tried_again() {
+async fn a_key_that_is_taken_is_not_retried() {
     let fake = Fake::start(Faults::default()).await;
-    // The same chance gives the same first name.
+    // The same seed gives the same first key.
     let (one, two) = (put(&fake.bodies(), 1).await, put(&fake.bodies(), 1).await);
     assert_ne!(one.expect("stored").s3_key, two.expect("stored").s3_key);
-    assert_eq!(fake.puts(), 3, "the taken name was asked for once");
+    assert_eq!(fake.puts(), 3, "the taken key was tried once");
 }

@@ -133,7 +133,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_that_is_named_is_ever_deleted(
+    fn no_body_that_a_row_names_is_ever_deleted(
         before in proptest::collection::vec(event(), 4..24),
         during in proptest::collection::vec((1..16_usize, event()), 0..12),
         after in proptest::collection::vec(event(), 0..8),

@@ -13,7 +13,7 @@ use crate::fixture::{DAY, GRACE, Test, dry_run, how, keeping, page};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test]
-async fn orphans_past_the_grace_go_and_nothing_else() {
+async fn only_orphans_older_than_the_grace_period_are_deleted() {
     for t in Test::on_each_store() {
         let named = t.publish(&page("/"), "served", History::Latest).await;
         let old = t.orphan(&page("/"), "1234567").await;
@@ -38,7 +38,7 @@ async fn orphans_past_the_grace_go_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_body_that_was_replaced_lately_is_left_to_readers_that_are_on_their_way() {
+async fn a_body_that_was_replaced_recently_is_not_deleted() {
     for t in Test::on_each_store() {
         let old = t.publish(&page("/"), "old", History::Latest).await;
         t.clock.advance(DAY);
@@ -52,7 +52,7 @@ async fn a_body_that_was_replaced_lately_is_left_to_readers_that_are_on_their_wa
 }
 
 #[tokio::test]
-async fn versions_past_the_retention_go_with_their_bodies() {
+async fn versions_that_are_not_retained_are_deleted_with_their_bodies() {
     for t in Test::on_each_store() {
         let mut bodies = Vec::new();
         for body in ["a", "b", "c", "d", "e"] {
@@ -84,7 +84,7 @@ async fn versions_past_the_retention_go_with_their_bodies() {
 }
 
 #[tokio::test]
-async fn a_version_that_a_rollback_chooses_meanwhile_stays() {
+async fn a_version_that_a_rollback_chooses_meanwhile_is_not_deleted() {
     for t in Test::on_each_store() {
         let good = t.publish(&page("/"), "good", History::Versions).await;
         t.clock.advance(DAY);
@@ -114,7 +114,7 @@ async fn a_version_that_a_rollback_chooses_meanwhile_stays() {
 }
 
 #[tokio::test]
-async fn the_result_of_a_request_stays_although_nothing_else_names_it() {
+async fn the_result_of_a_request_is_live_even_if_no_other_row_names_it() {
     for t in Test::on_each_store() {
         let result = t.orphan(&page("/"), "result").await;
         let elsewhere = t.orphan(&page("/"), "in another spelling").await;
@@ -134,7 +134,7 @@ async fn the_result_of_a_request_stays_although_nothing_else_names_it() {
 }
 
 #[tokio::test]
-async fn what_a_late_worker_has_stored_stays_until_its_lock_is_gone() {
+async fn the_body_of_a_late_worker_is_not_deleted_until_its_lock_is_gone() {
     for t in Test::on_each_store() {
         let lease = t.store().try_acquire(&page("/")).await.expect("an answer");
         let facetheory::protocol::Acquire::Granted(lease) = lease else { panic!("nobody else is there") };
@@ -149,7 +149,7 @@ async fn what_a_late_worker_has_stored_stays_until_its_lock_is_gone() {
 }
 
 #[tokio::test]
-async fn objects_of_others_under_the_prefix_are_left_alone() {
+async fn objects_of_others_under_the_prefix_are_not_deleted() {
     let t = &Test::on_each_store()[1];
     let root = t.directory.as_ref().expect("files").path().join("bodies");
     let orphan = t.orphan(&page("/"), "orphan").await;
@@ -166,7 +166,7 @@ async fn objects_of_others_under_the_prefix_are_left_alone() {
 }
 
 #[tokio::test]
-async fn empty_directories_go_with_their_last_file() {
+async fn empty_directories_are_deleted_with_their_last_file() {
     let t = &Test::on_each_store()[1];
     let root = t.directory.as_ref().expect("files").path().join("bodies");
     let (one, other) = (t.orphan(&page("/1"), "x").await, t.publish(&page("/2"), "y", History::Latest).await);
@@ -194,7 +194,7 @@ async fn the_time_at_which_a_file_was_written_counts_as_well() {
 }
 
 #[tokio::test]
-async fn a_damaged_row_keeps_all_that_it_might_name() {
+async fn a_damaged_row_protects_every_body_that_it_may_name() {
     for t in Test::on_each_store() {
         let body = t.publish(&page("/"), "served", History::Latest).await;
         let orphan = t.orphan(&page("/other"), "orphan").await;
@@ -214,7 +214,7 @@ async fn a_damaged_row_keeps_all_that_it_might_name() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_stopped_is_taken_up_where_it_was() {
+async fn a_stopped_run_can_be_resumed() {
     /// More than are deleted with one request.
     const ORPHANS: u64 = 1100;
     for t in Test::on_each_store() {

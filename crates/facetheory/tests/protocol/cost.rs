@@ -14,7 +14,7 @@ use crate::fixture::NOW;
 type Cost = (u32, u32, u32);
 
 #[tokio::test]
-async fn everything_costs_what_it_must_and_no_more() {
+async fn every_operation_costs_a_known_number_of_requests() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(NOW)));
     let table = Arc::new(CountedTable::new(clock.clone()));
     let directory = tempfile::tempdir().expect("a directory");

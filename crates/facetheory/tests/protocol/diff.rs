@@ -25,7 +25,7 @@ async fn published(pages: &Pages, page: &PageKey, rendered: Rendered) -> String 
 }
 
 #[tokio::test]
-async fn two_versions_are_compared_as_git_would() {
+async fn two_versions_are_compared_as_by_git() {
     let pages = Pages::new(PageStore::new(Arc::new(MemoryTable::new())), Bodies::memory());
     let page = PageKey::new("/").expect("a page");
     let lines = |price: &str| format!("<h1>Shop</h1>\na\nb\nc\nd\n<p>{price}</p>\ne\nf\ng\nh\n");
@@ -55,7 +55,7 @@ async fn two_versions_are_compared_as_git_would() {
 }
 
 #[tokio::test]
-async fn a_missing_body_is_said_and_a_missing_version_is_none() {
+async fn a_diff_reports_a_missing_body_and_needs_both_versions() {
     let bodies = Bodies::memory();
     let pages = Pages::new(PageStore::new(Arc::new(MemoryTable::new())), bodies.clone());
     let page = PageKey::new("/").expect("a page");
@@ -78,12 +78,12 @@ async fn a_missing_body_is_said_and_a_missing_version_is_none() {
     let error = pages.diff(&page, "META", &one).await.expect_err("no version");
     assert_eq!(
         (error.kind(), error.to_string().as_str()),
-        (Kind::Invalid, "\"META\" is not the sort key of a version; those begin with VER#")
+        (Kind::Invalid, "\"META\" is not the sort key of a version; it must begin with VER#")
     );
 }
 
 #[test]
-fn what_cannot_be_compared_says_why() {
+fn a_diff_says_why_bodies_cannot_be_compared() {
     assert_eq!(of(&b"\xff\x00"[..], "text"), BodyDiff::NotText);
     assert_eq!(of(&b"\xff"[..], &b"\xff"[..]), BodyDiff::Same, "the same needs no text");
     let long = "x".repeat(BodyDiff::MAX_BYTES + 1);
@@ -93,7 +93,7 @@ fn what_cannot_be_compared_says_why() {
 }
 
 #[test]
-fn ends_and_edges_are_told_as_the_unified_format_does() {
+fn edge_cases_of_the_unified_format_are_correct() {
     for (from, to, expected) in [
         ("", "a\n", "@@ -0,0 +1 @@\n+a\n"),
         ("a\n", "", "@@ -1 +0,0 @@\n-a\n"),

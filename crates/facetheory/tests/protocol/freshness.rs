@@ -19,7 +19,7 @@ fn a_page_is_fresh_until_its_interval_is_over() {
 }
 
 #[test]
-fn a_lease_is_held_until_the_second_that_it_tells_and_rounds_up() {
+fn a_lease_is_held_until_its_expiry_which_rounds_up() {
     let page = PageKey::new("/").expect("a page");
     for (millis, expires_at) in [(0, NOW + 30), (1, NOW + 31), (999, NOW + 31)] {
         let now = Timestamp::from_millis(NOW * 1000 + millis);
@@ -32,7 +32,7 @@ fn a_lease_is_held_until_the_second_that_it_tells_and_rounds_up() {
 }
 
 #[tokio::test]
-async fn a_lock_may_be_collected_an_hour_after_it_has_expired() {
+async fn the_ttl_of_a_lock_is_an_hour_after_its_expiry() {
     for t in Test::on_each_table() {
         let lease = t.acquire().await;
         let lock = t.store.lookup(&t.page).await.expect("an answer").lock.expect("a lock");
@@ -45,7 +45,7 @@ async fn a_lock_may_be_collected_an_hour_after_it_has_expired() {
 }
 
 #[tokio::test]
-async fn whoever_gets_the_lease_just_after_a_publish_gives_it_back_and_renders_nothing() {
+async fn a_lease_acquired_just_after_a_publish_is_released_without_a_render() {
     for t in Test::on_each_table() {
         let lease = t.acquire().await;
         assert_eq!(t.publish(&lease, "a", History::Latest).await, Published::Done);
@@ -60,7 +60,7 @@ async fn whoever_gets_the_lease_just_after_a_publish_gives_it_back_and_renders_n
 }
 
 #[tokio::test]
-async fn a_publish_without_an_answer_that_somebody_has_overwritten_is_superseded() {
+async fn a_publish_with_a_lost_response_that_was_overwritten_is_superseded() {
     for keep in [History::Latest, History::Versions] {
         for t in Test::on_each_table() {
             let lease = t.acquire().await;
@@ -77,7 +77,7 @@ async fn a_publish_without_an_answer_that_somebody_has_overwritten_is_superseded
 }
 
 #[tokio::test]
-async fn readers_that_know_two_attributes_see_an_invalidated_page_as_stale() {
+async fn readers_that_know_only_two_attributes_see_an_invalidated_page_as_stale() {
     for strength in [InvalidationMode::Soft, InvalidationMode::Hard] {
         for t in Test::on_each_table() {
             let lease = t.acquire().await;
@@ -106,7 +106,7 @@ async fn a_page_that_appears_during_its_invalidation_is_invalidated_too() {
 }
 
 #[tokio::test]
-async fn a_refused_condition_is_not_tried_again() {
+async fn a_refused_condition_is_not_retried() {
     for t in Test::on_each_table() {
         t.acquire().await;
         // What comes after the one commit is lost, so a second one would end otherwise.
@@ -118,7 +118,7 @@ async fn a_refused_condition_is_not_tried_again() {
 }
 
 #[test]
-fn what_a_renderer_does_not_tell_is_no_attribute() {
+fn an_absent_value_of_a_render_is_an_absent_attribute() {
     let mut rendered = Rendered::html("x");
     rendered.content.content_type = Some(String::new());
     rendered.content.deployment = Some(String::new());

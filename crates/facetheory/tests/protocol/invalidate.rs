@@ -9,7 +9,7 @@ use tabletheory::{Item, Table, Txn, Value, Write};
 use crate::fixture::{NOW, SECOND, Test};
 
 #[tokio::test]
-async fn an_invalidated_page_is_stale_and_a_render_in_flight_cannot_publish() {
+async fn an_invalidated_page_is_stale_and_a_render_under_way_cannot_publish() {
     for (strength, state) in
         [(InvalidationMode::Soft, Freshness::Stale), (InvalidationMode::Hard, Freshness::MustNotServe)]
     {
@@ -33,7 +33,7 @@ async fn an_invalidated_page_is_stale_and_a_render_in_flight_cannot_publish() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_rendered_for_the_first_time_is_fenced_as_well() {
+async fn the_first_render_of_a_page_cannot_publish_after_an_invalidation() {
     for t in Test::on_each_table() {
         let first = t.acquire().await;
         let done = t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect("an answer");
@@ -73,7 +73,7 @@ async fn a_tag_makes_its_pages_stale_with_one_row_and_tenants_do_not_share_it() 
 }
 
 #[tokio::test]
-async fn a_clock_that_is_behind_does_not_take_an_invalidation_back() {
+async fn a_clock_that_is_behind_does_not_undo_an_invalidation() {
     for t in Test::on_each_table() {
         let tag = Tag::new("news").expect("a tag");
         t.store.invalidate_tag(&tag, None).await.expect("an answer");

@@ -55,7 +55,7 @@ async fn pages_are_listed_by_tenant_path_and_tag() {
 }
 
 #[tokio::test]
-async fn every_page_comes_once_however_few_are_listed_at_a_time() {
+async fn every_page_is_listed_once_however_few_are_listed_at_a_time() {
     for t in Test::on_each_table() {
         for number in 0..30 {
             publish(&t, &at(&format!("/{number}")), &[]).await;
@@ -76,7 +76,7 @@ async fn every_page_comes_once_however_few_are_listed_at_a_time() {
 }
 
 #[tokio::test]
-async fn few_pages_among_many_rows_are_found_with_a_bounded_look_at_a_time() {
+async fn a_call_reads_a_bounded_number_of_rows_even_if_few_match() {
     for t in Test::on_each_table() {
         publish(&t, &at("/wanted"), &["rare"]).await;
         for number in 0..3000 {
@@ -92,7 +92,7 @@ async fn few_pages_among_many_rows_are_found_with_a_bounded_look_at_a_time() {
 }
 
 #[tokio::test]
-async fn rows_of_other_languages_are_listed_with_what_they_tell() {
+async fn rows_of_other_languages_are_listed_with_the_attributes_they_have() {
     for t in Test::on_each_table() {
         let foreign = Item::from([
             ("s3_key", Value::from("a.html")),
@@ -112,7 +112,7 @@ async fn rows_of_other_languages_are_listed_with_what_they_tell() {
 }
 
 #[tokio::test]
-async fn a_page_is_told_of_after_every_way_of_publishing() {
+async fn every_way_of_publishing_records_the_cache_key_and_path() {
     for t in Test::on_each_table() {
         for keep in [History::Latest, History::Versions] {
             // Twice: the second finds the body that is served already.

@@ -114,7 +114,7 @@ async fn a_render_whose_lease_is_lost_is_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_heartbeat_that_gets_lost_is_no_reason_to_stop() {
+async fn a_render_continues_after_a_lost_heartbeat() {
     let site = Site::new();
     // The lease is taken; then one heartbeat is lost with all its repetitions.
     site.table.script(&[Fate::Pass, Fate::LoseRequest, Fate::LoseRequest, Fate::LoseRequest]);
@@ -142,7 +142,7 @@ async fn an_unchanged_body_is_not_stored_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_render_leaves_the_page_and_gives_the_lease_back() {
+async fn a_failed_render_leaves_the_page_unchanged_and_releases_the_lease() {
     let site = Site::new();
     assert!(matches!(site.renew("good", Duration::ZERO).await, Ok(Outcome::Published(_))));
     tokio::time::advance(Duration::from_secs(100)).await;
@@ -157,7 +157,7 @@ async fn a_failed_render_leaves_the_page_and_gives_the_lease_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_got_lost_makes_the_page_a_missing_one_and_is_rendered_again() {
+async fn a_page_whose_body_is_missing_counts_as_missing_and_is_rendered_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let site = Site::with(Bodies::files(directory.path()).expect("a store"));
     assert!(matches!(site.renew("one", Duration::ZERO).await, Ok(Outcome::Published(_))));
@@ -188,7 +188,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renderer_may_find_that_what_is_served_is_still_right() {
+async fn a_renderer_may_report_that_the_page_is_unchanged() {
     let site = Site::new();
     assert!(matches!(site.renew("same", Duration::ZERO).await, Ok(Outcome::Published(_))));
     tokio::time::advance(Duration::from_secs(100)).await;
@@ -209,7 +209,7 @@ async fn a_renderer_may_find_that_what_is_served_is_still_right() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renderer_cannot_find_right_what_is_not_there() {
+async fn a_renderer_cannot_report_a_missing_page_as_unchanged() {
     let site = Site::new();
     let policy = Policy::every(Duration::from_secs(60));
     let render = |_| async {
@@ -218,13 +218,13 @@ async fn a_renderer_cannot_find_right_what_is_not_there() {
         Ok(nothing)
     };
     let error = site.pages.regenerate(&site.page, &policy, render).await.expect_err("nothing is served");
-    assert_eq!(error.to_string(), "/ was rendered as unchanged, and there is no page yet");
+    assert_eq!(error.to_string(), "/ was rendered as unchanged, but there is no page yet");
     let next = site.pages.store().try_acquire(&site.page).await.expect("an answer");
     assert!(matches!(next, Acquire::Granted(_)), "and the lease was given back");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_not_to_be_kept_changes_nothing() {
+async fn a_response_that_must_not_be_cached_changes_nothing() {
     let site = Site::new();
     assert!(matches!(site.renew("good", Duration::ZERO).await, Ok(Outcome::Published(_))));
     tokio::time::advance(Duration::from_secs(100)).await;
@@ -234,7 +234,7 @@ async fn an_answer_that_is_not_to_be_kept_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_its_renderer_takes_back_may_not_be_served_any_more() {
+async fn a_page_that_its_renderer_invalidates_must_not_be_served() {
     let site = Site::new();
     assert_eq!(
         renew_with(&site, |_| async { Ok(Render::Invalidate) }).await,
@@ -252,7 +252,7 @@ async fn what_its_renderer_takes_back_may_not_be_served_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_else_has_published_meanwhile_is_not_taken_back() {
+async fn a_renderer_does_not_invalidate_what_another_worker_published() {
     for text in ["new", "old"] {
         let site = Site::new();
         assert!(matches!(site.renew("old", Duration::ZERO).await, Ok(Outcome::Published(_))));
@@ -272,7 +272,7 @@ async fn what_somebody_else_has_published_meanwhile_is_not_taken_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_whose_tag_was_invalidated_is_rendered_again_although_its_interval_is_not_over() {
+async fn a_page_whose_tag_was_invalidated_is_rendered_again_within_its_interval() {
     let site = Site::new();
     let tagged = |body: &'static str| async move {
         let mut page = Rendered::html(body);
@@ -289,7 +289,7 @@ async fn a_page_whose_tag_was_invalidated_is_rendered_again_although_its_interva
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_is_done_once_and_tried_again_when_it_fails() {
+async fn a_request_is_executed_once_and_can_be_retried_after_a_failure() {
     let site = Site::new();
     let policy = Policy::every(Duration::ZERO);
     let ask = async |hash: &str, answer: Result<&'static str, &'static str>| {
@@ -308,7 +308,7 @@ async fn a_request_is_done_once_and_tried_again_when_it_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_worked_on_is_in_progress_for_others() {
+async fn a_request_that_another_worker_executes_is_in_progress() {
     let site = Site::new();
     let policy = Policy::every(Duration::from_secs(60));
     let ask = async |takes: Duration| {
@@ -332,7 +332,7 @@ async fn a_request_that_is_worked_on_is_in_progress_for_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_whose_lease_was_lost_can_be_tried_again_at_once() {
+async fn a_request_whose_lease_was_lost_can_be_retried_at_once() {
     let site = Site::new();
     let policy = Policy::every(Duration::from_secs(60));
     let ask = async |takes: Duration| {
@@ -358,7 +358,7 @@ async fn a_request_whose_lease_was_lost_can_be_tried_again_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_that_cannot_be_published_leaves_the_lease_to_others() {
+async fn a_failed_publish_releases_the_lease() {
     let site = Site::new();
     site.table.script(&[Fate::Pass, Fate::Deny]);
     let error = site.renew("one", Duration::ZERO).await.expect_err("the publish is turned away");
@@ -367,7 +367,7 @@ async fn a_page_that_cannot_be_published_leaves_the_lease_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pin_outlasts_the_reasons_that_came_before_it() {
+async fn a_pinned_page_is_not_regenerated_for_an_earlier_reason() {
     let site = Site::new();
     let policy = Policy::every(Duration::from_secs(60)).with_history(History::Versions);
     for body in ["good", "bad"] {

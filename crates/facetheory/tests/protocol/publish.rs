@@ -44,7 +44,7 @@ async fn an_expired_lease_cannot_publish_even_if_nobody_took_it() {
 }
 
 #[tokio::test]
-async fn a_contender_learns_until_when_the_lease_is_held() {
+async fn a_refused_acquire_returns_the_expiry_of_the_lease() {
     for t in Test::on_each_table() {
         let lease = t.acquire().await;
         let held = t.store.try_acquire(&t.page).await.expect("an answer");
@@ -78,7 +78,7 @@ async fn a_refreshed_lease_outlives_its_first_term() {
 }
 
 #[tokio::test]
-async fn with_a_margin_for_skewed_clocks_a_lease_is_left_alone_longer() {
+async fn a_skew_margin_protects_an_expired_lease_for_longer() {
     for t in Test::on_each_table() {
         let mut terms = LeaseTerms::default();
         terms.skew = Duration::from_secs(5);
@@ -92,7 +92,7 @@ async fn with_a_margin_for_skewed_clocks_a_lease_is_left_alone_longer() {
 }
 
 #[tokio::test]
-async fn versions_rise_by_one_and_meta_repeats_the_one_it_points_at() {
+async fn versions_rise_by_one_and_meta_repeats_the_current_one() {
     for t in Test::on_each_table() {
         for (count, body) in ["a", "b", "c"].into_iter().enumerate() {
             let lease = t.acquire().await;
@@ -114,7 +114,7 @@ async fn versions_rise_by_one_and_meta_repeats_the_one_it_points_at() {
 }
 
 #[tokio::test]
-async fn an_unchanged_body_moves_only_the_times() {
+async fn an_unchanged_body_updates_only_the_times() {
     for keep in [History::Latest, History::Versions] {
         for t in Test::on_each_table() {
             let with_digest = |t: &Test, body: &str| {
@@ -153,7 +153,7 @@ async fn an_unchanged_body_moves_only_the_times() {
 }
 
 #[tokio::test]
-async fn guards_refuse_what_was_read_too_early_and_what_is_older() {
+async fn guards_refuse_an_outdated_read_and_an_older_render() {
     for t in Test::on_each_table() {
         let mut guards = Guards::default();
         guards.version = true;
@@ -181,7 +181,7 @@ async fn guards_refuse_what_was_read_too_early_and_what_is_older() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_never_a_false_no() {
+async fn a_publish_with_a_lost_response_is_never_reported_as_not_done() {
     use Fate::{Deny, LoseAnswer, LoseRequest, Pass};
     for keep in [History::Latest, History::Versions] {
         for (fates, published) in [
@@ -222,7 +222,7 @@ async fn a_lost_answer_is_never_a_false_no() {
 }
 
 #[tokio::test]
-async fn a_lease_whose_answer_was_lost_is_found_again() {
+async fn a_lease_is_granted_even_if_the_response_was_lost() {
     use Fate::{LoseAnswer, LoseRequest, Pass};
     for fates in [vec![LoseAnswer, Pass], vec![LoseRequest, LoseAnswer, Pass]] {
         for t in Test::on_each_table() {
@@ -234,7 +234,7 @@ async fn a_lease_whose_answer_was_lost_is_found_again() {
 }
 
 #[tokio::test]
-async fn an_acquisition_that_arrives_late_does_not_bring_the_lease_back() {
+async fn a_late_acquire_does_not_bring_a_released_lease_back() {
     for keep in [History::Latest, History::Versions] {
         for t in Test::on_each_table() {
             t.table.script(&[Fate::Delay, Fate::Pass]);
@@ -253,7 +253,7 @@ async fn an_acquisition_that_arrives_late_does_not_bring_the_lease_back() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_believed_only_once_the_lease_is_gone() {
+async fn a_refusal_is_final_only_once_the_lease_is_gone() {
     use Fate::{ComeLate, Delay, Pass};
     for keep in [History::Latest, History::Versions] {
         for t in Test::on_each_table() {
@@ -298,7 +298,7 @@ async fn a_row_of_another_language_is_served_and_replaced() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_no_number_counts_as_none_for_the_guard_too() {
+async fn a_version_that_is_not_a_number_counts_as_absent_for_the_guard_too() {
     for t in Test::on_each_table() {
         let mut guards = Guards::default();
         guards.version = true;
@@ -313,7 +313,7 @@ async fn a_version_that_is_no_number_counts_as_none_for_the_guard_too() {
 }
 
 #[tokio::test]
-async fn nothing_of_an_earlier_page_stays_with_the_next() {
+async fn a_publish_removes_every_attribute_of_the_page_before() {
     for (body, keep) in
         [("next", History::Latest), ("next", History::Versions), ("before", History::Versions)]
     {
@@ -345,7 +345,7 @@ async fn nothing_of_an_earlier_page_stays_with_the_next() {
 }
 
 #[tokio::test]
-async fn an_unchanged_publish_without_an_answer_is_told_by_its_mark() {
+async fn an_unchanged_publish_with_a_lost_response_is_recognized_by_its_mark() {
     use Fate::{LoseAnswer, LoseRequest, Pass};
     // What becomes of three attempts to publish and two to give the lease up, and what is said then.
     for (fates, said) in [
@@ -370,7 +370,7 @@ async fn an_unchanged_publish_without_an_answer_is_told_by_its_mark() {
 }
 
 #[test]
-fn a_refusal_by_our_own_lock_is_a_lease_that_was_granted() {
+fn a_refusal_that_shows_our_own_token_means_that_the_lease_was_granted() {
     let page = facetheory::PageKey::new("/").expect("a page");
     let lease = Lease::starting(page, "ours", Timestamp::from_seconds(NOW), &LeaseTerms::default());
     let refused = |token: &str| {

@@ -41,7 +41,7 @@ async fn put_foreign(t: &Test, status: &str) {
 }
 
 #[tokio::test]
-async fn a_request_is_done_once_and_then_replayed() {
+async fn a_request_is_executed_once_and_then_replayed() {
     for keep in [History::Latest, History::Versions] {
         for t in Test::on_each_table() {
             let (lease, claim) = started(&t).await;
@@ -88,7 +88,7 @@ async fn a_fresh_page_needs_no_request() {
 }
 
 #[tokio::test]
-async fn a_fresh_page_answers_a_request_whose_worker_has_crashed() {
+async fn a_request_for_a_fresh_page_is_not_started_even_if_its_worker_crashed() {
     for t in Test::on_each_table() {
         let _crashed = started(&t).await;
         t.advance(LEASE);
@@ -102,7 +102,7 @@ async fn a_fresh_page_answers_a_request_whose_worker_has_crashed() {
 }
 
 #[tokio::test]
-async fn a_request_that_failed_may_be_tried_again() {
+async fn a_failed_request_may_be_retried() {
     for t in Test::on_each_table() {
         let (lease, claim) = started(&t).await;
         t.store.fail_request(&lease, &claim).await.expect("an answer");
@@ -116,7 +116,7 @@ async fn a_request_that_failed_may_be_tried_again() {
 }
 
 #[tokio::test]
-async fn a_worker_that_crashed_is_replaced_and_cannot_finish_any_more() {
+async fn a_crashed_worker_is_replaced_and_can_no_longer_complete_its_request() {
     for t in Test::on_each_table() {
         let (crashed, its_claim) = started(&t).await;
         t.advance(LEASE);
@@ -134,7 +134,7 @@ async fn a_worker_that_crashed_is_replaced_and_cannot_finish_any_more() {
 }
 
 #[tokio::test]
-async fn a_request_of_another_language_is_respected_while_somebody_holds_the_lease() {
+async fn a_request_of_another_language_is_in_progress_while_the_lease_is_held() {
     for t in Test::on_each_table() {
         put_foreign(&t, "STARTED").await;
         let lease = t.acquire().await;
@@ -145,7 +145,7 @@ async fn a_request_of_another_language_is_respected_while_somebody_holds_the_lea
 }
 
 #[tokio::test]
-async fn request_and_lease_are_taken_together_or_not_at_all() {
+async fn a_request_and_its_lease_are_acquired_together_or_not_at_all() {
     for t in Test::on_each_table() {
         let other = t.acquire().await;
         assert_eq!(begin(&t, HASH).await, Begin::Held { until: NOW + 30 });
@@ -156,7 +156,7 @@ async fn request_and_lease_are_taken_together_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_request_whose_answers_were_lost_is_begun_and_finished_once() {
+async fn a_request_with_lost_responses_is_started_and_completed_once() {
     for t in Test::on_each_table() {
         t.table.script(&[Fate::LoseAnswer, Fate::LoseAnswer, Fate::Pass]);
         let (lease, claim) = started(&t).await;
@@ -170,7 +170,7 @@ async fn a_request_whose_answers_were_lost_is_begun_and_finished_once() {
 }
 
 #[tokio::test]
-async fn hostile_keys_are_capped_and_cannot_name_another_row() {
+async fn hostile_keys_are_limited_and_cannot_name_another_row() {
     for t in Test::on_each_table() {
         for key in ["META", "../META", "LOCK", "REQ#x", "VER#1", "a b", "\u{0}"] {
             let begun = t.store.begin_request(&t.page, key, HASH).await.expect("an answer");
@@ -187,7 +187,7 @@ async fn hostile_keys_are_capped_and_cannot_name_another_row() {
 }
 
 #[tokio::test]
-async fn a_take_over_that_arrives_late_takes_nothing_from_whoever_was_quicker() {
+async fn a_late_takeover_does_not_replace_an_earlier_one() {
     for t in Test::on_each_table() {
         let _crashed = started(&t).await;
         t.advance(Duration::from_secs(301));
@@ -203,7 +203,7 @@ async fn a_take_over_that_arrives_late_takes_nothing_from_whoever_was_quicker() 
 }
 
 #[tokio::test]
-async fn a_key_stands_for_one_wish_whatever_page_that_is_about() {
+async fn an_idempotency_key_stands_for_one_request_of_any_page() {
     for t in Test::on_each_table() {
         let bind = async |key: &str, hash: &str| t.store.bind_request(key, hash).await.expect("an answer");
         assert!(bind(KEY, HASH).await && bind(KEY, HASH).await);

@@ -34,7 +34,7 @@ async fn versions_are_listed_newest_first() {
 }
 
 #[tokio::test]
-async fn a_page_that_was_rolled_back_stays_for_as_long_as_it_is_pinned() {
+async fn a_page_that_was_rolled_back_is_pinned() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["good", "bad"]).await;
         let in_flight = t.acquire().await;
@@ -88,7 +88,7 @@ async fn a_pin_ends_by_unpinning_and_by_hard_invalidation() {
 }
 
 #[tokio::test]
-async fn there_is_no_way_back_to_what_is_not_there() {
+async fn a_version_that_does_not_exist_cannot_be_rolled_back_to() {
     for t in Test::on_each_table() {
         publish_versions(&t, &["a"]).await;
         let gone =
@@ -103,7 +103,7 @@ async fn there_is_no_way_back_to_what_is_not_there() {
 }
 
 #[tokio::test]
-async fn a_rollback_whose_answer_was_lost_happens_once() {
+async fn a_rollback_with_a_lost_response_is_applied_once() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["good", "bad"]).await;
         t.table.script(&[Fate::LoseAnswer, Fate::LoseAnswer, Fate::Pass]);
@@ -114,7 +114,7 @@ async fn a_rollback_whose_answer_was_lost_happens_once() {
 }
 
 #[tokio::test]
-async fn collection_keeps_the_newest_and_the_one_that_is_served() {
+async fn gc_retains_the_newest_versions_and_the_current_one() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["a", "b", "c", "d", "e"]).await;
         let keep_four = Retention::newest(4);
@@ -136,7 +136,7 @@ async fn collection_keeps_the_newest_and_the_one_that_is_served() {
 }
 
 #[tokio::test]
-async fn the_way_back_without_a_pin_does_not_outlive_an_invalidation() {
+async fn a_rollback_without_a_pin_does_not_undo_an_invalidation() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["young"]).await;
         let invalidated = t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect("an answer");
@@ -148,7 +148,7 @@ async fn the_way_back_without_a_pin_does_not_outlive_an_invalidation() {
 }
 
 #[tokio::test]
-async fn a_rollback_that_arrives_late_replaces_only_what_its_operator_saw() {
+async fn a_late_rollback_replaces_only_the_page_that_its_operator_saw() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["good", "bad"]).await;
         t.table.script(&[Fate::Delay; 3]);
@@ -162,7 +162,7 @@ async fn a_rollback_that_arrives_late_replaces_only_what_its_operator_saw() {
 }
 
 #[tokio::test]
-async fn a_rollback_that_arrives_late_brings_back_no_version_that_was_collected() {
+async fn a_late_rollback_does_not_bring_a_deleted_version_back() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["good", "bad"]).await;
         t.table.script(&[Fate::Delay; 3]);
@@ -177,7 +177,7 @@ async fn a_rollback_that_arrives_late_brings_back_no_version_that_was_collected(
 }
 
 #[tokio::test]
-async fn a_soft_invalidation_that_arrives_late_leaves_a_pin_alone() {
+async fn a_late_soft_invalidation_does_not_end_a_pin() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["good", "bad"]).await;
         t.table.script(&[Fate::Delay; 3]);

@@ -20,7 +20,7 @@ fn rendered(store: &PageStore, tags: &[&str]) -> Meta {
 }
 
 #[tokio::test]
-async fn a_page_goes_stale_with_its_tags_its_path_its_route_and_its_tenant() {
+async fn a_page_is_invalidated_by_its_tags_path_route_and_tenant() {
     let acme = Tenant::new("acme").expect("a tenant");
     let cases = [
         (Tag::new("news"), true),
@@ -50,7 +50,7 @@ async fn a_page_goes_stale_with_its_tags_its_path_its_route_and_its_tenant() {
 }
 
 #[tokio::test]
-async fn what_is_rendered_after_an_invalidation_and_its_margin_is_fresh() {
+async fn a_render_after_an_invalidation_and_its_margin_is_fresh() {
     for t in Test::on_each_table() {
         t.store.invalidate_tag(&Tag::everything(), None).await.expect("an answer");
         let state = async || {
@@ -65,7 +65,7 @@ async fn what_is_rendered_after_an_invalidation_and_its_margin_is_fresh() {
 }
 
 #[tokio::test]
-async fn an_invalidation_by_another_process_is_known_after_as_long_as_epochs_are_believed() {
+async fn an_invalidation_by_another_process_applies_after_the_max_age_of_epochs() {
     for t in Test::on_each_table() {
         let other = PageStore::new(t.table.clone());
         let meta = rendered(&t.store, &[]);
@@ -80,7 +80,7 @@ async fn an_invalidation_by_another_process_is_known_after_as_long_as_epochs_are
 }
 
 #[tokio::test]
-async fn epochs_that_are_not_believed_are_read_every_time() {
+async fn epochs_without_a_max_age_are_read_every_time() {
     for t in Test::on_each_table() {
         let mut never = EpochTerms::default();
         never.max_age = Duration::ZERO;
@@ -94,7 +94,7 @@ async fn epochs_that_are_not_believed_are_read_every_time() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_makes_nothing_believed_for_longer() {
+async fn a_clock_that_is_set_back_does_not_extend_the_max_age_of_epochs() {
     for t in Test::on_each_table() {
         let meta = rendered(&t.store, &[]);
         t.advance(Duration::from_secs(3600));

@@ -28,7 +28,7 @@ async fn publish(t: &Test, body: &str, keep: History) -> Published {
 }
 
 #[tokio::test]
-async fn a_version_may_be_collected_once_another_takes_its_place() {
+async fn a_version_gets_a_ttl_when_another_replaces_it() {
     for t in Test::on_each_table().map(forgetful) {
         assert_eq!(publish(&t, "a", History::Versions).await, Published::Done);
         assert_eq!(ttls(&t).await, [None], "what is served never expires");
@@ -42,7 +42,7 @@ async fn a_version_may_be_collected_once_another_takes_its_place() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_served_again_no_longer_expires() {
+async fn a_version_that_is_current_again_loses_its_ttl() {
     for t in Test::on_each_table().map(forgetful) {
         for body in ["a", "b"] {
             assert_eq!(publish(&t, body, History::Versions).await, Published::Done);
@@ -60,7 +60,7 @@ async fn a_version_that_is_served_again_no_longer_expires() {
 }
 
 #[tokio::test]
-async fn a_page_goes_on_without_a_version_that_somebody_deleted() {
+async fn a_page_is_published_and_rolled_back_even_if_its_current_version_was_deleted() {
     for t in Test::on_each_table().map(forgetful) {
         for body in ["a", "b"] {
             assert_eq!(publish(&t, body, History::Versions).await, Published::Done);
@@ -84,7 +84,7 @@ async fn a_page_goes_on_without_a_version_that_somebody_deleted() {
 }
 
 #[tokio::test]
-async fn a_page_that_nobody_renews_may_be_collected_after_its_time() {
+async fn the_ttl_of_a_page_is_counted_from_when_it_goes_stale() {
     for t in Test::on_each_table().map(forgetful) {
         assert_eq!(publish(&t, "a", History::Latest).await, Published::Done);
         assert_eq!(t.meta().await.expect("a page").ttl, Some(NOW + 60 + 604_800));

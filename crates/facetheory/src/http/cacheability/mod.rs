@@ -23,7 +23,7 @@ use crate::http::semantics::cache_control::CacheControl;
 use crate::http::semantics::directives::{ResponseDirectives, Tolerance};
 use crate::http::semantics::freshness::{Lifetime, has_validator, is_heuristically_cacheable, lifetime};
 use crate::http::variants;
-use crate::protocol::epoch::Tag;
+use crate::protocol::tag::Tag;
 
 pub(crate) use reason::UncacheableReason;
 

@@ -10,7 +10,7 @@ use crate::http::router::pattern::Pattern;
 use crate::http::router::tenant::TenantFrom;
 use crate::http::semantics::cache_control::Audience;
 use crate::pages::policy::Policy;
-use crate::protocol::epoch::Tag;
+use crate::protocol::tag::Tag;
 
 /// Pages under one path pattern: their policy, and the request input that distinguishes them.
 ///

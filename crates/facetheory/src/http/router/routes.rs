@@ -318,7 +318,7 @@ mod tests {
 - `/a`: the header accept-encoding cannot be listed: the cache compresses pages itself
 - `/b`: `a b` is not a valid cookie name
 - `/b`: `` is not a valid cookie name
-- `/b`: the tag `path=/x` is one that pages have by themselves; choose another name
+- `/b`: the tag `path=/x` is reserved: pages have such tags implicitly; choose another name
 - `/c`: `a=b` is not a valid query parameter; write its name as URLs have it, without `=`
 - `/c`: `` is not a valid query parameter; write its name as URLs have it, without `=`
 - `/c`: it lists 33 cookies; at most 32 are allowed

@@ -66,7 +66,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
                 return Ok(Render::Uncacheable);
             }
             let fetch = Fetch { stored: Some(stored), ..exchange.fetch(&context.page, requested) };
-            Ok::<_, RenderError>(fetch.revalidated(stored, &answer, None, received).asked_at(requested))
+            Ok::<_, RenderError>(fetch.revalidated(stored, &answer, None, received).requested_at(requested))
         };
         isr.regenerate_for(key, &self.route().policy, reason, None, boxed(update)).await.map(drop)
     }

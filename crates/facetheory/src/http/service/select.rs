@@ -147,7 +147,7 @@ fn copied(page: &CachedPage) -> Render {
     rendered.etag.clone_from(&generation.etag);
     let fresh_for = u64::try_from(generation.revalidate_seconds).unwrap_or(0);
     rendered.revalidate = Some(Duration::from_secs(fresh_for));
-    Render::from(rendered).asked_at(Timestamp::from_seconds(generation.generated_at))
+    Render::from(rendered).requested_at(Timestamp::from_seconds(generation.generated_at))
 }
 
 /// Returns the key of the variant that a request with these headers selects.

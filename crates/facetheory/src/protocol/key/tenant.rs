@@ -1,16 +1,16 @@
-//! Whose pages are whose.
+//! Tenants, whose pages never share a row.
 
 use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// Whose page it is. Tenants never share a row: the name is a part of every key.
+/// A tenant. Its name is a part of every key, so tenants never share a row.
 ///
 /// ```
 /// use facetheory::Tenant;
 ///
 /// assert_eq!(Tenant::new("acme")?.as_str(), "acme");
-/// assert!(Tenant::new("acme#CACHE#x").is_err(), "refused, never escaped");
+/// assert!(Tenant::new("acme#CACHE#x").is_err(), "rejected, never escaped");
 /// # Ok::<(), facetheory::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,11 +20,14 @@ impl Tenant {
     /// The longest name, in bytes.
     pub const MAX_BYTES: usize = 128;
 
-    /// The tenant of this name: 1 to 128 bytes, without `#` and control characters.
+    /// The tenant with this name: 1 to 128 bytes, without `#` and control characters.
     ///
     /// ```
     /// let error = facetheory::Tenant::new("a\nb").unwrap_err();
-    /// assert_eq!(error.to_string(), "a tenant has the character '\\n'; `#` and control characters are refused");
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "a tenant contains the character '\\n'; `#` and control characters are not allowed"
+    /// );
     /// ```
     pub fn new(name: impl Into<String>) -> Result<Self> {
         let name = name.into();
@@ -37,7 +40,7 @@ impl Tenant {
         }
         if let Some(bad) = name.chars().find(|c| *c == '#' || c.is_control()) {
             return Err(Error::invalid(format!(
-                "a tenant has the character {bad:?}; `#` and control characters are refused"
+                "a tenant contains the character {bad:?}; `#` and control characters are not allowed"
             )));
         }
         Ok(Tenant(name))
@@ -52,6 +55,11 @@ impl Tenant {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The prefix of the partition keys of a tenant; empty for pages without one.
+    pub(in crate::protocol) fn prefix(tenant: Option<&Tenant>) -> String {
+        tenant.map_or_else(String::new, |tenant| format!("TENANT#{tenant}#"))
     }
 }
 

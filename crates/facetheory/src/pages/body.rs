@@ -1,0 +1,75 @@
+//! Reads and stores the bodies of pages, with a timeout.
+
+use tabletheory::Timestamp;
+
+use super::Pages;
+use super::policy::Policy;
+use super::render::Rendered;
+use crate::bodies::{self, Body};
+use crate::error::{Error, Kind, Result};
+use crate::protocol::generation::Generation;
+use crate::protocol::key::PageKey;
+use crate::protocol::row::Meta;
+use crate::protocol::ttl::seconds;
+
+/// A render whose body is stored.
+pub(super) struct StoredRender {
+    pub(super) generation: Generation,
+    /// Whether its body is the current one, so that no object was written.
+    pub(super) unchanged: bool,
+}
+
+impl Pages {
+    /// Reads the body of a page. Returns `None` if it is missing or damaged.
+    pub(crate) async fn body(&self, meta: &Meta) -> Result<Option<Body>> {
+        let page = &meta.generation;
+        self.with_timeout(self.bodies.get(&page.s3_key, page.content.digest.as_deref())).await
+    }
+
+    /// Limits how long an object store that accepts a request and never responds can block a regeneration.
+    async fn with_timeout<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let limit = self.body_timeout;
+        tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+            Err(Error::new(Kind::Unavailable, format!("the object storage did not respond within {limit:?}")))
+        })
+    }
+
+    /// Stores the body of a render, unless it is the body of the `current` page.
+    pub(super) async fn store_body(
+        &self,
+        page: &PageKey,
+        policy: &Policy,
+        mut rendered: Rendered,
+        current: Option<&Meta>,
+        started: Timestamp,
+    ) -> Result<StoredRender> {
+        let revalidate = seconds(rendered.revalidate.unwrap_or(policy.revalidate));
+        let generated_at = rendered.as_of.unwrap_or(started).min(started);
+        let mut generation = Generation::new("", generated_at.seconds(), revalidate);
+        // A row stores tags as a set, so their order must not make two renders differ.
+        rendered.content.tags.sort_unstable();
+        rendered.content.tags.dedup();
+        generation.content = rendered.content;
+        let Some(bytes) = rendered.bytes else {
+            let current = current.ok_or_else(|| {
+                let context =
+                    format!("{} was rendered as unchanged, but there is no page yet", page.redacted());
+                Error::new(Kind::Render, context)
+            })?;
+            generation.s3_key.clone_from(&current.generation.s3_key);
+            generation.etag = rendered.etag;
+            generation.content.digest.clone_from(&current.generation.content.digest);
+            return Ok(StoredRender { generation, unchanged: true });
+        };
+        let digest = bodies::digest(&bytes);
+        generation.etag = rendered.etag.or_else(|| Some(format!("\"{}\"", &digest["sha256:".len()..][..32])));
+        generation.content.digest = Some(digest);
+        if let Some(current) = current.filter(|current| current.has_same_body(&generation)) {
+            generation.s3_key.clone_from(&current.generation.s3_key);
+            return Ok(StoredRender { generation, unchanged: true });
+        }
+        let put = self.bodies.put(page, started, bytes, &generation.content, &*self.random);
+        generation.s3_key = self.with_timeout(put).await?.s3_key;
+        Ok(StoredRender { generation, unchanged: false })
+    }
+}

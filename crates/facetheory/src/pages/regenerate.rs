@@ -1,0 +1,295 @@
+//! Regeneration of a page from beginning to end: acquire the lease, render, store the body, publish.
+
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+
+use tracing::Instrument as _;
+
+use super::body::StoredRender;
+use super::policy::Policy;
+use super::reason::RegenerateReason;
+use super::render::{Render, RenderContext, RenderError};
+use super::{Outcome, Pages};
+use crate::error::{Error, Kind, Result};
+use crate::protocol::freshness::Freshness;
+use crate::protocol::key::PageKey;
+use crate::protocol::lease::{Acquire, Lease};
+use crate::protocol::publish::Published;
+use crate::protocol::request::{Begin, Claim, IdempotentRequest};
+use crate::protocol::row::Meta;
+
+impl Pages {
+    /// Renders and publishes a page, if it is not fresh and no other worker renders it.
+    ///
+    /// The lease is refreshed during the render. If it is lost all the same, the render is cancelled.
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, PageKey, PageStore, Pages, Policy, Rendered};
+    /// # use std::{sync::Arc, time::Duration};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// # let page = PageKey::new("/")?;
+    /// let policy = Policy::every(Duration::from_secs(60));
+    /// let failed = pages.regenerate(&page, &policy, |_| async {
+    ///     Err::<Rendered, _>("the origin is down".into())
+    /// }).await;
+    /// assert_eq!(failed.unwrap_err().kind(), facetheory::Kind::Render);
+    /// # Ok(()) }
+    /// ```
+    pub async fn regenerate<T, R>(
+        &self,
+        page: &PageKey,
+        policy: &Policy,
+        render: impl FnOnce(RenderContext) -> R,
+    ) -> Result<Outcome>
+    where
+        T: Into<Render>,
+        R: Future<Output = Result<T, RenderError>>,
+    {
+        self.regenerate_for(page, policy, &RegenerateReason::Stale, render).await
+    }
+
+    /// Renders and publishes a page for this reason, if no other worker renders it.
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, Outcome, PageKey, PageStore, Pages, Policy, RegenerateReason, Rendered};
+    /// # use std::{sync::Arc, time::Duration};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # let bodies = Bodies::memory();
+    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), bodies.clone());
+    /// # let page = PageKey::new("/")?;
+    /// let policy = Policy::every(Duration::from_secs(60));
+    /// let outcome = pages.regenerate(&page, &policy, |_| async { Ok(Rendered::html("a")) }).await?;
+    /// let Outcome::Published(generation) = outcome else { panic!() };
+    /// bodies.delete(&generation.s3_key).await?;
+    /// let missing = RegenerateReason::BodyMissing(generation.s3_key);
+    /// let repaired = pages.regenerate_for(&page, &policy, &missing, |_| async { Ok(Rendered::html("a")) }).await?;
+    /// assert!(matches!(repaired, Outcome::Published(_)));
+    /// # Ok(()) }
+    /// ```
+    pub async fn regenerate_for<T, R>(
+        &self,
+        page: &PageKey,
+        policy: &Policy,
+        reason: &RegenerateReason,
+        render: impl FnOnce(RenderContext) -> R,
+    ) -> Result<Outcome>
+    where
+        T: Into<Render>,
+        R: Future<Output = Result<T, RenderError>>,
+    {
+        let pages = self.with_lease_of(policy);
+        match pages.store.try_acquire(page).await? {
+            Acquire::Granted(lease) => {
+                pages.regenerate_under(HeldLease { lease, claim: None }, policy, reason, render).await
+            }
+            Acquire::Held { until } => Ok(Outcome::Held { until }),
+        }
+    }
+
+    /// Renders and publishes a page for a request that may be delivered several times: it is executed once.
+    ///
+    /// The same idempotency key with another hash is [`Outcome::OtherRequest`].
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, IdempotentRequest, Outcome, PageKey, PageStore, Pages, Policy, Rendered};
+    /// # use std::{sync::Arc, time::Duration};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// # let page = PageKey::new("/")?;
+    /// let policy = Policy::every(Duration::ZERO);
+    /// let request = IdempotentRequest::new("order-7", "sha256:1");
+    /// for first in [true, false] {
+    ///     let render = |_| async { Ok(Rendered::html("paid")) };
+    ///     let outcome = pages.regenerate_once(&page, &policy, &request, render).await?;
+    ///     assert_eq!(matches!(outcome, Outcome::Published(_)), first);
+    ///     assert_eq!(matches!(outcome, Outcome::Replayed { .. }), !first);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn regenerate_once<T, R>(
+        &self,
+        page: &PageKey,
+        policy: &Policy,
+        request: &IdempotentRequest,
+        render: impl FnOnce(RenderContext) -> R,
+    ) -> Result<Outcome>
+    where
+        T: Into<Render>,
+        R: Future<Output = Result<T, RenderError>>,
+    {
+        let pages = self.with_lease_of(policy);
+        let held = match pages.store.begin_request(page, &request.key, &request.hash).await? {
+            Begin::Started { lease, claim } => HeldLease { lease, claim: Some(claim) },
+            Begin::Fresh => {
+                // The page was fresh a moment ago. It may have been deleted since.
+                let meta = self.store.lookup(page).await?.meta;
+                return Ok(meta.map_or(Outcome::Superseded, Outcome::AlreadyFresh));
+            }
+            Begin::Replayed { s3_key } => return Ok(Outcome::Replayed { s3_key }),
+            Begin::InProgress { until } => return Ok(Outcome::InProgress { until }),
+            Begin::Held { until } => return Ok(Outcome::Held { until }),
+            Begin::OtherRequest => return Ok(Outcome::OtherRequest),
+        };
+        pages.regenerate_under(held, policy, &RegenerateReason::Stale, render).await
+    }
+
+    /// These pages with the lease duration of a policy.
+    fn with_lease_of(&self, policy: &Policy) -> Cow<'_, Pages> {
+        let Some(duration) = policy.lease else { return Cow::Borrowed(self) };
+        let mut terms = self.store.lease_terms().clone();
+        terms.duration = duration;
+        Cow::Owned(Pages { store: self.store.clone().with_lease_terms(terms), ..self.clone() })
+    }
+
+    /// Renders and publishes under a lease that was just acquired. This is the one place that releases the lease, unless the
+    /// publish has released it, or may still be applied.
+    async fn regenerate_under<T, R>(
+        &self,
+        held: HeldLease,
+        policy: &Policy,
+        reason: &RegenerateReason,
+        render: impl FnOnce(RenderContext) -> R,
+    ) -> Result<Outcome>
+    where
+        T: Into<Render>,
+        R: Future<Output = Result<T, RenderError>>,
+    {
+        let result = match self.render(&held.lease, policy, reason, render).await {
+            Ok(ControlFlow::Continue(rendition)) => match self.publish(&held, &rendition, policy).await {
+                Ok(Published::Done) => return Ok(rendition.outcome()),
+                Err(error) if error.kind() == Kind::Unknown => return Err(error),
+                Ok(Published::Lost) => Ok(Outcome::Lost),
+                Ok(Published::Superseded) => Ok(Outcome::Superseded),
+                Err(error) => Err(error),
+            },
+            Ok(ControlFlow::Break(outcome)) => Ok(outcome),
+            Err(error) => Err(error),
+        };
+        held.release(self).await;
+        result
+    }
+
+    /// Renders the page and stores its body, while the lease is refreshed. Breaks if there is nothing to publish.
+    async fn render<T, R>(
+        &self,
+        lease: &Lease,
+        policy: &Policy,
+        reason: &RegenerateReason,
+        render: impl FnOnce(RenderContext) -> R,
+    ) -> Result<ControlFlow<Outcome, Rendition>>
+    where
+        T: Into<Render>,
+        R: Future<Output = Result<T, RenderError>>,
+    {
+        let page = lease.page();
+        let seen = match self.lookup_again(page, reason).await? {
+            ControlFlow::Continue(seen) => seen,
+            ControlFlow::Break(fresh) => return Ok(ControlFlow::Break(Outcome::AlreadyFresh(fresh))),
+        };
+        let started = self.store.now();
+        let current = seen.clone().filter(|meta| !reason.is_body_missing(meta));
+        let context = RenderContext { page: page.clone(), served: current.clone(), started };
+        let rendering = async {
+            let rendered = render(context).await.map_err(|cause| {
+                let context = format!("the render of {} failed", page.redacted());
+                Error::new(Kind::Render, context).caused_by(cause)
+            })?;
+            match rendered.into() {
+                Render::Declined | Render::Uncacheable => {
+                    Ok::<_, Error>(ControlFlow::Break(Outcome::Declined))
+                }
+                Render::Invalidate => Ok(ControlFlow::Break(Outcome::Invalidated)),
+                Render::Page(rendered) => {
+                    let stored = self.store_body(page, policy, *rendered, current.as_ref(), started).await?;
+                    Ok(ControlFlow::Continue(stored))
+                }
+            }
+        };
+        let rendered = tokio::select! {
+            // In this order, not a random one: simulations repeat exactly, and a render that is complete counts.
+            biased;
+            rendered = rendering => rendered?,
+            () = self.refresh_until_lost(lease) => ControlFlow::Break(Outcome::Lost),
+        };
+        Ok(match rendered {
+            ControlFlow::Continue(stored) => ControlFlow::Continue(Rendition { stored, seen }),
+            ControlFlow::Break(Outcome::Invalidated) if !self.invalidate(lease, seen.as_ref()).await => {
+                ControlFlow::Break(Outcome::Declined)
+            }
+            ControlFlow::Break(outcome) => ControlFlow::Break(outcome),
+        })
+    }
+
+    /// Reads `META` again under the lease: another worker may have published since the caller read it. Breaks if the page is
+    /// fresh.
+    async fn lookup_again(
+        &self,
+        page: &PageKey,
+        reason: &RegenerateReason,
+    ) -> Result<ControlFlow<Meta, Option<Meta>>> {
+        let Some(meta) = self.store.lookup(page).await?.meta else { return Ok(ControlFlow::Continue(None)) };
+        let settled = !reason.still_applies(&meta, self.store.now());
+        if settled && self.store.freshness(page, &meta).await? == Freshness::Fresh {
+            return Ok(ControlFlow::Break(meta));
+        }
+        Ok(ControlFlow::Continue(Some(meta)))
+    }
+
+    async fn publish(&self, held: &HeldLease, rendition: &Rendition, policy: &Policy) -> Result<Published> {
+        let (generation, seen) = (&rendition.stored.generation, rendition.seen.as_ref());
+        let span = tracing::debug_span!("publish", page = %held.lease.page().redacted());
+        let publish = self.store.publish(&held.lease, generation, seen, policy.history, held.claim.as_ref());
+        publish.instrument(span).await
+    }
+
+    /// The hard invalidation of the current page. Returns whether it is certain; if not, the next render may repeat it.
+    async fn invalidate(&self, lease: &Lease, seen: Option<&Meta>) -> bool {
+        let Some(seen) = seen else { return false };
+        self.store.invalidate_under_lease(lease, seen).await.unwrap_or_else(|error| {
+            let page = lease.page().redacted();
+            tracing::warn!(%error, %page, "a page could not be invalidated and is still served");
+            false
+        })
+    }
+}
+
+/// The lease of a worker, and the request that it executes.
+struct HeldLease {
+    lease: Lease,
+    claim: Option<Claim>,
+}
+
+impl HeldLease {
+    /// Releases the lease so that other workers need not wait, and fails the request so that it can be tried again.
+    async fn release(self, pages: &Pages) {
+        let released = match &self.claim {
+            None => pages.store.release(&self.lease).await,
+            Some(claim) => pages.store.fail_request(&self.lease, claim).await,
+        };
+        if let Err(error) = released {
+            let page = self.lease.page().redacted();
+            tracing::warn!(%error, %page, "a lease could not be released; it expires by itself");
+        }
+    }
+}
+
+/// A render to be published.
+struct Rendition {
+    stored: StoredRender,
+    /// `META` as it was read after the lease was acquired.
+    seen: Option<Meta>,
+}
+
+impl Rendition {
+    /// The outcome once it is published.
+    fn outcome(self) -> Outcome {
+        if !self.stored.unchanged {
+            return Outcome::Published(self.stored.generation);
+        }
+        let mut meta = Meta::of(self.stored.generation);
+        (meta.current_sk, meta.version) =
+            self.seen.map(|seen| (seen.current_sk, seen.version)).unwrap_or_default();
+        Outcome::Unchanged(meta)
+    }
+}

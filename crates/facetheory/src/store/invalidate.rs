@@ -1,0 +1,72 @@
+//! Invalidates pages and tags.
+
+use tabletheory::Consistency;
+
+use super::{MAX_ROUNDS, PageStore, contended};
+use crate::error::Result;
+use crate::protocol::epoch::Epoch;
+use crate::protocol::invalidate::{self, Found, Invalidated, InvalidationMode};
+use crate::protocol::key::{PageKey, Tenant};
+use crate::protocol::lease::Lease;
+use crate::protocol::row::Meta;
+use crate::protocol::tag::Tag;
+
+impl PageStore {
+    /// Invalidates a page. Renders that began earlier cannot publish any more.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::Arc;
+    /// use facetheory::{Invalidated, InvalidationMode, PageKey};
+    ///
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// assert_eq!(store.invalidate(&PageKey::new("/")?, InvalidationMode::Soft).await?, Invalidated::Absent);
+    /// # Ok(()) }
+    /// ```
+    pub async fn invalidate(&self, page: &PageKey, mode: InvalidationMode) -> Result<Invalidated> {
+        for _ in 0..MAX_ROUNDS {
+            let row = self.table.get(&page.meta(), Consistency::Strong).await?;
+            let now = self.now();
+            let found = Found::of(row.as_ref(), now);
+            let Some(txn) = invalidate::page(page, found, mode, now) else {
+                return Ok(Invalidated::Pinned);
+            };
+            if self.persist(&self.once(txn)).await?.is_done() {
+                return Ok(if found == Found::Nothing { Invalidated::Absent } else { Invalidated::Stale });
+            }
+        }
+        Err(contended("invalidated"))
+    }
+
+    /// The hard invalidation of the page that was `seen`, by the holder of its lease, which it releases. Returns false if the
+    /// lease was lost or another render has been published.
+    pub(crate) async fn invalidate_under_lease(&self, lease: &Lease, seen: &Meta) -> Result<bool> {
+        let txn = invalidate::page_under_lease(lease, seen, self.now());
+        Ok(self.persist(&self.once(txn)).await?.is_done())
+    }
+
+    /// Makes all pages with a tag stale, with one write. This process applies it at once.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::Arc;
+    /// use facetheory::Tag;
+    ///
+    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// store.invalidate_tag(&Tag::new("news")?, None).await?;
+    /// store.invalidate_tag(&Tag::path("/docs")?, None).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn invalidate_tag(&self, tag: &Tag, tenant: Option<&Tenant>) -> Result<()> {
+        self.write_epoch(&tag.key(tenant), Epoch::at(self.now().seconds())).await
+    }
+
+    /// Writes the epoch row of a tag, unless it has a later epoch.
+    pub(super) async fn write_epoch(&self, tag: &tabletheory::Key, epoch: Epoch) -> Result<()> {
+        let now = self.now();
+        // A refusal means that the tag has a later epoch, so there is nothing left to do.
+        let _ = self.persist(&invalidate::tag(tag.clone(), epoch)).await?;
+        self.epochs.insert(tag, Some(epoch), now);
+        Ok(())
+    }
+}
