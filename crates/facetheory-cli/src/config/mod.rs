@@ -77,7 +77,7 @@ pub(crate) struct Config {
 }
 
 /// What happens to paths without a rule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum DefaultAction {
     /// They are cached as the headers of the origin say.
@@ -174,10 +174,6 @@ impl Config {
     }
 
     fn from_table<'a>(source: &'a Source, table: &'a DeTable<'a>) -> Config {
-        const LOG_FORMATS: [(&str, LogFormat); 3] =
-            [("human", LogFormat::Human), ("json", LogFormat::Json), ("off", LogFormat::Off)];
-        const DEFAULT_ACTIONS: [(&str, DefaultAction); 2] =
-            [("origin", DefaultAction::Origin), ("pass", DefaultAction::Pass)];
         let mut top = Section::new(source, TOP, Some(table));
         let mut config = Config {
             origin: top.read("origin", |value| string(value)?.parse()),
@@ -186,8 +182,8 @@ impl Config {
             site: top.read("site", |value| string(value).and_then(host)),
             tenant_headers: top.read("tenant_headers", tenant_headers).unwrap_or_default(),
             trusted_proxies: top.read("trusted_proxies", networks).unwrap_or_default(),
-            log: top.read("log", choice(&LOG_FORMATS)),
-            default: top.read("default", choice(&DEFAULT_ACTIONS)).unwrap_or_default(),
+            log: top.read("log", choice),
+            default: top.read("default", choice).unwrap_or_default(),
             strip_tags: top.read("strip_tags", boolean).unwrap_or_default(),
             admin: admin(top.section("admin", "[admin]")),
             store: Store::read(top.section("store", "[store]")),

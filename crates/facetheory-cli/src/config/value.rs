@@ -20,15 +20,13 @@ pub(crate) fn boolean(value: &DeValue<'_>) -> Result<bool, String> {
     value.as_bool().ok_or_else(|| format!("{} is neither `true` nor `false`", describe(value)))
 }
 
-/// One of several words, each with what it stands for.
-pub(crate) fn choice<T: Copy>(words: &[(&str, T)]) -> impl Fn(&DeValue<'_>) -> Result<T, String> {
-    move |value| {
-        let found = words.iter().find(|(word, _)| value.as_str() == Some(word));
-        found.map(|(_, meaning)| *meaning).ok_or_else(|| {
-            let words: Vec<String> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
-            format!("{} is not allowed; write one of {}", describe(value), words.join(", "))
-        })
-    }
+/// One of the words of an enum.
+pub(crate) fn choice<T: clap::ValueEnum>(value: &DeValue<'_>) -> Result<T, String> {
+    value.as_str().and_then(|word| T::from_str(word, false).ok()).ok_or_else(|| {
+        let words = T::value_variants().iter().filter_map(T::to_possible_value);
+        let words: Vec<String> = words.map(|word| format!("\"{}\"", word.get_name())).collect();
+        format!("{} is not allowed; write one of {}", describe(value), words.join(", "))
+    })
 }
 
 /// A whole number within these bounds.

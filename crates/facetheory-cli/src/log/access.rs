@@ -11,6 +11,7 @@ use http::{Method, Response, StatusCode, Uri};
 use http_body::Body;
 use serde::Serialize;
 use tabletheory::{Clock as _, SystemClock, Timestamp};
+use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use super::queue::{Line, Lines};
@@ -215,29 +216,11 @@ fn escaped(text: &str) -> String {
 
 /// Formats a time like 2026-11-15T12:00:00.000Z.
 pub(super) fn rfc3339(at: Timestamp) -> String {
-    const DAY: i64 = 86_400;
     let (seconds, millis) = (at.millis().div_euclid(1000), at.millis().rem_euclid(1000));
-    let (days, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let time = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let ((year, month, day), (hour, minute, second)) = (time.to_calendar_date(), time.to_hms());
+    let month = u8::from(month);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
-}
-
-/// Converts days since 1970 to year, month and day of the Gregorian calendar.
-///
-/// Internally a year begins in March, so that the leap day is its last day; every 400 years have the same number of days.
-fn date(days: i64) -> (i64, i64, i64) {
-    const FOUR_CENTURIES: i64 = 146_097;
-    /// Days from 1 March of the year 0 to 1970.
-    const BEFORE_1970: i64 = 719_468;
-    let days = days + BEFORE_1970;
-    let (era, day) = (days.div_euclid(FOUR_CENTURIES), days.rem_euclid(FOUR_CENTURIES));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day_of_month = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + i64::from(month <= 2), month, day_of_month)
 }
 
 #[cfg(test)]
