@@ -7,15 +7,32 @@ use anyhow::{Context as _, Result};
 use axum::extract::State;
 use axum::response::IntoResponse;
 use http::header::CONTENT_TYPE;
-use metrics::gauge;
+use metrics::{describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::time::Instant;
 
 use super::Admin;
 
-/// The histogram buckets of regenerations, in milliseconds.
-const REGENERATION_MS: [f64; 12] =
-    [5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10_000.0, 30_000.0];
+/// The histogram buckets of regenerations, in seconds.
+const REGENERATION_SECONDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+const REGENERATION: &str = "facetheory_regeneration_duration_seconds";
+/// The help texts of counters. docs/reference/metrics.md lists all metrics.
+const COUNTERS: [(&str, &str); 5] = [
+    ("facetheory_requests_total", "Requests served by the cache, by state and route"),
+    ("facetheory_lease_contention_total", "Regenerations that found the lease held by another process"),
+    ("facetheory_regenerations_dropped_total", "Background regenerations dropped because the queue was full"),
+    ("facetheory_incidents_total", "Failures of stores and renders, by phase"),
+    ("facetheory_log_dropped_lines_total", "Log lines dropped because the output was too slow"),
+];
+/// The help texts of gauges.
+const GAUGES: [(&str, &str); 6] = [
+    ("facetheory_memory_pages", "Pages in the memory cache"),
+    ("facetheory_memory_bytes", "Bytes of pages in the memory cache"),
+    ("facetheory_gateway_connections", "Open client connections"),
+    ("facetheory_gateway_origin_up", "1, or 0 while the origin cannot be reached"),
+    ("facetheory_process_tasks", "Live asynchronous tasks"),
+    ("facetheory_process_uptime_seconds", "Seconds since the start of the process"),
+];
 /// How often samples are sorted into buckets, so that they do not accumulate if nobody reads the metrics.
 const UPKEEP: Duration = Duration::from_secs(5);
 
@@ -30,6 +47,7 @@ impl Metrics {
     /// Installs the recorder. This must happen before the first metric is created, or it is not recorded.
     pub(crate) fn install() -> Result<Self> {
         let handle = Metrics::builder()?.install_recorder().context("cannot install the metrics recorder")?;
+        describe();
         let upkeep = handle.clone();
         tokio::spawn(async move {
             loop {
@@ -41,8 +59,8 @@ impl Metrics {
     }
 
     fn builder() -> Result<PrometheusBuilder> {
-        let regeneration = Matcher::Full("facetheory.isr.regeneration_ms".to_owned());
-        let builder = PrometheusBuilder::new().set_buckets_for_metric(regeneration, &REGENERATION_MS);
+        let regeneration = Matcher::Full(REGENERATION.to_owned());
+        let builder = PrometheusBuilder::new().set_buckets_for_metric(regeneration, &REGENERATION_SECONDS);
         builder.context("invalid histogram buckets")
     }
 
@@ -54,6 +72,13 @@ impl Metrics {
     }
 }
 
+/// Sets the help texts.
+fn describe() {
+    COUNTERS.into_iter().for_each(|(name, help)| describe_counter!(name, help));
+    GAUGES.into_iter().for_each(|(name, help)| describe_gauge!(name, help));
+    describe_histogram!(REGENERATION, "Duration of regenerations, by outcome and route");
+}
+
 /// All metrics
 #[utoipa::path(
     get, path = "/metrics", operation_id = "metrics", tag = "process",
@@ -63,14 +88,14 @@ pub(super) async fn show(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
     #[expect(clippy::cast_precision_loss, reason = "none of these counts reaches 2^53")]
     {
         let (pages, bytes) = admin.isr.in_memory();
-        gauge!("facetheory.isr.memory_pages").set(pages as f64);
-        gauge!("facetheory.isr.memory_bytes").set(bytes as f64);
-        gauge!("facetheory.gateway.connections").set(admin.connections.open() as f64);
+        gauge!("facetheory_memory_pages").set(pages as f64);
+        gauge!("facetheory_memory_bytes").set(bytes as f64);
+        gauge!("facetheory_gateway_connections").set(admin.connections.open() as f64);
         let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
-        gauge!("facetheory.process.tasks").set(tasks as f64);
+        gauge!("facetheory_process_tasks").set(tasks as f64);
     }
-    gauge!("facetheory.gateway.origin_up").set(if admin.gateway.origin_is_down() { 0.0 } else { 1.0 });
-    gauge!("facetheory.process.uptime_seconds").set(admin.metrics.started.elapsed().as_secs_f64());
+    gauge!("facetheory_gateway_origin_up").set(if admin.gateway.origin_is_down() { 0.0 } else { 1.0 });
+    gauge!("facetheory_process_uptime_seconds").set(admin.metrics.started.elapsed().as_secs_f64());
     let handle = admin.metrics.handle.clone();
     // With thousands of routes, rendering would block a thread that serves requests.
     let text = tokio::task::spawn_blocking(move || handle.render()).await.unwrap_or_default();

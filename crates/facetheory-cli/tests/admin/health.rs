@@ -120,11 +120,12 @@ fn metrics_are_exported_for_prometheus() {
         let line = line.unwrap_or_else(|| panic!("{name} is not in {}", metrics.body));
         line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()).expect("a number")
     };
-    assert!((value("facetheory_isr_cache{state=\"hit\"") - 2.0).abs() < 0.1);
-    assert!((value("facetheory_isr_cache{state=\"miss\"") - 1.0).abs() < 0.1);
-    assert!((value("facetheory_isr_regeneration_ms_count") - 1.0).abs() < 0.1);
-    assert!((value("facetheory_isr_memory_pages") - 1.0).abs() < 0.1);
-    assert!(value("facetheory_isr_memory_bytes") > 0.0);
+    assert!((value("facetheory_requests_total{state=\"hit\"") - 2.0).abs() < 0.1);
+    assert!((value("facetheory_requests_total{state=\"miss\"") - 1.0).abs() < 0.1);
+    assert!((value("facetheory_regeneration_duration_seconds_count") - 1.0).abs() < 0.1);
+    assert!((value("facetheory_memory_pages") - 1.0).abs() < 0.1);
+    assert!(value("facetheory_memory_bytes") > 0.0);
+    assert!(metrics.body.contains("# HELP facetheory_requests_total "), "{}", metrics.body);
     assert!(value("facetheory_gateway_connections") >= 0.0);
     assert!(value("facetheory_process_uptime_seconds") >= 0.0);
     assert!(value("facetheory_process_tasks") >= 1.0, "this request is a task");

@@ -97,11 +97,11 @@ struct RouteMetrics {
 
 impl RouteMetrics {
     fn new(route: &Arc<str>) -> Self {
-        let cache = |state: State| counter!("facetheory.isr.cache", "state" => state.as_str(), "route_pattern" => route.clone());
+        let cache = |state: State| counter!("facetheory_requests_total", "state" => state.as_str(), "route_pattern" => route.clone());
         RouteMetrics {
             states: State::ALL.map(cache),
-            contention: counter!("facetheory.isr.lease_contention", "route_pattern" => route.clone()),
-            dropped: counter!("facetheory.isr.renewals_dropped", "route_pattern" => route.clone()),
+            contention: counter!("facetheory_lease_contention_total", "route_pattern" => route.clone()),
+            dropped: counter!("facetheory_regenerations_dropped_total", "route_pattern" => route.clone()),
         }
     }
 }
@@ -131,7 +131,7 @@ impl Metrics {
     pub(super) fn regenerated(&self, page: &PageKey, outcome: &'static str, took: Duration) {
         let route: Arc<str> = page.route().unwrap_or(NO_ROUTE).into();
         let histogram: Histogram = histogram!(
-            "facetheory.isr.regeneration_ms", "outcome" => outcome, "route_pattern" => route
+            "facetheory_regeneration_duration_seconds", "outcome" => outcome, "route_pattern" => route
         );
         histogram.record(took.as_secs_f64() * 1000.0);
     }
@@ -139,14 +139,14 @@ impl Metrics {
     /// The size of the memory tier has changed.
     pub(super) fn memory(&self, bytes: u64, pages: usize) {
         #[expect(clippy::cast_precision_loss, reason = "memory has less than 2^53 bytes")]
-        gauge!("facetheory.isr.memory_bytes").set(bytes as f64);
+        gauge!("facetheory_memory_bytes").set(bytes as f64);
         #[expect(clippy::cast_precision_loss, reason = "memory has less than 2^53 pages")]
-        gauge!("facetheory.isr.memory_pages").set(pages as f64);
+        gauge!("facetheory_memory_pages").set(pages as f64);
     }
 
     /// Logs and counts an error, and calls the hook.
     pub(super) fn incident(&self, phase: Phase, page: &PageKey, error: &Error) {
-        counter!("facetheory.isr.incidents", "phase" => phase.as_str()).increment(1);
+        counter!("facetheory_incidents_total", "phase" => phase.as_str()).increment(1);
         tracing::warn!(phase = phase.as_str(), page = %page.redacted(), error = %Chain(error), "{} failed", phase.as_str());
         if let Some(on_incident) = &self.on_incident {
             on_incident(&Incident { phase, page, error });

@@ -48,11 +48,11 @@ fn states_regenerations_and_contention_are_counted_under_the_names_of_facetheory
     let counters = counters(&snapshotter);
     let count = |name: &str| counters.get(name).copied().unwrap_or(0);
     for state in ["miss", "hit", "wait-hit"] {
-        let name = format!("facetheory.isr.cache{{state={state},route_pattern=/posts/{{slug}}}}");
+        let name = format!("facetheory_requests_total{{state={state},route_pattern=/posts/{{slug}}}}");
         assert_eq!(count(&name), 1, "{counters:?}");
     }
-    assert!(count("facetheory.isr.lease_contention{route_pattern=/posts/{slug}}") >= 1, "{counters:?}");
-    let published = "facetheory.isr.regeneration_ms{outcome=published,route_pattern=/posts/{slug}}";
+    assert!(count("facetheory_lease_contention_total{route_pattern=/posts/{slug}}") >= 1, "{counters:?}");
+    let published = "facetheory_regeneration_duration_seconds{outcome=published,route_pattern=/posts/{slug}}";
     assert_eq!(count(published), 1, "{counters:?}");
 }
 
@@ -72,7 +72,7 @@ fn a_body_that_is_missing_although_named_is_counted() {
         });
     });
     let counters = counters(&snapshotter);
-    assert_eq!(counters.get("facetheory.isr.incidents{phase=body}"), Some(&1), "{counters:?}");
+    assert_eq!(counters.get("facetheory_incidents_total{phase=body}"), Some(&1), "{counters:?}");
 }
 
 #[tokio::test(start_paused = true)]
