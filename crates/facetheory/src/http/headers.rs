@@ -200,10 +200,10 @@ mod tests {
             ("content-disposition", "inline; filename=\"é\"".as_bytes()),
             ("cache-control", b"public, no-transform"),
         ]);
-        let kept = stored(&response).expect("all are readable");
-        assert_eq!(kept.len(), 6);
-        assert_eq!(kept[1], ("link".into(), "</a.css>; rel=preload".into()));
-        assert_eq!(restored(&kept, false), response);
+        let headers = stored(&response).expect("all are readable");
+        assert_eq!(headers.len(), 6);
+        assert_eq!(headers[1], ("link".into(), "</a.css>; rel=preload".into()));
+        assert_eq!(restored(&headers, false), response);
     }
 
     #[test]

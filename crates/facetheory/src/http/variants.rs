@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9111_4_1_a_response_is_selected_by_all_the_headers_that_it_varies_with() {
+    fn rfc9111_4_1_a_response_is_selected_by_all_headers_in_vary() {
         let same = |one: &[(&'static str, &str)], other: &[(&'static str, &str)]| {
             selected(&["Foo, Bar"], one) == selected(&["Foo, Bar"], other)
         };

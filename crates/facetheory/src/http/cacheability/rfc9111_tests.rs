@@ -57,7 +57,7 @@ fn control(line: &str) -> Result<Storable, UncacheableReason> {
 }
 
 #[test]
-fn rfc9111_3_only_answers_to_get_are_stored() {
+fn rfc9111_3_only_responses_to_get_are_stored() {
     for method in [Method::HEAD, Method::POST, Method::PUT, Method::OPTIONS] {
         assert_eq!(
             stored(&method, &[], 200, &[("cache-control", "max-age=60")]),
@@ -68,7 +68,7 @@ fn rfc9111_3_only_answers_to_get_are_stored() {
 }
 
 #[test]
-fn rfc9111_3_any_final_status_is_stored_that_says_how_long_it_is_fresh() {
+fn rfc9111_3_any_final_status_with_explicit_freshness_is_stored() {
     for status in [200, 203, 204, 299, 301, 302, 303, 307, 308, 400, 404, 410, 499, 500, 502, 503, 504, 599] {
         assert!(get(status, &[("cache-control", "max-age=60")]).is_ok(), "{status}");
     }
@@ -82,7 +82,7 @@ fn rfc9111_3_3_a_part_is_not_stored_as_the_whole() {
 }
 
 #[test]
-fn rfc9111_5_2_2_5_no_store_is_not_stored_whatever_else_is_said() {
+fn rfc9111_5_2_2_5_no_store_is_never_stored() {
     assert_eq!(control("max-age=60, No-Store"), Err(UncacheableReason::NoStore));
     assert_eq!(control("no-store=\"x\", public, max-age=60"), Err(UncacheableReason::NoStore));
 }
@@ -94,7 +94,7 @@ fn rfc9111_5_2_2_7_private_is_not_stored_even_for_some_fields_only() {
 }
 
 #[test]
-fn rfc9111_5_2_2_3_must_understand_outweighs_no_store_where_the_status_is_understood() {
+fn rfc9111_5_2_2_3_must_understand_overrides_no_store_for_a_known_status() {
     let line = [("cache-control", "max-age=60, must-understand, no-store")];
     assert!(get(200, &line).is_ok());
     assert!(matches!(get(599, &line), Err(UncacheableReason::Status(_))));
@@ -105,7 +105,7 @@ fn rfc9111_5_2_2_3_must_understand_outweighs_no_store_where_the_status_is_unders
 }
 
 #[test]
-fn rfc9111_3_5_what_was_authorized_is_stored_only_if_it_may_be_shared() {
+fn rfc9111_3_5_an_authorized_response_is_stored_only_if_it_may_be_shared() {
     let authorized = |line: &str| {
         stored(&Method::GET, &[("authorization", "x")], 200, &[("cache-control", line)]).map(|_| ())
     };
@@ -122,7 +122,7 @@ fn rfc9111_7_3_a_response_that_sets_a_cookie_is_never_stored() {
 }
 
 #[test]
-fn rfc9111_4_2_what_has_neither_freshness_nor_a_validator_is_of_no_use() {
+fn rfc9111_4_2_a_response_without_freshness_and_validator_is_not_stored() {
     assert_eq!(get(200, &[]), Err(UncacheableReason::NeverFresh));
     assert_eq!(control("max-age=0"), Err(UncacheableReason::NeverFresh));
     assert_eq!(control("no-cache"), Err(UncacheableReason::NeverFresh));
@@ -141,7 +141,7 @@ fn rfc9111_4_2_what_has_neither_freshness_nor_a_validator_is_of_no_use() {
 }
 
 #[test]
-fn rfc9111_4_2_2_what_a_cookie_brought_is_stored_only_if_the_response_says_how() {
+fn rfc9111_4_2_2_a_response_to_a_cookie_needs_explicit_directives_to_be_stored() {
     let (cookie, later) = ([("cookie", "sid=alice")], format_date(NOW + Duration::from_secs(60)));
     let with_cookie = |lines: &[(&'static str, &str)]| stored(&Method::GET, &cookie, 200, lines);
     let (modified, later) = (("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT"), later.expect("a date"));
@@ -168,13 +168,13 @@ fn rfc9111_4_2_2_what_a_cookie_brought_is_stored_only_if_the_response_says_how()
 }
 
 #[test]
-fn rfc9111_5_2_2_4_no_cache_is_stored_to_be_validated_at_every_use() {
+fn rfc9111_5_2_2_4_no_cache_is_stored_and_revalidated_at_every_use() {
     let lines = [("cache-control", "no-cache, max-age=60"), ("etag", "\"a\"")];
     assert_eq!(get(200, &lines).expect("stored").fresh_for, Some(Duration::ZERO));
 }
 
 #[test]
-fn rfc9111_4_2_3_the_age_that_it_came_with_is_taken_off() {
+fn rfc9111_4_2_3_the_initial_age_reduces_the_lifetime() {
     let storing = get(200, &[("cache-control", "max-age=60"), ("age", "20")]).expect("stored");
     assert_eq!((storing.initial_age, storing.fresh_for), (Some(20), Some(Duration::from_secs(40))));
     let date = format_date(NOW - Duration::from_secs(50)).expect("a date");
@@ -183,7 +183,7 @@ fn rfc9111_4_2_3_the_age_that_it_came_with_is_taken_off() {
 }
 
 #[test]
-fn rfc9111_4_1_what_varies_with_anything_is_not_stored_and_else_what_selected_it_is_noted() {
+fn rfc9111_4_1_vary_star_is_not_stored_and_other_variants_have_a_digest() {
     assert_eq!(
         get(200, &[("cache-control", "max-age=60"), ("vary", "a, *")]),
         Err(UncacheableReason::VaryAnything)
@@ -195,7 +195,7 @@ fn rfc9111_4_1_what_varies_with_anything_is_not_stored_and_else_what_selected_it
 }
 
 #[test]
-fn rfc9111_3_1_headers_are_stored_but_for_those_of_a_connection() {
+fn rfc9111_3_1_headers_are_stored_except_hop_by_hop_headers() {
     let lines = [
         ("cache-control", "max-age=60"),
         ("connection", "x-hop"),
@@ -208,13 +208,13 @@ fn rfc9111_3_1_headers_are_stored_but_for_those_of_a_connection() {
         ("etag", "\"a\""),
         ("clear-site-data", "\"cache\""),
     ];
-    let kept = get(200, &lines).expect("stored").headers;
-    let names: Vec<&str> = kept.iter().map(|(name, _)| name.as_str()).collect();
+    let headers = get(200, &lines).expect("stored").headers;
+    let names: Vec<&str> = headers.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["cache-control", "date", "expires", "etag", "clear-site-data"]);
 }
 
 #[test]
-fn streams_of_events_and_what_is_too_long_or_too_many_are_not_stored() {
+fn event_streams_and_responses_over_the_limits_are_not_stored() {
     let lines = [("cache-control", "max-age=60"), ("content-type", "Text/Event-Stream; charset=utf-8")];
     assert_eq!(get(200, &lines), Err(UncacheableReason::NeverFresh));
     let (route, request, headers) = (Route::follow_origin("/"), HeaderMap::new(), map(&lines[..1]));

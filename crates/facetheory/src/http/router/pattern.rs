@@ -279,7 +279,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_tree_finds_what_trying_every_pattern_finds(
+        fn the_tree_finds_the_same_pattern_as_a_linear_search(
             patterns in proptest::collection::vec("(/(|a|b|\\{x\\})){1,4}(/\\{\\*r\\})?", 1..12),
             paths in proptest::collection::vec("(/(|a|b|c)){1,5}", 1..8),
         ) {
@@ -292,19 +292,19 @@ mod tests {
                 }).collect::<Vec<_>>().join("/")
             };
             let mut tree = Tree::default();
-            let mut kept: Vec<String> = Vec::new();
+            let mut inserted: Vec<String> = Vec::new();
             for text in patterns.into_iter().map(named) {
-                if tree.insert(&Pattern::parse(&text).expect("a pattern"), kept.len()).is_ok() {
-                    kept.push(text);
+                if tree.insert(&Pattern::parse(&text).expect("a pattern"), inserted.len()).is_ok() {
+                    inserted.push(text);
                 }
             }
             for path in paths {
                 let found = tree.find(&path);
-                prop_assert_eq!(found.map(|(number, _)| number), naive(&kept, &path), "{} in {:?}", path, kept);
+                prop_assert_eq!(found.map(|(number, _)| number), naive(&inserted, &path), "{} in {:?}", path, inserted);
                 // The values put into the pattern give the path back.
                 if let Some((number, values)) = found {
                     let mut values = values.into_iter();
-                    let back: Vec<&str> = kept[number].split('/')
+                    let back: Vec<&str> = inserted[number].split('/')
                         .map(|part| if part.starts_with('{') { values.next().expect("a value") } else { part })
                         .collect();
                     prop_assert_eq!(&back.join("/"), &path);

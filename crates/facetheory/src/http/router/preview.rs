@@ -197,10 +197,10 @@ mod tests {
     #[test]
     fn the_cookie_is_found_among_others() {
         let value = preview().cookie(LATER, None);
-        let visit = |cookie: String| -> HeaderMap {
+        let request = |cookie: String| -> HeaderMap {
             [(COOKIE, HeaderValue::try_from(cookie).expect("a value"))].into_iter().collect()
         };
-        let is_permitted = |cookie: String| preview().is_permitted(&visit(cookie), "/", NOW);
+        let is_permitted = |cookie: String| preview().is_permitted(&request(cookie), "/", NOW);
         assert!(is_permitted(format!("a=1; facetheory-draft={value}; b=2")));
         assert!(is_permitted(format!("facetheory-draft=stale; facetheory-draft={value}")));
         assert!(!is_permitted(format!("other={value}")));

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9111_4_2_3_the_older_of_what_age_and_date_say_counts() {
+    fn rfc9111_4_2_3_the_higher_age_of_age_and_date_counts() {
         assert_eq!(age(&[], None, 0), 0);
         assert_eq!(age(&["30"], Some(0), 0), 30);
         assert_eq!(age(&["30"], Some(-40), 0), 40);
@@ -84,18 +84,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_age_at_any_moment_is_that_of_the_formulas_of_the_standard(
-            told in 0i64..100_000, date in -100_000i64..1000, delay in 0i64..100, resident in 0i64..100_000,
+        fn the_current_age_equals_the_formulas_of_the_standard(
+            header in 0i64..100_000, date in -100_000i64..1000, delay in 0i64..100, resident in 0i64..100_000,
         ) {
             let apparent_age = (-date).max(0);
-            let corrected_age_value = told + delay;
+            let corrected_age_value = header + delay;
             let current_age = apparent_age.max(corrected_age_value) + resident;
-            let ours = age(&[&told.to_string()], Some(date), delay) + delay + resident;
+            let ours = age(&[&header.to_string()], Some(date), delay) + delay + resident;
             prop_assert_eq!(ours, current_age);
         }
 
         #[test]
-        fn nothing_is_too_strange(line in "[ -~]{0,20}", requested: i64, received: i64) {
+        fn any_input_is_handled_without_panic(line in "[ -~]{0,20}", requested: i64, received: i64) {
             let headers = [(AGE, HeaderValue::from_str(&line).expect("a value"))].into_iter().collect();
             let (requested, received) = (Timestamp::from_millis(requested), Timestamp::from_millis(received));
             prop_assert!(initial_age(&headers, requested, received) >= 0);

@@ -405,7 +405,7 @@ mod tests {
             prop_assert!(said.public && !said.no_store);
             let shared = said.s_maxage.expect("a lifetime");
             if age.as_secs() < MAX_SECONDS && remaining.is_zero() {
-                prop_assert!(shared <= age, "what is stale here is stale for those who are told");
+                prop_assert!(shared <= age, "a stale page is stale for clients");
             }
             prop_assert_eq!(
                 said.stale_while_revalidate.map(|time| time.as_secs()),

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9111_4_2_4_three_directives_forbid_stale_answers_and_one_limits_them() {
+    fn rfc9111_4_2_4_three_directives_forbid_stale_responses_and_one_limits_them() {
         for (line, tolerance) in [
             ("max-age=1", Tolerance::Any),
             ("max-age=1, must-revalidate", Tolerance::None),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9111_3_5_three_directives_share_what_was_authorized() {
+    fn rfc9111_3_5_three_directives_permit_sharing_of_authorized_responses() {
         for (line, shared) in [
             ("max-age=1", false),
             ("public", true),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9111_5_4_pragma_counts_where_cache_control_is_silent() {
+    fn rfc9111_5_4_pragma_counts_only_without_cache_control() {
         assert!(of_request(&headers(&[("pragma", "x, No-Cache")])).no_cache.is_some());
         assert!(of_request(&headers(&[("pragma", "x")])).no_cache.is_none());
         assert!(of_request(&headers(&[("pragma", "no-cache"), ("cache-control", "x")])).no_cache.is_none());

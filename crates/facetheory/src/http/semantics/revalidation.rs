@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9111_3_2_what_is_said_anew_replaces_what_was_said_and_the_rest_stays() {
+    fn rfc9111_3_2_new_values_replace_old_ones_and_the_rest_stays() {
         let stored = headers(&[("a", "1"), ("a", "2"), ("b", "1"), ("content-type", "text/plain")]);
         let answer = headers(&[("a", "3"), ("c", "1"), ("c", "2"), ("content-type", "text/html")]);
         let expected =
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9111_3_2_what_is_about_the_bytes_or_the_connection_is_not_updated() {
+    fn rfc9111_3_2_headers_about_the_body_or_the_connection_are_not_updated() {
         let stored = headers(&[("content-encoding", "gzip"), ("etag", "\"a\"")]);
         let answer = headers(&[
             ("content-encoding", "br"),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9111_4_3_4_a_strong_tag_is_another_unless_what_is_stored_has_it_if_only_weakly() {
+    fn rfc9111_4_3_4_a_strong_tag_differs_unless_the_stored_tag_matches_weakly() {
         for (known, said, another) in [
             ("\"a\"", "\"a\"", false),
             ("\"a\"", "\"b\"", true),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9111_4_3_5_a_head_is_about_what_is_stored_unless_something_differs() {
+    fn rfc9111_4_3_5_a_head_is_about_the_stored_response_unless_a_validator_differs() {
         let stored = headers(&[("etag", "\"a\""), ("last-modified", "x")]);
         for (lines, same) in [
             (&[][..], true),

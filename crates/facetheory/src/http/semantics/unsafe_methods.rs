@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9111_4_4_an_unsafe_method_that_succeeds_makes_its_target_stale() {
+    fn rfc9111_4_4_a_successful_unsafe_method_invalidates_its_target() {
         for method in ["POST", "PUT", "DELETE", "PATCH", "M-SEARCH"] {
             assert_eq!(after(method, 200, &[]), ["/a/b?c=1"]);
             assert_eq!(after(method, 303, &[]), ["/a/b?c=1"]);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9111_4_4_locations_of_the_same_origin_are_stale_too_and_others_are_not() {
+    fn rfc9111_4_4_locations_of_the_same_origin_are_invalidated() {
         for (value, expected) in [
             ("/x?y", Some("/x?y")),
             ("http://example.com:81/x", Some("/x")),

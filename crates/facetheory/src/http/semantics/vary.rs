@@ -47,8 +47,8 @@ impl Vary {
 ///
 /// It has the origin's names, the headers and cookies that the route lists, and `Accept-Encoding` if the page has compressed
 /// forms.
-pub(crate) fn for_clients(kept: &HeaderMap, route: &Route, coded: bool) -> Option<HeaderValue> {
-    let Vary::On(mut names) = Vary::of(kept) else { return Some(HeaderValue::from_static("*")) };
+pub(crate) fn for_clients(stored: &HeaderMap, route: &Route, coded: bool) -> Option<HeaderValue> {
+    let Vary::On(mut names) = Vary::of(stored) else { return Some(HeaderValue::from_static("*")) };
     let cookie = (!route.cookies.is_empty()).then_some(COOKIE);
     let coding = coded.then_some(ACCEPT_ENCODING);
     let own = route.headers.iter().chain(&route.tenant_header).cloned();
@@ -102,9 +102,9 @@ mod tests {
     fn clients_get_the_headers_that_distinguish_pages() {
         let route = || Route::new("/", Policy::every(Duration::ZERO));
         let tell = |said: &str, route: &Route, coded| {
-            let kept: HeaderMap =
+            let stored: HeaderMap =
                 [(VARY, HeaderValue::try_from(said).expect("a header value"))].into_iter().collect();
-            for_clients(&kept, route, coded).map(|value| value.to_str().expect("a text").to_owned())
+            for_clients(&stored, route, coded).map(|value| value.to_str().expect("a text").to_owned())
         };
         assert_eq!(tell("", &route(), false), None);
         assert_eq!(tell("", &route(), true).as_deref(), Some("accept-encoding"));

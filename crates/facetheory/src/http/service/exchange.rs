@@ -95,7 +95,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
             limits: Limits { max_bytes: handler.max_page_bytes, allows_new },
             ..self.fetch(&context.page, context.started)
         };
-        // The client's own body is kept for the case that its whole request has to be forwarded.
+        // The client's own body stays available in case its whole request has to be forwarded.
         let body = || if route.follow_origin { self.take_body() } else { B::default() };
         fetch.send(self.service(), request, body, || handler.now()).await
     }

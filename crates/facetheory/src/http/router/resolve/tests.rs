@@ -14,7 +14,7 @@ fn route(pattern: &str) -> Route {
     Route::new(pattern, Policy::every(Duration::from_secs(60)))
 }
 
-/// Routes of every kind.
+/// Routes of all kinds.
 static ROUTES: LazyLock<Routes> = LazyLock::new(|| {
     Routes::new([
         route("/"),
@@ -40,7 +40,7 @@ static ROUTES_OF_ONE_SITE: LazyLock<Routes> = LazyLock::new(|| {
     routes.and_then(|routes| routes.of_one_site("www.example.com")).expect("the routes are right")
 });
 
-fn visitor(uri: &str, lines: &[(&str, &str)]) -> Parts {
+fn client(uri: &str, lines: &[(&str, &str)]) -> Parts {
     let mut request = Request::builder().uri(uri);
     for (name, value) in lines {
         request = request.header(*name, *value);
@@ -71,7 +71,7 @@ fn key_of(routes: &Routes, parts: &Parts) -> String {
 fn asked_for(uri: &str, lines: &[(&str, &str)]) -> String {
     let mut all = vec![("host", "example.com")];
     all.extend(lines);
-    key_of(&ROUTES, &visitor(uri, &all))
+    key_of(&ROUTES, &client(uri, &all))
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_key_has_the_input_that_distinguishes_a_page() {
     ] {
         assert_eq!(asked_for(uri, &[]), expected, "{uri}");
     }
-    assert_eq!(key_of(&ROUTES, &visitor("/", &[("host", "A.Example:80")])), "default::a.example:80/?");
+    assert_eq!(key_of(&ROUTES, &client("/", &[("host", "A.Example:80")])), "default::a.example:80/?");
     assert_eq!(asked_for("/h/x", &[("x-tenant-id", "acme")]), "acme::example.com/h/{slug}?slug=x");
 }
 
@@ -111,7 +111,7 @@ fn a_query_that_no_route_lists_is_redacted() {
         ("/list/1/2?page=3&token=x", ""),
         ("/plain/a?token=x", ""),
     ] {
-        let parts = visitor(uri, &[("host", "example.com"), ("accept-language", "de")]);
+        let parts = client(uri, &[("host", "example.com"), ("accept-language", "de")]);
         let key = page_of(&ROUTES, &parts).expect("a page").key;
         let hidden = if expected.is_empty() {
             key.cache_key().to_owned()
@@ -140,7 +140,7 @@ fn other_requests_are_passed_through_or_rejected() {
         assert!(asked_for("/", &[(name, "acme"), ("authorization", "x")]).starts_with("400: the header "));
     }
     let customers = ROUTES.clone().tenant_headers(["x-customer"]).expect("a header");
-    let parts = visitor("/", &[("host", "a"), ("x-customer", "acme")]);
+    let parts = client("/", &[("host", "a"), ("x-customer", "acme")]);
     assert!(key_of(&customers, &parts).starts_with("400: the header x-customer"));
     let (mut post, ()) = http::Request::new(()).into_parts();
     post.method = Method::POST;
@@ -155,12 +155,12 @@ fn a_request_with_a_preview_cookie_is_passed_through() {
     let cookie =
         format!("a=1; {}={}", Preview::COOKIE, preview.cookie(NOW + Duration::from_secs(1), Some("/news")));
     let routes = ROUTES.clone().preview(preview);
-    let visit = |uri| key_of(&routes, &visitor(uri, &[("host", "a"), ("cookie", &cookie)]));
-    assert_eq!(visit("/news/x"), "pass: draft");
-    assert_eq!(visit("/"), "default::a/?");
+    let resolve = |uri| key_of(&routes, &client(uri, &[("host", "a"), ("cookie", &cookie)]));
+    assert_eq!(resolve("/news/x"), "pass: draft");
+    assert_eq!(resolve("/"), "default::a/?");
     assert!(
         asked_for("/news/x", &[("cookie", &cookie)]).starts_with("default::"),
-        "where there are no preview"
+        "without a preview secret"
     );
 }
 
@@ -175,7 +175,7 @@ fn authorization_distinguishes_pages_only_where_the_route_lists_it() {
 #[test]
 fn the_renderer_sees_only_what_the_route_lists() {
     let routes = &*ROUTES;
-    let mut parts = visitor(
+    let mut parts = client(
         "http://Example.com/wide/x?q=1",
         &[
             ("accept-language", "de"),
@@ -212,19 +212,19 @@ fn the_renderer_sees_only_what_the_route_lists() {
 fn one_site_is_served_under_every_host() {
     let routes = &*ROUTES_OF_ONE_SITE;
     for host in ["a.example", "B.example:8080"] {
-        let parts = visitor("/news/x", &[("host", host)]);
+        let parts = client("/news/x", &[("host", host)]);
         let page = page_of(routes, &parts).expect("a page");
         assert_eq!(page.key.cache_key(), "default::/news/{slug}?slug=x");
         let request = routes.keyed_request(routes.at(page.route), &parts).expect("a request");
         assert_eq!(request.headers()["host"], "www.example.com");
     }
-    assert_eq!(key_of(routes, &visitor("/news/x", &[])), "default::/news/{slug}?slug=x");
+    assert_eq!(key_of(routes, &client("/news/x", &[])), "default::/news/{slug}?slug=x");
 }
 
 /// The path, the query, the host and the other headers of a request.
 type Words = (String, Option<String>, &'static str, Vec<(&'static str, String)>);
 
-/// A request out of so few words that two of them often meet.
+/// A request from a small vocabulary, so that two requests are often equal in parts.
 fn words() -> impl Strategy<Value = Words> {
     let path = prop_oneof![
         "/(news|wide|plain|h|s)/(a|b|%26|&|a/b|a%2Fb|=|%3D|a&b=c){1,2}",
@@ -251,7 +251,7 @@ fn request_of((path, query, host, lines): &Words) -> Parts {
     let uri = query.as_ref().map_or(path.clone(), |query| format!("{path}?{query}"));
     let mut all = vec![("host", *host)];
     all.extend(lines.iter().map(|(name, value)| (*name, value.as_str())));
-    visitor(&uri, &all)
+    client(&uri, &all)
 }
 
 fn request() -> impl Strategy<Value = Parts> {
@@ -313,7 +313,7 @@ proptest! {
         prop_assert_eq!(seen(routes, &parts), seen(routes, &more));
     }
 
-    // Without a slash, since its encoded form is the one spelling that they cannot tell from another.
+    // Without a slash: services in other languages decode `%2F`, and cannot distinguish it.
     #[test]
     fn a_key_equals_that_of_services_in_other_languages(
         slug in "s[a-zA-Z é&=%+.!~*'()_-]{0,9}", lang in proptest::option::of("[a-z]{0,3}"),
@@ -346,7 +346,7 @@ proptest! {
             lines.push(("cookie", format!("theme={theme}")));
         }
         let lines: Vec<(&str, &str)> = lines.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        prop_assert_eq!(key_of(&ROUTES_OF_ONE_SITE, &visitor(&uri, &lines)), expected.to_string());
+        prop_assert_eq!(key_of(&ROUTES_OF_ONE_SITE, &client(&uri, &lines)), expected.to_string());
     }
 
     #[test]
@@ -375,16 +375,16 @@ fn a_bypass_route_wins_over_less_specific_routes_only() {
         ("/account/help/faq", "default::example.com/account/help/{page}?page=faq"),
         ("/account/help/me", "pass: route"),
     ] {
-        assert_eq!(key_of(&routes, &visitor(uri, &[("host", "example.com")])), expected, "{uri}");
+        assert_eq!(key_of(&routes, &client(uri, &[("host", "example.com")])), expected, "{uri}");
     }
     let named = [("host", "example.com"), ("x-tenant-id", "acme")];
-    assert_eq!(key_of(&routes, &visitor("/account/orders", &named)), "pass: route", "nothing is kept of it");
+    assert_eq!(key_of(&routes, &client("/account/orders", &named)), "pass: route", "it is not cached");
 }
 
 #[test]
 fn https_has_its_own_pages_only_if_the_server_says_so() {
     let keyed = |uri: &str, secure: bool| {
-        let mut parts = visitor(uri, &[("host", "example.com"), ("x-forwarded-proto", "https")]);
+        let mut parts = client(uri, &[("host", "example.com"), ("x-forwarded-proto", "https")]);
         if secure {
             parts.extensions.insert(http::uri::Scheme::HTTPS);
         }
@@ -394,10 +394,10 @@ fn https_has_its_own_pages_only_if_the_server_says_so() {
     let secure = "default::https://example.com/{*rest}?rest=a";
     let routes = Routes::new([route("/{*rest}")]).expect("routes");
     assert_eq!(key_of(&routes, &keyed("/a", false)), plain);
-    assert_eq!(key_of(&routes, &keyed("https://example.com/a", false)), plain, "anyone can say so");
+    assert_eq!(key_of(&routes, &keyed("https://example.com/a", false)), plain, "any client can claim it");
     assert_eq!(key_of(&routes, &keyed("/a", true)), secure);
     let one = routes.of_one_site("example.com").expect("one site");
     assert_eq!(key_of(&one, &keyed("/a", false)), "default::/{*rest}?rest=a");
-    let told = "its renderer is told the scheme, and may send visitors of one to the other";
-    assert_eq!(key_of(&one, &keyed("/a", true)), "default::https:///{*rest}?rest=a", "{told}");
+    let why = "the origin gets the scheme, and may redirect from one to the other";
+    assert_eq!(key_of(&one, &keyed("/a", true)), "default::https:///{*rest}?rest=a", "{why}");
 }

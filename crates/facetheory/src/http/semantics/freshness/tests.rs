@@ -33,17 +33,21 @@ fn rfc9111_4_2_1_s_maxage_wins_over_max_age_and_max_age_over_expires() {
 }
 
 #[test]
-fn rfc9111_4_2_1_of_conflicting_values_the_least_counts() {
+fn rfc9111_4_2_1_the_lowest_of_conflicting_values_counts() {
     assert_eq!(of(200, &[(CACHE_CONTROL, "max-age=60, max-age=5")]), explicit(5));
     assert_eq!(of(200, &[(CACHE_CONTROL, "max-age=5"), (CACHE_CONTROL, "max-age=60")]), explicit(5));
 }
 
 #[test]
-fn rfc9111_5_3_an_expires_that_is_no_date_is_in_the_past() {
+fn rfc9111_5_3_an_invalid_expires_is_in_the_past() {
     for wrong in ["0", "-1", "soon", "", "Thu, 18 Aug 2050 02:01:18", "Thu, 18 Aug 2050 02:01:18 AEST"] {
         assert_eq!(of(200, &[(EXPIRES, wrong)]), explicit(0), "{wrong}");
     }
-    assert_eq!(of(200, &[(EXPIRES, &*date(5)), (EXPIRES, &*date(5))]), explicit(0), "two are none");
+    assert_eq!(
+        of(200, &[(EXPIRES, &*date(5)), (EXPIRES, &*date(5))]),
+        explicit(0),
+        "a repeated header is invalid"
+    );
     assert_eq!(of(200, &[(EXPIRES, &*date(5)), (DATE, "today")]), explicit(5), "counted from its arrival");
     assert_eq!(of(200, &[(EXPIRES, &*date(-5))]), explicit(0));
 }
@@ -59,7 +63,7 @@ fn rfc9110_5_6_7_dates_have_three_formats() {
 }
 
 #[test]
-fn rfc9111_4_2_2_a_tenth_of_the_time_since_its_change_is_guessed() {
+fn rfc9111_4_2_2_the_heuristic_lifetime_is_a_tenth_of_the_time_since_modification() {
     let guess = |status, control: &str, since: i64| {
         of(status, &[(LAST_MODIFIED, &*date(-since)), (DATE, &*date(0)), (CACHE_CONTROL, control)])
     };
@@ -78,14 +82,13 @@ fn rfc9111_4_2_2_a_tenth_of_the_time_since_its_change_is_guessed() {
 }
 
 #[test]
-fn rfc9213_2_1_expires_says_nothing_beside_a_targeted_field() {
+fn rfc9213_2_1_expires_is_ignored_beside_a_targeted_field() {
     let cdn = HeaderName::from_static("cdn-cache-control");
     assert_eq!(of(200, &[(cdn.clone(), "max-age=9"), (EXPIRES, &*date(-5))]), explicit(9));
     assert_eq!(of(200, &[(cdn, "foo"), (EXPIRES, &*date(5))]), Lifetime::Unknown);
 }
 
-/// The same once more, from the text of the standard and with nothing of the code above: whole lines are split, counted and
-/// compared, and dates come as the numbers that they were made of.
+/// A second implementation from the text of the standard, independent of the code under test.
 fn independently(
     status: u16,
     control: &[(&str, u64)],
@@ -105,9 +108,9 @@ fn independently(
     if let Some(expires) = expires {
         return if expires > dated { (expires - dated).unsigned_abs() } else { 0 };
     }
-    let guessable = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501].contains(&status);
+    let is_heuristic = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501].contains(&status);
     match modified {
-        Some(modified) if guessable && modified < dated => {
+        Some(modified) if is_heuristic && modified < dated => {
             ((dated - modified).unsigned_abs() / 10).min(86_400)
         }
         _ => 0,

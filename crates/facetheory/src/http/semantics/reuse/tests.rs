@@ -11,15 +11,15 @@ fn stored(age: i64, lines: &[(&str, &str)]) -> CachedPage {
 }
 
 fn stored_for(age: i64, lines: &[(&str, &str)], request: &[(&'static str, &str)]) -> CachedPage {
-    let kept: Vec<(String, String)> =
+    let stored: Vec<(String, String)> =
         lines.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let headers = crate::http::headers::restored(&kept, true);
+    let headers = crate::http::headers::restored(&stored, true);
     let said = ResponseDirectives::of(&headers);
     let lifetime = lifetime(StatusCode::OK, &headers, &said, Timestamp::from_seconds(NOW)).time();
     let fresh = i64::try_from(lifetime.as_secs()).expect("a time") - age;
     let fresh = if said.control.no_cache.is_some() { 0 } else { fresh.max(0) };
     let mut generation = Generation::new("a", NOW, fresh);
-    generation.content.headers = kept;
+    generation.content.headers = stored;
     generation.content.initial_age = Some(age);
     generation.content.variant = variants::digest(&variants::names(&headers).expect("names"), &map(request));
     CachedPage::new(Meta::of(generation), Body::default())
@@ -30,12 +30,12 @@ fn map(lines: &[(&'static str, &str)]) -> HeaderMap {
     lines.iter().map(|(name, text)| (HeaderName::from_static(name), value(text))).collect()
 }
 
-/// What a visitor may do with it so many seconds later.
+/// The decision about a page after this many seconds.
 fn after(seconds: i64, page: &CachedPage, request: &[(&'static str, &str)]) -> ServeDecision {
-    judged(seconds, page, request, false)
+    decide_after(seconds, page, request, false)
 }
 
-fn judged(
+fn decide_after(
     seconds: i64,
     page: &CachedPage,
     request: &[(&'static str, &str)],
@@ -43,15 +43,15 @@ fn judged(
 ) -> ServeDecision {
     let (headers, now) = (map(request), Timestamp::from_seconds(NOW + seconds));
     let (meta, freshness) = (page.meta(), page.meta().freshness(now));
-    let sight = EntryView { meta, page: Some(page), freshness, invalidated, deployment: None, now };
-    RequestDirectives::of(&headers).decide(&sight)
+    let entry = EntryView { meta, page: Some(page), freshness, invalidated, deployment: None, now };
+    RequestDirectives::of(&headers).decide(&entry)
 }
 
 fn stale(while_revalidate: bool, if_error: bool) -> ServeDecision {
     ServeDecision::Stale { reason: RegenerateReason::Stale, while_revalidate, if_error, if_unreachable: true }
 }
 
-/// It has to be validated, and is served in no other way.
+/// It must be revalidated before it is served.
 fn forbidden() -> ServeDecision {
     ServeDecision::Stale {
         reason: RegenerateReason::Stale,
@@ -72,7 +72,7 @@ fn again() -> ServeDecision {
 }
 
 #[test]
-fn rfc9111_4_2_what_is_fresh_is_used_and_what_is_stale_is_validated() {
+fn rfc9111_4_2_a_fresh_response_is_used_and_a_stale_one_is_revalidated() {
     let page = stored(0, &[("cache-control", "max-age=60")]);
     assert_eq!(after(59, &page, &[]), ServeDecision::Fresh);
     assert_eq!(after(60, &page, &[]), stale(false, false));
@@ -82,7 +82,7 @@ fn rfc9111_4_2_what_is_fresh_is_used_and_what_is_stale_is_validated() {
 }
 
 #[test]
-fn rfc9111_5_2_1_4_a_visitor_may_ask_for_validation() {
+fn rfc9111_5_2_1_4_a_client_may_require_revalidation() {
     let page = stored(0, &[("cache-control", "max-age=60, stale-while-revalidate=60")]);
     assert_eq!(after(1, &page, &[("cache-control", "no-cache")]), again());
     assert_eq!(after(1, &page, &[("pragma", "no-cache")]), again());
@@ -91,7 +91,7 @@ fn rfc9111_5_2_1_4_a_visitor_may_ask_for_validation() {
 }
 
 #[test]
-fn rfc9111_5_2_1_1_and_5_2_1_3_a_visitor_may_limit_the_age() {
+fn rfc9111_5_2_1_1_and_5_2_1_3_a_client_may_limit_the_age() {
     let page = stored(10, &[("cache-control", "max-age=60, stale-while-revalidate=60")]);
     assert_eq!(after(5, &page, &[("cache-control", "max-age=15")]), ServeDecision::Fresh);
     assert_eq!(after(6, &page, &[("cache-control", "max-age=15")]), again());
@@ -101,7 +101,7 @@ fn rfc9111_5_2_1_1_and_5_2_1_3_a_visitor_may_limit_the_age() {
 }
 
 #[test]
-fn rfc9111_5_2_1_2_a_visitor_may_accept_what_is_stale_unless_its_origin_does_not() {
+fn rfc9111_5_2_1_2_a_client_may_accept_stale_responses_unless_the_origin_forbids_it() {
     let page = stored(100, &[("cache-control", "max-age=60")]);
     assert_eq!(after(0, &page, &[("cache-control", "max-stale=40")]), ServeDecision::Fresh);
     assert_eq!(after(0, &page, &[("cache-control", "max-stale=39")]), stale(false, false));
@@ -113,7 +113,7 @@ fn rfc9111_5_2_1_2_a_visitor_may_accept_what_is_stale_unless_its_origin_does_not
 }
 
 #[test]
-fn rfc5861_3_and_4_stale_answers_are_for_their_windows() {
+fn rfc5861_3_and_4_stale_responses_are_served_within_their_windows() {
     let page = stored(0, &[("cache-control", "max-age=10, stale-while-revalidate=20, stale-if-error=30")]);
     assert_eq!(after(29, &page, &[]), stale(true, true));
     assert_eq!(after(30, &page, &[]), stale(false, true));
@@ -125,7 +125,7 @@ fn rfc5861_3_and_4_stale_answers_are_for_their_windows() {
 }
 
 #[test]
-fn rfc9111_5_2_2_10_s_maxage_leaves_only_the_windows_that_stand_beside_it() {
+fn rfc9111_5_2_2_10_s_maxage_permits_only_explicit_stale_windows() {
     let usable = |while_revalidate, if_error| ServeDecision::Stale {
         reason: RegenerateReason::Stale,
         while_revalidate,
@@ -144,22 +144,22 @@ fn rfc9111_5_2_2_10_s_maxage_leaves_only_the_windows_that_stand_beside_it() {
 }
 
 #[test]
-fn rfc5861_4_a_visitor_may_prefer_what_is_stale_to_an_error() {
+fn rfc5861_4_a_client_may_prefer_a_stale_response_to_an_error() {
     let page = stored(0, &[("cache-control", "max-age=10")]);
     assert_eq!(after(29, &page, &[("cache-control", "stale-if-error=20")]), stale(false, true));
     assert_eq!(after(30, &page, &[("cache-control", "stale-if-error=20")]), stale(false, false));
 }
 
 #[test]
-fn rfc9111_4_4_what_was_invalidated_is_validated_before_anyone_gets_it() {
+fn rfc9111_4_4_an_invalidated_response_is_revalidated_before_use() {
     let page = stored(0, &[("cache-control", "max-age=10, stale-while-revalidate=20, stale-if-error=30")]);
     for seconds in [0, 11] {
-        assert_eq!(judged(seconds, &page, &[("cache-control", "max-stale")], true), forbidden());
+        assert_eq!(decide_after(seconds, &page, &[("cache-control", "max-stale")], true), forbidden());
     }
 }
 
 #[test]
-fn rfc9111_4_1_what_was_selected_by_other_headers_is_for_others() {
+fn rfc9111_4_1_a_variant_for_other_headers_is_not_used() {
     let lines = [("cache-control", "max-age=10"), ("vary", "foo")];
     let page = stored_for(0, &lines, &[("foo", "1")]);
     assert_eq!(after(0, &page, &[("foo", "1"), ("bar", "2")]), ServeDecision::Fresh);
@@ -167,7 +167,7 @@ fn rfc9111_4_1_what_was_selected_by_other_headers_is_for_others() {
     assert_eq!(after(0, &page, &[]), ServeDecision::OtherVariant);
     let headers = map(&[("foo", "2")]);
     let now = Timestamp::from_seconds(NOW);
-    let sight = EntryView {
+    let entry = EntryView {
         meta: page.meta(),
         page: Some(&page),
         freshness: Freshness::Fresh,
@@ -177,7 +177,7 @@ fn rfc9111_4_1_what_was_selected_by_other_headers_is_for_others() {
     };
     let variant = RequestDirectives::of(&headers).of_variant();
     assert_eq!(
-        variant.decide(&sight),
+        variant.decide(&entry),
         ServeDecision::Unusable(RegenerateReason::OtherVariant(NOW)),
         "its place is taken by another"
     );
@@ -191,7 +191,7 @@ fn a_page_of_a_rule_is_not_taken_for_one_that_follows_its_origin() {
 }
 
 #[test]
-fn rfc9111_4_2_4_while_the_origin_is_silent_what_is_stale_is_served_for_a_day() {
+fn rfc9111_4_2_4_a_stale_response_is_served_for_a_day_while_the_origin_is_unreachable() {
     let page = stored(0, &[("cache-control", "max-age=10")]);
     let silence =
         |seconds| matches!(after(seconds, &page, &[]), ServeDecision::Stale { if_unreachable: true, .. });
