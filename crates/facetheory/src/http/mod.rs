@@ -16,6 +16,8 @@ mod response_cache;
 mod router;
 mod semantics;
 mod service;
+#[cfg(test)]
+mod test_support;
 mod variants;
 
 pub use body::IsrBody;

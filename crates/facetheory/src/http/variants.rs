@@ -96,14 +96,10 @@ fn normalised(name: &HeaderName, request: &HeaderMap) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::test_support::header_map as request;
     use http::HeaderValue;
     use http::header::VARY;
     use proptest::prelude::*;
-
-    fn request(lines: &[(&'static str, &str)]) -> HeaderMap {
-        let value = |text: &str| HeaderValue::from_str(text).expect("a value");
-        lines.iter().map(|(name, text)| (HeaderName::from_static(name), value(text))).collect()
-    }
 
     fn selected(vary: &[&'static str], lines: &[(&'static str, &str)]) -> Option<String> {
         let response = vary.iter().map(|line| (VARY, HeaderValue::from_static(line))).collect();

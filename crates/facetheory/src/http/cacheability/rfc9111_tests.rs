@@ -2,15 +2,10 @@
 
 use super::*;
 use crate::http::semantics::date::format_date;
-use http::header::{HeaderName, HeaderValue};
+use crate::http::test_support::header_map as map;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_700_000_000);
 const LIMITS: Limits = Limits { max_bytes: 100, allows_new: true };
-
-fn map(lines: &[(&'static str, &str)]) -> HeaderMap {
-    let value = |text: &str| HeaderValue::from_str(text).expect("a value");
-    lines.iter().map(|(name, text)| (HeaderName::from_static(name), value(text))).collect()
-}
 
 fn received<'a>(route: &'a Route, request: &'a HeaderMap, headers: &'a HeaderMap) -> Received<'a> {
     Received {

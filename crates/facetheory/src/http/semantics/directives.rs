@@ -78,14 +78,7 @@ pub(crate) fn of_request(headers: &HeaderMap) -> CacheControl {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::header::{HeaderName, HeaderValue};
-
-    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
-        let pair = |(name, value): &(&'static str, &'static str)| {
-            (HeaderName::from_static(name), HeaderValue::from_static(value))
-        };
-        lines.iter().map(pair).collect()
-    }
+    use crate::http::test_support::header_map as headers;
 
     #[test]
     fn rfc9213_2_1_a_targeted_field_overrides_cache_control() {

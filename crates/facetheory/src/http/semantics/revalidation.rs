@@ -56,14 +56,7 @@ pub(crate) fn is_about(stored: &HeaderMap, stored_bytes: u64, answer: &HeaderMap
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
-
-    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
-        let pair = |(name, value): &(&'static str, &'static str)| {
-            (HeaderName::from_static(name), HeaderValue::from_static(value))
-        };
-        lines.iter().map(pair).collect()
-    }
+    use crate::http::test_support::header_map as headers;
 
     #[test]
     fn rfc9111_3_2_new_values_replace_old_ones_and_the_rest_stays() {

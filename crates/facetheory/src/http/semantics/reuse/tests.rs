@@ -1,11 +1,11 @@
 use super::*;
 use crate::bodies::Body;
+use crate::http::test_support::header_map as map;
 use crate::protocol::row::Meta;
-use http::HeaderValue;
 
 const NOW: i64 = 1_700_000_000;
 
-/// A response that was asked for now, with an age that it came with.
+/// A response that was requested now, with this initial age.
 fn stored(age: i64, lines: &[(&str, &str)]) -> CachedPage {
     stored_for(age, lines, &[])
 }
@@ -23,11 +23,6 @@ fn stored_for(age: i64, lines: &[(&str, &str)], request: &[(&'static str, &str)]
     generation.content.initial_age = Some(age);
     generation.content.variant = variants::digest(&variants::names(&headers).expect("names"), &map(request));
     CachedPage::new(Meta::of(generation), Body::default())
-}
-
-fn map(lines: &[(&'static str, &str)]) -> HeaderMap {
-    let value = |text: &str| HeaderValue::from_str(text).expect("a value");
-    lines.iter().map(|(name, text)| (HeaderName::from_static(name), value(text))).collect()
 }
 
 /// The decision about a page after this many seconds.
