@@ -181,7 +181,7 @@ fn assert_times_out(table: &str, bodies: &str, logged: &str) {
 
 #[test]
 fn an_unresponsive_table_times_out_as_configured() {
-    assert_times_out("dynamodb:pages", "memory:", "the table did not answer within 110ms");
+    assert_times_out("dynamodb:pages", "memory:", "the table did not respond within 110ms");
 }
 
 #[test]
