@@ -1,4 +1,4 @@
-//! Decides what a cached page can be used for: a pure function of its metadata, the policy and the time.
+//! Decides how a cached page may be used: a pure function of its metadata, the policy and the time.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::pages::reason::RegenerateReason;
 use crate::protocol::freshness::Freshness;
 use crate::protocol::row::Meta;
 
-/// What a cached page can be used for.
+/// How a cached page may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServeDecision {
     /// It can be served as it is.
@@ -45,9 +45,9 @@ pub(crate) struct EntryView<'a> {
     pub(crate) now: Timestamp,
 }
 
-/// Decides what a cached page can be used for: the [`Policy`] of a route, or the directives of request and response.
+/// Decides how a cached page may be used: the [`Policy`] of a route, or the directives of request and response.
 pub(crate) trait ReusePolicy: Sync {
-    /// What a cached page can be used for.
+    /// Decides how a cached page may be used.
     fn decide(&self, entry: &EntryView<'_>) -> ServeDecision;
 
     /// Whether a page that was just rendered, possibly for another request, is the one that this request selects.

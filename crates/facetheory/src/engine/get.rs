@@ -47,7 +47,7 @@ impl Isr {
         self.get_with(page, policy, policy, render).await.0
     }
 
-    /// Like [`get`](Isr::get), where `reuse` decides what a cached page can be used for. Also returns the private value
+    /// Like [`get`](Isr::get), where `reuse` decides how a cached page may be used. Also returns the private value
     /// of the render, if this request started it and waited for it.
     pub(crate) async fn get_with<P, F, R>(
         &self,

@@ -44,7 +44,7 @@ impl Isr {
         }
     }
 
-    /// Like [`get_fresh`](Isr::get_fresh) at the time `now`, where `reuse` decides what a cached page can be used for. A
+    /// Like [`get_fresh`](Isr::get_fresh) at the time `now`, where `reuse` decides how a cached page may be used. A
     /// returned page counts as served.
     pub(crate) fn get_fresh_with(
         &self,

@@ -49,7 +49,7 @@ impl BodyLookup {
 }
 
 impl LookupResult {
-    /// What the page can be used for now. It may have gone stale while its body was read.
+    /// Decides how the page may be used now. It may have gone stale while its body was read.
     pub(super) fn decide(
         &self,
         reuse: &dyn ReusePolicy,
@@ -71,7 +71,7 @@ impl LookupResult {
 pub(super) type SharedLookup = Result<Arc<LookupResult>, Arc<Error>>;
 
 impl Isr {
-    /// Returns the stored page, stale or not, and what it can be used for. Renders nothing. While the table is
+    /// Returns the stored page, stale or not, and how it may be used. Renders nothing. While the table is
     /// unreachable, it returns the page in memory.
     pub(crate) async fn lookup_with(
         &self,

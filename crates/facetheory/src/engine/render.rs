@@ -1,4 +1,4 @@
-//! Calls a render function within its timeout, publishes its result, and tells what that means for waiting requests.
+//! Calls a render function within its timeout, publishes its result, and derives the result for waiting requests.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -74,10 +74,10 @@ pub(super) struct Attempt {
     pub(super) took: Duration,
 }
 
-/// What a render function returned.
+/// The result of a render function.
 #[derive(Debug)]
 pub(super) enum RenderedAs {
-    Page(Rendered),
+    Page(Box<Rendered>),
     /// A 404 or 410 in place of a page, for the first time.
     GoneAtFirst,
     /// A response to the request of one client, which says nothing about the page.
@@ -134,7 +134,7 @@ impl Engine {
         Attempt { outcome, rendered: rendered.into_inner(), check, took }
     }
 
-    /// Calls the render function within its timeout, and records what it returned.
+    /// Calls the render function within its timeout, and records its result.
     async fn render(
         &self,
         render: Option<RenderFn>,
@@ -188,7 +188,7 @@ impl Engine {
         if let Some(ours) = &self.settings.deployment {
             rendered.content.deployment = Some(ours.clone());
         }
-        record(RenderedAs::Page((*rendered).clone()));
+        record(RenderedAs::Page(rendered.clone()));
         Ok(Render::Page(rendered))
     }
 
@@ -203,7 +203,7 @@ impl Engine {
         let is_uncacheable = matches!(rendered_as, Some(RenderedAs::Uncacheable));
         let is_gone_at_first = matches!(rendered_as, Some(RenderedAs::GoneAtFirst));
         let rendered = match rendered_as {
-            Some(RenderedAs::Page(rendered)) => Some(rendered),
+            Some(RenderedAs::Page(rendered)) => Some(*rendered),
             _ => None,
         };
         let now = self.now();

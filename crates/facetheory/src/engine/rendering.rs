@@ -1,4 +1,4 @@
-//! The functions that render pages, and what they return.
+//! Render functions and their results.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::pages::render::{Render, RenderContext, RenderError};
 
-/// What a render returns: an outcome for all requests that wait for it, and a value for one of them.
+/// The result of a render: an outcome for all requests that wait for it, and a value for one of them.
 #[derive(Debug)]
 pub(crate) struct Rendering<P> {
     pub(crate) outcome: Result<Render, RenderError>,

@@ -289,12 +289,12 @@ impl Engine {
         self.memory.is_current(page, entry, now, self.settings.metadata_max_age)
     }
 
-    /// What a page in memory can be used for.
+    /// Decides how a page in memory may be used.
     pub(super) fn decide(&self, entry: &Entry, reuse: &dyn ReusePolicy, now: Timestamp) -> ServeDecision {
         self.decide_checked(entry, entry.check, reuse, now)
     }
 
-    /// What a page in memory can be used for while the table is unreachable: invalidations that this process knows of apply.
+    /// Decides how a page in memory may be used while the table is unreachable: invalidations that this process knows of apply.
     pub(super) fn decide_offline(
         &self,
         page: &PageKey,

@@ -1,93 +1,93 @@
-//! What goes on in the background: it survives its visitor, is bounded, and ends with the process.
+//! Background work: it continues without its client, is limited, and ends at shutdown.
 
 use std::time::Duration;
 
 use facetheory::{PageKey, Rendered, State};
 
-use crate::fixture::{INTERVAL, SECOND, Site, sees};
+use crate::fixture::{INTERVAL, SECOND, Site, served, state_and_body};
 
 #[tokio::test(start_paused = true)]
-async fn a_render_survives_the_visitor_who_started_it() {
+async fn a_render_continues_after_its_client_disconnected() {
     let site = Site::new();
-    let visit = site.visit_slow(3 * SECOND, Ok(Rendered::html("one")));
-    assert!(tokio::time::timeout(SECOND, visit).await.is_err(), "the visitor goes away");
+    let response = site.get_slow(3 * SECOND, Ok(Rendered::html("one")));
+    assert!(tokio::time::timeout(SECOND, response).await.is_err(), "the client disconnects");
     tokio::time::sleep(3 * SECOND).await;
-    assert_eq!(site.visit("two").await, sees(State::Hit, "one"));
+    assert_eq!(site.get("two").await, served(State::Hit, "one"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_so_many_pages_are_renewed_at_once_and_wait_for_their_turn() {
+async fn background_renders_and_their_queue_are_limited() {
     let site = Site::built(|builder| builder.background(2, 3));
     let pages: Vec<Site> = (0..10)
         .map(|page| Site { page: PageKey::new(format!("/{page}")).expect("a page"), ..site.clone() })
         .collect();
     for page in &pages {
-        page.visit("one").await;
+        page.get("one").await;
     }
     tokio::time::advance(INTERVAL).await;
     site.renders();
     for page in &pages {
-        let visit = page.visit_slow(SECOND, Ok(Rendered::html("two"))).await;
-        assert_eq!(crate::fixture::seen(visit), sees(State::Stale, "one"));
+        let response = page.get_slow(SECOND, Ok(Rendered::html("two"))).await;
+        assert_eq!(state_and_body(response), served(State::Stale, "one"));
     }
     site.settle().await;
-    assert_eq!(site.renders(), 2, "two at once");
+    assert_eq!(site.renders(), 2, "two at the same time");
     tokio::time::sleep(10 * SECOND).await;
-    assert_eq!(site.renders(), 3, "three waited for their turn; the rest is left to the next visitors");
+    assert_eq!(site.renders(), 3, "three were queued; the rest is left to later requests");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_goes_on_is_waited_for_when_the_process_ends() {
+async fn shutdown_waits_for_background_renders() {
     let site = Site::new();
-    site.visit("one").await;
+    site.get("one").await;
     tokio::time::advance(INTERVAL).await;
-    let visit = site.visit_slow(3 * SECOND, Ok(Rendered::html("two"))).await;
-    assert_eq!(crate::fixture::seen(visit), sees(State::Stale, "one"));
+    let response = site.get_slow(3 * SECOND, Ok(Rendered::html("two"))).await;
+    assert_eq!(state_and_body(response), served(State::Stale, "one"));
     assert!(site.isr.shut_down(10 * SECOND).await);
-    assert_eq!(site.another().visit("three").await, sees(State::Hit, "two"));
+    assert_eq!(site.another().get("three").await, served(State::Hit, "two"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_takes_too_long_is_given_up_and_its_lease_given_back() {
+async fn shutdown_cancels_a_slow_render_and_releases_its_lease() {
     let site = Site::new();
-    site.visit("one").await;
+    site.get("one").await;
     tokio::time::advance(INTERVAL).await;
-    let visit = site.visit_slow(Duration::from_secs(25), Ok(Rendered::html("two"))).await;
-    assert_eq!(crate::fixture::seen(visit), sees(State::Stale, "one"));
+    let response = site.get_slow(Duration::from_secs(25), Ok(Rendered::html("two"))).await;
+    assert_eq!(state_and_body(response), served(State::Stale, "one"));
     assert!(!site.isr.shut_down(SECOND).await);
-    let view = site.isr.lookup(&site.page).await.expect("an answer");
-    assert_eq!(view.lock, None, "nobody has to wait for it to expire");
-    assert_eq!(site.visit("two").await, sees(State::Stale, "one"), "visitors are served to the end");
+    let view = site.isr.lookup(&site.page).await.expect("a result");
+    assert_eq!(view.lock, None, "other processes need not wait until it expires");
+    assert_eq!(site.get("two").await, served(State::Stale, "one"), "requests are served after shutdown");
     site.settle().await;
-    assert_eq!(site.visit("two").await, sees(State::Stale, "one"), "but nothing more is begun for them");
+    assert_eq!(site.get("two").await, served(State::Stale, "one"), "but no background work is started");
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_goes_on_after_the_end_although_the_table_does_not_answer() {
+async fn no_work_continues_after_shutdown_even_if_the_table_does_not_respond() {
     const LONG: Duration = Duration::from_secs(10_000);
     let site = Site::new();
-    let visit = site.visit_slow(SECOND, Ok(Rendered::html("one")));
-    assert!(tokio::time::timeout(SECOND / 2, visit).await.is_err(), "the visitor goes away");
+    let response = site.get_slow(SECOND, Ok(Rendered::html("one")));
+    assert!(tokio::time::timeout(SECOND / 2, response).await.is_err(), "the client disconnects");
     site.table.slow_down(LONG);
     assert!(!site.isr.shut_down(SECOND).await);
     site.table.take();
     tokio::time::sleep(2 * LONG).await;
     assert_eq!(site.table.take(), (0, 0));
     site.table.come_back();
-    let view = site.isr.lookup(&site.page).await.expect("an answer");
-    assert_eq!(view.meta, None, "what was on its way to the table was given up");
+    let view = site.isr.lookup(&site.page).await.expect("a result");
+    assert_eq!(view.meta, None, "the pending write was cancelled");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renderer_that_panics_has_failed_and_keeps_nobody_waiting() {
+async fn a_panic_of_the_renderer_is_a_failed_render_and_releases_the_lease() {
     let site = Site::new();
     let render = |_| async {
         let pages: Vec<Rendered> = Vec::new();
         Ok(pages.into_iter().next().expect("a page"))
     };
-    let error = site.isr.get(&site.page, &site.policy, render).await.expect_err("it panics");
-    let shared = std::error::Error::source(&error).expect("the error that all who waited share");
+    let error = site.isr.get(&site.page, &site.policy, render).await.expect_err("the renderer panics");
+    let shared = std::error::Error::source(&error).expect("the error that all waiting requests share");
     let cause = std::error::Error::source(shared).expect("its cause").to_string();
     assert_eq!(cause, "the render panicked: a page");
-    assert_eq!(site.visit("one").await, sees(State::Miss, "one"), "its lease was given back");
+    assert_eq!(site.get("one").await, served(State::Miss, "one"), "the lease was released");
 }

@@ -1,4 +1,4 @@
-//! One page of a site whose clock follows the paused runtime; its renders are counted.
+//! One page of a site. The clock follows the paused runtime; renders are counted.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -71,29 +71,29 @@ impl Site {
         site
     }
 
-    /// Requests the page. A render takes this long and returns this.
-    pub(crate) async fn visit_slow(
+    /// Requests the page. A render takes `render_time` and returns `rendered`.
+    pub(crate) async fn get_slow(
         &self,
-        takes: Duration,
-        gives: std::result::Result<Rendered, &'static str>,
+        render_time: Duration,
+        rendered: std::result::Result<Rendered, &'static str>,
     ) -> Result<GetResult> {
         let renders = self.renders.clone();
         let render = move |_| async move {
             renders.fetch_add(1, Ordering::SeqCst);
-            tokio::time::sleep(takes).await;
-            gives.map_err(RenderError::from)
+            tokio::time::sleep(render_time).await;
+            rendered.map_err(RenderError::from)
         };
         self.isr.get(&self.page, &self.policy, render).await
     }
 
     /// Requests the page; a render returns this body at once. Returns the state and the body of the response.
-    pub(crate) async fn visit(&self, body: &'static str) -> (State, String) {
-        seen(self.visit_slow(Duration::ZERO, Ok(Rendered::html(body))).await)
+    pub(crate) async fn get(&self, body: &'static str) -> (State, String) {
+        state_and_body(self.get_slow(Duration::ZERO, Ok(Rendered::html(body))).await)
     }
 
     /// Requests the page; a render fails.
-    pub(crate) async fn visit_failing(&self) -> Result<GetResult> {
-        self.visit_slow(Duration::ZERO, Err("the origin is down")).await
+    pub(crate) async fn get_failing(&self) -> Result<GetResult> {
+        self.get_slow(Duration::ZERO, Err("the origin is down")).await
     }
 
     /// The number of renders since the last call.
@@ -102,14 +102,14 @@ impl Site {
     }
 }
 
-/// A body store whose reads take this long.
-pub(crate) fn slow_bodies(takes: Duration) -> Bodies {
-    let slow = ThrottleConfig { wait_get_per_call: takes, ..ThrottleConfig::default() };
+/// A body store whose reads take `read_time`.
+pub(crate) fn slow_bodies(read_time: Duration) -> Bodies {
+    let slow = ThrottleConfig { wait_get_per_call: read_time, ..ThrottleConfig::default() };
     Bodies::over(Arc::new(ThrottledStore::new(InMemory::new(), slow)))
 }
 
 /// The state of a result, with its body or the reason of the bypass.
-pub(crate) fn seen(result: Result<GetResult>) -> (State, String) {
+pub(crate) fn state_and_body(result: Result<GetResult>) -> (State, String) {
     match result.expect("no error") {
         GetResult::Page(served) => {
             (served.state, String::from_utf8(served.page.bytes().to_vec()).expect("a text"))
@@ -118,7 +118,7 @@ pub(crate) fn seen(result: Result<GetResult>) -> (State, String) {
     }
 }
 
-/// The expected state and body, to compare with [`seen`].
-pub(crate) fn sees(state: State, body: &str) -> (State, String) {
+/// The expected state and body, to compare with [`state_and_body`].
+pub(crate) fn served(state: State, body: &str) -> (State, String) {
     (state, body.to_owned())
 }

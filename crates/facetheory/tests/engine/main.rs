@@ -1,9 +1,9 @@
-//! The engine: what visitors get in every state, and what it costs. Time passes only while everyone waits.
+//! The engine: every state of a response, and its cost in reads and renders. Time is paused, and passes while all tasks wait.
 
 mod background;
 mod fixture;
-mod observe;
-mod operation;
+mod metrics;
+mod operations;
 mod outage;
 mod pin;
 mod stampede;

@@ -1,4 +1,4 @@
-//! What can be seen of the engine: metrics under FaceTheory's names, and incidents with their phase.
+//! Metrics and incidents of the engine.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -7,9 +7,9 @@ use std::time::Duration;
 use facetheory::{Phase, Rendered, State};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
-use crate::fixture::{INTERVAL, SECOND, Site, sees};
+use crate::fixture::{INTERVAL, SECOND, Site, served, state_and_body};
 
-/// The counters so far, and how many values histograms have, by name and labels.
+/// The values of counters and the number of values in histograms, by name and labels.
 fn counters(snapshotter: &Snapshotter) -> BTreeMap<String, u64> {
     let mut counters = BTreeMap::new();
     for (key, _, _, value) in snapshotter.snapshot().into_vec() {
@@ -26,7 +26,7 @@ fn counters(snapshotter: &Snapshotter) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn states_regenerations_and_contention_are_counted_under_the_names_of_facetheory() {
+fn states_regenerations_and_contention_are_counted() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     metrics::with_local_recorder(&recorder, || {
@@ -36,13 +36,13 @@ fn states_regenerations_and_contention_are_counted_under_the_names_of_facetheory
             let page = site.page.clone().of_route("/posts/{slug}").expect("a route");
             let site = Site { page, ..site };
             let other = site.another();
-            let slow = site.visit_slow(SECOND, Ok(Rendered::html("one")));
+            let slow = site.get_slow(SECOND, Ok(Rendered::html("one")));
             let (_, waited) = tokio::join!(slow, async {
                 tokio::time::sleep(Duration::from_millis(100)).await;
-                other.visit("two").await
+                other.get("two").await
             });
-            assert_eq!(waited, sees(State::WaitHit, "one"));
-            assert_eq!(site.visit("two").await.0, State::Hit);
+            assert_eq!(waited, served(State::WaitHit, "one"));
+            assert_eq!(site.get("two").await.0, State::Hit);
         });
     });
     let counters = counters(&snapshotter);
@@ -57,18 +57,18 @@ fn states_regenerations_and_contention_are_counted_under_the_names_of_facetheory
 }
 
 #[test]
-fn a_body_that_is_missing_although_named_is_counted() {
+fn a_missing_body_is_counted_as_an_incident() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     metrics::with_local_recorder(&recorder, || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.expect("a runtime").block_on(async {
             let site = Site::new();
-            site.visit("one").await;
-            let view = site.isr.lookup(&site.page).await.expect("an answer");
+            site.get("one").await;
+            let view = site.isr.lookup(&site.page).await.expect("a result");
             let s3_key = view.meta.expect("a page").generation.s3_key;
-            site.bodies.delete(&s3_key).await.expect("the body is lost");
-            assert_eq!(site.another().visit("two").await, sees(State::Miss, "two"));
+            site.bodies.delete(&s3_key).await.expect("the body is deleted");
+            assert_eq!(site.another().get("two").await, served(State::Miss, "two"));
         });
     });
     let counters = counters(&snapshotter);
@@ -76,26 +76,26 @@ fn a_body_that_is_missing_although_named_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_goes_wrong_is_told_with_its_phase_also_where_visitors_do_not_notice() {
-    let told: Arc<Mutex<Vec<(Phase, String)>>> = Arc::default();
+async fn incidents_are_reported_with_their_phase_even_if_clients_do_not_notice() {
+    let incidents: Arc<Mutex<Vec<(Phase, String)>>> = Arc::default();
     let site = Site::built({
-        let told = told.clone();
+        let incidents = incidents.clone();
         move |builder| {
             builder.on_incident(move |incident| {
                 let text = format!("{}: {}", incident.page.cache_key(), incident.error);
-                told.lock().expect("not poisoned").push((incident.phase, text));
+                incidents.lock().expect("not poisoned").push((incident.phase, text));
             })
         }
     });
-    site.visit("one").await;
+    site.get("one").await;
     tokio::time::advance(INTERVAL).await;
-    assert_eq!(crate::fixture::seen(site.visit_failing().await), sees(State::Stale, "one"));
+    assert_eq!(state_and_body(site.get_failing().await), served(State::Stale, "one"));
     site.settle().await;
     site.table.break_down();
     tokio::time::advance(2 * SECOND).await;
-    assert_eq!(site.visit("two").await.0, State::StaleMetadataError);
-    let told = told.lock().expect("not poisoned").clone();
-    let phases: Vec<Phase> = told.iter().map(|(phase, _)| *phase).collect();
-    assert_eq!(phases, [Phase::Render, Phase::Table], "{told:?}");
-    assert_eq!(told[0].1, "/: the render of / failed");
+    assert_eq!(site.get("two").await.0, State::StaleMetadataError);
+    let incidents = incidents.lock().expect("not poisoned").clone();
+    let phases: Vec<Phase> = incidents.iter().map(|(phase, _)| *phase).collect();
+    assert_eq!(phases, [Phase::Render, Phase::Table], "{incidents:?}");
+    assert_eq!(incidents[0].1, "/: the render of / failed");
 }
