@@ -1,9 +1,9 @@
-//! An attack, and what is to come of it.
+//! Assertions that the tests of hostile inputs share.
 
 use crate::support::client::{Connection, Response};
 use crate::support::site::Site;
 
-/// Every path is a page, except where a row needs something else.
+/// Every path is a cached page, except where a row needs something else.
 pub(crate) const PAGES: &str = r#"
 [routes]
 "/**" = { isr = "60s" }
@@ -15,15 +15,16 @@ pub(crate) const PAGES: &str = r#"
 "/org/**" = { isr = "60s", tenant = { header = "x-tenant-id" } }
 "#;
 
-/// Fails unless these bytes are answered with one of these statuses, nothing of them reaches the origin, and nothing is
-/// kept for their path.
+/// Fails unless the response to these bytes has one of these statuses, nothing reaches the origin, and nothing is
+/// cached for the path.
 pub(crate) fn assert_rejected(site: &Site, path: &str, bytes: impl AsRef<[u8]>, statuses: &[u16]) {
     let before = site.origin.byte_count();
     drop(rejection(site, bytes.as_ref(), statuses));
     assert_unaffected(site, path, before);
 }
 
-/// The same, and the connection is closed after the answer, so that nothing behind it counts as a request.
+/// Like [`assert_rejected`]; the connection must also be closed after the response, so that no further bytes are a
+/// request.
 pub(crate) fn assert_rejected_and_closed(site: &Site, path: &str, bytes: impl AsRef<[u8]>, statuses: &[u16]) {
     let before = site.origin.byte_count();
     rejection(site, bytes.as_ref(), statuses).assert_closed();
@@ -34,7 +35,7 @@ fn rejection(site: &Site, bytes: &[u8], statuses: &[u16]) -> Connection {
     let mut connection = site.gateway.connect();
     connection.send(bytes);
     let Some(response) = connection.next_response("GET") else {
-        panic!("no answer to {}", shown(bytes));
+        panic!("no response to {}", shown(bytes));
     };
     assert!(
         statuses.contains(&response.status),
@@ -45,25 +46,28 @@ fn rejection(site: &Site, bytes: &[u8], statuses: &[u16]) -> Connection {
     connection
 }
 
-/// Fails if the origin has heard anything since, or if anything is kept for a path that is asked for now.
+/// Fails if the origin has received anything since, or if the path is cached.
 pub(crate) fn assert_unaffected(site: &Site, path: &str, before: usize) {
-    assert_eq!(site.origin.byte_count(), before, "the origin heard of it");
-    let asked = site.origin.requests_for(path).len();
+    assert_eq!(site.origin.byte_count(), before, "it reached the origin");
+    let requests = site.origin.requests_for(path).len();
     let clean = site.get(path);
     assert_eq!((clean.status, clean.state()), (200, "miss"), "{path}: {}", clean.text());
-    assert_eq!(site.origin.requests_for(path).len(), asked + 1, "the page was rendered for this visitor");
+    assert_eq!(site.origin.requests_for(path).len(), requests + 1, "the page is rendered for this client");
 }
 
-/// Fails if an answer came from what is kept, or was kept: whoever asks next makes the origin answer anew.
+/// Fails if a response came from the cache or was cached: the next request must reach the origin.
 pub(crate) fn assert_not_cached(site: &Site, path: &str) {
-    let asked = site.origin.requests_for(path).len();
+    let requests = site.origin.requests_for(path).len();
     let again = site.get(path);
-    assert!(!["hit", "stale", "wait-hit"].contains(&again.state()), "{path} was kept: {}", again.state());
-    assert!(site.origin.requests_for(path).len() > asked, "{path} was not asked for again");
+    assert!(!["hit", "stale", "wait-hit"].contains(&again.state()), "{path} was cached: {}", again.state());
+    assert!(
+        site.origin.requests_for(path).len() > requests,
+        "the second request for {path} did not reach the origin"
+    );
 }
 
-/// A page that is kept.
-pub(crate) fn kept(site: &Site, path: &str) -> Response {
+/// Caches a page.
+pub(crate) fn cache_page(site: &Site, path: &str) -> Response {
     let first = site.get(path);
     assert_eq!((first.status, first.state()), (200, "miss"), "{path}");
     let second = site.get(path);
@@ -72,7 +76,7 @@ pub(crate) fn kept(site: &Site, path: &str) -> Response {
     second
 }
 
-/// Bytes for people to read.
+/// Printable bytes.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     const MAX_SHOWN: usize = 300;
     bytes[..bytes.len().min(MAX_SHOWN)].escape_ascii().to_string()

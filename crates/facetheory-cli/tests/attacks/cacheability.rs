@@ -1,8 +1,8 @@
-//! What may be kept, who may change it, and under which name.
+//! What may be cached, who may invalidate it, and under which key.
 
 use std::net::SocketAddr;
 
-use crate::assertions::{PAGES, assert_not_cached, kept};
+use crate::assertions::{PAGES, assert_not_cached, cache_page};
 use crate::support::client::{Connection, Response};
 use crate::support::origin::{Request, ScriptedResponse};
 use crate::support::site::Site;
@@ -30,7 +30,7 @@ fn row_54_a_cookie_in_a_304_is_not_stored_in_the_page() {
         _ => ScriptedResponse::page(&["etag: \"v1\""], "the page"),
     });
     assert_eq!(site.get(path).state(), "miss");
-    wait_for("the page is renewed", || {
+    wait_for("the page is regenerated", || {
         let response = site.get(path);
         assert_eq!((response.header("set-cookie"), response.text().as_str()), (None, "the page"));
         site.origin.requests_for(path).iter().any(|request| request.has("if-none-match")).then_some(())
@@ -42,7 +42,7 @@ fn row_54_a_cookie_in_a_304_is_not_stored_in_the_page() {
     });
 }
 
-/// A page that greets whom it is asked by.
+/// A page that depends on the Authorization header.
 fn greeting(request: &Request) -> ScriptedResponse {
     ScriptedResponse::page(&[], &format!("hello {}", request.header("authorization").unwrap_or("stranger")))
 }
@@ -67,8 +67,11 @@ fn row_55_a_route_may_partition_by_authorization() {
         for name in ["alice", "bob"] {
             let response = site.get_with("/own/row-55", &format!("Authorization: {name}\r\n"));
             assert_eq!((response.state(), response.text()), (state, format!("hello {name}")));
-            let told = response.header("cache-control").unwrap_or_default();
-            assert!(told.contains("private"), "a cache in front cannot check who asks: {told}");
+            let cache_control = response.header("cache-control").unwrap_or_default();
+            assert!(
+                cache_control.contains("private"),
+                "a cache in front cannot check credentials: {cache_control}"
+            );
         }
     }
     assert_eq!(site.get("/own/row-55").text(), "hello stranger");
@@ -131,9 +134,9 @@ fn row_57_the_number_of_variants_of_a_page_is_limited() {
         visit("/listed/row-57", number);
     }
     let hits = (0..VARIANTS).filter(|number| visit("/listed/row-57", *number) == "hit").count();
-    assert!((1..=MOST).contains(&hits), "{hits} variants are kept");
+    assert!((1..=MOST).contains(&hits), "{hits} variants are cached");
     assert_eq!(visit("/listed/row-57-other", 0), "miss");
-    assert_eq!(visit("/listed/row-57-other", 0), "hit", "other pages are kept as ever");
+    assert_eq!(visit("/listed/row-57-other", 0), "hit", "other pages are cached");
 }
 
 #[test]
@@ -145,14 +148,14 @@ fn row_58_a_tenant_header_of_an_untrusted_client_is_rejected() {
         let path = format!("/row-58-{name}");
         let response = site.get_with(&path, &line);
         assert_eq!(response.status, 400, "{name}");
-        assert!(!site.origin.received("acme"), "{name} is believed");
+        assert!(!site.origin.received("acme"), "{name} is trusted");
         let passed = site.get_with(&format!("/pass/row-58-{name}"), &line);
         assert!([200, 400].contains(&passed.status), "{}", passed.status);
-        assert!(!site.origin.received("acme"), "{name} is passed on");
+        assert!(!site.origin.received("acme"), "{name} is forwarded");
         let posted =
             site.request("POST", &format!("/row-58-post-{name}"), &format!("{line}Content-Length: 0\r\n"));
         assert!([200, 400].contains(&posted.status), "{}", posted.status);
-        assert!(!site.origin.received("acme"), "{name} is passed on with a POST");
+        assert!(!site.origin.received("acme"), "{name} is forwarded with a POST");
     }
 }
 
@@ -167,7 +170,7 @@ fn row_58_a_tenant_header_is_rejected_on_a_route_without_tenants() {
         }
     }
     assert_eq!(site.origin.byte_count(), 0);
-    assert_eq!(site.get("/row-58").status, 200, "whoever names none is served");
+    assert_eq!(site.get("/row-58").status, 200, "a request without a tenant is served");
 }
 
 #[test]
@@ -182,7 +185,7 @@ fn row_58_a_trusted_header_with_two_tenants_is_rejected() {
 #[test]
 fn row_59_the_admin_api_is_not_reachable_on_the_public_listener() {
     let site = Site::start(PAGES);
-    let page = kept(&site, "/row-59");
+    let page = cache_page(&site, "/row-59");
     for path in [
         "/healthz",
         "/readyz",
@@ -200,13 +203,13 @@ fn row_59_the_admin_api_is_not_reachable_on_the_public_listener() {
     ] {
         site.origin.respond(
             path,
-            ScriptedResponse::with("404 Not Found", &["cache-control: no-store"], "there is none"),
+            ScriptedResponse::with("404 Not Found", &["cache-control: no-store"], "not found"),
         );
         let response = site.get(path);
-        assert_eq!((response.status, response.text().as_str()), (404, "there is none"), "{path}");
+        assert_eq!((response.status, response.text().as_str()), (404, "not found"), "{path}");
     }
     for path in ["/api/v1/invalidate", "/api/v1/regenerate", "/%61pi/v1/invalidate"] {
-        site.origin.respond(path, ScriptedResponse::with("404 Not Found", &[], "there is none"));
+        site.origin.respond(path, ScriptedResponse::with("404 Not Found", &[], "not found"));
         let body = "{\"everything\":true,\"hard\":true}";
         let lines = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
         let bytes = crate::support::site::request("POST", path, &lines) + body;
@@ -216,7 +219,7 @@ fn row_59_the_admin_api_is_not_reachable_on_the_public_listener() {
     assert_eq!((after.state(), &after.body), ("hit", &page.body), "nothing was invalidated");
 }
 
-/// An operator's request.
+/// Sends a request to the admin API.
 fn operate(admin: SocketAddr, method: &str, path: &str, lines: &str, body: &str) -> Response {
     let mut connection = Connection::open(admin);
     connection.send(format!(
@@ -241,12 +244,12 @@ fn row_60_only_the_complete_token_is_accepted() {
         assert_eq!(
             with(&format!("Authorization: Bearer {}\r\n", &TOKEN[..length])),
             401,
-            "{length} bytes of it"
+            "the first {length} bytes of the token"
         );
         let mut other = TOKEN.to_owned().into_bytes();
         other[length] ^= 1;
         let other = String::from_utf8(other).expect("text");
-        assert_eq!(with(&format!("Authorization: Bearer {other}\r\n")), 401, "all but byte {length}");
+        assert_eq!(with(&format!("Authorization: Bearer {other}\r\n")), 401, "without byte {length}");
     }
     for wrong in [
         format!("Bearer {TOKEN}{TOKEN}"),
@@ -259,7 +262,7 @@ fn row_60_only_the_complete_token_is_accepted() {
     ] {
         assert_eq!(with(&format!("Authorization: {wrong}\r\n")), 401, "{wrong}");
     }
-    assert_eq!(operate(admin, "GET", "/healthz", "", "").status, 200, "that it lives is no secret");
+    assert_eq!(operate(admin, "GET", "/healthz", "", "").status, 200, "the health check needs no token");
     assert!(!site.gateway.log().contains(TOKEN), "the token is not logged");
 }
 
@@ -283,7 +286,7 @@ fn row_61_line_breaks_do_not_split_a_response() {
         .respond("/row-61", ScriptedResponse::with("302 Found", &[&format!("location: {encoded}")], ""));
     for _ in 0..2 {
         let got = site.get("/row-61");
-        assert_eq!((got.header("location"), got.header("set-cookie")), (Some(encoded), None), "as it came");
+        assert_eq!((got.header("location"), got.header("set-cookie")), (Some(encoded), None), "unchanged");
     }
     assert_eq!(site.get("/row-61%0d%0aSet-Cookie:%20evil=1").status, 400);
 }
@@ -309,7 +312,7 @@ fn row_61_line_breaks_in_admin_requests_are_rejected() {
     assert!(response.header("set-cookie").is_none());
 }
 
-/// What comes of an order to render a page.
+/// Requests a regeneration through the admin API.
 fn regenerate(site: &Site, key: &str, path: &str) -> Response {
     let body = format!("{{\"url\":\"http://www.example.com{path}\"}}");
     operate(site.gateway.admin(), "POST", "/api/v1/regenerate", &format!("Idempotency-Key: {key}\r\n"), &body)
@@ -326,7 +329,7 @@ fn row_62_an_idempotency_key_with_another_payload_is_rejected_without_a_write() 
     assert_eq!(
         (site.origin.byte_count(), rows(site.directory.path())),
         before,
-        "nothing was rendered or written"
+        "neither rendered nor written"
     );
     assert_eq!(site.get("/row-62-other").state(), "miss");
     let again = regenerate(&site, "order-1", "/row-62");
@@ -338,7 +341,7 @@ fn row_62_an_idempotency_key_with_another_payload_is_rejected_without_a_write() 
 #[test]
 fn row_63_an_idempotency_key_cannot_address_another_row() {
     let site = Site::start(PAGES);
-    kept(&site, "/row-63");
+    cache_page(&site, "/row-63");
     for key in ["../META", "META", "REQ#x", "LOCK", "VER#1", "a#b", "\u{1f512}"] {
         let response = regenerate(&site, key, "/row-63");
         assert!((200..500).contains(&response.status), "{key}: {}", response.text());
@@ -348,7 +351,7 @@ fn row_63_an_idempotency_key_cannot_address_another_row() {
         let request = sk.strip_prefix("REQ#").is_some_and(|key| !key.contains(['#', '/']) && key.is_ascii());
         assert!(named || request || sk.starts_with("VER#"), "{pk} {sk}");
     }
-    assert!(site.get("/row-63").text().contains("<p>/row-63,"), "the page is still one");
+    assert!(site.get("/row-63").text().contains("<p>/row-63,"), "the page is intact");
     let before = site.origin.byte_count();
     let long = regenerate(&site, &"k".repeat(1_000_000), "/row-63-long");
     assert!([400, 413, 431].contains(&long.status), "{}", long.status);

@@ -1,12 +1,12 @@
-//! `docs/internals/attacks.md` has one line for each row, and names the tests that are here.
+//! Checks that `docs/internals/attacks.md` has one line for each row and names its tests.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// How many rows there are.
+/// The number of rows.
 const ROWS: usize = 70;
 
-/// The sources of these tests, which the names are looked up in.
+/// The source files of the tests.
 const SOURCES: [&str; 9] = [
     include_str!("framing.rs"),
     include_str!("stream.rs"),
@@ -19,7 +19,7 @@ const SOURCES: [&str; 9] = [
     include_str!("file.rs"),
 ];
 
-/// The names of all tests of rows.
+/// The names of all tests that belong to a row.
 fn tests() -> BTreeSet<String> {
     let lines = SOURCES.iter().flat_map(|source| source.lines());
     let functions = lines.filter_map(|line| line.strip_prefix("fn row_"));
@@ -39,13 +39,13 @@ fn the_document_lists_every_row_and_test() {
     let mut named = BTreeSet::new();
     for (index, cells) in rows.iter().enumerate() {
         let [number, input, outcome, shown_by] = cells.as_slice() else {
-            panic!("not four cells: {cells:?}")
+            panic!("expected four cells: {cells:?}")
         };
         assert_eq!(number.parse(), Ok(index + 1), "rows are numbered without a gap");
-        assert!(!input.is_empty() && !outcome.is_empty(), "row {number} says nothing");
+        assert!(!input.is_empty() && !outcome.is_empty(), "row {number} has an empty cell");
         for test in shown_by.split(", ").map(|name| name.trim_matches('`')) {
-            assert!(tests.contains(test), "row {number} names `{test}`, which is no test");
-            assert!(test.starts_with(&format!("row_{:02}_", index + 1)), "`{test}` is of another row");
+            assert!(tests.contains(test), "row {number} names `{test}`, which does not exist");
+            assert!(test.starts_with(&format!("row_{:02}_", index + 1)), "`{test}` belongs to another row");
             named.insert(test.to_owned());
         }
     }

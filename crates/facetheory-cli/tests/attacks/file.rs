@@ -1,8 +1,8 @@
-//! Files: how they are named, and what comes of those that have gone bad.
+//! Files: their names, and corruption.
 
 use std::path::{Path, PathBuf};
 
-use crate::assertions::{PAGES, kept};
+use crate::assertions::{PAGES, cache_page};
 use crate::support::gateway::{Gateway, StartError, data};
 use crate::support::site::{Site, with_long_timeouts};
 use crate::support::table::rows;
@@ -40,7 +40,7 @@ fn row_69_file_names_are_hashes_whatever_the_key() {
     assert!([200, 400].contains(&host.status), "{}", host.status);
     let bodies = data(site.directory.path()).join("bodies");
     let stored = files(&bodies);
-    assert!(stored.len() > 5, "bodies are there: {stored:?}");
+    assert!(stored.len() > 5, "bodies are stored: {stored:?}");
     for file in &stored {
         let name = file.strip_prefix(&bodies).expect("below").display().to_string();
         let is_plain =
@@ -54,7 +54,7 @@ fn row_69_file_names_are_hashes_whatever_the_key() {
     }
 }
 
-/// The same site after its gateway was killed and its files were damaged.
+/// Kills the gateway of a site, damages its files, and starts it again.
 fn damaged(site: Site, damage: impl FnOnce(&Path)) -> Result<Site, StartError> {
     let Site { gateway, origin, directory } = site;
     drop(gateway);
@@ -79,21 +79,21 @@ fn row_70_a_corrupt_body_is_a_miss() {
     let damages: [fn(&mut Vec<u8>); 4] = [halve, flip, empty, lengthen];
     for (index, damage) in damages.into_iter().enumerate() {
         let site = Site::start(PAGES);
-        let page = kept(&site, "/row-70");
+        let page = cache_page(&site, "/row-70");
         let bad = |data: &Path| files(&data.join("bodies")).iter().for_each(|file| change(file, damage));
-        let mut site = damaged(site, bad).expect("it starts");
+        let mut site = damaged(site, bad).expect("the gateway starts");
         let again = site.get("/row-70");
         eprintln!("{again:?} {}", site.gateway.log());
         assert_eq!((again.status, again.state()), (200, "miss"), "damage {index}");
         assert!(again.text().contains("<p>/row-70, render 2"), "{}", again.text());
         assert_ne!(again.body, page.body);
-        assert_eq!(site.get("/row-70").state(), "hit", "it is whole again");
-        wait_for("it is logged", || site.gateway.log().contains("body").then_some(()));
+        assert_eq!(site.get("/row-70").state(), "hit", "the page was repaired");
+        wait_for("the error is logged", || site.gateway.log().contains("body").then_some(()));
         assert!(site.gateway.is_alive() && !site.gateway.log().contains("panicked"));
     }
 }
 
-/// Ways to spoil a file.
+/// Ways to corrupt a file.
 fn flip_bits(bytes: &mut [u8]) {
     bytes.iter_mut().skip(150).step_by(97).for_each(|byte| *byte ^= 4);
 }
@@ -102,7 +102,7 @@ fn behead(bytes: &mut [u8]) {
     bytes.iter_mut().take(100).for_each(|byte| *byte = 0);
 }
 
-/// Changes a letter of every row that tells of a page.
+/// Changes a letter in every row of a page.
 fn misspell(bytes: &mut [u8]) {
     const LETTERS: &[u8] = b"s3_key";
     let ends = bytes.len().saturating_sub(LETTERS.len());
@@ -110,14 +110,14 @@ fn misspell(bytes: &mut [u8]) {
     places.into_iter().for_each(|at| bytes[at] ^= 1);
 }
 
-/// Fails if a gateway believes a table that was damaged, or panics. It need not start.
+/// Fails if a gateway trusts a damaged table, or panics. It may refuse to start.
 fn assert_not_trusted(settled: bool, damage: fn(&mut Vec<u8>)) {
     let site = Site::start(SHORT_WAIT);
-    let page = kept(&site, "/row-70");
+    let page = cache_page(&site, "/row-70");
     let bad = |data: &Path| {
         if settled {
-            // Whoever opens the table last, and closes it, moves everything into one file.
-            rows(data.parent().expect("its directory"));
+            // Opening and closing the table moves everything into one file.
+            rows(data.parent().expect("a parent directory"));
         }
         let is_of_table = |file: &&PathBuf| {
             let name = file.file_name().expect("a name").to_string_lossy();
@@ -146,7 +146,7 @@ fn assert_not_trusted(settled: bool, damage: fn(&mut Vec<u8>)) {
     }
 }
 
-/// A lease whose end was lost with the rest of a table is not waited for here.
+/// A short wait: a lease in a damaged table may never be released.
 const SHORT_WAIT: &str = "[routes]\n\"/**\" = { isr = \"60s\", wait_timeout = \"200ms\" }\n";
 
 #[test]

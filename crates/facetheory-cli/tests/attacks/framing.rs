@@ -1,12 +1,12 @@
-//! Framing: where a request ends, and what is smuggled behind it.
+//! Framing: where a request ends, and requests smuggled behind it.
 
-use crate::assertions::{PAGES, assert_rejected_and_closed, kept};
+use crate::assertions::{PAGES, assert_rejected_and_closed, cache_page};
 use crate::support::client::Connection;
 use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::site::{HOST, Site, get, request};
 use crate::support::wait_for;
 
-/// What an attacker wants the origin to see as a request of its own.
+/// The request that an attacker tries to smuggle to the origin.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: www.example.com\r\n\r\n";
 
 /// A POST with these header lines and this body.
@@ -14,7 +14,7 @@ fn post(path: &str, lines: &str, body: &str) -> String {
     request("POST", path, lines) + body
 }
 
-/// Fails unless each of these header lines makes a POST with something smuggled in its body refused.
+/// Fails unless a POST with a smuggled request in its body is rejected with each of these header lines.
 fn assert_all_rejected(row: &str, statuses: &[u16], lines: &[&str]) {
     let site = Site::start(PAGES);
     for (index, lines) in lines.iter().enumerate() {
@@ -102,7 +102,7 @@ fn row_08_transfer_encoding_on_http_1_0_is_rejected() {
     assert!(!site.origin.received("/smuggled"));
 }
 
-/// Fails unless a GET with each of these parts behind its first line is refused.
+/// Fails unless a GET with each of these parts after its request line is rejected.
 fn assert_heads_rejected(row: &str, heads: &[&str]) {
     let site = Site::start(PAGES);
     for (index, head) in heads.iter().enumerate() {
@@ -212,18 +212,18 @@ fn row_13_a_malformed_chunk_within_a_body_aborts_the_request() {
         let (path, word) = (format!("/row-13-later-{index}"), format!("hello-{index}"));
         let mut connection = site.gateway.connect();
         connection.send(post(&path, "Transfer-Encoding: chunked\r\n", &format!("7\r\n{word}\r\n")));
-        wait_for("the origin hears the beginning", || site.origin.received(&word).then_some(()));
+        wait_for("the origin gets the first part", || site.origin.received(&word).then_some(()));
         connection.send(format!("{bad}0\r\n\r\n{SMUGGLED}"));
         if let Some(response) = connection.next_response("POST") {
             assert!((400..600).contains(&response.status), "{}", response.status);
         }
         connection.assert_closed();
-        assert!(site.origin.requests_for(&path).is_empty(), "{path} reached the origin as a whole");
+        assert!(site.origin.requests_for(&path).is_empty(), "{path} reached the origin completely");
     }
     assert!(!site.origin.received("/smuggled"));
 }
 
-/// All answers that come until the connection closes or the last of them is there.
+/// Reads this many responses, or fewer if the connection closes before.
 fn answers(connection: &mut Connection, last: &str) -> Vec<(u16, String)> {
     let mut responses = Vec::new();
     while let Some(response) = connection.next_response("GET") {
@@ -238,7 +238,7 @@ fn answers(connection: &mut Connection, last: &str) -> Vec<(u16, String)> {
 #[test]
 fn row_14_the_unread_body_of_a_request_for_a_cached_page_is_not_a_request() {
     let site = Site::start(PAGES);
-    kept(&site, "/row-14");
+    cache_page(&site, "/row-14");
     for lines in
         [format!("Content-Length: {}\r\n", SMUGGLED.len()), "Transfer-Encoding: chunked\r\n".to_owned()]
     {
@@ -259,7 +259,7 @@ fn row_14_the_unread_body_of_a_request_for_a_cached_page_is_not_a_request() {
 fn row_14_the_unread_body_of_a_request_with_an_early_response_is_not_a_request() {
     let site = Site::start(PAGES);
     site.origin.respond("/early", ScriptedResponse::with("403 Forbidden", &[], "no").early().then_close());
-    // More than the gateway takes before it asks the origin.
+    // More than the gateway buffers before it contacts the origin.
     let body = SMUGGLED.repeat(4_000);
     let mut connection = site.gateway.connect();
     connection.send(post("/early", &format!("Content-Length: {}\r\n", body.len()), &body));
@@ -276,11 +276,11 @@ const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocke
 #[test]
 fn row_15_an_upgrade_without_a_101_response_opens_no_tunnel() {
     let site = Site::start(PAGES);
-    site.origin.respond("/pass/socket", ScriptedResponse::page(&[], "no socket"));
+    site.origin.respond("/pass/socket", ScriptedResponse::page(&[], "not a websocket"));
     let mut connection = site.gateway.connect();
-    // In a tunnel, this header would reach the origin.
+    // Through a tunnel, this header would reach the origin.
     connection.send(get("/pass/socket", UPGRADE) + &get("/pass/behind", "X-Original-URL: /admin\r\n"));
-    assert_eq!(connection.response().text(), "no socket");
+    assert_eq!(connection.response().text(), "not a websocket");
     if let Some(behind) = connection.next_response("GET") {
         assert!(behind.text().contains("/pass/behind"), "{}", behind.text());
     }
@@ -295,7 +295,7 @@ fn row_15_a_tunnel_starts_with_the_101_response() {
     site.origin.respond("/pass/socket", ScriptedResponse::raw(switch).after(&gate).then_echo());
     let mut connection = site.gateway.connect();
     connection.send(get("/pass/socket", UPGRADE) + "too early");
-    wait_for("the origin is asked", || site.origin.requests_for("/pass/socket").pop());
+    wait_for("a request reaches the origin", || site.origin.requests_for("/pass/socket").pop());
     assert!(!site.origin.received("too early"));
     gate.open();
     assert_eq!(connection.response().status, 101);
@@ -315,7 +315,7 @@ fn a_rejected_head_request_has_no_body() {
     ] {
         let mut client = site.gateway.connect();
         client.send(head);
-        let response = client.next_response("HEAD").expect("an answer");
+        let response = client.next_response("HEAD").expect("a response");
         assert!((400..600).contains(&response.status), "{head}: {}", response.status);
         client.assert_closed();
     }
@@ -331,7 +331,7 @@ fn informational_responses_are_sent_to_http_1_1_clients_only() {
     for (version, expected) in [("HTTP/1.1", 103), ("HTTP/1.0", 200)] {
         let mut client = site.gateway.connect();
         client.send(format!("GET /pass/hint {version}\r\nHost: {HOST}\r\n\r\n"));
-        let first = client.next_response_or_interim("GET").expect("an answer");
+        let first = client.next_response_or_interim("GET").expect("a response");
         assert_eq!(first.status, expected, "{version}");
     }
 }

@@ -1,6 +1,6 @@
-//! Who is being asked: host, target, and headers that make an origin believe something else.
+//! Host, target, and headers that try to override them at the origin.
 
-use crate::assertions::{PAGES, assert_not_cached, assert_rejected, assert_rejected_and_closed, kept};
+use crate::assertions::{PAGES, assert_not_cached, assert_rejected, assert_rejected_and_closed, cache_page};
 use crate::support::origin::{Origin, Request, ScriptedResponse};
 use crate::support::site::{Site, get};
 use crate::support::wait_for;
@@ -42,7 +42,7 @@ fn row_20_an_invalid_host_is_rejected() {
             let before = site.origin.byte_count();
             let response = site.gateway.exchange(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
             assert_eq!(response.status, 400, "{host}");
-            assert_eq!(site.origin.byte_count(), before, "the origin heard of {host}");
+            assert_eq!(site.origin.byte_count(), before, "{host} reached the origin");
         }
     }
 }
@@ -70,9 +70,9 @@ fn row_21_a_target_authority_that_differs_from_the_host_is_rejected_and_never_co
         assert_rejected_and_closed(&site, &path, bytes, &[400]);
     }
     let same = format!("GET http://{elsewhere}/row-21 HTTP/1.1\r\nHost: {elsewhere}\r\n\r\n");
-    assert_eq!(site.gateway.exchange(same).status, 200, "it is one more host of this site");
-    assert_eq!(site.origin.requests_for("/row-21").len(), 1, "and this origin is the one that is asked");
-    assert_eq!(other_origin.byte_count(), 0, "nobody else is");
+    assert_eq!(site.gateway.exchange(same).status, 200, "it is another host of this site");
+    assert_eq!(site.origin.requests_for("/row-21").len(), 1, "the configured origin gets the request");
+    assert_eq!(other_origin.byte_count(), 0, "no other server is contacted");
 }
 
 #[test]
@@ -108,19 +108,19 @@ fn row_23_an_unknown_host_gets_421_misdirected_request() {
                 "{method} {target}{path} HTTP/1.1\r\nHost: {host}\r\nX-Forwarded-Host: www.example.com\r\n\r\n"
             ));
             assert_eq!(response.status, 421, "{method} {path} of {host}");
-            assert_eq!(site.origin.byte_count(), before, "the origin heard of {host}");
+            assert_eq!(site.origin.byte_count(), before, "{host} reached the origin");
         }
     }
     assert_eq!(site.get("/row-23").status, 200);
     assert_eq!(other_origin.byte_count(), 0);
 }
 
-/// What the origin is told, as a page and as a request that is passed on, of a visitor who sends these lines.
-fn told(site: &Site, row: &str, lines: &str) -> [Request; 2] {
+/// The requests that the origin gets for a page and for a passed-through path, if the client sends these header lines.
+fn forwarded(site: &Site, row: &str, lines: &str) -> [Request; 2] {
     [format!("/{row}"), format!("/pass/{row}")].map(|path| {
         let response = site.get_with(&path, lines);
         assert_eq!(response.status, 200, "{path} with {lines}");
-        site.origin.requests_for(&path).pop().expect("the origin is asked")
+        site.origin.requests_for(&path).pop().expect("a request reaches the origin")
     })
 }
 
@@ -131,24 +131,24 @@ fn row_24_forwarding_headers_of_a_client_are_replaced() {
                  X-Forwarded-Port: 666\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Prefix: /evil\r\n\
                  X-Forwarded-Server: evil\r\nX-Host: evil\r\nX-Real-IP: 6.6.6.6\r\nTrue-Client-IP: 6.6.6.6\r\n\
                  Forwarded: for=6.6.6.6;host=evil\r\nForwarded: proto=evil\r\nX-Forwarded: evil\r\n";
-    let [page, passed] = told(&site, "row-24", lines);
+    let [page, passed] = forwarded(&site, "row-24", lines);
     for request in [&page, &passed] {
         assert_eq!(request.header("x-forwarded-host"), Some("www.example.com"));
         assert_eq!(request.header("x-forwarded-proto"), Some("http"));
     }
     assert_eq!(passed.header("x-forwarded-for"), Some("127.0.0.1"));
-    assert!(!page.has("x-forwarded-for"), "a page is nobody's");
+    assert!(!page.has("x-forwarded-for"), "the request for a shared page has no client address");
     for word in ["evil", "6.6.6.6", "666"] {
         assert!(!site.origin.received(word), "{word}");
     }
-    assert_eq!(site.get("/row-24").state(), "hit", "it is the page of everyone");
+    assert_eq!(site.get("/row-24").state(), "hit", "the page is shared");
 }
 
-/// Fails unless a page and a request that is passed on lose these headers on the way to the origin.
-fn assert_stripped(row: &str, names: &[&str]) {
+/// Fails unless these headers are removed from the requests for a page and for a passed-through path.
+fn assert_removed(row: &str, names: &[&str]) {
     let site = Site::start(PAGES);
     let lines: String = names.iter().map(|name| format!("{name}: /evil\r\n")).collect();
-    for request in told(&site, row, &lines) {
+    for request in forwarded(&site, row, &lines) {
         for name in names {
             assert!(
                 !request.has(&name.to_ascii_lowercase()),
@@ -158,27 +158,27 @@ fn assert_stripped(row: &str, names: &[&str]) {
         }
     }
     assert!(!site.origin.received("/evil"));
-    assert_eq!(site.get(&format!("/{row}")).state(), "hit", "it is the page of everyone");
+    assert_eq!(site.get(&format!("/{row}")).state(), "hit", "the page is shared");
 }
 
 #[test]
 fn row_25_headers_that_override_the_target_are_removed() {
-    assert_stripped("row-25", &["X-Original-URL", "X-Rewrite-URL", "X-Original-URI", "X-Forwarded-Uri"]);
+    assert_removed("row-25", &["X-Original-URL", "X-Rewrite-URL", "X-Original-URI", "X-Forwarded-Uri"]);
 }
 
 #[test]
 fn row_26_headers_that_override_the_method_are_removed() {
-    assert_stripped("row-26", &["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"]);
+    assert_removed("row-26", &["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"]);
 }
 
 #[test]
 fn row_27_the_header_that_skips_middleware_is_removed() {
-    assert_stripped("row-27", &["x-middleware-subrequest"]);
+    assert_removed("row-27", &["x-middleware-subrequest"]);
 }
 
 #[test]
 fn row_28_the_header_that_makes_private_pages_shared_is_removed() {
-    assert_stripped("row-28", &["x-now-route-matches"]);
+    assert_removed("row-28", &["x-now-route-matches"]);
 }
 
 #[test]
@@ -187,10 +187,10 @@ fn row_28_the_parameter_that_selects_page_data_is_part_of_the_key() {
     let data = site.get("/row-28?__nextDataReq=1");
     assert_eq!(data.state(), "miss");
     let page = site.get("/row-28");
-    assert_eq!(page.state(), "miss", "they share no page");
+    assert_eq!(page.state(), "miss", "they do not share a page");
     assert_ne!(page.body, data.body);
     site.get("/listed/row-28?__nextDataReq=1");
-    assert_eq!(site.origin.requests_for("/listed/row-28").len(), 1, "it is stripped where it is not listed");
+    assert_eq!(site.origin.requests_for("/listed/row-28").len(), 1, "it is removed unless the rule lists it");
     site.origin
         .respond("/row-28-private", ScriptedResponse::page(&["cache-control: private, no-store"], "mine"));
     site.get("/row-28-private?__nextDataReq=1");
@@ -230,7 +230,7 @@ fn row_30_component_payloads_are_not_cached_as_pages() {
     assert_eq!(site.get_with("/row-30-silent", "RSC: 1\r\n").text(), "<html>");
     assert!(
         !site.origin.requests_for("/row-30-silent")[0].has("rsc"),
-        "it is stripped where it is not listed"
+        "it is removed unless the rule lists it"
     );
     site.get_with("/row-30", "RSC: 1\r\n");
     assert_eq!(site.get("/row-30").text(), "<html>");
@@ -252,12 +252,12 @@ fn row_31_an_empty_response_does_not_replace_a_page() {
         let page = site.get(path);
         assert_eq!(page.state(), "miss");
         site.origin.respond(path, response.clone());
-        wait_for("the page is renewed in vain", || {
-            assert_eq!(site.get(path).body, page.body, "the page is kept");
+        wait_for("a regeneration fails", || {
+            assert_eq!(site.get(path).body, page.body, "the page stays cached");
             (site.origin.requests_for(path).len() > 1).then_some(())
         });
         let after = site.get(path);
-        assert_eq!((after.status, after.body), (200, page.body), "the page is still kept");
+        assert_eq!((after.status, after.body), (200, page.body), "the page is still cached");
         let cold = path.replace("brief", "cold");
         site.origin.respond(&cold, response);
         site.get(&cold);
@@ -282,7 +282,7 @@ fn row_32_a_page_that_varies_by_client_is_not_shared() {
         assert_eq!(site.get(path).text(), "for nobody");
         assert_not_cached(&site, path);
     }
-    assert_eq!(kept(&site, "/row-32").status, 200);
+    assert_eq!(cache_page(&site, "/row-32").status, 200);
     assert!(site.gateway.exchange(get("/row-32", "cookie: alice\r\n")).text().contains("/row-32"));
 }
 

@@ -1,12 +1,12 @@
-//! What HTTP/1 requests are refused for, asked over HTTP/2, where other code reads them.
+//! Rejections of the HTTP/1 rows, repeated over HTTP/2, which has its own parser.
 
-use crate::assertions::{PAGES, kept};
+use crate::assertions::{PAGES, cache_page};
 use crate::support::http2::{self, END_STREAM, Frame, HEADERS, Http2, NO_ERROR, Outcome};
 use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::site::{HOST, Site};
 use crate::support::wait_for;
 
-/// What becomes of a request with these fields, and with this body if it is one.
+/// The outcome of a request with these header fields, and this body if it is not empty.
 fn ask(site: &Site, fields: &[(&str, &str)], body: &[u8]) -> Outcome {
     let mut client = Http2::open(site.gateway.address);
     let flags = if body.is_empty() { END_STREAM } else { 0 };
@@ -17,7 +17,7 @@ fn ask(site: &Site, fields: &[(&str, &str)], body: &[u8]) -> Outcome {
     client.outcome(1)
 }
 
-/// Fails unless a request is answered with this status, or taken for no request at all, and the origin hears nothing.
+/// Fails unless a request is rejected with this status or as a stream error, and nothing reaches the origin.
 fn assert_rejected(site: &Site, status: u16, fields: &[(&str, &str)], body: &[u8]) {
     let before = site.origin.byte_count();
     let outcome = ask(site, fields, body);
@@ -27,7 +27,7 @@ fn assert_rejected(site: &Site, status: u16, fields: &[(&str, &str)], body: &[u8
         Outcome::Closed { code: None } => false,
     };
     assert!(refused, "{outcome:?} instead of {status} for {fields:?}");
-    assert_eq!(site.origin.byte_count(), before, "the origin heard of {fields:?}");
+    assert_eq!(site.origin.byte_count(), before, "{fields:?} reached the origin");
 }
 
 #[test]
@@ -90,9 +90,9 @@ fn row_24_forwarding_headers_of_a_client_are_replaced_over_http_2() {
         ];
         let fields = [&http2::get(HOST, path)[..], &lies].concat();
         assert_eq!(ask(&site, &fields, b""), Outcome::Response { status: 200 });
-        let told = site.origin.requests_for(path).pop().expect("the origin is asked");
-        assert_eq!(told.header("host"), Some(HOST), "{path}");
-        assert_eq!(told.header("x-forwarded-host"), Some(HOST), "{path}");
+        let forwarded = site.origin.requests_for(path).pop().expect("a request reaches the origin");
+        assert_eq!(forwarded.header("host"), Some(HOST), "{path}");
+        assert_eq!(forwarded.header("x-forwarded-host"), Some(HOST), "{path}");
     }
     assert!(!site.origin.received("evil") && !site.origin.received("6.6.6.6"));
 }
@@ -137,7 +137,7 @@ fn row_36_unusual_targets_are_rejected_or_keyed_as_forwarded_over_http_2() {
 #[test]
 fn row_40_the_body_of_a_get_is_never_forwarded_over_http_2() {
     let site = Site::start(PAGES);
-    kept(&site, "/row-40-kept");
+    cache_page(&site, "/row-40-kept");
     for path in ["/row-40", "/row-40-kept", "/pass/row-40"] {
         for method in ["GET", "HEAD"] {
             let mut fields = http2::get(HOST, path);
@@ -146,7 +146,7 @@ fn row_40_the_body_of_a_get_is_never_forwarded_over_http_2() {
             assert!(!site.origin.received("the body"), "{method} {path}");
         }
     }
-    kept(&site, "/row-40-after");
+    cache_page(&site, "/row-40-after");
 }
 
 #[test]
@@ -180,9 +180,9 @@ fn a_rejected_head_request_has_no_body_over_http_2() {
     }
 }
 
-/// Deadlines that a test need not wait long for, and that a visitor who is held up for a moment does not miss.
+/// Timeouts that are short for a test, but long enough for a client on a busy machine.
 const SHORT_TIMEOUTS: &str = "\n[timeouts]\nclient_headers = \"3s\"\nclient_idle = \"3s\"\n";
-/// One that nobody is to keep.
+/// A timeout that every client exceeds.
 const SHORT_BODY_TIMEOUT: &str = "\n[timeouts]\nclient_body = \"300ms\"\n";
 
 #[test]
@@ -209,7 +209,7 @@ fn row_64_a_missing_body_times_out_over_http_2() {
     fields[0].1 = "POST";
     client.send_all(&[Frame::headers(1, &fields, 0), Frame::data(1, b"only this", 0)]);
     assert_eq!(client.outcome(1), Outcome::Response { status: 408 });
-    assert!(site.origin.requests_for("/row-64").is_empty(), "it reached the origin as a whole");
+    assert!(site.origin.requests_for("/row-64").is_empty(), "it reached the origin completely");
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_body_without_a_length_that_is_too_long_gets_413_over_http_2() {
         }
         assert_eq!(client.outcome(1), Outcome::Response { status: 413 }, "{pieces:?}");
     }
-    assert!(site.origin.requests_for("/pass/long").is_empty(), "it reached the origin as a whole");
+    assert!(site.origin.requests_for("/pass/long").is_empty(), "it reached the origin completely");
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn row_64_unread_responses_hold_little_memory_over_http_2() {
     const STREAMS: u32 = 100;
     const KIBIBYTES_A_STREAM: u64 = 450;
     const WINDOW: u32 = 0x3fff_ffff;
-    // So many streams have come by then, also if the visitor or the gateway is held up for a moment.
+    // All streams have been accepted by then, even on a busy machine.
     let site = Site::start(&format!("{PAGES}\n[timeouts]\nclient_idle = \"5s\"\n"));
     let endless = "HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n";
     site.origin.respond("/pass/endless", ScriptedResponse::raw(endless).then_endlessly([b'x'; 16_384]));
@@ -264,7 +264,7 @@ fn row_64_unread_responses_hold_little_memory_over_http_2() {
         let stream = number * 2 + 1;
         client.send_all(&[Frame::get(stream, HOST, "/pass/endless"), Frame::window_update(stream, WINDOW)]);
     }
-    wait_for("the visitor is given up", || {
+    wait_for("the client is disconnected", || {
         let is_asked = site.origin.requests().len() == STREAMS as usize;
         (is_asked && site.gateway.metric("facetheory_gateway_connections") == Some(0.0)).then_some(())
     });
@@ -272,7 +272,7 @@ fn row_64_unread_responses_hold_little_memory_over_http_2() {
     assert!(taken < u64::from(STREAMS) * KIBIBYTES_A_STREAM, "{taken} KiB");
 }
 
-/// Sees a connection out that rests from now on: `client_idle` has passed since, for all of them.
+/// Waits until another idle connection is closed: `client_idle` has passed for all connections then.
 fn wait_longer_than_client_idle(site: &Site) {
     Http2::open(site.gateway.address).closed();
 }
@@ -282,18 +282,18 @@ fn a_client_that_pauses_one_stream_gets_the_others_and_a_reset_over_http_2() {
     const WINDOW: u32 = 10_000;
     let site = Site::start(&format!("{PAGES}\n[timeouts]\nclient_idle = \"5s\"\n"));
     let gate = Gate::default();
-    site.origin.respond("/pass/slow", ScriptedResponse::page(&[], "at last").after(&gate));
+    site.origin.respond("/pass/slow", ScriptedResponse::page(&[], "late").after(&gate));
     site.origin.respond("/pass/long", ScriptedResponse::page(&[], &"x".repeat(1_000_000)));
     let mut client = Http2::open_with_zero_window(site.gateway.address);
     client.send(&Frame::get(1, HOST, "/pass/long"));
     client.send_all(&[Frame::get(3, HOST, "/pass/slow"), Frame::window_update(3, WINDOW)]);
-    wait_for("the origin is asked", || (site.origin.requests().len() == 2).then_some(()));
-    // Once could be before anybody has looked at the visitor.
+    wait_for("a request reaches the origin", || (site.origin.requests().len() == 2).then_some(()));
+    // Twice, since the first time may pass before the gateway has noticed the client.
     wait_longer_than_client_idle(&site);
     wait_longer_than_client_idle(&site);
     gate.open();
     assert_eq!(client.outcome(3), Outcome::Response { status: 200 });
-    assert_eq!(client.closed(), Some(NO_ERROR), "it takes nothing more, and is told so");
+    assert_eq!(client.closed(), Some(NO_ERROR), "the client gets GOAWAY without an error");
 }
 
 #[test]
@@ -301,10 +301,10 @@ fn row_64_a_client_that_reads_nothing_and_only_pings_is_disconnected_over_http_2
     const SMALL_WINDOW: u32 = 10;
     let site = Site::start(&format!("{PAGES}{SHORT_TIMEOUTS}"));
     site.origin.respond("/row-64-long", ScriptedResponse::page(&[], &"x".repeat(1_000_000)));
-    kept(&site, "/row-64-long");
+    cache_page(&site, "/row-64-long");
     let endless = ScriptedResponse::raw("HTTP/1.1 200 OK\r\n\r\n").then_endlessly(vec![b'x'; 64 * 1024]);
     site.origin.respond("/pass/endless", endless);
-    // With a little room hyper gives the whole page away, and forgets it.
+    // With a small window hyper would take over the whole page at once.
     let visits = [("/row-64-long", None), ("/row-64-long", Some(SMALL_WINDOW)), ("/pass/endless", None)];
     let mut clients = visits.map(|(path, room)| {
         let mut client = Http2::open_with_zero_window(site.gateway.address);
@@ -314,7 +314,9 @@ fn row_64_a_client_that_reads_nothing_and_only_pings_is_disconnected_over_http_2
         }
         client
     });
-    wait_for("they are cut", || (clients.iter_mut().filter_map(Http2::ping).count() == 0).then_some(()));
+    wait_for("the clients are disconnected", || {
+        (clients.iter_mut().filter_map(Http2::ping).count() == 0).then_some(())
+    });
 }
 
 #[test]
@@ -344,7 +346,7 @@ fn row_40_a_get_with_an_empty_body_has_no_body_over_http_2() {
         }
         let mut client = Http2::open(site.gateway.address);
         client.send(&Frame::headers(1, &http2::get(HOST, path), 0));
-        assert_eq!(client.outcome(1), Outcome::Response { status: 408 }, "its end does not come");
+        assert_eq!(client.outcome(1), Outcome::Response { status: 408 }, "the body does not end");
     }
     assert!(site.origin.requests().iter().all(|request| !request.has("transfer-encoding")));
 }

@@ -1,10 +1,10 @@
-//! Paths, queries and keys: what is one page, and what is another.
+//! Paths, queries and cache keys: which requests share a page.
 
 use std::hash::{Hash, Hasher};
 
 use http::HeaderName;
 
-use crate::assertions::{PAGES, assert_rejected, kept};
+use crate::assertions::{PAGES, assert_rejected, cache_page};
 use crate::support::gateway::Gateway;
 use crate::support::origin::ScriptedResponse;
 use crate::support::site::{HOST, IN_MEMORY, Site, get, request};
@@ -26,9 +26,9 @@ fn row_33_a_static_extension_does_not_make_a_private_page_cacheable() {
             let response = site.get(path);
             assert_eq!((response.status, response.state()), (200, "bypass"), "{path}");
         }
-        assert_eq!(site.origin.requests_for(path).len(), 2, "{path} was kept");
+        assert_eq!(site.origin.requests_for(path).len(), 2, "{path} was cached");
     }
-    assert_eq!(kept(&site, "/static/x.css").status, 200);
+    assert_eq!(cache_page(&site, "/static/x.css").status, 200);
 }
 
 #[test]
@@ -49,9 +49,9 @@ fn row_34_the_key_is_the_exact_path_that_is_forwarded() {
     ];
     for path in paths {
         let response = site.get(path);
-        assert_eq!(response.state(), "miss", "{path} has a page of its own");
+        assert_eq!(response.state(), "miss", "{path} is a separate page");
         assert!(response.text().contains(&format!("<p>{path},")), "{path}: {}", response.text());
-        assert_eq!(site.origin.requests_for(path).len(), 1, "{path} is forwarded as it came");
+        assert_eq!(site.origin.requests_for(path).len(), 1, "{path} is forwarded unchanged");
     }
     for path in paths {
         assert!(site.get(path).text().contains(&format!("<p>{path},")), "{path}");
@@ -66,7 +66,7 @@ fn row_34_encoded_nul_and_line_breaks_are_rejected() {
             let path = format!("/{place}row-34-{index}{code}x.css");
             let before = site.origin.byte_count();
             assert_eq!(site.get(&path).status, 400, "{path}");
-            assert_eq!(site.origin.byte_count(), before, "the origin heard of {path}");
+            assert_eq!(site.origin.byte_count(), before, "{path} reached the origin");
         }
     }
 }
@@ -80,11 +80,11 @@ fn row_35_dot_segments_are_rejected_or_resolved() {
                 let path = format!("/{place}/{index}/{dots}{slash}account");
                 let before = site.origin.byte_count();
                 assert_eq!(site.get(&path).status, 400, "{path}");
-                assert_eq!(site.origin.byte_count(), before, "the origin heard of {path}");
+                assert_eq!(site.origin.byte_count(), before, "{path} reached the origin");
             }
         }
     }
-    assert_eq!(site.get("/account").state(), "miss", "nothing was kept under its name");
+    assert_eq!(site.get("/account").state(), "miss", "nothing was cached under this key");
 }
 
 #[test]
@@ -105,13 +105,13 @@ fn row_36_unusual_targets_are_rejected_or_forwarded_byte_for_byte() {
         let before = site.origin.byte_count();
         let response = site.get(strange);
         match response.status {
-            400 => assert_eq!(site.origin.byte_count(), before, "the origin heard of {strange}"),
+            400 => assert_eq!(site.origin.byte_count(), before, "{strange} reached the origin"),
             _ => {
                 assert_eq!((response.status, response.state()), (200, "miss"), "{strange}");
-                assert_eq!(site.origin.requests_for(strange).len(), 1, "{strange} is forwarded as it came");
+                assert_eq!(site.origin.requests_for(strange).len(), 1, "{strange} is forwarded unchanged");
             }
         }
-        assert_eq!(site.get(plain).state(), "miss", "{plain} has a page of its own");
+        assert_eq!(site.get(plain).state(), "miss", "{plain} is a separate page");
     }
 }
 
@@ -130,7 +130,7 @@ fn row_36_a_rejected_target_is_not_cached() {
 fn row_37_parameters_are_split_at_ampersands_only() {
     let site = Site::start(PAGES);
     site.get("/listed/row-37?utm_content=a;callback=evil");
-    assert_eq!(site.origin.requests_for("/listed/row-37").len(), 1, "there is no callback in it");
+    assert_eq!(site.origin.requests_for("/listed/row-37").len(), 1, "the callback is not forwarded");
     assert!(!site.origin.received("evil"));
     let good = site.get("/listed/row-37?callback=good");
     assert_eq!(good.state(), "miss");
@@ -140,7 +140,7 @@ fn row_37_parameters_are_split_at_ampersands_only() {
     assert_eq!(
         site.get("/row-37?utm_content=a&callback=evil").state(),
         "miss",
-        "another query, another page"
+        "another query is another page"
     );
     assert_eq!(site.origin.requests_for("/row-37?utm_content=a;callback=evil").len(), 1);
 }
@@ -155,15 +155,18 @@ fn row_38_different_queries_are_different_pages() {
     for query in queries {
         let target = format!("/row-38{query}");
         let response = site.get(&target);
-        assert_eq!(response.state(), "miss", "{target} has a page of its own");
-        assert_eq!(site.origin.requests_for(&target).len(), 1, "{target} is forwarded as it came");
+        assert_eq!(response.state(), "miss", "{target} is a separate page");
+        assert_eq!(site.origin.requests_for(&target).len(), 1, "{target} is forwarded unchanged");
     }
     let none = site.get("/row-38");
     assert_eq!(none.state(), "miss");
     let empty = site.get("/row-38?");
     match empty.state() {
-        "hit" => assert_eq!(empty.body, none.body, "an empty query is none, for the key and for the origin"),
-        _ => assert_eq!(site.origin.requests_for("/row-38?").len(), 1, "it is forwarded as it came"),
+        "hit" => assert_eq!(
+            empty.body, none.body,
+            "an empty query is the same as no query, for the key and for the origin"
+        ),
+        _ => assert_eq!(site.origin.requests_for("/row-38?").len(), 1, "it is forwarded unchanged"),
     }
 }
 
@@ -176,7 +179,7 @@ fn row_38_the_origin_gets_the_parameters_of_the_key() {
     assert_eq!(
         site.get("/listed/row-38?page=1&page=2").state(),
         "miss",
-        "the first of two may be the one that counts"
+        "the origin may use the first of two values"
     );
     assert_eq!(site.get("/listed/row-38?page=2").state(), "miss");
 }
@@ -185,7 +188,7 @@ fn row_38_the_origin_gets_the_parameters_of_the_key() {
 fn row_39_a_flood_of_queries_fills_neither_store_nor_memory() {
     const FLOOD: usize = 300;
     let site = Site::start_with(&format!("{PAGES}\n[limits]\nnew_pages_per_second = 1\n"), &IN_MEMORY);
-    kept(&site, "/row-39");
+    cache_page(&site, "/row-39");
     let mut connection = site.gateway.connect();
     let kept = (0..FLOOD).filter(|number| {
         connection.send(get(&format!("/row-39?cache-buster={number}"), ""));
@@ -194,8 +197,8 @@ fn row_39_a_flood_of_queries_fills_neither_store_nor_memory() {
         response.state() == "miss"
     });
     let kept = kept.count();
-    assert!(kept < FLOOD / 2, "{kept} of {FLOOD} were kept");
-    assert_eq!(site.get("/row-39").state(), "hit", "a page that is asked for stays");
+    assert!(kept < FLOOD / 2, "{kept} of {FLOOD} were cached");
+    assert_eq!(site.get("/row-39").state(), "hit", "a requested page stays cached");
 }
 
 #[test]
@@ -211,10 +214,10 @@ fn row_40_the_body_of_a_get_is_never_forwarded() {
             let path = format!("{path}-{index}-{}", framing.len());
             let mut connection = site.gateway.connect();
             connection.send(request(method, &path, framing) + body);
-            let response = connection.next_response(method).expect("an answer");
+            let response = connection.next_response(method).expect("a response");
             assert!(response.status == 400 || response.state() == "bypass", "{path}: {}", response.status);
             assert!(!site.origin.received("the body"), "{path}");
-            assert_ne!(site.get(&path).state(), "hit", "{path} was kept");
+            assert_ne!(site.get(&path).state(), "hit", "{path} was cached");
         }
     }
 }
@@ -226,7 +229,7 @@ fn row_41_delimiters_cannot_address_another_row() {
         let path = "/org/row-41";
         let before = site.origin.byte_count();
         assert_eq!(site.get_with(path, &format!("X-Tenant-Id: {tenant}\r\n")).status, 400, "{tenant}");
-        assert_eq!(site.origin.byte_count(), before, "the origin heard of {tenant}");
+        assert_eq!(site.origin.byte_count(), before, "{tenant} reached the origin");
     }
     assert_eq!(site.get("/t/a%23CACHE%23b/x").status, 400, "tenants are not decoded");
     let tags = ["Surrogate-Key: a#TAG TAG#b TENANT#c#TAG#d", "Cache-Tag: META, LOCK, #"];
@@ -244,7 +247,7 @@ fn row_41_delimiters_cannot_address_another_row() {
         ("/listed/row-41", "Cookie: theme=a\r\n"),
         ("/listed/row-41", "Cookie: theme=a#auth=1\r\n"),
     ] {
-        assert_eq!(site.get_with(target, lines).state(), "miss", "{target} {lines} has a page of its own");
+        assert_eq!(site.get_with(target, lines).state(), "miss", "{target} {lines} is a separate page");
         assert_eq!(site.get_with(target, lines).state(), "hit", "{target} {lines}");
     }
     for (pk, sk) in rows(site.directory.path()) {
@@ -253,7 +256,7 @@ fn row_41_delimiters_cannot_address_another_row() {
     }
 }
 
-/// Whether a partition has one of the forms that there are, and nothing of a visitor's but a tenant.
+/// Whether a partition key has a valid form and contains nothing of the client but a tenant.
 fn is_name(pk: &str) -> bool {
     let of_tenant = |name: &str| !name.is_empty() && !name.contains('#');
     let rest = match pk.strip_prefix("TENANT#").map(|rest| rest.split_once('#')) {
@@ -279,10 +282,10 @@ fn row_42_another_host_scheme_or_port_is_another_page() {
         let page = from(host, scheme);
         assert_eq!((page.status, page.state()), (200, "miss"), "{scheme}://{host}");
         assert_eq!(from(host, scheme).body, page.body, "{scheme}://{host}");
-        assert!(!bodies.contains(&page.body), "{scheme}://{host} has a page of its own");
+        assert!(!bodies.contains(&page.body), "{scheme}://{host} is a separate page");
         bodies.push(page.body);
     }
-    assert_eq!(from("A.EXAMPLE", "http").state(), "hit", "a host has no case");
+    assert_eq!(from("A.EXAMPLE", "http").state(), "hit", "hosts ignore case");
 }
 
 #[test]
@@ -298,7 +301,7 @@ fn row_42_hosts_forwarded_by_a_trusted_proxy_never_share_a_page() {
             assert_eq!(page.text(), host);
         }
     }
-    assert_eq!(site.origin.requests_for("/row-42").len(), 2, "each is kept");
+    assert_eq!(site.origin.requests_for("/row-42").len(), 2, "each is cached");
 }
 
 #[test]
@@ -306,9 +309,9 @@ fn row_42_a_configured_site_is_one_site_under_every_host() {
     let site = Site::start("site = \"www.example.com\"\n[routes]\n\"/rule/**\" = { isr = \"1h\" }\n");
     for path in ["/row-42", "/rule/row-42"] {
         site.origin.script(path, |request| {
-            let told =
+            let hosts =
                 ["host", "x-forwarded-host"].map(|name| request.header(name).unwrap_or("none").to_owned());
-            ScriptedResponse::page(&["cache-control: max-age=60"], &told.join(" "))
+            ScriptedResponse::page(&["cache-control: max-age=60"], &hosts.join(" "))
         });
         for request in [
             format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\nX-Forwarded-Host: evil.example\r\n\r\n"),
@@ -317,7 +320,7 @@ fn row_42_a_configured_site_is_one_site_under_every_host() {
         ] {
             let mut connection = site.gateway.connect();
             connection.send(request);
-            let page = connection.next_response("GET").expect("an answer");
+            let page = connection.next_response("GET").expect("a response");
             assert_eq!(page.text(), "www.example.com www.example.com", "{path}");
         }
         assert_eq!(site.origin.requests_for(path).len(), 1, "{path}");
@@ -357,15 +360,15 @@ fn row_43_headers_with_underscores_are_not_taken_for_others() {
     }
 }
 
-/// How much dearer crafted input may be than any other: far less than a table that has become a list.
+/// The most that crafted input may cost compared with other input; a degenerated hash table costs far more.
 const MAX_FACTOR: u64 = 3;
-/// A measurement shorter than this many ticks says nothing.
+/// The shortest meaningful measurement, in clock ticks.
 const MIN_TICKS: u64 = 10;
 
-/// So often both are measured, in turn, before crafted input counts as dearer: what else goes on costs ticks as well.
+/// The number of measurements of each input; the cheapest counts, since other processes cost ticks, too.
 const MEASUREMENTS: usize = 3;
 
-/// The ticks that a gateway needs for these requests, each sent so many times over one connection.
+/// The clock ticks that a gateway needs for these requests, each sent this many times over one connection.
 fn cost(gateway: &Gateway, requests: &[String], times: usize) -> u64 {
     let before = gateway.ticks();
     let mut connection = gateway.connect();
@@ -376,7 +379,7 @@ fn cost(gateway: &Gateway, requests: &[String], times: usize) -> u64 {
     (gateway.ticks() - before).max(MIN_TICKS)
 }
 
-/// Fails if crafted requests cost much more than others of the same shape, once the gateway knows both.
+/// Fails if crafted requests cost much more than others of the same shape, after both were sent once.
 fn assert_flat(limits: &str, crafted: &[String], others: &[String], times: usize) {
     let site = Site::start_with(&format!("{PAGES}\n[limits]\n{limits}\n"), &IN_MEMORY);
     for requests in [crafted, others] {
@@ -391,7 +394,7 @@ fn assert_flat(limits: &str, crafted: &[String], others: &[String], times: usize
     assert!(is_flat, "{} ticks instead of {}", least.0, least.1);
 }
 
-/// Texts whose hashes agree in their last bits, and as many whose hashes are whatever they are.
+/// Texts whose hashes agree in their last bits, and as many with arbitrary hashes.
 fn colliding(count: usize, bits: u32, hash: impl Fn(&str) -> u64) -> [Vec<String>; 2] {
     let mask = (1 << bits) - 1;
     let texts = || (0_u64..).map(|number| format!("x-{number:08}"));
@@ -402,7 +405,7 @@ fn colliding(count: usize, bits: u32, hash: impl Fn(&str) -> u64) -> [Vec<String
     ]
 }
 
-/// FNV-1a, by which header maps find headers until they are suspicious, and small keys often are.
+/// FNV-1a, the hash of header maps until they suspect an attack.
 struct Fnv(u64);
 
 impl Hasher for Fnv {
@@ -417,14 +420,14 @@ impl Hasher for Fnv {
     }
 }
 
-/// The hash of something by FNV-1a.
+/// The FNV-1a hash of a value.
 fn fnv(text: impl Hash) -> u64 {
     let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
     text.hash(&mut hasher);
     hasher.finish()
 }
 
-/// The hash of something by the standard library, without a secret.
+/// The hash of a value by the standard library, without a random seed.
 fn sip(text: impl Hash) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     text.hash(&mut hasher);
@@ -433,10 +436,10 @@ fn sip(text: impl Hash) -> u64 {
 
 #[test]
 fn row_44_colliding_header_names_cost_no_more_than_others() {
-    /// About as many as a request may have.
+    /// About as many headers as a request may have.
     const HEADERS: usize = 95;
     const TIMES: usize = 400;
-    /// More places than a map of so many headers has.
+    /// More buckets than a map of that many headers has.
     const BITS: u32 = 12;
     let name = |text: &str| HeaderName::from_bytes(text.as_bytes()).expect("a name");
     let [crafted, others] = colliding(HEADERS, BITS, |text| fnv(name(text))).map(|names| {
@@ -451,7 +454,7 @@ fn row_44_colliding_query_keys_cost_no_more_than_others() {
     const KEYS: usize = 600;
     const TIMES: usize = 3;
     const BITS: u32 = 10;
-    // As the memory of the process asks for them: whose page it is, and its key.
+    // As the memory tier hashes them: tenant and key.
     let key = |text: &str| (None::<&str>, format!("default::{HOST}/{{*rest}}?rest=row-44&{text}"));
     let by_fnv = colliding(KEYS, BITS, |text| fnv(key(text)));
     let by_sip = colliding(KEYS, BITS, |text| sip(key(text)));

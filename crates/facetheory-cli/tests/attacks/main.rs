@@ -1,7 +1,7 @@
-//! Hostile inputs against the real gateway, over raw sockets: every row of `docs/internals/attacks.md`, with its number in the name
-//! of its tests.
+//! Hostile inputs against the gateway binary over raw sockets: every row of `docs/internals/attacks.md`, with its
+//! number in the names of its tests.
 //!
-//! A row that has several inputs has all of them tried, each at a path that nobody has asked for before.
+//! All inputs of a row are tested, each at a path that was not requested before.
 
 mod assertions;
 mod cacheability;

@@ -1,4 +1,4 @@
-//! Slow, huge and broken peers.
+//! Slow, oversized and broken clients and origins.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -11,11 +11,11 @@ use crate::support::origin::{Gate, Origin, Request, ScriptedResponse};
 use crate::support::site::{Site, get, request};
 use crate::support::wait_for;
 
-/// Deadlines that a test need not wait long for, and that nobody is to keep.
+/// Timeouts that are short for a test, and that every client exceeds.
 const SHORT_TIMEOUTS: &str =
     "\n[timeouts]\nclient_headers = \"300ms\"\nclient_body = \"300ms\"\nclient_idle = \"300ms\"\n";
 
-/// Reads what a gateway says to a visitor who is too slow, until it closes: nothing, or that it took too long.
+/// Fails unless the gateway closes the connection, after a 408 response or without one.
 fn assert_timed_out(connection: &mut Connection) {
     if let Some(response) = connection.next_response("GET") {
         assert!([400, 408].contains(&response.status), "{}", response.status);
@@ -45,7 +45,7 @@ fn row_64_missing_headers_time_out() {
     assert_eq!(site.origin.byte_count(), 0);
 }
 
-/// With a rest after each drop these last far longer than the deadline.
+/// With a pause after each byte, these take far longer than the timeout.
 const MORE_BYTES_THAN_TIME: usize = 1_000;
 
 #[test]
@@ -76,13 +76,13 @@ fn row_64_a_missing_body_times_out() {
             assert!((400..600).contains(&response.status), "{}", response.status);
         }
         connection.assert_closed();
-        assert!(site.origin.requests_for(path).is_empty(), "{path} reached the origin as a whole");
+        assert!(site.origin.requests_for(path).is_empty(), "{path} reached the origin completely");
     }
 }
 
 #[test]
 fn row_64_idle_connections_are_closed() {
-    // A visitor who is held up for a moment still comes in time for the second request.
+    // Long enough for the second request of a client on a busy machine.
     let site = Site::start(&format!("{PAGES}\n[timeouts]\nclient_idle = \"3s\"\n"));
     let mut connection = site.gateway.connect();
     for _ in 0..2 {
@@ -92,7 +92,7 @@ fn row_64_idle_connections_are_closed() {
     connection.assert_closed();
 }
 
-/// Whether a visitor is served over a connection of its own.
+/// Whether a client gets a response over a new connection.
 fn is_served(site: &Site) -> bool {
     let mut connection = site.gateway.connect();
     connection.send(get("/row-64", ""));
@@ -101,15 +101,15 @@ fn is_served(site: &Site) -> bool {
 
 #[test]
 fn row_64_a_client_that_reads_nothing_is_disconnected() {
-    // Only taking has a deadline that is short: whoever is to be served may be held up before asking.
+    // Only the write timeout is short; other clients may be slow on a busy machine.
     let hurried = "[timeouts]\nclient_idle = \"300ms\"\n";
     let site = Site::start(&format!("{PAGES}\n{hurried}[limits]\nconnections = 1\n"));
     let endless = ScriptedResponse::raw("HTTP/1.1 200 OK\r\n\r\n").then_endlessly(vec![b'x'; 64 * 1024]);
     site.origin.respond("/pass/endless", endless);
     let mut slow = site.gateway.connect();
     slow.send(get("/pass/endless", ""));
-    wait_for("the origin is asked", || site.origin.requests_for("/pass/endless").pop());
-    wait_for("the only place is free again", || is_served(&site).then_some(()));
+    wait_for("a request reaches the origin", || site.origin.requests_for("/pass/endless").pop());
+    wait_for("the only connection slot is free again", || is_served(&site).then_some(()));
 }
 
 #[test]
@@ -134,11 +134,11 @@ fn row_64_connections_per_address_are_limited() {
         connection
     };
     let mut connections: Vec<Connection> = (0..MOST).map(|_| open()).collect();
-    assert!(!is_served(&site), "it has had its share");
+    assert!(!is_served(&site), "the limit is reached");
     connections.pop();
-    wait_for("there is a place again", || is_served(&site).then_some(()));
+    wait_for("a connection slot is free again", || is_served(&site).then_some(()));
     connections[0].send(get("/row-64", ""));
-    assert_eq!(connections[0].response().status, 200, "those that were there are served as ever");
+    assert_eq!(connections[0].response().status, 200, "existing connections are served");
 }
 
 #[test]
@@ -151,14 +151,14 @@ fn a_disconnected_client_holds_no_connection_slot_while_its_page_is_rendered() {
             .respond(path, ScriptedResponse::page(&["Cache-Control: max-age=60"], "slow").after(&gate));
         let mut client = site.gateway.connect();
         client.send(get(path, ""));
-        wait_for("the origin is asked", || site.origin.requests_for(path).pop());
+        wait_for("a request reaches the origin", || site.origin.requests_for(path).pop());
         drop(client);
-        wait_for("there is a place again", || is_served(&site).then_some(()));
+        wait_for("a connection slot is free again", || is_served(&site).then_some(()));
         gate.open();
     }
 }
 
-/// What visitors get, and what is logged, where whoever keeps the table or the bodies takes connections and never answers.
+/// Starts a gateway whose store accepts connections but never responds, and checks its response and its log.
 fn assert_times_out(table: &str, bodies: &str, logged: &str) {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let endpoint = format!("http://{}", silent.local_addr().expect("an address"));
@@ -173,10 +173,10 @@ fn assert_times_out(table: &str, bodies: &str, logged: &str) {
     let config = format!("{PAGES}\n[timeouts]\ntable = \"110ms\"\nbodies = \"120ms\"\n");
     let place = ["--table", table, "--bodies", bodies];
     let gateway = Gateway::try_start_in(&environment, directory.path(), origin.address, &config, &place);
-    let gateway = gateway.expect("it starts");
+    let gateway = gateway.expect("the gateway starts");
     let response = gateway.exchange(get("/page", ""));
     assert_eq!((response.status, &*response.text()), (200, "<p>/page, render 1</p>"));
-    wait_for("it is logged", || gateway.log().contains(logged).then_some(()));
+    wait_for("the error is logged", || gateway.log().contains(logged).then_some(()));
 }
 
 #[test]
@@ -214,11 +214,11 @@ fn row_65_a_compression_bomb_is_not_decoded() {
             assert_not_cached(&site, path);
         }
         let grown = site.gateway.peak_memory().saturating_sub(before) * 1024;
-        assert!(grown < EXPANDED as u64 / 2, "the gateway has grown by {grown} bytes");
+        assert!(grown < EXPANDED as u64 / 2, "memory grew by {grown} bytes");
     }
 }
 
-/// Answers that never come to a proper end.
+/// Response bodies without a proper end.
 fn broken_bodies() -> [(&'static str, ScriptedResponse); 5] {
     let piece = vec![b'x'; 1024];
     let chunk = [b"400\r\n".as_slice(), &piece, b"\r\n"].concat();
@@ -235,25 +235,25 @@ fn broken_bodies() -> [(&'static str, ScriptedResponse); 5] {
     ]
 }
 
-/// What a page may have in row 66.
+/// Small limits for row 66.
 const SMALL: &str = "\n[limits]\npage_bytes = \"64KiB\"\norigin_bytes = \"256KiB\"\n";
 
 #[test]
 fn row_66_a_body_without_a_proper_end_is_limited_and_not_cached() {
-    /// Far more than the limits and all buffers on the way.
+    /// Far more than the limits and all buffers.
     const HUGE: usize = 64 << 20;
     let mut site = Site::start(&format!("{PAGES}{SMALL}"));
     for (name, response) in broken_bodies() {
         let path = format!("/row-66-{name}");
         site.origin.respond(&path, response);
-        for asked in 1..=2 {
+        for requests in 1..=2 {
             let mut connection = site.gateway.connect();
             connection.send(get(&path, "Connection: close\r\n"));
-            assert!(connection.bytes(HUGE).len() < HUGE, "{name} has no end");
-            assert!(site.origin.requests_for(&path).len() >= asked, "{name} was kept");
+            assert!(connection.bytes(HUGE).len() < HUGE, "{name} is not limited");
+            assert!(site.origin.requests_for(&path).len() >= requests, "{name} was cached");
         }
-        site.origin.respond(&path, ScriptedResponse::page(&[], "whole again"));
-        wait_for("the page is rendered again", || (site.get(&path).text() == "whole again").then_some(()));
+        site.origin.respond(&path, ScriptedResponse::page(&[], "complete again"));
+        wait_for("the page is rendered again", || (site.get(&path).text() == "complete again").then_some(()));
     }
     assert!(site.gateway.is_alive());
 }
@@ -269,13 +269,13 @@ fn row_66_a_body_without_a_proper_end_does_not_replace_a_page() {
         (path, page)
     });
     for (path, page) in &pages {
-        wait_for("the page is renewed in vain", || {
+        wait_for("a regeneration fails", || {
             assert_eq!(site.get(path).body, page.body, "{path}");
             (site.origin.requests_for(path).len() > 1).then_some(())
         });
     }
     for (path, page) in &pages {
-        wait_for("the failure is noticed", || {
+        wait_for("the failure is visible", || {
             let response = site.get(path);
             assert_eq!(response.body, page.body, "{path}");
             response.state().starts_with("stale").then_some(())
@@ -305,11 +305,11 @@ fn row_67_a_redirect_is_forwarded_and_never_followed() {
                     .respond(&path, ScriptedResponse::with(status, &[&format!("location: {place}")], ""));
                 let response = site.get(&path);
                 assert_eq!(response.status.to_string(), status[..3]);
-                assert_eq!(response.header("location"), Some(place.as_str()), "as it came");
+                assert_eq!(response.header("location"), Some(place.as_str()), "unchanged");
             }
         }
     }
-    assert_eq!(other_origin.byte_count(), 0, "nobody else is asked");
+    assert_eq!(other_origin.byte_count(), 0, "no other server is contacted");
 }
 
 #[test]
@@ -346,8 +346,8 @@ fn row_68_oversized_or_malformed_response_headers_give_502() {
             site.origin.respond(&path, ScriptedResponse::raw(*response).then_close());
             let got = site.get(&path);
             assert_eq!(got.status, 502, "{index}: {}", crate::assertions::shown(response.as_bytes()));
-            site.origin.respond(&path, ScriptedResponse::page(&[], "whole again"));
-            assert_eq!(site.get(&path).text(), "whole again", "{index}");
+            site.origin.respond(&path, ScriptedResponse::page(&[], "complete again"));
+            assert_eq!(site.get(&path).text(), "complete again", "{index}");
         }
     }
     assert!(site.gateway.is_alive());
@@ -413,35 +413,38 @@ fn a_trusted_proxy_may_open_more_connections_than_one_client() {
         })
         .collect();
     let last = site.gateway.connect();
-    assert!(!is_served(&site), "there are no more for anybody");
+    assert!(!is_served(&site), "the total limit is reached");
     drop((connections, last));
-    wait_for("there is a place again", || is_served(&site).then_some(()));
+    wait_for("a connection slot is free again", || is_served(&site).then_some(()));
 }
 
 #[test]
 fn a_paused_upload_is_allowed_and_an_origin_that_stops_reading_times_out() {
-    /// More than all buffers on the way, and little enough that the gateway reads the rest of it to be heard.
+    /// More than all buffers, but little enough that the gateway reads the rest so that the client gets the response.
     const LARGE: usize = 20 << 20;
     let hurried = "[timeouts]\nidle = \"1s\"\nclient_body = \"2m\"\n[limits]\nbody_bytes = \"100MiB\"\n";
     let site = Site::start(&format!("{PAGES}\n{hurried}"));
     let mut resting = site.gateway.connect();
     resting.send(request("POST", "/pass/resting", "Content-Length: 10\r\n") + "first");
-    wait_for("the origin has what there is", || site.origin.received("first").then_some(()));
+    wait_for("the origin gets the first part", || site.origin.received("first").then_some(()));
     let never = Gate::default();
     site.origin.respond("/pass/stopping", ScriptedResponse::page(&[], "never").early().after(&never));
     let mut sending = site.gateway.connect();
     sending.send(request("POST", "/pass/stopping", &format!("Content-Length: {LARGE}\r\n")));
     sending.send(vec![b'x'; LARGE]);
-    assert_eq!(sending.response().status, 504, "the origin takes nothing more");
+    assert_eq!(sending.response().status, 504, "the origin stops reading");
     sending.assert_closed();
-    // The origin could have been given up long before for the visitor who rests.
+    // The pause of the client must not count against the origin.
     resting.send("later");
     let response = resting.response();
     assert_eq!(response.status, 200, "{}", response.text());
-    assert_eq!(site.origin.requests_for("/pass/resting").pop().expect("it is whole").body, b"firstlater");
+    assert_eq!(
+        site.origin.requests_for("/pass/resting").pop().expect("a complete request").body,
+        b"firstlater"
+    );
 }
 
-/// An answer that never begins.
+/// A connection that is closed without a response.
 fn nothing() -> ScriptedResponse {
     ScriptedResponse::raw("").then_close()
 }
@@ -451,7 +454,11 @@ fn a_safe_request_is_retried_only_if_a_pooled_connection_gives_no_response() {
     let site = Site::start(PAGES);
     site.origin.respond("/pass/new", nothing());
     assert_eq!(site.get("/pass/new").status, 502);
-    assert_eq!(site.origin.requests_for("/pass/new").len(), 1, "the connection was new");
+    assert_eq!(
+        site.origin.requests_for("/pass/new").len(),
+        1,
+        "a request over a new connection is not retried"
+    );
 
     let fails_once = || {
         let is_second = AtomicBool::new(false);
@@ -463,17 +470,21 @@ fn a_safe_request_is_retried_only_if_a_pooled_connection_gives_no_response() {
             }
         }
     };
-    // Until it is kept, a connection is not used again.
-    wait_for("a request is sent once more", || {
+    // A connection is reused only once it is back in the pool.
+    wait_for("a request is retried", || {
         site.origin.script("/pass/gone", fails_once());
         assert_eq!(site.get("/pass/fine").status, 200);
         (site.get("/pass/gone").status == 200).then_some(())
     });
 
     site.origin.respond("/pass/wrong", ScriptedResponse::raw("garbage\r\n\r\n").then_close());
-    for asked in 1..=5 {
+    for requests in 1..=5 {
         assert_eq!(site.get("/pass/fine").status, 200);
         assert_eq!(site.get("/pass/wrong").status, 502);
-        assert_eq!(site.origin.requests_for("/pass/wrong").len(), asked, "it has been answered");
+        assert_eq!(
+            site.origin.requests_for("/pass/wrong").len(),
+            requests,
+            "a response has started, so it is not retried"
+        );
     }
 }

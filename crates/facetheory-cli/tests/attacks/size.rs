@@ -1,6 +1,6 @@
-//! Sizes, ranges, conditions, and headers that are about one connection only.
+//! Sizes, ranges, conditions and hop-by-hop headers.
 
-use crate::assertions::{PAGES, assert_not_cached, assert_rejected_and_closed, kept};
+use crate::assertions::{PAGES, assert_not_cached, assert_rejected_and_closed, cache_page};
 use crate::support::http2::{self, END_HEADERS, END_STREAM, Frame, HEADERS, Http2, Outcome};
 use crate::support::origin::ScriptedResponse;
 use crate::support::site::{HOST, Site};
@@ -30,7 +30,11 @@ fn row_45_headers_that_are_too_long_are_rejected() {
 fn row_45_too_many_headers_are_rejected() {
     let site = Site::start(PAGES);
     let lines = |count: usize| (0..count).map(|number| format!("X-{number}: a\r\n")).collect::<String>();
-    assert_eq!(site.gateway.exchange(get("/row-45", &lines(99))).status, 200, "one hundred with Host");
+    assert_eq!(
+        site.gateway.exchange(get("/row-45", &lines(99))).status,
+        200,
+        "one hundred headers including Host"
+    );
     for count in [101, 1_000] {
         let path = format!("/row-45-{count}");
         assert_rejected_and_closed(&site, &path, get(&path, &lines(count)), &[431]);
@@ -118,8 +122,8 @@ fn row_47_head_for_an_uncached_page_stores_no_empty_page() {
     let head = site.request("HEAD", "/row-47", "");
     assert_eq!((head.status, head.body.len()), (200, 0));
     let page = site.get("/row-47");
-    assert!(page.text().contains("/row-47"), "the page has its body");
-    assert_eq!(site.origin.requests_for("/row-47")[0].method, "GET", "the origin is asked for all of it");
+    assert!(page.text().contains("/row-47"), "the page has a body");
+    assert_eq!(site.origin.requests_for("/row-47")[0].method, "GET", "the origin gets a GET");
     assert_eq!(head.header("content-length"), page.header("content-length"));
 }
 
@@ -147,7 +151,7 @@ fn row_48_a_partial_response_is_not_cached_as_complete() {
 #[test]
 fn row_49_invalid_ranges_get_the_complete_page_or_416() {
     let site = Site::start(PAGES);
-    let page = kept(&site, "/row-49");
+    let page = cache_page(&site, "/row-49");
     let many = format!("bytes={}", vec!["0-0"; 1_000].join(","));
     for range in [
         many.as_str(),
@@ -187,8 +191,12 @@ fn row_50_invalid_conditions_never_give_304() {
             "the page",
         ),
     );
-    kept(&site, "/row-50");
-    assert_eq!(site.get_with("/row-50", "If-None-Match: \"right\"\r\n").status, 304, "this one has sense");
+    cache_page(&site, "/row-50");
+    assert_eq!(
+        site.get_with("/row-50", "If-None-Match: \"right\"\r\n").status,
+        304,
+        "this condition is valid"
+    );
     for line in [
         "If-None-Match: right",
         "If-None-Match: \"right",
@@ -224,14 +232,18 @@ fn row_51_connection_cannot_remove_headers_that_the_gateway_adds() {
     let site = Site::start(PAGES);
     let lines = "Connection: X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto, Via, X-Tenant-Id\r\n";
     assert_eq!(site.get_with("/pass/row-51", lines).status, 200);
-    let told = site.origin.requests_for("/pass/row-51").remove(0);
+    let forwarded = site.origin.requests_for("/pass/row-51").remove(0);
     for name in ["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "via"] {
-        assert!(told.has(name), "{name} is gone");
+        assert!(forwarded.has(name), "{name} was removed");
     }
     let response = site.get_with("/org/row-51", &format!("{lines}X-Tenant-Id: acme\r\n"));
     assert!([200, 400].contains(&response.status), "{}", response.status);
     for request in site.origin.requests_for("/org/row-51") {
-        assert_eq!(request.header("x-tenant-id"), Some("acme"), "the page of a tenant is asked for as such");
+        assert_eq!(
+            request.header("x-tenant-id"),
+            Some("acme"),
+            "the request for a tenant's page names the tenant"
+        );
     }
 }
 
@@ -240,20 +252,20 @@ fn row_52_connection_cannot_remove_host_or_cookie() {
     let site = Site::start(PAGES);
     let lines = "Connection: close, Host, Cookie, Content-Length, Authorization\r\nCookie: theme=dark\r\n";
     assert_eq!(site.get_with("/pass/row-52", lines).status, 200);
-    let told = site.origin.requests_for("/pass/row-52").remove(0);
-    assert_eq!(told.header("host"), Some(HOST));
-    assert_eq!(told.header("cookie"), Some("theme=dark"));
+    let forwarded = site.origin.requests_for("/pass/row-52").remove(0);
+    assert_eq!(forwarded.header("host"), Some(HOST));
+    assert_eq!(forwarded.header("cookie"), Some("theme=dark"));
     assert_eq!(site.get_with("/listed/row-52", lines).status, 200);
-    let told = site.origin.requests_for("/listed/row-52").remove(0);
-    assert_eq!((told.header("host"), told.header("cookie")), (Some(HOST), Some("theme=dark")));
+    let forwarded = site.origin.requests_for("/listed/row-52").remove(0);
+    assert_eq!((forwarded.header("host"), forwarded.header("cookie")), (Some(HOST), Some("theme=dark")));
     let light = site.get_with("/listed/row-52", "Cookie: theme=light\r\n");
-    assert_eq!(light.state(), "miss", "the cookie was a part of the key");
+    assert_eq!(light.state(), "miss", "the cookie is part of the key");
     let posted = site.gateway.exchange(format!(
         "POST /pass/row-52-post HTTP/1.1\r\nHost: {HOST}\r\nConnection: Content-Length\r\nContent-Length: 4\r\n\r\nbody"
     ));
     assert!([200, 400].contains(&posted.status), "{}", posted.status);
     for request in site.origin.requests_for("/pass/row-52-post") {
-        assert_eq!(request.body, b"body", "the length is known");
+        assert_eq!(request.body, b"body", "the body arrived with its length");
     }
 }
 

@@ -1,11 +1,11 @@
-//! Framing in HTTP/2: streams that could be read in two ways, and floods of frames.
+//! HTTP/2 framing: ambiguous streams and floods of frames.
 
 use crate::assertions::{PAGES, assert_unaffected};
 use crate::support::http2::{self, END_HEADERS, END_STREAM, Frame, HEADERS, Http2, Outcome};
 use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::site::{HOST, Site};
 
-/// The outcome of a stream with these headers besides those of any request, and with this body.
+/// The outcome of a stream with these additional header fields and this body.
 fn outcome(site: &Site, method: &str, path: &str, fields: &[(&str, &str)], body: &[&str]) -> Outcome {
     let mut client = Http2::open(site.gateway.address);
     let mut all = http2::get(HOST, path).to_vec();
@@ -20,7 +20,7 @@ fn outcome(site: &Site, method: &str, path: &str, fields: &[(&str, &str)], body:
     client.outcome(1)
 }
 
-/// Whether a stream was refused, as the protocol has it or with a status.
+/// Whether a stream was rejected, with a stream error or a status.
 fn is_rejected(outcome: Outcome) -> bool {
     match outcome {
         Outcome::Reset { .. } | Outcome::Closed { code: Some(_) } => true,
@@ -81,16 +81,16 @@ fn row_16_an_http_2_body_that_differs_from_its_content_length_is_never_a_complet
     }
 }
 
-/// How many requests of a flood may reach the origin before the connection is closed: about as many as go on at once.
+/// How many requests of a flood may reach the origin before the connection is closed: about as many as are concurrent.
 const FEW_STREAMS: usize = 500;
-/// How many requests a flood has.
+/// The number of requests of a flood.
 const FLOOD: u32 = 5_000;
 
-/// Fails unless a flood ends its connection, costs the origin little, and leaves the gateway as it was.
+/// Fails unless a flood closes its connection, costs the origin little, and leaves the gateway healthy.
 fn assert_flood_ends(mut frames: impl FnMut(u32) -> Vec<Frame>) {
     let mut site = Site::start(PAGES);
     let gate = Gate::default();
-    site.origin.respond("/pass/slow", ScriptedResponse::page(&[], "at last").after(&gate));
+    site.origin.respond("/pass/slow", ScriptedResponse::page(&[], "late").after(&gate));
     let mut client = Http2::open(site.gateway.address);
     for batch in 0..FLOOD / 100 {
         let streams = (batch * 100..(batch + 1) * 100).map(|number| number * 2 + 1);
@@ -99,8 +99,8 @@ fn assert_flood_ends(mut frames: impl FnMut(u32) -> Vec<Frame>) {
         }
     }
     client.closed();
-    let asked = site.origin.requests().len();
-    assert!(asked < FEW_STREAMS, "{asked} requests reached the origin");
+    let requests = site.origin.requests().len();
+    assert!(requests < FEW_STREAMS, "{requests} requests reached the origin");
     gate.open();
     assert_eq!(site.get("/after").state(), "miss");
     assert!(site.gateway.is_alive());

@@ -1,11 +1,11 @@
-//! How old an answer is: RFC 9111, sections 4.2.3 and 5.1.
+//! The age of a response: RFC 9111, sections 4.2.3 and 5.1.
 
 use crate::date::date;
 use crate::helpers::{age, assert_all_cached, assert_none_reused, numbered};
 use crate::support::site::Site;
 use crate::support::wait_for;
 
-stories![
+on_each_store![
     rfc9111_5_1_a_cached_response_has_an_age,
     rfc9111_4_2_3_the_age_header_of_the_origin_counts,
     rfc9111_4_2_3_the_date_of_a_response_counts,
@@ -23,11 +23,11 @@ fn rfc9111_5_1_a_cached_response_has_an_age(site: &Site) {
     let first = site.get("/age");
     assert!(
         first.header("age").is_none_or(|age| age == "0"),
-        "it was made for this visitor: {:?}",
+        "it was fetched for this client: {:?}",
         first.headers
     );
     let second = site.get("/age");
-    assert_eq!(second.text(), "answer 1");
+    assert_eq!(second.text(), "response 1");
     assert!(age(&second) < 30);
 }
 
@@ -35,7 +35,7 @@ fn rfc9111_4_2_3_the_age_header_of_the_origin_counts(site: &Site) {
     numbered(site, "/age", &["Cache-Control: max-age=3600", "Age: 3000"]);
     site.get("/age");
     let second = site.get("/age");
-    assert_eq!(second.text(), "answer 1");
+    assert_eq!(second.text(), "response 1");
     assert!((3000..3600).contains(&age(&second)), "{}", age(&second));
     assert_none_reused(site, "old", &[&["Cache-Control: max-age=3600", "Age: 4000"]]);
 }
@@ -45,7 +45,7 @@ fn rfc9111_4_2_3_the_date_of_a_response_counts(site: &Site) {
     numbered(site, "/date", &["Cache-Control: max-age=3600", &young]);
     site.get("/date");
     let second = site.get("/date");
-    assert_eq!(second.text(), "answer 1");
+    assert_eq!(second.text(), "response 1");
     assert!((3000..3600).contains(&age(&second)), "{}", age(&second));
     assert_none_reused(site, "old", &[&["Cache-Control: max-age=3600", &old]]);
 }
@@ -77,8 +77,8 @@ fn rfc9111_4_2_3_age_grows_while_a_response_is_cached(site: &Site) {
     numbered(site, "/age", &["Cache-Control: max-age=3600", "Age: 100"]);
     site.get("/age");
     let first = age(&site.get("/age"));
-    wait_for("the answer gets older", || (age(&site.get("/age")) > first).then_some(()));
-    assert_eq!(site.get("/age").text(), "answer 1");
+    wait_for("the age grows", || (age(&site.get("/age")) > first).then_some(()));
+    assert_eq!(site.get("/age").text(), "response 1");
 }
 
 fn rfc9111_5_1_an_age_that_is_not_a_number_is_ignored(site: &Site) {
@@ -118,10 +118,10 @@ fn rfc9110_6_6_1_a_response_without_a_date_gets_the_date_of_its_arrival(site: &S
     numbered(site, "/dateless", &["Cache-Control: max-age=3600"]);
     let (first, second) = (site.get("/dateless"), site.get("/dateless"));
     for response in [&first, &second] {
-        let told = response.header("date").expect("a date");
-        assert!(httpdate::parse_http_date(told).is_ok(), "{told}");
+        let reported = response.header("date").expect("a date");
+        assert!(httpdate::parse_http_date(reported).is_ok(), "{reported}");
     }
-    assert_eq!(second.text(), "answer 1");
+    assert_eq!(second.text(), "response 1");
 }
 
 fn rfc9110_6_6_1_the_date_of_a_response_is_not_changed(site: &Site) {
@@ -131,6 +131,6 @@ fn rfc9110_6_6_1_the_date_of_a_response_is_not_changed(site: &Site) {
         let response = site.get("/dated");
         let dates: Vec<_> = response.headers.iter().filter(|(name, _)| name == "date").collect();
         assert_eq!(dates.len(), 1, "{dates:?}");
-        assert_eq!((response.text().as_str(), dates[0].1.as_str()), ("answer 1", printed.as_str()));
+        assert_eq!((response.text().as_str(), dates[0].1.as_str()), ("response 1", printed.as_str()));
     }
 }

@@ -1,9 +1,9 @@
-//! Answers to requests with credentials: RFC 9111, section 3.5.
+//! Responses to requests with credentials: RFC 9111, section 3.5.
 
-use crate::helpers::{asked, numbered};
+use crate::helpers::{numbered, origin_requests};
 use crate::support::site::Site;
 
-stories![
+on_each_store![
     rfc9111_3_5_a_response_to_credentials_is_not_cached,
     rfc9111_3_5_public_must_revalidate_and_s_maxage_each_allow_caching,
     rfc9111_3_5_a_shared_response_is_served_to_clients_with_credentials,
@@ -18,9 +18,9 @@ fn rfc9111_3_5_a_response_to_credentials_is_not_cached(site: &Site) {
     {
         let path = format!("/own/{index}");
         numbered(site, &path, &[&format!("Cache-Control: {control}")]);
-        assert_eq!(site.get_with(&path, ALICE).text(), "answer 1");
-        assert_eq!(site.get_with(&path, BOB).text(), "answer 2", "{control}");
-        assert_eq!(site.get(&path).text(), "answer 3", "{control}");
+        assert_eq!(site.get_with(&path, ALICE).text(), "response 1");
+        assert_eq!(site.get_with(&path, BOB).text(), "response 2", "{control}");
+        assert_eq!(site.get(&path).text(), "response 3", "{control}");
     }
     assert_eq!(site.origin.requests_for("/own/0")[0].header("authorization"), Some("Basic YWxpY2U6MQ=="));
 }
@@ -32,14 +32,14 @@ fn rfc9111_3_5_public_must_revalidate_and_s_maxage_each_allow_caching(site: &Sit
         let path = format!("/shared/{index}");
         numbered(site, &path, &[&format!("Cache-Control: {control}")]);
         for lines in [ALICE, BOB, ""] {
-            assert_eq!(site.get_with(&path, lines).text(), "answer 1", "{control}");
+            assert_eq!(site.get_with(&path, lines).text(), "response 1", "{control}");
         }
     }
 }
 
 fn rfc9111_3_5_a_shared_response_is_served_to_clients_with_credentials(site: &Site) {
     numbered(site, "/open", &["Cache-Control: max-age=3600"]);
-    assert_eq!(site.get("/open").text(), "answer 1");
-    assert_eq!(site.get_with("/open", ALICE).text(), "answer 1");
-    assert_eq!(asked(site, "/open"), 1);
+    assert_eq!(site.get("/open").text(), "response 1");
+    assert_eq!(site.get_with("/open", ALICE).text(), "response 1");
+    assert_eq!(origin_requests(site, "/open"), 1);
 }

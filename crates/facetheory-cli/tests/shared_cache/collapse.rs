@@ -1,16 +1,16 @@
-//! Many visitors at once: RFC 9111, section 4, lets their requests be collapsed into one.
+//! Concurrent requests: RFC 9111, section 4, allows them to be collapsed into one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::helpers::{asked, numbered, scripted, told};
+use crate::helpers::{cache_status, numbered, origin_requests, scripted};
 use crate::support::client::{Connection, Response};
 use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::site::{Site, get};
 use crate::support::wait_for;
 
-stories![
+on_each_store![
     rfc9111_4_concurrent_clients_of_a_cacheable_page_share_one_request,
     rfc9211_2_6_collapsed_requests_are_reported,
     rfc9111_4_a_private_response_is_not_shared_with_waiting_clients,
@@ -22,10 +22,10 @@ stories![
     rfc9111_4_1_waiting_clients_get_their_own_variant,
 ];
 
-/// How many visitors come at once.
+/// The number of concurrent clients.
 const CLIENTS: usize = 12;
 
-/// Visitors who have asked, each with the line of its number, and whose answers are open.
+/// Sends concurrent requests, each with the header line of its number.
 fn visitors(site: &Site, path: &str, line: impl Fn(usize) -> String) -> Vec<Connection> {
     let ask = |number| {
         let mut connection = site.gateway.connect();
@@ -39,14 +39,14 @@ fn answers(clients: Vec<Connection>) -> Vec<Response> {
     clients.into_iter().map(|mut connection| connection.response()).collect()
 }
 
-/// Answers that begin to come when the gate opens, and how many requests wait for them.
+/// Makes the origin respond only when the gate opens, and counts the waiting requests.
 fn gated(site: &Site, path: &str, lines: &'static [&'static str]) -> (Gate, Arc<AtomicUsize>) {
     let (gate, waiting) = (Gate::default(), Arc::new(AtomicUsize::new(0)));
     let (opened, counted) = (gate.clone(), waiting.clone());
     scripted(site, path, move |request, number| {
         counted.fetch_add(1, Ordering::Relaxed);
         let language = request.header("x-language").unwrap_or("none").to_owned();
-        ScriptedResponse::page(lines, &format!("answer {number} for {language}")).after(&opened)
+        ScriptedResponse::page(lines, &format!("response {number} for {language}")).after(&opened)
     });
     (gate, waiting)
 }
@@ -54,25 +54,25 @@ fn gated(site: &Site, path: &str, lines: &'static [&'static str]) -> (Gate, Arc<
 fn rfc9111_4_concurrent_clients_of_a_cacheable_page_share_one_request(site: &Site) {
     let (gate, waiting) = gated(site, "/shared", &["Cache-Control: max-age=3600"]);
     let all = visitors(site, "/shared", |_| String::new());
-    wait_for("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
+    wait_for("a request reaches the origin", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
     for response in answers(all) {
-        assert_eq!(response.text(), "answer 1 for none");
+        assert_eq!(response.text(), "response 1 for none");
     }
-    assert_eq!(asked(site, "/shared"), 1);
+    assert_eq!(origin_requests(site, "/shared"), 1);
 }
 
 fn rfc9211_2_6_collapsed_requests_are_reported(site: &Site) {
     let (gate, waiting) = gated(site, "/told", &["Cache-Control: max-age=3600"]);
     let all = visitors(site, "/told", |_| String::new());
-    wait_for("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
+    wait_for("a request reaches the origin", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
     let responses = answers(all);
-    assert_eq!(responses.iter().filter(|response| told(response, "stored").is_some()).count(), 1);
-    // Whoever came after the answer was kept has a hit; all others have waited for it.
-    for response in responses.iter().filter(|response| told(response, "stored").is_none()) {
+    assert_eq!(responses.iter().filter(|response| cache_status(response, "stored").is_some()).count(), 1);
+    // A request that arrived after the response was cached is a hit; all others have waited.
+    for response in responses.iter().filter(|response| cache_status(response, "stored").is_none()) {
         assert!(
-            told(response, "hit").is_some() || told(response, "collapsed").is_some(),
+            cache_status(response, "hit").is_some() || cache_status(response, "collapsed").is_some(),
             "{:?}",
             response.headers
         );
@@ -83,7 +83,7 @@ fn rfc9111_4_a_private_response_is_not_shared_with_waiting_clients(site: &Site) 
     assert_none_shared(site, "/private", &["Cache-Control: private"], |_| String::new());
 }
 
-/// Fails if any of the visitors who come at once, each with the line of its number, gets the answer of another.
+/// Fails if one of several concurrent clients, each with the header line of its number, gets the response of another.
 fn assert_none_shared(
     site: &Site,
     path: &str,
@@ -92,12 +92,12 @@ fn assert_none_shared(
 ) {
     let (gate, waiting) = gated(site, path, lines);
     let all = visitors(site, path, line);
-    wait_for("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
+    wait_for("a request reaches the origin", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
     let mut texts: Vec<String> = answers(all).iter().map(Response::text).collect();
     texts.sort();
     texts.dedup();
-    assert_eq!(texts.len(), CLIENTS, "somebody got another's answer: {lines:?}");
+    assert_eq!(texts.len(), CLIENTS, "a client got the response of another: {lines:?}");
 }
 
 fn rfc9111_4_a_response_that_must_be_validated_is_not_shared_with_waiting_clients(site: &Site) {
@@ -111,7 +111,7 @@ fn rfc9111_4_a_response_that_must_be_validated_is_not_shared_with_waiting_client
     for (index, lines) in cases.into_iter().enumerate() {
         let path = format!("/validated/{index}");
         assert_none_shared(site, &path, lines, |number| format!("X-Language: l{number}\r\n"));
-        // Whoever comes alone asks whether what is kept still holds.
+        // A single request validates the cached response.
         site.get(&path);
         let last = site.origin.requests_for(&path).pop().expect("a request");
         assert_eq!(last.header("if-none-match"), Some("\"a\""), "{lines:?}");
@@ -126,8 +126,8 @@ fn rfc9111_4_a_response_to_credentials_that_must_be_validated_is_not_shared_with
     assert_none_shared(site, "/credentials", lines, credentials);
 }
 
-/// What visitors who come at once get, each with the line of its number, while the origin fails with these headers to tell
-/// what is new of a page that is kept and stale.
+/// The responses to concurrent requests, each with the header line of its number, while the origin fails to revalidate
+/// a stale page, with these headers.
 fn failures(
     site: &Site,
     path: &str,
@@ -135,8 +135,8 @@ fn failures(
     line: impl Fn(usize) -> String,
 ) -> Vec<Response> {
     let stale = ["Cache-Control: public, max-age=60", "Age: 100", "ETag: \"a\""];
-    site.origin.respond(path, ScriptedResponse::page(&stale, "kept"));
-    assert_eq!(site.get(path).text(), "kept");
+    site.origin.respond(path, ScriptedResponse::page(&stale, "cached"));
+    assert_eq!(site.get(path).text(), "cached");
     let (gate, waiting) = (Gate::default(), Arc::new(AtomicUsize::new(0)));
     let (opened, counted) = (gate.clone(), waiting.clone());
     scripted(site, path, move |_, number| {
@@ -144,7 +144,7 @@ fn failures(
         ScriptedResponse::with("500 Error", lines, &format!("failure {number}")).after(&opened)
     });
     let all = visitors(site, path, line);
-    wait_for("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
+    wait_for("a request reaches the origin", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
     answers(all)
 }
@@ -164,7 +164,7 @@ fn rfc9111_4_3_3_an_error_for_one_client_is_not_shared_with_waiting_clients(site
         let all = failures(site, &format!("/failing/{index}"), lines, own);
         assert!(all.iter().all(|response| response.status == 500), "{lines:?}");
         let texts: BTreeSet<String> = all.iter().map(Response::text).collect();
-        assert_eq!(texts.len(), CLIENTS, "somebody got another's failure: {lines:?}, {texts:?}");
+        assert_eq!(texts.len(), CLIENTS, "a client got the error of another: {lines:?}, {texts:?}");
     }
 }
 
@@ -173,8 +173,8 @@ fn rfc9111_4_requests_for_an_uncacheable_page_are_not_serialized(site: &Site) {
     site.get("/open");
     let (gate, waiting) = gated(site, "/open", &["Cache-Control: no-store"]);
     let all = visitors(site, "/open", |_| String::new());
-    // The gate is shut: they are all at the origin at once only if none waits for another.
-    wait_for("all are at the origin at once", || (waiting.load(Ordering::Relaxed) == CLIENTS).then_some(()));
+    // The gate is closed: all requests are at the origin only if none waits for another.
+    wait_for("all requests are at the origin", || (waiting.load(Ordering::Relaxed) == CLIENTS).then_some(()));
     gate.open();
     assert_eq!(answers(all).len(), CLIENTS);
 }
@@ -185,17 +185,17 @@ fn rfc9111_4_a_page_that_becomes_cacheable_is_cached(site: &Site) {
         site.get("/again");
     }
     numbered(site, "/again", &["Cache-Control: max-age=3600"]);
-    wait_for("it is kept", || {
-        let before = asked(site, "/again");
+    wait_for("the page is cached", || {
+        let before = origin_requests(site, "/again");
         site.get("/again");
-        (asked(site, "/again") == before).then_some(())
+        (origin_requests(site, "/again") == before).then_some(())
     });
 }
 
 fn rfc9111_4_1_waiting_clients_get_their_own_variant(site: &Site) {
     let (gate, waiting) = gated(site, "/variants", &["Cache-Control: max-age=3600", "Vary: X-Language"]);
     let all = visitors(site, "/variants", |number| format!("X-Language: l{}\r\n", number % 3));
-    wait_for("the origin is asked", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
+    wait_for("a request reaches the origin", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
     for (number, response) in answers(all).iter().enumerate() {
         assert!(response.text().ends_with(&format!(" for l{}", number % 3)), "{number}: {}", response.text());

@@ -1,11 +1,11 @@
-//! Conditions of visitors, answered from what is kept: RFC 9111, section 4.3.2, and RFC 9110, section 13.
+//! Conditional requests of clients: RFC 9111, section 4.3.2, and RFC 9110, section 13.
 
 use crate::date::date;
-use crate::helpers::{asked, first_then, numbered, validated};
+use crate::helpers::{first_then, numbered, origin_requests, validated};
 use crate::support::origin::ScriptedResponse;
 use crate::support::site::Site;
 
-stories![
+on_each_store![
     rfc9111_4_3_2_if_none_match_is_answered_from_a_fresh_response,
     rfc9110_13_1_2_if_none_match_compares_weakly,
     rfc9110_13_1_2_a_star_matches_any_cached_response,
@@ -29,7 +29,7 @@ fn rfc9111_4_3_2_if_none_match_is_answered_from_a_fresh_response(site: &Site) {
         let response = site.get_with("/tag", &format!("If-None-Match: {tags}\r\n"));
         assert_eq!((response.status, response.text().as_str()), (304, ""), "{tags}");
     }
-    assert_eq!(asked(site, "/tag"), 1);
+    assert_eq!(origin_requests(site, "/tag"), 1);
 }
 
 fn rfc9110_13_1_2_if_none_match_compares_weakly(site: &Site) {
@@ -38,14 +38,14 @@ fn rfc9110_13_1_2_if_none_match_compares_weakly(site: &Site) {
     for tag in ["\"a\"", "W/\"a\""] {
         assert_eq!(site.get_with("/weak", &format!("If-None-Match: {tag}\r\n")).status, 304, "{tag}");
     }
-    assert_eq!(asked(site, "/weak"), 1);
+    assert_eq!(origin_requests(site, "/weak"), 1);
 }
 
 fn rfc9110_13_1_2_a_star_matches_any_cached_response(site: &Site) {
     numbered(site, "/star", &[FRESH, "ETag: \"a\""]);
     site.get("/star");
     assert_eq!(site.get_with("/star", "If-None-Match: *\r\n").status, 304);
-    assert_eq!(asked(site, "/star"), 1);
+    assert_eq!(origin_requests(site, "/star"), 1);
 }
 
 fn rfc9110_13_1_2_another_entity_tag_gets_the_complete_response(site: &Site) {
@@ -53,9 +53,9 @@ fn rfc9110_13_1_2_another_entity_tag_gets_the_complete_response(site: &Site) {
     site.get("/other");
     for tag in ["\"b\"", "\"A\"", "a", "\"\""] {
         let response = site.get_with("/other", &format!("If-None-Match: {tag}\r\n"));
-        assert_eq!((response.status, response.text().as_str()), (200, "answer 1"), "{tag}");
+        assert_eq!((response.status, response.text().as_str()), (200, "response 1"), "{tag}");
     }
-    assert_eq!(asked(site, "/other"), 1);
+    assert_eq!(origin_requests(site, "/other"), 1);
 }
 
 fn rfc9111_4_3_2_if_modified_since_is_answered_from_a_fresh_response(site: &Site) {
@@ -66,19 +66,19 @@ fn rfc9111_4_3_2_if_modified_since_is_answered_from_a_fresh_response(site: &Site
         let response = site.get_with("/date", &format!("If-Modified-Since: {since}\r\n"));
         assert_eq!(response.status, status, "{since}");
     }
-    assert_eq!(asked(site, "/date"), 1);
+    assert_eq!(origin_requests(site, "/date"), 1);
 }
 
 fn rfc9111_4_3_2_without_last_modified_the_date_is_compared(site: &Site) {
     let made = date(-1_000);
     numbered(site, "/made", &[FRESH, &format!("Date: {made}")]);
     site.get("/made");
-    // Whoever has an older copy may have another one.
+    // An older copy may be a different one.
     for (since, status) in [(made, 304), (date(-500), 304), (date(-3_000), 200)] {
         let response = site.get_with("/made", &format!("If-Modified-Since: {since}\r\n"));
         assert_eq!(response.status, status, "{since}");
     }
-    assert_eq!(asked(site, "/made"), 1);
+    assert_eq!(origin_requests(site, "/made"), 1);
 }
 
 fn rfc9110_13_2_2_if_none_match_wins_over_if_modified_since(site: &Site) {
@@ -97,7 +97,7 @@ fn rfc9110_13_1_3_an_invalid_date_is_ignored(site: &Site) {
     site.get("/none");
     for since in ["yesterday", "0", "9999999999"] {
         let response = site.get_with("/none", &format!("If-Modified-Since: {since}\r\n"));
-        assert_eq!((response.status, response.text().as_str()), (200, "answer 1"), "{since}");
+        assert_eq!((response.status, response.text().as_str()), (200, "response 1"), "{since}");
     }
 }
 
@@ -109,18 +109,18 @@ fn rfc9110_15_4_5_a_304_has_the_headers_of_the_complete_response(site: &Site) {
     site.get("/told");
     let response = site.get_with("/told", "If-None-Match: \"a\"\r\n");
     assert_eq!(response.status, 304);
-    let told = ["cache-control", "etag", "content-location", "date"].map(|name| response.header(name));
-    assert_eq!(told, [Some("max-age=3600"), Some("\"a\""), Some("/here"), Some(printed.as_str())]);
+    let reported = ["cache-control", "etag", "content-location", "date"].map(|name| response.header(name));
+    assert_eq!(reported, [Some("max-age=3600"), Some("\"a\""), Some("/here"), Some(printed.as_str())]);
     assert!(response.header("vary").is_some_and(|vary| vary.to_ascii_lowercase().contains("x-kind")));
     assert!(response.header("age").is_some());
 }
 
 fn rfc9111_4_3_2_a_condition_is_answered_from_a_response_just_validated(site: &Site) {
     validated(site, "/stale", &["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""]);
-    assert_eq!(site.get("/stale").text(), "answer 1");
+    assert_eq!(site.get("/stale").text(), "response 1");
     assert_eq!(site.get_with("/stale", "If-None-Match: \"a\"\r\n").status, 304);
     let other = site.get_with("/stale", "If-None-Match: \"b\"\r\n");
-    assert_eq!((other.status, other.text().as_str()), (200, "answer 1"));
+    assert_eq!((other.status, other.text().as_str()), (200, "response 1"));
 }
 
 fn rfc9111_4_3_3_a_conditional_first_request_stores_no_empty_page(site: &Site) {
@@ -129,7 +129,7 @@ fn rfc9111_4_3_3_a_conditional_first_request_stores_no_empty_page(site: &Site) {
     for _ in 0..2 {
         let response = site.get("/first");
         assert_eq!(response.status, 200);
-        assert!(response.text().starts_with("answer"), "{}", response.text());
+        assert!(response.text().starts_with("response"), "{}", response.text());
     }
 }
 
@@ -137,7 +137,7 @@ fn rfc9111_4_3_2_the_condition_of_one_client_does_not_affect_others(site: &Site)
     let stale = ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "old");
     first_then(site, "/stale", stale, ScriptedResponse::page(&[FRESH, "ETag: \"b\""], "new"));
     assert_eq!(site.get("/stale").text(), "old");
-    let told = site.get_with("/stale", "If-None-Match: \"b\"\r\n");
-    assert!(told.status == 304 || told.text() == "new", "{} {}", told.status, told.text());
+    let reported = site.get_with("/stale", "If-None-Match: \"b\"\r\n");
+    assert!(reported.status == 304 || reported.text() == "new", "{} {}", reported.status, reported.text());
     assert_eq!((site.get("/stale").status, site.get("/stale").text()), (200, "new".to_owned()));
 }

@@ -1,17 +1,17 @@
-//! Dates in the three forms that HTTP knows, so many seconds from now.
+//! Dates in the three formats of HTTP, relative to now.
 
 use std::time::{Duration, SystemTime};
 
 use tabletheory::{Clock as _, SystemClock};
 
-/// A date in the usual form: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// A date in the preferred format: `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub(crate) fn date(seconds_from_now: i64) -> String {
     let seconds = SystemClock.now().seconds() + seconds_from_now;
     let seconds = u64::try_from(seconds).expect("a time after 1970");
     httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-/// The same in the form of RFC 850: `Sunday, 06-Nov-94 08:49:37 GMT`.
+/// A date in the format of RFC 850: `Sunday, 06-Nov-94 08:49:37 GMT`.
 pub(crate) fn rfc850_date(seconds_from_now: i64) -> String {
     let date = date(seconds_from_now);
     let [weekday, day, month, year, time] = parts(&date);
@@ -25,7 +25,7 @@ pub(crate) fn rfc850_date(seconds_from_now: i64) -> String {
     format!("{weekday}, {day}-{month}-{} {time} GMT", &year[2..])
 }
 
-/// The same in the form of `asctime`: `Sun Nov  6 08:49:37 1994`.
+/// A date in the format of `asctime`: `Sun Nov  6 08:49:37 1994`.
 pub(crate) fn asctime_date(seconds_from_now: i64) -> String {
     let date = date(seconds_from_now);
     let [weekday, day, month, year, time] = parts(&date);
@@ -35,6 +35,6 @@ pub(crate) fn asctime_date(seconds_from_now: i64) -> String {
 
 fn parts(date: &str) -> [&str; 5] {
     let words: Vec<&str> = date.split([' ', ',']).filter(|word| !word.is_empty()).collect();
-    let [weekday, day, month, year, time, _gmt] = words.as_slice() else { panic!("no date: {date}") };
+    let [weekday, day, month, year, time, _gmt] = words.as_slice() else { panic!("invalid date: {date}") };
     [weekday, day, month, year, time]
 }

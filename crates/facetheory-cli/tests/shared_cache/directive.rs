@@ -1,13 +1,14 @@
-//! What the directives of an answer forbid and allow: RFC 9111, sections 3 and 5.2.2.
+//! Response directives: RFC 9111, sections 3 and 5.2.2.
 
 use crate::helpers::{
-    asked, assert_all_cached, assert_none_reused, first_then, numbered, scripted, silence, validated,
+    assert_all_cached, assert_none_reused, first_then, numbered, origin_requests, scripted, silence,
+    validated,
 };
 use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::site::Site;
 use crate::support::wait_for;
 
-stories![
+on_each_store![
     rfc9111_5_2_2_1_max_age_counts_from_the_response_of_the_origin,
     rfc9111_5_2_2_9_public_alone_gives_no_freshness,
     rfc9111_5_2_2_5_no_store_is_not_cached,
@@ -52,13 +53,13 @@ fn rfc9111_5_2_2_5_no_store_is_not_cached(site: &Site) {
         ],
     );
     validated(site, "/validator", &["Cache-Control: no-store, max-age=3600", "ETag: \"a\""]);
-    for response in ["answer 1", "answer 2"] {
+    for response in ["response 1", "response 2"] {
         assert_eq!(site.get("/validator").text(), response);
     }
-    let told = site.origin.requests_for("/validator");
+    let reported = site.origin.requests_for("/validator");
     assert!(
-        told.iter().all(|request| !request.has("if-none-match")),
-        "nothing was kept that could be validated"
+        reported.iter().all(|request| !request.has("if-none-match")),
+        "nothing was cached that could be validated"
     );
 }
 
@@ -82,28 +83,28 @@ fn rfc9111_5_2_2_7_private_fields_are_not_served_to_others(site: &Site) {
     );
     assert_eq!(site.get("/fields").header("x-secret"), Some("of the first"));
     let second = site.get("/fields");
-    assert!(second.text() == "answer 2" || second.header("x-secret").is_none(), "{second:?}");
+    assert!(second.text() == "response 2" || second.header("x-secret").is_none(), "{second:?}");
 }
 
 fn rfc9111_5_2_2_4_no_cache_is_validated_for_every_request(site: &Site) {
     validated(site, "/no-cache", &["Cache-Control: no-cache, max-age=3600", "ETag: \"a\""]);
     for visit in 1..=3 {
         let response = site.get("/no-cache");
-        assert_eq!((response.status, response.text().as_str()), (200, "answer 1"));
-        assert_eq!(asked(site, "/no-cache"), visit);
+        assert_eq!((response.status, response.text().as_str()), (200, "response 1"));
+        assert_eq!(origin_requests(site, "/no-cache"), visit);
     }
     let last = site.origin.requests_for("/no-cache").pop().expect("a request");
     assert_eq!(last.header("if-none-match"), Some("\"a\""));
     assert_none_reused(site, "no-validator", &[&["Cache-Control: no-cache, max-age=3600"]]);
 }
 
-/// Fails if a page with these headers is served while the origin cannot be asked.
+/// Fails if a page with these headers is served while the origin is unreachable.
 fn assert_not_served_in_an_outage(site: &Site, path: &str, lines: &[&str]) {
-    first_then(site, path, ScriptedResponse::page(lines, "kept"), silence());
-    assert_eq!(site.get(path).text(), "kept");
+    first_then(site, path, ScriptedResponse::page(lines, "cached"), silence());
+    assert_eq!(site.get(path).text(), "cached");
     let response = site.get(path);
     assert!([502, 503, 504].contains(&response.status), "{lines:?}: {} {}", response.status, response.text());
-    assert_ne!(response.text(), "kept");
+    assert_ne!(response.text(), "cached");
 }
 
 fn rfc9111_5_2_2_4_no_cache_is_not_served_while_the_origin_is_unreachable(site: &Site) {
@@ -119,7 +120,7 @@ fn rfc9111_5_2_2_4_no_cache_fields_are_not_served_to_others(site: &Site) {
     );
     assert_eq!(site.get("/fields").header("x-secret"), Some("of the first"));
     let second = site.get("/fields");
-    assert!(second.text() == "answer 2" || second.header("x-secret").is_none(), "{second:?}");
+    assert!(second.text() == "response 2" || second.header("x-secret").is_none(), "{second:?}");
 }
 
 fn rfc9111_5_2_2_2_must_revalidate_is_never_served_stale(site: &Site) {
@@ -133,7 +134,7 @@ fn rfc9111_5_2_2_2_must_revalidate_is_never_served_stale(site: &Site) {
     );
     assert_eq!(
         (site.get("/behind").text(), site.get("/behind").text()),
-        ("answer 1".into(), "answer 2".into())
+        ("response 1".into(), "response 2".into())
     );
 }
 
@@ -153,7 +154,7 @@ fn rfc9111_5_2_2_10_s_maxage_does_not_disable_explicit_stale_windows(site: &Site
     let stale = ["Cache-Control: s-maxage=60, stale-while-revalidate=3600", "Age: 100"];
     let new = ScriptedResponse::page(&["Cache-Control: s-maxage=3600"], "new").after(&gate);
     first_then(site, "/behind", ScriptedResponse::page(&stale, "old"), new);
-    // The origin answers nobody before the gate opens, so whoever is answered did not wait for it.
+    // The origin does not respond before the gate opens, so these responses did not wait for it.
     for _ in 0..3 {
         assert_eq!(site.get("/behind").text(), "old");
     }
@@ -163,11 +164,11 @@ fn rfc9111_5_2_2_10_s_maxage_does_not_disable_explicit_stale_windows(site: &Site
     first_then(
         site,
         "/error",
-        ScriptedResponse::page(&failing, "kept"),
+        ScriptedResponse::page(&failing, "cached"),
         ScriptedResponse::with("503 Unavailable", &[], "broken"),
     );
     for _ in 0..2 {
-        assert_eq!(site.get("/error").text(), "kept");
+        assert_eq!(site.get("/error").text(), "cached");
     }
     let past = ["Cache-Control: s-maxage=60, stale-while-revalidate=30", "Age: 100", "ETag: \"a\""];
     assert_not_served_in_an_outage(site, "/past", &past);
@@ -177,18 +178,18 @@ fn rfc9111_5_2_2_2_must_revalidate_is_served_while_it_is_fresh(site: &Site) {
     first_then(
         site,
         "/must",
-        ScriptedResponse::page(&["Cache-Control: max-age=3600, must-revalidate"], "kept"),
+        ScriptedResponse::page(&["Cache-Control: max-age=3600, must-revalidate"], "cached"),
         silence(),
     );
     for _ in 0..2 {
-        assert_eq!(site.get("/must").text(), "kept");
+        assert_eq!(site.get("/must").text(), "cached");
     }
 }
 
 fn rfc9111_5_2_2_3_must_understand_overrides_no_store_for_an_understood_status(site: &Site) {
     numbered(site, "/understood", &["Cache-Control: must-understand, no-store, max-age=3600"]);
     for _ in 0..2 {
-        assert_eq!(site.get("/understood").text(), "answer 1");
+        assert_eq!(site.get("/understood").text(), "response 1");
     }
 }
 
@@ -199,9 +200,12 @@ fn rfc9111_5_2_2_3_must_understand_prevents_caching_an_unknown_status(site: &Sit
         let path = format!("/strange/{index}");
         let control = format!("Cache-Control: {control}");
         scripted(site, &path, move |_, number| {
-            ScriptedResponse::with("299 Strange", &[&control], &format!("answer {number}"))
+            ScriptedResponse::with("299 Strange", &[&control], &format!("response {number}"))
         });
-        assert_eq!((site.get(&path).text(), site.get(&path).text()), ("answer 1".into(), "answer 2".into()));
+        assert_eq!(
+            (site.get(&path).text(), site.get(&path).text()),
+            ("response 1".into(), "response 2".into())
+        );
     }
 }
 
@@ -213,12 +217,12 @@ fn rfc9111_5_2_2_6_no_transform_prevents_compression(site: &Site) {
         let response = site.get_with("/plain", "Accept-Encoding: gzip, br, zstd\r\n");
         assert_eq!((response.header("content-encoding"), response.text()), (None, long.clone()));
     }
-    assert_eq!(asked(site, "/plain"), 1);
+    assert_eq!(origin_requests(site, "/plain"), 1);
 }
 
 fn rfc9111_5_4_pragma_in_a_response_is_ignored(site: &Site) {
     numbered(site, "/pragma", &["Cache-Control: max-age=3600", "Pragma: no-cache"]);
     for _ in 0..2 {
-        assert_eq!(site.get("/pragma").text(), "answer 1");
+        assert_eq!(site.get("/pragma").text(), "response 1");
     }
 }

@@ -1,9 +1,9 @@
-//! `docs/internals/rfc9111.md` says for each section what the gateway does, and names the stories that show it.
+//! Checks that `docs/internals/rfc9111.md` names every test, under its section.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The sources of the stories, which the names are looked up in.
+/// The source files of the tests.
 const SOURCES: [&str; 20] = [
     include_str!("age.rs"),
     include_str!("authorization.rs"),
@@ -27,19 +27,19 @@ const SOURCES: [&str; 20] = [
     include_str!("vary.rs"),
 ];
 
-/// Where the table is.
+/// The heading above the table.
 const HEADING: &str = "## The origin's own headers\n";
 
-/// The names of all stories that are about a section of an RFC.
-fn stories() -> BTreeSet<&'static str> {
+/// The names of all tests that belong to a section of an RFC.
+fn tests() -> BTreeSet<&'static str> {
     let lines = SOURCES.iter().flat_map(|source| source.lines());
     let functions = lines.filter_map(|line| line.strip_prefix("fn rfc").map(|_| &line["fn ".len()..]));
     functions.map(|rest| rest.split('(').next().unwrap_or_default()).collect()
 }
 
-/// `9111 §4.2.1` as the names of stories begin: `rfc9111_4_2_1_`.
-fn beginning(section: &str) -> String {
-    let (rfc, number) = section.split_once(" §").unwrap_or_else(|| panic!("`{section}` is no section"));
+/// The prefix of test names for a section: `rfc9111_4_2_1_` for `9111 §4.2.1`.
+fn prefix(section: &str) -> String {
+    let (rfc, number) = section.split_once(" §").unwrap_or_else(|| panic!("invalid section `{section}`"));
     format!("rfc{rfc}_{}_", number.replace('.', "_"))
 }
 
@@ -50,18 +50,18 @@ fn the_document_lists_every_test_with_its_section() {
     let (_, rest) = document.split_once(HEADING).expect("the heading");
     let section = rest.split_once("\n## ").map_or(rest, |(section, _)| section);
     let rows = section.lines().filter(|line| line.starts_with("| 9") || line.starts_with("| 5"));
-    let stories = stories();
+    let tests = tests();
     let mut named = BTreeSet::new();
     for row in rows {
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-        let [section, what, shown_by] = cells.as_slice() else { panic!("not three cells: {row}") };
-        assert!(!what.is_empty(), "§{section} says nothing");
-        for story in shown_by.split(", ").map(|name| name.trim_matches('`')) {
-            assert!(stories.contains(story), "§{section} names `{story}`, which is no story");
-            assert!(story.starts_with(&beginning(section)), "`{story}` is of another section than {section}");
-            named.insert(story);
+        let [section, what, shown_by] = cells.as_slice() else { panic!("expected three cells: {row}") };
+        assert!(!what.is_empty(), "§{section} has an empty cell");
+        for test in shown_by.split(", ").map(|name| name.trim_matches('`')) {
+            assert!(tests.contains(test), "§{section} names `{test}`, which does not exist");
+            assert!(test.starts_with(&prefix(section)), "`{test}` belongs to another section than {section}");
+            named.insert(test);
         }
     }
-    let unnamed: Vec<_> = stories.difference(&named).collect();
+    let unnamed: Vec<_> = tests.difference(&named).collect();
     assert!(unnamed.is_empty(), "the document does not name {unnamed:?}");
 }

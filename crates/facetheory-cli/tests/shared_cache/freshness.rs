@@ -1,11 +1,11 @@
-//! How long an answer is fresh: RFC 9111, section 4.2.
+//! The freshness lifetime of a response: RFC 9111, section 4.2.
 
 use crate::date::{asctime_date, date, rfc850_date};
 use crate::helpers::{assert_all_cached, assert_none_reused, numbered};
 use crate::support::origin::ScriptedResponse;
 use crate::support::site::Site;
 
-stories![
+on_each_store![
     rfc9111_4_2_1_s_maxage_max_age_and_expires_each_give_freshness,
     rfc9111_4_2_1_max_age_wins_over_expires,
     rfc9111_4_2_a_response_as_old_as_its_lifetime_is_stale,
@@ -152,30 +152,33 @@ fn rfc9111_4_2_2_an_explicit_lifetime_disables_the_heuristic(site: &Site) {
     assert_none_reused(site, "told", &cases);
 }
 
-/// Two answers of this status whose content is old, and whether the second was asked for.
-fn guessed(site: &Site, status: &str, lines: &[&str]) -> bool {
+/// Whether a response with this status and old content gets a heuristic lifetime.
+fn is_heuristically_cached(site: &Site, status: &str, lines: &[&str]) -> bool {
     let path = format!("/status/{}", &status[..3]);
     let old = format!("Last-Modified: {}", date(-1_000_000));
     let lines: Vec<&str> = lines.iter().copied().chain([old.as_str(), "Location: /elsewhere"]).collect();
-    site.origin.respond(&path, ScriptedResponse::with(status, &lines, "the answer"));
+    site.origin.respond(&path, ScriptedResponse::with(status, &lines, "the content"));
     for _ in 0..2 {
-        assert_eq!(site.get(&path).text(), "the answer", "{status}");
+        assert_eq!(site.get(&path).text(), "the content", "{status}");
     }
     site.origin.requests_for(&path).len() == 1
 }
 
 fn rfc9111_4_2_2_statuses_that_are_not_heuristically_cacheable_get_no_lifetime(site: &Site) {
     for status in ["200 OK", "203 Non-Authoritative", "301 Moved", "308 Moved", "404 Not Found", "410 Gone"] {
-        assert!(guessed(site, status, &[]), "{status} may be kept by default");
+        assert!(is_heuristically_cached(site, status, &[]), "{status} is heuristically cacheable");
     }
     for status in ["201 Created", "202 Accepted", "302 Found", "307 Moved", "403 Forbidden", "500 Error"] {
-        assert!(!guessed(site, status, &[]), "{status} may be kept only where its lifetime is told");
+        assert!(
+            !is_heuristically_cached(site, status, &[]),
+            "{status} is cacheable only with an explicit lifetime"
+        );
     }
 }
 
 fn rfc9111_4_2_2_public_allows_a_heuristic_lifetime_for_any_status(site: &Site) {
     for status in ["200 OK", "302 Found", "307 Moved"] {
-        assert!(guessed(site, status, &["Cache-Control: public"]), "{status}");
+        assert!(is_heuristically_cached(site, status, &["Cache-Control: public"]), "{status}");
     }
 }
 
@@ -191,16 +194,16 @@ fn rfc9111_4_2_2_a_response_to_a_cookie_gets_no_heuristic_lifetime(site: &Site) 
         (&[&old, "CDN-Cache-Control: max-age=3600"], true),
         (&[&old, &later], true),
     ];
-    for (index, (lines, kept)) in cases.into_iter().enumerate() {
+    for (index, (lines, cached)) in cases.into_iter().enumerate() {
         let path = format!("/cookie/{index}");
         numbered(site, &path, lines);
-        assert_eq!(site.get_with(&path, ALICE).text(), "answer 1");
-        assert_eq!(site.get_with(&path, BOB).text() == "answer 1", kept, "{lines:?}");
-        // What nobody's cookie has brought is for everyone.
+        assert_eq!(site.get_with(&path, ALICE).text(), "response 1");
+        assert_eq!(site.get_with(&path, BOB).text() == "response 1", cached, "{lines:?}");
+        // A response to a request without a cookie is shared.
         let open = format!("/open/{index}");
         numbered(site, &open, lines);
-        assert_eq!(site.get(&open).text(), "answer 1");
-        assert_eq!(site.get_with(&open, BOB).text(), "answer 1", "{lines:?}");
+        assert_eq!(site.get(&open).text(), "response 1");
+        assert_eq!(site.get_with(&open, BOB).text(), "response 1", "{lines:?}");
     }
 }
 
@@ -209,6 +212,6 @@ fn rfc9111_3_a_response_without_lifetime_and_validator_is_not_reused(site: &Site
     numbered(site, "/query", &[]);
     assert_eq!(
         (site.get("/query?a").text(), site.get("/query?a").text()),
-        ("answer 1".into(), "answer 2".into())
+        ("response 1".into(), "response 2".into())
     );
 }

@@ -1,10 +1,10 @@
-//! HEAD: answered from what GET has brought, and able to tell that it is out of date. RFC 9111, section 4.3.5.
+//! HEAD: answered from a cached GET response, which it may update or invalidate. RFC 9111, section 4.3.5.
 
-use crate::helpers::{asked, numbered, scripted};
+use crate::helpers::{numbered, origin_requests, scripted};
 use crate::support::origin::ScriptedResponse;
 use crate::support::site::Site;
 
-stories![
+on_each_store![
     rfc9110_9_3_2_head_is_answered_from_the_response_to_get,
     rfc9111_3_head_stores_no_empty_page,
     rfc9111_4_3_5_head_updates_a_matching_cached_response,
@@ -16,9 +16,9 @@ fn rfc9110_9_3_2_head_is_answered_from_the_response_to_get(site: &Site) {
     numbered(site, "/head", &["Cache-Control: max-age=3600", "ETag: \"a\"", "X-Own: 1"]);
     site.get("/head");
     let head = site.request("HEAD", "/head", "");
-    let told = ["etag", "x-own", "content-length"].map(|name| head.header(name));
-    assert_eq!((head.status, told), (200, [Some("\"a\""), Some("1"), Some("8")]));
-    assert_eq!(asked(site, "/head"), 1);
+    let reported = ["etag", "x-own", "content-length"].map(|name| head.header(name));
+    assert_eq!((head.status, reported), (200, [Some("\"a\""), Some("1"), Some("8")]));
+    assert_eq!(origin_requests(site, "/head"), 1);
 }
 
 fn rfc9111_3_head_stores_no_empty_page(site: &Site) {
@@ -26,12 +26,12 @@ fn rfc9111_3_head_stores_no_empty_page(site: &Site) {
     assert_eq!(site.request("HEAD", "/cold", "").status, 200);
     for _ in 0..2 {
         let response = site.get("/cold");
-        assert!(response.text().starts_with("answer"), "{}", response.text());
+        assert!(response.text().starts_with("response"), "{}", response.text());
     }
 }
 
-/// A page that is kept, although a visitor who insists makes the origin answer HEAD with these headers.
-fn headed(site: &Site, path: &str, lines: &'static [&'static str], length: usize) {
+/// Caches a page, then sends a HEAD with `no-cache`, to which the origin responds with these headers.
+fn after_head(site: &Site, path: &str, lines: &'static [&'static str], length: usize) {
     scripted(site, path, move |request, number| match request.method.as_str() {
         "HEAD" => {
             let lines = lines.join("\r\n");
@@ -39,20 +39,20 @@ fn headed(site: &Site, path: &str, lines: &'static [&'static str], length: usize
         }
         _ => ScriptedResponse::page(
             &["Cache-Control: max-age=3600", "ETag: \"a\"", "X-Own: 1"],
-            &format!("answer {number}"),
+            &format!("response {number}"),
         ),
     });
-    assert_eq!(site.get(path).text(), "answer 1");
+    assert_eq!(site.get(path).text(), "response 1");
 }
 
 fn rfc9111_4_3_5_head_updates_a_matching_cached_response(site: &Site) {
-    headed(site, "/same", &["Cache-Control: max-age=7200", "ETag: \"a\"", "X-Own: 2"], 8);
+    after_head(site, "/same", &["Cache-Control: max-age=7200", "ETag: \"a\"", "X-Own: 2"], 8);
     assert_eq!(site.request("HEAD", "/same", "Cache-Control: no-cache\r\n").status, 200);
     let gets = || site.origin.requests_for("/same").iter().filter(|request| request.method == "GET").count();
     let before = gets();
     let response = site.get("/same");
     if gets() == before {
-        assert_eq!(response.text(), "answer 1");
+        assert_eq!(response.text(), "response 1");
         assert_eq!(
             (response.header("x-own"), response.header("cache-control")),
             (Some("2"), Some("max-age=7200"))
@@ -62,7 +62,7 @@ fn rfc9111_4_3_5_head_updates_a_matching_cached_response(site: &Site) {
 
 fn rfc9111_4_3_5_head_that_sets_a_cookie_updates_nothing(site: &Site) {
     let own = &["Cache-Control: max-age=7200", "ETag: \"a\"", "X-Own: 2", "Set-Cookie: sid=bob"];
-    headed(site, "/own", own, 8);
+    after_head(site, "/own", own, 8);
     let bob = site.request("HEAD", "/own", "Cache-Control: no-cache\r\nCookie: sid=bob\r\n");
     assert_eq!((bob.header("x-own"), bob.header("set-cookie")), (Some("2"), Some("sid=bob")));
     let alice = site.get("/own");
@@ -74,11 +74,11 @@ fn rfc9111_4_3_5_head_invalidates_a_different_cached_response(site: &Site) {
         ("/tag", &["Cache-Control: max-age=3600", "ETag: \"b\""][..], 8),
         ("/length", &["Cache-Control: max-age=3600", "ETag: \"a\""], 99),
     ] {
-        headed(site, path, lines, length);
+        after_head(site, path, lines, length);
         assert_eq!(site.request("HEAD", path, "Cache-Control: no-cache\r\n").status, 200);
         let gets = site.origin.requests_for(path).iter().filter(|request| request.method == "GET").count();
         site.get(path);
         let now = site.origin.requests_for(path).iter().filter(|request| request.method == "GET").count();
-        assert!(now > gets, "{path}: what the origin no longer has was served as fresh");
+        assert!(now > gets, "{path}: an outdated response was served as fresh");
     }
 }

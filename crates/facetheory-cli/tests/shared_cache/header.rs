@@ -1,11 +1,11 @@
-//! Which headers are kept and sent on: RFC 9111, section 3.1, and RFC 9110, section 7.6.
+//! Stored and forwarded headers: RFC 9111, section 3.1, and RFC 9110, section 7.6.
 
 use crate::date::date;
-use crate::helpers::{asked, assert_none_reused, numbered, scripted};
+use crate::helpers::{assert_none_reused, numbered, origin_requests, scripted};
 use crate::support::origin::ScriptedResponse;
 use crate::support::site::{Site, get};
 
-stories![
+on_each_store![
     rfc9111_2_the_key_is_the_complete_url,
     rfc9111_3_1_all_headers_are_stored_known_or_unknown,
     rfc9111_5_2_the_cache_control_of_the_origin_is_forwarded_unchanged,
@@ -21,23 +21,23 @@ stories![
 fn rfc9111_2_the_key_is_the_complete_url(site: &Site) {
     numbered(site, "/address", &["Cache-Control: max-age=3600"]);
     numbered(site, "/Address", &["Cache-Control: max-age=3600"]);
-    let visit = |host: &str, target: &str| {
+    let request = |host: &str, target: &str| {
         site.gateway.exchange(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n")).text()
     };
     let addresses = [
-        ("a.example", "/address", "answer 1"),
-        ("b.example", "/address", "answer 2"),
-        ("a.example", "/address?x", "answer 3"),
-        ("a.example", "/address?x=1", "answer 4"),
-        ("a.example:81", "/address", "answer 5"),
-        ("a.example", "/Address", "answer 1"),
+        ("a.example", "/address", "response 1"),
+        ("b.example", "/address", "response 2"),
+        ("a.example", "/address?x", "response 3"),
+        ("a.example", "/address?x=1", "response 4"),
+        ("a.example:81", "/address", "response 5"),
+        ("a.example", "/Address", "response 1"),
     ];
     for _ in 0..2 {
         for (host, target, expected) in addresses {
-            assert_eq!(visit(host, target), expected, "{host}{target}");
+            assert_eq!(request(host, target), expected, "{host}{target}");
         }
     }
-    assert_eq!(visit("A.EXAMPLE", "/address"), "answer 1", "hosts have no case");
+    assert_eq!(request("A.EXAMPLE", "/address"), "response 1", "hosts ignore case");
 }
 
 fn rfc9111_3_1_all_headers_are_stored_known_or_unknown(site: &Site) {
@@ -56,7 +56,7 @@ fn rfc9111_3_1_all_headers_are_stored_known_or_unknown(site: &Site) {
         assert!(!values(&first).is_empty(), "{name}");
         assert_eq!(values(&first), values(&second), "{name}");
     }
-    assert_eq!(asked(site, "/headers"), 1);
+    assert_eq!(origin_requests(site, "/headers"), 1);
 }
 
 fn rfc9111_5_2_the_cache_control_of_the_origin_is_forwarded_unchanged(site: &Site) {
@@ -70,10 +70,11 @@ fn rfc9111_5_2_the_cache_control_of_the_origin_is_forwarded_unchanged(site: &Sit
     numbered(site, "/told", &lines);
     for _ in 0..2 {
         let response = site.get("/told");
-        let told = ["cache-control", "expires", "last-modified", "etag"].map(|name| response.header(name));
+        let reported =
+            ["cache-control", "expires", "last-modified", "etag"].map(|name| response.header(name));
         let control = "public, max-age=60, s-maxage=3600, extension=1";
-        assert_eq!(told, [Some(control), Some(&expires), Some(&changed), Some("W/\"a\"")]);
-        assert_eq!(response.text(), "answer 1");
+        assert_eq!(reported, [Some(control), Some(&expires), Some(&changed), Some("W/\"a\"")]);
+        assert_eq!(response.text(), "response 1");
     }
 }
 
@@ -88,7 +89,7 @@ fn rfc9110_7_6_1_hop_by_hop_headers_are_neither_stored_nor_forwarded(site: &Site
     for _ in 0..2 {
         let response = site.get("/hop");
         assert_eq!((response.header("x-hop"), response.header("keep-alive")), (None, None));
-        assert_eq!(response.text(), "answer 1");
+        assert_eq!(response.text(), "response 1");
     }
 }
 
@@ -98,7 +99,7 @@ fn rfc9111_3_1_proxy_headers_are_not_stored(site: &Site) {
     numbered(site, "/proxy", &lines);
     site.get("/proxy");
     let second = site.get("/proxy");
-    assert_eq!(second.text(), "answer 1");
+    assert_eq!(second.text(), "response 1");
     for name in ["proxy-authenticate", "proxy-authentication-info", "proxy-authorization"] {
         assert_eq!(second.header(name), None, "{name}");
     }
@@ -125,16 +126,19 @@ fn rfc9111_4_the_origin_gets_all_headers_of_the_client(site: &Site) {
 }
 
 fn rfc9111_4_the_origin_gets_the_client_address_with_every_request(site: &Site) {
-    // What is still right and may be kept no longer is asked for once more, for the visitor who waits for it.
+    // A 304 with `no-store` is followed by an unconditional request for the waiting client.
     scripted(site, "/again", |_, number| match number {
-        1 => ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept"),
+        1 => ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "cached"),
         2 => ScriptedResponse::with("304 Not Modified", &["Cache-Control: no-store", "ETag: \"a\""], ""),
-        _ => ScriptedResponse::page(&["Cache-Control: no-store"], "asked again"),
+        _ => ScriptedResponse::page(&["Cache-Control: no-store"], "fetched again"),
     });
-    assert_eq!((site.get("/again").text(), site.get("/again").text()), ("kept".into(), "asked again".into()));
+    assert_eq!(
+        (site.get("/again").text(), site.get("/again").text()),
+        ("cached".into(), "fetched again".into())
+    );
     let requests = site.origin.requests_for("/again");
-    let told: Vec<_> = requests.iter().map(|request| request.header("x-forwarded-for")).collect();
-    assert_eq!(told, [Some("127.0.0.1"); 3]);
+    let reported: Vec<_> = requests.iter().map(|request| request.header("x-forwarded-for")).collect();
+    assert_eq!(reported, [Some("127.0.0.1"); 3]);
 }
 
 fn rfc9110_7_6_1_hop_by_hop_headers_of_the_client_do_not_reach_the_origin(site: &Site) {
@@ -151,8 +155,8 @@ fn rfc9110_7_8_an_upgrade_request_reaches_the_origin_with_its_protocol(site: &Si
     let mut connection = site.gateway.connect();
     connection.send(get("/other", "Connection: upgrade\r\nUpgrade: foo\r\n"));
     let response = connection.response();
-    let told = (response.status, response.header("connection"), response.header("upgrade"));
-    assert_eq!(told, (101, Some("upgrade"), Some("foo")));
+    let reported = (response.status, response.header("connection"), response.header("upgrade"));
+    assert_eq!(reported, (101, Some("upgrade"), Some("foo")));
     connection.send("hello");
     assert_eq!(connection.bytes(5), b"hello");
 }

@@ -1,4 +1,4 @@
-//! What an origin says in a story, and what visitors must get.
+//! Scripted origins and assertions that the tests share.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -6,22 +6,26 @@ use crate::support::client::Response;
 use crate::support::origin::{Request, ScriptedResponse};
 use crate::support::site::Site;
 
-/// The answers for this path have these headers from now on, and tell which of them they are: `answer 1`, `answer 2`.
+/// Sets numbered responses with these headers for a path: `response 1`, `response 2`.
 pub(crate) fn numbered(site: &Site, path: &str, lines: &[&str]) {
     let lines = owned(lines);
-    scripted(site, path, move |_, number| page(&lines, &format!("answer {number}")));
+    scripted(site, path, move |_, number| page(&lines, &format!("response {number}")));
 }
 
-/// The same, but whoever has the validator of these headers is told that nothing is new.
+/// Like [`numbered`], but a conditional request gets a 304.
 pub(crate) fn validated(site: &Site, path: &str, lines: &[&str]) {
     let lines = owned(lines);
     scripted(site, path, move |request, number| {
         let conditional = request.has("if-none-match") || request.has("if-modified-since");
-        if conditional { with("304 Not Modified", &lines) } else { page(&lines, &format!("answer {number}")) }
+        if conditional {
+            with("304 Not Modified", &lines)
+        } else {
+            page(&lines, &format!("response {number}"))
+        }
     });
 }
 
-/// The answer for this path depends on the request and on how many have come before it, itself included.
+/// Sets a response for a path that depends on the request and its number, from 1.
 pub(crate) fn scripted(
     site: &Site,
     path: &str,
@@ -31,33 +35,33 @@ pub(crate) fn scripted(
     site.origin.script(path, move |request| script(request, count.fetch_add(1, Ordering::Relaxed) + 1));
 }
 
-/// The first answer for this path is one, all that follow are another.
+/// Sets the first response for a path, and another one for all further requests.
 pub(crate) fn first_then(site: &Site, path: &str, first: ScriptedResponse, then: ScriptedResponse) {
     scripted(site, path, move |_, number| if number == 1 { first.clone() } else { then.clone() });
 }
 
-/// An answer that never comes: the connection is closed instead.
+/// No response: the connection is closed.
 pub(crate) fn silence() -> ScriptedResponse {
     ScriptedResponse::raw("").then_close()
 }
 
-/// Fails unless, for each of these headers, what the first visitor got is served to the second.
+/// Fails unless, with each of these headers, the first response is reused for the second request.
 pub(crate) fn assert_all_cached(site: &Site, name: &str, cases: &[&[&str]]) {
     for (index, lines) in cases.iter().enumerate() {
         let path = format!("/{name}/{index}");
         numbered(site, &path, lines);
-        assert_eq!(site.get(&path).text(), "answer 1", "{lines:?}");
-        assert_eq!(site.get(&path).text(), "answer 1", "{lines:?} let it be kept");
+        assert_eq!(site.get(&path).text(), "response 1", "{lines:?}");
+        assert_eq!(site.get(&path).text(), "response 1", "{lines:?} allow caching");
     }
 }
 
-/// Fails if, for any of these headers, what the first visitor got is served to the second.
+/// Fails if, with any of these headers, the first response is reused for the second request.
 pub(crate) fn assert_none_reused(site: &Site, name: &str, cases: &[&[&str]]) {
     for (index, lines) in cases.iter().enumerate() {
         let path = format!("/{name}/{index}");
         numbered(site, &path, lines);
-        assert_eq!(site.get(&path).text(), "answer 1", "{lines:?}");
-        assert_eq!(site.get(&path).text(), "answer 2", "{lines:?} forbid that it is served again");
+        assert_eq!(site.get(&path).text(), "response 1", "{lines:?}");
+        assert_eq!(site.get(&path).text(), "response 2", "{lines:?} forbid reuse");
     }
 }
 
@@ -67,30 +71,30 @@ pub(crate) fn page(lines: &[String], body: &str) -> ScriptedResponse {
     ScriptedResponse::page(&lines, body)
 }
 
-/// An answer without a body, with these headers.
+/// A response without a body, with these headers.
 pub(crate) fn with(status: &str, lines: &[String]) -> ScriptedResponse {
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     ScriptedResponse::with(status, &lines, "")
 }
 
-/// Header lines that outlive their story.
+/// Owned copies of header lines.
 pub(crate) fn owned(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
 /// How many requests have reached the origin for this path.
-pub(crate) fn asked(site: &Site, path: &str) -> usize {
+pub(crate) fn origin_requests(site: &Site, path: &str) -> usize {
     site.origin.requests_for(path).len()
 }
 
-/// What `Age` says.
+/// The value of `Age`.
 pub(crate) fn age(response: &Response) -> u64 {
     let age = response.header("age").unwrap_or_else(|| panic!("no Age: {:?}", response.headers));
-    age.parse().unwrap_or_else(|_| panic!("no age: {age}"))
+    age.parse().unwrap_or_else(|_| panic!("invalid age: {age}"))
 }
 
-/// A parameter of what the gateway says in `Cache-Status`, empty for one without a value; none where it does not say it.
-pub(crate) fn told<'r>(response: &'r Response, name: &str) -> Option<&'r str> {
+/// A parameter of the gateway's entry in `Cache-Status`: "" without a value, `None` if it is missing.
+pub(crate) fn cache_status<'r>(response: &'r Response, name: &str) -> Option<&'r str> {
     let lines = response.headers.iter().filter(|(known, _)| known == "cache-status");
     let mut own = lines
         .flat_map(|(_, value)| value.split(','))

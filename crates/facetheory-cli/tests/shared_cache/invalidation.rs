@@ -1,11 +1,11 @@
-//! Unsafe methods end what is kept: RFC 9111, section 4.4.
+//! Invalidation by unsafe methods: RFC 9111, section 4.4.
 
-use crate::helpers::{asked, numbered, owned, page, scripted, silence};
+use crate::helpers::{numbered, origin_requests, owned, page, scripted, silence};
 use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::site::{HOST, Site, request};
 use crate::support::wait_for;
 
-stories![
+on_each_store![
     rfc9111_4_unsafe_methods_reach_the_origin,
     rfc9111_4_4_a_successful_unsafe_method_invalidates_the_page,
     rfc9111_4_4_an_unknown_method_is_unsafe,
@@ -21,34 +21,34 @@ stories![
     rfc9111_3_responses_to_post_are_not_cached,
 ];
 
-/// What makes a page one that is kept.
+/// A header that makes a page cacheable.
 const FRESH: &str = "Cache-Control: max-age=3600";
 
-/// A page that is kept, whose answers to other methods have this status and these headers.
-fn changeable(site: &Site, path: &str, status: &'static str, lines: &[&str]) {
+/// Caches a page; the responses to other methods have this status and these headers.
+fn cache_changeable(site: &Site, path: &str, status: &'static str, lines: &[&str]) {
     let lines = owned(lines);
     scripted(site, path, move |request, number| match request.method.as_str() {
-        "GET" => ScriptedResponse::page(&[FRESH], &format!("answer {number}")),
+        "GET" => ScriptedResponse::page(&[FRESH], &format!("response {number}")),
         _ => {
             let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
             ScriptedResponse::with(status, &lines, if status.starts_with("204") { "" } else { "done" })
         }
     });
     site.get(path);
-    let asked_before = asked(site, path);
+    let requests_before = origin_requests(site, path);
     site.get(path);
-    assert_eq!(asked(site, path), asked_before, "it is kept");
+    assert_eq!(origin_requests(site, path), requests_before, "the page is cached");
 }
 
-/// Whether somebody who comes now is served what was kept.
-fn is_kept(site: &Site, path: &str) -> bool {
-    let before = asked(site, path);
+/// Whether the next request is served from the cache.
+fn is_cached(site: &Site, path: &str) -> bool {
+    let before = origin_requests(site, path);
     site.get(path);
-    asked(site, path) == before
+    origin_requests(site, path) == before
 }
 
 fn rfc9111_4_unsafe_methods_reach_the_origin(site: &Site) {
-    changeable(site, "/through", "200 OK", &[FRESH]);
+    cache_changeable(site, "/through", "200 OK", &[FRESH]);
     for method in ["POST", "PUT", "DELETE", "PATCH"] {
         assert_eq!(site.request(method, "/through", "Content-Length: 0\r\n").text(), "done");
         let last = site.origin.requests_for("/through").pop().expect("a request");
@@ -65,32 +65,32 @@ fn rfc9111_4_4_a_successful_unsafe_method_invalidates_the_page(site: &Site) {
         ("POST", "303 See Other"),
     ] {
         let path = format!("/{method}/{}", &status[..3]);
-        changeable(site, &path, status, &["Location: /elsewhere"]);
+        cache_changeable(site, &path, status, &["Location: /elsewhere"]);
         site.request(method, &path, "Content-Length: 0\r\n");
-        assert!(!is_kept(site, &path), "{method} {status}");
+        assert!(!is_cached(site, &path), "{method} {status}");
     }
 }
 
 fn rfc9111_4_4_an_unknown_method_is_unsafe(site: &Site) {
-    changeable(site, "/strange", "200 OK", &[]);
+    cache_changeable(site, "/strange", "200 OK", &[]);
     site.request("STRANGE", "/strange", "Content-Length: 0\r\n");
-    assert!(!is_kept(site, "/strange"));
+    assert!(!is_cached(site, "/strange"));
 }
 
 fn rfc9111_4_4_a_failed_unsafe_method_invalidates_nothing(site: &Site) {
     for status in ["400 Bad Request", "404 Not Found", "409 Conflict", "500 Error", "503 Unavailable"] {
         let path = format!("/fails/{}", &status[..3]);
-        changeable(site, &path, status, &[]);
+        cache_changeable(site, &path, status, &[]);
         site.request("POST", &path, "Content-Length: 0\r\n");
-        assert!(is_kept(site, &path), "{status}");
+        assert!(is_cached(site, &path), "{status}");
     }
 }
 
 fn rfc9111_4_4_safe_methods_invalidate_nothing(site: &Site) {
-    changeable(site, "/safe", "200 OK", &[]);
+    cache_changeable(site, "/safe", "200 OK", &[]);
     for method in ["HEAD", "OPTIONS"] {
         site.request(method, "/safe", "");
-        assert!(is_kept(site, "/safe"), "{method}");
+        assert!(is_cached(site, "/safe"), "{method}");
     }
 }
 
@@ -105,69 +105,69 @@ fn rfc9111_4_4_location_and_content_location_are_invalidated_too(site: &Site) {
     .enumerate()
     {
         let (form, named) = (format!("/form/{index}"), format!("/named/{index}"));
-        changeable(site, &named, "200 OK", &[]);
-        changeable(site, &form, "200 OK", &[&format!("{name}: {value}")]);
+        cache_changeable(site, &named, "200 OK", &[]);
+        cache_changeable(site, &form, "200 OK", &[&format!("{name}: {value}")]);
         site.request("POST", &form, "Content-Length: 0\r\n");
-        assert!(!is_kept(site, &named), "{name}: {value}");
+        assert!(!is_cached(site, &named), "{name}: {value}");
     }
 }
 
 fn rfc9111_4_4_other_origins_are_not_invalidated(site: &Site) {
     for (index, name) in ["Location", "Content-Location"].into_iter().enumerate() {
         let (form, named) = (format!("/form/{index}"), format!("/named/{index}"));
-        changeable(site, &named, "200 OK", &[]);
-        changeable(site, &form, "200 OK", &[&format!("{name}: http://other.example.org{named}")]);
+        cache_changeable(site, &named, "200 OK", &[]);
+        cache_changeable(site, &form, "200 OK", &[&format!("{name}: http://other.example.org{named}")]);
         site.request("POST", &form, "Content-Length: 0\r\n");
-        assert!(is_kept(site, &named), "{name}");
+        assert!(is_cached(site, &named), "{name}");
     }
 }
 
 fn rfc9111_4_4_all_variants_are_invalidated(site: &Site) {
     let lines = owned(&[FRESH, "Vary: X-Language"]);
     scripted(site, "/variants", move |request, number| match request.method.as_str() {
-        "GET" => page(&lines, &format!("answer {number}")),
+        "GET" => page(&lines, &format!("response {number}")),
         _ => ScriptedResponse::with("200 OK", &[], "done"),
     });
-    let visit = |language: &str| site.get_with("/variants", &format!("X-Language: {language}\r\n")).text();
-    assert_eq!((visit("de"), visit("fr")), ("answer 1".into(), "answer 2".into()));
-    assert_eq!((visit("de"), visit("fr")), ("answer 1".into(), "answer 2".into()));
+    let request = |language: &str| site.get_with("/variants", &format!("X-Language: {language}\r\n")).text();
+    assert_eq!((request("de"), request("fr")), ("response 1".into(), "response 2".into()));
+    assert_eq!((request("de"), request("fr")), ("response 1".into(), "response 2".into()));
     site.request("DELETE", "/variants", "");
-    let (german, french) = (visit("de"), visit("fr"));
-    assert!(german != "answer 1" && french != "answer 2", "{german}, {french}");
-    wait_for("they are kept again", || {
-        let before = asked(site, "/variants");
-        visit("de");
-        visit("fr");
-        (asked(site, "/variants") == before).then_some(())
+    let (german, french) = (request("de"), request("fr"));
+    assert!(german != "response 1" && french != "response 2", "{german}, {french}");
+    wait_for("they are cached again", || {
+        let before = origin_requests(site, "/variants");
+        request("de");
+        request("fr");
+        (origin_requests(site, "/variants") == before).then_some(())
     });
 }
 
 fn rfc9111_4_4_other_pages_are_not_invalidated(site: &Site) {
-    changeable(site, "/page", "200 OK", &[]);
+    cache_changeable(site, "/page", "200 OK", &[]);
     for other in ["/page/below", "/pag", "/page?query"] {
         numbered(site, other, &[FRESH]);
         site.get(other);
         site.request("POST", "/page", "Content-Length: 0\r\n");
-        assert!(is_kept(site, other), "{other}");
+        assert!(is_cached(site, other), "{other}");
     }
 }
 
 fn rfc9111_4_4_an_admin_invalidation_covers_all_variants(site: &Site) {
     let languages = ["de", "fr", "it"];
-    let visit = |path: &str, language: &str| site.get_with(path, &format!("X-Language: {language}\r\n"));
+    let request = |path: &str, language: &str| site.get_with(path, &format!("X-Language: {language}\r\n"));
     for hard in [false, true] {
         let path = if hard { "/taken-down" } else { "/changed" };
         numbered(site, path, &[FRESH, "Vary: X-Language"]);
         for language in languages.iter().chain(&languages) {
-            visit(path, language);
+            request(path, language);
         }
-        assert_eq!(asked(site, path), languages.len(), "all are kept");
-        let wish = format!(r#"{{ "url": "http://{HOST}{path}", "hard": {hard} }}"#);
-        assert_eq!(site.gateway.admin_post("/api/v1/invalidate", &wish).text(), r#"{"outcome":"stale"}"#);
+        assert_eq!(origin_requests(site, path), languages.len(), "all are cached");
+        let body = format!(r#"{{ "url": "http://{HOST}{path}", "hard": {hard} }}"#);
+        assert_eq!(site.gateway.admin_post("/api/v1/invalidate", &body).text(), r#"{"outcome":"stale"}"#);
         site.origin.respond(path, silence());
         for language in languages {
-            let response = visit(path, language);
-            assert_eq!(response.status, 502, "nothing of it is served any more: {}", response.text());
+            let response = request(path, language);
+            assert_eq!(response.status, 502, "it is not served any more: {}", response.text());
         }
     }
 }
@@ -176,49 +176,47 @@ fn rfc9111_4_4_an_unsafe_method_invalidates_although_its_client_has_disconnected
     let gate = Gate::default();
     let opened = gate.clone();
     scripted(site, "/left", move |request, number| match request.method.as_str() {
-        "GET" => ScriptedResponse::page(&[FRESH], &format!("answer {number}")),
+        "GET" => ScriptedResponse::page(&[FRESH], &format!("response {number}")),
         _ => ScriptedResponse::with("200 OK", &[], "done").after(&opened),
     });
-    assert_eq!(site.get("/left").text(), "answer 1");
+    assert_eq!(site.get("/left").text(), "response 1");
     let mut client = site.gateway.connect();
     client.send(request("POST", "/left", "Content-Length: 4\r\n") + "body");
-    wait_for("the origin has the request", || (asked(site, "/left") == 2).then_some(()));
+    wait_for("the request reaches the origin", || (origin_requests(site, "/left") == 2).then_some(()));
     let before = site.gateway.open_files();
     drop(client);
-    wait_for("the gateway knows that the visitor has left", || {
+    wait_for("the gateway notices that the client has disconnected", || {
         (site.gateway.open_files() < before).then_some(())
     });
     gate.open();
-    wait_for("what the request has changed is not kept", || {
-        (site.get("/left").text() != "answer 1").then_some(())
-    });
+    wait_for("the page is invalidated", || (site.get("/left").text() != "response 1").then_some(()));
 }
 
 fn rfc9111_4_4_an_incomplete_request_is_not_completed_when_its_client_disconnects(site: &Site) {
     for (lines, half) in
         [("Transfer-Encoding: chunked\r\n", "4\r\nhalf\r\n"), ("Content-Length: 8\r\n", "half")]
     {
-        changeable(site, "/half", "200 OK", &[]);
+        cache_changeable(site, "/half", "200 OK", &[]);
         let bytes = site.origin.byte_count();
         let mut client = site.gateway.connect();
         client.send(request("POST", "/half", lines) + half);
-        wait_for("the origin has half of it", || {
+        wait_for("half of the request reaches the origin", || {
             (site.origin.byte_count() > bytes + half.len()).then_some(())
         });
         let before = site.gateway.open_files();
         drop(client);
-        // Both connections end: that of the visitor, and that to the origin.
-        wait_for("the request is given up", || (site.gateway.open_files() + 2 <= before).then_some(()));
+        // Both connections are closed: from the client and to the origin.
+        wait_for("the request is aborted", || (site.gateway.open_files() + 2 <= before).then_some(()));
         assert!(site.origin.requests_for("/half").iter().all(|request| request.method == "GET"), "{lines}");
-        assert!(is_kept(site, "/half"), "{lines}");
+        assert!(is_cached(site, "/half"), "{lines}");
     }
 }
 
 fn rfc9111_3_responses_to_post_are_not_cached(site: &Site) {
     scripted(site, "/post", |_, number| {
-        ScriptedResponse::page(&[FRESH, "Content-Location: /post"], &format!("answer {number}"))
+        ScriptedResponse::page(&[FRESH, "Content-Location: /post"], &format!("response {number}"))
     });
     let post = || site.request("POST", "/post", "Content-Length: 0\r\n").text();
-    assert_eq!((post(), post()), ("answer 1".into(), "answer 2".into()));
-    assert_eq!(site.get("/post").text(), "answer 3");
+    assert_eq!((post(), post()), ("response 1".into(), "response 2".into()));
+    assert_eq!(site.get("/post").text(), "response 3");
 }

@@ -1,10 +1,10 @@
-//! The gateway without a configuration but for patient time-outs, as the shared cache that the HTTP RFCs describe: one
-//! story for each MUST and SHOULD that concerns one, told over the wire, with the section in its name.
+//! The gateway with default settings and long timeouts, as the shared cache that the HTTP RFCs describe: one test for
+//! each MUST and SHOULD that concerns a cache, over the wire, with the section in its name.
 //!
-//! Time is told by the origin: `Age` and `Date` make an answer as old as a story needs it, so that none has to wait.
+//! The origin sets the age of responses by `Age` and `Date`, so that no test has to wait.
 
-/// Each of these stories is a test of a gateway on SQLite and files, and one of a gateway on DynamoDB and S3.
-macro_rules! stories {
+/// Runs each function as two tests: of a gateway on SQLite and files, and of one on DynamoDB and S3.
+macro_rules! on_each_store {
     ($($story:ident),* $(,)?) => {
         mod embedded {
             $(

@@ -1,4 +1,4 @@
-//! Two gateways on one table agree.
+//! Two gateways that share a table.
 
 use tabletheory::{Clock as _, SystemClock};
 
@@ -9,7 +9,7 @@ use crate::support::origin::{Gate, Origin, ScriptedResponse};
 use crate::support::site::{LONG_TIMEOUTS, get, request};
 use crate::support::wait_for;
 
-/// Two gateways that keep their pages in one place, in front of one origin.
+/// Two gateways with the same stores in front of one origin.
 struct Pair {
     one: Gateway,
     other: Gateway,
@@ -32,7 +32,7 @@ impl Pair {
         Pair::start(|_, own, origin| servers.gateway(own, origin, ""))
     }
 
-    /// Each has a directory of its own; that of the first may hold what they share.
+    /// Each has its own directory; that of the first may contain the shared stores.
     fn start(gateway: impl Fn(&std::path::Path, &std::path::Path, &Origin) -> Gateway) -> Pair {
         let directories = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
         let origin = Origin::start();
@@ -41,16 +41,16 @@ impl Pair {
         Pair { one, other, origin, _directories: directories }
     }
 
-    fn asked(&self, path: &str) -> usize {
+    fn origin_requests(&self, path: &str) -> usize {
         self.origin.requests_for(path).iter().filter(|request| request.method == "GET").count()
     }
 }
 
-fn visit(gateway: &Gateway, path: &str, language: &str) -> Response {
+fn get_in(gateway: &Gateway, path: &str, language: &str) -> Response {
     gateway.exchange(get(path, &format!("X-Language: {language}\r\n")))
 }
 
-/// A page in several languages, which any other method changes.
+/// A page in several languages; any method other than GET changes it.
 fn greeting(origin: &Origin, path: &str) {
     let changes = std::sync::atomic::AtomicUsize::new(0);
     origin.script(path, move |request| {
@@ -69,16 +69,16 @@ fn greeting(origin: &Origin, path: &str) {
 fn a_page_cached_by_one_gateway_is_served_by_the_other(pair: &Pair) {
     greeting(&pair.origin, "/page");
     for language in ["de", "fr", "it"] {
-        let (kept, served) = (visit(&pair.one, "/page", language), visit(&pair.other, "/page", language));
+        let (cached, served) = (get_in(&pair.one, "/page", language), get_in(&pair.other, "/page", language));
         assert_eq!(served.text(), format!("{language}, change 0"));
-        assert_eq!(kept.body, served.body);
+        assert_eq!(cached.body, served.body);
         for name in ["etag", "cache-control", "x-own", "content-type"] {
-            assert_eq!(kept.header(name), served.header(name), "{name}");
+            assert_eq!(cached.header(name), served.header(name), "{name}");
         }
         let age: u64 = served.header("age").expect("an age").parse().expect("a number");
-        assert!((600..700).contains(&age), "the age that it came with counts in every process: {age}");
+        assert!((600..700).contains(&age), "the age of the origin counts in every process: {age}");
     }
-    assert_eq!(pair.asked("/page"), 3, "each variant was asked for once");
+    assert_eq!(pair.origin_requests("/page"), 3, "each variant was fetched once");
     let other = pair.other.exchange(get("/page", "X-Language: de\r\nIf-None-Match: \"de-0\"\r\n"));
     assert_eq!(other.status, 304);
 }
@@ -88,15 +88,19 @@ fn an_unsafe_method_through_one_gateway_invalidates_for_both(pair: &Pair) {
     let languages = ["de", "fr"];
     for gateway in [&pair.one, &pair.other, &pair.one, &pair.other] {
         for language in languages {
-            assert_eq!(visit(gateway, "/page", language).text(), format!("{language}, change 0"));
+            assert_eq!(get_in(gateway, "/page", language).text(), format!("{language}, change 0"));
         }
     }
-    assert_eq!(pair.asked("/page"), 2);
+    assert_eq!(pair.origin_requests("/page"), 2);
     assert_eq!(pair.one.exchange(request("DELETE", "/page", "")).status, 204);
     for language in languages {
-        assert_eq!(visit(&pair.one, "/page", language).text(), format!("{language}, change 1"), "at once");
-        wait_for("the other obeys", || {
-            let text = visit(&pair.other, "/page", language).text();
+        assert_eq!(
+            get_in(&pair.one, "/page", language).text(),
+            format!("{language}, change 1"),
+            "immediately"
+        );
+        wait_for("the other gateway sees the invalidation", || {
+            let text = get_in(&pair.other, "/page", language).text();
             (text == format!("{language}, change 1")).then_some(())
         });
     }
@@ -111,23 +115,23 @@ fn a_validation_by_one_gateway_is_visible_to_the_other(pair: &Pair) {
         ),
         false => ScriptedResponse::page(
             &["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\"", "X-Own: 1"],
-            "kept",
+            "cached",
         ),
     });
-    assert_eq!(visit(&pair.one, "/stale", "de").text(), "kept");
-    let validated = visit(&pair.other, "/stale", "de");
-    assert_eq!((validated.text().as_str(), validated.header("x-own")), ("kept", Some("2")));
-    assert_eq!(pair.asked("/stale"), 2);
-    wait_for("the first sees it", || {
-        let response = visit(&pair.one, "/stale", "de");
-        assert_eq!(response.text(), "kept");
+    assert_eq!(get_in(&pair.one, "/stale", "de").text(), "cached");
+    let validated = get_in(&pair.other, "/stale", "de");
+    assert_eq!((validated.text().as_str(), validated.header("x-own")), ("cached", Some("2")));
+    assert_eq!(pair.origin_requests("/stale"), 2);
+    wait_for("the first gateway sees the validation", || {
+        let response = get_in(&pair.one, "/stale", "de");
+        assert_eq!(response.text(), "cached");
         (response.header("x-own") == Some("2")).then_some(())
     });
-    assert_eq!(pair.asked("/stale"), 2);
+    assert_eq!(pair.origin_requests("/stale"), 2);
 }
 
-/// A page that any other method changes. What was asked for before that, by HEAD or in German, is answered once the gate is open;
-/// an answer in German depends on more than others do.
+/// A page that any method other than GET changes. Earlier HEAD requests and requests for German get a response once the
+/// gate is open; a response in German varies by more headers than the others.
 fn changing_slowly(origin: &Origin, path: &str, gate: &Gate) {
     let (changes, gate) = (std::sync::atomic::AtomicUsize::new(0), gate.clone());
     origin.script(path, move |request| {
@@ -154,13 +158,14 @@ fn changing_slowly(origin: &Origin, path: &str, gate: &Gate) {
     });
 }
 
-/// Changes a page through the other gateway, while the origin has yet to answer one visitor, and longer ago than clocks may differ.
+/// Changes a page through the other gateway while one response of the origin is pending, and waits longer than clocks
+/// may differ.
 fn change_meanwhile(pair: &Pair, path: &str, gate: &Gate) {
     const MAX_CLOCK_DIFFERENCE: i64 = 2_000;
-    wait_for("the origin is asked", || pair.origin.requests_for(path).get(1).map(drop));
+    wait_for("a request reaches the origin", || pair.origin.requests_for(path).get(1).map(drop));
     assert_eq!(pair.other.exchange(request("DELETE", path, "")).status, 204);
     let changed = SystemClock.now().millis();
-    wait_for("clocks agree that it is over", || {
+    wait_for("longer than clocks may differ", || {
         (SystemClock.now().millis() > changed + MAX_CLOCK_DIFFERENCE + 1_000).then_some(())
     });
     gate.open();
@@ -169,30 +174,30 @@ fn change_meanwhile(pair: &Pair, path: &str, gate: &Gate) {
 fn a_head_update_by_one_gateway_does_not_undo_an_invalidation_by_the_other(pair: &Pair) {
     let gate = Gate::default();
     changing_slowly(&pair.origin, "/head", &gate);
-    assert_eq!(visit(&pair.one, "/head", "en").text(), "en, change 0");
+    assert_eq!(get_in(&pair.one, "/head", "en").text(), "en, change 0");
     let mut head = pair.one.connect();
     head.send(request("HEAD", "/head", "X-Language: en\r\nCache-Control: no-cache\r\n"));
     change_meanwhile(pair, "/head", &gate);
-    assert_eq!(head.next_response("HEAD").expect("an answer").header("etag"), Some("\"en-0\""));
+    assert_eq!(head.next_response("HEAD").expect("a response").header("etag"), Some("\"en-0\""));
     for gateway in [&pair.one, &pair.other] {
-        assert_eq!(visit(gateway, "/head", "en").text(), "en, change 1");
+        assert_eq!(get_in(gateway, "/head", "en").text(), "en, change 1");
     }
 }
 
 fn a_promoted_variant_in_one_gateway_does_not_undo_an_invalidation_by_the_other(pair: &Pair) {
     let gate = Gate::default();
     changing_slowly(&pair.origin, "/variant", &gate);
-    assert_eq!(visit(&pair.one, "/variant", "en").text(), "en, change 0");
+    assert_eq!(get_in(&pair.one, "/variant", "en").text(), "en, change 0");
     let mut german = pair.one.connect();
     german.send(get("/variant", "X-Language: de\r\n"));
     change_meanwhile(pair, "/variant", &gate);
-    assert_eq!(german.response().text(), "de, change 0", "it was asked for before");
+    assert_eq!(german.response().text(), "de, change 0", "it was requested before the change");
     for gateway in [&pair.one, &pair.other] {
-        assert_eq!(visit(gateway, "/variant", "de").text(), "de, change 1");
+        assert_eq!(get_in(gateway, "/variant", "de").text(), "de, change 1");
     }
 }
 
-/// Each of these is told of a pair on SQLite and files, and of one on DynamoDB and S3.
+/// Runs each function as two tests: of a pair on SQLite and files, and of one on DynamoDB and S3.
 macro_rules! of_pairs {
     ($($story:ident),* $(,)?) => {
         mod embedded {

@@ -1,9 +1,9 @@
-//! What people really send in `Cache-Control`, read in the strictest sensible way.
+//! Unusual but real `Cache-Control` headers, interpreted in the strictest sensible way.
 
 use crate::helpers::{assert_all_cached, assert_none_reused};
 use crate::support::site::Site;
 
-stories![
+on_each_store![
     rfc9111_5_2_directive_names_ignore_case,
     rfc9111_5_2_values_may_be_quoted,
     rfc9111_5_2_directives_may_have_several_lines_and_any_whitespace,
@@ -43,7 +43,7 @@ fn rfc9111_5_2_values_may_be_quoted(site: &Site) {
         &[&["Cache-Control: max-age=\"3600\""], &["Cache-Control: s-maxage=\"3600\""]],
     );
     assert_none_reused(site, "quoted-0", &[&["Cache-Control: max-age=\"0\""]]);
-    // What is told within quotes is no directive, and a quote that never ends hides none.
+    // Text within quotes is not a directive, and an unterminated quote hides no directive.
     assert_all_cached(site, "within", &[&["Cache-Control: extension=\"no-store, max-age=0\", max-age=3600"]]);
     assert_none_reused(site, "endless", &[&["Cache-Control: extension=\"max-age=3600"]]);
 }

@@ -1,10 +1,10 @@
-//! Parts of an answer: RFC 9111, sections 3.3 and 3.4, and RFC 9110, section 14.
+//! Range requests: RFC 9111, sections 3.3 and 3.4, and RFC 9110, section 14.
 
-use crate::helpers::{asked, first_then, scripted};
+use crate::helpers::{first_then, origin_requests, scripted};
 use crate::support::origin::ScriptedResponse;
 use crate::support::site::Site;
 
-stories![
+on_each_store![
     rfc9110_14_2_a_range_is_served_from_a_complete_cached_response,
     rfc9110_14_2_an_invalid_range_gets_the_complete_response,
     rfc9110_15_5_17_a_range_beyond_the_end_gets_a_416,
@@ -17,14 +17,14 @@ stories![
 
 const FRESH: [&str; 2] = ["Cache-Control: max-age=3600", "ETag: \"a\""];
 
-fn kept(site: &Site, path: &str, lines: &[&str]) {
+fn cache(site: &Site, path: &str, lines: &[&str]) {
     site.origin.respond(path, ScriptedResponse::page(lines, "0123456789"));
     assert_eq!(site.get(path).text(), "0123456789");
 }
 
 fn rfc9110_14_2_a_range_is_served_from_a_complete_cached_response(site: &Site) {
-    kept(site, "/part", &FRESH);
-    for (range, told, body) in [
+    cache(site, "/part", &FRESH);
+    for (range, reported, body) in [
         ("bytes=0-0", "bytes 0-0/10", "0"),
         ("bytes=2-4", "bytes 2-4/10", "234"),
         ("bytes=7-", "bytes 7-9/10", "789"),
@@ -33,41 +33,41 @@ fn rfc9110_14_2_a_range_is_served_from_a_complete_cached_response(site: &Site) {
     ] {
         let response = site.get_with("/part", &format!("Range: {range}\r\n"));
         assert_eq!((response.status, response.text().as_str()), (206, body), "{range}");
-        assert_eq!(response.header("content-range"), Some(told));
+        assert_eq!(response.header("content-range"), Some(reported));
         assert_eq!(response.header("etag"), Some("\"a\""));
     }
-    assert_eq!(asked(site, "/part"), 1);
+    assert_eq!(origin_requests(site, "/part"), 1);
 }
 
 fn rfc9110_14_2_an_invalid_range_gets_the_complete_response(site: &Site) {
-    kept(site, "/none", &FRESH);
+    cache(site, "/none", &FRESH);
     for range in ["bytes=4-2", "lines=1-2", "bytes=a-b", "bytes", ""] {
         let response = site.get_with("/none", &format!("Range: {range}\r\n"));
         assert_eq!((response.status, response.text().as_str()), (200, "0123456789"), "{range}");
     }
-    assert_eq!(asked(site, "/none"), 1);
+    assert_eq!(origin_requests(site, "/none"), 1);
 }
 
 fn rfc9110_15_5_17_a_range_beyond_the_end_gets_a_416(site: &Site) {
-    kept(site, "/beyond", &FRESH);
+    cache(site, "/beyond", &FRESH);
     let response = site.get_with("/beyond", "Range: bytes=10-\r\n");
     assert_eq!((response.status, response.header("content-range")), (416, Some("bytes */10")));
     assert_eq!(site.get("/beyond").text(), "0123456789");
 }
 
 fn rfc9110_13_1_5_a_matching_if_range_gets_the_range(site: &Site) {
-    kept(site, "/same", &FRESH);
+    cache(site, "/same", &FRESH);
     let response = site.get_with("/same", "Range: bytes=0-1\r\nIf-Range: \"a\"\r\n");
     assert_eq!((response.status, response.text().as_str()), (206, "01"));
 }
 
 fn rfc9110_13_1_5_another_if_range_gets_the_complete_response(site: &Site) {
-    kept(site, "/other", &FRESH);
+    cache(site, "/other", &FRESH);
     for other in ["\"b\"", "W/\"a\"", "Thu, 01 Jan 1970 00:00:00 GMT"] {
         let response = site.get_with("/other", &format!("Range: bytes=0-1\r\nIf-Range: {other}\r\n"));
         assert_eq!((response.status, response.text().as_str()), (200, "0123456789"), "{other}");
     }
-    assert_eq!(asked(site, "/other"), 1);
+    assert_eq!(origin_requests(site, "/other"), 1);
 }
 
 fn rfc9111_3_3_a_partial_response_is_never_served_as_complete(site: &Site) {
@@ -82,7 +82,7 @@ fn rfc9111_3_3_a_partial_response_is_never_served_as_complete(site: &Site) {
     assert_eq!((part.status, part.text().as_str()), (206, "01"));
     let whole = site.get("/first");
     assert_eq!((whole.status, whole.text().as_str()), (200, "0123456789"));
-    // An origin that sends a part that nobody asked for does not get it kept, either.
+    // An unsolicited partial response is not cached, either.
     let part = ScriptedResponse::with(
         "206 Partial Content",
         &["Cache-Control: max-age=3600", "Content-Range: bytes 0-1/10"],

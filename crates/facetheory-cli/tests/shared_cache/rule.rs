@@ -1,14 +1,14 @@
-//! What `facetheory.toml` says of following the origin.
+//! Routes in `facetheory.toml` that follow the origin.
 
-use crate::helpers::{asked, first_then, numbered};
+use crate::helpers::{first_then, numbered, origin_requests};
 use crate::stores::embedded;
 use crate::support::client::Connection;
 use crate::support::origin::ScriptedResponse;
 use crate::support::site::Site;
 use crate::support::wait_for;
 
-/// What visitors of a path get, one after the other.
-fn visits<const COUNT: usize>(site: &Site, path: &str) -> [String; COUNT] {
+/// The texts of two consecutive responses for a path.
+fn texts<const COUNT: usize>(site: &Site, path: &str) -> [String; COUNT] {
     [(); COUNT].map(|()| site.get(path).text())
 }
 
@@ -17,8 +17,8 @@ fn a_path_without_a_rule_follows_the_origin() {
     let site = embedded("[routes]\n\"/blog/**\" = { isr = \"60s\" }\n");
     numbered(&site, "/kept", &["Cache-Control: max-age=3600"]);
     numbered(&site, "/not", &[]);
-    assert_eq!(visits(&site, "/kept"), ["answer 1", "answer 1"]);
-    assert_eq!(visits(&site, "/not"), ["answer 1", "answer 2"]);
+    assert_eq!(texts(&site, "/kept"), ["response 1", "response 1"]);
+    assert_eq!(texts(&site, "/not"), ["response 1", "response 2"]);
 }
 
 #[test]
@@ -29,11 +29,11 @@ fn a_rule_may_follow_the_origin() {
     for path in ["/page", "/own/page", "/own/not/page"] {
         numbered(&site, path, &[]);
     }
-    assert_eq!(visits(&site, "/page"), ["answer 1", "answer 1"], "the rule's interval holds");
-    assert_eq!(visits(&site, "/own/page"), ["answer 1", "answer 2"], "the origin tells no lifetime");
-    assert_eq!(visits(&site, "/own/not/page"), ["answer 1", "answer 1"]);
+    assert_eq!(texts(&site, "/page"), ["response 1", "response 1"], "the interval of the rule counts");
+    assert_eq!(texts(&site, "/own/page"), ["response 1", "response 2"], "the origin gives no lifetime");
+    assert_eq!(texts(&site, "/own/not/page"), ["response 1", "response 1"]);
     numbered(&site, "/own/told", &["Cache-Control: max-age=3600"]);
-    assert_eq!(visits(&site, "/own/told"), ["answer 1", "answer 1"]);
+    assert_eq!(texts(&site, "/own/told"), ["response 1", "response 1"]);
     assert_eq!(site.get("/own/told").header("cache-control"), Some("max-age=3600"));
 }
 
@@ -41,7 +41,7 @@ fn a_rule_may_follow_the_origin() {
 fn isr_false_forwards_a_path_whatever_the_origin_says() {
     let site = embedded("[routes]\n\"/pass/**\" = false\n");
     numbered(&site, "/pass/page", &["Cache-Control: max-age=3600"]);
-    assert_eq!(visits(&site, "/pass/page"), ["answer 1", "answer 2"]);
+    assert_eq!(texts(&site, "/pass/page"), ["response 1", "response 2"]);
 }
 
 #[test]
@@ -50,8 +50,8 @@ fn paths_without_a_rule_are_forwarded_if_configured() {
     for path in ["/page", "/own/page"] {
         numbered(&site, path, &["Cache-Control: max-age=3600"]);
     }
-    assert_eq!(visits(&site, "/page"), ["answer 1", "answer 2"]);
-    assert_eq!(visits(&site, "/own/page"), ["answer 1", "answer 1"]);
+    assert_eq!(texts(&site, "/page"), ["response 1", "response 2"]);
+    assert_eq!(texts(&site, "/own/page"), ["response 1", "response 1"]);
 }
 
 #[test]
@@ -64,24 +64,24 @@ fn cache_control_that_forbids_caching_wins_over_a_rule_unless_ignored() {
         let (rule, over) = (format!("/rule/{index}"), format!("/over/{index}"));
         numbered(&site, &rule, &[&control]);
         numbered(&site, &over, &[&control]);
-        assert_eq!(visits(&site, &rule), ["answer 1", "answer 2"], "{control}");
-        assert_eq!(visits(&site, &over), ["answer 1", "answer 1"], "{control}");
+        assert_eq!(texts(&site, &rule), ["response 1", "response 2"], "{control}");
+        assert_eq!(texts(&site, &over), ["response 1", "response 1"], "{control}");
     }
     numbered(&site, "/over/cookie", &["Set-Cookie: session=1"]);
     assert_eq!(
-        visits(&site, "/over/cookie"),
-        ["answer 1", "answer 2"],
-        "a cookie is for one visitor, whatever a rule says"
+        texts(&site, "/over/cookie"),
+        ["response 1", "response 2"],
+        "a response with a cookie is private, whatever the rule says"
     );
 }
 
 #[test]
 fn a_page_that_the_origin_repeatedly_refuses_is_dropped() {
     let site = embedded("[routes]\n\"/**\" = { isr = \"1s\" }\n");
-    let taken_back = ScriptedResponse::with("403 Forbidden", &[], "taken back");
-    first_then(&site, "/page", ScriptedResponse::page(&[], "public"), taken_back);
+    let refused = ScriptedResponse::with("403 Forbidden", &[], "taken back");
+    first_then(&site, "/page", ScriptedResponse::page(&[], "public"), refused);
     assert_eq!(site.get("/page").text(), "public");
-    wait_for("it is taken back", || (site.get("/page").status == 403).then_some(()));
+    wait_for("the cached page is dropped", || (site.get("/page").status == 403).then_some(()));
     assert_eq!(site.get("/page").text(), "taken back");
 }
 
@@ -106,11 +106,15 @@ fn the_interval_of_a_rule_wins_over_max_age() {
     {
         let path = format!("/rule/{index}");
         numbered(&site, &path, &[&format!("Cache-Control: {control}")]);
-        let told = site.get(&path).header("cache-control").map(str::to_owned);
-        assert_eq!(told.as_deref(), Some("public, max-age=0, s-maxage=3600"), "{control}");
+        let reported = site.get(&path).header("cache-control").map(str::to_owned);
+        assert_eq!(reported.as_deref(), Some("public, max-age=0, s-maxage=3600"), "{control}");
     }
     numbered(&site, "/rule/never", &["Cache-Control: s-maxage=0"]);
-    assert_eq!(visits(&site, "/rule/never"), ["answer 1", "answer 2"], "that is no lifetime: it forbids");
+    assert_eq!(
+        texts(&site, "/rule/never"),
+        ["response 1", "response 2"],
+        "this is not a lifetime: it forbids caching"
+    );
 }
 
 #[test]
@@ -122,7 +126,7 @@ fn tags_of_the_origin_are_forwarded_unless_stripped() {
         numbered(&site, "/not", &["Cache-Control: no-store", "Surrogate-Key: news"]);
         for _ in 0..2 {
             let response = site.get("/tagged");
-            assert_eq!(response.text(), "answer 1");
+            assert_eq!(response.text(), "response 1");
             let sent = ["surrogate-key", "cache-tag"].map(|name| response.header(name).is_some());
             assert_eq!(sent, [expected; 2], "{config}");
         }
@@ -139,43 +143,43 @@ fn tagged_responses_are_invalidated_by_their_tags() {
         ("/other", ["Cache-Control: max-age=3600", "Cache-Tag: sport"]),
     ] {
         numbered(&site, path, &lines);
-        assert_eq!(visits(&site, path), ["answer 1", "answer 1"]);
+        assert_eq!(texts(&site, path), ["response 1", "response 1"]);
     }
     invalidate(&site, "{\"tag\":\"news\"}");
     for path in ["/surrogate", "/tag"] {
-        wait_for("it is asked for again", || (site.get(path).text() == "answer 2").then_some(()));
+        wait_for("it is fetched again", || (site.get(path).text() == "response 2").then_some(()));
     }
-    assert_eq!(site.get("/other").text(), "answer 1");
+    assert_eq!(site.get("/other").text(), "response 1");
 }
 
 #[test]
 fn the_number_of_variants_of_a_page_is_limited() {
-    const MOST: usize = 5;
+    const MAX_VARIANTS: usize = 5;
     const VARIANTS: usize = 20;
-    let site = embedded(&format!("[limits]\nvariants_per_page = {MOST}\n"));
+    let site = embedded(&format!("[limits]\nvariants_per_page = {MAX_VARIANTS}\n"));
     site.origin.respond(
         "/many",
         ScriptedResponse::page(&["Cache-Control: max-age=3600", "Vary: X-Language"], "the page"),
     );
-    let visit = |number: usize| site.get_with("/many", &format!("X-Language: l{number}\r\n"));
+    let request = |number: usize| site.get_with("/many", &format!("X-Language: l{number}\r\n"));
     for number in 0..VARIANTS {
-        assert_eq!(visit(number).text(), "the page");
+        assert_eq!(request(number).text(), "the page");
     }
-    let before = asked(&site, "/many");
+    let before = origin_requests(&site, "/many");
     for number in 0..VARIANTS {
-        assert_eq!(visit(number).text(), "the page");
+        assert_eq!(request(number).text(), "the page");
     }
-    let hits = VARIANTS - (asked(&site, "/many") - before);
-    assert!((1..=MOST).contains(&hits), "{hits} variants are kept");
+    let hits = VARIANTS - (origin_requests(&site, "/many") - before);
+    assert!((1..=MAX_VARIANTS).contains(&hits), "{hits} variants are cached");
 }
 
-/// Lets an operator say what is to be invalidated.
-fn invalidate(site: &Site, wish: &str) {
+/// Sends an invalidation to the admin API.
+fn invalidate(site: &Site, body: &str) {
     let admin = site.gateway.admin();
     let mut connection = Connection::open(admin);
     connection.send(format!(
-        "POST /api/v1/invalidate HTTP/1.1\r\nHost: {admin}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{wish}",
-        wish.len()
+        "POST /api/v1/invalidate HTTP/1.1\r\nHost: {admin}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
     ));
     let response = connection.response();
     assert_eq!(response.status, 200, "{}", response.text());

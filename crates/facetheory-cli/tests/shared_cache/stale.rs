@@ -1,11 +1,11 @@
-//! When what is stale may be served: RFC 9111, section 4.2.4, and RFC 5861.
+//! Stale responses: RFC 9111, section 4.2.4, and RFC 5861.
 
-use crate::helpers::{age, asked, first_then, numbered, scripted, silence};
+use crate::helpers::{age, first_then, numbered, origin_requests, scripted, silence};
 use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::site::Site;
 use crate::support::wait_for;
 
-stories![
+on_each_store![
     rfc9111_4_2_4_a_stale_response_is_not_served_while_the_origin_responds,
     rfc9111_4_2_4_a_stale_response_is_served_while_the_origin_is_unreachable,
     rfc9111_4_2_4_a_response_to_a_cookie_is_not_served_to_others_while_the_origin_is_unreachable,
@@ -24,15 +24,15 @@ stories![
 fn rfc9111_4_2_4_a_stale_response_is_not_served_while_the_origin_responds(site: &Site) {
     numbered(site, "/stale", &["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""]);
     for number in 1..=3 {
-        assert_eq!(site.get("/stale").text(), format!("answer {number}"));
+        assert_eq!(site.get("/stale").text(), format!("response {number}"));
     }
 }
 
 fn rfc9111_4_2_4_a_stale_response_is_served_while_the_origin_is_unreachable(site: &Site) {
     failing(site, "/outage", "public", silence());
     let response = site.get("/outage");
-    assert_eq!((response.status, response.text().as_str()), (200, "kept"));
-    assert!(age(&response) >= 100, "it tells how old it is");
+    assert_eq!((response.status, response.text().as_str()), (200, "cached"));
+    assert!(age(&response) >= 100, "it has its true age");
 }
 
 fn rfc9111_4_2_4_a_response_to_a_cookie_is_not_served_to_others_while_the_origin_is_unreachable(site: &Site) {
@@ -50,18 +50,21 @@ fn rfc5861_3_within_stale_while_revalidate_no_client_waits(site: &Site) {
     let new = ScriptedResponse::page(&["Cache-Control: max-age=3600"], "new");
     first_then(site, "/behind", stale, new.after(&gate));
     assert_eq!(site.get("/behind").text(), "old");
-    // The origin answers nobody before the gate opens, so whoever is answered did not wait for it.
+    // The origin does not respond before the gate opens, so these responses did not wait for it.
     for _ in 0..3 {
         assert_eq!(site.get("/behind").text(), "old");
     }
     gate.open();
     wait_for("the new page is served", || (site.get("/behind").text() == "new").then_some(()));
-    assert_eq!(asked(site, "/behind"), 2, "the origin was asked once behind the visitors");
+    assert_eq!(origin_requests(site, "/behind"), 2, "one revalidation in the background");
 }
 
 fn rfc5861_3_past_stale_while_revalidate_clients_wait(site: &Site) {
     numbered(site, "/past", &["Cache-Control: max-age=60, stale-while-revalidate=30", "Age: 100"]);
-    assert_eq!((site.get("/past").text(), site.get("/past").text()), ("answer 1".into(), "answer 2".into()));
+    assert_eq!(
+        (site.get("/past").text(), site.get("/past").text()),
+        ("response 1".into(), "response 2".into())
+    );
 }
 
 fn rfc5861_3_the_background_revalidation_is_served_afterwards(site: &Site) {
@@ -71,23 +74,23 @@ fn rfc5861_3_the_background_revalidation_is_served_afterwards(site: &Site) {
     first_then(
         site,
         "/behind",
-        ScriptedResponse::page(&stale, "kept"),
+        ScriptedResponse::page(&stale, "cached"),
         ScriptedResponse::with("304 Not Modified", &fresh, ""),
     );
-    assert_eq!(site.get("/behind").text(), "kept");
-    wait_for("the validation is seen", || {
+    assert_eq!(site.get("/behind").text(), "cached");
+    wait_for("the validation is visible", || {
         let response = site.get("/behind");
-        assert_eq!((response.status, response.text().as_str()), (200, "kept"));
+        assert_eq!((response.status, response.text().as_str()), (200, "cached"));
         (response.header("x-own") == Some("2")).then_some(())
     });
-    assert_eq!(asked(site, "/behind"), 2);
+    assert_eq!(origin_requests(site, "/behind"), 2);
 }
 
-/// A page that went stale 40 seconds ago, with this directive, whose origin fails from then on.
+/// A page with this directive that went stale 40 seconds ago, and whose origin fails since.
 fn failing(site: &Site, path: &str, directive: &str, failure: ScriptedResponse) {
     let control = format!("Cache-Control: max-age=60, {directive}");
-    first_then(site, path, ScriptedResponse::page(&[&control, "Age: 100", "ETag: \"a\""], "kept"), failure);
-    assert_eq!(site.get(path).text(), "kept");
+    first_then(site, path, ScriptedResponse::page(&[&control, "Age: 100", "ETag: \"a\""], "cached"), failure);
+    assert_eq!(site.get(path).text(), "cached");
 }
 
 fn rfc5861_4_within_stale_if_error_a_stale_response_replaces_an_error(site: &Site) {
@@ -95,14 +98,14 @@ fn rfc5861_4_within_stale_if_error_a_stale_response_replaces_an_error(site: &Sit
         let path = format!("/hidden/{}", &status[..3]);
         failing(site, &path, "stale-if-error=3600", ScriptedResponse::with(status, &[], "broken"));
         let response = site.get(&path);
-        assert_eq!((response.status, response.text().as_str()), (200, "kept"), "{status}");
+        assert_eq!((response.status, response.text().as_str()), (200, "cached"), "{status}");
     }
 }
 
 fn rfc5861_4_within_stale_if_error_a_stale_response_is_served_during_an_outage(site: &Site) {
     failing(site, "/outage", "stale-if-error=3600", silence());
     let response = site.get("/outage");
-    assert_eq!((response.status, response.text().as_str()), (200, "kept"));
+    assert_eq!((response.status, response.text().as_str()), (200, "cached"));
 }
 
 fn rfc5861_4_past_stale_if_error_the_error_is_forwarded(site: &Site) {
@@ -130,18 +133,20 @@ fn rfc5861_4_only_server_errors_are_replaced(site: &Site) {
 fn rfc5861_4_stale_if_error_of_a_request_counts_as_well(site: &Site) {
     failing(site, "/asked", "public", ScriptedResponse::with("503 Unavailable", &[], "broken"));
     let response = site.get_with("/asked", "Cache-Control: stale-if-error=3600\r\n");
-    assert_eq!((response.status, response.text().as_str()), (200, "kept"));
+    assert_eq!((response.status, response.text().as_str()), (200, "cached"));
     let response = site.get_with("/asked", "Cache-Control: stale-if-error=10\r\n");
     assert_eq!((response.status, response.text().as_str()), (503, "broken"));
 }
 
 fn rfc9111_5_1_a_stale_response_has_its_true_age(site: &Site) {
     scripted(site, "/age", |_, number| match number {
-        1 => ScriptedResponse::page(&["Cache-Control: max-age=60, stale-if-error=3600", "Age: 100"], "kept"),
+        1 => {
+            ScriptedResponse::page(&["Cache-Control: max-age=60, stale-if-error=3600", "Age: 100"], "cached")
+        }
         _ => ScriptedResponse::with("500 Error", &[], "broken"),
     });
     site.get("/age");
     let stale = site.get("/age");
-    assert_eq!(stale.text(), "kept");
+    assert_eq!(stale.text(), "cached");
     assert!((100..200).contains(&age(&stale)));
 }

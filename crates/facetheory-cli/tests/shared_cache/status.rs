@@ -1,11 +1,11 @@
-//! Which statuses are kept: RFC 9111, section 3.
+//! Cacheable statuses: RFC 9111, section 3.
 
-use crate::helpers::{asked, first_then, scripted};
+use crate::helpers::{first_then, origin_requests, scripted};
 use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::site::{Site, get};
 use crate::support::wait_for;
 
-stories![
+on_each_store![
     rfc9111_3_final_responses_with_a_lifetime_are_cached,
     rfc9111_3_other_statuses_without_a_lifetime_are_not_cached,
     rfc9111_3_interim_responses_are_not_cached,
@@ -31,23 +31,23 @@ fn rfc9111_3_final_responses_with_a_lifetime_are_cached(site: &Site) {
     ] {
         let path = format!("/kept/{}", &status[..3]);
         let lines = ["Cache-Control: max-age=3600", "Location: /elsewhere", "X-Own: 1"];
-        site.origin.respond(&path, ScriptedResponse::with(status, &lines, "the answer"));
+        site.origin.respond(&path, ScriptedResponse::with(status, &lines, "the content"));
         for _ in 0..2 {
             let response = site.get(&path);
-            let told = (response.status.to_string(), response.text(), response.header("x-own"));
-            assert_eq!(told, (status[..3].to_owned(), "the answer".to_owned(), Some("1")));
+            let reported = (response.status.to_string(), response.text(), response.header("x-own"));
+            assert_eq!(reported, (status[..3].to_owned(), "the content".to_owned(), Some("1")));
         }
-        assert_eq!(asked(site, &path), 1, "{status}");
+        assert_eq!(origin_requests(site, &path), 1, "{status}");
     }
 }
 
 fn rfc9111_3_other_statuses_without_a_lifetime_are_not_cached(site: &Site) {
     for status in ["200 OK", "302 Found", "403 Forbidden", "404 Not Found", "500 Error", "503 Unavailable"] {
         let path = format!("/not/{}", &status[..3]);
-        site.origin.respond(&path, ScriptedResponse::with(status, &["Location: /elsewhere"], "the answer"));
+        site.origin.respond(&path, ScriptedResponse::with(status, &["Location: /elsewhere"], "the content"));
         site.get(&path);
         site.get(&path);
-        assert_eq!(asked(site, &path), 2, "{status}");
+        assert_eq!(origin_requests(site, &path), 2, "{status}");
     }
 }
 
@@ -59,7 +59,7 @@ fn rfc9111_3_interim_responses_are_not_cached(site: &Site) {
         let response = site.get("/interim");
         assert_eq!((response.status, response.text().as_str()), (200, "final"));
     }
-    assert_eq!(asked(site, "/interim"), 1);
+    assert_eq!(origin_requests(site, "/interim"), 1);
 }
 
 fn rfc9110_15_2_interim_responses_reach_their_client(site: &Site) {
@@ -70,16 +70,20 @@ fn rfc9110_15_2_interim_responses_reach_their_client(site: &Site) {
         let mut connection = site.gateway.connect();
         connection.send(get("/interim", ""));
         for status in expected {
-            let response = connection.next_response_or_interim("GET").expect("an answer");
+            let response = connection.next_response_or_interim("GET").expect("a response");
             assert_eq!(response.status, *status);
-            assert_eq!(response.header("link").is_some(), *status == 103, "it stays where it was said");
+            assert_eq!(
+                response.header("link").is_some(),
+                *status == 103,
+                "its headers stay in the interim response"
+            );
         }
     }
 }
 
-/// A page whose visitors are served the old one, while the new one comes behind them: a hint once this gate is open, and the page
-/// itself with it.
-fn renewed_with_a_hint(site: &Site, path: &str) -> Gate {
+/// A page that is revalidated in the background: the origin sends an interim response and the new page once the gate is
+/// open.
+fn revalidated_with_interim(site: &Site, path: &str) -> Gate {
     let gate = Gate::default();
     let stale = ScriptedResponse::page(
         &["Cache-Control: max-age=60, stale-while-revalidate=3600", "Age: 100"],
@@ -93,7 +97,7 @@ fn renewed_with_a_hint(site: &Site, path: &str) -> Gate {
 }
 
 fn rfc9110_15_2_interim_responses_to_a_revalidation_reach_no_other_client(site: &Site) {
-    let hint = renewed_with_a_hint(site, "/behind");
+    let hint = revalidated_with_interim(site, "/behind");
     let end = Gate::default();
     let head = "HTTP/1.1 200 OK\r\ncache-control: no-store\r\ntransfer-encoding: chunked\r\n\r\n";
     let stream =
@@ -102,14 +106,16 @@ fn rfc9110_15_2_interim_responses_to_a_revalidation_reach_no_other_client(site: 
     let mut connection = site.gateway.connect();
     connection.send(get("/behind", ""));
     assert_eq!(connection.response().text(), "old");
-    wait_for("the page is renewed behind its visitor", || (asked(site, "/behind") == 2).then_some(()));
+    wait_for("the page is revalidated in the background", || {
+        (origin_requests(site, "/behind") == 2).then_some(())
+    });
     connection.send(get("/stream", ""));
     let mut came = connection.bytes(1);
     while !came.ends_with(b"piece,\r\n") {
         came.extend(connection.bytes(1));
     }
     hint.open();
-    // Its hint came before the page.
+    // The interim response came before the page.
     wait_for("the page is new", || (site.get("/behind").text() == "new").then_some(()));
     end.open();
     let rest = "4\r\nlast\r\n0\r\n\r\n";
@@ -117,9 +123,11 @@ fn rfc9110_15_2_interim_responses_to_a_revalidation_reach_no_other_client(site: 
 }
 
 fn rfc9110_15_2_interim_responses_do_not_wait_for_a_disconnected_client(site: &Site) {
-    let hint = renewed_with_a_hint(site, "/behind");
+    let hint = revalidated_with_interim(site, "/behind");
     assert_eq!(site.get("/behind").text(), "old");
-    wait_for("the page is renewed behind its visitor", || (asked(site, "/behind") == 2).then_some(()));
+    wait_for("the page is revalidated in the background", || {
+        (origin_requests(site, "/behind") == 2).then_some(())
+    });
     hint.open();
     wait_for("the page is new", || (site.get("/behind").text() == "new").then_some(()));
 }
@@ -147,6 +155,6 @@ fn rfc9110_15_3_5_a_response_without_content_is_cached_without_content(site: &Si
                 (status, "", Some("1"))
             );
         }
-        assert_eq!(asked(site, path), 1, "{path}");
+        assert_eq!(origin_requests(site, path), 1, "{path}");
     }
 }

@@ -1,4 +1,4 @@
-//! Where a gateway keeps its pages: in a directory, or on servers.
+//! The stores of a gateway: a directory, or servers.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::support::gateway::Gateway;
 use crate::support::origin::Origin;
 use crate::support::site::{Site, with_long_timeouts};
 
-/// Where servers are asked for, which any name does for those of tests.
+/// The region; local servers accept any name.
 const REGION: &str = "us-east-1";
 
 /// A gateway on SQLite and files, with this configuration.
@@ -18,12 +18,12 @@ pub(crate) fn embedded(config: &str) -> Site {
     Site::start(config)
 }
 
-/// A gateway on DynamoDB and S3, with this configuration and a table of its own.
+/// A gateway on DynamoDB and S3, with this configuration and a new table.
 pub(crate) fn on_servers(config: &str) -> Site {
     Servers::new().site(config)
 }
 
-/// A table and a place for bodies on servers, which several gateways may share.
+/// A table and a bucket on servers, which several gateways may share.
 pub(crate) struct Servers {
     table: String,
     bodies: String,
@@ -31,7 +31,7 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Makes the table.
+    /// Creates the table.
     pub(crate) fn new() -> Servers {
         let name = format!("facetheory-shared-{:x}", SystemRandom.next_u64());
         let environment = vec![
@@ -47,7 +47,7 @@ impl Servers {
         Servers { table: format!("dynamodb:{name}"), bodies, environment }
     }
 
-    /// A gateway with this configuration in front of an origin of its own.
+    /// A gateway with this configuration in front of a new origin.
     pub(crate) fn site(&self, config: &str) -> Site {
         let directory = tempfile::tempdir().expect("a directory");
         let origin = Origin::start();
@@ -55,7 +55,8 @@ impl Servers {
         Site { gateway, origin, directory }
     }
 
-    /// A gateway with this configuration, which [is patient](patient), in front of an origin, which others may have, too.
+    /// A gateway with this configuration and [long timeouts](with_long_timeouts), in front of an origin that others may
+    /// share.
     pub(crate) fn gateway(&self, directory: &Path, origin: &Origin, config: &str) -> Gateway {
         let place = ["--table", &self.table, "--bodies", &self.bodies];
         let config = with_long_timeouts(config);
@@ -65,7 +66,7 @@ impl Servers {
 }
 
 async fn create_table(name: &str) {
-    // DynamoDB Local keeps the tables of one access key from another's.
+    // DynamoDB Local separates tables by access key.
     let (key, secret) = (setting("AWS_ACCESS_KEY_ID"), setting("AWS_SECRET_ACCESS_KEY"));
     let config = Config::builder()
         .behavior_version(BehaviorVersion::latest())
@@ -73,13 +74,13 @@ async fn create_table(name: &str) {
         .credentials_provider(Credentials::new(key, secret, None, None, "tests"));
     let settings = DynamoSettings::default().endpoint(setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
     let table = DynamoTable::new(&Client::from_conf(config.build()), name, settings).expect("a table");
-    table.create_table_if_missing().await.expect("the server makes a table");
+    table.create_table_if_missing().await.expect("the table is created");
 }
 
-/// A setting of the servers: from the environment, or from `scripts/local-aws start`.
+/// A variable with the address or the credentials of a server: from the environment, or from `scripts/local-aws start`.
 ///
 /// # Panics
-/// When there is none: a test that cannot run must not look as if it had passed.
+/// If it is not set: a test that cannot run must not pass.
 fn setting(name: &str) -> String {
     if let Ok(value) = std::env::var(name) {
         return value;

@@ -1,10 +1,10 @@
-//! Directives for some caches only: RFC 9213.
+//! Targeted Cache-Control: RFC 9213.
 
 use crate::date::date;
 use crate::helpers::{assert_all_cached, assert_none_reused, numbered};
 use crate::support::site::Site;
 
-stories![
+on_each_store![
     rfc9213_2_2_a_targeted_field_wins_over_cache_control_and_expires,
     rfc9213_2_2_our_own_field_wins_over_cdn_cache_control,
     rfc9213_2_2_a_field_for_another_cache_is_ignored,
@@ -108,7 +108,10 @@ fn rfc9213_3_the_field_is_forwarded(site: &Site) {
     numbered(site, "/sent", &["CDN-Cache-Control: max-age=3600", "Cache-Control: no-store"]);
     for _ in 0..2 {
         let response = site.get("/sent");
-        let told = ["cdn-cache-control", "cache-control"].map(|name| response.header(name));
-        assert_eq!((response.text().as_str(), told), ("answer 1", [Some("max-age=3600"), Some("no-store")]));
+        let reported = ["cdn-cache-control", "cache-control"].map(|name| response.header(name));
+        assert_eq!(
+            (response.text().as_str(), reported),
+            ("response 1", [Some("max-age=3600"), Some("no-store")])
+        );
     }
 }

@@ -1,11 +1,11 @@
-//! Asking the origin whether what is kept still holds: RFC 9111, sections 3.2 and 4.3.
+//! Validation of cached responses: RFC 9111, sections 3.2 and 4.3.
 
 use crate::date::date;
-use crate::helpers::{asked, first_then, scripted, validated};
+use crate::helpers::{first_then, origin_requests, scripted, validated};
 use crate::support::origin::ScriptedResponse;
 use crate::support::site::Site;
 
-stories![
+on_each_store![
     rfc9111_4_3_1_a_stale_response_is_validated_by_its_entity_tag,
     rfc9111_4_3_1_a_stale_response_is_validated_by_last_modified,
     rfc9111_4_3_1_both_validators_are_sent_unchanged,
@@ -27,8 +27,8 @@ fn rfc9111_4_3_1_a_stale_response_is_validated_by_its_entity_tag(site: &Site) {
     for (index, tag) in ["\"a\"", "W/\"weak\"", "\"\"", "\"with, comma\""].iter().enumerate() {
         let path = format!("/tag/{index}");
         validated(site, &path, &["Cache-Control: max-age=60", "Age: 100", &format!("ETag: {tag}")]);
-        assert_eq!(site.get(&path).text(), "answer 1");
-        assert_eq!(site.get(&path).text(), "answer 1");
+        assert_eq!(site.get(&path).text(), "response 1");
+        assert_eq!(site.get(&path).text(), "response 1");
         assert_eq!(site.origin.requests_for(&path)[1].header("if-none-match"), Some(*tag));
     }
 }
@@ -40,8 +40,8 @@ fn rfc9111_4_3_1_a_stale_response_is_validated_by_last_modified(site: &Site) {
         "/date",
         &["Cache-Control: max-age=60", "Age: 100", &format!("Last-Modified: {changed}")],
     );
-    assert_eq!(site.get("/date").text(), "answer 1");
-    assert_eq!(site.get("/date").text(), "answer 1");
+    assert_eq!(site.get("/date").text(), "response 1");
+    assert_eq!(site.get("/date").text(), "response 1");
     assert_eq!(site.origin.requests_for("/date")[1].header("if-modified-since"), Some(changed.as_str()));
 }
 
@@ -59,7 +59,10 @@ fn rfc9111_4_3_1_both_validators_are_sent_unchanged(site: &Site) {
 
 fn rfc9111_4_3_1_without_a_validator_the_request_is_unconditional(site: &Site) {
     validated(site, "/none", &["Cache-Control: max-age=60", "Age: 100"]);
-    assert_eq!((site.get("/none").text(), site.get("/none").text()), ("answer 1".into(), "answer 2".into()));
+    assert_eq!(
+        (site.get("/none").text(), site.get("/none").text()),
+        ("response 1".into(), "response 2".into())
+    );
     let second = &site.origin.requests_for("/none")[1];
     assert!(!second.has("if-none-match") && !second.has("if-modified-since"), "{second:?}");
 }
@@ -68,14 +71,14 @@ fn rfc9111_4_3_3_a_304_allows_the_cached_response(site: &Site) {
     validated(site, "/kept", &["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\"", "X-Own: 1"]);
     let (first, second) = (site.get("/kept"), site.get("/kept"));
     assert_eq!((second.status, &second.body, second.header("x-own")), (200, &first.body, Some("1")));
-    assert_eq!(asked(site, "/kept"), 2);
+    assert_eq!(origin_requests(site, "/kept"), 2);
 }
 
 fn rfc9111_4_3_3_a_304_to_a_request_with_a_cookie_allows_the_cached_response(site: &Site) {
     validated(site, "/cookie", &["ETag: \"a\""]);
-    assert_eq!(site.get("/cookie").text(), "answer 1");
-    assert_eq!(site.get_with("/cookie", "Cookie: sid=bob\r\n").text(), "answer 1");
-    assert_eq!(asked(site, "/cookie"), 2);
+    assert_eq!(site.get("/cookie").text(), "response 1");
+    assert_eq!(site.get_with("/cookie", "Cookie: sid=bob\r\n").text(), "response 1");
+    assert_eq!(origin_requests(site, "/cookie"), 2);
 }
 
 fn rfc9111_4_3_4_a_304_makes_the_cached_response_fresh(site: &Site) {
@@ -84,12 +87,12 @@ fn rfc9111_4_3_4_a_304_makes_the_cached_response_fresh(site: &Site) {
     first_then(
         site,
         "/again",
-        ScriptedResponse::page(&stale, "kept"),
+        ScriptedResponse::page(&stale, "cached"),
         ScriptedResponse::with("304 Not Modified", &fresh, ""),
     );
     for expected in [1, 2, 2, 2] {
-        assert_eq!(site.get("/again").text(), "kept");
-        assert_eq!(asked(site, "/again"), expected);
+        assert_eq!(site.get("/again").text(), "cached");
+        assert_eq!(origin_requests(site, "/again"), expected);
     }
 }
 
@@ -101,15 +104,15 @@ fn rfc9111_3_2_a_304_updates_the_stored_headers(site: &Site) {
     first_then(
         site,
         "/update",
-        ScriptedResponse::page(&first, "kept"),
+        ScriptedResponse::page(&first, "cached"),
         ScriptedResponse::with("304 Not Modified", &second, ""),
     );
     site.get("/update");
-    // Whoever made the validation and whoever comes later are told the same.
+    // The client that caused the validation and a later one get the same headers.
     for _ in 0..2 {
         let response = site.get("/update");
-        let told = ["x-changed", "x-stays", "x-new", "cache-control"].map(|name| response.header(name));
-        assert_eq!(told, [Some("2"), Some("1"), Some("2"), Some("max-age=3600")]);
+        let reported = ["x-changed", "x-stays", "x-new", "cache-control"].map(|name| response.header(name));
+        assert_eq!(reported, [Some("2"), Some("1"), Some("2"), Some("max-age=3600")]);
         let two: Vec<&str> = response
             .headers
             .iter()
@@ -118,17 +121,22 @@ fn rfc9111_3_2_a_304_updates_the_stored_headers(site: &Site) {
             .collect();
         assert_eq!(two.join(", "), "2, 3");
     }
-    assert_eq!(asked(site, "/update"), 2);
+    assert_eq!(origin_requests(site, "/update"), 2);
 }
 
 fn rfc9111_3_2_a_304_does_not_change_headers_that_describe_the_stored_content(site: &Site) {
     let first = ["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""];
     let raw = "HTTP/1.1 304 Not Modified\r\ncache-control: max-age=3600\r\netag: \"a\"\r\ncontent-length: 99\r\n\
                content-encoding: gzip\r\ncontent-range: bytes 0-1/9\r\n\r\n";
-    first_then(site, "/content", ScriptedResponse::page(&first, "the kept page"), ScriptedResponse::raw(raw));
+    first_then(
+        site,
+        "/content",
+        ScriptedResponse::page(&first, "the cached page"),
+        ScriptedResponse::raw(raw),
+    );
     for _ in 0..3 {
         let response = site.get("/content");
-        assert_eq!((response.status, response.text().as_str()), (200, "the kept page"));
+        assert_eq!((response.status, response.text().as_str()), (200, "the cached page"));
         assert_eq!((response.header("content-encoding"), response.header("content-range")), (None, None));
         assert!(response.complete && response.header("content-length").is_none_or(|length| length == "13"));
     }
@@ -147,41 +155,41 @@ fn rfc9111_3_2_hop_by_hop_headers_of_a_304_are_not_stored(site: &Site) {
     first_then(
         site,
         "/hops",
-        ScriptedResponse::page(&first, "kept"),
+        ScriptedResponse::page(&first, "cached"),
         ScriptedResponse::with("304 Not Modified", &second, ""),
     );
     site.get("/hops");
     site.get("/hops");
     let third = site.get("/hops");
-    assert_eq!(third.text(), "kept");
+    assert_eq!(third.text(), "cached");
     for name in ["x-hop", "keep-alive", "proxy-authenticate"] {
         assert_eq!(third.header(name), None, "{name}");
     }
 }
 
 fn rfc9111_3_2_a_304_that_sets_a_cookie_updates_nothing(site: &Site) {
-    let kept = ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept");
+    let cached = ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "cached");
     let own = ["Cache-Control: max-age=3600", "ETag: \"a\"", "Set-Cookie: sid=bob", "X-Token: of bob"];
     let open =
         ScriptedResponse::with("304 Not Modified", &["Cache-Control: max-age=3600", "ETag: \"a\""], "");
     scripted(site, "/cookie", move |request, number| {
         match (number, request.has("cookie"), request.has("if-none-match")) {
-            (1, ..) => kept.clone(),
+            (1, ..) => cached.clone(),
             (_, true, true) => ScriptedResponse::with("304 Not Modified", &own, ""),
-            (_, true, false) => ScriptedResponse::page(&own, "kept"),
+            (_, true, false) => ScriptedResponse::page(&own, "cached"),
             (_, false, _) => open.clone(),
         }
     });
-    assert_eq!(site.get("/cookie").text(), "kept");
+    assert_eq!(site.get("/cookie").text(), "cached");
     let bob = site.get_with("/cookie", "Cookie: sid=bob\r\n");
-    assert_eq!((bob.text().as_str(), bob.header("x-token")), ("kept", Some("of bob")));
-    assert_eq!(bob.header("set-cookie"), Some("sid=bob"), "what is set for him reaches him");
+    assert_eq!((bob.text().as_str(), bob.header("x-token")), ("cached", Some("of bob")));
+    assert_eq!(bob.header("set-cookie"), Some("sid=bob"), "his cookie reaches him");
     for _ in 0..2 {
         let alice = site.get("/cookie");
-        assert_eq!((alice.text().as_str(), alice.header("x-token")), ("kept", None));
+        assert_eq!((alice.text().as_str(), alice.header("x-token")), ("cached", None));
         assert_eq!(alice.header("set-cookie"), None);
     }
-    assert_eq!(asked(site, "/cookie"), 4, "one who was told nothing of her own makes it fresh");
+    assert_eq!(origin_requests(site, "/cookie"), 4, "a 304 without a cookie makes the page fresh");
 }
 
 fn rfc9111_4_3_3_a_complete_response_replaces_the_cached_one(site: &Site) {
@@ -196,14 +204,14 @@ fn rfc9111_4_3_3_a_complete_response_replaces_the_cached_one(site: &Site) {
     assert_eq!(site.get("/replace").text(), "old");
     for _ in 0..2 {
         let response = site.get("/replace");
-        let told = ["etag", "x-old", "x-new"].map(|name| response.header(name));
-        assert_eq!((response.text().as_str(), told), ("new", [Some("\"b\""), None, Some("1")]));
+        let reported = ["etag", "x-old", "x-new"].map(|name| response.header(name));
+        assert_eq!((response.text().as_str(), reported), ("new", [Some("\"b\""), None, Some("1")]));
     }
-    assert_eq!(asked(site, "/replace"), 2);
+    assert_eq!(origin_requests(site, "/replace"), 2);
 }
 
 fn rfc9111_4_3_3_an_error_is_forwarded_and_the_cached_response_stays(site: &Site) {
-    let page = ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept");
+    let page = ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "cached");
     let renewed =
         ScriptedResponse::with("304 Not Modified", &["Cache-Control: max-age=3600", "ETag: \"a\""], "");
     scripted(site, "/error", move |_, number| match number {
@@ -211,16 +219,16 @@ fn rfc9111_4_3_3_an_error_is_forwarded_and_the_cached_response_stays(site: &Site
         2 => ScriptedResponse::with("503 Overloaded", &["Retry-After: 1"], "later"),
         _ => renewed.clone(),
     });
-    assert_eq!(site.get("/error").text(), "kept");
+    assert_eq!(site.get("/error").text(), "cached");
     let error = site.get("/error");
     assert_eq!((error.status, error.text().as_str()), (503, "later"));
     let after = site.get("/error");
-    assert_eq!((after.status, after.text().as_str()), (200, "kept"));
+    assert_eq!((after.status, after.text().as_str()), (200, "cached"));
     assert_eq!(site.origin.requests_for("/error")[2].header("if-none-match"), Some("\"a\""));
 }
 
 fn rfc9111_4_3_3_a_304_with_no_store_removes_the_cached_response(site: &Site) {
-    let page = ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept");
+    let page = ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "cached");
     let forbidden = ScriptedResponse::with(
         "304 Not Modified",
         &["Cache-Control: no-store, max-age=3600", "ETag: \"a\""],
@@ -232,15 +240,15 @@ fn rfc9111_4_3_3_a_304_with_no_store_removes_the_cached_response(site: &Site) {
         _ if request.has("if-none-match") => forbidden.clone(),
         _ => new.clone(),
     });
-    assert_eq!(site.get("/ends").text(), "kept");
+    assert_eq!(site.get("/ends").text(), "cached");
     site.get("/ends");
-    let before = asked(site, "/ends");
+    let before = origin_requests(site, "/ends");
     site.get("/ends");
-    assert!(asked(site, "/ends") > before, "what may not be kept was served again without asking");
+    assert!(origin_requests(site, "/ends") > before, "an uncacheable response was reused without validation");
 }
 
 fn rfc9111_4_3_4_a_304_with_another_strong_validator_does_not_refresh(site: &Site) {
-    let page = ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "kept");
+    let page = ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "cached");
     let other =
         ScriptedResponse::with("304 Not Modified", &["Cache-Control: max-age=3600", "ETag: \"b\""], "");
     let new = ScriptedResponse::page(&["Cache-Control: max-age=3600", "ETag: \"b\""], "new");
@@ -249,12 +257,12 @@ fn rfc9111_4_3_4_a_304_with_another_strong_validator_does_not_refresh(site: &Sit
         (_, true) => other.clone(),
         (_, false) => new.clone(),
     });
-    assert_eq!(site.get("/other").text(), "kept");
+    assert_eq!(site.get("/other").text(), "cached");
     let second = site.get("/other");
     assert_ne!(
         (second.text().as_str(), second.header("etag")),
-        ("kept", Some("\"b\"")),
-        "two answers in one"
+        ("cached", Some("\"b\"")),
+        "two responses mixed"
     );
-    assert_eq!((site.get("/other").text().as_str(), asked(site, "/other")), ("new", 3));
+    assert_eq!((site.get("/other").text().as_str(), origin_requests(site, "/other")), ("new", 3));
 }
