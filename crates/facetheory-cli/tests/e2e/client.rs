@@ -1,4 +1,4 @@
-//! Somebody with a browser: sends the cookies that a site has set, and follows no redirect by itself.
+//! A browser-like client: sends cookies back, and does not follow redirects.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(crate) struct Client {
     pub(crate) cookies: BTreeMap<String, String>,
 }
 
-/// What a visitor gets.
+/// A response.
 #[derive(Clone, Debug)]
 pub(crate) struct Response {
     pub(crate) status: StatusCode,
@@ -28,15 +28,15 @@ pub(crate) struct Response {
     pub(crate) body: Bytes,
 }
 
-/// An answer that is still coming.
+/// A response whose body is still arriving.
 pub(crate) struct StreamingResponse {
     pub(crate) status: StatusCode,
     body: Incoming,
-    so_far: String,
+    received: String,
 }
 
 impl Client {
-    /// Of the site at this address.
+    /// A client of the site at this address.
     pub(crate) fn of(address: &str) -> Self {
         let client = legacy::Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
         Client { host: address.to_owned(), client, cookies: BTreeMap::new() }
@@ -54,13 +54,13 @@ impl Client {
         self.request(Method::HEAD, target, &[], Bytes::new()).await
     }
 
-    /// Sends a form as browsers do.
+    /// Sends a form as a browser does.
     pub(crate) async fn post(&mut self, target: &str, kind: &str, body: impl Into<Bytes>) -> Response {
         let origin = format!("http://{}", self.host);
         self.post_from(&origin, target, kind, body).await
     }
 
-    /// Sends a form that stands in a page of this site.
+    /// Sends a form with the Origin and Referer of a page of this site.
     pub(crate) async fn post_from(
         &mut self,
         site: &str,
@@ -83,15 +83,15 @@ impl Client {
         let what = format!("{method} {target}");
         let response = self.send(method, target, headers, body).await;
         let (parts, body) = response.into_parts();
-        let body = in_time(&what, body.collect()).await.expect("a whole body").to_bytes();
+        let body = in_time(&what, body.collect()).await.expect("a complete body").to_bytes();
         self.remember(&parts.headers);
         Response { status: parts.status, headers: parts.headers, body }
     }
 
-    /// Gets what is sent piece by piece.
+    /// Sends a GET, and returns before the body is complete.
     pub(crate) async fn stream(&mut self, target: &str) -> StreamingResponse {
         let response = self.send(Method::GET, target, &[], Bytes::new()).await;
-        StreamingResponse { status: response.status(), body: response.into_body(), so_far: String::new() }
+        StreamingResponse { status: response.status(), body: response.into_body(), received: String::new() }
     }
 
     async fn send(
@@ -113,7 +113,7 @@ impl Client {
             request = request.header(name, *value);
         }
         let request = request.body(Full::new(body)).expect("a request");
-        in_time(&what, self.client.request(request)).await.expect("an answer")
+        in_time(&what, self.client.request(request)).await.expect("a response")
     }
 
     fn remember(&mut self, headers: &HeaderMap) {
@@ -131,28 +131,28 @@ impl Response {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// A header as text; empty where there is none.
+    /// A header as text; "" if it is missing.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().expect("text"))
     }
 
-    /// What the gateway has done for it.
+    /// The cache state.
     pub(crate) fn state(&self) -> &str {
         self.header("x-facetheory-isr")
     }
 }
 
 impl StreamingResponse {
-    /// All that has come, as soon as it has these words in it.
-    pub(crate) async fn reads(&mut self, words: &str) -> &str {
-        while !self.so_far.contains(words) {
+    /// Reads until the body contains these words, and returns everything so far.
+    pub(crate) async fn read_until(&mut self, words: &str) -> &str {
+        while !self.received.contains(words) {
             let frame = in_time(words, self.body.frame()).await;
             let frame =
-                frame.unwrap_or_else(|| panic!("no {words:?} in {:?}", self.so_far)).expect("a piece");
+                frame.unwrap_or_else(|| panic!("no {words:?} in {:?}", self.received)).expect("a piece");
             if let Some(piece) = frame.data_ref() {
-                self.so_far.push_str(&String::from_utf8_lossy(piece));
+                self.received.push_str(&String::from_utf8_lossy(piece));
             }
         }
-        &self.so_far
+        &self.received
     }
 }

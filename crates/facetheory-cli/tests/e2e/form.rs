@@ -1,4 +1,4 @@
-//! Forms in pages, filled in and sent as browsers do.
+//! HTML forms, filled in and sent as a browser does.
 
 /// The names and values of a form.
 #[derive(Clone, Debug, Default)]
@@ -8,11 +8,11 @@ pub(crate) struct Form {
     files: Vec<[String; 3]>,
 }
 
-/// What stands between the parts of a form. No value of a test has it.
+/// The multipart boundary, which occurs in no value.
 const BOUNDARY: &str = "a-boundary-of-the-tests";
 
 impl Form {
-    /// The form whose tag has these words in it, as the page fills it in.
+    /// The form whose tag contains these words, with its default values.
     pub(crate) fn in_page(page: &str, words: &str) -> Form {
         let forms = page.split("<form").skip(1);
         let form = forms
@@ -35,26 +35,26 @@ impl Form {
         Form { fields, files: Vec::new() }
     }
 
-    /// With this value, instead of what was there.
+    /// Sets a value.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Form {
         self.fields.retain(|(other, _)| other != name);
         self.fields.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// With this file of text.
+    /// Adds a text file.
     pub(crate) fn with_file(mut self, field: &str, name: &str, content: &str) -> Form {
         self.files.push([field, name, content].map(str::to_owned));
         self
     }
 
-    /// As `application/x-www-form-urlencoded`.
+    /// Encodes it as `application/x-www-form-urlencoded`.
     pub(crate) fn encoded(&self) -> String {
         let pairs = self.fields.iter().map(|(name, value)| format!("{}={}", escaped(name), escaped(value)));
         pairs.collect::<Vec<_>>().join("&")
     }
 
-    /// As `multipart/form-data`: its type and its body.
+    /// Encodes it as `multipart/form-data`; returns the content type and the body.
     pub(crate) fn multipart(&self) -> (String, String) {
         let mut body = String::new();
         for (name, value) in &self.fields {
@@ -72,7 +72,7 @@ impl Form {
     }
 }
 
-/// The value of an attribute in a tag.
+/// The value of an attribute of a tag.
 fn attribute(tag: &str, name: &str) -> Option<String> {
     let (_, rest) = tag.split_once(&format!(" {name}=\""))?;
     rest.split('"').next().map(unescaped)

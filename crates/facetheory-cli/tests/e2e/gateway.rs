@@ -1,4 +1,4 @@
-//! The real binary, between an application and its visitors.
+//! The gateway binary between an application and its clients.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -9,32 +9,33 @@ use tempfile::TempDir;
 use crate::client::{Client, Response};
 use crate::recorder::Recorder;
 
-/// How many come at once.
+/// The number of concurrent clients.
 const CLIENTS: usize = 50;
-/// The applications and the disk may be slow while so many come, and are not gone.
+/// Long timeouts, since applications and the disk may be slow under load.
 const LONG_TIMEOUTS: &str = "[timeouts]\nheaders = \"60s\"\ntable = \"20s\"\nbodies = \"1m\"\n";
 
-/// A gateway that does not outlive its test.
+/// A gateway process, killed when this is dropped.
 pub(crate) struct Gateway {
     child: Child,
     address: String,
-    /// Where its operators ask.
+    /// The address of the admin listener.
     admin: String,
     recorder: Option<Recorder>,
-    /// Its configuration and its pages.
+    /// The directory of its configuration and its pages.
     _directory: TempDir,
-    /// Kept open to the end: a program whose words nobody hears may die of it.
+    /// Open until the end: the gateway would fail when it prints to a closed pipe.
     _output: BufReader<ChildStdout>,
 }
 
 impl Gateway {
-    /// In front of the application at this address, with these `[routes]`. A witness stands between the two.
-    pub(crate) async fn before(application: &str, routes: &str) -> Self {
-        let recorder = Recorder::before(application).await;
+    /// Starts a gateway in front of the application at this address, with these `[routes]`. A recorder is between the
+    /// two.
+    pub(crate) async fn in_front_of(application: &str, routes: &str) -> Self {
+        let recorder = Recorder::in_front_of(application).await;
         Gateway::start(&recorder.address.clone(), routes, Some(recorder))
     }
 
-    /// The same without a witness, who understands HTTP only.
+    /// Starts a gateway without a recorder, which supports only HTTP.
     pub(crate) fn directly_in_front_of(application: &str, routes: &str) -> Self {
         Gateway::start(application, routes, None)
     }
@@ -42,7 +43,7 @@ impl Gateway {
     fn start(origin: &str, routes: &str, recorder: Option<Recorder>) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let config = directory.path().join("facetheory.toml");
-        // Gateways of other tests run beside it, so none has the usual address for its operators.
+        // Other tests run gateways at the same time, so the default admin address is not free.
         let text = format!("[admin]\nlisten = \"127.0.0.1:0\"\n\n{LONG_TIMEOUTS}\n[routes]\n{routes}\n");
         std::fs::write(&config, text).expect("a configuration");
         let mut child = Command::new(env!("CARGO_BIN_EXE_facetheory"))
@@ -54,29 +55,29 @@ impl Gateway {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("the binary runs");
-        let mut output = BufReader::new(child.stdout.take().expect("an output"));
+            .expect("the binary starts");
+        let mut output = BufReader::new(child.stdout.take().expect("standard output is piped"));
         let address = address_after("listening on", &mut output);
         let admin = address_after("admin listener on", &mut output);
         Gateway { child, address, admin, recorder, _directory: directory, _output: output }
     }
 
-    /// Who has seen what reached the application.
+    /// The requests that reached the application.
     pub(crate) fn recorder(&self) -> &Recorder {
-        self.recorder.as_ref().expect("there is a witness")
+        self.recorder.as_ref().expect("a recorder")
     }
 
-    /// The application is not there any more, as far as the gateway can tell.
+    /// Makes the application unreachable for the gateway.
     pub(crate) fn stop_application(&mut self) {
         self.recorder = None;
     }
 
-    /// Somebody who has never been there.
+    /// A client without cookies.
     pub(crate) fn client(&self) -> Client {
         Client::of(&self.address)
     }
 
-    /// What many visitors get who come at once.
+    /// The responses to many concurrent requests.
     pub(crate) async fn concurrently(&self, target: &str) -> Vec<Response> {
         let visits = (0..CLIENTS).map(|_| {
             let mut client = self.client();
@@ -85,20 +86,20 @@ impl Gateway {
         futures_util::future::join_all(visits).await
     }
 
-    /// Has a page rendered before anybody sees it again, as an operator does.
+    /// Invalidates a page hard through the admin API.
     pub(crate) async fn invalidate(&self, target: &str) {
-        let wish = format!(r#"{{ "url": "http://{}{target}", "hard": true }}"#, self.address);
-        let response = Client::of(&self.admin).post("/api/v1/invalidate", "application/json", wish).await;
+        let body = format!(r#"{{ "url": "http://{}{target}", "hard": true }}"#, self.address);
+        let response = Client::of(&self.admin).post("/api/v1/invalidate", "application/json", body).await;
         assert_eq!((response.status, &*response.text()), (StatusCode::OK, r#"{"outcome":"stale"}"#));
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 }
 
-/// The address that it says after these words, which are the next that it says.
+/// The address after these words in the next line of output.
 fn address_after(words: &str, output: &mut impl BufRead) -> String {
     let mut printed = String::new();
     output.read_line(&mut printed).expect("words");
@@ -109,7 +110,7 @@ fn address_after(words: &str, output: &mut impl BufRead) -> String {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // One that has ended already cannot be killed, which is as good.
+        // Fails if the process has exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,6 +1,6 @@
-//! The gateway in front of real applications that others have written: `facetheory serve` as a process, between them
-//! and their visitors. `scripts/test-e2e` installs, builds and starts the applications and says where they are; where
-//! it has not, the tests say so and have nothing to show.
+//! The gateway in front of third-party applications: `facetheory serve` as a process between them and their clients.
+//! `scripts/test-e2e` installs, builds and starts the applications and sets their addresses; without them the tests
+//! print that they are skipped.
 
 mod client;
 mod form;
@@ -13,13 +13,13 @@ mod wagtail;
 use std::future::Future;
 use std::time::Duration;
 
-/// How long anything may take that a test waits for. It bounds a test that would fail, and decides nothing else.
+/// A test fails if it waits longer than this for anything.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// How long to wait before looking again.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The address of an application, if `scripts/test-e2e` has started it.
-#[expect(clippy::print_stderr, reason = "a test that shows nothing says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn application(name: &str) -> Option<String> {
     let variable = format!("FACETHEORY_E2E_{name}");
     let address = std::env::var(&variable).ok();
@@ -29,15 +29,15 @@ fn application(name: &str) -> Option<String> {
     address
 }
 
-/// What comes in time.
+/// Waits for a future with the timeout.
 async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(TIMEOUT, future).await {
         Ok(value) => value,
-        Err(_) => panic!("{what}: not within {TIMEOUT:?}"),
+        Err(_) => panic!("{what}: timed out after {TIMEOUT:?}"),
     }
 }
 
-/// Asks again until the answer is the one that is waited for.
+/// Polls until there is a value.
 async fn wait_for<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     in_time(what, async {
         loop {

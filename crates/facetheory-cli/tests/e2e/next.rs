@@ -1,4 +1,4 @@
-//! Next.js: the site that create-next-app makes, with a few pages more, served by `next start`.
+//! Next.js: the site of create-next-app with a few more pages, served by `next start`.
 
 use std::collections::BTreeSet;
 
@@ -10,34 +10,34 @@ use crate::client::{Client, Response};
 use crate::form::Form;
 use crate::gateway::Gateway;
 
-/// Next.js says that its pages vary on the headers of its own router, so the rule lists them.
+/// Pages of Next.js vary by the headers of its router, so the rule lists them.
 const ROUTES: &str = r#"
 "/**" = { isr = "60s", wait_timeout = "60s", render_timeout = "60s", headers = ["rsc", "next-router-state-tree", "next-router-prefetch", "next-router-segment-prefetch"] }
 "/_next/static/**" = { isr = "30d", headers = [] }
 "/dated/**" = { isr = "60s", headers = [] }
 "#;
-/// As somebody would write them who knows nothing of Next.js.
+/// Routes without knowledge of Next.js.
 const NAIVE: &str = r#""/**" = { isr = "60s" }"#;
 
-/// The header by which the router asks for a part of a page instead of HTML.
+/// The header by which the router requests a component payload instead of HTML.
 const RSC: HeaderName = HeaderName::from_static("rsc");
-/// The header by which the older router asks for the data of a page instead of HTML.
+/// The header by which the older router requests page data instead of HTML.
 const NEXTJS_DATA: HeaderName = HeaderName::from_static("x-nextjs-data");
 
 async fn in_front_of_next(routes: &str) -> Option<Gateway> {
-    Some(Gateway::before(&application("NEXT")?, routes).await)
+    Some(Gateway::in_front_of(&application("NEXT")?, routes).await)
 }
 
-/// The page as the application itself sends it.
+/// The page without the gateway.
 async fn from_the_application(target: &str) -> Response {
-    Client::of(&application("NEXT").expect("it is there")).get(target).await
+    Client::of(&application("NEXT").expect("the application is running")).get(target).await
 }
 
 fn is_html(response: &Response) -> bool {
     response.header("content-type").starts_with("text/html") && response.text().starts_with("<!DOCTYPE html>")
 }
 
-/// What the router of Next.js gets: it is told the address that belongs to its headers.
+/// Sends a request of the Next.js router, following the redirect to the URL that belongs to its headers.
 async fn navigate(client: &mut Client, target: &str) -> Response {
     let response = client.get_with(target, &[(RSC, "1")]).await;
     match response.status {
@@ -61,7 +61,7 @@ async fn fifty_concurrent_clients_get_the_page_of_one_render() {
     }
     let states: BTreeSet<&str> = responses.iter().map(Response::state).collect();
     assert!(states.contains("miss") && !states.contains("bypass"), "{states:?}");
-    assert_eq!(gateway.recorder().saw("/").len(), 1);
+    assert_eq!(gateway.recorder().requests_for("/").len(), 1);
     assert_eq!(gateway.client().get("/").await.state(), "hit");
 }
 
@@ -73,7 +73,7 @@ async fn fifty_concurrent_clients_share_one_render_of_a_dynamic_page() {
     assert_eq!(pages.len(), 1, "{pages:?}");
     assert!(pages.iter().all(|page| page.contains("crowd was rendered at")), "{pages:?}");
     let [one, two] = [from_the_application("/dated/crowd").await, from_the_application("/dated/crowd").await];
-    assert_ne!(one.body, two.body, "the application itself renders every time");
+    assert_ne!(one.body, two.body, "without the gateway it is rendered for every request");
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn build_files_are_cached_and_served_in_ranges_and_revalidated() {
         let again = client.get_with(target, &[(IF_NONE_MATCH, file.header("etag"))]).await;
         assert_eq!((again.status, again.body.len()), (StatusCode::NOT_MODIFIED, 0), "{target}");
         assert_eq!(client.head(target).await.header("content-length"), file.body.len().to_string());
-        assert_eq!(gateway.recorder().saw(target).len(), 1, "{target}");
+        assert_eq!(gateway.recorder().requests_for(target).len(), 1, "{target}");
     }
 }
 
@@ -147,7 +147,7 @@ async fn page_data_and_html_are_cached_separately() {
             assert!(is_html(&gateway.client().get(target).await), "{target}");
         }
     }
-    assert_eq!(gateway.recorder().saw("/dated/today").len(), 1);
+    assert_eq!(gateway.recorder().requests_for("/dated/today").len(), 1);
     let again = gateway.client().get("/dated/today").await;
     assert_eq!((again.state(), &again.body), ("hit", &page.body));
 }
@@ -176,11 +176,11 @@ async fn a_streamed_page_arrives_piece_by_piece() {
         let mut client = gateway.client();
         let mut stream = client.stream(&format!("/stream/{name}")).await;
         assert_eq!(stream.status, StatusCode::OK);
-        let so_far = stream.reads("the first part").await;
-        assert!(!so_far.contains("the second part"), "{so_far}");
+        let received = stream.read_until("the first part").await;
+        assert!(!received.contains("the second part"), "{received}");
         let told = client.post(&format!("/stream/{name}/told"), "text/plain", "").await;
         assert_eq!(told.status, StatusCode::NO_CONTENT);
-        stream.reads("the second part").await;
+        stream.read_until("the second part").await;
     }
 }
 
@@ -198,9 +198,9 @@ async fn a_server_action_sets_a_cookie_for_one_client_only() {
         assert_eq!(ann.cookies.get("visitor").map(String::as_str), Some("Ann"));
         for _ in 0..2 {
             assert!(ann.get("/greeting").await.text().contains("Hello, Ann!"), "{routes}");
-            let stranger = gateway.client().get("/greeting").await;
-            assert!(stranger.text().contains("Hello, stranger!"), "{routes}: {}", stranger.text());
-            assert!(!stranger.headers.contains_key(SET_COOKIE), "{:?}", stranger.headers);
+            let other_client = gateway.client().get("/greeting").await;
+            assert!(other_client.text().contains("Hello, stranger!"), "{routes}: {}", other_client.text());
+            assert!(!other_client.headers.contains_key(SET_COOKIE), "{:?}", other_client.headers);
         }
     }
 }

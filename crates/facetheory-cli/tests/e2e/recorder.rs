@@ -1,4 +1,4 @@
-//! Who stands between the gateway and an application and notes what the one asks and the other answers.
+//! A proxy between the gateway and an application, which records requests and responses.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// One request that reached the application.
+/// A request that reached the application.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedRequest {
     pub(crate) method: Method,
@@ -23,37 +23,37 @@ pub(crate) struct RecordedRequest {
 
 pub(crate) struct Recorder {
     pub(crate) address: String,
-    notes: Arc<Mutex<Vec<RecordedRequest>>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
     task: JoinHandle<()>,
 }
 
 impl Recorder {
-    /// In front of the application at this address. Bodies pass as they come; nothing is changed.
-    pub(crate) async fn before(application: &str) -> Self {
+    /// Starts a proxy to the application at this address. Bodies are streamed unchanged.
+    pub(crate) async fn in_front_of(application: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
-        let notes = Arc::new(Mutex::new(Vec::new()));
-        // Applications close connections that idle; one connection for each request cannot be caught by that.
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        // A new connection for each request, since applications close idle connections.
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
-        let asked = ParsedHead { application: application.to_owned(), client, notes: notes.clone() };
+        let asked = ParsedHead { application: application.to_owned(), client, requests: requests.clone() };
         let task = tokio::spawn(async move {
-            // Its connections end with it.
+            // Connections end with the task.
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 connections.spawn(asked.clone().serve(stream));
             }
         });
-        Recorder { address, notes, task }
+        Recorder { address, requests, task }
     }
 
-    /// What has reached the application of this target, in its order.
-    pub(crate) fn saw(&self, target: &str) -> Vec<RecordedRequest> {
-        self.all().into_iter().filter(|note| note.target == target).collect()
+    /// The requests for this target that reached the application, in order.
+    pub(crate) fn requests_for(&self, target: &str) -> Vec<RecordedRequest> {
+        self.all().into_iter().filter(|request_record| request_record.target == target).collect()
     }
 
-    /// All that has reached the application.
+    /// All requests that reached the application.
     pub(crate) fn all(&self) -> Vec<RecordedRequest> {
-        self.notes.lock().expect("nobody panicked").clone()
+        self.requests.lock().expect("not poisoned").clone()
     }
 }
 
@@ -63,18 +63,18 @@ impl Drop for Recorder {
     }
 }
 
-/// The application, as the witness asks it.
+/// The connection to the application.
 #[derive(Clone)]
 struct ParsedHead {
     application: String,
     client: Client<HttpConnector, Incoming>,
-    notes: Arc<Mutex<Vec<RecordedRequest>>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 impl ParsedHead {
     async fn serve(self, stream: TcpStream) {
         let service = service_fn(|request| self.clone().answer(request));
-        // A gateway that goes away is no fault of this connection.
+        // The gateway may close the connection.
         let _ =
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
     }
@@ -92,8 +92,8 @@ impl ParsedHead {
             .build()
             .expect("a target");
         let response = self.client.request(request).await?;
-        let note = RecordedRequest { method, target, headers, status: response.status() };
-        self.notes.lock().expect("nobody panicked").push(note);
+        let request_record = RecordedRequest { method, target, headers, status: response.status() };
+        self.requests.lock().expect("not poisoned").push(request_record);
         Ok(response)
     }
 }

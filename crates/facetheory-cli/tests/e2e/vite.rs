@@ -1,5 +1,4 @@
-//! The development server of Vite, with the site that create-vite makes: it tells browsers over a WebSocket what has
-//! changed.
+//! The development server of Vite with the site of create-vite: it notifies browsers of changes over a WebSocket.
 
 use std::path::Path;
 
@@ -12,16 +11,16 @@ use crate::{application, in_time};
 
 const ROUTES: &str = r#""/**" = { isr = "60s" }"#;
 
-/// The longest message that is read; those of Vite have a few hundred bytes.
+/// The longest accepted message; Vite's messages have a few hundred bytes.
 const MAX_MESSAGE: usize = 1 << 16;
 
-/// The browser's end of a WebSocket, as far as it listens.
+/// The receiving side of a WebSocket in a browser.
 struct Socket {
     stream: TcpStream,
 }
 
 impl Socket {
-    /// Opens it as the script of Vite does.
+    /// Opens it as Vite's script does.
     async fn open(address: &str, token: &str) -> Socket {
         let mut stream = TcpStream::connect(address).await.expect("the gateway listens");
         let request = format!(
@@ -29,20 +28,20 @@ impl Socket {
              upgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
              sec-websocket-protocol: vite-hmr\r\n\r\n"
         );
-        stream.write_all(request.as_bytes()).await.expect("it is sent");
+        stream.write_all(request.as_bytes()).await.expect("the request is sent");
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             head.push(in_time("the handshake", stream.read_u8()).await.expect("a byte"));
         }
         let head = String::from_utf8_lossy(&head).to_lowercase();
         assert!(head.starts_with("http/1.1 101 "), "{head}");
-        // What RFC 6455 answers to the key of its own example.
+        // The accept value for the example key of RFC 6455.
         assert!(head.contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo="), "{head}");
         Socket { stream }
     }
 
-    /// The next message. A server sends it in one frame, unmasked.
-    async fn hear(&mut self) -> String {
+    /// Reads the next message, which a server sends in one unmasked frame.
+    async fn receive(&mut self) -> String {
         let stream = &mut self.stream;
         let message = async {
             let _kind = stream.read_u8().await?;
@@ -61,8 +60,8 @@ impl Socket {
 #[tokio::test]
 async fn a_browser_receives_changes_over_a_websocket_through_the_gateway() {
     let Some(vite) = application("VITE") else { return };
-    let directory =
-        std::env::var("FACETHEORY_E2E_VITE_DIRECTORY").expect("scripts/test-e2e says where the site is");
+    let directory = std::env::var("FACETHEORY_E2E_VITE_DIRECTORY")
+        .expect("scripts/test-e2e sets the directory of the site");
     let gateway = Gateway::directly_in_front_of(&vite, ROUTES);
     let mut client = gateway.client();
     let page = client.get("/").await;
@@ -72,14 +71,14 @@ async fn a_browser_receives_changes_over_a_websocket_through_the_gateway() {
     let token = rest.split('"').next().expect("a token");
 
     let mut socket = Socket::open(gateway.address(), token).await;
-    assert_eq!(socket.hear().await, r#"{"type":"connected"}"#);
+    assert_eq!(socket.receive().await, r#"{"type":"connected"}"#);
     let style = Path::new(&directory).join("src/style.css");
     assert_eq!(client.get("/src/main.js").await.status, StatusCode::OK);
     assert_eq!(client.get("/src/style.css").await.status, StatusCode::OK);
     let text = std::fs::read_to_string(&style).expect("a style sheet");
-    std::fs::write(&style, text + "\n.of-the-test { color: red }\n").expect("it is written");
-    let news = socket.hear().await;
-    assert!(news.contains("\"type\":\"update\"") && news.contains("/src/style.css"), "{news}");
+    std::fs::write(&style, text + "\n.of-the-test { color: red }\n").expect("the file is written");
+    let message = socket.receive().await;
+    assert!(message.contains("\"type\":\"update\"") && message.contains("/src/style.css"), "{message}");
     let style = client.get("/src/style.css").await;
     assert!(style.text().contains("of-the-test"), "{}: {}", style.state(), style.text());
 }

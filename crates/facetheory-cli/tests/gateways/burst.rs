@@ -1,4 +1,4 @@
-//! Everyone comes at once, to two gateways.
+//! Many concurrent clients of two gateways.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,83 +16,85 @@ use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::site::get;
 use crate::support::{print, wait_for};
 
-/// So many visitors each gateway has at the same time.
+/// The number of concurrent clients of each gateway.
 const CLIENTS: usize = 1_000;
-/// How long a render may take, and be waited for: longer than so many visitors take to come.
+/// The render timeout and the wait timeout: longer than it takes to send all requests.
 const RENDER: Duration = Duration::from_secs(300);
-/// The files that the test and its visitors have open besides.
+/// The open files of the test besides the connections of its clients.
 const OTHER_FILES: usize = 200;
 
-/// Visitors who have come, and wait.
+/// Clients that have sent a request and wait for the response.
 pub(crate) struct Burst {
     runtime: tokio::runtime::Runtime,
     clients: Vec<JoinHandle<ReceivedResponse>>,
-    asked: Arc<AtomicUsize>,
+    sent: Arc<AtomicUsize>,
 }
 
-/// What a visitor was given.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ReceivedResponse {
-    /// The status of the answer, or 0 if there was none.
+    /// The status, or 0 if there was no response.
     pub(crate) status: u16,
-    /// How the visit ended: `miss`, `hit` and so on.
+    /// The cache state: `miss`, `hit` and so on.
     pub(crate) state: String,
-    /// The page, or what went wrong.
+    /// The body, or an error message.
     pub(crate) body: String,
 }
 
 impl Burst {
-    /// Nobody yet.
+    /// No clients yet.
     pub(crate) fn new() -> Burst {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        Burst { runtime: runtime.expect("a runtime"), clients: Vec::new(), asked: Arc::default() }
+        Burst { runtime: runtime.expect("a runtime"), clients: Vec::new(), sent: Arc::default() }
     }
 
-    /// So many more visitors come to a gateway, each on a connection of its own. Returns once all of them have asked.
-    pub(crate) fn come(&mut self, gateway: &Gateway, target: &str, clients: usize) {
+    /// Adds clients of a gateway, each with its own connection. Returns once all of them have sent their request.
+    pub(crate) fn add_clients(&mut self, gateway: &Gateway, target: &str, clients: usize) {
         let before = self.clients.len();
         for _ in 0..clients {
-            let (address, target, asked) = (gateway.address, target.to_owned(), self.asked.clone());
-            self.clients.push(self.runtime.spawn(visit(address, target, asked)));
+            let (address, target, sent) = (gateway.address, target.to_owned(), self.sent.clone());
+            self.clients.push(self.runtime.spawn(request(address, target, sent)));
         }
         let all = before + clients;
-        wait_for("all visitors have asked", || (self.asked.load(Ordering::SeqCst) >= all).then_some(()));
-        // What a gateway has accepted it will look at; what waits before that could come long after the render.
-        wait_for("the gateway has accepted all of them", || {
+        wait_for("all clients have sent their request", || {
+            (self.sent.load(Ordering::SeqCst) >= all).then_some(())
+        });
+        // A connection that is not accepted yet could be served long after the render.
+        wait_for("the gateway has accepted all connections", || {
             let connections = gateway.metric("facetheory_gateway_connections")?;
             (connections >= f64::from(u32::try_from(clients).expect("a number"))).then_some(())
         });
     }
 
-    /// How many were given what, once all of them were given something.
-    pub(crate) fn seen(self) -> BTreeMap<ReceivedResponse, usize> {
+    /// Waits for all responses, and counts equal ones.
+    pub(crate) fn responses(self) -> BTreeMap<ReceivedResponse, usize> {
         let mut all = JoinSet::new();
         let _entered = self.runtime.enter();
         for client in self.clients {
             all.spawn(client);
         }
-        let mut tally = BTreeMap::new();
+        let mut counts = BTreeMap::new();
         for seen in self.runtime.block_on(all.join_all()) {
-            *tally.entry(seen.expect("a visitor")).or_default() += 1;
+            *counts.entry(seen.expect("a client")).or_default() += 1;
         }
-        tally
+        counts
     }
 }
 
-async fn visit(address: SocketAddr, target: String, asked: Arc<AtomicUsize>) -> ReceivedResponse {
+async fn request(address: SocketAddr, target: String, sent: Arc<AtomicUsize>) -> ReceivedResponse {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await?;
         stream.write_all(get(&target, "Connection: close\r\n").as_bytes()).await?;
-        asked.fetch_add(1, Ordering::SeqCst);
+        sent.fetch_add(1, Ordering::SeqCst);
         let mut response = String::new();
         stream.read_to_string(&mut response).await?;
         std::io::Result::Ok(response)
     };
-    // It is twice as long as a render may take, so that a gateway that gives up is told from one that hangs.
+    // Twice the render timeout, so that a timeout of the gateway differs from a hanging gateway.
     match tokio::time::timeout(2 * RENDER, exchange).await {
         Ok(Ok(response)) => ReceivedResponse::of(&response),
         Ok(Err(error)) => ReceivedResponse { status: 0, state: String::new(), body: error.to_string() },
-        Err(_) => ReceivedResponse { status: 0, state: String::new(), body: "no answer".to_owned() },
+        Err(_) => ReceivedResponse { status: 0, state: String::new(), body: "no response".to_owned() },
     }
 }
 
@@ -108,14 +110,14 @@ impl ReceivedResponse {
     }
 }
 
-/// Fails unless all of them were given this page; how many in which state, for people to read.
+/// Fails unless all responses are this page. Returns the number of responses by state, as text.
 pub(crate) fn assert_all_served(
-    tally: &BTreeMap<ReceivedResponse, usize>,
+    counts: &BTreeMap<ReceivedResponse, usize>,
     page: &str,
     clients: usize,
 ) -> String {
-    let given = tally.iter().filter(|(seen, _)| seen.status == 200 && seen.body == page);
-    assert_eq!(given.clone().map(|(_, count)| count).sum::<usize>(), clients, "{tally:?}");
+    let given = counts.iter().filter(|(seen, _)| seen.status == 200 && seen.body == page);
+    assert_eq!(given.clone().map(|(_, count)| count).sum::<usize>(), clients, "{counts:?}");
     given.map(|(seen, count)| format!("{count} {}", seen.state)).collect::<Vec<_>>().join(", ")
 }
 
@@ -131,21 +133,21 @@ fn two_thousand_clients_of_two_gateways_cost_the_origin_one_request() {
     let gate = Gate::default();
     pair.origin.respond("/cold", ScriptedResponse::page(&[], "<p>one render</p>").after(&gate));
     let mut burst = Burst::new();
-    burst.come(&pair.one, "/cold", CLIENTS);
-    burst.come(&pair.other, "/cold", CLIENTS);
+    burst.add_clients(&pair.one, "/cold", CLIENTS);
+    burst.add_clients(&pair.other, "/cold", CLIENTS);
     gate.open();
-    let tally = burst.seen();
-    let states = assert_all_served(&tally, "<p>one render</p>", 2 * CLIENTS);
-    let misses: usize = tally.iter().filter(|(seen, _)| seen.state == "miss").map(|(_, count)| count).sum();
-    assert_eq!(misses, 1, "one visitor had it rendered: {states}");
-    assert_eq!(pair.origin.requests().len(), 1, "the origin was asked once");
-    assert!(pair.store.locks().is_empty(), "the lease was given back");
+    let counts = burst.responses();
+    let states = assert_all_served(&counts, "<p>one render</p>", 2 * CLIENTS);
+    let misses: usize = counts.iter().filter(|(seen, _)| seen.state == "miss").map(|(_, count)| count).sum();
+    assert_eq!(misses, 1, "one request rendered the page: {states}");
+    assert_eq!(pair.origin.requests().len(), 1, "the origin got one request");
+    assert!(pair.store.locks().is_empty(), "the lease was released");
     print(&format!(
-        "one cold page, two gateways with {CLIENTS} visitors each: 1 request at the origin; {states}"
+        "one uncached page, two gateways with {CLIENTS} clients each: 1 request at the origin; {states}"
     ));
 }
 
-/// The limit of the shell is left as it is, so a test says what it needs.
+/// Fails if the limit on open files is too low for this test.
 fn assert_enough_files(needed: usize) {
     let limits = std::fs::read_to_string("/proc/self/limits").expect("limits");
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("a line");

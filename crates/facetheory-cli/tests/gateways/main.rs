@@ -1,4 +1,4 @@
-//! Several gateways on one DynamoDB and one S3: what they do together, whatever becomes of one of them.
+//! Several gateways on one DynamoDB and one S3.
 
 mod burst;
 mod invalidation;

@@ -1,4 +1,4 @@
-//! Two gateways that keep the same pages, in front of one origin.
+//! Two gateways with the same stores in front of one origin.
 
 use tempfile::TempDir;
 
@@ -7,21 +7,22 @@ use crate::support::origin::Origin;
 use crate::support::site::with_long_timeouts;
 use crate::support::store::Store;
 
-/// Two gateways on servers that keep the same pages. They end before their directories do.
+/// Two gateways that share stores on servers. Declared before their directories, which are deleted after they have
+/// stopped.
 pub(crate) struct Pair {
-    /// One of them.
+    /// One gateway.
     pub(crate) one: Gateway,
-    /// The other.
+    /// The other gateway.
     pub(crate) other: Gateway,
-    /// The origin behind both.
+    /// The origin of both.
     pub(crate) origin: Origin,
-    /// Where both keep their pages.
+    /// The stores of both.
     pub(crate) store: Store,
     _directories: [TempDir; 2],
 }
 
 impl Pair {
-    /// Starts both with the same configuration, which [is patient](patient).
+    /// Starts both with the same configuration and [long timeouts](with_long_timeouts).
     pub(crate) fn start(config: &str) -> Pair {
         let (store, origin) = (Store::on_servers(), Origin::start());
         let directories = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));

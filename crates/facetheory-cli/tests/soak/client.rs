@@ -1,4 +1,4 @@
-//! One visitor, with a connection of its own.
+//! A client with its own connection.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use tokio::net::TcpStream;
 
 use crate::support::site::HOST;
 
-/// How long an answer may take before it counts as none. Whoever has a page rendered waits until it is written, and a disk
-/// that everybody uses at once may take a minute for that.
+/// How long a response may take. A request that renders waits until the page is stored, which may take a minute on a
+/// busy disk.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What went wrong, for people to read.
+/// An error message.
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// A connection over which one thing after the other is asked, or several at once over HTTP/2.
+/// A connection for sequential requests, or for concurrent ones over HTTP/2.
 pub(crate) enum Client {
     /// Over HTTP/1.1.
     Http1(http1::SendRequest<Full<Bytes>>),
@@ -32,12 +32,12 @@ impl Client {
     /// Connects.
     pub(crate) async fn connect(address: SocketAddr) -> Result<Client, Error> {
         let (sender, connection) = http1::handshake(TokioIo::new(TcpStream::connect(address).await?)).await?;
-        // How it ends is told to whoever asks something.
+        // An error is returned by the next request.
         tokio::spawn(async move { connection.await.ok() });
         Ok(Client::Http1(sender))
     }
 
-    /// Connects, and speaks HTTP/2.
+    /// Connects with HTTP/2.
     pub(crate) async fn connect_http2(address: SocketAddr) -> Result<Client, Error> {
         let io = TokioIo::new(TcpStream::connect(address).await?);
         let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
@@ -45,7 +45,7 @@ impl Client {
         Ok(Client::Http2(sender))
     }
 
-    /// Another who asks over the same connection, if it is one of HTTP/2.
+    /// Another client on the same HTTP/2 connection.
     pub(crate) fn companion(&self) -> Option<Client> {
         match self {
             Client::Http1(_) => None,
@@ -53,19 +53,19 @@ impl Client {
         }
     }
 
-    /// What comes back for a GET.
+    /// Sends a GET.
     pub(crate) async fn get(&mut self, target: &str) -> Result<Response<Bytes>, Error> {
         let address = match self {
             Client::Http1(_) => target.to_owned(),
             Client::Http2(_) => format!("http://{HOST}{target}"),
         };
         let request = Request::get(address);
-        // Over HTTP/2 the address has the host.
+        // Over HTTP/2 the URI contains the host.
         let request = if let Client::Http1(_) = self { request.header("host", HOST) } else { request };
         self.request(request.body(Full::default())?).await
     }
 
-    /// What comes back for a POST.
+    /// Sends a POST.
     pub(crate) async fn post(
         &mut self,
         target: &str,
@@ -92,11 +92,11 @@ impl Client {
             let (parts, body) = response.into_parts();
             Ok::<_, Error>(Response::from_parts(parts, body.collect().await?.to_bytes()))
         };
-        tokio::time::timeout(TIMEOUT, exchange).await.map_err(|_| "it hangs")?
+        tokio::time::timeout(TIMEOUT, exchange).await.map_err(|_| "timed out")?
     }
 }
 
-/// Asks to switch protocols and sends messages that have to come back; the status of the answer.
+/// Upgrades the connection, sends messages, and checks that they are echoed. Returns the status of the response.
 pub(crate) async fn echo(address: SocketAddr, target: &str, messages: &[&[u8]]) -> Result<u16, Error> {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await?;
@@ -114,10 +114,10 @@ pub(crate) async fn echo(address: SocketAddr, target: &str, messages: &[&[u8]]) 
             let mut back = vec![0; message.len()];
             stream.read_exact(&mut back).await?;
             if back != *message {
-                return Err("another message came back".into());
+                return Err("a message was echoed wrongly".into());
             }
         }
         Ok::<u16, Error>(status)
     };
-    tokio::time::timeout(TIMEOUT, exchange).await.map_err(|_| "it hangs")?
+    tokio::time::timeout(TIMEOUT, exchange).await.map_err(|_| "timed out")?
 }

@@ -1,4 +1,4 @@
-//! A DynamoDB Local of its own, which keeps its rows in a file and can be restarted.
+//! A separate DynamoDB Local with its rows in a file, which can be restarted.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -9,46 +9,45 @@ use std::time::Duration;
 use tabletheory::{Random as _, SystemRandom};
 use tempfile::TempDir;
 
-/// Below the range out of which the system takes ports of outgoing connections: one of those would be taken by others
-/// while the server is away.
+/// Below the range of ephemeral ports, since another process could take one of those while the server is restarted.
 const PORTS: std::ops::Range<u16> = 10_240..32_000;
-/// How often it is tried to find a port that nobody has, and how often one looks whether the server has started.
+/// The number of attempts to find a free port, and to connect to the started server.
 const ATTEMPTS: usize = 1_200;
-/// How long it rests between two looks.
+/// The pause between two attempts.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The server. It ends when it is dropped.
+/// The server, killed when this is dropped.
 pub(crate) struct Dynamodb {
     child: Child,
     port: u16,
-    product: PathBuf,
+    installed: PathBuf,
     directory: TempDir,
 }
 
 impl Dynamodb {
-    /// Starts it with no tables, on a port of its own.
+    /// Starts it without tables, on a free port.
     pub(crate) fn start() -> Dynamodb {
-        let (product, directory) = (product(), tempfile::tempdir().expect("a directory"));
+        let (installed, directory) = (installed_directory(), tempfile::tempdir().expect("a directory"));
         let free = |port: &u16| TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok();
         let width = u64::from(PORTS.end - PORTS.start);
         let chance = || u16::try_from(SystemRandom.next_u64() % width).expect("a small number");
         let port = (0..ATTEMPTS).map(|_| PORTS.start + chance()).find(free).expect("a free port");
-        let child = launch(&product, directory.path(), port);
-        let dynamodb = Dynamodb { child, port, product, directory };
+        let child = launch(&installed, directory.path(), port);
+        let dynamodb = Dynamodb { child, port, installed, directory };
         dynamodb.await_ready();
         dynamodb
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// Kills it in the middle of whatever it does, and starts it again with its rows after a while.
+    /// Kills it, and starts it again with its rows after a pause.
     pub(crate) fn restart(&mut self, away: Duration) {
         self.end();
         std::thread::sleep(away);
-        self.child = launch(&self.product, self.directory.path(), self.port);
+        self.child = launch(&self.installed, self.directory.path(), self.port);
         self.await_ready();
     }
 
@@ -59,11 +58,11 @@ impl Dynamodb {
             }
             std::thread::sleep(POLL_INTERVAL);
         }
-        panic!("DynamoDB Local has not started");
+        panic!("DynamoDB Local did not start");
     }
 
     fn end(&mut self) {
-        // One that has ended already cannot be killed, which is as good.
+        // Fails if the process has exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -75,15 +74,15 @@ impl Drop for Dynamodb {
     }
 }
 
-fn launch(product: &Path, directory: &Path, port: u16) -> Child {
+fn launch(installed: &Path, directory: &Path, port: u16) -> Child {
     let of_java = |name: &str, path: &Path| format!("-D{name}={}", path.display());
     Command::new("java")
-        // It has to start soon, while everybody else is busy.
+        // It has to start quickly although the machine is busy.
         .args(["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
         .arg(of_java("java.io.tmpdir", directory))
-        .arg(of_java("java.library.path", &product.join("DynamoDBLocal_lib")))
+        .arg(of_java("java.library.path", &installed.join("DynamoDBLocal_lib")))
         .arg("-jar")
-        .arg(product.join("DynamoDBLocal.jar"))
+        .arg(installed.join("DynamoDBLocal.jar"))
         .args(["-disableTelemetry", "-sharedDb", "-port", &port.to_string(), "-dbPath"])
         .arg(directory)
         .current_dir(directory)
@@ -91,10 +90,10 @@ fn launch(product: &Path, directory: &Path, port: u16) -> Child {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .expect("java runs")
+        .expect("java starts")
 }
 
-/// Whether something that speaks HTTP listens there.
+/// Whether an HTTP server listens there.
 fn answers(address: SocketAddr) -> std::io::Result<bool> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -102,19 +101,19 @@ fn answers(address: SocketAddr) -> std::io::Result<bool> {
     Ok(stream.read(&mut [0])? > 0)
 }
 
-/// Where `scripts/local-aws` has installed it, as it does now if it has not yet.
-fn product() -> PathBuf {
+/// The directory where `scripts/local-aws` has installed it, or installs it now.
+fn installed_directory() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let install = Command::new(root.join("scripts/local-aws"))
         .args(["install", "--only", "dynamodb"])
         .stdin(Stdio::null())
         .output()
-        .expect("the script runs");
+        .expect("the script starts");
     assert!(install.status.success(), "{}", String::from_utf8_lossy(&install.stderr));
     let given = std::env::var_os("FACETHEORY_LOCAL_AWS_DIR").map(PathBuf::from);
     let products = given.unwrap_or_else(|| root.join(".local-aws"));
     let entries = std::fs::read_dir(products).expect("a directory").map_while(Result::ok);
     let found = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("dynamodb-"));
-    // Its name ends with its version.
+    // The name ends with the version.
     found.map(|entry| entry.path()).max().expect("DynamoDB Local is installed")
 }

@@ -1,5 +1,4 @@
-//! Everything at once, for a minute or for as long as one likes: three gateways at full load, an origin that fails, a table
-//! that is restarted.
+//! A soak test: three gateways under full load, an origin that fails, and a table that is restarted.
 //!
 //! `scripts/soak --minutes 10`, or `FACETHEORY_SOAK_SECONDS=600 cargo test -p facetheory-cli --test soak -- --nocapture`.
 
@@ -30,23 +29,23 @@ use support::gateway::Gateway;
 use support::print;
 use support::store::{Store, s3_endpoint};
 
-/// How long it takes, unless `FACETHEORY_SOAK_SECONDS` says otherwise.
+/// The duration, unless `FACETHEORY_SOAK_SECONDS` is set.
 const SECONDS: u64 = 60;
-/// How long the table is away when it is restarted, besides the time that its start takes.
+/// How long the table is down in a restart, besides the time of its start.
 const OUTAGE: Duration = Duration::from_secs(2);
-/// How long everybody goes on at least once the table is back: the leases that could not be given back have run out by then.
+/// How long the load continues after the table is back: leases that could not be released have expired by then.
 const SETTLE_TIME: Duration = Duration::from_secs(15);
-/// How often memory is looked at.
+/// How often memory is sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
-/// How many looks go by between two lines of progress.
+/// How many samples are taken per line of progress.
 const SAMPLES_PER_LINE: usize = 10;
-/// How much of a log is told where something went wrong.
+/// How many lines of a log are printed after a failure.
 const LOG_LINES: usize = 200;
-/// The names of the gateways, for people to read.
+/// The names of the gateways in the output.
 const NAMES: [&str; 3] = ["dynamodb 1", "dynamodb 2", "sqlite"];
 
-/// What the gateways go by. The memory for pages is so small that cold ones fill it soon, and memory can only grow by a leak then;
-/// yet hot ones have plenty of room in it.
+/// The configuration of the gateways. The memory tier is so small that cold pages fill it soon, so that later growth is
+/// a leak; still, all hot pages fit into it.
 const RULES: &str = r#"
 [store]
 memory = "8MB"
@@ -63,7 +62,7 @@ keep_alive = "1s"
 "/hard/**" = { isr = "1h", lease = "10s" }
 "#;
 
-/// Three gateways, two of which keep the same pages, and all that they need.
+/// Three gateways, two of which share stores, and their servers.
 struct Installation {
     gateways: Vec<Gateway>,
     stores: [Store; 2],
@@ -74,11 +73,11 @@ struct Installation {
     directories: [TempDir; 3],
 }
 
-/// The leases that a table has.
+/// The leases in a table.
 struct LeaseWatch {
-    /// Those that still keep others from a page.
+    /// Leases that are still held.
     held: usize,
-    /// Those that keep nobody from anything. They could not be given back while the table was away.
+    /// Expired leases, which could not be released while the table was down.
     run_out: usize,
 }
 
@@ -89,14 +88,14 @@ fn a_long_mixed_load_is_served_without_errors_or_leaks() {
     let mut installation = Installation::start();
     let stats = Arc::new(Stats::default());
     traffic::warm_up(&installation.runtime, &installation.gateways);
-    let before = Resources::at_rest(&installation.gateways, &installation.lines);
+    let before = Resources::when_idle(&installation.gateways, &installation.lines);
 
-    let memory = installation.go_through(time, &stats);
-    let after = Resources::come_down(&installation.gateways, &installation.lines, &before);
+    let memory = installation.run_load(time, &stats);
+    let after = Resources::when_settled(&installation.gateways, &installation.lines, &before);
     traffic::warm_up(&installation.runtime, &installation.gateways);
     let (failed, answered) = installation.origin.counts();
-    if stats.has_faults() {
-        installation.tell_logs();
+    if stats.has_unexpected() {
+        installation.print_logs();
     }
     let leases = installation.end();
 
@@ -107,13 +106,13 @@ fn a_long_mixed_load_is_served_without_errors_or_leaks() {
         print(&format!("{name:<12} before {before}; after {after}"));
     }
     print(&format!(
-        "leases held after the end: {}; rows of leases that ran out: {}",
+        "leases held after the shutdown: {}; rows of expired leases: {}",
         leases.held, leases.run_out
     ));
     stats.check();
     memory.check();
-    resources::nothing_is_left(&NAMES, &before, &after);
-    assert_eq!(leases.held, 0, "leases are held by gateways that have ended");
+    resources::assert_no_leaks(&NAMES, &before, &after);
+    assert_eq!(leases.held, 0, "leases are held after the shutdown of their gateways");
 }
 
 impl Installation {
@@ -137,24 +136,24 @@ impl Installation {
         Installation { gateways, stores, lines, dynamodb, origin, runtime, directories }
     }
 
-    /// Lets everybody come for so long, while the table is restarted twice, and looks at the memory.
-    fn go_through(&mut self, time: Duration, stats: &Arc<Stats>) -> Memory {
+    /// Runs the load for this long, restarts the table twice, and samples memory.
+    fn run_load(&mut self, time: Duration, stats: &Arc<Stats>) -> Memory {
         let embedded = self.directories[2].path().join("table.db");
-        let (began, mut memory) = (SystemClock.now(), Memory::new(time, embedded));
+        let (started, mut memory) = (SystemClock.now(), Memory::new(time, embedded));
         let traffic = traffic::Traffic::start(&self.runtime, &self.gateways, stats);
         let (dynamodb, back) = (&mut self.dynamodb, &OnceLock::new());
         std::thread::scope(|scope| {
             let restarts = scope.spawn(move || {
                 for at in [time / 3, time * 2 / 3] {
-                    std::thread::sleep(at.saturating_sub(since(began)));
+                    std::thread::sleep(at.saturating_sub(elapsed_since(started)));
                     dynamodb.restart(OUTAGE);
-                    print(&format!("{:>4} s: the table is back", since(began).as_secs()));
+                    print(&format!("{:>4} s: the table is back", elapsed_since(started).as_secs()));
                 }
-                back.set(since(began)).expect("it was away until now");
+                back.set(elapsed_since(started)).expect("set once");
             });
             for look in 1.. {
                 std::thread::sleep(SAMPLE_INTERVAL);
-                let elapsed = since(began);
+                let elapsed = elapsed_since(started);
                 memory.look(elapsed, &self.gateways);
                 if look % SAMPLES_PER_LINE == 0 {
                     print(&format!(
@@ -164,7 +163,7 @@ impl Installation {
                         memory.last()
                     ));
                 }
-                // A busy machine may take long to start a table, and one that cannot be started is never back.
+                // A busy machine may take long to start the table; a table that does not start fails the test.
                 let is_over = match back.get() {
                     Some(back) => elapsed >= time.max(*back + SETTLE_TIME),
                     None => restarts.is_finished() && back.get().is_none(),
@@ -178,18 +177,18 @@ impl Installation {
         memory
     }
 
-    /// What the gateways have logged last, which may explain a fault.
-    fn tell_logs(&self) {
+    /// Prints the end of the gateways' logs, which may explain an error.
+    fn print_logs(&self) {
         for (name, gateway) in NAMES.iter().zip(&self.gateways) {
             let log = gateway.log();
             let lines: Vec<_> = log.lines().collect();
             let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
             let address = gateway.address;
-            print(&format!("\nthe log of {name} at {address} ends so:\n{}", last.join("\n")));
+            print(&format!("\nend of the log of {name} at {address}:\n{}", last.join("\n")));
         }
     }
 
-    /// Ends all gateways, and looks what their tables have of leases after that.
+    /// Shuts all gateways down, and counts the leases in their tables.
     fn end(self) -> LeaseWatch {
         for gateway in self.gateways {
             gateway.shut_down();
@@ -201,7 +200,7 @@ impl Installation {
     }
 }
 
-fn since(began: Timestamp) -> Duration {
-    let millis = SystemClock.now().millis() - began.millis();
+fn elapsed_since(started: Timestamp) -> Duration {
+    let millis = SystemClock.now().millis() - started.millis();
     Duration::from_millis(u64::try_from(millis).unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! The memory that gateways have, over time.
+//! The resident memory of the gateways over time.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,46 +7,46 @@ use std::time::Duration;
 use crate::NAMES;
 use crate::support::gateway::Gateway;
 
-/// What a gateway takes for itself at first, such as a full memory of pages, says nothing of leaks.
+/// Growth during this time is not a leak, since the memory tier fills up.
 const FIRST: Duration = Duration::from_secs(60);
-/// What memory may be at the end, as a multiple of what it was after the first minute.
+/// The allowed memory at the end, relative to that after the first minute.
 const GROWTH: f64 = 1.05;
-/// What it may be more besides, in MiB: as much as pages may have in memory, which a slow machine has yet to fill.
+/// The allowed growth besides, in MiB: the size of the memory tier, which a slow machine may not have filled before.
 const SLACK: f64 = 8.0;
-/// The same where gateways still take what they need: in a run without a first minute, and on a machine so slow that a table
-/// has not outgrown its cache by then.
+/// The allowed growth besides, in MiB, in a run shorter than the first minute, or if the table has not filled its cache
+/// by then.
 const SLACK_AT_FIRST: f64 = 24.0;
-/// What an embedded table keeps of its file at most, in MiB.
+/// The cache of an embedded table, in MiB.
 const CACHE_OF_TABLE: f64 = 32.0;
 const QUARTERS: usize = 4;
 
-/// What was seen of all gateways.
+/// The samples of all gateways.
 pub(crate) struct Memory {
-    /// Looks before this do not count.
+    /// Samples before this time do not count.
     from: Duration,
-    /// The file of the table of the last gateway, and when it had outgrown its cache.
+    /// The table file of the last gateway, and when it became larger than its cache.
     embedded: PathBuf,
     outgrown: Option<Duration>,
     looks: Vec<Look>,
 }
 
-/// What was seen at one time, in MiB.
+/// One sample, in MiB.
 struct Look {
     elapsed: Duration,
-    /// What each gateway has.
+    /// The memory of each gateway.
     all: Vec<f64>,
-    /// The same without what the last one has of its table: that grows with the file until it is full.
+    /// The memory without the cache of the embedded table, which grows with its file until it is full.
     own: Vec<f64>,
 }
 
 impl Memory {
-    /// Nothing yet, of a run of so long. In a short one the first quarter takes the place of the first minute.
+    /// Prepares a run of this length. In a short run, the first quarter replaces the first minute.
     pub(crate) fn new(time: Duration, embedded: PathBuf) -> Memory {
         Memory { from: FIRST.min(time / 4), embedded, outgrown: None, looks: Vec::new() }
     }
 
-    /// Looks at it.
-    #[expect(clippy::cast_precision_loss, reason = "nobody has so much memory")]
+    /// Takes a sample.
+    #[expect(clippy::cast_precision_loss, reason = "memory sizes are far below 2^52")]
     pub(crate) fn look(&mut self, elapsed: Duration, gateways: &[Gateway]) {
         let all: Vec<f64> = gateways.iter().map(|gateway| gateway.memory() as f64 / 1024.0).collect();
         let file = std::fs::metadata(&self.embedded).map_or(0, |file| file.len()) as f64 / 1024.0 / 1024.0;
@@ -60,13 +60,13 @@ impl Memory {
         self.looks.push(Look { elapsed, all, own });
     }
 
-    /// What was seen last, for people to read.
+    /// The last sample, as text.
     pub(crate) fn last(&self) -> String {
         let last = self.looks.last().map(|look| look.all.as_slice()).unwrap_or_default();
         format!("memory {} MiB", last.iter().map(|mib| format!("{mib:.0}")).collect::<Vec<_>>().join(" "))
     }
 
-    /// Fails if the memory of a gateway has grown from the first quarter of what counts to the last.
+    /// Fails if the memory of a gateway has grown from the first quarter of the samples that count to the last.
     pub(crate) fn check(&self) {
         let has_all = self.outgrown.is_some_and(|at| at <= 2 * FIRST);
         for (at, name) in NAMES.iter().enumerate() {
@@ -75,11 +75,14 @@ impl Memory {
             let slack = if is_early { SLACK_AT_FIRST } else { SLACK };
             let quarters = self.quarters(|look| look.own[at]);
             let (first, last) = (quarters[0], quarters[QUARTERS - 1]);
-            assert!(last <= first * GROWTH + slack, "{name} has grown from {first:.0} to {last:.0} MiB");
+            assert!(
+                last <= first * GROWTH + slack,
+                "the memory of {name} grew from {first:.0} to {last:.0} MiB"
+            );
         }
     }
 
-    /// The median of each quarter of what counts.
+    /// The median of each quarter of the samples that count.
     fn quarters(&self, of: impl Fn(&Look) -> f64) -> [f64; QUARTERS] {
         let until = self.looks.last().map(|look| look.elapsed).unwrap_or_default();
         let mut quarters = [0.0; QUARTERS];

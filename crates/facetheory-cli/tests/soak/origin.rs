@@ -1,4 +1,4 @@
-//! An origin that fails now and then: pages, forms that are echoed, and sockets that echo.
+//! An origin with pages, echoed forms and echoing sockets that fails sometimes.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -18,18 +18,18 @@ use tabletheory::{Random as _, SystemRandom};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
-/// One of so many requests fails, half of them with an error, half with a connection that ends.
+/// One of this many requests fails, half of them with an error and half with a closed connection.
 const FAILS_ONE_OF: u64 = 20;
-/// How long a page takes.
+/// The render time of a page.
 const RENDER: Duration = Duration::from_millis(20);
-/// How long a page is, besides its address and its number.
+/// The length of a page, besides its path and number.
 const PAGE_BYTES: usize = 4096;
-/// How much a cold page says may be loaded with it: so much that its rows soon fill the cache of a table, too.
+/// The number of preload links of a cold page: enough that its rows soon fill the cache of the table.
 const LINKS: usize = 1_000;
 
 /// The origin.
 pub(crate) struct Origin {
-    /// Where it listens.
+    /// The address on which it listens.
     pub(crate) address: SocketAddr,
     counts: Arc<Counts>,
 }
@@ -40,17 +40,17 @@ struct Counts {
     failed: AtomicU64,
 }
 
-/// The connection is to end without an answer.
+/// The connection is closed without a response.
 #[derive(Debug)]
-struct Gone;
+struct Closed;
 
-impl std::fmt::Display for Gone {
+impl std::fmt::Display for Closed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the origin hangs up")
+        f.write_str("the origin closes the connection")
     }
 }
 
-impl std::error::Error for Gone {}
+impl std::error::Error for Closed {}
 
 impl Origin {
     /// Starts it.
@@ -67,7 +67,7 @@ impl Origin {
         Origin { address, counts }
     }
 
-    /// How many requests have failed so far, and how many there were.
+    /// The number of failed requests, and of all requests.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let failed = self.counts.failed.load(Ordering::Relaxed);
         (failed, self.counts.answered.load(Ordering::Relaxed) + failed)
@@ -81,14 +81,14 @@ async fn serve(stream: TcpStream, counts: Arc<Counts>) {
             let chance = SystemRandom.next_u64() % (2 * FAILS_ONE_OF);
             if chance < 2 {
                 counts.failed.fetch_add(1, Ordering::Relaxed);
-                return if chance == 0 { Err(Gone) } else { Ok(failure()) };
+                return if chance == 0 { Err(Closed) } else { Ok(failure()) };
             }
             let number = counts.answered.fetch_add(1, Ordering::Relaxed);
             let Ok(response) = answer(request, number).await;
             Ok(response)
         }
     });
-    // A gateway that hangs up has its reasons.
+    // The gateway may close the connection.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).with_upgrades().await;
 }
 
@@ -112,12 +112,12 @@ async fn answer(request: Request<Incoming>, number: u64) -> Result<Response<Full
     Ok(response)
 }
 
-/// Whatever is sent over the connection from now on is sent back.
+/// Echoes everything on the connection from now on.
 fn switch(request: Request<Incoming>) -> Response<Full<Bytes>> {
     tokio::spawn(async move {
         let Ok(socket) = hyper::upgrade::on(request).await else { return };
         let (mut reader, mut writer) = tokio::io::split(TokioIo::new(socket));
-        // It ends when the visitor does.
+        // Ends when the client disconnects.
         let _ = tokio::io::copy(&mut reader, &mut writer).await;
     });
     let mut response = Response::new(Full::default());
@@ -128,7 +128,7 @@ fn switch(request: Request<Incoming>) -> Response<Full<Bytes>> {
 }
 
 fn failure() -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from_static(b"something went wrong")));
+    let mut response = Response::new(Full::new(Bytes::from_static(b"internal error")));
     *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
     response
 }

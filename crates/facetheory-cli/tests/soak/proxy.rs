@@ -1,5 +1,5 @@
-//! A line between gateways and a server. Clients keep connections for a minute and a half that nobody uses; so that they
-//! can be told from those that leak, the line can hang up.
+//! A proxy between gateways and a server. SDK clients pool idle connections for a minute and a half; closing them at
+//! the proxy distinguishes them from leaked ones.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,43 +9,43 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// A line that passes everything on.
+/// A proxy that forwards everything.
 pub(crate) struct Proxy {
     address: SocketAddr,
-    hang_up: Arc<Notify>,
+    close_all: Arc<Notify>,
 }
 
 impl Proxy {
-    /// A line to the server of an endpoint.
+    /// Starts a proxy to the server of this endpoint.
     pub(crate) fn start(runtime: &Runtime, endpoint: &str) -> Proxy {
         let server = endpoint.trim_start_matches("http://").trim_end_matches('/').to_owned();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
-        let (address, hang_up) = (listener.local_addr().expect("an address"), Arc::new(Notify::new()));
-        runtime.spawn(pass(listener, server, hang_up.clone()));
-        Proxy { address, hang_up }
+        let (address, close_all) = (listener.local_addr().expect("an address"), Arc::new(Notify::new()));
+        runtime.spawn(pass(listener, server, close_all.clone()));
+        Proxy { address, close_all }
     }
 
-    /// Where gateways find it.
+    /// The endpoint of the proxy.
     pub(crate) fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Closes all connections that are open. Who needs one makes a new one.
-    pub(crate) fn hang_up(&self) {
-        self.hang_up.notify_one();
+    /// Closes all open connections.
+    pub(crate) fn close_all(&self) {
+        self.close_all.notify_one();
     }
 }
 
-async fn pass(listener: TcpListener, server: String, hang_up: Arc<Notify>) {
+async fn pass(listener: TcpListener, server: String, close_all: Arc<Notify>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => {
                 let (Ok((client, _)), server) = (accepted, server.clone()) else { continue };
-                // A connection that breaks, or a server that is away, is the client's to deal with.
+                // A broken connection is an error for the client to handle.
                 connections.spawn(async move { join(client, &server).await.ok() });
             }
-            () = hang_up.notified() => connections.abort_all(),
+            () = close_all.notified() => connections.abort_all(),
             Some(_) = connections.join_next() => {}
         }
     }

@@ -1,4 +1,4 @@
-//! What a gateway has open: files, connections and tasks.
+//! Open files, connections and tasks of a gateway.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use crate::proxy::Proxy;
 use crate::support::gateway::Gateway;
 use crate::support::wait_for;
 
-/// What a gateway may have more of than before: connections of a pool that stays, threads of the runtime.
+/// The allowed growth: pooled connections and threads of the runtime.
 const SLACK_FILES: usize = 16;
-/// How long is waited between two looks: longer than connections to the origin are kept open for nothing.
+/// The pause between two samples: longer than idle connections to the origin stay open.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// How often one looks whether a gateway has come to rest.
+/// The number of samples until a gateway must be idle.
 const TIMEOUT: usize = 10;
 
-/// What a gateway has.
+/// The open resources of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resources {
     descriptors: usize,
@@ -22,16 +22,16 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    /// What they have once no visitor is connected, their stores have hung up, and it is the same twice.
-    pub(crate) fn at_rest(gateways: &[Gateway], lines: &[Proxy]) -> Vec<Resources> {
+    /// Samples the gateways once no client is connected, the connections to stores are closed, and two samples agree.
+    pub(crate) fn when_idle(gateways: &[Gateway], lines: &[Proxy]) -> Vec<Resources> {
         for gateway in gateways {
-            wait_for("visitors are gone", || {
+            wait_for("all clients have disconnected", || {
                 (gateway.metric("facetheory_gateway_connections")? == 0.0).then_some(())
             });
         }
         let mut last = Vec::new();
         for _ in 0..TIMEOUT {
-            lines.iter().for_each(Proxy::hang_up);
+            lines.iter().for_each(Proxy::close_all);
             std::thread::sleep(POLL_INTERVAL);
             let now: Vec<_> = gateways.iter().map(Resources::of).collect();
             if now == last {
@@ -42,14 +42,18 @@ impl Resources {
         last
     }
 
-    /// The same, once it has come down to what it was before; else what they have after a long while.
-    pub(crate) fn come_down(gateways: &[Gateway], lines: &[Proxy], before: &[Resources]) -> Vec<Resources> {
-        let mut now = Resources::at_rest(gateways, lines);
+    /// Samples the gateways until they are down to the earlier values, or for a long time.
+    pub(crate) fn when_settled(
+        gateways: &[Gateway],
+        lines: &[Proxy],
+        before: &[Resources],
+    ) -> Vec<Resources> {
+        let mut now = Resources::when_idle(gateways, lines);
         for _ in 0..TIMEOUT {
             if !now.iter().zip(before).any(|(now, before)| now.exceeds(before)) {
                 break;
             }
-            now = Resources::at_rest(gateways, lines);
+            now = Resources::when_idle(gateways, lines);
         }
         now
     }
@@ -58,7 +62,7 @@ impl Resources {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "nobody has so many tasks"
+            reason = "the number of tasks is small"
         )]
         let tasks = gateway.metric("facetheory_process_tasks").expect("a metric") as usize;
         Resources { descriptors: gateway.open_files(), tasks }
@@ -69,8 +73,8 @@ impl Resources {
     }
 }
 
-/// Fails if a gateway has more than before.
-pub(crate) fn nothing_is_left(names: &[&str], before: &[Resources], after: &[Resources]) {
+/// Fails if a gateway has more open resources than before.
+pub(crate) fn assert_no_leaks(names: &[&str], before: &[Resources], after: &[Resources]) {
     for ((name, before), after) in names.iter().zip(before).zip(after) {
         assert!(!after.exceeds(before), "{name} has {after} after it had {before}");
     }

@@ -1,4 +1,4 @@
-//! What visitors were given.
+//! Statistics of the responses.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,31 +7,31 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So many faults are told of; the others are like them.
+/// The most errors that are printed.
 const MAX_SHOWN: usize = 10;
-/// Of a hundred requests that only the origin can answer, at most so many may fail. It fails five of them by itself.
+/// The allowed percentage of failed requests among those that need the origin, which fails 5 % by itself.
 const MAX_FAILURES: u64 = 10;
 
-/// What is asked.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// A page that everybody asks for, and that must always be served.
+    /// A hot page, which must always be served.
     Hot,
-    /// The same over HTTP/2.
+    /// A hot page over HTTP/2.
     Http2,
-    /// A page that nobody has asked for before.
+    /// A page that was not requested before.
     Cold,
-    /// A page that may not be served any more.
+    /// A hard-invalidated page.
     Hard,
     /// A form.
     Post,
     /// A connection that switches to another protocol.
     Socket,
-    /// What an operator wants.
+    /// An invalidation.
     Invalidate,
 }
 
-/// What was given to whom, and what should not have been.
+/// Counts of responses, and unexpected responses.
 #[derive(Default)]
 pub(crate) struct Stats(Mutex<Counts>);
 
@@ -39,16 +39,16 @@ pub(crate) struct Stats(Mutex<Counts>);
 struct Counts {
     outcomes: BTreeMap<Kind, BTreeMap<String, u64>>,
     slowest: BTreeMap<Kind, Duration>,
-    faults: Vec<String>,
-    all_faults: u64,
+    unexpected: Vec<String>,
+    all_unexpected: u64,
 }
 
 impl Stats {
-    /// Somebody who began then was given this.
-    pub(crate) fn count(&self, kind: Kind, outcome: &str, began: Instant) {
+    /// Counts the outcome of a request that started at this time.
+    pub(crate) fn count(&self, kind: Kind, outcome: &str, started: Instant) {
         let mut counts = self.lock();
         let slowest = counts.slowest.entry(kind).or_default();
-        *slowest = began.elapsed().max(*slowest);
+        *slowest = started.elapsed().max(*slowest);
         let outcomes = counts.outcomes.entry(kind).or_default();
         match outcomes.get_mut(outcome) {
             Some(count) => *count += 1,
@@ -58,34 +58,39 @@ impl Stats {
         }
     }
 
-    /// Somebody was given what nobody should be.
-    pub(crate) fn fault(&self, fault: String) {
+    /// Records an unexpected response.
+    pub(crate) fn unexpected(&self, fault: String) {
         let mut counts = self.lock();
-        counts.all_faults += 1;
-        if counts.faults.len() < MAX_SHOWN {
-            counts.faults.push(fault);
+        counts.all_unexpected += 1;
+        if counts.unexpected.len() < MAX_SHOWN {
+            counts.unexpected.push(fault);
         }
     }
 
-    /// How many requests there were.
+    /// The number of requests.
     pub(crate) fn total(&self) -> u64 {
         self.lock().outcomes.values().flat_map(BTreeMap::values).sum()
     }
 
-    /// Whether anybody was given what nobody should be.
-    pub(crate) fn has_faults(&self) -> bool {
-        self.lock().all_faults > 0
+    /// Whether there were unexpected responses.
+    pub(crate) fn has_unexpected(&self) -> bool {
+        self.lock().all_unexpected > 0
     }
 
-    /// Fails if anybody was given what nobody should be, if something was never asked, or if more has failed than the origin
-    /// explains.
+    /// Fails after an unexpected response, if a kind of request never occurred, or if more requests failed than the
+    /// origin explains.
     pub(crate) fn check(&self) {
         let counts = self.lock();
-        assert!(counts.faults.is_empty(), "{} faults, such as: {:#?}", counts.all_faults, counts.faults);
+        assert!(
+            counts.unexpected.is_empty(),
+            "{} unexpected responses, such as: {:#?}",
+            counts.all_unexpected,
+            counts.unexpected
+        );
         let kinds =
             [Kind::Hot, Kind::Http2, Kind::Cold, Kind::Hard, Kind::Post, Kind::Socket, Kind::Invalidate];
         for kind in kinds {
-            assert!(counts.outcomes.contains_key(&kind), "nobody has asked for {kind:?}");
+            assert!(counts.outcomes.contains_key(&kind), "no request of kind {kind:?}");
         }
         for kind in [Kind::Cold, Kind::Post, Kind::Socket] {
             let outcomes = &counts.outcomes[&kind];
@@ -105,7 +110,7 @@ impl Stats {
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = self.lock();
-        write!(f, "{:<11} {:>9} {:>11}  what they were given", "asked for", "requests", "slowest")?;
+        write!(f, "{:<11} {:>9} {:>11}  outcomes", "kind", "requests", "slowest")?;
         for (kind, outcomes) in &counts.outcomes {
             let given: Vec<_> =
                 outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
@@ -113,6 +118,6 @@ impl fmt::Display for Stats {
             let slowest = format!("{} ms", counts.slowest[kind].as_millis());
             write!(f, "\n{name:<11} {all:>9} {slowest:>11}  {}", given.join(", "))?;
         }
-        write!(f, "\nfaults      {:>9}", counts.all_faults)
+        write!(f, "\nunexpected  {:>9}", counts.all_unexpected)
     }
 }

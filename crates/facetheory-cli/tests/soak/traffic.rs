@@ -1,4 +1,4 @@
-//! Everybody who comes: each asks again and again until it is over.
+//! The load: each client sends requests until the end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,37 +17,36 @@ use crate::stats::{Kind, Stats};
 use crate::support::gateway::Gateway;
 use crate::support::site::HOST;
 
-/// The pages that everybody asks for.
+/// The number of hot pages.
 const HOT_PAGES: u64 = 50;
-/// How many of each kind come to one gateway.
+/// The number of clients of each kind per gateway.
 const HOT: usize = 8;
 const HTTP2: usize = 2;
 const COLD: usize = 4;
 const POSTS: usize = 4;
 const SOCKETS: usize = 2;
-/// How many ask at once over one HTTP/2 connection.
+/// The number of concurrent streams per HTTP/2 connection.
 const STREAMS: usize = 8;
-/// How often is asked over one connection before it is closed.
+/// The number of requests per connection.
 const REQUESTS_PER_CONNECTION: usize = 200;
-/// How often an operator wants something.
+/// The interval between two invalidations.
 const INVALIDATION_INTERVAL: Duration = Duration::from_millis(200);
-/// How often a page is asked for before the gateway should have it: the origin fails now and then, and a table that was just
-/// started is slow.
+/// The number of attempts to cache a page: the origin fails sometimes, and a table that was just started is slow.
 const ATTEMPTS: usize = 1_000;
-/// How long is waited before it is asked for again.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The number of the next request; no two are alike.
+/// The unique number of the next request.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Everybody, until it is over.
+/// All clients, until the end.
 pub(crate) struct Traffic {
     over: CancellationToken,
     tasks: TaskTracker,
     runtime: tokio::runtime::Handle,
 }
 
-/// What a visitor needs to know.
+/// The target of a client.
 #[derive(Clone)]
 struct Target {
     site: SocketAddr,
@@ -57,7 +56,7 @@ struct Target {
 }
 
 impl Traffic {
-    /// Lets everybody come to these gateways.
+    /// Starts the load on these gateways.
     pub(crate) fn start(runtime: &Runtime, gateways: &[Gateway], stats: &Arc<Stats>) -> Traffic {
         let (over, tasks) = (CancellationToken::new(), TaskTracker::new());
         let _entered = runtime.enter();
@@ -65,13 +64,13 @@ impl Traffic {
             let (site, admin) = (gateway.address, gateway.admin());
             let way = || Target { site, admin, stats: stats.clone(), over: over.clone() };
             for _ in 0..HOT {
-                tasks.spawn(way().ask_for_hot_pages());
+                tasks.spawn(way().request_hot_pages());
             }
             for _ in 0..HTTP2 {
-                tasks.spawn(way().ask_over_http2());
+                tasks.spawn(way().request_over_http2());
             }
             for _ in 0..COLD {
-                tasks.spawn(way().ask_for_cold_pages());
+                tasks.spawn(way().request_cold_pages());
             }
             for _ in 0..POSTS {
                 tasks.spawn(way().send_forms());
@@ -85,19 +84,19 @@ impl Traffic {
         Traffic { over, tasks, runtime: runtime.handle().clone() }
     }
 
-    /// Returns once everybody has had an answer, and has gone.
+    /// Stops the load, and waits for all responses.
     pub(crate) fn end(self) {
         self.over.cancel();
         self.runtime.block_on(self.tasks.wait());
     }
 }
 
-/// Has every gateway keep all hot pages.
+/// Caches all hot pages in every gateway.
 pub(crate) fn warm_up(runtime: &Runtime, gateways: &[Gateway]) {
     for gateway in gateways {
         for number in 0..HOT_PAGES {
             let target = format!("/hot/{number}");
-            let is_kept = (0..ATTEMPTS).any(|attempt| {
+            let is_cached = (0..ATTEMPTS).any(|attempt| {
                 runtime.block_on(async {
                     if attempt > 0 {
                         tokio::time::sleep(PAUSE).await;
@@ -106,13 +105,13 @@ pub(crate) fn warm_up(runtime: &Runtime, gateways: &[Gateway]) {
                     client.get(&target).await.is_ok_and(|response| state(&response) == "hit")
                 })
             });
-            assert!(is_kept, "{target} cannot be had");
+            assert!(is_cached, "{target} could not be cached");
         }
     }
 }
 
 impl Target {
-    async fn ask_for_hot_pages(self) {
+    async fn request_hot_pages(self) {
         while !self.over.is_cancelled() {
             let Some(mut client) = self.connected(Kind::Hot, Client::connect(self.site).await) else {
                 continue;
@@ -121,7 +120,7 @@ impl Target {
         }
     }
 
-    async fn ask_over_http2(self) {
+    async fn request_over_http2(self) {
         while !self.over.is_cancelled() {
             let connected = Client::connect_http2(self.site).await;
             let Some(client) = self.connected(Kind::Http2, connected) else { continue };
@@ -134,31 +133,31 @@ impl Target {
         }
     }
 
-    /// Hot pages are always there, whatever becomes of the origin and of the table.
+    /// Hot pages are always served, whatever happens to the origin and the table.
     async fn hot(&self, kind: Kind, client: &mut Client) {
         for _ in 0..REQUESTS_PER_CONNECTION {
             if self.over.is_cancelled() {
                 return;
             }
-            let (target, began) = (format!("/hot/{}", next() % HOT_PAGES), Instant::now());
+            let (target, started) = (format!("/hot/{}", next() % HOT_PAGES), Instant::now());
             match client.get(&target).await {
-                Ok(response) if response.status() == 200 && is_of(&response, &target) => {
-                    self.stats.count(kind, state(&response), began);
+                Ok(response) if response.status() == 200 && is_page(&response, &target) => {
+                    self.stats.count(kind, state(&response), started);
                 }
                 Ok(response) => {
-                    self.stats.count(kind, response.status().as_str(), began);
-                    self.stats.fault(format!("{target}: {}", told(&response)));
+                    self.stats.count(kind, response.status().as_str(), started);
+                    self.stats.unexpected(format!("{target}: {}", describe(&response)));
                 }
                 Err(error) => {
-                    self.stats.count(kind, "no answer", began);
-                    self.stats.fault(format!("{target}: {error}"));
+                    self.stats.count(kind, "no response", started);
+                    self.stats.unexpected(format!("{target}: {error}"));
                     return;
                 }
             }
         }
     }
 
-    async fn ask_for_cold_pages(self) {
+    async fn request_cold_pages(self) {
         while !self.over.is_cancelled() {
             let Some(mut client) = self.connected(Kind::Cold, Client::connect(self.site).await) else {
                 continue;
@@ -168,8 +167,9 @@ impl Target {
                     break;
                 }
                 let target = format!("/cold/{}", next());
-                let asking = client.get(&target);
-                if !self.uncertain(Kind::Cold, &target, asking, |response| is_of(response, &target)).await {
+                let pending = client.get(&target);
+                if !self.uncertain(Kind::Cold, &target, pending, |response| is_page(response, &target)).await
+                {
                     break;
                 }
             }
@@ -177,7 +177,7 @@ impl Target {
     }
 
     async fn send_forms(self) {
-        /// The longest form.
+        /// The length of the longest form.
         const LONGEST: usize = 64 * 1024;
         let form = Bytes::from(vec![b'x'; LONGEST]);
         while !self.over.is_cancelled() {
@@ -189,10 +189,10 @@ impl Target {
                     break;
                 }
                 let body = form.slice(..usize::try_from(next()).unwrap_or_default() * 1_021 % LONGEST);
-                let asking = client.post("/pass/form", HOST, "text/plain", body.clone());
-                // A gateway that could not pass a form on need not read it to its end, and hangs up.
+                let pending = client.post("/pass/form", HOST, "text/plain", body.clone());
+                // A gateway that could not forward a form need not read it completely, and closes the connection.
                 if !self
-                    .uncertain(Kind::Post, "/pass/form", asking, |response| *response.body() == body)
+                    .uncertain(Kind::Post, "/pass/form", pending, |response| *response.body() == body)
                     .await
                 {
                     break;
@@ -204,18 +204,18 @@ impl Target {
     async fn open_sockets(self) {
         const MESSAGES: [&[u8]; 4] = [b"one", b"and another", &[0; 5_000], b"the last"];
         while !self.over.is_cancelled() {
-            let began = Instant::now();
+            let started = Instant::now();
             match echo(self.site, "/pass/socket", &MESSAGES).await {
-                Ok(status) => self.stats.count(Kind::Socket, &status.to_string(), began),
+                Ok(status) => self.stats.count(Kind::Socket, &status.to_string(), started),
                 Err(error) => {
-                    self.stats.count(Kind::Socket, "no answer", began);
-                    self.stats.fault(format!("a socket: {error}"));
+                    self.stats.count(Kind::Socket, "no response", started);
+                    self.stats.unexpected(format!("a socket: {error}"));
                 }
             }
         }
     }
 
-    /// An operator makes pages stale, one by one and all together, and forbids others.
+    /// Invalidates pages softly, one by one and all together, and others hard.
     async fn invalidate(self) {
         let mut turn: u64 = 0;
         while !self.over.is_cancelled() {
@@ -229,52 +229,53 @@ impl Target {
             };
             if let Some(mut operator) = self.connected(Kind::Invalidate, Client::connect(self.admin).await) {
                 let host = self.admin.to_string();
-                let asking = operator.post("/api/v1/invalidate", &host, "application/json", wish.into());
-                self.uncertain(Kind::Invalidate, "an invalidation", asking, |_| true).await;
+                let pending = operator.post("/api/v1/invalidate", &host, "application/json", wish.into());
+                self.uncertain(Kind::Invalidate, "an invalidation", pending, |_| true).await;
             }
             if let Some(mut client) = self.connected(Kind::Hard, Client::connect(self.site).await) {
-                self.uncertain(Kind::Hard, &hard, client.get(&hard), |response| is_of(response, &hard)).await;
+                self.uncertain(Kind::Hard, &hard, client.get(&hard), |response| is_page(response, &hard))
+                    .await;
             }
             tokio::time::sleep(INVALIDATION_INTERVAL).await;
         }
     }
 
-    /// Counts an answer that may be an error of the origin or of the table, but nothing else. Whether it is what was asked
-    /// for; if not, the connection may have ended with it.
+    /// Counts a response that may be an error of the origin or the table, but nothing else. Returns whether it is the
+    /// expected one; if not, the connection may be closed.
     async fn uncertain(
         &self,
         kind: Kind,
         target: &str,
-        asking: impl Future<Output = Result<Response<Bytes>, Error>>,
+        pending: impl Future<Output = Result<Response<Bytes>, Error>>,
         is_right: impl Fn(&Response<Bytes>) -> bool,
     ) -> bool {
-        let began = Instant::now();
-        match asking.await {
+        let started = Instant::now();
+        match pending.await {
             Ok(response) if response.status().is_server_error() => {
-                self.stats.count(kind, response.status().as_str(), began);
+                self.stats.count(kind, response.status().as_str(), started);
             }
             Ok(response) if response.status() == 200 && is_right(&response) => {
-                self.stats.count(kind, state(&response), began);
+                self.stats.count(kind, state(&response), started);
                 return true;
             }
             Ok(response) => {
-                self.stats.count(kind, "wrong", began);
-                self.stats.fault(format!("{target}: {}", told(&response)));
+                self.stats.count(kind, "wrong", started);
+                self.stats.unexpected(format!("{target}: {}", describe(&response)));
             }
             Err(error) => {
-                self.stats.count(kind, "no answer", began);
-                self.stats.fault(format!("{target} of {}: {error}", self.site));
+                self.stats.count(kind, "no response", started);
+                self.stats.unexpected(format!("{target} of {}: {error}", self.site));
             }
         }
         false
     }
 
-    /// A connection, which nobody is refused.
+    /// Connects; every connection must be accepted.
     fn connected(&self, kind: Kind, connected: Result<Client, Error>) -> Option<Client> {
         connected
             .inspect_err(|error| {
                 self.stats.count(kind, "no connection", Instant::now());
-                self.stats.fault(format!("{kind:?}: {error}"));
+                self.stats.unexpected(format!("{kind:?}: {error}"));
             })
             .ok()
     }
@@ -284,26 +285,26 @@ fn next() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// How the visit ended, as far as the cache had a part in it.
+/// The cache state of a response.
 fn state(response: &Response<Bytes>) -> &str {
     let state = response.headers().get("x-facetheory-isr").and_then(|state| state.to_str().ok());
-    state.unwrap_or("no part of the cache")
+    state.unwrap_or("not from the cache")
 }
 
-/// How an answer came to be, in the cache's own words.
-fn how(response: &Response<Bytes>) -> &str {
+/// The `Cache-Status` of a response.
+fn cache_status(response: &Response<Bytes>) -> &str {
     let status = response.headers().get("cache-status").and_then(|status| status.to_str().ok());
-    status.unwrap_or("no part of the cache")
+    status.unwrap_or("not from the cache")
 }
 
-/// Whether an answer is the page that was asked for.
-fn is_of(response: &Response<Bytes>, target: &str) -> bool {
+/// Whether a response is the requested page.
+fn is_page(response: &Response<Bytes>, target: &str) -> bool {
     response.body().starts_with(format!("<p>{target}, ").as_bytes())
 }
 
-fn told(response: &Response<Bytes>) -> String {
-    /// As much as says what it is about.
+fn describe(response: &Response<Bytes>) -> String {
+    /// A short description of a response.
     const MAX_SHOWN: usize = 100;
     let text = String::from_utf8_lossy(&response.body()[..response.body().len().min(MAX_SHOWN)]).into_owned();
-    format!("{} ({}): {text}", response.status(), how(response))
+    format!("{} ({}): {text}", response.status(), cache_status(response))
 }

@@ -1,4 +1,4 @@
-//! What is for those who have logged in, and for nobody else.
+//! Content for logged-in users only.
 
 use http::StatusCode;
 use http::header::SET_COOKIE;
@@ -8,13 +8,13 @@ use super::{from_the_application, in_front_of_wagtail, log_in};
 use crate::client::{Client, Response};
 use crate::form::Form;
 
-/// What one visitor must never get of another.
+/// The secrets of one client that no other client may get.
 struct Secrets {
     words: Vec<String>,
 }
 
 impl Secrets {
-    /// Of somebody who is logged in.
+    /// The secrets of a logged-in client.
     fn of(editor: &Client) -> Self {
         let mut words: Vec<String> = editor.cookies.values().cloned().collect();
         words.push("editor@example.com".to_owned());
@@ -26,12 +26,12 @@ impl Secrets {
     fn are_not_in(&self, target: &str, response: &Response) {
         let all = format!("{:?}\n{}", response.headers, response.text());
         for word in &self.words {
-            assert!(!all.contains(word.as_str()), "{target} gives a stranger {word:?}: {all}");
+            assert!(!all.contains(word.as_str()), "{target} shows {word:?} to another client: {all}");
         }
         let kept = matches!(response.state(), "hit" | "stale" | "wait-hit" | "miss");
         assert!(
             !(kept && response.headers.contains_key(SET_COOKIE)),
-            "{target} is kept with a cookie: {all}"
+            "{target} is cached with a cookie: {all}"
         );
     }
 }
@@ -65,7 +65,7 @@ async fn the_login_of_an_editor_is_never_visible_to_other_clients() {
         let front = editor.get("/").await.text();
         assert!(
             front.contains("wagtail-userbar"),
-            "{routes}: an editor's page has tools to edit it: {front}"
+            "{routes}: an editor's page contains editing tools: {front}"
         );
         let turned_away = gateway.client().get("/admin/").await;
         assert_eq!(turned_away.header("location"), "/admin/login/?next=/admin/", "{routes}");

@@ -1,4 +1,4 @@
-//! Wagtail, a CMS on Django: the site that `wagtail start` makes, served by gunicorn and whitenoise.
+//! Wagtail, a CMS on Django: the site of `wagtail start`, served by gunicorn and whitenoise.
 
 mod login;
 mod page;
@@ -11,8 +11,7 @@ use crate::client::{Client, Response};
 use crate::form::Form;
 use crate::gateway::Gateway;
 
-/// As somebody would write them who has thought about it: Django says that its pages vary on cookies, of which only the
-/// session matters.
+/// Good routes: pages of Django vary by cookie, of which only the session matters.
 const ROUTES: &str = r#"
 "/**" = { isr = "60s", wait_timeout = "60s", render_timeout = "60s", cookies = ["sessionid"] }
 "/static/**" = { isr = "1h", cookies = [] }
@@ -20,31 +19,31 @@ const ROUTES: &str = r#"
 "/django-admin/**" = false
 "/stream/**" = false
 "#;
-/// The same with pages that are stale after a second.
+/// Good routes, with pages that are stale after a second.
 const SHORT: &str = r#"
 "/**" = { isr = "1s", negative_ttl = "1s", cookies = ["sessionid"] }
 "/admin/**" = false
 "#;
-/// As somebody would write them who has not: everything is to be kept, the administration too.
+/// Naive routes: everything is cached, including the administration.
 const NAIVE: &str = r#""/**" = { isr = "60s" }"#;
-/// Careless, but with sessions told apart.
+/// Naive routes, partitioned by session.
 const NAIVE_BY_SESSION: &str = r#""/**" = { isr = "60s", cookies = ["sessionid", "csrftoken"] }"#;
 
-/// The editor that scripts/test-e2e has made.
+/// The editor account that scripts/test-e2e creates.
 const NAME: &str = "editor";
 const PASSWORD: &str = "only for tests";
 const FORM: &str = "application/x-www-form-urlencoded";
 
 async fn in_front_of_wagtail(routes: &str) -> Option<Gateway> {
-    Some(Gateway::before(&application("WAGTAIL")?, routes).await)
+    Some(Gateway::in_front_of(&application("WAGTAIL")?, routes).await)
 }
 
-/// The page as the application itself sends it.
+/// The page without the gateway.
 async fn from_the_application(target: &str) -> Response {
-    Client::of(&application("WAGTAIL").expect("it is there")).get(target).await
+    Client::of(&application("WAGTAIL").expect("the application is running")).get(target).await
 }
 
-/// Logs in through the forms of the gateway.
+/// Logs in through the gateway.
 async fn log_in(client: &mut Client) {
     let page = client.get("/admin/login/").await;
     assert_eq!(page.status, StatusCode::OK);

@@ -1,4 +1,4 @@
-//! Pages and files that are for everyone.
+//! Public pages and files.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ async fn fifty_concurrent_clients_get_the_page_of_one_render() {
     }
     let states: BTreeSet<&str> = responses.iter().map(Response::state).collect();
     assert!(states.contains("miss") && !states.contains("bypass"), "{states:?}");
-    assert_eq!(gateway.recorder().saw("/").len(), 1);
+    assert_eq!(gateway.recorder().requests_for("/").len(), 1);
     assert_eq!(gateway.client().get("/").await.state(), "hit");
 }
 
@@ -37,7 +37,7 @@ async fn a_conditional_request_is_answered_without_the_application() {
     let head = client.head("/").await;
     assert_eq!((head.status, head.state(), head.body.len()), (StatusCode::OK, "hit", 0));
     assert_eq!(head.header("content-length"), page.body.len().to_string());
-    assert_eq!(gateway.recorder().saw("/").len(), 1);
+    assert_eq!(gateway.recorder().requests_for("/").len(), 1);
 }
 
 #[tokio::test]
@@ -47,7 +47,12 @@ async fn head_first_caches_the_complete_page() {
     assert_eq!(client.head("/search/").await.status, StatusCode::OK);
     let page = client.get("/search/").await;
     assert_eq!((page.state(), &page.body), ("hit", &from_the_application("/search/").await.body));
-    let seen: Vec<_> = gateway.recorder().saw("/search/").into_iter().map(|note| note.method).collect();
+    let seen: Vec<_> = gateway
+        .recorder()
+        .requests_for("/search/")
+        .into_iter()
+        .map(|request_record| request_record.method)
+        .collect();
     assert_eq!(seen, [Method::GET]);
 }
 
@@ -56,14 +61,14 @@ async fn an_unchanged_stale_page_is_revalidated_without_its_body() {
     let Some(gateway) = in_front_of_wagtail(SHORT).await else { return };
     let mut client = gateway.client();
     let page = client.get("/").await;
-    let renewal = wait_for("a renewal", async || {
+    let revalidation = wait_for("a revalidation", async || {
         let response = client.get("/").await;
         assert_eq!(response.body, page.body);
-        gateway.recorder().saw("/").get(1).cloned()
+        gateway.recorder().requests_for("/").get(1).cloned()
     })
     .await;
-    assert_eq!(renewal.status, StatusCode::NOT_MODIFIED);
-    assert_eq!(renewal.headers.get(IF_NONE_MATCH).expect("a condition"), page.header("etag"));
+    assert_eq!(revalidation.status, StatusCode::NOT_MODIFIED);
+    assert_eq!(revalidation.headers.get(IF_NONE_MATCH).expect("a condition"), page.header("etag"));
     wait_for("a fresh page", async || (client.get("/").await.state() == "hit").then_some(())).await;
     assert_eq!(client.get("/").await.body, page.body);
 }
@@ -83,7 +88,7 @@ async fn static_files_are_cached_by_their_rule_and_served_in_ranges() {
     assert_eq!((part.status, part.state()), (StatusCode::PARTIAL_CONTENT, "hit"));
     assert_eq!(part.header("content-range"), format!("bytes 10-29/{}", file.body.len()));
     assert_eq!(part.body, file.body.slice(10..30));
-    assert_eq!(gateway.recorder().saw(&target).len(), 1);
+    assert_eq!(gateway.recorder().requests_for(&target).len(), 1);
 }
 
 #[tokio::test]
@@ -106,7 +111,7 @@ async fn redirects_and_missing_pages_are_cached() {
         assert_eq!((missing.status, missing.state()), (StatusCode::NOT_FOUND, state));
         assert_eq!(missing.body, from_the_application("/nobody-wrote-this/").await.body);
     }
-    assert_eq!(gateway.recorder().saw("/nobody-wrote-this/").len(), 1);
+    assert_eq!(gateway.recorder().requests_for("/nobody-wrote-this/").len(), 1);
 }
 
 #[tokio::test]
@@ -127,9 +132,9 @@ async fn a_streamed_response_arrives_piece_by_piece() {
     let mut client = gateway.client();
     let mut stream = client.stream("/stream/story/").await;
     assert_eq!(stream.status, StatusCode::OK);
-    assert_eq!(stream.reads("the first part").await, "the first part\n");
+    assert_eq!(stream.read_until("the first part").await, "the first part\n");
     assert_eq!(client.post("/stream/story/", FORM, "").await.status, StatusCode::NO_CONTENT);
-    stream.reads("the second part").await;
+    stream.read_until("the second part").await;
 }
 
 #[tokio::test]
@@ -139,7 +144,7 @@ async fn cached_pages_are_served_while_the_application_is_down() {
     let page = client.get("/").await;
     assert_eq!(page.state(), "miss");
     gateway.stop_application();
-    wait_for("a page that is stale", async || {
+    wait_for("a stale page", async || {
         let response = client.get("/").await;
         assert_eq!((response.status, &response.body), (StatusCode::OK, &page.body));
         response.state().starts_with("stale").then_some(())
@@ -152,16 +157,16 @@ async fn cached_pages_are_served_while_the_application_is_down() {
 async fn pages_are_compressed_for_clients_that_accept_it() {
     let Some(gateway) = in_front_of_wagtail(ROUTES).await else { return };
     let original = from_the_application("/").await;
-    let coded = wait_for("a coded page", async || {
+    let compressed = wait_for("a compressed page", async || {
         let response = gateway.client().get_with("/", &[(ACCEPT_ENCODING, "gzip")]).await;
         (response.header("content-encoding") == "gzip").then_some(response)
     })
     .await;
     assert!(
-        coded.body.len() < original.body.len()
-            && coded.header("vary").to_lowercase().contains("accept-encoding")
+        compressed.body.len() < original.body.len()
+            && compressed.header("vary").to_lowercase().contains("accept-encoding")
     );
     let plain = gateway.client().get("/").await;
     assert_eq!((plain.header("content-encoding"), &plain.body), ("", &original.body));
-    assert_eq!(gateway.recorder().saw("/").len(), 1);
+    assert_eq!(gateway.recorder().requests_for("/").len(), 1);
 }

@@ -1,4 +1,4 @@
-//! What editors publish through the gateway, for everyone.
+//! Publishing through the gateway.
 
 use http::StatusCode;
 
@@ -7,10 +7,10 @@ use crate::client::Client;
 use crate::form::Form;
 use crate::wait_for;
 
-/// The form for a page under the front page of the template, whose number is 3.
+/// The form for a page below the front page of the template, whose id is 3.
 const ADD: &str = "/admin/pages/add/home/homepage/3/";
 
-/// Publishes a page through the form at this address.
+/// Publishes a page through the form at this path.
 async fn publish(editor: &mut Client, target: &str, title: &str, slug: &str) {
     let form = Form::in_page(&editor.get(target).await.text(), "id=\"page-edit-form\"")
         .with("title", title)
@@ -21,32 +21,32 @@ async fn publish(editor: &mut Client, target: &str, title: &str, slug: &str) {
     assert_eq!(published.status, StatusCode::FOUND, "{}", published.text());
 }
 
-/// Where the page with this title is edited, as the list of pages says.
+/// The path of the edit form of the page with this title, from the list of pages.
 async fn edit(editor: &mut Client, title: &str) -> String {
     let list = editor.get("/admin/pages/3/").await.text();
     let menu = format!("aria-label=\"More options for &#x27;{title}&#x27;");
     let rest = list.split_once(&menu).map(|(_, rest)| rest).unwrap_or_default();
     let link =
         rest.split("href=\"").find(|link| link.contains("/edit/")).and_then(|link| link.split('"').next());
-    link.unwrap_or_else(|| panic!("no way to edit {title:?} in {list}")).to_owned()
+    link.unwrap_or_else(|| panic!("no edit link for {title:?} in {list}")).to_owned()
 }
 
 #[tokio::test]
 async fn a_published_page_is_visible_after_its_interval() {
     let Some(gateway) = in_front_of_wagtail(SHORT).await else { return };
-    let mut stranger = gateway.client();
-    assert_eq!(stranger.get("/news/").await.status, StatusCode::NOT_FOUND);
+    let mut other_client = gateway.client();
+    assert_eq!(other_client.get("/news/").await.status, StatusCode::NOT_FOUND);
     let mut editor = gateway.client();
     log_in(&mut editor).await;
     publish(&mut editor, ADD, "The first words", "news").await;
-    let shows = async |stranger: &mut Client, title: &str| {
-        let response = stranger.get("/news/").await;
+    let shows = async |other_client: &mut Client, title: &str| {
+        let response = other_client.get("/news/").await;
         (response.status == StatusCode::OK && response.text().contains(title)).then_some(())
     };
-    wait_for("the new page", async || shows(&mut stranger, "The first words").await).await;
+    wait_for("the new page", async || shows(&mut other_client, "The first words").await).await;
     let form = edit(&mut editor, "The first words").await;
     publish(&mut editor, &form, "The second thoughts", "news").await;
-    wait_for("the page as edited", async || shows(&mut stranger, "The second thoughts").await).await;
+    wait_for("the page as edited", async || shows(&mut other_client, "The second thoughts").await).await;
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn an_uploaded_file_arrives_complete_in_both_directions() {
     let uploaded = editor.post(add, &kind, body).await;
     assert_eq!(uploaded.status, StatusCode::FOUND, "{}", uploaded.text());
 
-    // Wagtail sends it with `Content-Encoding: None`, a coding that nobody knows, so it is passed on and not kept.
+    // Wagtail sends it with `Content-Encoding: None`, an unknown coding, so it is forwarded and not cached.
     for _ in 0..2 {
         let file = gateway.client().get("/documents/1/notes.txt").await;
         assert_eq!((file.status, file.state()), (StatusCode::OK, "bypass"), "{:?}", file.headers);
@@ -88,5 +88,5 @@ async fn an_uploaded_file_arrives_complete_in_both_directions() {
     }
 }
 
-/// About three megabytes: more than any buffer on the way.
+/// About three megabytes: more than any buffer.
 const UPLOADED_LINES: u32 = 120_000;
