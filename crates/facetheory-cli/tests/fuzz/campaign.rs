@@ -1,4 +1,4 @@
-//! Many cases at once against one gateway, and what must hold meanwhile and afterwards.
+//! Runs many cases concurrently against one gateway, and checks it meanwhile and afterwards.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 use crate::case::Case;
-use crate::exchange::visit;
+use crate::exchange::run;
 use crate::origin::{ECHO_PREFIX, RecordingOrigin};
 use crate::request_log::{ExpectedRequest, RequestLog};
 use crate::strict_parser::{self, Parsed};
@@ -17,7 +17,7 @@ use crate::support::client::{Connection, Response};
 use crate::support::gateway::Gateway;
 use crate::support::{site, wait_for};
 
-/// What the gateway goes by: deadlines that nobody has to wait long for, and room for those who come and go.
+/// The configuration of the gateway: short timeouts, and enough connections.
 const CONFIG: &str = r#"
 [routes]
 "/page/**" = { isr = "1h" }
@@ -33,42 +33,41 @@ keep_alive = "1s"
 body_bytes = "256KiB"
 connections_per_address = 2000
 "#;
-/// How many connections there are at once.
+/// The number of concurrent connections.
 const CLIENTS: u64 = 24;
-/// After so many cases a visitor makes sure that the gateway answers a request without faults.
+/// After this many cases a client checks that the gateway responds to a valid request.
 const CASES_PER_PROBE: u64 = 8;
-/// So often a request without faults may meet a connection that closes, since whoever sends it was held up for longer than
-/// the deadline.
+/// How often a valid request may meet a closed connection, because its client was delayed for longer than the timeout.
 const MAX_PROBES: usize = 5;
-/// How long the gateway waits for the headers of a request, see above.
+/// The header timeout of the configuration above.
 const CLIENT_HEADERS: Duration = Duration::from_secs(2);
-/// How often somebody looks at the gateway.
+/// How often the gateway is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// So many looks are a round of the ledger, and a line of progress.
+/// The number of checks per round of the request log and per line of progress.
 const CHECKS_PER_ROUND: u64 = 10;
-/// How much more memory the gateway may have than after the first round, in KiB.
+/// The allowed memory growth after the first round.
 const MAX_MEMORY_GROWTH_KIB: u64 = 96 * 1024;
-/// How many more files it may have open than at the beginning, once all visitors are gone.
+/// The allowed growth of open files, once all clients have disconnected.
 const MAX_MORE_FILES: usize = 8;
 
-/// A gateway, its origin, and who comes.
+/// A gateway, its origin and its clients.
 pub(crate) struct Campaign {
     seed: u64,
     gateway: Gateway,
-    /// It ends after the gateway.
+    /// Dropped after the gateway.
     _witness: RecordingOrigin,
     _directory: TempDir,
     log: Arc<RequestLog>,
 }
 
-/// What was wrong, and the cases that were under way.
+/// The violations, and the cases that were running.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) violations: Vec<String>,
     pub(crate) cases: Vec<u64>,
 }
 
-/// What all visitors share.
+/// The state that all clients share.
 struct Progress {
     next: AtomicU64,
     is_over: AtomicBool,
@@ -76,7 +75,7 @@ struct Progress {
 }
 
 impl Campaign {
-    /// Starts a gateway for cases of this seed.
+    /// Starts a gateway for the cases of this seed.
     pub(crate) fn start(seed: u64) -> Campaign {
         let (directory, log) = (tempfile::tempdir().expect("a directory"), Arc::new(RequestLog::default()));
         let origin = RecordingOrigin::start(&log);
@@ -85,7 +84,7 @@ impl Campaign {
         Campaign { seed, gateway, _witness: origin, _directory: directory, log }
     }
 
-    /// Lets visitors come for so long, and tells how it goes on.
+    /// Runs cases for this long, and prints progress.
     pub(crate) fn run(&mut self, time: Duration) -> Result<(), Failed> {
         let course = Progress {
             next: AtomicU64::new(0),
@@ -97,14 +96,14 @@ impl Campaign {
         let gateway = &mut self.gateway;
         let cases = std::thread::scope(|scope| {
             for _ in 0..CLIENTS {
-                scope.spawn(|| come(seed, address, &log, &course));
+                scope.spawn(|| run_client(seed, address, &log, &course));
             }
-            watch(gateway, &log, &course, time);
+            monitor(gateway, &log, &course, time);
             course.is_over.store(true, Relaxed);
             course.under_way.lock().expect("cases").iter().copied().collect()
         });
         if self.log.violations().is_empty() {
-            wait_for("connections and files are closed when all visitors are gone", || {
+            wait_for("connections and files are closed after all clients have disconnected", || {
                 (self.gateway.open_files() <= files + MAX_MORE_FILES).then_some(())
             });
         }
@@ -112,10 +111,10 @@ impl Campaign {
         if violations.is_empty() { Ok(()) } else { Err(Failed { violations, cases }) }
     }
 
-    /// What comes of one case alone.
+    /// The violations of one case alone.
     pub(crate) fn try_alone(&mut self, case: &Case) -> Vec<String> {
-        visit(case, self.gateway.address, &self.log);
-        // What it has caused at the origin has been heard by then, or is heard before the answer.
+        run(case, self.gateway.address, &self.log);
+        // By then the origin has received everything that the case caused.
         probe(self.gateway.address, &self.log, u64::MAX);
         self.violations()
     }
@@ -127,12 +126,12 @@ impl Campaign {
     }
 }
 
-/// What visitors do until it is over.
-fn come(seed: u64, address: std::net::SocketAddr, log: &RequestLog, course: &Progress) {
+/// Runs cases in one client until the end.
+fn run_client(seed: u64, address: std::net::SocketAddr, log: &RequestLog, course: &Progress) {
     while !course.is_over.load(Relaxed) {
         let number = course.next.fetch_add(1, Relaxed);
         course.under_way.lock().expect("cases").insert(number);
-        visit(&Case::of(seed, number), address, log);
+        run(&Case::of(seed, number), address, log);
         if number.is_multiple_of(CASES_PER_PROBE) {
             probe(address, log, number);
         }
@@ -143,40 +142,40 @@ fn come(seed: u64, address: std::net::SocketAddr, log: &RequestLog, course: &Pro
     }
 }
 
-/// Fails unless a request without faults is answered.
+/// Fails unless a valid request gets a response.
 fn probe(address: std::net::SocketAddr, log: &RequestLog, number: u64) {
     let target = format!("/pass/probe-{number}");
-    let response = (0..MAX_PROBES).find_map(|_| ask_without_faults(address, log, &target));
+    let response = (0..MAX_PROBES).find_map(|_| send_valid_request(address, log, &target));
     let is_right = response.is_some_and(|response| {
         response.status == 200 && response.text() == format!("{ECHO_PREFIX}{target}\n")
     });
     if !is_right {
-        log.violate(format!("a request without faults is not answered: {target}"));
+        log.violate(format!("no response to a valid request: {target}"));
     }
 }
 
-/// The answer to a request without faults; none if it came too late.
-fn ask_without_faults(address: std::net::SocketAddr, log: &RequestLog, target: &str) -> Option<Response> {
+/// The response to a valid request; `None` if it was sent too late.
+fn send_valid_request(address: std::net::SocketAddr, log: &RequestLog, target: &str) -> Option<Response> {
     const REQUEST_TIMEOUT: u16 = 408;
     let bytes = site::get(target, "");
-    let Parsed::Whole(request, _) = strict_parser::read(bytes.as_bytes()) else {
-        panic!("a request without faults")
+    let Parsed::Complete(request, _) = strict_parser::read(bytes.as_bytes()) else {
+        panic!("a valid request")
     };
-    log.expect(&[ExpectedRequest { request, is_whole: true }]);
-    // A machine can run out of ports for a moment.
+    log.expect(&[ExpectedRequest { request, is_complete: true }]);
+    // The machine may be out of ports for a moment.
     let mut connection = wait_for("the gateway accepts a connection", || Connection::try_open(address));
     let connected = Instant::now();
     connection.send(bytes);
     let response = connection.next_response("GET").filter(|response| response.status != REQUEST_TIMEOUT);
     if response.is_none() && connected.elapsed() < CLIENT_HEADERS {
-        log.violate(format!("a request without faults is turned away before its time is over: {target}"));
+        log.violate(format!("a valid request is rejected before the timeout: {target}"));
     }
     response
 }
 
-/// Looks at the gateway now and then, until time is over or something is wrong.
-#[expect(clippy::print_stderr, reason = "a campaign of minutes tells how it goes on")]
-fn watch(gateway: &mut Gateway, log: &RequestLog, course: &Progress, time: Duration) {
+/// Checks the gateway until the time is over or something is wrong.
+#[expect(clippy::print_stderr, reason = "a campaign of minutes prints its progress")]
+fn monitor(gateway: &mut Gateway, log: &RequestLog, course: &Progress, time: Duration) {
     let start = Instant::now();
     let mut first_memory = None;
     for look in 1.. {
@@ -188,18 +187,18 @@ fn watch(gateway: &mut Gateway, log: &RequestLog, course: &Progress, time: Durat
             return;
         }
         if look % CHECKS_PER_ROUND == 0 {
-            log.turn();
+            log.next_round();
             let memory = gateway.memory();
-            let most = *first_memory.get_or_insert(memory) + MAX_MEMORY_GROWTH_KIB;
-            if memory > most {
-                log.violate(format!("the gateway has {memory} KiB of memory, more than {most}"));
+            let max = *first_memory.get_or_insert(memory) + MAX_MEMORY_GROWTH_KIB;
+            if memory > max {
+                log.violate(format!("the gateway uses {memory} KiB of memory, more than {max}"));
             }
             eprintln!(
                 "fuzz: {:4} s of {}, {} connections, {} requests heard by the origin, {} MiB, {} files open",
                 start.elapsed().as_secs(),
                 time.as_secs(),
                 course.next.load(Relaxed),
-                log.heard(),
+                log.received_count(),
                 memory / 1024,
                 gateway.open_files(),
             );
@@ -207,11 +206,11 @@ fn watch(gateway: &mut Gateway, log: &RequestLog, course: &Progress, time: Durat
     }
 }
 
-/// What is wrong with the process, if anything is.
+/// A problem of the process, if there is one.
 fn health(gateway: &mut Gateway) -> Option<String> {
     let log = gateway.log();
     if log.contains("panicked") {
-        return Some(format!("the gateway has panicked: {log}"));
+        return Some(format!("the gateway panicked: {log}"));
     }
-    (!gateway.is_alive()).then(|| format!("the gateway has ended: {log}"))
+    (!gateway.is_alive()).then(|| format!("the gateway exited: {log}"))
 }

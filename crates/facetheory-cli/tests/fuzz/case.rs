@@ -1,4 +1,4 @@
-//! One connection of a visitor: what is sent on it, in which pieces, and how it ends. A seed and a number decide it all.
+//! One client connection: its bytes, their pieces, and its end. All are derived from a seed and a case number.
 
 use std::time::Duration;
 
@@ -7,38 +7,38 @@ use crate::random::Random;
 use crate::support::http2::PREFACE;
 use crate::{frame, grammar, seed, stream};
 
-/// In so many of a hundred cases HTTP/2 is spoken.
+/// The percentage of HTTP/2 cases.
 const HTTP2: usize = 30;
-/// How many pieces bytes are sent in at most.
+/// The most pieces in which bytes are sent.
 const PIECES: usize = 12;
 
 /// One connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
-    /// All that is sent.
+    /// All bytes.
     pub(crate) bytes: Vec<u8>,
-    /// Where it is cut into pieces, in order.
+    /// The positions of the cuts, in order.
     pub(crate) cuts: Vec<usize>,
-    /// How long the visitor rests after each piece.
+    /// The pause after each piece.
     pub(crate) rest: Duration,
     pub(crate) ending: ConnectionEnd,
 }
 
-/// What a visitor does when all is sent.
+/// What a client does after sending everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionEnd {
-    /// Waits for its answers and goes.
+    /// Waits for the responses and closes.
     Answered,
-    /// Goes at once. What it has not read makes that a reset.
+    /// Closes immediately; unread bytes make this a reset.
     Gone,
-    /// Says that nothing more will come, and reads to the end.
+    /// Closes the sending direction and reads to the end.
     HalfClosed,
     /// Waits for the gateway to close the connection.
     Patient,
 }
 
 impl Case {
-    /// The case of this number.
+    /// The case with this number.
     pub(crate) fn of(seed: u64, number: u64) -> Case {
         let mut random = Random::of(seed, number);
         let is_http2 = random.percent(HTTP2);
@@ -56,17 +56,17 @@ impl Case {
         Case { bytes, cuts, rest: Duration::from_millis(rest), ending }
     }
 
-    /// These bytes, sent at once, to see what comes of them alone.
+    /// A case that sends these bytes at once.
     pub(crate) fn plain(bytes: Vec<u8>) -> Case {
         Case { bytes, cuts: Vec::new(), rest: Duration::ZERO, ending: ConnectionEnd::Patient }
     }
 
-    /// Whether the gateway takes it for HTTP/2.
+    /// Whether the gateway detects HTTP/2.
     pub(crate) fn is_http2(&self) -> bool {
         self.bytes.starts_with(PREFACE)
     }
 
-    /// What is sent, piece by piece.
+    /// The pieces.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.cuts.iter().copied());
         let ends = self.cuts.iter().copied().chain([self.bytes.len()]);
@@ -96,8 +96,8 @@ fn http2(random: &mut Random, number: u64) -> Vec<u8> {
     let other = frame::connection(random, number)[PREFACE.len()..].to_vec();
     mutate(random, &mut frames, &other);
     let mutated = [PREFACE, &frames].concat();
-    // What cannot be told what it asks for cannot be judged.
-    if stream::asked(&mutated).is_some() { mutated } else { bytes }
+    // Ambiguous bytes cannot be judged.
+    if stream::expected_requests(&mutated).is_some() { mutated } else { bytes }
 }
 
 #[test]

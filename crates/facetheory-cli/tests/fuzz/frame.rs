@@ -1,14 +1,14 @@
-//! Connections of HTTP/2 with prior knowledge as visitors send them, frame by frame, most of them almost right.
+//! Generates HTTP/2 connections (prior knowledge) frame by frame, most of them almost valid.
 
 use crate::random::Random;
 use crate::request_log::ID;
 use crate::support::http2::{END_HEADERS, END_STREAM, Frame, HEADERS, PREFACE, SETTINGS, block};
 use crate::support::site::HOST;
 
-/// In so many of a hundred places something is odd.
+/// The percentage of places with something unusual.
 const ODD: usize = 4;
 
-/// The kinds of frames that come out of turn. Not headers, of which could not be told what they ask for.
+/// The types of stray frames. No HEADERS, since the expected request would be unclear.
 const STRAY: [u8; 11] = [0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
 
 const ODD_FIELDS: [(&str, &str); 24] = [
@@ -38,7 +38,7 @@ const ODD_FIELDS: [(&str, &str); 24] = [
     ("forwarded", "for=6.6.6.6"),
 ];
 
-/// All that a visitor sends on a connection.
+/// All bytes of a connection.
 pub(crate) fn connection(random: &mut Random, case: u64) -> Vec<u8> {
     let mut bytes = PREFACE.to_vec();
     let settings = Frame { kind: SETTINGS, flags: 0, stream: 0, payload: vec![0, 1, 0, 0, 0, 0] };

@@ -1,12 +1,12 @@
-//! Connections of HTTP/1 as visitors send them, most of them almost right.
+//! Generates HTTP/1 connections, most of them almost valid.
 
 use crate::random::Random;
 use crate::request_log::ID;
 use crate::support::site::HOST;
 
-/// In so many of a hundred places something is odd.
+/// The percentage of places with something unusual.
 const ODD: usize = 4;
-/// How many pages there are that are kept.
+/// The number of cacheable pages.
 const PAGES: usize = 64;
 
 const METHODS: [&str; 8] = ["GET", "GET", "GET", "HEAD", "POST", "POST", "PUT", "OPTIONS"];
@@ -83,7 +83,7 @@ const ODD_FIELDS: [&str; 24] = [
     "Authorization: Basic YTpi",
 ];
 
-/// All that a visitor sends on a connection.
+/// All bytes of a connection.
 pub(crate) fn connection(random: &mut Random, case: u64) -> Vec<u8> {
     let requests = random.one(&[1, 1, 1, 2, 2, 3, 5]);
     (0..requests).flat_map(|number| request(random, case, number)).collect()
@@ -133,7 +133,7 @@ fn target(random: &mut Random, id: &str) -> String {
     }
 }
 
-/// The header lines that frame a body, and its bytes.
+/// The header lines that frame a body, and the body.
 fn body(random: &mut Random, id: &str) -> (String, Vec<u8>) {
     let inner = format!("GET /smuggled-{id} HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
     let body = match random.below(8) {
@@ -157,7 +157,7 @@ fn body(random: &mut Random, id: &str) -> (String, Vec<u8>) {
     }
 }
 
-/// A body in chunks.
+/// A chunked body.
 fn chunks(random: &mut Random, body: &[u8]) -> Vec<u8> {
     let odd = |random: &mut Random, usual: &'static str, odd: &[&'static str]| {
         if random.percent(2) { random.one(odd) } else { usual }

@@ -1,12 +1,12 @@
-//! A fuzzer of the listener: raw bytes, right and wrong, at the real gateway over HTTP/1 and over HTTP/2.
+//! A fuzzer for the listener: valid and invalid bytes, sent to the gateway binary over HTTP/1 and HTTP/2.
 //!
-//! A number decides what a connection sends. Before it is sent, a strict reader of the fuzzer's own says what it asks for;
-//! the origin reads as strictly what reaches it, and the ledger compares: nothing may reach the origin that nobody asked
-//! for, that differs from what was asked for, or that was asked for less often. Meanwhile the gateway has to live, to
-//! answer everybody who makes no mistakes, to close what is over, and not to grow.
+//! A case number determines the bytes of a connection. Before they are sent, a strict parser of the fuzzer derives the
+//! expected requests; the origin parses as strictly what reaches it, and the request log compares: nothing may reach
+//! the origin that was not expected, that differs, or that comes more often than sent. Meanwhile the gateway must stay
+//! alive, respond to valid requests, close finished connections, and not grow.
 //!
-//! `FACETHEORY_FUZZ_SECONDS` says for how long (60), `FACETHEORY_FUZZ_SEED` by which chance (1), and
-//! `FACETHEORY_FUZZ_CASE` that only one case is tried. `scripts/fuzz` sets them.
+//! `FACETHEORY_FUZZ_SECONDS` sets the duration (default 60), `FACETHEORY_FUZZ_SEED` the seed (default 1), and
+//! `FACETHEORY_FUZZ_CASE` runs only one case. `scripts/fuzz` sets them.
 
 mod campaign;
 mod case;
@@ -31,9 +31,9 @@ use std::time::Duration;
 use campaign::Campaign;
 use case::Case;
 
-/// For how long visitors come where nobody says.
+/// The default duration.
 const DEFAULT_SECONDS: u64 = 60;
-/// The chance where nobody says: the same at every run, so that a failure can be had again.
+/// The default seed: the same in every run, so that a failure can be reproduced.
 const DEFAULT_SEED: u64 = 1;
 
 #[test]
@@ -49,13 +49,13 @@ fn the_gateway_survives_any_input_and_forwards_only_valid_requests() {
     let Err(failed) = campaign.run(Duration::from_secs(seconds)) else { return };
     drop(campaign);
     eprintln!("seed {seed}, cases {:?}:\n{}", failed.cases, failed.violations.join("\n"));
-    // All were under way when it happened, and one of them will do.
+    // All of these were running; one of them may reproduce the failure alone.
     let alone = failed.cases.iter().find_map(|case| minimize::report(seed, *case));
-    panic!("{}", alone.unwrap_or_else(|| "none of these cases does it alone".to_owned()));
+    panic!("{}", alone.unwrap_or_else(|| "none of these cases fails alone".to_owned()));
 }
 
-/// The number in this variable.
+/// The number in this environment variable.
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is `{text}` and has to be a whole number")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is `{text}`, expected a whole number")))
 }

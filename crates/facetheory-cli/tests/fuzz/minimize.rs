@@ -1,4 +1,4 @@
-//! A case that makes something go wrong, made as small as can be had cheaply.
+//! Minimizes a failing case.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use crate::Case;
 use crate::campaign::Campaign;
 use crate::stream;
 
-/// For how long smaller cases are tried.
+/// How long smaller cases are tried.
 const TIME: Duration = Duration::from_secs(30);
 
-/// What comes of a case alone, with the bytes that are needed for it; nothing if all is right.
+/// The report of a case that fails alone, with its minimized bytes; `None` if it passes.
 pub(crate) fn report(seed: u64, number: u64) -> Option<String> {
     let case = Case::of(seed, number);
     let violations = alone(&mut None, &case)?;
     let mut campaign = None;
     let smallest = smallest(case.bytes.clone(), |bytes| {
         let case = Case::plain(bytes.to_vec());
-        let is_clear = !case.is_http2() || stream::asked(bytes).is_some();
+        let is_clear = !case.is_http2() || stream::expected_requests(bytes).is_some();
         is_clear && alone(&mut campaign, &case).is_some()
     });
     Some(format!(
@@ -31,7 +31,7 @@ pub(crate) fn report(seed: u64, number: u64) -> Option<String> {
     ))
 }
 
-/// What is wrong with a case, at a gateway at which nothing has gone wrong before.
+/// The violations of a case at a new gateway.
 fn alone(campaign: &mut Option<Campaign>, case: &Case) -> Option<Vec<String>> {
     let violations = campaign.get_or_insert_with(|| Campaign::start(0)).try_alone(case);
     if violations.is_empty() {
@@ -41,7 +41,7 @@ fn alone(campaign: &mut Option<Campaign>, case: &Case) -> Option<Vec<String>> {
     Some(violations)
 }
 
-/// Takes away piece after piece, smaller and smaller ones, as long as it still fails.
+/// Removes pieces of decreasing size as long as the case still fails.
 fn smallest(mut bytes: Vec<u8>, mut fails: impl FnMut(&[u8]) -> bool) -> Vec<u8> {
     let (mut piece, start) = (bytes.len() / 2, Instant::now());
     while piece > 0 {

@@ -1,8 +1,8 @@
-//! What becomes of bytes by accident, or by somebody's intent.
+//! Mutates bytes.
 
 use crate::random::Random;
 
-/// What is put where it does not belong.
+/// Words that are inserted at random places.
 const WORDS: [&str; 24] = [
     "\r\n",
     "\n",
@@ -29,12 +29,12 @@ const WORDS: [&str; 24] = [
     "ffffffffffffffff",
     "_",
 ];
-/// The longest piece that is moved, doubled or lost.
+/// The longest piece that is moved, duplicated or removed.
 const PIECE: usize = 64;
-/// Bytes that mean something.
+/// Bytes with a meaning in HTTP.
 const BYTES: [u8; 12] = [0, b'\t', b'\n', b'\r', b' ', b'0', b':', b',', b'/', 0x7f, 0x80, 0xff];
 
-/// Changes bytes in a few places. Some come from another connection.
+/// Changes bytes in a few places, partly with bytes of another connection.
 pub(crate) fn mutate(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
     for _ in 0..random.one(&[1, 1, 1, 2, 3, 8]) {
         once(random, bytes, other);
@@ -71,7 +71,7 @@ fn once(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
     }
 }
 
-/// Changes a digit, of which lengths, sizes and versions are made.
+/// Changes a digit of a length, a size or a version.
 fn tamper(random: &mut Random, bytes: &mut [u8]) {
     let digits: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at].is_ascii_hexdigit()).collect();
     if !digits.is_empty() {
@@ -79,7 +79,7 @@ fn tamper(random: &mut Random, bytes: &mut [u8]) {
     }
 }
 
-/// Any place, and often one where a line ends.
+/// A random position, often at the end of a line.
 fn place(random: &mut Random, bytes: &[u8]) -> usize {
     let any = random.below(bytes.len());
     if random.percent(50) {

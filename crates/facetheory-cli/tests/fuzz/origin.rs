@@ -1,4 +1,4 @@
-//! The origin of the fuzzer: it reads what the gateway sends as strictly as it can be read, and tells the ledger.
+//! The origin of the fuzzer: it parses the gateway's requests strictly and reports them to the request log.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::request_log::RequestLog;
 use crate::strict_parser::{self, Parsed, Request};
 
-/// What the page of a request begins with; its target follows.
+/// The prefix of every page, followed by its target.
 pub(crate) const ECHO_PREFIX: &str = "asked ";
-/// The most headers of a request that is looked at.
+/// The most headers of a request.
 const MAX_HEADERS: usize = 256;
-/// What visitors may not say to an origin, in whatever spelling.
+/// Headers that only the gateway may set, in any case.
 const GATEWAY_HEADERS: [&str; 9] = [
     "x-original-url",
     "x-rewrite-url",
@@ -25,14 +25,14 @@ const GATEWAY_HEADERS: [&str; 9] = [
     "proxy-authorization",
 ];
 
-/// An origin on a port of its own.
+/// An origin on a free port.
 pub(crate) struct RecordingOrigin {
     pub(crate) address: SocketAddr,
     over: Arc<AtomicBool>,
 }
 
 impl RecordingOrigin {
-    /// Starts one that tells this ledger what it hears.
+    /// Starts an origin that reports to this log.
     pub(crate) fn start(log: &Arc<RequestLog>) -> RecordingOrigin {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -44,7 +44,7 @@ impl RecordingOrigin {
                     return;
                 }
                 let (Ok(stream), log) = (stream, log.clone()) else { continue };
-                std::thread::spawn(move || OriginConnection { stream, log, came: Vec::new() }.listen());
+                std::thread::spawn(move || OriginConnection { stream, log, received: Vec::new() }.listen());
             }
         });
         RecordingOrigin { address, over }
@@ -54,36 +54,36 @@ impl RecordingOrigin {
 impl Drop for RecordingOrigin {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
-        // Wakes the thread that accepts, so that it sees that it is over.
+        // Wakes the accepting thread, so that it ends.
         let _ = TcpStream::connect(self.address);
     }
 }
 
-/// One connection of the gateway.
+/// A connection of the gateway.
 struct OriginConnection {
     stream: TcpStream,
     log: Arc<RequestLog>,
-    came: Vec<u8>,
+    received: Vec<u8>,
 }
 
 impl OriginConnection {
     fn listen(mut self) {
-        while self.hear_one().is_some() {}
+        while self.serve_one().is_some() {}
     }
 
-    /// Nothing once the connection has ended, or is good for nothing.
-    fn hear_one(&mut self) -> Option<()> {
+    /// Serves one request; `None` once the connection has ended or is unusable.
+    fn serve_one(&mut self) -> Option<()> {
         let mut is_answered = false;
         loop {
-            match strict_parser::read(&self.came) {
-                Parsed::Whole(request, end) => {
-                    // After an early answer the next request may follow at once.
-                    if self.came.len() > end && !is_answered {
-                        self.violate("more than one request reached the origin at once");
+            match strict_parser::read(&self.received) {
+                Parsed::Complete(request, end) => {
+                    // After an early response the next request may follow immediately.
+                    if self.received.len() > end && !is_answered {
+                        self.violate("pipelined requests reached the origin");
                     }
-                    self.judge(&request, end);
-                    let may_switch = self.log.hear(&request, true);
-                    self.came.drain(..end);
+                    self.check(&request, end);
+                    let may_switch = self.log.receive(&request, true);
+                    self.received.drain(..end);
                     if !is_answered {
                         self.answer(&request, may_switch)?;
                     }
@@ -94,24 +94,24 @@ impl OriginConnection {
                         is_answered = true;
                         self.answer(&request, false)?;
                     }
-                    if self.look().is_none() {
-                        self.log.hear(&request, false);
+                    if self.read_more().is_none() {
+                        self.log.receive(&request, false);
                         return None;
                     }
                 }
-                Parsed::Open => self.look()?,
-                Parsed::Wrong(why) | Parsed::Part(_, Some(why)) => {
-                    let bytes = self.came.escape_ascii();
-                    self.log.violate(format!("what is malformed reached the origin, {why}: {bytes}"));
+                Parsed::Open => self.read_more()?,
+                Parsed::Invalid(why) | Parsed::Part(_, Some(why)) => {
+                    let bytes = self.received.escape_ascii();
+                    self.log.violate(format!("malformed bytes reached the origin, {why}: {bytes}"));
                     return None;
                 }
             }
         }
     }
 
-    /// Looks for what may not be in a request even if it is well formed.
-    fn judge(&self, request: &Request, end: usize) {
-        let bytes = &self.came[..end];
+    /// Checks for well-formed content that must not reach the origin.
+    fn check(&self, request: &Request, end: usize) {
+        let bytes = &self.received[..end];
         let violate = |what: &str| self.violate(what);
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut other = httparse::Request::new(&mut headers);
@@ -125,7 +125,7 @@ impl OriginConnection {
         }
         for (name, _) in request.fields.iter().chain(&request.trailers) {
             if name.contains('_') || GATEWAY_HEADERS.contains(&name.as_str()) {
-                violate(&format!("the origin was told `{name}`"));
+                violate(&format!("`{name}` reached the origin"));
             }
         }
         let only = |name: &str| {
@@ -133,15 +133,15 @@ impl OriginConnection {
             if let [one] = values.as_slice() { Some(one.to_vec()) } else { None }
         };
         if only("x-forwarded-host").is_none_or(|host| !host.eq_ignore_ascii_case(request.host.as_bytes())) {
-            violate("the origin was not told for which host the request is");
+            violate("the Host is missing or wrong");
         }
         if only("x-forwarded-proto").is_none_or(|scheme| scheme != b"http") {
-            violate("the origin was told of another scheme");
+            violate("X-Forwarded-Proto is wrong");
         }
         if request.values("x-forwarded-for").any(|address| address != b"127.0.0.1") {
-            violate("the origin was told of another address");
+            violate("X-Forwarded-For is wrong");
         }
-        // The same in other words, with an address where there is one.
+        // `Forwarded` must agree with the X-Forwarded headers, with the address if there is one.
         let printed = format!("host=\"{}\";proto=http", request.host);
         let is_ours = |value: &[u8]| {
             let value = String::from_utf8_lossy(value);
@@ -150,15 +150,15 @@ impl OriginConnection {
         if only("forwarded").is_none_or(|value| !is_ours(&value))
             || request.trailers.iter().any(|(name, _)| name == "forwarded")
         {
-            violate("the origin was told another `Forwarded`");
+            violate("Forwarded is wrong");
         }
         if request.values("connection").any(|value| value != b"upgrade") {
-            violate("the origin was told about another connection");
+            violate("Connection is wrong");
         }
     }
 
     fn violate(&self, what: &str) {
-        self.log.violate(format!("{what}: {}", self.came.escape_ascii()));
+        self.log.violate(format!("{what}: {}", self.received.escape_ascii()));
     }
 
     fn answer(&mut self, request: &Request, may_switch: bool) -> Option<()> {
@@ -182,7 +182,7 @@ impl OriginConnection {
             let hint = if says("say=hint") { "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" } else { "" };
             format!("{hint}HTTP/1.1 200 OK\r\n{head}content-length: {}\r\n\r\n{page}", page.len())
         };
-        // The head tells how long the page is that HEAD does not get.
+        // The response to HEAD has the length of the page.
         let end = text.find(ECHO_PREFIX).filter(|_| request.method == "HEAD" && !says("say=chunked"));
         let text = match end {
             Some(end) => &text[..end],
@@ -192,23 +192,23 @@ impl OriginConnection {
         self.stream.write_all(text.as_bytes()).ok()
     }
 
-    /// Sends back what comes. Nothing may come from a visitor who did not ask for this.
+    /// Echoes bytes. None may come from a client that did not request an upgrade.
     fn tunnel(&mut self, may_switch: bool) -> Option<()> {
         loop {
-            let came = std::mem::take(&mut self.came);
-            if !came.is_empty() && !may_switch {
-                let what = "bytes came through a tunnel that nobody asked for";
-                self.log.violate(format!("{what}: {}", came.escape_ascii()));
+            let received = std::mem::take(&mut self.received);
+            if !received.is_empty() && !may_switch {
+                let what = "bytes came through a tunnel that was not requested";
+                self.log.violate(format!("{what}: {}", received.escape_ascii()));
             }
-            self.stream.write_all(&came).ok()?;
-            self.look()?;
+            self.stream.write_all(&received).ok()?;
+            self.read_more()?;
         }
     }
 
-    fn look(&mut self) -> Option<()> {
+    fn read_more(&mut self) -> Option<()> {
         let mut piece = [0; 16 * 1024];
         let count = self.stream.read(&mut piece).ok().filter(|count| *count > 0)?;
-        self.came.extend_from_slice(&piece[..count]);
+        self.received.extend_from_slice(&piece[..count]);
         Some(())
     }
 }

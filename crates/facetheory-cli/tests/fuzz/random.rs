@@ -1,16 +1,16 @@
-//! Chance that a number decides, so that whatever it leads to can be had again.
+//! Reproducible random numbers.
 
-/// A generator of numbers: SplitMix64, which needs no more than a seed and an addition.
+/// A SplitMix64 generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Random {
     state: u64,
 }
 
 impl Random {
-    /// The chance of one case of a campaign.
+    /// The generator of one case of a campaign.
     pub(crate) fn of(seed: u64, case: u64) -> Random {
         let mut random = Random { state: seed };
-        // Neighbouring seeds and cases have nothing in common then.
+        // Makes neighboring seeds and cases independent.
         random.state = random.next() ^ case.wrapping_mul(0xd134_2543_de82_ef95);
         random
     }
@@ -22,23 +22,23 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below this one, which is not zero.
+    /// A number below `bound`, which is not zero.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         let bound = u64::try_from(bound.max(1)).expect("a number");
         usize::try_from(self.next() % bound).expect("less than the bound")
     }
 
-    /// Whether something happens that does so in so many of a hundred times.
+    /// True with this probability in percent.
     pub(crate) fn percent(&mut self, chance: usize) -> bool {
         self.below(100) < chance
     }
 
-    /// Any byte.
+    /// A random byte.
     pub(crate) fn byte(&mut self) -> u8 {
         self.next().to_le_bytes()[0]
     }
 
-    /// One of these.
+    /// A random element.
     pub(crate) fn one<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }

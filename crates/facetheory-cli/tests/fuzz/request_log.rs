@@ -1,104 +1,104 @@
-//! What visitors have asked for, and whether the origin hears that and nothing else.
+//! The expected requests, compared with those that reach the origin.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::strict_parser::Request;
 
-/// The header that tells one request from all others.
+/// The header with the unique id of a request.
 pub(crate) const ID: &str = "x-fuzz-id";
-/// Where pages are that are kept, at this path and below it. Everything else is passed on.
+/// The path of cached pages, with everything below it. All else is passed through.
 const PAGES: &str = "/page";
-/// How many rounds a request may take from its visitor to the origin.
+/// How many rounds a request may take from its client to the origin.
 const ROUNDS: u64 = 3;
-/// How many violations are told of. One is enough to know that something is wrong.
+/// The most violations that are recorded.
 const MAX_VIOLATIONS: usize = 8;
 
-/// What a visitor asks for, as a strict reader sees it.
+/// A request that a client sends, according to the strict parser.
 #[derive(Clone, Debug)]
 pub(crate) struct ExpectedRequest {
     pub(crate) request: Request,
-    /// Otherwise its end was never sent, or was wrong.
-    pub(crate) is_whole: bool,
+    /// Whether it was sent completely and validly.
+    pub(crate) is_complete: bool,
 }
 
-/// All that was asked for and not heard of yet.
+/// The expected requests that have not reached the origin yet.
 #[derive(Debug, Default)]
 pub(crate) struct RequestLog {
-    book: Mutex<State>,
+    state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    asked: HashMap<(String, String), Vec<Entry>>,
+    expected: HashMap<(String, String), Vec<Entry>>,
     round: u64,
-    heard: u64,
+    received_count: u64,
     violations: Vec<String>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    asked: ExpectedRequest,
+    expected: ExpectedRequest,
     round: u64,
 }
 
 impl RequestLog {
-    /// A visitor is about to ask for these, once each.
-    pub(crate) fn expect(&self, asked: &[ExpectedRequest]) {
-        let mut book = self.book();
-        let round = book.round;
-        for asked in asked {
-            let entry = Entry { asked: asked.clone(), round };
-            book.asked.entry(key(&asked.request)).or_default().push(entry);
+    /// A client is about to send these, once each.
+    pub(crate) fn expect(&self, expected: &[ExpectedRequest]) {
+        let mut state = self.state();
+        let round = state.round;
+        for expected in expected {
+            let entry = Entry { expected: expected.clone(), round };
+            state.expected.entry(key(&expected.request)).or_default().push(entry);
         }
     }
 
-    /// The origin hears a request, or the beginning of one. True if its visitor asked for another protocol.
-    pub(crate) fn hear(&self, told: &Request, is_whole: bool) -> bool {
-        let mut book = self.book();
-        book.heard += 1;
-        let entries = book.asked.entry(key(told)).or_default();
-        let found = entries.iter().position(|entry| entry.asked.allows(told, is_whole));
+    /// The origin got a request, or the beginning of one. Returns whether its client requested an upgrade.
+    pub(crate) fn receive(&self, received: &Request, is_complete: bool) -> bool {
+        let mut state = self.state();
+        state.received_count += 1;
+        let entries = state.expected.entry(key(received)).or_default();
+        let found = entries.iter().position(|entry| entry.expected.allows(received, is_complete));
         if let Some(found) = found {
-            return entries.swap_remove(found).asked.request.is_upgrade;
+            return entries.swap_remove(found).expected.request.is_upgrade;
         }
-        let close: Vec<String> = entries.iter().map(|entry| format!("{:?}", entry.asked)).collect();
-        let what = if is_whole { "a request" } else { "the beginning of a request" };
-        book.violate(format!(
-            "{what} reached the origin that nobody asked for: {told:?}\nasked for was only: {}",
-            if close.is_empty() { "nothing of the kind".to_owned() } else { close.join("\n") }
+        let close: Vec<String> = entries.iter().map(|entry| format!("{:?}", entry.expected)).collect();
+        let what = if is_complete { "a request" } else { "the beginning of a request" };
+        state.violate(format!(
+            "{what} reached the origin that was not sent: {received:?}\nsimilar requests that were sent: {}",
+            if close.is_empty() { "none".to_owned() } else { close.join("\n") }
         ));
         false
     }
 
-    /// Something is wrong, whoever's fault it is.
+    /// Records a violation.
     pub(crate) fn violate(&self, what: String) {
-        self.book().violate(what);
+        self.state().violate(what);
     }
 
-    /// What is wrong so far.
+    /// The violations so far.
     pub(crate) fn violations(&self) -> Vec<String> {
-        self.book().violations.clone()
+        self.state().violations.clone()
     }
 
-    /// How many requests have reached the origin.
-    pub(crate) fn heard(&self) -> u64 {
-        self.book().heard
+    /// The number of requests that reached the origin.
+    pub(crate) fn received_count(&self) -> u64 {
+        self.state().received_count
     }
 
-    /// Time passes: what was asked for long ago can no longer be heard of.
-    pub(crate) fn turn(&self) {
-        let mut book = self.book();
-        book.round += 1;
-        let oldest = book.round.saturating_sub(ROUNDS);
-        book.asked.retain(|_, entries| {
+    /// Starts a new round: old expected requests are forgotten.
+    pub(crate) fn next_round(&self) {
+        let mut state = self.state();
+        state.round += 1;
+        let oldest = state.round.saturating_sub(ROUNDS);
+        state.expected.retain(|_, entries| {
             entries.retain(|entry| entry.round >= oldest);
             !entries.is_empty()
         });
     }
 
-    fn book(&self) -> MutexGuard<'_, State> {
-        self.book.lock().expect("the book")
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("not poisoned")
     }
 }
 
@@ -111,20 +111,20 @@ impl State {
 }
 
 impl ExpectedRequest {
-    /// Whether this may have become what the origin was told.
-    fn allows(&self, told: &Request, is_whole: bool) -> bool {
-        let asked = &self.request;
-        let body = match is_whole {
-            true => self.is_whole && asked.body == told.body,
-            false => asked.body.starts_with(&told.body),
+    /// Whether this may be forwarded as the received request.
+    fn allows(&self, received: &Request, is_complete: bool) -> bool {
+        let expected = &self.request;
+        let body = match is_complete {
+            true => self.is_complete && expected.body == received.body,
+            false => expected.body.starts_with(&received.body),
         };
-        let is_named = told.values(ID).all(|id| asked.values(ID).any(|known| known == id));
-        let trailers = told.trailers.iter().all(|trailer| asked.trailers.contains(trailer));
-        body && is_named && trailers && asked.host.eq_ignore_ascii_case(&told.host)
+        let is_named = received.values(ID).all(|id| expected.values(ID).any(|known| known == id));
+        let trailers = received.trailers.iter().all(|trailer| expected.trailers.contains(trailer));
+        body && is_named && trailers && expected.host.eq_ignore_ascii_case(&received.host)
     }
 }
 
-/// What a request is found by. A page is rendered whole for whoever asks for its head.
+/// The lookup key of a request. A page is rendered completely for HEAD, too.
 fn key(request: &Request) -> (String, String) {
     let path = request.target.split('?').next().unwrap_or_default();
     let below = path.strip_prefix(PAGES);
@@ -142,17 +142,17 @@ mod tests {
         Request { method, target, host, body: body.to_vec(), ..Request::default() }
     }
 
-    fn asked(request: Request) -> [ExpectedRequest; 1] {
-        [ExpectedRequest { request, is_whole: true }]
+    fn expected_requests(request: Request) -> [ExpectedRequest; 1] {
+        [ExpectedRequest { request, is_complete: true }]
     }
 
     #[test]
     fn a_request_reaches_the_origin_once() {
         let log = RequestLog::default();
-        log.expect(&asked(request("POST", "/a", b"body")));
-        log.hear(&request("POST", "/a", b"body"), true);
+        log.expect(&expected_requests(request("POST", "/a", b"body")));
+        log.receive(&request("POST", "/a", b"body"), true);
         assert!(log.violations().is_empty());
-        log.hear(&request("POST", "/a", b"body"), true);
+        log.receive(&request("POST", "/a", b"body"), true);
         assert_eq!(log.violations().len(), 1);
     }
 
@@ -162,7 +162,7 @@ mod tests {
         other_host.host = "b".to_owned();
         let mut named = request("POST", "/a", b"body");
         named.fields.push((ID.to_owned(), b"1".to_vec()));
-        for told in [
+        for received in [
             request("PUT", "/a", b"body"),
             request("POST", "/b", b"body"),
             request("POST", "/a", b"body and more"),
@@ -171,32 +171,32 @@ mod tests {
             named,
         ] {
             let log = RequestLog::default();
-            log.expect(&asked(request("POST", "/a", b"body")));
-            log.hear(&told, true);
-            assert_eq!(log.violations().len(), 1, "{told:?}");
+            log.expect(&expected_requests(request("POST", "/a", b"body")));
+            log.receive(&received, true);
+            assert_eq!(log.violations().len(), 1, "{received:?}");
         }
     }
 
     #[test]
     fn a_truncated_request_is_a_prefix_and_never_complete() {
         let log = RequestLog::default();
-        let begun = [ExpectedRequest { request: request("POST", "/a", b"bo"), is_whole: false }];
+        let begun = [ExpectedRequest { request: request("POST", "/a", b"bo"), is_complete: false }];
         log.expect(&begun);
-        log.hear(&request("POST", "/a", b"b"), false);
+        log.receive(&request("POST", "/a", b"b"), false);
         assert!(log.violations().is_empty());
         log.expect(&begun);
-        log.hear(&request("POST", "/a", b"bo"), true);
+        log.receive(&request("POST", "/a", b"bo"), true);
         assert_eq!(log.violations().len(), 1);
     }
 
     #[test]
     fn old_requests_are_forgotten() {
         let log = RequestLog::default();
-        log.expect(&asked(request("GET", "/a", b"")));
+        log.expect(&expected_requests(request("GET", "/a", b"")));
         for _ in 0..=ROUNDS {
-            log.turn();
+            log.next_round();
         }
-        log.hear(&request("GET", "/a", b""), true);
+        log.receive(&request("GET", "/a", b""), true);
         assert_eq!(log.violations().len(), 1);
     }
 }

@@ -1,21 +1,21 @@
-//! The answers that have come on a connection of HTTP/1.
+//! Parses the responses of an HTTP/1 connection.
 
 use crate::request_log::ExpectedRequest;
 
-/// The most headers of an answer.
+/// The most headers of a response.
 const MAX_HEADERS: usize = 128;
 
-/// One answer.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }
 
-/// The answers to these requests, without interim ones, as far as they have come whole.
-pub(crate) fn read(came: &[u8], asked: &[ExpectedRequest]) -> Result<Vec<Response>, String> {
+/// The complete final responses to these requests.
+pub(crate) fn read(received: &[u8], expected: &[ExpectedRequest]) -> Result<Vec<Response>, String> {
     let mut responses = Vec::new();
-    let mut rest = came;
+    let mut rest = received;
     loop {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Response::new(&mut headers);
@@ -31,11 +31,11 @@ pub(crate) fn read(came: &[u8], asked: &[ExpectedRequest]) -> Result<Vec<Respons
                 .find(|header| header.name.eq_ignore_ascii_case(name))
                 .map(|header| header.value)
         };
-        let is_head = asked.get(responses.len()).is_some_and(|asked| asked.request.method == "HEAD");
+        let is_head = expected.get(responses.len()).is_some_and(|expected| expected.request.method == "HEAD");
         match status {
             101 => {
                 responses.push(Response { status, body: Vec::new() });
-                // What follows is not HTTP.
+                // The rest is not HTTP.
                 return Ok(responses);
             }
             100..200 => {
@@ -44,7 +44,7 @@ pub(crate) fn read(came: &[u8], asked: &[ExpectedRequest]) -> Result<Vec<Respons
             }
             _ => {}
         }
-        // What is refused is answered in full, whatever it was, since nothing comes after it.
+        // The response to a rejected request has a body whatever its method, since the connection is closed after it.
         let is_last = status >= 400 && value("connection") == Some(b"close");
         let is_bodiless = (is_head && !is_last) || matches!(status, 204 | 304);
         let (body, end) = if is_bodiless {
@@ -54,7 +54,7 @@ pub(crate) fn read(came: &[u8], asked: &[ExpectedRequest]) -> Result<Vec<Respons
             read
         } else {
             let length = value("content-length").and_then(|length| str::from_utf8(length).ok()?.parse().ok());
-            // Without a length the body ends with the connection, and is the last.
+            // Without a length the body ends with the connection.
             let length = length.unwrap_or(after.len());
             let Some((body, end)) = after.split_at_checked(length) else { return Ok(responses) };
             (body.to_vec(), end)
@@ -64,23 +64,23 @@ pub(crate) fn read(came: &[u8], asked: &[ExpectedRequest]) -> Result<Vec<Respons
     }
 }
 
-/// A body and what comes after it.
+/// A body, and the bytes after it.
 type Split<'a> = (Vec<u8>, &'a [u8]);
 
-/// A body in chunks and what comes after it; nothing if it has not come whole.
+/// A chunked body, and the bytes after it; `None` if it is incomplete.
 fn chunks(mut rest: &[u8]) -> Result<Option<Split<'_>>, String> {
     let mut body = Vec::new();
     loop {
         let (at, size) = match httparse::parse_chunk_size(rest) {
             Ok(httparse::Status::Complete(size)) => size,
             Ok(httparse::Status::Partial) => return Ok(None),
-            Err(_) => return Err("the size of a chunk".to_owned()),
+            Err(_) => return Err("invalid chunk size".to_owned()),
         };
         let size = usize::try_from(size).map_err(|error| error.to_string())?;
         let Some((piece, after)) = rest[at..].split_at_checked(size) else { return Ok(None) };
         let Some((end, after)) = after.split_at_checked(2) else { return Ok(None) };
         if end != b"\r\n" {
-            return Err("the end of a chunk".to_owned());
+            return Err("invalid chunk end".to_owned());
         }
         if size == 0 {
             return Ok(Some((body, after)));

@@ -1,6 +1,6 @@
-//! Connections that have meant trouble to somebody, to begin with: most are rows of `docs/internals/attacks.md`.
+//! Seeds of the fuzzer: known attacks, most of them rows of `docs/internals/attacks.md`.
 
-/// Each with `{id}` where its number goes.
+/// Each contains `{id}` for its id.
 const SEEDS: [&str; 34] = [
     "GET /pass/{id} HTTP/1.1\r\nHost: www.example.com\r\n\r\n",
     "POST /pass/{id} HTTP/1.1\r\nHost: www.example.com\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: www.example.com\r\n\r\n",
@@ -38,7 +38,7 @@ const SEEDS: [&str; 34] = [
     "\r\nGET /pass/{id} HTTP/1.1\r\nHost: www.example.com\r\n\r\n\r\nGET /pass/{id}/2 HTTP/1.1\r\nHost: www.example.com\r\n\r\n",
 ];
 
-/// One of them.
+/// A random seed.
 pub(crate) fn seed(random: &mut crate::random::Random, case: u64) -> Vec<u8> {
     random.one(&SEEDS).replace("{id}", &case.to_string()).into_bytes()
 }

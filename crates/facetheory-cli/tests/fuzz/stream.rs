@@ -1,4 +1,4 @@
-//! What the frames of a visitor's HTTP/2 connection ask for, as a strict reader sees them.
+//! The requests in the frames of an HTTP/2 connection, according to a strict parser.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,10 @@ use crate::support::http2::{
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
 
-/// The requests that these bytes may be, by the number of their stream; none if this reader cannot tell.
+/// The requests that these bytes may contain, by stream id; `None` if this parser cannot tell.
 ///
-/// Where a connection goes on after a mistake is up to a server, so this does: no request is missing here that a server
-/// may see.
-pub(crate) fn asked(bytes: &[u8]) -> Option<BTreeMap<u32, ExpectedRequest>> {
+/// A server may continue after an error, so this parser does: it never misses a request that a server may see.
+pub(crate) fn expected_requests(bytes: &[u8]) -> Option<BTreeMap<u32, ExpectedRequest>> {
     let mut streams: BTreeMap<u32, Stream> = BTreeMap::new();
     let mut rest = bytes.strip_prefix(PREFACE).unwrap_or_default();
     let mut open: Option<(Frame, Vec<u8>)> = None;
@@ -50,37 +49,42 @@ pub(crate) fn asked(bytes: &[u8]) -> Option<BTreeMap<u32, ExpectedRequest>> {
             _ => {}
         }
     }
-    Some(streams.into_iter().filter_map(|(number, stream)| Some((number, stream.asked()?))).collect())
+    Some(
+        streams
+            .into_iter()
+            .filter_map(|(number, stream)| Some((number, stream.expected_request()?)))
+            .collect(),
+    )
 }
 
-/// The fields of a request, and as much of its body as there is.
+/// The fields of a request, and its body so far.
 #[derive(Default)]
 struct Stream {
     fields: Vec<(Vec<u8>, Vec<u8>)>,
     trailers: Vec<(Vec<u8>, Vec<u8>)>,
     body: Vec<u8>,
-    /// Its head came in several frames.
+    /// Whether its head was split into several frames.
     is_continued: bool,
     has_ended: bool,
     is_reset: bool,
 }
 
-/// What comes of a block of headers.
+/// The result of decoding a header block.
 enum Block {
     Fields(Vec<(Vec<u8>, Vec<u8>)>),
     Broken,
-    /// It has what this reader does not decode.
+    /// It contains something that this parser does not decode.
     Unclear,
 }
 
-/// Takes a block of headers. False if no server goes on after it; none if it is unclear.
+/// Handles a header block. Returns false if no server continues after it, and `None` if that is unclear.
 fn head(streams: &mut BTreeMap<u32, Stream>, frame: &Frame, block: &[u8]) -> Option<bool> {
     let fields = match decoded(block) {
         Block::Fields(fields) => fields,
         Block::Broken => return Some(false),
         Block::Unclear => return None,
     };
-    // Only servers begin streams of even numbers, so nothing was asked for.
+    // Streams with even ids belong to servers, so this is not a request.
     if frame.stream.is_multiple_of(2) {
         return Some(true);
     }
@@ -105,11 +109,11 @@ impl Stream {
         !self.has_ended && !self.is_reset
     }
 
-    /// The request, unless there is something wrong with its head.
+    /// The request, unless its head is invalid.
     ///
-    /// The library that reads HTTP/2 for the gateway forgets, at the end of a frame, that it has left out a field which
-    /// should not have been there (hyperium/h2, `HeaderBlock::load`). So a head in several frames may be one without it.
-    fn asked(self) -> Option<ExpectedRequest> {
+    /// The HTTP/2 library of the gateway forgets at the end of a frame that it has skipped an invalid field
+    /// (hyperium/h2, `HeaderBlock::load`). So a head in several frames may be valid without that field.
+    fn expected_request(self) -> Option<ExpectedRequest> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
         let (mut method, mut target, mut authority, mut scheme) = (None, None, None, None);
         let mut request = Request::default();
@@ -141,7 +145,7 @@ impl Stream {
                 return None;
             }
         }
-        // What follows a `#` is not sent on by anybody: the page is that of the address without it.
+        // A fragment is never forwarded: the page is that of the target without it.
         let target = target?.split('#').next().map(str::to_owned);
         (request.method, request.target) = (method?, target?);
         scheme?;
@@ -162,9 +166,9 @@ impl Stream {
             .map(|length| length?.parse().ok())
             .collect();
         request.body = self.body;
-        let is_whole = match lengths.as_slice() {
+        let is_complete = match lengths.as_slice() {
             [] => self.has_ended,
-            // Whoever is told the length knows the end without being told of it.
+            // With a content length, the end is known without END_STREAM.
             [Some(length)] if *length <= request.body.len() => {
                 request.body.truncate(*length);
                 true
@@ -178,17 +182,17 @@ impl Stream {
             .map(|(name, value)| Some((text(&name)?, value)))
             .collect::<Option<_>>()
             .unwrap_or_default();
-        Some(ExpectedRequest { request, is_whole })
+        Some(ExpectedRequest { request, is_complete })
     }
 }
 
-/// What HTTP/2 has no use for.
+/// Connection-specific headers, which HTTP/2 forbids.
 fn is_hop(name: &[u8], value: &[u8]) -> bool {
     let hops = ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
     hops.iter().any(|hop| hop.as_bytes() == name) || (name == b"te" && value != b"trailers")
 }
 
-/// The next frame, if all of it is there.
+/// The next frame, if it is complete.
 pub(crate) fn next(rest: &mut &[u8]) -> Option<Frame> {
     let (head, after) = rest.split_at_checked(9)?;
     let [a, b, c, kind, flags, stream @ ..] = head else { return None };
@@ -198,7 +202,7 @@ pub(crate) fn next(rest: &mut &[u8]) -> Option<Frame> {
     Some(Frame { kind: *kind, flags: *flags, stream, payload: payload.to_vec() })
 }
 
-/// What a frame carries without what only fills it; none if that is more than there is.
+/// The payload without padding; `None` if the padding is too long.
 fn unpadded(frame: &Frame) -> Option<&[u8]> {
     let mut payload = frame.payload.as_slice();
     if !matches!(frame.kind, DATA | HEADERS) {
@@ -214,7 +218,7 @@ fn unpadded(frame: &Frame) -> Option<&[u8]> {
     Some(payload)
 }
 
-/// The fields of a block in which all is written out.
+/// The fields of a block without indexing.
 fn decoded(block: &[u8]) -> Block {
     let mut fields = Vec::new();
     let mut rest = block;
@@ -263,10 +267,10 @@ mod tests {
         post[0].1 = "POST";
         let frames =
             [Frame::headers(1, &post, 0), Frame::data(1, b"ab", 0), Frame::data(1, b"c", END_STREAM)];
-        let asked = asked(&connection(&frames)).expect("it is clear");
-        let ExpectedRequest { request, is_whole } = &asked[&1];
+        let expected = expected_requests(&connection(&frames)).expect("an unambiguous connection");
+        let ExpectedRequest { request, is_complete } = &expected[&1];
         assert_eq!((request.target.as_str(), request.body.as_slice()), ("/a", &b"abc"[..]));
-        assert!(is_whole);
+        assert!(is_complete);
     }
 
     #[test]
@@ -274,9 +278,14 @@ mod tests {
         let base = get(HOST, "/a");
         for odd in [("transfer-encoding", "chunked"), ("x-a", "b\r\nc"), (":path", "/b"), ("host", "evil")] {
             let frame = Frame::headers(1, &[&base[..], &[odd]].concat(), END_STREAM);
-            assert!(asked(&connection(&[frame])).expect("it is clear").is_empty(), "{odd:?}");
+            assert!(
+                expected_requests(&connection(&[frame])).expect("an unambiguous connection").is_empty(),
+                "{odd:?}"
+            );
         }
         let short = Frame::headers(1, &[&base[..], &[("content-length", "5")]].concat(), END_STREAM);
-        assert!(!asked(&connection(&[short])).expect("it is clear")[&1].is_whole);
+        assert!(
+            !expected_requests(&connection(&[short])).expect("an unambiguous connection")[&1].is_complete
+        );
     }
 }

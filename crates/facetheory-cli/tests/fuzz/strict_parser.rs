@@ -1,44 +1,44 @@
-//! A reader of HTTP/1 requests that takes the strictest view of every rule. It shares no code with the gateway.
+//! An HTTP/1 request parser with the strictest interpretation of every rule. It shares no code with the gateway.
 
 use std::fmt;
 
-/// A request as it stands on a connection.
+/// A parsed request.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) method: String,
-    /// The path and the query, also where the target has a host before them.
+    /// The path and the query, also for a target in absolute form.
     pub(crate) target: String,
     pub(crate) host: String,
-    /// Names in lower case, values without blanks around them.
+    /// Names in lower case, values trimmed.
     pub(crate) fields: Vec<(String, Vec<u8>)>,
     pub(crate) body: Vec<u8>,
     pub(crate) trailers: Vec<(String, Vec<u8>)>,
-    /// It asks for another protocol.
+    /// Whether it requests an upgrade.
     pub(crate) is_upgrade: bool,
 }
 
-/// What some bytes begin with.
+/// The result of parsing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
-    /// A request, which ends after so many bytes.
-    Whole(Request, usize),
-    /// A request with as much of its body as there is. What is wrong with the rest, if it is not only missing.
+    /// A complete request, and its length.
+    Complete(Request, usize),
+    /// A request with an incomplete body, and the error in the rest if there is one.
     Part(Request, Option<&'static str>),
-    /// No request, but there may be one if more comes.
+    /// The beginning of a request.
     Open,
-    Wrong(&'static str),
+    Invalid(&'static str),
 }
 
-/// How a body is delimited.
+/// The framing of a body.
 enum Framing {
     Sized(usize),
     Chunked,
 }
 
-/// What may be wrong, or missing.
+/// Why parsing stops.
 enum ParseError {
     Missing,
-    Wrong(&'static str),
+    Invalid(&'static str),
 }
 
 type Read<T> = Result<T, ParseError>;
@@ -54,36 +54,36 @@ impl fmt::Debug for Request {
 }
 
 impl Request {
-    /// All values of a header, whose name is in lower case.
+    /// All values of a header with this lower-case name.
     pub(crate) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.fields.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_slice())
     }
 }
 
-/// Reads the request at the beginning of these bytes.
+/// Parses the request at the start of these bytes.
 pub(crate) fn read(bytes: &[u8]) -> Parsed {
     let mut rest = bytes;
     let (mut request, framing) = match head(&mut rest) {
         Ok(head) => head,
         Err(ParseError::Missing) => return Parsed::Open,
-        Err(ParseError::Wrong(why)) => return Parsed::Wrong(why),
+        Err(ParseError::Invalid(why)) => return Parsed::Invalid(why),
     };
     let outcome = match framing {
         Framing::Sized(length) => sized(&mut rest, length, &mut request.body),
         Framing::Chunked => chunked(&mut rest, &mut request),
     };
     match outcome {
-        Ok(()) => Parsed::Whole(request, bytes.len() - rest.len()),
+        Ok(()) => Parsed::Complete(request, bytes.len() - rest.len()),
         Err(ParseError::Missing) => Parsed::Part(request, None),
-        Err(ParseError::Wrong(why)) => Parsed::Part(request, Some(why)),
+        Err(ParseError::Invalid(why)) => Parsed::Part(request, Some(why)),
     }
 }
 
-fn wrong<T>(why: &'static str) -> Read<T> {
-    Err(ParseError::Wrong(why))
+fn invalid<T>(why: &'static str) -> Read<T> {
+    Err(ParseError::Invalid(why))
 }
 
-/// The next line without its end.
+/// The next line, without its line break.
 fn line<'a>(rest: &mut &'a [u8]) -> Read<&'a [u8]> {
     let is_control = |byte: &u8| byte.is_ascii_control() && *byte != b'\t';
     let Some(end) = rest.iter().position(is_control) else { return Err(ParseError::Missing) };
@@ -94,7 +94,7 @@ fn line<'a>(rest: &mut &'a [u8]) -> Read<&'a [u8]> {
             Ok(line)
         }
         [b'\r'] => Err(ParseError::Missing),
-        _ => wrong("a control character in a line"),
+        _ => invalid("a control character in a line"),
     }
 }
 
@@ -104,23 +104,23 @@ fn head(rest: &mut &[u8]) -> Read<(Request, Framing)> {
     let (Some(method), Some(target), Some(version), None) =
         (words.next(), words.next(), words.next(), words.next())
     else {
-        return wrong("a request line that is not three words");
+        return invalid("the request line does not have three words");
     };
     if method.is_empty() || !method.iter().all(is_token) {
-        return wrong("a method that is no token");
+        return invalid("the method is not a token");
     }
     if target.is_empty() || !target.iter().all(u8::is_ascii_graphic) {
-        return wrong("a target with what has to be encoded");
+        return invalid("the target has characters that must be encoded");
     }
     let is_http_11 = match version {
         b"HTTP/1.1" => true,
         b"HTTP/1.0" => false,
-        _ => return wrong("another version"),
+        _ => return invalid("unsupported version"),
     };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut request = Request { method: text(method), fields: fields(rest)?, ..Request::default() };
     if ["CONNECT", "TRACE"].contains(&request.method.as_str()) {
-        return wrong("a method that no gateway forwards");
+        return invalid("the method is never forwarded");
     }
     request.host = host(&request)?;
     request.target = path(&text(target), &request)?;
@@ -133,12 +133,12 @@ fn head(rest: &mut &[u8]) -> Read<(Request, Framing)> {
         is_http_11 && names("connection", b"upgrade") && request.values("upgrade").next().is_some();
     let is_bodiless = matches!(framing, Framing::Sized(0));
     if !is_bodiless && (request.is_upgrade || ["GET", "HEAD"].contains(&request.method.as_str())) {
-        return wrong("a body where there is none");
+        return invalid("a body is not allowed");
     }
     Ok((request, framing))
 }
 
-/// Header lines up to the empty line after them.
+/// Parses header lines up to the empty line.
 fn fields(rest: &mut &[u8]) -> Read<Vec<(String, Vec<u8>)>> {
     let mut fields = Vec::new();
     loop {
@@ -147,11 +147,11 @@ fn fields(rest: &mut &[u8]) -> Read<Vec<(String, Vec<u8>)>> {
             return Ok(fields);
         }
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-            return wrong("a header line without a colon");
+            return invalid("a header line without a colon");
         };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         if name.is_empty() || !name.iter().all(is_token) {
-            return wrong("a header name that is no token");
+            return invalid("the header name is not a token");
         }
         fields.push((String::from_utf8_lossy(name).to_ascii_lowercase(), value.to_vec()));
     }
@@ -159,14 +159,14 @@ fn fields(rest: &mut &[u8]) -> Read<Vec<(String, Vec<u8>)>> {
 
 fn host(request: &Request) -> Read<String> {
     let mut hosts = request.values("host");
-    let (Some(host), None) = (hosts.next(), hosts.next()) else { return wrong("not one Host") };
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return invalid("not exactly one Host") };
     match str::from_utf8(host) {
         Ok(host) if is_valid_host(host) => Ok(host.to_owned()),
-        _ => wrong("a Host that is none"),
+        _ => invalid("invalid Host"),
     }
 }
 
-/// Whether this is a name or an address, with or without a port.
+/// Whether this is a host name or an address, with or without a port.
 pub(crate) fn is_valid_host(text: &str) -> bool {
     let (name, port) = match text.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => (name, port),
@@ -185,13 +185,13 @@ fn path(target: &str, request: &Request) -> Read<String> {
     if target.starts_with('/') || (target == "*" && request.method == "OPTIONS") {
         return Ok(target.to_owned());
     }
-    let Some((scheme, rest)) = target.split_once("://") else { return wrong("a target that is none") };
+    let Some((scheme, rest)) = target.split_once("://") else { return invalid("invalid target") };
     if !["http", "https"].contains(&scheme.to_ascii_lowercase().as_str()) {
-        return wrong("a target of another scheme");
+        return invalid("the target has another scheme");
     }
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     if !authority.eq_ignore_ascii_case(&request.host) {
-        return wrong("a target for another host");
+        return invalid("the target has another host");
     }
     Ok(if path.starts_with('/') { path.to_owned() } else { format!("/{path}") })
 }
@@ -204,9 +204,9 @@ fn framing(request: &Request, is_http_11: bool) -> Read<Framing> {
         ([], [coding]) if is_http_11 && coding.eq_ignore_ascii_case(b"chunked") => Ok(Framing::Chunked),
         ([length], []) if !length.is_empty() && length.iter().all(u8::is_ascii_digit) => {
             let length = str::from_utf8(length).ok().and_then(|length| length.parse().ok());
-            length.map_or(wrong("a length beyond all bounds"), |length| Ok(Framing::Sized(length)))
+            length.map_or(invalid("the length overflows"), |length| Ok(Framing::Sized(length)))
         }
-        _ => wrong("a body without one clear end"),
+        _ => invalid("the framing is ambiguous"),
     }
 }
 
@@ -225,23 +225,23 @@ fn chunked(rest: &mut &[u8], request: &mut Request) -> Read<()> {
         let line = line(rest)?;
         let size = line.split(|byte| *byte == b';').next().unwrap_or_default();
         if size.is_empty() || size.len() > DIGITS || !size.iter().all(u8::is_ascii_hexdigit) {
-            return wrong("the size of a chunk that is none");
+            return invalid("invalid chunk size");
         }
         if !line.is_ascii() {
-            return wrong("a chunk extension that is no text");
+            return invalid("the chunk extension is not text");
         }
         let size = usize::from_str_radix(&String::from_utf8_lossy(size), 16);
-        let Ok(size) = size else { return wrong("a chunk beyond all bounds") };
+        let Ok(size) = size else { return invalid("the chunk size overflows") };
         if size == 0 {
             request.trailers = fields(rest)?;
             let is_late = request.trailers.iter().any(|(name, _)| NOT_TRAILERS.contains(&name.as_str()));
-            return if is_late { wrong("a trailer that comes too late") } else { Ok(()) };
+            return if is_late { invalid("forbidden trailer field") } else { Ok(()) };
         }
         sized(rest, size, &mut request.body)?;
         match rest {
             [b'\r', b'\n', after @ ..] => *rest = after,
             [] | [b'\r'] => return Err(ParseError::Missing),
-            _ => return wrong("a chunk that is longer than its size"),
+            _ => return invalid("the chunk is longer than its size"),
         }
     }
 }
@@ -256,15 +256,15 @@ mod tests {
 
     fn why(bytes: &str) -> Option<&'static str> {
         match read(bytes.as_bytes()) {
-            Parsed::Wrong(why) | Parsed::Part(_, Some(why)) => Some(why),
-            Parsed::Whole(..) | Parsed::Part(_, None) | Parsed::Open => None,
+            Parsed::Invalid(why) | Parsed::Part(_, Some(why)) => Some(why),
+            Parsed::Complete(..) | Parsed::Part(_, None) | Parsed::Open => None,
         }
     }
 
     #[test]
     fn a_request_ends_where_its_framing_says() {
         let bytes = "POST /a HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n0\r\nt: u\r\n\r\nGET";
-        let Parsed::Whole(request, end) = read(bytes.as_bytes()) else { panic!("a request") };
+        let Parsed::Complete(request, end) = read(bytes.as_bytes()) else { panic!("a request") };
         assert_eq!((request.body.as_slice(), &bytes[end..]), (&b"abc"[..], "GET"));
         assert_eq!(request.trailers, [("t".to_owned(), b"u".to_vec())]);
         let cut = "POST /a HTTP/1.1\r\nHost: b\r\nContent-Length: 3\r\n\r\nab";
