@@ -1,4 +1,4 @@
-# Glue: the settings that the project template leaves to whoever deploys it.
+# Glue: the settings that the project template leaves to the deployment.
 import os
 from pathlib import Path
 
@@ -8,7 +8,7 @@ SECRET_KEY = "only for tests on this machine"
 ALLOWED_HOSTS = ["127.0.0.1"]
 ROOT_URLCONF = "glue_urls"
 DATABASES["default"]["NAME"] = Path(os.environ["E2E_DIRECTORY"], "database")
-# A transaction that begins as a reader cannot wait to become a writer: SQLite calls the database locked.
+# A SQLite transaction that starts with a read fails instead of waiting when it has to write.
 DATABASES["default"]["OPTIONS"] = {"timeout": 30, "transaction_mode": "IMMEDIATE"}
 
 MEDIA_ROOT = Path(os.environ["E2E_DIRECTORY"], "media")
@@ -20,7 +20,7 @@ MIDDLEWARE = [
     *MIDDLEWARE,
 ]
 
-# By itself Django tells of an error in production by mail.
+# By default Django reports errors in production by mail.
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

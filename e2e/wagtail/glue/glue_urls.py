@@ -1,5 +1,5 @@
-# Glue: the template has no page that streams. This one sends its second part when it is told to, so that a test can
-# see that the first has arrived by then; whoever is never told ends after a while.
+# Glue: the template has no streaming page. This one sends its second part when it is released by a POST, so that a
+# test can check that the first part has arrived before. It ends after a timeout.
 import threading
 from collections import defaultdict
 
@@ -9,19 +9,19 @@ from django.views.decorators.csrf import csrf_exempt
 
 from example.urls import urlpatterns as template
 
-LONGEST_WAIT_SECONDS = 30
-told = defaultdict(threading.Event)
+MAX_WAIT_SECONDS = 30
+released = defaultdict(threading.Event)
 
 
 @csrf_exempt
 def stream(request, name):
     if request.method == "POST":
-        told[name].set()
+        released[name].set()
         return HttpResponse(status=204)
 
     def parts():
         yield "the first part\n"
-        if told[name].wait(LONGEST_WAIT_SECONDS):
+        if released[name].wait(MAX_WAIT_SECONDS):
             yield "the second part\n"
 
     return StreamingHttpResponse(parts(), content_type="text/plain")

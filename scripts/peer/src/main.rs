@@ -1,5 +1,5 @@
-//! The peer of `scripts/bench-http`: a bare hyper server that answers every request with the same 8 KiB page. It is the
-//! origin of the gateways there, too.
+//! The bare hyper server of `scripts/bench-http`, which responds to every request with the same 8 KiB page. It is also
+//! the origin of the gateways there.
 //!
 //! `cargo run --release --manifest-path scripts/peer/Cargo.toml -- 127.0.0.1:3000`
 

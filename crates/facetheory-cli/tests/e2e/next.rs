@@ -178,8 +178,8 @@ async fn a_streamed_page_arrives_piece_by_piece() {
         assert_eq!(stream.status, StatusCode::OK);
         let received = stream.read_until("the first part").await;
         assert!(!received.contains("the second part"), "{received}");
-        let told = client.post(&format!("/stream/{name}/told"), "text/plain", "").await;
-        assert_eq!(told.status, StatusCode::NO_CONTENT);
+        let released = client.post(&format!("/stream/{name}/release"), "text/plain", "").await;
+        assert_eq!(released.status, StatusCode::NO_CONTENT);
         stream.read_until("the second part").await;
     }
 }
@@ -191,11 +191,10 @@ async fn a_server_action_sets_a_cookie_for_one_client_only() {
         let mut ann = gateway.client();
         let page = ann.get("/greeting").await;
         assert!(page.text().contains("Hello, stranger!"), "{}", page.text());
-        let (kind, body) =
-            Form::in_page(&page.text(), "multipart/form-data").with("visitor", "Ann").multipart();
+        let (kind, body) = Form::in_page(&page.text(), "multipart/form-data").with("name", "Ann").multipart();
         let response = ann.post("/greeting", &kind, body).await;
         assert!(response.text().contains("Hello, Ann!"), "{} {}", response.status, response.text());
-        assert_eq!(ann.cookies.get("visitor").map(String::as_str), Some("Ann"));
+        assert_eq!(ann.cookies.get("name").map(String::as_str), Some("Ann"));
         for _ in 0..2 {
             assert!(ann.get("/greeting").await.text().contains("Hello, Ann!"), "{routes}");
             let other_client = gateway.client().get("/greeting").await;
@@ -210,8 +209,8 @@ async fn a_cross_site_form_is_rejected_by_the_application_as_without_a_gateway()
     let Some(gateway) = in_front_of_next(ROUTES).await else { return };
     let mut client = gateway.client();
     let page = client.get("/greeting").await.text();
-    let (kind, body) = Form::in_page(&page, "multipart/form-data").with("visitor", "Eve").multipart();
+    let (kind, body) = Form::in_page(&page, "multipart/form-data").with("name", "Eve").multipart();
     let response = client.post_from("http://evil.example", "/greeting", &kind, body).await;
     assert!(!response.text().contains("Hello, Eve!"), "{}", response.text());
-    assert!(!client.cookies.contains_key("visitor"));
+    assert!(!client.cookies.contains_key("name"));
 }

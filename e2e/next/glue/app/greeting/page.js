@@ -1,18 +1,18 @@
-// Glue: the template has no form. A server action keeps a name in a cookie, and the page greets whoever has it.
+// Glue: the template has no form. A server action stores a name in a cookie, and the page contains it.
 import { cookies } from "next/headers";
 
 async function remember(form) {
   "use server";
-  (await cookies()).set("visitor", String(form.get("visitor")), { httpOnly: true });
+  (await cookies()).set("name", String(form.get("name")), { httpOnly: true });
 }
 
 export default async function Greeting() {
-  const visitor = (await cookies()).get("visitor")?.value ?? "stranger";
+  const name = (await cookies()).get("name")?.value ?? "stranger";
   return (
     <main>
-      <p>{`Hello, ${visitor}!`}</p>
+      <p>{`Hello, ${name}!`}</p>
       <form action={remember}>
-        <input name="visitor" />
+        <input name="name" />
         <button>Remember me</button>
       </form>
     </main>

@@ -1,12 +1,12 @@
-// Glue: the template has no page that streams. This one sends its second part when it is told to, so that a test can
-// see that the first has arrived by then.
+// Glue: the template has no streaming page. This one sends its second part when it is released, so that a test can
+// check that the first part has arrived before.
 import { Suspense } from "react";
 import { connection } from "next/server";
-import { waitFor } from "../told";
+import { waitFor } from "../release";
 
 async function Later({ name }) {
   await connection();
-  return (await waitFor(name)) ? <p>the second part</p> : <p>nobody told me</p>;
+  return (await waitFor(name)) ? <p>the second part</p> : <p>timed out</p>;
 }
 
 export default async function Stream({ params }) {
