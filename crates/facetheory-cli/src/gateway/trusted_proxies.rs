@@ -29,8 +29,7 @@ impl TrustedProxies {
     /// Makes the host and the scheme of a request those that select its page. `X-Forwarded-Host` is removed unless a
     /// trusted proxy sent it. The cache layer reads the scheme from the extensions.
     pub(crate) fn apply(&self, client: &Client, request: &mut Parts) {
-        let is_trusted = self.contain(client.address.ip());
-        if !is_trusted {
+        if !self.contain(client.address.ip()) {
             request.headers.remove(X_FORWARDED_HOST);
         }
         if self.scheme(client, &request.headers) == Scheme::HTTPS {
@@ -40,8 +39,10 @@ impl TrustedProxies {
 
     /// The scheme that the client used, possibly to a trusted proxy.
     pub(crate) fn scheme(&self, client: &Client, headers: &HeaderMap) -> Scheme {
-        let forwarded = headers.get(X_FORWARDED_PROTO).map(HeaderValue::as_bytes);
-        match forwarded.filter(|_| self.contain(client.address.ip())) {
+        if !self.contain(client.address.ip()) {
+            return client.scheme.clone();
+        }
+        match headers.get(X_FORWARDED_PROTO).map(HeaderValue::as_bytes) {
             Some(b"https") => Scheme::HTTPS,
             Some(b"http") => Scheme::HTTP,
             _ => client.scheme.clone(),

@@ -70,10 +70,8 @@ impl<IO> UpstreamIo<IO> {
         }
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(self.write_timeout)));
         ready!(stalled.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            "write timeout: the origin does not read the request",
-        )))
+        let text = "write timeout: the origin does not read the request";
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, text)))
     }
 }
 
@@ -99,14 +97,8 @@ impl<IO: AsyncRead + Unpin> AsyncRead for UpstreamIo<IO> {
 }
 
 impl<IO: AsyncWrite + Unpin> AsyncWrite for UpstreamIo<IO> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.state.before_write();
-        let outcome = Pin::new(&mut self.io).poll_write(context, bytes);
-        self.check_write(context, outcome)
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[io::IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(

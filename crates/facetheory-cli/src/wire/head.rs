@@ -150,16 +150,11 @@ impl Head {
     }
 
     fn content_length(&mut self, value: &[u8]) -> Result<(), Rejection> {
-        let invalid = Rejection::bad("invalid Content-Length header");
-        if value.is_empty() {
-            return Err(invalid);
-        }
-        let length = value.iter().try_fold(0_u64, |length, byte| {
-            let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-            length.checked_mul(10)?.checked_add(digit)
-        });
+        let digits =
+            std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         // Programs that use signed numbers would misread larger values.
-        let length = length.filter(|&length| i64::try_from(length).is_ok()).ok_or(invalid)?;
+        let length = digits.and_then(|digits| u64::try_from(digits.parse::<i64>().ok()?).ok());
+        let length = length.ok_or(Rejection::bad("invalid Content-Length header"))?;
         match self.length.replace(length) {
             None => Ok(()),
             Some(_) => Err(DUPLICATE_LENGTH),

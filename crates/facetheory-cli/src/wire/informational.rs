@@ -1,13 +1,12 @@
 //! Informational responses (1xx): written before the head of the final response, and never later.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bytes::Bytes;
 use http::Version;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::connection_state::ConnectionState;
 
@@ -25,14 +24,15 @@ pub(crate) struct InformationalWindow(InformationalSender);
 #[derive(Clone, Debug)]
 pub(crate) struct InformationalSender {
     state: Arc<ConnectionState>,
-    window: u64,
+    queue: mpsc::Sender<InformationalResponse>,
 }
 
 impl InformationalWindow {
     /// The window before the next response. A connection has one at a time: responses are written one after the other.
     pub(super) fn open(state: &Arc<ConnectionState>) -> Self {
-        let window = state.informational.open_window();
-        InformationalWindow(InformationalSender { state: state.clone(), window })
+        let (sender, receiver) = mpsc::channel(MAX_WAITING);
+        state.informational.replace(Some(receiver));
+        InformationalWindow(InformationalSender { state: state.clone(), queue: sender })
     }
 
     pub(crate) fn sender(&self) -> InformationalSender {
@@ -42,7 +42,7 @@ impl InformationalWindow {
 
 impl Drop for InformationalWindow {
     fn drop(&mut self) {
-        self.0.state.informational.close_window(self.0.window);
+        self.0.state.informational.replace(None);
     }
 }
 
@@ -53,13 +53,14 @@ impl InformationalSender {
     /// Clients before HTTP/1.1 get nothing, since they do not know informational responses. hyper's `pipeline_flush` must
     /// be off: this waits for a flush, and with it hyper does not flush while further requests are waiting.
     pub(crate) async fn send(&self, version: Version, bytes: Bytes) {
-        if version < Version::HTTP_11 {
-            return;
+        let (written, is_written) = oneshot::channel();
+        let response = InformationalResponse { bytes, written };
+        if version >= Version::HTTP_11 && self.queue.try_send(response).is_ok() {
+            self.state.informational.has_entries.store(true, Relaxed);
+            self.state.wake();
+            // An error means that the window or the connection was closed, and the response dropped.
+            let _ = is_written.await;
         }
-        let Some(is_written) = self.state.informational.push(self.window, bytes) else { return };
-        self.state.wake();
-        // An error means that the window or the connection was closed, and the response dropped.
-        let _ = is_written.await;
     }
 }
 
@@ -74,68 +75,40 @@ pub(super) struct InformationalResponse {
 /// The informational responses of a connection that are not written yet.
 #[derive(Debug, Default)]
 pub(super) struct InformationalQueue {
-    /// Whether the queue may have entries: saves the lock on every flush.
+    /// Whether the window may have entries: saves the lock on every flush.
     has_entries: AtomicBool,
-    queue: Mutex<Queue>,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    /// The number of the last window.
-    last_window: u64,
-    /// The number of the window that is open.
-    open_window: Option<u64>,
-    connection_is_closed: bool,
-    waiting: VecDeque<InformationalResponse>,
+    connection_is_closed: AtomicBool,
+    /// The window that is open.
+    window: Mutex<Option<mpsc::Receiver<InformationalResponse>>>,
 }
 
 impl InformationalQueue {
-    fn open_window(&self) -> u64 {
-        let mut queue = self.queue.lock();
-        queue.last_window += 1;
-        queue.open_window = Some(queue.last_window);
-        queue.last_window
-    }
-
-    fn close_window(&self, number: u64) {
-        let mut queue = self.queue.lock();
-        if queue.open_window == Some(number) {
-            queue.open_window = None;
-            queue.waiting.clear();
-        }
-    }
-
-    /// Adds a response. `None` means that it is dropped.
-    fn push(&self, number: u64, bytes: Bytes) -> Option<oneshot::Receiver<()>> {
-        let mut queue = self.queue.lock();
-        queue.waiting.retain(|response| !response.written.is_closed());
-        let is_open = !queue.connection_is_closed && queue.open_window == Some(number);
-        if !is_open || queue.waiting.len() >= MAX_WAITING {
-            return None;
-        }
-        let (written, is_written) = oneshot::channel();
-        queue.waiting.push_back(InformationalResponse { bytes, written });
-        self.has_entries.store(true, Relaxed);
-        Some(is_written)
+    /// Opens a window, or closes the one that is open and drops its entries.
+    fn replace(&self, window: Option<mpsc::Receiver<InformationalResponse>>) {
+        let mut current = self.window.lock();
+        *current = window.filter(|_| !self.connection_is_closed.load(Relaxed));
     }
 
     /// The next response whose sender still waits.
     pub(super) fn next(&self) -> Option<InformationalResponse> {
-        if !self.has_entries.load(Relaxed) {
+        if !self.has_entries.swap(false, Relaxed) {
             return None;
         }
-        let mut queue = self.queue.lock();
-        queue.waiting.retain(|response| !response.written.is_closed());
-        let next = queue.waiting.pop_front();
-        self.has_entries.store(!queue.waiting.is_empty(), Relaxed);
-        next
+        let mut window = self.window.lock();
+        while let Ok(response) = window.as_mut()?.try_recv() {
+            if !response.written.is_closed() {
+                self.has_entries.store(true, Relaxed);
+                return Some(response);
+            }
+        }
+        None
     }
 
     /// The connection is closed: senders neither wait nor add.
     pub(super) fn close(&self) {
-        let mut queue = self.queue.lock();
-        queue.connection_is_closed = true;
-        queue.waiting.clear();
+        let mut window = self.window.lock();
+        self.connection_is_closed.store(true, Relaxed);
+        *window = None;
     }
 }
 

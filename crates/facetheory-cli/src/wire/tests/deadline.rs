@@ -28,6 +28,13 @@ fn is_about(elapsed: Duration, expected: Duration) -> bool {
     elapsed >= expected && elapsed <= expected + Duration::from_millis(500)
 }
 
+/// Asserts that the server closes the connection after this time, and sends nothing more.
+async fn assert_closed_after(server: &mut Server, expected: Duration) {
+    let start = Instant::now();
+    assert_eq!(server.rest().await, "");
+    assert!(is_about(start.elapsed(), expected), "{:?}", start.elapsed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn row_64_a_slow_head_times_out_with_408() {
     let mut server = server(1000);
@@ -49,9 +56,7 @@ async fn row_64_a_slow_head_times_out_with_408() {
 #[tokio::test(start_paused = true)]
 async fn row_64_a_connection_without_a_request_is_closed_silently() {
     let mut server = server(1000);
-    let start = Instant::now();
-    assert_eq!(server.rest().await, "");
-    assert!(is_about(start.elapsed(), TIMEOUTS.idle), "{:?}", start.elapsed());
+    assert_closed_after(&mut server, TIMEOUTS.idle).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,9 +67,7 @@ async fn row_64_an_idle_connection_is_closed_after_its_last_response() {
         server.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
         server.until("GET /").await;
     }
-    let start = Instant::now();
-    assert_eq!(server.rest().await, "");
-    assert!(is_about(start.elapsed(), TIMEOUTS.idle), "{:?}", start.elapsed());
+    assert_closed_after(&mut server, TIMEOUTS.idle).await;
     assert_eq!(server.requests.lines().len(), 3);
 }
 
@@ -73,9 +76,7 @@ async fn an_empty_line_after_a_request_does_not_begin_another() {
     let mut server = server(1000);
     server.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx\r\n").await;
     server.until("POST /").await;
-    let start = Instant::now();
-    assert_eq!(server.rest().await, "");
-    assert!(is_about(start.elapsed(), TIMEOUTS.idle), "{:?}", start.elapsed());
+    assert_closed_after(&mut server, TIMEOUTS.idle).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,9 +119,7 @@ async fn a_client_that_still_reads_its_response_is_not_idle() {
     sleep(TIMEOUTS.write - Duration::from_secs(1)).await;
     let response = server.until(&"x".repeat(10_000)).await;
     assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
-    let start = Instant::now();
-    assert_eq!(server.rest().await, "");
-    assert!(is_about(start.elapsed(), timeouts.idle), "{:?}", start.elapsed());
+    assert_closed_after(&mut server, timeouts.idle).await;
 }
 
 #[tokio::test(start_paused = true)]
