@@ -90,6 +90,14 @@ impl Error {
         Error::new(Kind::Invalid, context)
     }
 
+    /// Rejects a name that is empty or longer than `max` bytes.
+    pub(crate) fn check_length(what: &str, name: &str, max: usize) -> Result<()> {
+        if (1..=max).contains(&name.len()) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("{what} has {} bytes; it must have 1 to {max}", name.len())))
+    }
+
     pub(crate) fn corrupt(context: impl Into<String>) -> Self {
         Error::new(Kind::Corrupt, context)
     }

@@ -1,7 +1,9 @@
 //! The metadata of the object of a body, for readers whose row lacks it.
 
+use bytes::Bytes;
 use object_store::{Attribute, Attributes};
 
+use super::Body;
 use crate::protocol::generation::Content;
 use crate::protocol::row::codec::STATUSES;
 
@@ -41,31 +43,24 @@ pub(super) fn attributes(content: &Content) -> Attributes {
     attributes
 }
 
-/// The metadata of an object.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Metadata {
-    pub(crate) status: Option<u16>,
-    pub(crate) content_type: Option<String>,
-    pub(crate) content_security_policy: Option<String>,
-}
-
-impl Metadata {
-    pub(super) fn of(attributes: &Attributes) -> Self {
+impl Body {
+    /// A body with the metadata of its object.
+    pub(super) fn with_metadata(bytes: Bytes, attributes: &Attributes) -> Self {
         let text = |name: &'static str| {
             let value = attributes.get(&Attribute::Metadata(name.into()))?;
             Some(value.as_ref().trim()).filter(|value| is_plain(value)).map(str::to_owned)
         };
-        Metadata {
-            status: text(STATUS)
-                .and_then(|text| text.parse().ok())
-                .filter(|status| STATUSES.contains(status)),
+        let status = text(STATUS).and_then(|text| text.parse().ok());
+        Body {
+            bytes,
+            status: status.filter(|status| STATUSES.contains(status)),
             content_type: text(CONTENT_TYPE),
             content_security_policy: text(CONTENT_SECURITY_POLICY),
         }
     }
 
     /// Fills in what a row lacks, for example one that another language has written.
-    pub(super) fn complete(&self, content: &mut Content) {
+    pub(crate) fn complete(&self, content: &mut Content) {
         content.status = content.status.or(self.status);
         if content.content_type.is_none() {
             content.content_type.clone_from(&self.content_type);
@@ -92,6 +87,10 @@ fn is_plain(value: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn read(attributes: &Attributes) -> Body {
+        Body::with_metadata(Bytes::new(), attributes)
+    }
+
     fn content(content_type: &str, policies: &[&str]) -> Content {
         let headers = policies.iter().map(|policy| ("Content-Security-Policy".into(), (*policy).into()));
         Content {
@@ -104,7 +103,7 @@ mod tests {
 
     #[test]
     fn metadata_is_read_back_as_it_was_written() {
-        let metadata = Metadata::of(&attributes(&content("text/html", &["default-src 'self'", "img-src *"])));
+        let metadata = read(&attributes(&content("text/html", &["default-src 'self'", "img-src *"])));
         assert_eq!(metadata.status, Some(203));
         assert_eq!(metadata.content_type.as_deref(), Some("text/html"));
         assert_eq!(metadata.content_security_policy.as_deref(), Some("default-src 'self', img-src *"));
@@ -118,7 +117,7 @@ mod tests {
     fn a_row_takes_precedence_over_its_object() {
         let mut own = content("text/plain", &["default-src 'none'"]);
         let before = own.clone();
-        Metadata::of(&attributes(&content("text/html", &["img-src *"]))).complete(&mut own);
+        read(&attributes(&content("text/html", &["img-src *"]))).complete(&mut own);
         assert_eq!(own, before);
     }
 
@@ -127,7 +126,7 @@ mod tests {
         let long = format!("default-src {}", "x".repeat(MAX_METADATA_BYTES));
         for hostile in ["default-src é", "a\r\nx-amz-acl: public-read", "a\nb", "\0", "", long.as_str()] {
             let attributes = attributes(&content(hostile, &[hostile]));
-            let metadata = Metadata::of(&attributes);
+            let metadata = read(&attributes);
             assert_eq!(
                 (metadata.content_type, metadata.content_security_policy),
                 (None, None),
@@ -144,7 +143,7 @@ mod tests {
         for text in ["0", "99", "600", "-1", "200.5", "OK", ""] {
             let mut attributes = Attributes::new();
             attributes.insert(Attribute::Metadata(STATUS.into()), text.to_owned().into());
-            assert_eq!(Metadata::of(&attributes).status, None, "{text:?}");
+            assert_eq!(read(&attributes).status, None, "{text:?}");
         }
     }
 }

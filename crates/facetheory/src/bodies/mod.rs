@@ -16,7 +16,6 @@ use object_store::{Attributes, ObjectStore, ObjectStoreExt as _};
 use tabletheory::{Random, Timestamp};
 
 use self::create::{Created, create};
-use self::metadata::Metadata;
 use self::s3_key::new_s3_key;
 use crate::error::{Error, Kind, Result};
 use crate::protocol::digest::sha256_hex;
@@ -84,18 +83,6 @@ pub struct Body {
     pub content_security_policy: Option<String>,
 }
 
-impl Body {
-    /// Fills in what a row lacks, from the metadata of the object.
-    pub(crate) fn complete(&self, content: &mut Content) {
-        let metadata = Metadata {
-            status: self.status,
-            content_type: self.content_type.clone(),
-            content_security_policy: self.content_security_policy.clone(),
-        };
-        metadata.complete(content);
-    }
-}
-
 impl<B: Into<Bytes>> From<B> for Body {
     /// A body without metadata.
     fn from(bytes: B) -> Self {
@@ -158,13 +145,13 @@ impl Bodies {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             Err(cause) => return Err(unavailable("a body cannot be read", cause)),
         };
-        let Metadata { status, content_type, content_security_policy } = Metadata::of(&found.attributes);
+        let attributes = found.attributes.clone();
         let bytes = found.bytes().await.map_err(|cause| unavailable("a body cannot be read", cause))?;
         if digest.is_some_and(|digest| digest != self::digest(&bytes)) {
             tracing::warn!(s3_key, "a body is damaged: its digest differs from the one in its row");
             return Ok(None);
         }
-        Ok(Some(Body { bytes, status, content_type, content_security_policy }))
+        Ok(Some(Body::with_metadata(bytes, &attributes)))
     }
 
     /// Deletes a body. It is not an error if it does not exist.

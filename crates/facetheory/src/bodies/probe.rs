@@ -8,9 +8,8 @@ use object_store::{Attribute, GetResult, ObjectStoreExt as _};
 use tabletheory::Random;
 
 use super::create::{Created, create};
-use super::metadata::Metadata;
 use super::s3_key::uuid;
-use super::{Bodies, object_path, unavailable};
+use super::{Bodies, Body, object_path, unavailable};
 use crate::error::Result;
 use crate::protocol::generation::Content;
 
@@ -125,7 +124,7 @@ impl Bodies {
 async fn failures_of_get(found: GetResult, content: &Content, written: [&Bytes; 2]) -> Vec<ProbeFailure> {
     let mut failures = Vec::new();
     let mut read = Content::default();
-    Metadata::of(&found.attributes).complete(&mut read);
+    Body::with_metadata(Bytes::new(), &found.attributes).complete(&mut read);
     if read != *content {
         failures.push(ProbeFailure::NoMetadata);
     }

@@ -1,8 +1,8 @@
 //! The difference between two versions, for operators before a rollback.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
-use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices, group_diff_ops};
+use similar::TextDiff;
 
 use crate::bodies::Body;
 use crate::error::{Error, Kind, Result};
@@ -124,14 +124,9 @@ impl BodyDiff {
         if from.bytes.len().max(to.bytes.len()) > Self::MAX_BYTES {
             return BodyDiff::TooLarge;
         }
-        let text = |body: &'_ Body| std::str::from_utf8(&body.bytes).ok().map(str::to_owned);
-        let (Some(from), Some(to)) = (text(from), text(to)) else { return BodyDiff::NotText };
-        let lines = |text: &'_ str| text.split_inclusive('\n').map(str::to_owned).collect::<Vec<String>>();
-        let (from, to) = (lines(&from), lines(&to));
-        if from.len().max(to.len()) > Self::MAX_LINES {
-            return BodyDiff::TooLarge;
-        }
-        BodyDiff::Text(unified(&from, &to))
+        let [from, to] = [from, to].map(|body| std::str::from_utf8(&body.bytes));
+        let (Ok(from), Ok(to)) = (from, to) else { return BodyDiff::NotText };
+        unified(from, to).map_or(BodyDiff::TooLarge, BodyDiff::Text)
     }
 }
 
@@ -258,42 +253,14 @@ fn headers(from: &Version, to: &Version) -> Vec<FieldDiff> {
     differing.map(|(name, [from, to])| FieldDiff { name: format!("header {name}"), from, to }).collect()
 }
 
-/// The unified format: hunks with context, and a note if the last line has no newline.
-fn unified(from: &[String], to: &[String]) -> String {
-    let mut text = String::new();
-    for hunk in group_diff_ops(capture_diff_slices(Algorithm::Myers, from, to), CONTEXT_LINES) {
-        let (Some(first), Some(last)) = (hunk.first(), hunk.last()) else { continue };
-        let range = |start: usize, end: usize| match end - start {
-            // An empty range is named by the line before it.
-            0 => format!("{start},0"),
-            1 => format!("{}", start + 1),
-            length => format!("{},{length}", start + 1),
-        };
-        let old = range(first.old_range().start, last.old_range().end);
-        let new = range(first.new_range().start, last.new_range().end);
-        let _infallible = writeln!(text, "@@ -{old} +{new} @@");
-        for op in &hunk {
-            write_lines(&mut text, op, from, to);
-        }
+/// The difference in the unified format, or `None` if there are too many lines.
+fn unified(from: &str, to: &str) -> Option<String> {
+    let [from, to] = [from, to].map(|text| text.split_inclusive('\n').collect::<Vec<&str>>());
+    if from.len().max(to.len()) > BodyDiff::MAX_LINES {
+        return None;
     }
-    text
-}
-
-fn write_lines(text: &mut String, op: &DiffOp, from: &[String], to: &[String]) {
-    let mut write = |sign: char, lines: &[String]| {
-        for line in lines {
-            text.push(sign);
-            text.push_str(line);
-            if !line.ends_with('\n') {
-                text.push_str("\n\\ No newline at end of file\n");
-            }
-        }
-    };
-    if op.tag() == DiffTag::Equal {
-        return write(' ', &from[op.old_range()]);
-    }
-    write('-', &from[op.old_range()]);
-    write('+', &to[op.new_range()]);
+    let diff = TextDiff::configure().newline_terminated(true).diff_slices(&from, &to);
+    Some(diff.unified_diff().context_radius(CONTEXT_LINES).to_string())
 }
 
 impl fmt::Display for BodyDiff {

@@ -36,16 +36,12 @@ impl Pages {
     /// assert_eq!(failed.unwrap_err().kind(), facetheory::Kind::Render);
     /// # Ok(()) }
     /// ```
-    pub async fn regenerate<T, R>(
+    pub async fn regenerate<T: Into<Render>, R: Future<Output = Result<T, RenderError>>>(
         &self,
         page: &PageKey,
         policy: &Policy,
         render: impl FnOnce(RenderContext) -> R,
-    ) -> Result<Outcome>
-    where
-        T: Into<Render>,
-        R: Future<Output = Result<T, RenderError>>,
-    {
+    ) -> Result<Outcome> {
         self.regenerate_for(page, policy, &RegenerateReason::Stale, render).await
     }
 
@@ -67,17 +63,13 @@ impl Pages {
     /// assert!(matches!(repaired, Outcome::Published(_)));
     /// # Ok(()) }
     /// ```
-    pub async fn regenerate_for<T, R>(
+    pub async fn regenerate_for<T: Into<Render>, R: Future<Output = Result<T, RenderError>>>(
         &self,
         page: &PageKey,
         policy: &Policy,
         reason: &RegenerateReason,
         render: impl FnOnce(RenderContext) -> R,
-    ) -> Result<Outcome>
-    where
-        T: Into<Render>,
-        R: Future<Output = Result<T, RenderError>>,
-    {
+    ) -> Result<Outcome> {
         let pages = self.with_lease_of(policy);
         match pages.store.try_acquire(page).await? {
             Acquire::Granted(lease) => {
@@ -107,17 +99,13 @@ impl Pages {
     /// }
     /// # Ok(()) }
     /// ```
-    pub async fn regenerate_once<T, R>(
+    pub async fn regenerate_once<T: Into<Render>, R: Future<Output = Result<T, RenderError>>>(
         &self,
         page: &PageKey,
         policy: &Policy,
         request: &IdempotentRequest,
         render: impl FnOnce(RenderContext) -> R,
-    ) -> Result<Outcome>
-    where
-        T: Into<Render>,
-        R: Future<Output = Result<T, RenderError>>,
-    {
+    ) -> Result<Outcome> {
         let pages = self.with_lease_of(policy);
         let held = match pages.store.begin_request(page, &request.key, &request.hash).await? {
             Begin::Started { lease, claim } => HeldLease { lease, claim: Some(claim) },
@@ -144,17 +132,13 @@ impl Pages {
 
     /// Renders and publishes under a lease that was just acquired. This is the one place that releases the lease, unless the
     /// publish has released it, or may still be applied.
-    async fn regenerate_under<T, R>(
+    async fn regenerate_under<T: Into<Render>, R: Future<Output = Result<T, RenderError>>>(
         &self,
         held: HeldLease,
         policy: &Policy,
         reason: &RegenerateReason,
         render: impl FnOnce(RenderContext) -> R,
-    ) -> Result<Outcome>
-    where
-        T: Into<Render>,
-        R: Future<Output = Result<T, RenderError>>,
-    {
+    ) -> Result<Outcome> {
         let result = match self.render(&held.lease, policy, reason, render).await {
             Ok(ControlFlow::Continue(rendition)) => match self.publish(&held, &rendition, policy).await {
                 Ok(Published::Done) => return Ok(rendition.outcome()),
@@ -171,17 +155,13 @@ impl Pages {
     }
 
     /// Renders the page and stores its body, while the lease is refreshed. Breaks if there is nothing to publish.
-    async fn render<T, R>(
+    async fn render<T: Into<Render>, R: Future<Output = Result<T, RenderError>>>(
         &self,
         lease: &Lease,
         policy: &Policy,
         reason: &RegenerateReason,
         render: impl FnOnce(RenderContext) -> R,
-    ) -> Result<ControlFlow<Outcome, Rendition>>
-    where
-        T: Into<Render>,
-        R: Future<Output = Result<T, RenderError>>,
-    {
+    ) -> Result<ControlFlow<Outcome, Rendition>> {
         let page = lease.page();
         let seen = match self.lookup_again(page, reason).await? {
             ControlFlow::Continue(seen) => seen,

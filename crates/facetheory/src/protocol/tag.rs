@@ -118,13 +118,7 @@ impl Tag {
     }
 
     fn checked(name: String) -> Result<Self> {
-        if name.is_empty() || name.len() > Self::MAX_BYTES {
-            return Err(Error::invalid(format!(
-                "a tag has {} bytes; it must have 1 to {}",
-                name.len(),
-                Self::MAX_BYTES
-            )));
-        }
+        Error::check_length("a tag", &name, Self::MAX_BYTES)?;
         if let Some(bad) = name.chars().find(|c| c.is_control()) {
             return Err(Error::invalid(format!(
                 "a tag contains the character {bad:?}; control characters are not allowed"

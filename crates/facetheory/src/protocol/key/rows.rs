@@ -72,12 +72,7 @@ impl PageKey {
         /// Longer plain keys are hashed as well.
         const MAX_PLAIN_BYTES: usize = 128;
         let key = idempotency_key.as_ref();
-        if key.is_empty() || key.len() > MAX_BYTES {
-            return Err(Error::invalid(format!(
-                "an idempotency key has {} bytes; it must have 1 to {MAX_BYTES}",
-                key.len()
-            )));
-        }
+        Error::check_length("an idempotency key", key, MAX_BYTES)?;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
         let sk = if key.len() <= MAX_PLAIN_BYTES && key.bytes().all(plain) {
             format!("REQ#{key}")

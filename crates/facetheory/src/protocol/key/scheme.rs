@@ -69,12 +69,7 @@ impl KeyScheme {
     /// ```
     pub fn page(&self, tenant: Option<&Tenant>, cache_key: impl Into<String>) -> Result<PageKey> {
         let cache_key = cache_key.into();
-        if cache_key.is_empty() || cache_key.len() > MAX_CACHE_KEY_BYTES {
-            return Err(Error::invalid(format!(
-                "a cache key has {} bytes; it must have 1 to {MAX_CACHE_KEY_BYTES}",
-                cache_key.len()
-            )));
-        }
+        Error::check_length("a cache key", &cache_key, MAX_CACHE_KEY_BYTES)?;
         let page = PageKey::with_scheme(self.clone(), tenant.cloned(), cache_key);
         if matches!(self, KeyScheme::Raw { .. }) && page.pk().len() > limit::MAX_PK_BYTES {
             return Err(Error::invalid(format!(

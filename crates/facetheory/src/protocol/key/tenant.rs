@@ -31,13 +31,7 @@ impl Tenant {
     /// ```
     pub fn new(name: impl Into<String>) -> Result<Self> {
         let name = name.into();
-        if name.is_empty() || name.len() > Self::MAX_BYTES {
-            return Err(Error::invalid(format!(
-                "a tenant has {} bytes; it must have 1 to {}",
-                name.len(),
-                Self::MAX_BYTES
-            )));
-        }
+        Error::check_length("a tenant", &name, Self::MAX_BYTES)?;
         if let Some(bad) = name.chars().find(|c| *c == '#' || c.is_control()) {
             return Err(Error::invalid(format!(
                 "a tenant contains the character {bad:?}; `#` and control characters are not allowed"
