@@ -1,4 +1,4 @@
-//! Where table and bodies are, as the environment of a process says it to programs in every language.
+//! The addresses of table and bodies in environment variables, as programs in every language read them.
 
 use std::env::VarError;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use crate::error::{Error, Result};
 use crate::pages::Pages;
 use crate::store::PageStore;
 
-/// What names the table; the first that is set wins.
+/// The variables of the table; the first that is set wins.
 const TABLE: [&str; 4] =
     ["FACETHEORY_CACHE_TABLE_NAME", "APPTHEORY_CACHE_TABLE_NAME", "CACHE_TABLE_NAME", "CACHE_TABLE"];
 const BUCKET: &str = "FACETHEORY_ISR_BUCKET";
 const PREFIX: &str = "FACETHEORY_ISR_PREFIX";
 
-/// Where table and bodies are.
+/// The addresses of table and bodies in environment variables.
 ///
-/// | variable | says |
+/// | variable | meaning |
 /// |---|---|
-/// | `FACETHEORY_CACHE_TABLE_NAME`, `APPTHEORY_CACHE_TABLE_NAME`, `CACHE_TABLE_NAME`, `CACHE_TABLE` | the table: the name of one on DynamoDB, or an address such as `sqlite:data/table.db`; the first that is set wins |
-/// | `FACETHEORY_ISR_BUCKET` | the bodies: a bucket of S3, or an address such as `file:data/bodies` |
-/// | `FACETHEORY_ISR_PREFIX` | what the keys of objects in a bucket begin with; `isr` where it is not set, nothing where it is `/` |
+/// | `FACETHEORY_CACHE_TABLE_NAME`, `APPTHEORY_CACHE_TABLE_NAME`, `CACHE_TABLE_NAME`, `CACHE_TABLE` | the table: a name on DynamoDB, or an address such as `sqlite:data/table.db`; the first that is set wins |
+/// | `FACETHEORY_ISR_BUCKET` | the bodies: an S3 bucket, or an address such as `file:data/bodies` |
+/// | `FACETHEORY_ISR_PREFIX` | the prefix of S3 keys in a bucket; `isr` by default, none if it is `/` |
 ///
 /// A variable that is empty or blank counts as not set.
 ///
@@ -48,14 +48,14 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The variables that name a place. If none of them is set, the environment says nothing.
+    /// The variables with an address. If none of them is set, the environment has no configuration.
     ///
     /// ```
     /// assert!(facetheory::Environment::VARIABLES.contains(&"FACETHEORY_ISR_BUCKET"));
     /// ```
     pub const VARIABLES: [&'static str; 5] = [TABLE[0], TABLE[1], TABLE[2], TABLE[3], BUCKET];
 
-    /// The environment of this process.
+    /// Reads the environment of this process.
     ///
     /// ```no_run
     /// let environment = facetheory::Environment::of_process()?;
@@ -65,7 +65,7 @@ impl Environment {
         Environment::from_lookup(|name| std::env::var(name))
     }
 
-    /// The environment that this function tells, one variable at a time.
+    /// Reads the variables with this function.
     ///
     /// ```
     /// let nothing = facetheory::Environment::from_lookup(|_| Err(std::env::VarError::NotPresent));
@@ -76,7 +76,7 @@ impl Environment {
         Ok(Environment { table: Address::from_lookup(&TABLE, look_up)?, bodies })
     }
 
-    /// Opens both.
+    /// Opens table and bodies.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -91,7 +91,7 @@ impl Environment {
 }
 
 impl Bodies {
-    /// Where the environment of this process says, as [`Environment`] reads it.
+    /// Opens the bodies at the address in the environment of this process; see [`Environment`].
     ///
     /// ```no_run
     /// # async fn f() -> facetheory::Result<()> {
@@ -108,15 +108,16 @@ fn bodies(look_up: &impl Fn(&str) -> Result<String, VarError>) -> Result<String>
         Ok(value) => Ok(Some(value.trim().to_owned()).filter(|value| !value.is_empty())),
         Err(VarError::NotPresent) => Ok(None),
         Err(cause @ VarError::NotUnicode(_)) => {
-            Err(Error::invalid(format!("the environment variable {name} is not text")).caused_by(cause))
+            Err(Error::invalid(format!("the environment variable {name} is not valid UTF-8"))
+                .caused_by(cause))
         }
     };
     let Some(bucket) = set(BUCKET)? else {
         return Err(Error::invalid(format!(
-            "the environment variable that names the bodies is not set: {BUCKET}; give it a bucket, or file:DIRECTORY"
+            "the environment variable {BUCKET} is not set; set it to an S3 bucket or file:DIRECTORY"
         )));
     };
-    // No bucket has a colon in its name, so this is an address.
+    // The name of a bucket contains no colon, so this is an address.
     if bucket.contains(':') {
         return Ok(bucket);
     }
@@ -143,7 +144,7 @@ mod tests {
             assert_eq!(environment.table, Address::Dynamodb(TABLE[first].into()));
         }
         let file = with(&[(TABLE[0], "  "), (TABLE[3], " sqlite:a.db "), (BUCKET, "file:bodies")]);
-        let file = file.expect("a blank variable is not set");
+        let file = file.expect("a blank variable counts as not set");
         assert_eq!(file.table, Address::Sqlite("a.db".into()));
         assert_eq!(file.bodies, "file:bodies");
     }
@@ -154,9 +155,9 @@ mod tests {
             [("", "s3://b/isr"), (" ", "s3://b/isr"), ("a/b/", "s3://b/a/b/"), ("/", "s3://b//")]
         {
             let environment = with(&[(TABLE[0], "t"), (BUCKET, " b "), (PREFIX, prefix)]);
-            assert_eq!(environment.expect("a place").bodies, expected);
+            assert_eq!(environment.expect("an environment").bodies, expected);
         }
-        assert_eq!(with(&[(TABLE[0], "t"), (BUCKET, "b")]).expect("a place").bodies, "s3://b/isr");
+        assert_eq!(with(&[(TABLE[0], "t"), (BUCKET, "b")]).expect("an environment").bodies, "s3://b/isr");
     }
 
     #[test]
@@ -164,7 +165,7 @@ mod tests {
         for (variables, reason) in [
             (
                 vec![(TABLE[0], "t")],
-                "the environment variable that names the bodies is not set: FACETHEORY_ISR_BUCKET; give it a bucket, or file:DIRECTORY",
+                "the environment variable FACETHEORY_ISR_BUCKET is not set; set it to an S3 bucket or file:DIRECTORY",
             ),
             (
                 vec![(BUCKET, "b")],
@@ -179,7 +180,7 @@ mod tests {
             assert_eq!(with(&variables).expect_err(reason).to_string(), reason);
         }
         let bytes = Environment::from_lookup(|_| Err(VarError::NotUnicode("x".into())));
-        let reason = "the environment variable FACETHEORY_ISR_BUCKET is not text";
+        let reason = "the environment variable FACETHEORY_ISR_BUCKET is not valid UTF-8";
         assert_eq!(bytes.expect_err(reason).to_string(), reason);
     }
 }

@@ -1,4 +1,4 @@
-//! The one error of this library, with kinds named by what the caller does about them.
+//! The error type of this library. Its kinds say what the caller should do.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What the caller does about an [`Error`].
+/// What the caller should do about an [`Error`].
 ///
 /// ```
 /// use facetheory::{Kind, Tenant};
@@ -24,19 +24,19 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The call is wrong and will always be: correct it.
+    /// The call is invalid: correct it.
     Invalid,
-    /// A store cannot answer now: try again later.
+    /// A store is unavailable: try again later.
     Unavailable,
-    /// A write may or may not have happened: read back before anything else.
+    /// A write may or may not have been applied: read back first.
     Unknown,
-    /// Stored data is damaged, or not what the wire format says.
+    /// Stored data is damaged, or violates the wire format.
     Corrupt,
-    /// The renderer failed: nothing was published.
+    /// The render failed: nothing was published.
     Render,
 }
 
-/// Why a call failed: its [`Kind`], what was being done, and what caused it.
+/// Why a call failed: its [`Kind`], a message, and its cause.
 ///
 /// ```
 /// use facetheory::Tenant;
@@ -52,7 +52,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of this kind, with a whole sentence that says what is wrong and what to do.
+    /// An error of this kind. The message says what is wrong and what to do.
     ///
     /// ```
     /// use facetheory::{Error, Kind};
@@ -63,7 +63,7 @@ impl Error {
         Error { kind, context: context.into(), source: None }
     }
 
-    /// What to do about it.
+    /// What the caller should do.
     ///
     /// ```
     /// use facetheory::{Error, Kind};
@@ -75,13 +75,13 @@ impl Error {
         self.kind
     }
 
-    /// The same error with its cause.
+    /// Sets the cause.
     pub(crate) fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// The same error for one of several who wait for the same thing.
+    /// The error of a shared operation, for each of the callers that wait for it.
     pub(crate) fn shared(error: Arc<Error>) -> Self {
         Error { kind: error.kind, context: error.context.clone(), source: Some(Box::new(error)) }
     }

@@ -1,4 +1,11 @@
-//! What a cached page is, and how it is renewed by exactly one worker.
+//! Incremental static regeneration: a page is rendered once, cached, served to everyone, and regenerated when it is stale, by
+//! exactly one worker at a time no matter how many machines serve it.
+//!
+//! - [`Isr`] is the engine: it serves pages from memory and regenerates them. Feature `http`: [`IsrLayer`] puts it in front of
+//!   a `tower` service, with [`Route`]s and a [`Policy`] each.
+//! - [`Pages`] regenerates, reads, compares and garbage-collects pages without an engine. [`PageStore`] holds their rows in a
+//!   table, [`Bodies`] their bytes.
+//! - [`protocol`] has the steps underneath, for programs with their own loop: leases, publications, requests, rows.
 
 // Some crate-private operations are used by the HTTP layer alone; builds with it find code that nothing uses.
 #![cfg_attr(not(feature = "http"), allow(dead_code, unused_imports))]

@@ -1,4 +1,4 @@
-//! The rows on the wire, in a file that other languages can check themselves against.
+//! The wire format of rows, in a file that other languages can test against.
 
 use facetheory::protocol::{Epoch, Generation, Lock, Meta, Request, RequestStatus, Version};
 use facetheory::{KeyScheme, PageKey, Tag, Tenant};
@@ -7,7 +7,7 @@ use tabletheory::{Item, Value};
 struct Vector {
     name: String,
     role: String,
-    /// The row as one line of DynamoDB-JSON, exactly as it stands in the file.
+    /// The row as one line of DynamoDB-JSON, exactly as in the file.
     line: String,
 }
 
@@ -22,15 +22,11 @@ fn vectors() -> Vec<Vector> {
             Vector { name: text("name"), role: text("role"), line: line.to_owned() }
         })
         .collect();
-    assert_eq!(
-        vectors.len(),
-        parsed.as_array().expect("a list").len(),
-        "every item stands on a line of its own"
-    );
+    assert_eq!(vectors.len(), parsed.as_array().expect("a list").len(), "every item is on one line");
     vectors
 }
 
-/// Reads the row as what it is, and writes it again.
+/// Reads the row with its type, and writes it again.
 fn again(role: &str, item: &Item) -> Item {
     match role {
         "META" => Meta::read(item).expect(role).to_item(),
@@ -101,7 +97,7 @@ fn rows_have_the_expected_values() {
     let meta = Meta::read(&of("META, with all that our own rows add")).expect("META");
     assert_eq!(meta.version, Some(8));
     assert!(meta.must_not_serve);
-    assert_eq!(meta.generation.content.headers.len(), 3, "one name may come twice");
+    assert_eq!(meta.generation.content.headers.len(), 3, "one name may occur twice");
     assert_eq!(meta.generation.content.tags, ["news", "sport"]);
     let request = Request::read(&of("REQ#, completed")).expect("REQ#");
     assert_eq!(request.status, RequestStatus::Completed);
@@ -143,7 +139,7 @@ fn attributes_that_other_languages_add_or_mistype_are_ignored() {
     let read = Meta::read(&foreign(&[("revalidate_seconds", half)])).expect("readable");
     assert_eq!(read.generation.revalidate_seconds, 60, "a fraction is cut off");
     let read = Meta::read(&foreign(&[("revalidate_seconds", (-5).into())])).expect("readable");
-    assert_eq!(read.generation.revalidate_seconds, 0, "less than nothing is nothing");
+    assert_eq!(read.generation.revalidate_seconds, 0, "a negative interval counts as zero");
     let huge = Value::N("1E100".parse().expect("a number"));
     let read = Meta::read(&foreign(&[("revalidate_seconds", huge)])).expect("readable");
     assert_eq!(read.generation.revalidate_seconds, i64::MAX);

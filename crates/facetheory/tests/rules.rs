@@ -1,8 +1,8 @@
-//! `docs/internals/rules.md` names a test for every rule: each of them is there.
+//! Every test that `docs/internals/rules.md` names exists.
 
 use std::path::Path;
 
-/// What stands where a rule belongs to a part that is not there yet.
+/// The mark of a rule that is not implemented yet.
 const TO_COME: &str = "to come";
 
 #[test]
@@ -11,10 +11,10 @@ fn every_rule_names_tests_that_exist() {
     let document = std::fs::read_to_string(crates.join("../docs/internals/rules.md")).expect("the document");
     let lines = document.lines().filter(|line| line.starts_with("| "));
     let rules: Vec<&str> = lines.filter(|line| *line != "| rule | shown by |").collect();
-    assert!(rules.len() > 50, "the tables are read: {}", rules.len());
+    assert!(rules.len() > 50, "too few rules: {}", rules.len());
     for line in rules {
         let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
-        let [_rule, tests] = cells.as_slice() else { panic!("it has not two cells: {line}") };
+        let [_rule, tests] = cells.as_slice() else { panic!("not two cells: {line}") };
         if *tests == TO_COME {
             continue;
         }

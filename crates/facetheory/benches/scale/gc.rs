@@ -1,4 +1,4 @@
-//! The collection of orphans among the bodies of the pages that were published before.
+//! Garbage collection of orphans among the bodies of the published pages.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(crate) async fn run(sizes: &Sizes, place: &Path) {
     let of = sizes.orphans + sizes.named;
     store(sizes, &directory);
 
-    // By this clock all that was just stored is two days old.
+    // By this clock all objects are two days old.
     let later = SystemClock.now() + Duration::from_secs(2 * 86_400);
     let settings = SqliteSettings::default().sweep(None);
     let table = SqliteTable::open_with(place.join("pages.db"), &settings, Arc::new(ManualClock::at(later)));
@@ -34,7 +34,7 @@ pub(crate) async fn run(sizes: &Sizes, place: &Path) {
         let mut before = (0, 0);
         let start = instant();
         let mut read = Duration::ZERO;
-        let collected = pages.gc(&how, |so_far: &GcReport| {
+        let report = pages.gc(&how, |so_far: &GcReport| {
             rows.set_position(so_far.rows);
             objects.set_position(so_far.objects);
             if so_far.objects == 0 {
@@ -51,31 +51,31 @@ pub(crate) async fn run(sizes: &Sizes, place: &Path) {
             before = (so_far.rows, so_far.objects);
             ControlFlow::Continue(())
         });
-        let collected = collected.await.expect("a collection");
+        let report = report.await.expect("a report");
         let took = start.elapsed() - read;
         rows.finish_and_clear();
         objects.finish_and_clear();
-        assert_eq!((collected.orphans, collected.named, collected.failed), (sizes.orphans, sizes.named, 0));
+        assert_eq!((report.orphans, report.named, report.failed), (sizes.orphans, sizes.named, 0));
         let what = if dry_run { "to be deleted" } else { "deleted" };
         say(
             &rows,
             &format!(
                 "\n{} rows in {:.1} s ({:.0}/s); {} bodies in {:.1} s ({:.0}/s), {} of them ({} MiB) {what}; {} MiB in use\n",
-                collected.rows,
+                report.rows,
                 read.as_secs_f64(),
-                rate(collected.rows, read),
-                collected.objects,
+                rate(report.rows, read),
+                report.objects,
                 took.as_secs_f64(),
-                rate(collected.objects, took),
-                collected.orphans,
-                collected.bytes / (1024 * 1024),
+                rate(report.objects, took),
+                report.orphans,
+                report.bytes / (1024 * 1024),
                 resident_mib(),
             ),
         );
     }
 }
 
-/// Bodies that the first pages name, and others that nothing names. They need not be durable.
+/// Bodies of the first pages, and orphans. They need not be durable.
 fn store(sizes: &Sizes, directory: &Path) {
     let bar = bar("files", sizes.orphans + sizes.named);
     let orphans = sizes.pages..sizes.pages + sizes.orphans;

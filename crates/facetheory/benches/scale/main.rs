@@ -1,6 +1,6 @@
-//! A million pages on one machine: how fast leases and publishes go, what a collection takes, and how much memory.
+//! A million pages on one machine: the speed of leases, publishes and garbage collection, and the memory they need.
 //!
-//! `cargo bench -p facetheory --bench scale -- --pages 1000000 --orphans 100000`; without sizes it is done in a moment.
+//! `cargo bench -p facetheory --bench scale -- --pages 1000000 --orphans 100000`; without sizes it takes a few seconds.
 
 mod gc;
 mod memory;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Lines of figures a run gives.
+/// Lines of results per run.
 const TENTHS: u64 = 10;
 
 #[derive(Debug, Parser)]
@@ -23,32 +23,32 @@ struct Sizes {
     /// How many workers do so at once.
     #[arg(long, default_value_t = 64)]
     workers: u64,
-    /// How many bodies nothing names.
+    /// How many orphans there are.
     #[arg(long, default_value_t = 500)]
     orphans: u64,
-    /// How many bodies the first pages name.
+    /// How many pages have a body.
     #[arg(long, default_value_t = 500)]
     named: u64,
-    /// Where the files go; a temporary directory beside the build by default.
+    /// The directory of the files; a temporary directory beside the build by default.
     #[arg(long)]
     directory: Option<PathBuf>,
-    /// What `cargo bench` says to every benchmark.
+    /// Passed by `cargo bench` to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
 fn main() {
     let sizes = Sizes::parse();
-    let build = std::env::current_exe().expect("a program knows where it is");
+    let build = std::env::current_exe().expect("the path of this program");
     let parent = sizes.directory.clone().or(build.parent().map(PathBuf::from)).expect("a directory");
-    let place = tempfile::tempdir_in(parent).expect("a directory that can be written to");
+    let place = tempfile::tempdir_in(parent).expect("a writable directory");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
     runtime.block_on(publish::run(&sizes, place.path()));
     runtime.block_on(gc::run(&sizes, place.path()));
 }
 
-/// A bar on a terminal, and nothing elsewhere.
+/// A progress bar, on a terminal only.
 fn bar(what: &'static str, of: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg:<10} {wide_bar} {pos}/{len} {per_sec} {eta}");
     ProgressBar::new(of).with_style(style.expect("a template")).with_message(what)
@@ -63,13 +63,13 @@ fn rate(count: u64, took: Duration) -> f64 {
     count as f64 / took.as_secs_f64().max(1e-9)
 }
 
-/// Says a line above a bar, or where there is none.
-#[expect(clippy::print_stdout, reason = "the figures are what the run is for")]
+/// Prints a line above the bar, or without one.
+#[expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 fn say(bar: &ProgressBar, line: &str) {
     bar.suspend(|| println!("{line}"));
 }
 
-/// Since the machine was started, say: only differences matter.
+/// The current instant: only differences matter.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures the wall clock")]
 fn instant() -> std::time::Instant {
     std::time::Instant::now()

@@ -1,6 +1,6 @@
-//! How much memory the process has.
+//! The memory of the process.
 
-/// Memory in use, in MiB, as the system tells it; 0 where it does not.
+/// Resident memory in MiB; 0 if the system does not report it.
 pub(crate) fn resident_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();

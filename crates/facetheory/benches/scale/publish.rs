@@ -1,4 +1,4 @@
-//! Leases and publishes against plain transactions of two writes, on two files of one kind, in turns.
+//! Leases and publishes compared with plain transactions of two writes, on two files, in turns.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use crate::memory::resident_mib;
 use crate::{Sizes, bar, completes_a_tenth, instant, rate, say};
 
-/// Pages a turn: short enough for noise of the machine to hit both.
+/// Pages per turn: short enough for noise of the machine to affect both.
 const TURN: u64 = 5000;
-/// A page is leased, then published.
-const TRANSACTIONS_A_PAGE: u64 = 2;
+/// A lease and a publish.
+const TRANSACTIONS_PER_PAGE: u64 = 2;
 
 pub(crate) async fn run(sizes: &Sizes, place: &Path) {
     let ours = PageStore::new(open(&place.join("pages.db")));
@@ -31,7 +31,7 @@ pub(crate) async fn run(sizes: &Sizes, place: &Path) {
     while done < sizes.pages {
         let turn = done..(done + TURN).min(sizes.pages);
         let step = turn.end - turn.start;
-        // Whoever comes second finds the disk as the first has left it, so they take turns at that too.
+        // The second finds the disk as the first has left it, so the order alternates.
         for we in if (done / TURN).is_multiple_of(2) { [true, false] } else { [false, true] } {
             let start = instant();
             if we {
@@ -46,7 +46,7 @@ pub(crate) async fn run(sizes: &Sizes, place: &Path) {
         }
         bar.inc(step);
         if completes_a_tenth(done, done + step, sizes.pages) {
-            let transactions = (done + step - since.2) * TRANSACTIONS_A_PAGE;
+            let transactions = (done + step - since.2) * TRANSACTIONS_PER_PAGE;
             let (we, they) = (rate(transactions, we_took - since.0), rate(transactions, they_took - since.1));
             let line = format!(
                 "{:>10} {we:>12.0} {they:>12.0} {:>7.2} {:>9}",
@@ -60,13 +60,13 @@ pub(crate) async fn run(sizes: &Sizes, place: &Path) {
         done += step;
     }
     bar.finish_and_clear();
-    let transactions = done * TRANSACTIONS_A_PAGE;
+    let transactions = done * TRANSACTIONS_PER_PAGE;
     let (we, they) = (rate(transactions, we_took), rate(transactions, they_took));
-    let verdict = if we / they >= 0.5 { "" } else { "  MISSED" };
+    let result = if we / they >= 0.5 { "" } else { "  MISSED" };
     say(
         &bar,
         &format!(
-            "\n{done} pages by {} workers: {:.0} pages/s, {we:.0} transactions/s, {:.2} of {they:.0} plain ones (target 0.5){verdict}\n",
+            "\n{done} pages by {} workers: {:.0} pages/s, {we:.0} transactions/s, {:.2} of {they:.0} plain ones (target 0.5){result}\n",
             sizes.workers,
             rate(done, we_took),
             we / they,
@@ -79,7 +79,7 @@ fn open(file: &Path) -> Arc<dyn Table> {
     Arc::new(SqliteTable::open_with(file, &settings, Arc::new(SystemClock)).expect("a new file"))
 }
 
-/// Does the work of these numbers by so many workers, each of which takes the next.
+/// Runs the work for these numbers with this many workers.
 async fn shared<F>(
     numbers: std::ops::Range<u64>,
     workers: u64,
@@ -113,7 +113,7 @@ fn s3_key(page: &PageKey, number: u64) -> String {
     format!("isr/{directory}/1700000000000-{number:08x}-0000-4000-8000-000000000000.html")
 }
 
-/// The key of a page's body, which the collection later finds in the store, named or not.
+/// The S3 key of the body of a page.
 pub(crate) fn s3_key_of(number: u64) -> String {
     s3_key(&page(number), number)
 }
@@ -131,16 +131,16 @@ fn generation(page: &PageKey, number: u64, now: Timestamp) -> Generation {
 
 async fn publish(store: PageStore, number: u64) {
     let page = page(number);
-    let Acquire::Granted(lease) = store.try_acquire(&page).await.expect("an answer") else {
-        panic!("nobody else is there")
+    let Acquire::Granted(lease) = store.try_acquire(&page).await.expect("no error") else {
+        panic!("nobody else holds it")
     };
     let rendered = generation(&page, number, store.now());
     let published =
-        store.commit_generation(&lease, &rendered, None, History::Latest).await.expect("an answer");
+        store.commit_generation(&lease, &rendered, None, History::Latest).await.expect("no error");
     assert_eq!(published, Published::Done);
 }
 
-/// The same rows put, put again and deleted by two transactions of two writes, with no condition and no token.
+/// Writes the rows of a lease and a publish in two plain transactions, without conditions and tokens.
 async fn write(table: Arc<dyn Table>, number: u64) {
     let page = page(number);
     let now = table.clock().now();
@@ -153,6 +153,6 @@ async fn write(table: Arc<dyn Table>, number: u64) {
     let lock = Write::put(page.lock(), lock.to_item());
     let put = || Write::put(page.meta(), meta.to_item());
     for txn in [Txn::new([put(), lock]), Txn::new([put(), Write::delete(page.lock())])] {
-        assert!(table.commit(&txn).await.expect("an answer").is_done());
+        assert!(table.commit(&txn).await.expect("no error").is_done());
     }
 }

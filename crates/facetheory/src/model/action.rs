@@ -1,44 +1,44 @@
-//! Everything that can happen next.
+//! The actions: all steps that are possible in a state.
 
 use std::fmt;
 
-use super::invariant::{self, Broken};
-use super::network::Answer;
+use super::invariant::{self, Violation};
+use super::network::Response;
 use super::operator::COLLECTOR;
-use super::protocol::{self, How, Request};
+use super::protocol::{self, InvalidationKind, Request};
 use super::state::{BODIES, Budget, OLD, Operator, Past, Phase, SERVED, Set, State, UNDER_WAY, Writer};
 use super::table::{LOCK, META, Rows, World, version_place};
 use crate::protocol::row::{Meta, Version};
 
-/// What becomes of a request that somebody waits for.
+/// InvalidationKind a request is delivered whose sender waits for the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    Arrives,
-    /// Its sender hears nothing, and it may arrive later.
-    IsLate,
-    /// It arrives, and may arrive once more.
-    IsDoubled,
-    IsDenied,
+pub(super) enum Delivery {
+    Delivered,
+    /// The sender gets no response, and the request may arrive later.
+    Delayed,
+    /// The request arrives, and may arrive again.
+    Duplicated,
+    Rejected,
 }
 
-/// One step.
+/// One action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     SecondPasses,
     Begin(usize),
-    Writer(usize, Fate, Request),
-    LookAgain(usize),
+    Writer(usize, Delivery, Request),
+    LookupAgain(usize),
     Refresh(usize),
     Finish(usize),
-    Judge(usize),
+    ReadBack(usize),
     Crash(usize),
-    ArrivesLate(Request),
+    LateDelivery(Request),
     LockExpires,
     RowExpires(usize),
-    Invalidate(How),
+    Invalidate(InvalidationKind),
     RollBack(u8),
     Collect(u8),
-    Operator(usize, Fate, Request),
+    Operator(usize, Delivery, Request),
     DeleteBody,
     CollectOrphan(u8),
 }
@@ -47,35 +47,37 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Action::SecondPasses => write!(f, "a second passes"),
-            Action::Begin(writer) => write!(f, "writer {writer} finds the page stale and asks for the lease"),
-            Action::Writer(writer, fate, request) => write!(f, "writer {writer}: {request:?} {fate:?}"),
-            Action::LookAgain(writer) => write!(f, "writer {writer} looks at META again"),
-            Action::Refresh(writer) => write!(f, "writer {writer} asks for another term"),
+            Action::Begin(writer) => write!(f, "writer {writer} finds the page stale and requests the lease"),
+            Action::Writer(writer, delivery, request) => {
+                write!(f, "writer {writer}: {request:?} {delivery:?}")
+            }
+            Action::LookupAgain(writer) => write!(f, "writer {writer} reads META again"),
+            Action::Refresh(writer) => write!(f, "writer {writer} refreshes the lease"),
             Action::Finish(writer) => write!(f, "writer {writer} stores its body and publishes it"),
-            Action::Judge(writer) => write!(f, "writer {writer} looks what became of its publish"),
+            Action::ReadBack(writer) => write!(f, "writer {writer} reads META to find out about its publish"),
             Action::Crash(writer) => write!(f, "writer {writer} crashes"),
-            Action::ArrivesLate(request) => write!(f, "late: {request:?} arrives"),
+            Action::LateDelivery(request) => write!(f, "a delayed request arrives: {request:?}"),
             Action::LockExpires => write!(f, "LOCK is deleted by its ttl"),
             Action::RowExpires(place) => write!(f, "row {place} is deleted by its ttl"),
             Action::Invalidate(how) => write!(f, "an operator invalidates ({how:?})"),
             Action::RollBack(body) => write!(f, "an operator rolls back to version {body}"),
             Action::Collect(body) => write!(f, "the collector chooses version {body}"),
-            Action::Operator(_, fate, request) => write!(f, "operator: {request:?} {fate:?}"),
+            Action::Operator(_, delivery, request) => write!(f, "operator: {request:?} {delivery:?}"),
             Action::DeleteBody => write!(f, "the collector deletes the body of that version"),
-            Action::CollectOrphan(body) => write!(f, "the collector deletes body {body}, which no row names"),
+            Action::CollectOrphan(body) => write!(f, "the collector deletes body {body}, an orphan"),
         }
     }
 }
 
-/// A state that follows, how, and what is wrong with it.
+/// An action, the state after it, and the invariant that it violates.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) action: Action,
     pub(super) state: State,
-    pub(super) broken: Option<Broken>,
+    pub(super) violation: Option<Violation>,
 }
 
-/// Collects the steps from one state.
+/// Collects the steps that are possible in one state.
 struct Steps<'a> {
     world: &'a mut World,
     from: State,
@@ -83,16 +85,20 @@ struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    /// Adds a step, if the change can happen.
-    fn add(&mut self, action: Action, change: impl FnOnce(&mut World, &mut State) -> Option<Option<Broken>>) {
+    /// Adds a step, if the action is possible.
+    fn add(
+        &mut self,
+        action: Action,
+        change: impl FnOnce(&mut World, &mut State) -> Option<Option<Violation>>,
+    ) {
         let mut state = self.from;
-        if let Some(broken) = change(self.world, &mut state) {
-            let broken = broken.or_else(|| invariant::of_state(self.world, &state));
-            self.found.push(Step { action, state, broken });
+        if let Some(violation) = change(self.world, &mut state) {
+            let violation = violation.or_else(|| invariant::of_state(self.world, &state));
+            self.found.push(Step { action, state, violation });
         }
     }
 
-    /// Adds a step that breaks nothing by itself.
+    /// Adds a step that violates no invariant of writes.
     fn try_add(&mut self, action: Action, change: impl FnOnce(&World, &mut State) -> bool) {
         self.add(action, |world, state| change(world, state).then_some(None));
     }
@@ -102,7 +108,7 @@ impl Steps<'_> {
         self.try_add(Action::Begin(index), |world, state| world.begin(state, index));
         match writer.phase {
             Phase::Granted => {
-                self.add(Action::LookAgain(index), |world, state| Some(world.look_again(state, index)));
+                self.add(Action::LookupAgain(index), |world, state| Some(world.lookup_again(state, index)));
             }
             Phase::Rendering => {
                 self.add(Action::Finish(index), |world, state| Some(world.finish(state, index)));
@@ -113,8 +119,8 @@ impl Steps<'_> {
                     });
                 }
             }
-            Phase::Judging => self.add(Action::Judge(index), |world, state| {
-                world.judge(state, index);
+            Phase::ReadingBack => self.add(Action::ReadBack(index), |world, state| {
+                world.read_back(state, index);
                 Some(None)
             }),
             _ => {}
@@ -123,14 +129,14 @@ impl Steps<'_> {
             self.try_add(Action::Crash(index), |_, state| {
                 state.left.crashes -= 1;
                 state.writers[index] = Writer::default();
-                writer.request.is_none_or(|request| state.send_off(request))
+                writer.request.is_none_or(|request| state.leave_under_way(request))
             });
         }
         if let Some(request) = writer.request {
             self.of_request(
                 request,
-                |fate| Action::Writer(index, fate, request),
-                |world, state, answer| world.hear(state, index, answer),
+                |delivery| Action::Writer(index, delivery, request),
+                |world, state, response| world.receive(state, index, response),
             );
         }
     }
@@ -139,8 +145,8 @@ impl Steps<'_> {
         if let Operator::Waiting(request) = self.from.operators[index] {
             self.of_request(
                 request,
-                |fate| Action::Operator(index, fate, request),
-                |world, state, answer| world.hear_operator(state, index, answer),
+                |delivery| Action::Operator(index, delivery, request),
+                |world, state, response| world.receive_by_operator(state, index, response),
             );
         }
     }
@@ -148,31 +154,33 @@ impl Steps<'_> {
     fn of_request(
         &mut self,
         request: Request,
-        action: impl Fn(Fate) -> Action,
-        hear: impl Fn(&World, &mut State, Answer),
+        action: impl Fn(Delivery) -> Action,
+        receive: impl Fn(&World, &mut State, Response),
     ) {
-        for fate in [Fate::Arrives, Fate::IsLate, Fate::IsDoubled, Fate::IsDenied] {
-            self.add(action(fate), |world, state| {
-                if fate != Fate::Arrives {
+        for delivery in [Delivery::Delivered, Delivery::Delayed, Delivery::Duplicated, Delivery::Rejected] {
+            self.add(action(delivery), |world, state| {
+                if delivery != Delivery::Delivered {
                     state.left.faults = state.left.faults.checked_sub(1)?;
                 }
-                if matches!(fate, Fate::IsLate | Fate::IsDoubled) && !state.send_off(request) {
+                if matches!(delivery, Delivery::Delayed | Delivery::Duplicated)
+                    && !state.leave_under_way(request)
+                {
                     return None;
                 }
-                let (answer, broken) = match fate {
-                    Fate::Arrives | Fate::IsDoubled => world.arrive(state, request),
-                    Fate::IsLate => (Answer::Lost, None),
-                    Fate::IsDenied => (Answer::Denied, None),
+                let (response, violation) = match delivery {
+                    Delivery::Delivered | Delivery::Duplicated => world.arrive(state, request),
+                    Delivery::Delayed => (Response::Lost, None),
+                    Delivery::Rejected => (Response::Rejected, None),
                 };
-                hear(world, state, answer);
-                Some(broken)
+                receive(world, state, response);
+                Some(violation)
             });
         }
     }
 }
 
 impl World {
-    /// All that can happen next, into `found`.
+    /// Fills `found` with all steps that are possible in a state.
     pub(super) fn steps(&mut self, from: &State, found: &mut Vec<Step>) {
         found.clear();
         let writers = usize::from(self.scope.writers);
@@ -187,7 +195,7 @@ impl World {
         (0..from.operators.len()).for_each(|index| steps.of_operator(index));
         for place in 0..UNDER_WAY {
             if let Some(request) = from.under_way[place] {
-                steps.add(Action::ArrivesLate(request), |world, state| {
+                steps.add(Action::LateDelivery(request), |world, state| {
                     state.under_way[place] = None;
                     state.under_way.sort_unstable();
                     Some(world.arrive(state, request).1)
@@ -204,7 +212,7 @@ impl World {
         for place in (0..from.rows.0.len()).filter(|place| *place != LOCK) {
             steps.try_add(Action::RowExpires(place), |world, state| world.expire(state, place));
         }
-        for how in [How::Soft, How::Hard, How::Tag] {
+        for how in [InvalidationKind::Soft, InvalidationKind::Hard, InvalidationKind::Tag] {
             steps.try_add(Action::Invalidate(how), |world, state| world.invalidate(state, how));
         }
         if from.operators[COLLECTOR] != Operator::Idle {
@@ -217,7 +225,7 @@ impl World {
         }
     }
 
-    /// A row is deleted by its `ttl`. One that has none is not.
+    /// Deletes a row by its `ttl`, if it has one.
     fn expire(&self, state: &mut State, place: usize) -> bool {
         let row = &mut state.rows.0[place];
         if state.left.row_expiries == 0 || !self.expires(*row) {
@@ -228,7 +236,7 @@ impl World {
         true
     }
 
-    /// A page that went stale long ago, with one older version; or nothing.
+    /// The initial state: a page that went stale long ago, with one older version; or no page.
     pub(super) fn beginning(&mut self) -> State {
         let mut rows = Rows::default();
         let mut there = Set::default();
@@ -271,7 +279,7 @@ impl World {
         }
     }
 
-    /// The number of a row that is there from the beginning, with its key as the table returns it.
+    /// The number of an initial row, with its key as the table returns it.
     fn settle(&mut self, place: usize, mut item: tabletheory::Item) -> super::table::RowId {
         item.set("pk", self.key(place).pk.as_str());
         item.set("sk", self.key(place).sk.as_str());

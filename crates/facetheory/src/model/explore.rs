@@ -1,4 +1,4 @@
-//! Breadth first over all states, so that the first violation found is a shortest one.
+//! Explores all states breadth first, so that the first violation has a shortest trace.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,54 +7,54 @@ use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use tabletheory::{Clock as _, Random as _, SeededRandom, SystemClock};
 
 use super::action::{Action, Step};
-use super::invariant::Broken;
+use super::invariant::Violation;
 use super::mutant::Mutant;
 use super::scope::Scope;
 use super::state::State;
 use super::table::World;
 
-/// What an exploration saw.
+/// The result of an exploration.
 #[derive(Debug)]
 pub(super) struct Exploration {
     scope: &'static str,
     pub(super) states: usize,
     steps: usize,
-    /// How many steps away the farthest state is.
+    /// The number of steps to the farthest state.
     depth: usize,
-    /// Whether nothing was left to see within the bounds of the scope.
+    /// Whether all states within the bounds of the scope were explored.
     exhausted: bool,
     seconds: f64,
     known: (usize, usize),
     pub(super) counterexample: Option<Counterexample>,
 }
 
-/// A shortest way to what must not happen.
+/// A shortest trace to a violation.
 #[derive(Debug)]
 pub(super) struct Counterexample {
-    pub(super) broken: Broken,
+    pub(super) violation: Violation,
     pub(super) steps: Vec<Action>,
 }
 
 impl fmt::Display for Exploration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Exploration { scope, states, steps, depth, seconds, known: (rows, answers), .. } = self;
+        let Exploration { scope, states, steps, depth, seconds, known: (rows, transactions), .. } = self;
         let whole = if self.exhausted { "all" } else { "the first" };
         write!(f, "{scope}: {whole} {states} states, {steps} steps, depth {depth}, {seconds:.1} s ")?;
-        write!(f, "({rows} different rows, {answers} different transactions)")
+        write!(f, "({rows} different rows, {transactions} different transactions)")
     }
 }
 
 impl fmt::Display for Counterexample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}, after {} steps:", self.broken, self.steps.len())?;
+        writeln!(f, "{}, after {} steps:", self.violation, self.steps.len())?;
         self.steps.iter().enumerate().try_for_each(|(index, step)| writeln!(f, "  {:2}. {step}", index + 1))
     }
 }
 
-/// States are kept as fingerprints: 64 bits tell ten million apart but for one chance in 300,000.
+/// States are stored as 64-bit fingerprints: among ten million, the probability of a collision is one in 300,000.
 type Fingerprint = u64;
 
-/// A fingerprint is as good as random already.
+/// A hasher for fingerprints, which are already hashes.
 #[derive(Default)]
 struct AsIs(u64);
 
@@ -72,7 +72,7 @@ impl Hasher for AsIs {
     }
 }
 
-/// Each state that was seen, and from where it was reached first.
+/// Each explored state, and the state from which it was first reached.
 type Seen = HashMap<Fingerprint, Fingerprint, BuildHasherDefault<AsIs>>;
 
 fn fingerprint(state: &State) -> Fingerprint {
@@ -81,12 +81,12 @@ fn fingerprint(state: &State) -> Fingerprint {
     hasher.finish()
 }
 
-/// Visits the states of a scope, nearest first, until something is broken, all were seen, or there were `most`.
+/// Explores the states of a scope breadth first, until an invariant is violated, all or `most` states were explored.
 pub(super) fn explore(scope: Scope, mutant: Option<Mutant>, most: usize) -> Exploration {
     explore_world(World::new(scope, mutant), most)
 }
 
-/// The same, of a world that was made to look at something in particular.
+/// Explores the states of a world that was set up for a special check.
 pub(super) fn explore_world(mut world: World, most: usize) -> Exploration {
     let start = SystemClock.now();
     let beginning = world.beginning();
@@ -95,7 +95,7 @@ pub(super) fn explore_world(mut world: World, most: usize) -> Exploration {
     let mut level = vec![beginning];
     let (mut depth, mut steps) = (0, 0);
     let mut found: Vec<Step> = Vec::new();
-    let mut broken = None;
+    let mut violation = None;
     'levels: while !level.is_empty() && seen.len() < most {
         let mut next = Vec::new();
         for state in &level {
@@ -103,8 +103,8 @@ pub(super) fn explore_world(mut world: World, most: usize) -> Exploration {
             world.steps(state, &mut found);
             steps += found.len();
             for step in &found {
-                if let Some(what) = step.broken {
-                    broken = Some((from, step.action, what));
+                if let Some(what) = step.violation {
+                    violation = Some((from, step.action, what));
                     break 'levels;
                 }
                 let to = fingerprint(&step.state);
@@ -121,10 +121,10 @@ pub(super) fn explore_world(mut world: World, most: usize) -> Exploration {
         level = next;
     }
     let exhausted = level.is_empty();
-    let counterexample = broken.map(|(from, last, broken)| {
+    let counterexample = violation.map(|(from, last, violation)| {
         let mut steps = path(&mut world, &seen, from);
         steps.push(last);
-        Counterexample { broken, steps }
+        Counterexample { violation, steps }
     });
     let millis = SystemClock.now().millis() - start.millis();
     Exploration {
@@ -139,15 +139,16 @@ pub(super) fn explore_world(mut world: World, most: usize) -> Exploration {
     }
 }
 
-/// The steps from the beginning to a state, found by going the way of the fingerprints once more.
+/// The steps from the initial state to a state, found by following the fingerprints again.
 fn path(world: &mut World, seen: &Seen, to: Fingerprint) -> Vec<Action> {
-    let mut way = vec![to];
-    while let Some(from) = way.last().and_then(|to| seen.get(to)).filter(|from| **from != 0) {
-        way.push(*from);
+    let mut trace = vec![to];
+    while let Some(from) = trace.last().and_then(|to| seen.get(to)).filter(|from| **from != 0) {
+        trace.push(*from);
     }
     let mut state = world.beginning();
     let mut found = Vec::new();
-    way.iter()
+    trace
+        .iter()
         .rev()
         .skip(1)
         .map(|to| {
@@ -159,8 +160,8 @@ fn path(world: &mut World, seen: &Seen, to: Fingerprint) -> Vec<Action> {
         .collect()
 }
 
-/// Goes at random from the beginning until nothing is left to do, many times: deeper than all states can be visited.
-pub(super) fn wander(scope: Scope, walks: usize) -> (usize, Option<Counterexample>) {
+/// Takes random steps from the initial state until none is possible, many times: deeper than an exhaustive exploration.
+pub(super) fn random_walks(scope: Scope, walks: usize) -> (usize, Option<Counterexample>) {
     let mut world = World::new(scope, None);
     let random = SeededRandom::new(0);
     let mut found = Vec::new();
@@ -170,11 +171,11 @@ pub(super) fn wander(scope: Scope, walks: usize) -> (usize, Option<Counterexampl
         let mut steps = Vec::new();
         loop {
             world.steps(&state, &mut found);
-            let chance = usize::try_from(random.next_u64() >> 32).unwrap_or(0);
-            let Some(step) = chance.checked_rem(found.len()).map(|index| found[index]) else { break };
+            let number = usize::try_from(random.next_u64() >> 32).unwrap_or(0);
+            let Some(step) = number.checked_rem(found.len()).map(|index| found[index]) else { break };
             steps.push(step.action);
-            if let Some(broken) = step.broken {
-                return (longest, Some(Counterexample { broken, steps }));
+            if let Some(violation) = step.violation {
+                return (longest, Some(Counterexample { violation, steps }));
             }
             state = step.state;
         }

@@ -1,4 +1,4 @@
-//! What must hold in every state and of every write.
+//! The invariants of states and of writes.
 
 use std::fmt;
 
@@ -10,47 +10,49 @@ use super::table::{LOCK, META, REQUEST, Rows, TAG, World, version_place};
 use crate::protocol::freshness::Freshness;
 use crate::protocol::row::RequestStatus;
 
-/// Something that must never happen.
+/// The violation of an invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Broken {
+pub(super) enum Violation {
     PublishedWithoutLock,
     PublishedTwice,
     PublishedAfterLaterGrant,
     FalseDone,
-    FalseNo,
+    FalseNotPublished,
     VersionNotNext,
     VersionRewritten,
     ServedVersionMissing,
     ServedBodyMissing,
     BodyRewritten,
     OutdatedIsFresh,
-    UnseenRolledBack,
-    FreshRendered,
+    UnseenPageRolledBack,
+    FreshPageRendered,
     ResultReplaced,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Broken::PublishedWithoutLock => "a token published while the lock was not its own",
-            Broken::PublishedTwice => "a token published twice",
-            Broken::PublishedAfterLaterGrant => "an earlier grant published after a later one",
-            Broken::FalseDone => "a publish is reported as done that never was",
-            Broken::FalseNo => "a publish is reported as not done that was",
-            Broken::VersionNotNext => "the version of META is not the next one",
-            Broken::VersionRewritten => "a version was rewritten",
-            Broken::ServedVersionMissing => "META points at a version that is not there",
-            Broken::ServedBodyMissing => "META names a body that is not there",
-            Broken::BodyRewritten => "a body was rewritten",
-            Broken::OutdatedIsFresh => "what was rendered before an invalidation is fresh after it",
-            Broken::UnseenRolledBack => "a rollback replaced what its operator never saw",
-            Broken::FreshRendered => "a page was rendered that somebody had just published",
-            Broken::ResultReplaced => "the result of a request was replaced",
+            Violation::PublishedWithoutLock => "a token published while the lock was not its own",
+            Violation::PublishedTwice => "a token published twice",
+            Violation::PublishedAfterLaterGrant => "an earlier grant published after a later one",
+            Violation::FalseDone => "a publish that did not happen is reported as done",
+            Violation::FalseNotPublished => "a publish that happened is reported as not published",
+            Violation::VersionNotNext => "the version of META is not the next one",
+            Violation::VersionRewritten => "a version was rewritten",
+            Violation::ServedVersionMissing => "META points at a version that does not exist",
+            Violation::ServedBodyMissing => "META names a body that does not exist",
+            Violation::BodyRewritten => "a body was rewritten",
+            Violation::OutdatedIsFresh => "a page that was rendered before an invalidation is fresh after it",
+            Violation::UnseenPageRolledBack => "a rollback replaced a page that its operator had not seen",
+            Violation::FreshPageRendered => {
+                "a page was rendered although another writer had just published it"
+            }
+            Violation::ResultReplaced => "the result of a request was replaced",
         })
     }
 }
 
-/// Whether the page is fresh by a clock, as readers see it.
+/// Whether the page is fresh for a reader with this clock.
 pub(super) fn is_fresh(world: &World, rows: Rows, now: i8) -> bool {
     let margin = if world.is(Mutant::TagWithoutMargin) { std::time::Duration::ZERO } else { MARGIN };
     let epochs: Vec<_> = world.epoch(rows.0[TAG]).copied().into_iter().collect();
@@ -59,48 +61,50 @@ pub(super) fn is_fresh(world: &World, rows: Rows, now: i8) -> bool {
         .is_some_and(|meta| meta.freshness_with(&epochs, protocol::at(now), margin) == Freshness::Fresh)
 }
 
-/// What must hold in every state.
-pub(super) fn of_state(world: &World, state: &State) -> Option<Broken> {
+/// Checks the invariants of a state.
+pub(super) fn of_state(world: &World, state: &State) -> Option<Violation> {
     for lease in 0..state.leases {
         match state.past.reports[usize::from(lease)] {
-            Report::Done if !state.past.published.has(lease) => return Some(Broken::FalseDone),
-            Report::NotPublished if state.past.published.has(lease) => return Some(Broken::FalseNo),
+            Report::Done if !state.past.published.has(lease) => return Some(Violation::FalseDone),
+            Report::NotPublished if state.past.published.has(lease) => {
+                return Some(Violation::FalseNotPublished);
+            }
             _ => {}
         }
     }
     let meta = world.meta(state.rows.0[META])?;
     let body = body_of(&meta.generation.s3_key);
     if !state.objects.has(body) {
-        return Some(Broken::ServedBodyMissing);
+        return Some(Violation::ServedBodyMissing);
     }
     if let Some(sk) = &meta.current_sk {
         let there = (0..BODIES)
             .map(|body| version_place(u8::try_from(body).unwrap_or(u8::MAX)))
             .any(|place| state.rows.0[place] != 0 && world.key(place).sk == *sk);
         if !there {
-            return Some(Broken::ServedVersionMissing);
+            return Some(Violation::ServedVersionMissing);
         }
     }
-    // Readers' clocks differ as writers' do.
+    // The clocks of readers differ like those of writers.
     let fresh = |now: &i8| is_fresh(world, state.rows, *now) && !meta.is_pinned(protocol::at(*now));
     if state.past.outdated.has(body) && [state.time - 1, state.time, state.time + 1].iter().any(fresh) {
-        return Some(Broken::OutdatedIsFresh);
+        return Some(Violation::OutdatedIsFresh);
     }
     None
 }
 
-/// What must hold of every write that the table has applied.
-pub(super) fn of_write(world: &World, before: &State, after: &State, request: Request) -> Option<Broken> {
+/// Checks the invariants of a write that the table has applied.
+pub(super) fn of_write(world: &World, before: &State, after: &State, request: Request) -> Option<Violation> {
     if let Request::Publish { lease, .. } = request {
         let holder = world.lock(before.rows.0[LOCK]).map(|lock| lock.lease_token.as_str());
-        if holder != Some(protocol::token(lease).as_str()) && !world.harm_only {
-            return Some(Broken::PublishedWithoutLock);
+        if holder != Some(protocol::token(lease).as_str()) && !world.ignore_lock_ownership {
+            return Some(Violation::PublishedWithoutLock);
         }
         if before.past.published.has(lease) {
-            return Some(Broken::PublishedTwice);
+            return Some(Violation::PublishedTwice);
         }
         if before.past.grants[usize::from(lease)] <= before.past.last {
-            return Some(Broken::PublishedAfterLaterGrant);
+            return Some(Violation::PublishedAfterLaterGrant);
         }
     }
     let (old, new) = (world.meta(before.rows.0[META]), world.meta(after.rows.0[META]));
@@ -109,7 +113,7 @@ pub(super) fn of_write(world: &World, before: &State, after: &State, request: Re
         let pointer =
             |meta: Option<&crate::protocol::row::Meta>| meta.map(|meta| meta.generation.s3_key.clone());
         if pointer(old) != pointer(seen) {
-            return Some(Broken::UnseenRolledBack);
+            return Some(Violation::UnseenPageRolledBack);
         }
     }
     let moves = match request {
@@ -124,20 +128,20 @@ pub(super) fn of_write(world: &World, before: &State, after: &State, request: Re
         (old, false) => old,
     };
     if version(new) != next {
-        return Some(Broken::VersionNotNext);
+        return Some(Violation::VersionNotNext);
     }
     let versions = version_place(0)..;
-    // Its `ttl` may come and go.
+    // Its `ttl` may change.
     let generation = |id: u16| world.version(id).map(|version| &version.generation);
     let rewritten = |(old, new): (&u16, &u16)| *old != 0 && *new != 0 && generation(*old) != generation(*new);
     if before.rows.0[versions.clone()].iter().zip(&after.rows.0[versions]).any(rewritten) {
-        return Some(Broken::VersionRewritten);
+        return Some(Violation::VersionRewritten);
     }
     let completed = world
         .request(before.rows.0[REQUEST])
         .is_some_and(|request| request.status == RequestStatus::Completed);
     if completed && before.rows.0[REQUEST] != after.rows.0[REQUEST] {
-        return Some(Broken::ResultReplaced);
+        return Some(Violation::ResultReplaced);
     }
     None
 }

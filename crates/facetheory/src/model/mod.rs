@@ -1,12 +1,12 @@
-//! The protocol, checked exhaustively: every interleaving of a few writers and operators, within bounds.
+//! A model checker for the protocol: it explores every interleaving of a few writers and operators, within bounds.
 //!
-//! The transactions are those of production, built by the same pure functions, and a real table evaluates them.
-//! Only what lies between two transactions is modelled: who knows what, which requests are under way, which
-//! bodies are stored. After each step the [`invariant`]s must hold; with any guard taken out ([`mutant`]) one of
-//! them must not, so that the check itself is checked.
+//! The transactions are those of production, built by the same pure functions, and a real table evaluates them. Only the state
+//! between two transactions is modelled: what each actor has read, which requests are under way, which bodies are stored. After
+//! each step the [`invariant`]s must hold. Without any one of the guards ([`mutant`]) one of them must be violated, which checks
+//! the checker.
 //!
-//! `FACETHEORY_MODEL_STATES` visits that many states of each scope instead of the few of every day;
-//! `FACETHEORY_MODEL_TRACE` prints the shortest way to what each mutant breaks.
+//! `FACETHEORY_MODEL_STATES` sets how many states of each scope are explored; `FACETHEORY_MODEL_TRACE` prints the shortest trace
+//! to the violation of each mutant.
 
 mod action;
 mod explore;

@@ -1,71 +1,71 @@
-//! Mutants: the protocol with one guard taken out. A check that does not notice is no check.
+//! Mutants: the protocol without one of its guards. The model checker must detect each of them.
 
 use super::scope::Scope;
 
-/// A guard that is missing.
+/// A guard that is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mutant {
-    /// A publish deletes the lock, whoever's it is.
+    /// A publish deletes the lock without checking its token.
     NoToken,
-    /// A publish asks only whether some lease is held.
+    /// A publish checks only that some lease is held.
     ExpiryForToken,
-    /// A publish asks only whether it is newer than what is served.
+    /// A publish checks only that it is newer than the current page.
     RisingForToken,
     /// Two attempts write the same object.
     SharedBody,
-    /// A rollback does not ask whether the pointer has moved since it was read.
-    RollbackOfUnseen,
-    /// A rollback does not ask whether its target is still there.
+    /// A rollback does not check whether the pointer has moved since it was read.
+    RollbackOfUnseenPage,
+    /// A rollback does not check whether its target still exists.
     RollbackToMissing,
-    /// A rollback leaves its target the `ttl` that it got when it was superseded.
+    /// A rollback does not remove the `ttl` of its target.
     RollbackToExpiring,
-    /// A rollback leaves the lock to a render in flight.
+    /// A rollback does not delete the lock of a render under way.
     RollbackWithoutFence,
-    /// A collection does not ask whether the version is served.
+    /// Garbage collection does not check whether a version is current.
     CollectServed,
-    /// Objects are collected as soon as no row names them.
-    CollectAtOnce,
-    /// An invalidation leaves the lock to a render in flight.
+    /// Garbage collection deletes orphans without checking the lock.
+    CollectWithoutLockCheck,
+    /// An invalidation does not delete the lock of a render under way.
     InvalidateWithoutFence,
-    /// The epoch of a tag leaves no margin for clocks that differ.
+    /// The epoch of a tag has no margin for clock skew.
     TagWithoutMargin,
-    /// What was read before the lease was taken is believed after it.
-    NoSecondLook,
-    /// A publish without an answer is repeated as if it were new.
+    /// `META` is not read again after the lease was acquired.
+    NoSecondLookup,
+    /// A publish whose response was lost is retried without its client token.
     PublishWithoutClientToken,
-    /// An acquisition without an answer is repeated as if it were new.
+    /// An acquire whose response was lost is retried without its client token.
     AcquireWithoutClientToken,
-    /// A repetition that was turned away speaks for the first attempt.
-    DeniedSpeaksForLost,
-    /// A publish without an answer is not published if giving the lease up was turned away.
-    DeniedSpeaksForUnknown,
-    /// A publish is not published once it is refused, although the lease may be its own still.
+    /// The rejection of a retry is taken for the result of the first attempt.
+    RejectedRetryIsFinal,
+    /// A publish with an unknown outcome is reported as not published if the release was rejected.
+    RejectedReleaseIsFinal,
+    /// A refused publish is reported as not published, although the lease may still be held.
     RefusalIsFinal,
-    /// A publish without an answer is said to have failed, without giving the lease up.
-    NoReleaseBeforeNo,
+    /// A publish with an unknown outcome is reported as not published, without releasing the lease.
+    NoReleaseBeforeNotPublished,
 }
 
 impl Mutant {
-    /// All of them, each with the smallest scope in which it shows.
+    /// All mutants, each with the smallest scope in which it is detected.
     pub(super) const ALL: [(Mutant, Scope); 19] = [
         (Mutant::NoToken, Scope::RACE),
         (Mutant::ExpiryForToken, Scope::RACE),
         (Mutant::RisingForToken, Scope::RACE),
         (Mutant::SharedBody, Scope::RACE),
-        (Mutant::RollbackOfUnseen, Scope::HISTORY),
+        (Mutant::RollbackOfUnseenPage, Scope::HISTORY),
         (Mutant::RollbackToMissing, Scope::HISTORY),
         (Mutant::RollbackToExpiring, Scope::EXPIRY),
         (Mutant::RollbackWithoutFence, Scope::FENCE),
         (Mutant::CollectServed, Scope::HISTORY),
-        (Mutant::CollectAtOnce, Scope::HISTORY),
+        (Mutant::CollectWithoutLockCheck, Scope::HISTORY),
         (Mutant::InvalidateWithoutFence, Scope::FENCE),
         (Mutant::TagWithoutMargin, Scope::TAG),
-        (Mutant::NoSecondLook, Scope::RACE),
+        (Mutant::NoSecondLookup, Scope::RACE),
         (Mutant::PublishWithoutClientToken, Scope::ALONE_IN_PLACE),
         (Mutant::AcquireWithoutClientToken, Scope::FENCE),
-        (Mutant::DeniedSpeaksForLost, Scope::ALONE),
-        (Mutant::DeniedSpeaksForUnknown, Scope::ALONE),
+        (Mutant::RejectedRetryIsFinal, Scope::ALONE),
+        (Mutant::RejectedReleaseIsFinal, Scope::ALONE),
         (Mutant::RefusalIsFinal, Scope::ALONE),
-        (Mutant::NoReleaseBeforeNo, Scope::ALONE),
+        (Mutant::NoReleaseBeforeNotPublished, Scope::ALONE),
     ];
 }

@@ -1,45 +1,45 @@
-//! What happens to a request between its sender and the table, and what it does there.
+//! Delivers requests to the table.
 
-use super::invariant::{self, Broken};
-use super::protocol::{How, Request, body_for, body_of};
+use super::invariant::{self, Violation};
+use super::protocol::{InvalidationKind, Request, body_for, body_of};
 use super::scope::Recipe;
 use super::state::State;
 use super::table::{META, World};
 
-/// What a sender hears of its request.
+/// The response to a request, as its sender sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    Yes,
-    No,
-    /// No, and the lease is lost for good.
-    Gone,
-    /// Nothing: it may have been applied, or be applied later.
+pub(super) enum Response {
+    Applied,
+    Refused,
+    /// Refused, and the lease is lost for good.
+    LeaseLost,
+    /// No response: the request may have been applied, or be applied later.
     Lost,
-    /// It was turned away, and certainly not applied.
-    Denied,
+    /// The request was rejected, and certainly not applied.
+    Rejected,
 }
 
 impl World {
-    /// A request arrives at the table.
-    pub(super) fn arrive(&mut self, state: &mut State, request: Request) -> (Answer, Option<Broken>) {
+    /// Applies a request that arrives at the table.
+    pub(super) fn arrive(&mut self, state: &mut State, request: Request) -> (Response, Option<Violation>) {
         let token = request.client_token(self);
         if token.is_some_and(|token| state.spent.has(token)) {
-            return (Answer::Yes, None);
+            return (Response::Applied, None);
         }
         let before = *state;
-        let verdict = self.commit(state.rows, request);
-        if let Request::Invalidate { how: How::Tag, .. } = request {
-            // A refusal means that the epoch is late enough already.
+        let result = self.commit(state.rows, request);
+        if let Request::Invalidate { how: InvalidationKind::Tag, .. } = request {
+            // A refusal means that the tag has a later epoch.
             state.past.outdated.extend(state.past.tagged);
         }
-        if !verdict.applied {
-            return (verdict.answer, None);
+        if !result.applied {
+            return (result.response, None);
         }
-        state.rows = verdict.rows;
+        state.rows = result.rows;
         token.into_iter().for_each(|token| state.spent.insert(token));
-        let broken = invariant::of_write(self, &before, state, request);
+        let violation = invariant::of_write(self, &before, state, request);
         self.remember(state, request);
-        (verdict.answer, broken)
+        (result.response, violation)
     }
 
     fn remember(&self, state: &mut State, request: Request) {
@@ -60,11 +60,11 @@ impl World {
                     && self.scope.recipe == Recipe::Unchanged
                     && !past.outdated.has(body_for(self, lease))
                 {
-                    // It was rendered again after the invalidation, and is the same.
+                    // It was rendered again after the invalidation, and did not change.
                     past.outdated.remove(served);
                 }
             }
-            Request::Invalidate { how: How::Tag, .. } => {}
+            Request::Invalidate { how: InvalidationKind::Tag, .. } => {}
             Request::Invalidate { .. } => past.outdated.extend(past.begun),
             Request::Refresh { .. }
             | Request::Release { .. }

@@ -1,8 +1,8 @@
-//! Operators: one who invalidates, one who rolls back, one who collects.
+//! Operators: one invalidates, one rolls back, one collects garbage.
 
 use super::mutant::Mutant;
-use super::network::Answer;
-use super::protocol::{self, How, Request, Target, body_of};
+use super::network::Response;
+use super::protocol::{self, InvalidationKind, Request, Target, body_of};
 use super::state::{BODIES, Operator, State};
 use super::table::{LOCK, META, World, version_place};
 use crate::protocol::invalidate::Found;
@@ -14,12 +14,12 @@ pub(super) const ROLLER: usize = 1;
 pub(super) const COLLECTOR: usize = 2;
 
 impl World {
-    /// Sets out to invalidate the page. False if there is nothing to do.
-    pub(super) fn invalidate(&self, state: &mut State, how: How) -> bool {
+    /// Requests an invalidation. Returns false if it is not possible.
+    pub(super) fn invalidate(&self, state: &mut State, how: InvalidationKind) -> bool {
         let left = match how {
-            How::Soft => &mut state.left.soft,
-            How::Hard => &mut state.left.hard,
-            How::Tag => &mut state.left.tag,
+            InvalidationKind::Soft => &mut state.left.soft,
+            InvalidationKind::Hard => &mut state.left.hard,
+            InvalidationKind::Tag => &mut state.left.tag,
         };
         if *left == 0 || state.operators[INVALIDATOR] != Operator::Idle {
             return false;
@@ -30,11 +30,11 @@ impl World {
         let target = match Found::of(row.as_ref(), now) {
             Found::Nothing => Target::Nothing,
             Found::Page => Target::Page,
-            Found::Pinned if how == How::Soft => return false,
+            Found::Pinned if how == InvalidationKind::Soft => return false,
             Found::Pinned => Target::Pinned,
         };
         let request = Request::Invalidate { operation: state.operations, now: state.time, how, target };
-        if how == How::Tag {
+        if how == InvalidationKind::Tag {
             state.past.tagged = state.past.begun;
         }
         state.operations += 1;
@@ -42,7 +42,7 @@ impl World {
         true
     }
 
-    /// Sets out to go back to a version.
+    /// Requests a rollback to a version.
     pub(super) fn roll_back(&self, state: &mut State, body: u8) -> bool {
         let (target, seen) = (state.rows.0[version_place(body)], state.rows.0[META]);
         if state.left.roll_back == 0 || state.operators[ROLLER] != Operator::Idle || target == 0 || seen == 0
@@ -56,7 +56,7 @@ impl World {
         true
     }
 
-    /// Sets out to collect the versions that are superfluous: this one of them.
+    /// Requests the deletion of a version that is not retained.
     pub(super) fn collect(&self, state: &mut State, body: u8) -> bool {
         if state.left.collect == 0
             || state.operators[COLLECTOR] != Operator::Idle
@@ -82,10 +82,10 @@ impl World {
         true
     }
 
-    /// Deletes an object that no row names.
+    /// Deletes an orphaned object.
     ///
-    /// Who has stored a body and can still publish it has the lock, so that asking for that is enough, however
-    /// late a publish is.
+    /// A writer that has stored a body and can still publish it holds the lock, so checking the lock is enough, however late a
+    /// publish is.
     pub(super) fn collect_orphan(&self, state: &mut State, body: u8) -> bool {
         let named = |s3_key: &str| body_of(s3_key) == body;
         let served = self.meta(state.rows.0[META]).is_some_and(|meta| named(&meta.generation.s3_key));
@@ -97,7 +97,7 @@ impl World {
             || !state.objects.has(body)
             || served
             || kept
-            || locked && !self.is(Mutant::CollectAtOnce)
+            || locked && !self.is(Mutant::CollectWithoutLockCheck)
         {
             return false;
         }
@@ -106,15 +106,15 @@ impl World {
         true
     }
 
-    /// Hears what became of a request. What has no answer is left as it is.
-    pub(super) fn hear_operator(&self, state: &mut State, index: usize, answer: Answer) {
-        state.operators[index] = match (state.operators[index], answer) {
-            (Operator::Waiting(Request::Collect { body, .. }), Answer::Yes) => Operator::Deleting(body),
+    /// Receives the response to a request. An operator does not retry.
+    pub(super) fn receive_by_operator(&self, state: &mut State, index: usize, response: Response) {
+        state.operators[index] = match (state.operators[index], response) {
+            (Operator::Waiting(Request::Collect { body, .. }), Response::Applied) => Operator::Deleting(body),
             _ => Operator::Idle,
         };
     }
 
-    /// Deletes the body of a version that is gone.
+    /// Deletes the body of a version that was deleted.
     pub(super) fn delete(&self, state: &mut State) -> bool {
         let Operator::Deleting(body) = state.operators[COLLECTOR] else { return false };
         state.operators[COLLECTOR] = Operator::Idle;

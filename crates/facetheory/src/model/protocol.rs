@@ -1,4 +1,4 @@
-//! From a request to the transaction that production would send, but for the guard that a mutant lacks.
+//! Builds the transaction that production would send for a request, without the guard that a mutant lacks.
 
 use std::time::Duration;
 
@@ -19,22 +19,22 @@ use crate::protocol::retention;
 use crate::protocol::rollback::Rollback;
 use crate::protocol::row::Meta;
 
-/// When it all begins, in epoch seconds.
+/// The start time, in epoch seconds.
 const START: i64 = 1_700_000_000;
-/// For how long a page is fresh, a lease is held, and a request counts as worked on.
+/// InvalidationKind long a page is fresh, a lease is held, and a request counts as in progress.
 const INTERVAL: i64 = 2;
 /// Clocks differ by one second either way.
 pub(super) const MARGIN: Duration = Duration::from_secs(2);
 
-/// How a page is invalidated.
+/// The kind of an invalidation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum How {
+pub(super) enum InvalidationKind {
     Soft,
     Hard,
     Tag,
 }
 
-/// What an invalidation found.
+/// The state of the page that an invalidation found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Target {
     Nothing,
@@ -42,7 +42,7 @@ pub(super) enum Target {
     Pinned,
 }
 
-/// A request to the table: all that it is made from.
+/// A request to the table: everything from which its transaction is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Request {
     Acquire { lease: u8, now: i8 },
@@ -50,13 +50,13 @@ pub(super) enum Request {
     Refresh { lease: u8, now: i8 },
     Release { lease: u8 },
     Publish { lease: u8, now: i8, seen: RowId, generated_at: i8 },
-    Invalidate { operation: u8, now: i8, how: How, target: Target },
+    Invalidate { operation: u8, now: i8, how: InvalidationKind, target: Target },
     RollBack { operation: u8, now: i8, body: u8, target: RowId, seen: RowId },
     Collect { operation: u8, body: u8 },
 }
 
 impl Request {
-    /// The client token under which it is sent: repetitions have the same, and nothing else has.
+    /// The client token of the request: retries have the same token, other requests do not.
     pub(super) fn client_token(self, world: &World) -> Option<u8> {
         let leases = u8::try_from(LEASES).expect("few leases");
         match self {
@@ -64,8 +64,8 @@ impl Request {
             Request::Publish { .. } if world.is(Mutant::PublishWithoutClientToken) => None,
             Request::Acquire { lease, .. } | Request::Start { lease, .. } => Some(lease),
             Request::Publish { lease, .. } => Some(leases + lease),
-            // Any number of times, this one comes out the same.
-            Request::Invalidate { how: How::Tag, .. } => None,
+            // Applying it again changes nothing.
+            Request::Invalidate { how: InvalidationKind::Tag, .. } => None,
             Request::Invalidate { operation, .. }
             | Request::RollBack { operation, .. }
             | Request::Collect { operation, .. } => Some(2 * leases + operation),
@@ -110,7 +110,7 @@ pub(super) fn lease(world: &World, lease: u8, now: i8) -> Lease {
     Lease::starting(world.page.clone(), token(lease), at(now), &world.terms)
 }
 
-/// What is there at the beginning was rendered long ago.
+/// A generation. The initial ones were rendered long ago.
 pub(super) fn rendered(world: &World, body: u8, generated_at: i8) -> Generation {
     let mut page = Generation::new(body_key(body), START + i64::from(generated_at), INTERVAL);
     if world.scope.recipe == Recipe::Unchanged {
@@ -119,7 +119,7 @@ pub(super) fn rendered(world: &World, body: u8, generated_at: i8) -> Generation 
     page
 }
 
-/// What is to be done about the request that all writers work on.
+/// The next step for the request that all writers execute.
 pub(super) fn next(world: &World, number: u8, now: i8, found: RowId, lock: RowId) -> Next {
     let in_progress = Duration::from_secs(INTERVAL.unsigned_abs());
     let terms = RequestTerms { in_progress, ..RequestTerms::default() };
@@ -147,7 +147,7 @@ pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
         Request::Acquire { lease: number, now } => lease(world, number, now).acquire(at(now), &world.terms),
         Request::Start { lease, now, found, lock } => match next(world, lease, now, found, lock) {
             Next::Start(txn, _) => *txn,
-            other => unreachable!("a request is started only where it can be: {other:?}"),
+            other => unreachable!("a request is started only if that is possible: {other:?}"),
         },
         Request::Refresh { lease: number, now } => lease(world, number, now).refresh(at(now), &world.terms).1,
         Request::Release { lease: number } => lease(world, number, 0).release(),
@@ -156,7 +156,7 @@ pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
         }
         Request::Invalidate { now, how, target, .. } => invalidation(world, now, how, target),
         Request::RollBack { now, body, target, seen, .. } => {
-            let seen = if world.is(Mutant::RollbackOfUnseen) { rows.0[META] } else { seen };
+            let seen = if world.is(Mutant::RollbackOfUnseenPage) { rows.0[META] } else { seen };
             let txn = Rollback {
                 page: &world.page,
                 target_sk: &world.key(version_place(body)).sk,
@@ -212,12 +212,12 @@ fn publish(world: &World, number: u8, now: i8, seen: Option<&Meta>, generated_at
     Txn::new(txn.writes().iter().filter(|write| write.key().sk != *sk).cloned().chain([lock]))
 }
 
-/// Where rows expire, they may do so at once.
+/// The `ttl` of rows in scopes where rows expire: they may expire at once.
 fn ttl(world: &World, now: i8) -> Option<i64> {
     (world.scope.row_expiries > 0).then(|| at(now).seconds())
 }
 
-/// The transaction with nothing done to a row but asking whether it is there.
+/// The transaction in which the write to a row is replaced by a check that it exists.
 fn only_check(txn: Txn, sk: &str) -> Txn {
     Txn::new(txn.writes().iter().map(|write| match write.key() {
         key if key.sk == sk => Write::check(key.clone(), name::PK.exists()),
@@ -225,11 +225,11 @@ fn only_check(txn: Txn, sk: &str) -> Txn {
     }))
 }
 
-fn invalidation(world: &World, now: i8, how: How, target: Target) -> Txn {
+fn invalidation(world: &World, now: i8, how: InvalidationKind, target: Target) -> Txn {
     let strength = match how {
-        How::Soft => InvalidationMode::Soft,
-        How::Hard => InvalidationMode::Hard,
-        How::Tag => return invalidate::tag(world.tag.key(None), Epoch::at(at(now).seconds())),
+        InvalidationKind::Soft => InvalidationMode::Soft,
+        InvalidationKind::Hard => InvalidationMode::Hard,
+        InvalidationKind::Tag => return invalidate::tag(world.tag.key(None), Epoch::at(at(now).seconds())),
     };
     let found = match target {
         Target::Nothing => Found::Nothing,
@@ -240,7 +240,7 @@ fn invalidation(world: &World, now: i8, how: How, target: Target) -> Txn {
     without(txn, world.is(Mutant::InvalidateWithoutFence), &world.key(LOCK).sk)
 }
 
-/// The transaction without what it does to a row, where a mutant leaves that out.
+/// The transaction without the write to a row, if a mutant omits it.
 fn without(txn: Txn, left_out: bool, sk: &str) -> Txn {
     if left_out { Txn::new(txn.writes().iter().filter(|write| write.key().sk != sk).cloned()) } else { txn }
 }

@@ -1,15 +1,15 @@
-//! Scopes: who takes part in an exploration, and how much may go wrong in it.
+//! Scopes: the actors of an exploration, and how many faults may happen.
 
-/// How a writer publishes.
+/// InvalidationKind a writer publishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recipe {
     InPlace,
     Versioned,
-    /// Every render has the body that is served already.
+    /// Every render has the body of the current page.
     Unchanged,
 }
 
-/// What operators may do to the page, each at most so often.
+/// InvalidationKind often each operation of an operator may happen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Operations {
     pub(super) soft: u8,
@@ -19,31 +19,31 @@ pub(super) struct Operations {
     pub(super) collect: u8,
 }
 
-/// The bounds of an exploration: all that is possible within them is tried.
+/// The bounds of an exploration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scope {
     pub(super) name: &'static str,
     pub(super) recipe: Recipe,
-    /// Whether there is no page yet.
+    /// Whether there is no page initially.
     pub(super) empty: bool,
-    /// How many writers there are. Their clocks are one second behind, right, and one second ahead.
+    /// The number of writers. Their clocks are one second behind, correct, and one second ahead.
     pub(super) writers: u8,
-    /// How many leases they ask for, all together.
+    /// InvalidationKind many leases they request in total.
     pub(super) leases: u8,
-    /// How many seconds pass.
+    /// InvalidationKind many seconds pass.
     pub(super) seconds: i8,
-    /// How often a request is delayed or delivered twice, its answer is lost, or it is turned away.
+    /// InvalidationKind often a request is delayed, duplicated or rejected, or its response is lost.
     pub(super) faults: u8,
     pub(super) crashes: u8,
-    /// How often the lock is deleted because of its `ttl`, late or far too early.
+    /// InvalidationKind often the lock is deleted by its `ttl`, late or far too early.
     pub(super) expiries: u8,
-    /// How often another row is deleted because of its `ttl`, late or far too early; none has one otherwise.
+    /// InvalidationKind often another row is deleted by its `ttl`, late or far too early; if 0, no row has a `ttl`.
     pub(super) row_expiries: u8,
-    /// How often each writer keeps its lease for another term.
+    /// Whether each writer may refresh its lease, once.
     pub(super) refreshes: bool,
-    /// Whether the writers work on one request, with its idempotency key.
+    /// Whether the writers execute one request with an idempotency key.
     pub(super) request: bool,
-    /// For how many seconds a page that is rolled back is pinned.
+    /// InvalidationKind many seconds a page that is rolled back is pinned.
     pub(super) pin: u64,
     pub(super) operations: Operations,
 }
@@ -51,9 +51,9 @@ pub(super) struct Scope {
 impl Scope {
     const NOTHING: Operations = Operations { soft: 0, hard: 0, tag: 0, roll_back: 0, collect: 0 };
 
-    /// Two writers and nothing that goes wrong: what others build on.
-    const CALM: Scope = Scope {
-        name: "calm",
+    /// Two writers and no faults: the base of the other scopes.
+    const BASE: Scope = Scope {
+        name: "base",
         recipe: Recipe::Versioned,
         empty: false,
         writers: 2,
@@ -69,7 +69,7 @@ impl Scope {
         operations: Scope::NOTHING,
     };
 
-    /// Everything at once.
+    /// All actors and all faults.
     pub(super) const EVERYTHING: Scope = Scope {
         name: "everything",
         writers: 3,
@@ -81,10 +81,10 @@ impl Scope {
         row_expiries: 1,
         refreshes: true,
         operations: Operations { soft: 1, hard: 1, tag: 1, roll_back: 1, collect: 2 },
-        ..Scope::CALM
+        ..Scope::BASE
     };
 
-    /// Three writers after the same lease, and leases that end while they render.
+    /// Three writers that compete for one lease, and leases that expire during a render.
     pub(super) const RACE: Scope = Scope {
         name: "race",
         writers: 3,
@@ -92,14 +92,14 @@ impl Scope {
         crashes: 1,
         expiries: 1,
         refreshes: true,
-        ..Scope::CALM
+        ..Scope::BASE
     };
 
-    /// Requests and answers that are late, doubled or lost.
+    /// Requests and responses that are delayed, duplicated or lost.
     pub(super) const NETWORK: Scope =
-        Scope { name: "network", seconds: 2, faults: 3, expiries: 1, refreshes: true, ..Scope::CALM };
+        Scope { name: "network", seconds: 2, faults: 3, expiries: 1, refreshes: true, ..Scope::BASE };
 
-    /// One writer whose requests are late, doubled or lost.
+    /// One writer whose requests are delayed, duplicated or lost.
     pub(super) const ALONE: Scope = Scope {
         name: "alone",
         writers: 1,
@@ -108,14 +108,14 @@ impl Scope {
         faults: 3,
         expiries: 1,
         refreshes: true,
-        ..Scope::CALM
+        ..Scope::BASE
     };
 
-    /// The same in place, where nothing but the lock tells a repetition.
+    /// One writer that publishes in place, where only the lock reveals a retry.
     pub(super) const ALONE_IN_PLACE: Scope =
         Scope { name: "alone, in place", recipe: Recipe::InPlace, ..Scope::ALONE };
 
-    /// In place, where the version is the reader's to count.
+    /// Publishing in place, where the writer computes the version from the row that it read.
     pub(super) const IN_PLACE: Scope = Scope {
         name: "in place",
         recipe: Recipe::InPlace,
@@ -123,37 +123,37 @@ impl Scope {
         seconds: 3,
         faults: 2,
         operations: Operations { roll_back: 1, soft: 1, ..Scope::NOTHING },
-        ..Scope::CALM
+        ..Scope::BASE
     };
 
-    /// Renders that bring nothing new.
+    /// Renders that do not change the body.
     pub(super) const UNCHANGED: Scope = Scope {
         name: "unchanged",
         recipe: Recipe::Unchanged,
         faults: 2,
         operations: Operations { roll_back: 1, hard: 1, collect: 1, ..Scope::NOTHING },
-        ..Scope::CALM
+        ..Scope::BASE
     };
 
-    /// Invalidation of the page while it is renewed.
+    /// Invalidation of the page while it is regenerated.
     pub(super) const INVALIDATION: Scope = Scope {
         name: "invalidation",
         seconds: 3,
         faults: 1,
         expiries: 1,
         operations: Operations { soft: 1, hard: 1, ..Scope::NOTHING },
-        ..Scope::CALM
+        ..Scope::BASE
     };
 
-    /// A writer that is fenced off while another takes over.
+    /// A writer whose lock is deleted while another takes over.
     pub(super) const TAKEOVER: Scope = Scope {
         name: "takeover",
         seconds: 1,
         operations: Operations { soft: 1, ..Scope::NOTHING },
-        ..Scope::CALM
+        ..Scope::BASE
     };
 
-    /// One writer, and operators who fence it off.
+    /// One writer, and operators that delete its lock.
     pub(super) const FENCE: Scope = Scope {
         name: "fence",
         recipe: Recipe::InPlace,
@@ -162,68 +162,68 @@ impl Scope {
         seconds: 2,
         faults: 1,
         operations: Operations { soft: 1, roll_back: 1, ..Scope::NOTHING },
-        ..Scope::CALM
+        ..Scope::BASE
     };
 
-    /// Invalidation of a tag while the page is renewed by somebody whose clock differs.
+    /// Invalidation of a tag while a writer with another clock regenerates the page.
     pub(super) const TAG: Scope = Scope {
         name: "tag",
         writers: 3,
         leases: 2,
         operations: Operations { tag: 2, roll_back: 1, ..Scope::NOTHING },
-        ..Scope::CALM
+        ..Scope::BASE
     };
 
-    /// Rollback and collection of what it goes back to, while the page is renewed.
+    /// Rollback to a version, and its garbage collection, while the page is regenerated.
     pub(super) const HISTORY: Scope = Scope {
         name: "history",
         seconds: 2,
         faults: 2,
         operations: Operations { roll_back: 2, collect: 2, ..Scope::NOTHING },
-        ..Scope::CALM
+        ..Scope::BASE
     };
 
-    /// Versions that expire while somebody goes back to them.
+    /// Versions that expire during a rollback to them.
     pub(super) const EXPIRY: Scope = Scope {
         name: "expiry",
         seconds: 2,
         faults: 1,
         row_expiries: 2,
         operations: Operations { roll_back: 2, collect: 1, ..Scope::NOTHING },
-        ..Scope::CALM
+        ..Scope::BASE
     };
 
-    /// The first page, which expires as soon as it is there.
+    /// The first page, which expires as soon as it is published.
     pub(super) const FIRST_EXPIRES: Scope =
         Scope { name: "first expires", empty: true, row_expiries: 1, ..Scope::ALONE };
 
-    /// A request that is forgotten while writers work on it.
+    /// A request whose row expires while it is executed.
     pub(super) const FORGOTTEN: Scope =
         Scope { name: "forgotten", faults: 1, row_expiries: 2, ..Scope::REQUEST };
 
-    /// A way back that is not pinned, to what was invalidated.
+    /// A rollback without a pin to a version that was invalidated.
     pub(super) const UNPINNED: Scope = Scope {
         name: "unpinned",
         pin: 0,
         operations: Operations { roll_back: 1, soft: 1, collect: 1, ..Scope::NOTHING },
-        ..Scope::CALM
+        ..Scope::BASE
     };
 
     /// One request, delivered to several writers.
     pub(super) const REQUEST: Scope =
-        Scope { name: "request", leases: 3, faults: 2, crashes: 1, request: true, ..Scope::CALM };
+        Scope { name: "request", leases: 3, faults: 2, crashes: 1, request: true, ..Scope::BASE };
 
-    /// A page that nobody has rendered yet.
+    /// A page that has not been rendered yet.
     pub(super) const EMPTY: Scope = Scope {
         name: "empty",
         empty: true,
         seconds: 3,
         faults: 1,
         operations: Operations { soft: 1, hard: 1, ..Scope::NOTHING },
-        ..Scope::CALM
+        ..Scope::BASE
     };
 
-    /// What every change is checked against.
+    /// All scopes.
     pub(super) const ALL: [Scope; 18] = [
         Scope::RACE,
         Scope::ALONE,

@@ -1,18 +1,18 @@
-//! The state of everything that takes part, small enough to keep millions of them.
+//! The state of all actors, small enough to hold millions of them.
 
 use super::protocol::Request;
 use super::table::{RowId, Rows};
 
 /// The most leases in one exploration.
 pub(super) const LEASES: usize = 4;
-/// The versions that are there at the beginning: an old one, and the one that is served.
+/// The initial versions: an old one, and the current one.
 pub(super) const OLD: u8 = 0;
 pub(super) const SERVED: u8 = 1;
-/// The body of the first lease; the next ones follow.
+/// The body of the first lease; those of the other leases follow.
 pub(super) const FIRST: u8 = 2;
-/// How many bodies there can be.
+/// InvalidationKind many bodies there can be.
 pub(super) const BODIES: usize = FIRST as usize + LEASES;
-/// How many requests can be under way that nobody waits for any more.
+/// InvalidationKind many requests can be under way whose senders no longer wait.
 pub(super) const UNDER_WAY: usize = 3;
 
 /// A set of small numbers.
@@ -43,33 +43,33 @@ impl Set {
     }
 }
 
-/// What a writer is at.
+/// What a writer is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     #[default]
     Idle,
-    /// It waits for the lease, for the second time if `again`.
+    /// Waits for the lease, for the second time if `again`.
     Acquiring {
         again: bool,
     },
-    /// It has the lease, and has not looked at the page since.
+    /// Has the lease, and has not read `META` since.
     Granted,
     Rendering,
-    /// It waits for another term, and renders meanwhile.
+    /// Waits for a refresh, and renders meanwhile.
     Refreshing,
-    /// It waits for its publish, for the second time if `again`.
+    /// Waits for its publish, for the second time if `again`.
     Publishing {
         again: bool,
     },
-    /// The publish has no answer, or none that settles it, and it gives the lease up to find out.
+    /// The response to the publish was lost or does not decide, and it releases the lease to find out.
     Resolving,
-    /// The lease is gone, and it looks at the page to find out.
-    Judging,
-    /// Somebody else has published, and it gives the lease back.
+    /// The lease is gone, and it reads `META` to find out.
+    ReadingBack,
+    /// Another writer has published, and it releases the lease.
     Leaving,
 }
 
-/// One who regenerates the page.
+/// A worker that regenerates the page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Writer {
     pub(super) phase: Phase,
@@ -80,32 +80,32 @@ pub(super) struct Writer {
     /// When the render began, by its own clock.
     pub(super) generated_at: i8,
     pub(super) refreshed: bool,
-    /// What it waits for.
+    /// The request whose response it waits for.
     pub(super) request: Option<Request>,
 }
 
-/// What a writer says of its publish.
+/// The report of a writer about its publish.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Report {
     #[default]
     Nothing,
     Done,
     NotPublished,
-    /// Superseded, or not known.
+    /// Superseded, or unknown.
     Open,
 }
 
-/// One who invalidates, rolls back or collects.
+/// An operator that invalidates, rolls back or collects garbage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Operator {
     #[default]
     Idle,
     Waiting(Request),
-    /// A version is gone, and its body is next.
+    /// A version was deleted, and its body is next.
     Deleting(u8),
 }
 
-/// What may still happen.
+/// InvalidationKind often each fault and operation may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Budget {
     pub(super) faults: u8,
@@ -119,7 +119,7 @@ pub(super) struct Budget {
     pub(super) collect: u8,
 }
 
-/// What has happened, which nobody in the protocol can look at.
+/// The history of the run, which no actor can read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Past {
     /// The bodies whose render has begun.
@@ -130,44 +130,44 @@ pub(super) struct Past {
     pub(super) tagged: Set,
     /// The leases that have published.
     pub(super) published: Set,
-    /// When each lease was granted, in the order of grants from 1.
+    /// The order in which each lease was granted, from 1.
     pub(super) grants: [u8; LEASES],
     pub(super) granted: u8,
-    /// The grant that has published last.
+    /// The grant that published last.
     pub(super) last: u8,
     pub(super) reports: [Report; LEASES],
 }
 
-/// Everything at one moment.
+/// The state of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
-    /// Seconds since the beginning.
+    /// Seconds since the start.
     pub(super) time: i8,
     pub(super) rows: Rows,
-    /// The objects that are there.
+    /// The objects that exist.
     pub(super) objects: Set,
     /// The objects that were ever written.
     pub(super) written: Set,
-    /// The client tokens that the table remembers.
+    /// The client tokens that the table has seen.
     pub(super) spent: Set,
     pub(super) writers: [Writer; 3],
     pub(super) operators: [Operator; 3],
-    /// What nobody waits for any more, and what may arrive all the same.
+    /// Requests whose senders no longer wait, and that may still arrive.
     pub(super) under_way: [Option<Request>; UNDER_WAY],
-    /// How many leases were asked for.
+    /// InvalidationKind many leases were requested.
     pub(super) leases: u8,
-    /// How many things operators have set out to do.
+    /// InvalidationKind many operations were requested.
     pub(super) operations: u8,
     pub(super) left: Budget,
     pub(super) past: Past,
 }
 
 impl State {
-    /// Sends a request on its way without waiting for it. False if too many are under way.
-    pub(super) fn send_off(&mut self, request: Request) -> bool {
+    /// Leaves a request under way whose sender no longer waits. Returns false if too many are under way.
+    pub(super) fn leave_under_way(&mut self, request: Request) -> bool {
         let Some(place) = self.under_way.iter_mut().find(|place| place.is_none()) else { return false };
         *place = Some(request);
-        // The order in which they were sent means nothing, so equal states must not differ by it.
+        // The order in which they were sent is irrelevant, so equal states must not differ by it.
         self.under_way.sort_unstable();
         true
     }

@@ -1,4 +1,4 @@
-//! The table: real rows, real transactions, a real backend; each question is asked once and remembered.
+//! The table: real rows, real transactions, a real backend. Results are memoized.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use tabletheory::{Consistency, Item, Key, MemoryTable, Table, Txn, Write};
 
 use super::mutant::Mutant;
-use super::network::Answer;
+use super::network::Response;
 use super::protocol::{self, Request};
 use super::scope::Scope;
 use super::state::BODIES;
@@ -18,7 +18,7 @@ use crate::protocol::lease::{Acquire, LeaseTerms};
 use crate::protocol::row;
 use crate::protocol::tag::Tag;
 
-/// A row as the table has it, by its number; 0 is no row.
+/// The number of a row; 0 if it does not exist.
 pub(super) type RowId = u16;
 
 /// The number of rows: `META`, `LOCK`, `REQ#`, the tag's, and one version for each body.
@@ -37,7 +37,7 @@ pub(super) fn version_place(body: u8) -> usize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Rows(pub(super) [RowId; PLACES]);
 
-/// A row, read as production reads it.
+/// A row, as production reads it.
 #[derive(Debug)]
 pub(super) enum Row {
     Meta(row::Meta),
@@ -48,35 +48,35 @@ pub(super) enum Row {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StoredRow {
     item: Item,
     row: Row,
 }
 
-/// What the table does about a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Verdict {
+pub(super) struct CommitResult {
     pub(super) rows: Rows,
     /// Whether anything was written.
     pub(super) applied: bool,
-    /// What the sender is told.
-    pub(super) answer: Answer,
+    /// The response to the sender.
+    pub(super) response: Response,
 }
 
-/// The protocol under test, and the rows that it has made so far.
+/// The protocol under test, and all rows so far.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) scope: Scope,
     pub(super) mutant: Option<Mutant>,
-    /// Whether only what comes of it counts, and not already that somebody published without the lock.
-    pub(super) harm_only: bool,
+    /// Whether a publish without the lock is not a violation by itself, but only its consequences are.
+    pub(super) ignore_lock_ownership: bool,
     pub(super) page: PageKey,
     pub(super) tag: Tag,
     pub(super) terms: LeaseTerms,
     keys: [Key; PLACES],
-    kept: Vec<Kept>,
+    stored: Vec<StoredRow>,
     numbers: HashMap<(usize, String), RowId>,
-    verdicts: HashMap<(Rows, Request), Verdict>,
+    results: HashMap<(Rows, Request), CommitResult>,
 }
 
 impl World {
@@ -93,14 +93,14 @@ impl World {
         World {
             scope,
             mutant,
-            harm_only: false,
+            ignore_lock_ownership: false,
             page,
             tag,
             terms: protocol::terms(),
             keys,
-            kept: Vec::new(),
+            stored: Vec::new(),
             numbers: HashMap::new(),
-            verdicts: HashMap::new(),
+            results: HashMap::new(),
         }
     }
 
@@ -108,9 +108,9 @@ impl World {
         self.mutant == Some(mutant)
     }
 
-    /// How many rows and answers are remembered.
+    /// InvalidationKind many different rows and transactions there were.
     pub(super) fn known(&self) -> (usize, usize) {
-        (self.kept.len(), self.verdicts.len())
+        (self.stored.len(), self.results.len())
     }
 
     pub(super) fn key(&self, place: usize) -> &Key {
@@ -118,7 +118,7 @@ impl World {
     }
 
     fn row(&self, id: RowId) -> Option<&Row> {
-        id.checked_sub(1).map(|index| &self.kept[usize::from(index)].row)
+        id.checked_sub(1).map(|index| &self.stored[usize::from(index)].row)
     }
 
     pub(super) fn meta(&self, id: RowId) -> Option<&row::Meta> {
@@ -143,7 +143,7 @@ impl World {
 
     /// Whether a row has a `ttl`.
     pub(super) fn expires(&self, id: RowId) -> bool {
-        id.checked_sub(1).is_some_and(|index| self.kept[usize::from(index)].item.get("ttl").is_some())
+        id.checked_sub(1).is_some_and(|index| self.stored[usize::from(index)].item.get("ttl").is_some())
     }
 
     /// The number of a row at its place.
@@ -160,27 +160,27 @@ impl World {
             TAG => Row::Epoch(Epoch::read(item).expect("TAG")),
             _ => Row::Version(row::Version::read(item).expect("VER#")),
         };
-        self.kept.push(Kept { item: item.clone(), row });
-        let number = RowId::try_from(self.kept.len()).expect("few different rows");
+        self.stored.push(StoredRow { item: item.clone(), row });
+        let number = RowId::try_from(self.stored.len()).expect("few different rows");
         self.numbers.insert(name, number);
         number
     }
 
-    /// What the table does about a request, when it has these rows.
-    pub(super) fn commit(&mut self, rows: Rows, request: Request) -> Verdict {
-        if let Some(verdict) = self.verdicts.get(&(rows, request)) {
-            return *verdict;
+    /// The result of a request to a table with these rows.
+    pub(super) fn commit(&mut self, rows: Rows, request: Request) -> CommitResult {
+        if let Some(result) = self.results.get(&(rows, request)) {
+            return *result;
         }
-        let verdict = self.ask(rows, request);
-        self.verdicts.insert((rows, request), verdict);
-        verdict
+        let result = self.run(rows, request);
+        self.results.insert((rows, request), result);
+        result
     }
 
-    fn ask(&mut self, rows: Rows, request: Request) -> Verdict {
+    fn run(&mut self, rows: Rows, request: Request) -> CommitResult {
         let table = MemoryTable::new();
         for (place, id) in rows.0.iter().enumerate() {
             if let Some(index) = id.checked_sub(1) {
-                let item = self.kept[usize::from(index)].item.clone();
+                let item = self.stored[usize::from(index)].item.clone();
                 let put = Txn::from(Write::put(self.keys[place].clone(), item));
                 assert!(at_once(table.commit(&put)).expect("a put").is_done());
             }
@@ -188,32 +188,32 @@ impl World {
         let txn = protocol::transaction(self, rows, request);
         let commit = at_once(table.commit(&txn)).expect("a transaction that can be done");
         let applied = commit.is_done();
-        let answer = match request {
-            _ if applied => Answer::Yes,
+        let response = match request {
+            _ if applied => Response::Applied,
             Request::Acquire { lease, now } => match protocol::lease(self, lease, now).acquired(commit) {
-                Acquire::Granted(_) => Answer::Yes,
-                Acquire::Held { .. } => Answer::No,
+                Acquire::Granted(_) => Response::Applied,
+                Acquire::Held { .. } => Response::Refused,
             },
             Request::Publish { lease, now, .. }
                 if protocol::lease(self, lease, now).is_gone(&txn, &commit) =>
             {
-                Answer::Gone
+                Response::LeaseLost
             }
-            _ => Answer::No,
+            _ => Response::Refused,
         };
         let items = at_once(table.batch_get(&self.keys, Consistency::Strong)).expect("rows");
         let mut after = Rows::default();
         for (place, item) in items.iter().enumerate() {
             after.0[place] = self.number(place, item.as_ref());
         }
-        Verdict { rows: after, applied, answer }
+        CommitResult { rows: after, applied, response }
     }
 }
 
-/// The table in memory never waits, so that its answers are there at the first look.
-fn at_once<T>(answer: impl Future<Output = T>) -> T {
-    match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer,
-        Poll::Pending => unreachable!("a table in memory that waits"),
+/// The table in memory never waits, so the first poll is ready.
+fn at_once<T>(response: impl Future<Output = T>) -> T {
+    match pin!(response).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(response) => response,
+        Poll::Pending => unreachable!("the table in memory does not wait"),
     }
 }

@@ -1,11 +1,11 @@
-//! The protocol holds in every scope, and no mutant of it does.
+//! The protocol holds in every scope, and every mutant violates an invariant.
 
-use super::explore::{Exploration, explore, explore_world, wander};
+use super::explore::{Exploration, explore, explore_world, random_walks};
 use super::mutant::Mutant;
 use super::scope::Scope;
 use super::table::World;
 
-/// How many states of each scope are visited every day.
+/// InvalidationKind many states of each scope are explored by default.
 const STATES: usize = 60_000;
 
 fn number(variable: &str) -> Option<usize> {
@@ -29,8 +29,8 @@ fn the_protocol_holds_in_every_scope() {
 #[test]
 fn the_protocol_holds_on_long_random_walks() {
     let walks = number("FACETHEORY_MODEL_STATES").unwrap_or(STATES) / 25;
-    let (longest, counterexample) = wander(Scope::EVERYTHING, walks);
-    println!("everything: {walks} ways at random, the longest of {longest} steps");
+    let (longest, counterexample) = random_walks(Scope::EVERYTHING, walks);
+    println!("everything: {walks} random walks, the longest of {longest} steps");
     if let Some(counterexample) = counterexample {
         panic!("{counterexample}");
     }
@@ -39,7 +39,7 @@ fn the_protocol_holds_on_long_random_walks() {
 #[test]
 fn every_mutant_is_detected() {
     for (mutant, scope) in Mutant::ALL {
-        is_noticed(mutant, explore(scope, Some(mutant), STATES));
+        is_detected(mutant, explore(scope, Some(mutant), STATES));
     }
 }
 
@@ -47,19 +47,19 @@ fn every_mutant_is_detected() {
 fn neither_expiry_nor_generated_at_can_replace_the_token() {
     for mutant in [Mutant::NoToken, Mutant::ExpiryForToken, Mutant::RisingForToken] {
         let mut world = World::new(Scope::TAKEOVER, Some(mutant));
-        world.harm_only = true;
-        is_noticed(mutant, explore_world(world, STATES));
+        world.ignore_lock_ownership = true;
+        is_detected(mutant, explore_world(world, STATES));
     }
 }
 
-fn is_noticed(mutant: Mutant, exploration: Exploration) {
+fn is_detected(mutant: Mutant, exploration: Exploration) {
     let found = exploration.to_string();
     let Some(counterexample) = exploration.counterexample else {
-        panic!("it was not noticed: {mutant:?}, {found}");
+        panic!("the mutant was not detected: {mutant:?}, {found}");
     };
     if std::env::var_os("FACETHEORY_MODEL_TRACE").is_some() {
         println!("{mutant:?}: {counterexample}");
     } else {
-        println!("{mutant:?}: {} in {} steps; {found}", counterexample.broken, counterexample.steps.len());
+        println!("{mutant:?}: {} in {} steps; {found}", counterexample.violation, counterexample.steps.len());
     }
 }

@@ -1,10 +1,10 @@
-//! A writer: takes the lease, looks again, renders, publishes, and finds out what became of it.
+//! A writer: acquires the lease, reads `META` again, renders, publishes, and finds out what became of it.
 //!
-//! It does what `PageStore` does, one step at a time, with two attempts where that has three.
+//! It does what `PageStore` does, one step at a time, with two attempts where `PageStore` has three.
 
-use super::invariant::{self, Broken};
+use super::invariant::{self, Violation};
 use super::mutant::Mutant;
-use super::network::Answer;
+use super::network::Response;
 use super::protocol::{self, Request, body_for};
 use super::scope::Recipe;
 use super::state::{Phase, Report, State, Writer};
@@ -12,13 +12,13 @@ use super::table::{LOCK, META, REQUEST, World};
 use crate::protocol::publish::Published;
 use crate::protocol::request::Next;
 
-/// What a writer's clock says.
+/// The time of a writer's clock.
 pub(super) fn clock(state: &State, writer: usize) -> i8 {
     state.time + [-1, 0, 1][writer]
 }
 
 impl World {
-    /// Finds the page stale and asks for the lease.
+    /// Finds the page stale and requests the lease.
     pub(super) fn begin(&self, state: &mut State, index: usize) -> bool {
         let (now, lease) = (clock(state, index), state.leases);
         if state.writers[index].phase != Phase::Idle
@@ -47,12 +47,12 @@ impl World {
         true
     }
 
-    /// Looks at the page again, now that it has the lease, and renders if it is still stale.
-    pub(super) fn look_again(&self, state: &mut State, index: usize) -> Option<Broken> {
+    /// Reads `META` again under the lease, and renders if the page is still stale.
+    pub(super) fn lookup_again(&self, state: &mut State, index: usize) -> Option<Violation> {
         let now = clock(state, index);
         let fresh = invariant::is_fresh(self, state.rows, now);
         let writer = &mut state.writers[index];
-        if !self.is(Mutant::NoSecondLook) {
+        if !self.is(Mutant::NoSecondLookup) {
             writer.seen = state.rows.0[META];
             if fresh {
                 writer.phase = Phase::Leaving;
@@ -64,17 +64,17 @@ impl World {
         writer.generated_at = now;
         let lease = writer.lease;
         state.past.begun.insert(body_for(self, lease));
-        // Published before this lease was granted, so that nobody who looks can miss it.
+        // Published before this lease was granted, so a second lookup must see it.
         let grant = |lease: u8| state.past.grants[usize::from(lease)];
         let mark = self.meta(state.rows.0[META]).and_then(|meta| meta.mark.clone());
         let earlier = (0..state.leases)
             .any(|other| mark == Some(protocol::token(other)) && grant(other) < grant(lease));
         let holder = self.lock(state.rows.0[LOCK]).map(|lock| lock.lease_token.as_str());
         let held = holder == Some(protocol::token(lease).as_str());
-        (fresh && earlier && held).then_some(Broken::FreshRendered)
+        (fresh && earlier && held).then_some(Violation::FreshPageRendered)
     }
 
-    /// Asks for another term.
+    /// Refreshes the lease.
     pub(super) fn refresh(&self, state: &mut State, index: usize) {
         let now = clock(state, index);
         let writer = &mut state.writers[index];
@@ -84,7 +84,7 @@ impl World {
     }
 
     /// Stores the body and publishes it.
-    pub(super) fn finish(&self, state: &mut State, index: usize) -> Option<Broken> {
+    pub(super) fn finish(&self, state: &mut State, index: usize) -> Option<Violation> {
         let now = clock(state, index);
         let writer = &mut state.writers[index];
         let Writer { lease, seen, generated_at, .. } = *writer;
@@ -97,34 +97,40 @@ impl World {
         let rewritten = state.written.has(body);
         state.objects.insert(body);
         state.written.insert(body);
-        rewritten.then_some(Broken::BodyRewritten)
+        rewritten.then_some(Violation::BodyRewritten)
     }
 
-    /// Hears what became of its request, or that nobody knows.
-    pub(super) fn hear(&self, state: &mut State, index: usize, answer: Answer) {
+    /// Receives the response to its request, or learns that it was lost.
+    pub(super) fn receive(&self, state: &mut State, index: usize, response: Response) {
         let writer = &mut state.writers[index];
         let lease = writer.lease;
-        let asked = writer.request.take();
+        let sent = writer.request.take();
         let release = Some(Request::Release { lease });
-        let (phase, request) = match (writer.phase, answer) {
-            (Phase::Acquiring { .. }, Answer::Yes) => (Phase::Granted, None),
-            (Phase::Acquiring { again: false }, Answer::Lost) => (Phase::Acquiring { again: true }, asked),
-            (Phase::Refreshing, Answer::Yes | Answer::Lost | Answer::Denied) => (Phase::Rendering, None),
-            // The lease may still be its own, and what is under way may still win, until it is given up.
-            (Phase::Publishing { .. }, Answer::No) if !self.is(Mutant::RefusalIsFinal) => {
+        let (phase, request) = match (writer.phase, response) {
+            (Phase::Acquiring { .. }, Response::Applied) => (Phase::Granted, None),
+            (Phase::Acquiring { again: false }, Response::Lost) => (Phase::Acquiring { again: true }, sent),
+            (Phase::Refreshing, Response::Applied | Response::Lost | Response::Rejected) => {
+                (Phase::Rendering, None)
+            }
+            // The lease may still be held, and a request under way may still win, until the lease is released.
+            (Phase::Publishing { .. }, Response::Refused) if !self.is(Mutant::RefusalIsFinal) => {
                 (Phase::Resolving, release)
             }
-            (Phase::Publishing { again: false }, Answer::Lost) => (Phase::Publishing { again: true }, asked),
-            (Phase::Publishing { again: true }, Answer::Lost) if !self.is(Mutant::NoReleaseBeforeNo) => {
+            (Phase::Publishing { again: false }, Response::Lost) => (Phase::Publishing { again: true }, sent),
+            (Phase::Publishing { again: true }, Response::Lost)
+                if !self.is(Mutant::NoReleaseBeforeNotPublished) =>
+            {
                 (Phase::Resolving, release)
             }
-            // The repetition was turned away, which says nothing of the first attempt.
-            (Phase::Publishing { again: true }, Answer::Denied) if !self.is(Mutant::DeniedSpeaksForLost) => {
+            // The retry was rejected; the first attempt may have been applied.
+            (Phase::Publishing { again: true }, Response::Rejected)
+                if !self.is(Mutant::RejectedRetryIsFinal) =>
+            {
                 (Phase::Resolving, release)
             }
-            (Phase::Resolving, Answer::No | Answer::Gone) => (Phase::Judging, None),
-            (phase, answer) => {
-                let report = self.conclusion(phase, answer);
+            (Phase::Resolving, Response::Refused | Response::LeaseLost) => (Phase::ReadingBack, None),
+            (phase, response) => {
+                let report = self.conclusion(phase, response);
                 *writer = Writer::default();
                 if let Some(report) = report {
                     state.report(lease, report);
@@ -136,13 +142,13 @@ impl World {
         writer.request = request;
     }
 
-    /// What a writer that stops says of its publish.
-    fn conclusion(&self, phase: Phase, answer: Answer) -> Option<Report> {
-        Some(match (phase, answer) {
-            (Phase::Publishing { .. }, Answer::Yes) => Report::Done,
+    /// The report of a writer that stops about its publish.
+    fn conclusion(&self, phase: Phase, response: Response) -> Option<Report> {
+        Some(match (phase, response) {
+            (Phase::Publishing { .. }, Response::Applied) => Report::Done,
             (Phase::Publishing { .. }, _) => Report::NotPublished,
-            (Phase::Resolving, Answer::Yes) => Report::NotPublished,
-            (Phase::Resolving, Answer::Denied) if self.is(Mutant::DeniedSpeaksForUnknown) => {
+            (Phase::Resolving, Response::Applied) => Report::NotPublished,
+            (Phase::Resolving, Response::Rejected) if self.is(Mutant::RejectedReleaseIsFinal) => {
                 Report::NotPublished
             }
             (Phase::Resolving, _) => Report::Open,
@@ -150,8 +156,8 @@ impl World {
         })
     }
 
-    /// Looks at the page to find out what became of its publish.
-    pub(super) fn judge(&self, state: &mut State, index: usize) {
+    /// Reads `META` to find out what became of its publish.
+    pub(super) fn read_back(&self, state: &mut State, index: usize) {
         let writer = std::mem::take(&mut state.writers[index]);
         let lease = protocol::lease(self, writer.lease, 0);
         let page = protocol::rendered(self, body_for(self, writer.lease), writer.generated_at);

@@ -64,7 +64,7 @@ async fn names_from_clients() {
             accepted(site.store.version(&page, &format!("VER#{}", &long[..2000])).await),
         ),
         ("token, empty", publish_with_token("").await),
-        ("token, of another worker", publish_with_token("somebody else's").await),
+        ("token, of another worker", publish_with_token("of another worker").await),
         ("token, 5,000 bytes", publish_with_token(&long).await),
         ("request hash, 5,000 bytes", {
             describe(site.store.begin_request(&page, "key", &long).await, |_| "accepted".into())
@@ -83,7 +83,7 @@ async fn names_from_clients() {
     assert_documented("Names", &cases);
 }
 
-/// Publishes under a lease that was never granted, while somebody else holds one.
+/// Publishes with a lease that was never granted, while another worker holds the lease.
 async fn publish_with_token(token: &str) -> String {
     let site = Site::new();
     let Ok(Acquire::Granted(_)) = site.store.try_acquire(&site.page).await else { panic!("it is free") };

@@ -1,4 +1,4 @@
-//! Numbers in rows that no honest writer writes, and what a page is good for then.
+//! Extreme numbers in rows, and the freshness of the page.
 
 use facetheory::protocol::{Freshness, Meta};
 use tabletheory::{Item, Timestamp, Value};
@@ -9,7 +9,7 @@ fn number(text: &str) -> Value {
     Value::N(text.parse().expect("a number"))
 }
 
-/// From when to when the page is fresh, as far as one looks.
+/// The times at which the page is fresh.
 fn fresh(item: &Item) -> String {
     describe(Meta::read(item), |meta| {
         let is_fresh = |now: i64| meta.freshness(Timestamp::from_seconds(now)) == Freshness::Fresh;

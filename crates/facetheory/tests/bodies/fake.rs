@@ -1,4 +1,4 @@
-//! A small store that speaks S3 as far as bodies need it, with the faults of some that are sold.
+//! A small S3 server with the faults of some real ones.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,22 +12,22 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 /// More than any request of a test.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
-/// What a store does wrong.
+/// The faults of a store.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
-    /// A put replaces what is there, whatever its condition.
+    /// A conditional put overwrites an object that exists.
     pub(crate) ignores_if_none_match: bool,
-    /// So many puts are answered with 409.
+    /// The first puts, as many as this, get the response 409.
     pub(crate) conflicts: u32,
-    /// Nothing that is told of an object is kept.
+    /// Metadata is not stored.
     pub(crate) forgets_metadata: bool,
     /// Lists are denied.
     pub(crate) denies_lists: bool,
-    /// Deletes are answered with success, and nothing is deleted.
-    pub(crate) keeps_what_is_deleted: bool,
-    /// What is read is not what was written.
+    /// Deletes succeed, but nothing is deleted.
+    pub(crate) ignores_deletes: bool,
+    /// Reads return other bytes than were written.
     pub(crate) garbles: bool,
     /// Everything is denied.
     pub(crate) denies_everything: bool,
@@ -76,7 +76,7 @@ impl Fake {
         let state = Arc::new(Mutex::new(State { faults, ..State::default() }));
         let serving = state.clone();
         let task = tokio::spawn(async move {
-            // The connections end with the store.
+            // The connections are closed with the store.
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 connections.spawn(serve(stream, serving.clone()));
@@ -108,7 +108,7 @@ impl Fake {
 async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     let mut buffer = Vec::new();
     while let Some(request) = read(&mut stream, &mut buffer).await {
-        let response = state.lock().expect("not poisoned").answer(request);
+        let response = state.lock().expect("not poisoned").respond(request);
         let mut bytes = format!("HTTP/1.1 {}\r\ncontent-length: ", response.status).into_bytes();
         bytes.extend(format!("{}\r\n", response.body.len()).into_bytes());
         for (name, value) in response.headers {
@@ -122,7 +122,7 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     }
 }
 
-/// The next request, or none when the client is gone.
+/// The next request, or `None` if the client closed the connection.
 async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Request> {
     loop {
         if let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -136,7 +136,7 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Request> {
                 .collect();
             let length = headers.iter().find(|(name, _)| name == "content-length");
             let length: usize = length.map_or(0, |(_, value)| value.parse().expect("a length"));
-            assert!(length <= MOST_BYTES, "a test puts little");
+            assert!(length <= MAX_BYTES, "tests send little");
             if buffer.len() >= end + 4 + length {
                 let body = buffer[end + 4..end + 4 + length].to_vec();
                 buffer.drain(..end + 4 + length);
@@ -150,7 +150,7 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Request> {
 }
 
 impl State {
-    fn answer(&mut self, request: Request) -> Response {
+    fn respond(&mut self, request: Request) -> Response {
         let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
         let key = path.trim_start_matches("/bucket").trim_start_matches('/').to_owned();
         if self.faults.denies_everything {
@@ -161,12 +161,12 @@ impl State {
             "GET" if query.contains("list-type=2") => self.list(query),
             "GET" | "HEAD" => self.get(&key, request.method == "HEAD"),
             "DELETE" => {
-                if !self.faults.keeps_what_is_deleted {
+                if !self.faults.ignores_deletes {
                     self.objects.remove(&key);
                 }
                 Response { status: "204 No Content", headers: vec![], body: vec![] }
             }
-            other => panic!("bodies do not need {other}"),
+            other => panic!("unexpected method {other}"),
         }
     }
 
@@ -180,9 +180,9 @@ impl State {
         if only_create && self.objects.contains_key(&key) && !self.faults.ignores_if_none_match {
             return error("412 Precondition Failed", "PreconditionFailed");
         }
-        let kept = |name: &str| name == "content-type" || name.starts_with("x-amz-meta-");
+        let stored = |name: &str| name == "content-type" || name.starts_with("x-amz-meta-");
         let forgets = self.faults.forgets_metadata;
-        let headers = request.headers.into_iter().filter(|(name, _)| kept(name) && !forgets).collect();
+        let headers = request.headers.into_iter().filter(|(name, _)| stored(name) && !forgets).collect();
         self.objects.insert(key, (headers, request.body));
         Response { status: "200 OK", headers: vec![("etag".into(), "\"1\"".into())], body: vec![] }
     }

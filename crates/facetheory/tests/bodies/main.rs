@@ -1,4 +1,4 @@
-//! Bodies in every store, S3 on a real server among them.
+//! Bodies in every store, including S3 on a real server.
 
 mod fake;
 mod probe;
@@ -60,7 +60,7 @@ async fn a_body_is_stored_once_read_checked_and_deleted() {
         }
         assert_eq!(bodies.get(&stored.s3_key, Some("sha256:other")).await.expect(name), None, "{name}");
         bodies.delete(&stored.s3_key).await.expect(name);
-        bodies.delete(&stored.s3_key).await.expect("twice is no error");
+        bodies.delete(&stored.s3_key).await.expect("deleting twice is not an error");
         assert_eq!(bodies.get(&stored.s3_key, None).await.expect(name), None, "{name}");
     }
 }
@@ -71,7 +71,7 @@ async fn a_key_that_is_taken_is_never_overwritten() {
     let page = PageKey::new("/").expect("a page");
     for (name, bodies) in stores {
         let put = async |text: &'static str| {
-            // The same chance gives the same first name.
+            // The same seed gives the same first key.
             let random = SeededRandom::new(1);
             bodies.put(&page, NOW, text.into(), &Content::default(), &random).await.expect(name)
         };
@@ -82,7 +82,7 @@ async fn a_key_that_is_taken_is_never_overwritten() {
     }
 }
 
-/// A page whose row another language has written is served with what the object tells of it.
+/// A page whose row another language has written is served with the metadata of its object.
 #[tokio::test]
 async fn the_metadata_of_an_object_fills_in_what_the_row_lacks() {
     let (_directory, stores) = each_store();
@@ -96,7 +96,7 @@ async fn the_metadata_of_an_object_fills_in_what_the_row_lacks() {
         let stored = bodies.put(&page, NOW, "<h1>Gone</h1>".into(), &rendered.content, &SystemRandom).await;
         let foreign = Meta::of(Generation::new(stored.expect(name).s3_key, 1_700_000_000, 60));
         let put = Txn::from(Write::put(page.meta(), foreign.to_item()));
-        assert!(table.commit(&put).await.expect("an answer").is_done());
+        assert!(table.commit(&put).await.expect("no error").is_done());
         let (meta, body) = pages.read(&page).await.expect(name).expect("it is served");
         let content = &meta.generation.content;
         assert_eq!(body.bytes, "<h1>Gone</h1>", "{name}");
@@ -137,8 +137,8 @@ async fn s3_keys_of_other_languages_may_name_the_bucket() {
         bodies.put(&page, NOW, "x".into(), &Content::default(), &SystemRandom).await.expect("stored");
     let bucket = setting("FACETHEORY_TEST_S3_BUCKET");
     let full = format!("s3://{bucket}/{}", stored.s3_key);
-    assert!(bodies.get(&full, Some(&stored.digest)).await.expect("an answer").is_some());
-    assert!(bodies.get(&format!("s3://other/{}", stored.s3_key), None).await.expect("an answer").is_none());
+    assert!(bodies.get(&full, Some(&stored.digest)).await.expect("no error").is_some());
+    assert!(bodies.get(&format!("s3://other/{}", stored.s3_key), None).await.expect("no error").is_none());
 }
 
 #[tokio::test]

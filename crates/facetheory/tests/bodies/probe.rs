@@ -1,4 +1,4 @@
-//! What stores cannot do is said at start-up, and what S3 answers under contention is understood.
+//! The probe of a store at start-up, and conflicts of conditional puts.
 
 use facetheory::protocol::Content;
 use facetheory::{Bodies, Kind, PageKey, ProbeFailure};
@@ -29,7 +29,7 @@ async fn real_stores_pass_the_probe_and_are_left_unchanged() {
             assert_eq!(probe.to_string(), "the object storage has every feature that is needed", "{name}");
         }
     }
-    assert!(!directory.path().join("isr/probe").exists(), "no file is left behind, and no directory");
+    assert!(!directory.path().join("isr/probe").exists(), "no file or directory is left behind");
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn every_missing_feature_of_a_store_is_reported() {
              have to guess it",
         ),
         (
-            Faults { keeps_what_is_deleted: true, ..Faults::default() },
+            Faults { ignores_deletes: true, ..Faults::default() },
             "an object that was deleted still exists: garbage collection cannot delete bodies, and this test leaves an object behind",
         ),
         (
@@ -66,7 +66,7 @@ async fn every_missing_feature_of_a_store_is_reported() {
         let probe = fake.bodies().probe(&SystemRandom).await.expect("no error");
         assert_eq!(probe.to_string(), expected, "{faults:?}");
         assert_eq!(probe.failures.iter().any(ProbeFailure::is_fatal), faults.garbles);
-        assert_eq!(fake.keys().is_empty(), !faults.keeps_what_is_deleted);
+        assert_eq!(fake.keys().is_empty(), !faults.ignores_deletes);
     }
     let (_fake, found) = failures(Faults { denies_lists: true, ..Faults::default() }).await;
     let [ProbeFailure::NoList(Some(reason))] = found.as_slice() else { panic!("{found:?}") };
@@ -84,7 +84,7 @@ async fn a_store_that_denies_everything_is_an_error() {
 #[tokio::test]
 async fn a_conflict_is_retried_with_the_same_key() {
     let fake = Fake::start(Faults { conflicts: 3, ..Faults::default() }).await;
-    let stored = put(&fake.bodies(), 1).await.expect("stored in the end");
+    let stored = put(&fake.bodies(), 1).await.expect("stored");
     assert_eq!(fake.puts(), 4);
     assert_eq!(fake.keys(), [stored.s3_key]);
 }

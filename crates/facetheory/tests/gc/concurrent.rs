@@ -1,4 +1,4 @@
-//! A table on which something else happens between the steps of a collection.
+//! A table on which other actors run between the steps of a garbage collection.
 
 use std::fmt;
 use std::pin::Pin;
@@ -8,19 +8,19 @@ use async_trait::async_trait;
 use facetheory::testing::{Call, ObservedTable, TableHooks};
 use tabletheory::{Page, Result, Scan, Table};
 
-/// What happens before a step, which is told by its number.
+/// The actions before the step with this number.
 pub(crate) type Meanwhile = Arc<dyn Fn(usize) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// A table with [`Steps`].
-pub(crate) type Lively = ObservedTable<Steps>;
+pub(crate) type ConcurrentTable = ObservedTable<Steps>;
 
-/// Gives pages of a few rows, so that a partition comes in several, and lets something happen before each step.
+/// Returns a few rows at a time, so that a partition is split, and runs actions before each step.
 pub(crate) struct Steps {
     pub(crate) table: Arc<dyn Table>,
     state: Mutex<(usize, Option<Meanwhile>)>,
 }
 
-/// Rows that a scan returns at most.
+/// The most rows of one scan request.
 const ROWS: usize = 2;
 
 impl fmt::Debug for Steps {
@@ -29,12 +29,12 @@ impl fmt::Debug for Steps {
     }
 }
 
-pub(crate) fn lively(table: Arc<dyn Table>) -> Lively {
+pub(crate) fn concurrent_table(table: Arc<dyn Table>) -> ConcurrentTable {
     ObservedTable(Steps { table, state: Mutex::default() })
 }
 
 impl Steps {
-    /// From now on this happens; none ends it.
+    /// Sets the actions of the following steps.
     pub(crate) fn meanwhile(&self, meanwhile: Option<Meanwhile>) {
         *self.state.lock().expect("not poisoned") = (0, meanwhile);
     }

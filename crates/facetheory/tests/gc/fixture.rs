@@ -1,4 +1,4 @@
-//! Pages whose clock a story decides, with bodies in a store.
+//! Pages with a controlled clock, and bodies in every store.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,11 +16,10 @@ use tabletheory::{
     SystemRandom, Table, Timestamp, Txn, Write,
 };
 
-use crate::concurrent::{Lively, lively};
+use crate::concurrent::{ConcurrentTable, concurrent_table};
 use crate::support::setting;
 
-/// Stores tell when an object was stored by a clock of their own; by this one that was long ago, so that the time in
-/// an object's name decides.
+/// Object stores use their own clocks. By this clock their times are long ago, so that the time in an S3 key decides.
 pub(crate) const START: Timestamp = Timestamp::from_seconds(4_102_444_800);
 pub(crate) const GRACE: Duration = Duration::from_secs(3600);
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
@@ -29,7 +28,7 @@ pub(crate) struct Test {
     pub(crate) name: &'static str,
     pub(crate) pages: Pages,
     pub(crate) bodies: Bodies,
-    pub(crate) table: Arc<Lively>,
+    pub(crate) table: Arc<ConcurrentTable>,
     pub(crate) clock: Arc<ManualClock>,
     random: SeededRandom,
     pub(crate) directory: Option<tempfile::TempDir>,
@@ -49,7 +48,7 @@ fn s3() -> Bodies {
 }
 
 impl Test {
-    /// Memory alone, one machine, and objects on a server.
+    /// In memory, in files, and in S3.
     pub(crate) fn on_each_store() -> [Test; 3] {
         let clock = || Arc::new(ManualClock::at(START));
         let (one, two, three) = (clock(), clock(), clock());
@@ -79,7 +78,7 @@ impl Test {
         clock: Arc<ManualClock>,
         directory: Option<tempfile::TempDir>,
     ) -> Test {
-        let table = Arc::new(lively(table));
+        let table = Arc::new(concurrent_table(table));
         let store = PageStore::new(table.clone()).with_random(Arc::new(SeededRandom::new(7)));
         let pages = Pages::new(store, bodies.clone()).with_random(Arc::new(SeededRandom::new(8)));
         Test { name, pages, bodies, table, clock, random: SeededRandom::new(9), directory }
@@ -89,7 +88,7 @@ impl Test {
         self.pages.store()
     }
 
-    /// Renders a page and publishes it, and tells the key of its body.
+    /// Renders and publishes a page, and returns the S3 key of its body.
     pub(crate) async fn publish(&self, page: &PageKey, body: &str, keep: History) -> String {
         let policy = Policy::every(Duration::ZERO).with_history(keep);
         let body = body.to_owned();
@@ -100,7 +99,7 @@ impl Test {
         }
     }
 
-    /// A body that was stored by a worker that came to nothing.
+    /// Stores a body that no row names.
     pub(crate) async fn orphan(&self, page: &PageKey, body: &str) -> String {
         let (now, content) = (self.clock.now(), Content::default());
         let stored = self.bodies.put(page, now, body.to_owned().into(), &content, &self.random).await;
@@ -125,21 +124,21 @@ pub(crate) fn page(path: &str) -> PageKey {
     PageKey::new(path).expect("a page")
 }
 
-/// The collection of every story, unless it says otherwise.
+/// The default options of the tests.
 pub(crate) fn how() -> GcOptions {
     let mut options = GcOptions::default();
     (options.grace, options.memory) = (GRACE, 65_536);
     options
 }
 
-/// Of each page this many versions stay besides the one that is served.
-pub(crate) fn keeping(versions: usize) -> GcOptions {
+/// Retains this many versions of each page besides the current one.
+pub(crate) fn retaining(versions: usize) -> GcOptions {
     let mut options = how();
     options.retention = Some(Retention::newest(versions));
     options
 }
 
-/// The same run, as a plan that deletes nothing.
+/// A dry run with these options.
 pub(crate) fn dry_run(mut options: GcOptions) -> GcOptions {
     options.dry_run = true;
     options

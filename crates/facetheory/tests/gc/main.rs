@@ -1,4 +1,4 @@
-//! GcOptions on every store of bodies, S3 on a real server among them.
+//! Garbage collection with every store of bodies, including S3 on a real server.
 
 mod concurrent;
 mod fixture;

@@ -1,4 +1,4 @@
-//! Whatever happens before and during a collection: nothing that a row names is ever deleted.
+//! No body that a row names is deleted, whatever happens before and during a garbage collection.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,19 +8,19 @@ use facetheory::{Bodies, History, PageKey, PageStore};
 use proptest::prelude::*;
 use tabletheory::{ManualClock, Scan, SeededRandom, Table};
 
-use crate::fixture::{DAY, GRACE, Test, keeping, page};
+use crate::fixture::{DAY, GRACE, Test, page, retaining};
 
-/// Pages that everything happens to.
+/// The number of pages.
 const PAGES: usize = 2;
 
 #[derive(Clone, Debug)]
 enum Event {
-    /// A worker takes the lease, renders, and stores a body.
+    /// A worker acquires the lease, renders, and stores a body.
     Store {
         page: usize,
         for_request: bool,
     },
-    /// It publishes, late or not at all.
+    /// A worker publishes, perhaps too late.
     Publish {
         worker: usize,
         keep: bool,
@@ -47,7 +47,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The other workers and operators, who know nothing of the collection.
+/// Concurrent workers and operators.
 struct Others {
     store: PageStore,
     bodies: Bodies,
@@ -63,12 +63,12 @@ impl Others {
             Event::Store { page, for_request } => {
                 let name = format!("{:x}", tabletheory::Random::next_u64(&self.random));
                 let (lease, claim) = if for_request {
-                    match self.store.begin_request(&at(page), &name, "hash").await.expect("an answer") {
+                    match self.store.begin_request(&at(page), &name, "hash").await.expect("no error") {
                         Begin::Started { lease, claim } => (lease, Some(claim)),
                         _ => return,
                     }
                 } else {
-                    match self.store.try_acquire(&at(page)).await.expect("an answer") {
+                    match self.store.try_acquire(&at(page)).await.expect("no error") {
                         Acquire::Granted(lease) => (lease, None),
                         Acquire::Held { .. } => return,
                     }
@@ -88,7 +88,7 @@ impl Others {
                     workers.remove(worker)
                 };
                 let (lease, claim, s3_key) = worker;
-                let seen = self.store.lookup(lease.page()).await.expect("an answer").meta;
+                let seen = self.store.lookup(lease.page()).await.expect("no error").meta;
                 let generation = Generation::new(s3_key, self.store.now().seconds(), 0);
                 let keep = if keep { History::Versions } else { History::Latest };
                 let _published = match claim {
@@ -97,24 +97,24 @@ impl Others {
                     }
                     None => self.store.commit_generation(&lease, &generation, seen.as_ref(), keep).await,
                 }
-                .expect("an answer");
+                .expect("no error");
             }
             Event::RollBack { page, version } => {
-                let versions = self.store.versions(&at(page), 10).await.expect("an answer");
+                let versions = self.store.versions(&at(page), 10).await.expect("no error");
                 if let Some((sk, _)) = versions.get(version) {
-                    let _done = self.store.roll_back(&at(page), sk, DAY).await.expect("an answer");
+                    let _done = self.store.roll_back(&at(page), sk, DAY).await.expect("no error");
                 }
             }
             Event::Invalidate { page } => {
                 let done = self.store.invalidate(&at(page), facetheory::InvalidationMode::Hard).await;
-                done.expect("an answer");
+                done.expect("no error");
             }
             Event::Wait { grace } => self.clock.advance(GRACE * grace + Duration::from_secs(1)),
         }
     }
 }
 
-/// The first key that a row names although its body is gone.
+/// The first S3 key in a row whose body does not exist.
 async fn missing(t: &Test) -> Option<String> {
     let rows = t.table.table.scan(&Scan::new()).await.expect("a scan").items;
     for row in rows {
@@ -142,7 +142,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         runtime.block_on(async {
             let t = Test::memory();
-            // The boldest of workers: they publish after their lease has expired, as long as nobody else has it.
+            // These workers publish even after their lease has expired, unless another worker has acquired it.
             let mut guards = Guards::default();
             guards.not_expired = false;
             let store = PageStore::new(t.table.table.clone())
@@ -167,12 +167,12 @@ proptest! {
                     }
                 })
             })));
-            let collected = t.gc(&keeping(versions)).await;
+            let report = t.gc(&retaining(versions)).await;
             t.table.meanwhile(None);
             prop_assert_eq!(missing(&t).await, None);
             prop_assert_eq!(
-                collected.objects,
-                collected.orphans + collected.named + collected.young + collected.protected
+                report.objects,
+                report.orphans + report.named + report.young + report.protected
             );
             for event in &after {
                 others.act(event).await;

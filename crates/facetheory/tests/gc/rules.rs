@@ -1,4 +1,4 @@
-//! What goes, and what stays.
+//! Which bodies and versions are deleted, and which are not.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use facetheory::protocol::Content;
 use facetheory::{History, Kind, PageKey, PageStore, RolledBack};
 use tabletheory::{Clock as _, Item, SeededRandom};
 
-use crate::fixture::{DAY, GRACE, Test, dry_run, how, keeping, page};
+use crate::fixture::{DAY, GRACE, Test, dry_run, how, page, retaining};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -23,17 +23,17 @@ async fn only_orphans_older_than_the_grace_period_are_deleted() {
         t.clock.advance(GRACE - SECOND);
 
         let plan = t.gc(&dry_run(how())).await;
-        assert!(t.has(&old).await && t.has(&alone).await, "{}: a plan deletes nothing", t.name);
-        let collected = t.gc(&how()).await;
-        assert_eq!(collected, plan, "{}: it was as planned", t.name);
-        assert_eq!((collected.orphans, collected.bytes), (2, 10), "{}", t.name);
-        assert_eq!((collected.objects, collected.named, collected.young), (4, 1, 1), "{}", t.name);
+        assert!(t.has(&old).await && t.has(&alone).await, "{}: a dry run deletes nothing", t.name);
+        let report = t.gc(&how()).await;
+        assert_eq!(report, plan, "{}: the report is that of the dry run", t.name);
+        assert_eq!((report.orphans, report.bytes), (2, 10), "{}", t.name);
+        assert_eq!((report.objects, report.named, report.young), (4, 1, 1), "{}", t.name);
         assert!(!t.has(&old).await && !t.has(&alone).await, "{}", t.name);
         assert!(t.has(&named).await && t.has(&young).await, "{}", t.name);
 
         t.clock.advance(2 * SECOND);
-        assert_eq!(t.gc(&how()).await.orphans, 1, "{}: its time has come", t.name);
-        assert!(t.pages.read(&page("/")).await.expect("an answer").is_some(), "{}", t.name);
+        assert_eq!(t.gc(&how()).await.orphans, 1, "{}: the grace period is over", t.name);
+        assert!(t.pages.read(&page("/")).await.expect("no error").is_some(), "{}", t.name);
     }
 }
 
@@ -43,8 +43,8 @@ async fn a_body_that_was_replaced_recently_is_not_deleted() {
         let old = t.publish(&page("/"), "old", History::Latest).await;
         t.clock.advance(DAY);
         let new = t.publish(&page("/"), "new", History::Latest).await;
-        let collected = t.gc(&how()).await;
-        assert_eq!((collected.orphans, collected.young), (0, 1), "{}: a reader may know of it", t.name);
+        let report = t.gc(&how()).await;
+        assert_eq!((report.orphans, report.young), (0, 1), "{}: a reader may still fetch it", t.name);
         t.clock.advance(GRACE);
         assert_eq!(t.gc(&how()).await.orphans, 1, "{}", t.name);
         assert!(!t.has(&old).await && t.has(&new).await, "{}", t.name);
@@ -59,27 +59,31 @@ async fn versions_that_are_not_retained_are_deleted_with_their_bodies() {
             bodies.push(t.publish(&page("/"), body, History::Versions).await);
             t.clock.advance(DAY);
         }
-        let versions = t.store().versions(&page("/"), 10).await.expect("an answer");
+        let versions = t.store().versions(&page("/"), 10).await.expect("no error");
         let (first, _) = &versions[4];
-        let back = t.store().roll_back(&page("/"), first, DAY).await.expect("an answer");
+        let back = t.store().roll_back(&page("/"), first, DAY).await.expect("no error");
         assert_eq!(back, RolledBack::Done);
 
-        let plan = t.gc(&dry_run(keeping(2))).await;
-        assert_eq!(t.store().versions(&page("/"), 10).await.expect("an answer").len(), 5);
-        let collected = t.gc(&keeping(2)).await;
-        assert_eq!((collected.versions, collected.orphans, collected.bytes), (2, 2, 2), "{}", t.name);
+        let plan = t.gc(&dry_run(retaining(2))).await;
+        assert_eq!(t.store().versions(&page("/"), 10).await.expect("no error").len(), 5);
+        let report = t.gc(&retaining(2)).await;
+        assert_eq!((report.versions, report.orphans, report.bytes), (2, 2, 2), "{}", t.name);
         assert_eq!((plan.versions, plan.orphans, plan.bytes), (2, 2, 2), "{}", t.name);
         for (body, stays) in bodies.iter().zip([true, false, false, true, true]) {
             assert_eq!(t.has(body).await, stays, "{}: {body}", t.name);
         }
 
         let oldest = Some((t.clock.now() - Duration::from_secs(90_000)).seconds());
-        let mut aged = keeping(2);
+        let mut aged = retaining(2);
         aged.retention.as_mut().expect("a retention").oldest = oldest;
-        let collected = t.gc(&aged).await;
-        assert_eq!((collected.versions, collected.orphans), (1, 1), "{}: d is too old, e is not", t.name);
-        assert!(t.has(&bodies[0]).await && t.has(&bodies[4]).await, "{}: what is served stays", t.name);
-        assert_eq!(t.gc(&how()).await.versions, 0, "{}: without a retention all stay", t.name);
+        let report = t.gc(&aged).await;
+        assert_eq!((report.versions, report.orphans), (1, 1), "{}: d is too old, e is not", t.name);
+        assert!(
+            t.has(&bodies[0]).await && t.has(&bodies[4]).await,
+            "{}: the current version is not deleted",
+            t.name
+        );
+        assert_eq!(t.gc(&how()).await.versions, 0, "{}: without a retention all are retained", t.name);
     }
 }
 
@@ -90,26 +94,26 @@ async fn a_version_that_a_rollback_chooses_meanwhile_is_not_deleted() {
         t.clock.advance(DAY);
         t.publish(&page("/"), "bad", History::Versions).await;
         t.clock.advance(DAY);
-        let versions = t.store().versions(&page("/"), 10).await.expect("an answer");
+        let versions = t.store().versions(&page("/"), 10).await.expect("no error");
         let target = versions[1].0.clone();
         let store = PageStore::new(t.table.table.clone());
-        // The second step is the transaction that deletes the version: the scan has seen the other one served.
+        // The second step is the transaction that deletes the version: in the scan the other version was current.
         t.table.meanwhile(Some(Arc::new(move |step| {
             let (store, target) = (store.clone(), target.clone());
             Box::pin(async move {
                 if step == 2 {
-                    let back = store.roll_back(&page("/"), &target, DAY).await.expect("an answer");
+                    let back = store.roll_back(&page("/"), &target, DAY).await.expect("no error");
                     assert_eq!(back, RolledBack::Done);
                 }
             })
         })));
-        let collected = t.gc(&keeping(0)).await;
+        let report = t.gc(&retaining(0)).await;
         t.table.meanwhile(None);
-        assert_eq!((collected.versions, collected.orphans), (0, 0), "{}", t.name);
+        assert_eq!((report.versions, report.orphans), (0, 0), "{}", t.name);
         assert!(t.has(&good).await, "{}", t.name);
-        let (_, body) = t.pages.read(&page("/")).await.expect("an answer").expect("it is served");
+        let (_, body) = t.pages.read(&page("/")).await.expect("no error").expect("it is served");
         assert_eq!(body.bytes, "good", "{}", t.name);
-        assert_eq!(t.gc(&keeping(0)).await.versions, 1, "{}: now the bad one goes", t.name);
+        assert_eq!(t.gc(&retaining(0)).await.versions, 1, "{}: now the bad one is deleted", t.name);
     }
 }
 
@@ -117,7 +121,7 @@ async fn a_version_that_a_rollback_chooses_meanwhile_is_not_deleted() {
 async fn the_result_of_a_request_is_live_even_if_no_other_row_names_it() {
     for t in Test::on_each_store() {
         let result = t.orphan(&page("/"), "result").await;
-        let elsewhere = t.orphan(&page("/"), "in another spelling").await;
+        let elsewhere = t.orphan(&page("/"), "with an absolute key").await;
         let request = facetheory::protocol::Request::started("hash", t.clock.now().seconds() + 1);
         let mut item = request.to_item();
         item.set("result_s3_key", result.as_str());
@@ -126,22 +130,22 @@ async fn the_result_of_a_request_is_live_even_if_no_other_row_names_it() {
         t.put(page("/").request("2").expect("a key"), item).await;
         t.clock.advance(DAY);
         let plan = t.gc(&dry_run(how())).await;
-        let collected = t.gc(&how()).await;
-        assert_eq!(collected, plan, "{}", t.name);
-        assert_eq!((collected.orphans, collected.named, collected.expired), (0, 2, 2), "{}", t.name);
-        assert_eq!(t.gc(&how()).await.orphans, 2, "{}: the rows had expired, and were deleted", t.name);
+        let report = t.gc(&how()).await;
+        assert_eq!(report, plan, "{}", t.name);
+        assert_eq!((report.orphans, report.named, report.expired), (0, 2, 2), "{}", t.name);
+        assert_eq!(t.gc(&how()).await.orphans, 2, "{}: the rows had expired and were deleted", t.name);
     }
 }
 
 #[tokio::test]
 async fn the_body_of_a_late_worker_is_not_deleted_until_its_lock_is_gone() {
     for t in Test::on_each_store() {
-        let lease = t.store().try_acquire(&page("/")).await.expect("an answer");
-        let facetheory::protocol::Acquire::Granted(lease) = lease else { panic!("nobody else is there") };
+        let lease = t.store().try_acquire(&page("/")).await.expect("no error");
+        let facetheory::protocol::Acquire::Granted(lease) = lease else { panic!("nobody else holds it") };
         let stored = t.orphan(&page("/"), "slow").await;
         t.clock.advance(DAY);
-        let collected = t.gc(&how()).await;
-        assert_eq!((collected.orphans, collected.protected), (0, 1), "{}", t.name);
+        let report = t.gc(&how()).await;
+        assert_eq!((report.orphans, report.protected), (0, 1), "{}", t.name);
         t.store().release(&lease).await.expect("released");
         let _swept_lock = t.gc(&how()).await;
         assert!(!t.has(&stored).await, "{}", t.name);
@@ -158,8 +162,8 @@ async fn objects_of_others_under_the_prefix_are_not_deleted() {
         std::fs::write(other, "not ours").expect("a file");
     }
     t.clock.advance(DAY);
-    let collected = t.gc(&how()).await;
-    assert_eq!((collected.orphans, collected.foreign), (1, 2));
+    let report = t.gc(&how()).await;
+    assert_eq!((report.orphans, report.foreign), (1, 2));
     for other in [directory.join("notes.html"), root.join("isr/readme.txt"), root.join("elsewhere")] {
         assert!(other.exists(), "{}", other.display());
     }
@@ -181,7 +185,7 @@ async fn empty_directories_are_deleted_with_their_last_file() {
 async fn the_time_at_which_a_file_was_written_counts_as_well() {
     let t = &Test::on_each_store()[1];
     let root = t.directory.as_ref().expect("files").path().join("bodies");
-    // A render that began long ago has only just come to its end.
+    // A render that began long ago has just finished.
     let slow = t.orphan(&page("/"), "slow").await;
     t.clock.advance(DAY);
     let written = std::time::UNIX_EPOCH
@@ -200,22 +204,22 @@ async fn a_damaged_row_protects_every_body_that_it_may_name() {
         let orphan = t.orphan(&page("/other"), "orphan").await;
         t.put(page("/").meta(), Item::from([("s3_key", 7.into())])).await;
         t.clock.advance(DAY);
-        let collected = t.gc(&how()).await;
-        assert_eq!((collected.damaged, collected.protected, collected.orphans), (1, 1, 1), "{}", t.name);
+        let report = t.gc(&how()).await;
+        assert_eq!((report.damaged, report.protected, report.orphans), (1, 1, 1), "{}", t.name);
         assert!(t.has(&body).await && !t.has(&orphan).await, "{}", t.name);
 
         let orphan = t.orphan(&page("/other"), "orphan").await;
         t.clock.advance(DAY);
         t.put(tabletheory::Key::new("whose", "META"), Item::new()).await;
         let refused = t.pages.gc(&how(), |_| ControlFlow::Continue(())).await;
-        assert_eq!(refused.expect_err("nobody knows what it names").kind(), Kind::Corrupt, "{}", t.name);
+        assert_eq!(refused.expect_err("its page is unknown").kind(), Kind::Corrupt, "{}", t.name);
         assert!(t.has(&orphan).await, "{}: nothing was deleted", t.name);
     }
 }
 
 #[tokio::test]
 async fn a_stopped_run_can_be_resumed() {
-    /// More than are deleted with one request.
+    /// More than one batch.
     const ORPHANS: u64 = 1100;
     for t in Test::on_each_store() {
         let random = SeededRandom::new(3);
@@ -234,14 +238,14 @@ async fn a_stopped_run_can_be_resumed() {
         let first = t.pages.gc(&how(), stop).await.expect(t.name);
         assert!(!first.finished, "{}", t.name);
         assert!((900..=1000).contains(&first.orphans), "{}: {}", t.name, first.orphans);
-        assert_eq!(first.resume.is_some(), t.name != "files", "{}: files have no order", t.name);
+        assert_eq!(first.resume.is_some(), t.name != "files", "{}: files are not listed in order", t.name);
 
         let mut again = how();
         again.resume = first.resume.clone();
         let second = t.gc(&again).await;
         assert!(second.finished && second.resume.is_none(), "{}", t.name);
-        assert_eq!(first.orphans + second.orphans, ORPHANS, "{}: none was forgotten", t.name);
-        assert_eq!(second.objects, second.orphans, "{}: none was met again", t.name);
+        assert_eq!(first.orphans + second.orphans, ORPHANS, "{}: no orphan is left", t.name);
+        assert_eq!(second.objects, second.orphans, "{}: no body is listed twice", t.name);
         assert_eq!(t.gc(&how()).await.objects, 0, "{}", t.name);
     }
 }
@@ -256,5 +260,5 @@ async fn a_run_can_be_stopped_while_it_reads_rows() {
     t.clock.advance(DAY);
     let stopped = t.pages.gc(&how(), |_| ControlFlow::Break(())).await.expect("a report");
     assert!(!stopped.finished);
-    assert!(stopped.rows < 5 && t.has(&orphan).await, "no body goes before every row was read");
+    assert!(stopped.rows < 5 && t.has(&orphan).await, "no body is deleted before every row was read");
 }

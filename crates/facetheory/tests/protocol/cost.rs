@@ -1,4 +1,4 @@
-//! What things cost: requests to the table and objects written, counted and printed as a table.
+//! The cost of operations: requests to the table and objects written, counted and printed as a table.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,26 +38,26 @@ async fn every_operation_costs_a_known_number_of_requests() {
     assert!(matches!(outcome, Ok(Outcome::Published(_))));
     note("a regeneration", (1, 2, 3), 1);
 
-    let view = pages.store().lookup(&page).await.expect("an answer");
+    let view = pages.store().lookup(&page).await.expect("no error");
     assert_eq!(view.meta.expect("a page").freshness(pages.store().now()), Freshness::Fresh);
-    note("a look at a fresh page", (1, 0, 0), 0);
+    note("a lookup of a fresh page", (1, 0, 0), 0);
 
     clock.advance(Duration::from_secs(100));
-    let Acquire::Granted(lease) = pages.store().try_acquire(&page).await.expect("an answer") else {
+    let Acquire::Granted(lease) = pages.store().try_acquire(&page).await.expect("no error") else {
         panic!("free")
     };
-    note("taking a lease", (0, 1, 1), 0);
-    let view = pages.store().lookup(&page).await.expect("an answer");
-    assert!(view.lock.expect("somebody renews it").is_held(pages.store().now()));
-    note("a look at a stale page that another renews", (1, 0, 0), 0);
-    pages.store().release(&lease).await.expect("an answer");
-    note("giving a lease back", (0, 1, 1), 0);
+    note("acquiring a lease", (0, 1, 1), 0);
+    let view = pages.store().lookup(&page).await.expect("no error");
+    assert!(view.lock.expect("another worker regenerates it").is_held(pages.store().now()));
+    note("a lookup of a stale page that another regenerates", (1, 0, 0), 0);
+    pages.store().release(&lease).await.expect("no error");
+    note("releasing a lease", (0, 1, 1), 0);
 
     let outcome = pages.regenerate(&page, &policy, |_| async { Ok(Rendered::html("one")) }).await;
     assert!(matches!(outcome, Ok(Outcome::Unchanged(_))));
-    note("a regeneration that changes nothing", (1, 2, 3), 0);
+    note("a regeneration with an unchanged body", (1, 2, 3), 0);
 
-    pages.store().invalidate_tag(&Tag::new("news").expect("a tag"), None).await.expect("an answer");
+    pages.store().invalidate_tag(&Tag::new("news").expect("a tag"), None).await.expect("no error");
     note("the invalidation of a tag, on any number of pages", (0, 1, 1), 0);
 
     println!("{:<50} {:>6} {:>8} {:>13} {:>8}", "", "reads", "commits", "rows written", "objects");

@@ -1,4 +1,4 @@
-//! What an operator sees of two versions before going back to one.
+//! The comparison of two versions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use facetheory::protocol::Version;
 use facetheory::{Bodies, Body, BodyDiff, Diff, History, Kind, PageKey, PageStore, Pages, Policy};
 use tabletheory::MemoryTable;
 
-/// The difference of two bodies, with nothing else to tell.
+/// The difference between two bodies of the same version.
 fn of(from: impl Into<Body>, to: impl Into<Body>) -> BodyDiff {
     let version = Version::of(Generation::new("a.html", 1, 60));
     Diff::between(("VER#1", &version, Some(&from.into())), ("VER#2", &version, Some(&to.into()))).body
@@ -19,9 +19,9 @@ async fn published(pages: &Pages, page: &PageKey, rendered: Rendered) -> String 
     let policy = Policy::every(Duration::ZERO).with_history(History::Versions);
     let outcome = pages.regenerate(page, &policy, |_| async { Ok(rendered) }).await.expect("published");
     let facetheory::Outcome::Published(generation) = outcome else { panic!("{outcome:?}") };
-    let versions = pages.store().versions(page, 10).await.expect("an answer");
+    let versions = pages.store().versions(page, 10).await.expect("no error");
     let found = versions.into_iter().find(|(_, version)| version.generation.s3_key == generation.s3_key);
-    found.expect("it is kept").0
+    found.expect("it is stored").0
 }
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn two_versions_are_compared_as_by_git() {
     dearer.etag = Some("\"dearer\"".into());
     let two = published(&pages, &page, dearer).await;
 
-    let diff = pages.diff(&page, &one, &two).await.expect("an answer").expect("both are kept");
+    let diff = pages.diff(&page, &one, &two).await.expect("no error").expect("both are stored");
     let etag = diff.fields.iter().find(|field| field.name == "etag").expect("it differs").from.clone();
     let expected = format!(
         "diff {one} {two}\ngenerated-at {} -> {}\nsize 43 bytes -> 43 bytes\nstatus 200 -> 203\n\
@@ -44,12 +44,12 @@ async fn two_versions_are_compared_as_by_git() {
          @@ -3,7 +3,7 @@\n b\n c\n d\n-<p>1 €</p>\n+<p>2 €</p>\n e\n f\n g\n",
         diff.from.generated_at,
         diff.to.generated_at,
-        etag.expect("one of its own"),
+        etag.expect("an entity tag"),
     );
     assert_eq!(diff.to_string(), expected);
     assert!(!diff.is_empty());
 
-    let same = pages.diff(&page, &one, &one).await.expect("an answer").expect("it is kept");
+    let same = pages.diff(&page, &one, &one).await.expect("no error").expect("it is stored");
     assert!(same.is_empty());
     assert!(same.to_string().ends_with("The bodies are the same.\n"));
 }
@@ -61,21 +61,21 @@ async fn a_diff_reports_a_missing_body_and_needs_both_versions() {
     let page = PageKey::new("/").expect("a page");
     let one = published(&pages, &page, Rendered::html("one")).await;
     let two = published(&pages, &page, Rendered::html("two")).await;
-    let (version, body) = pages.read_version(&page, &one).await.expect("an answer").expect("it is kept");
-    assert_eq!(body.expect("its body is there").bytes, "one");
+    let (version, body) = pages.read_version(&page, &one).await.expect("no error").expect("it is stored");
+    assert_eq!(body.expect("its body exists").bytes, "one");
     bodies.delete(&version.generation.s3_key).await.expect("deleted");
-    let (_, body) = pages.read_version(&page, &one).await.expect("an answer").expect("its row is kept");
+    let (_, body) = pages.read_version(&page, &one).await.expect("no error").expect("its row is stored");
     assert_eq!(body, None);
 
-    let diff = pages.diff(&page, &one, &two).await.expect("an answer").expect("both are kept");
+    let diff = pages.diff(&page, &one, &two).await.expect("no error").expect("both are stored");
     assert_eq!(diff.body, BodyDiff::Missing { from: true, to: false });
     assert!(diff.to_string().contains("size missing -> 3 bytes\n"), "{diff}");
     assert!(
         diff.to_string()
             .ends_with("The body of the first version is missing or damaged, so it cannot be compared.\n")
     );
-    assert_eq!(pages.diff(&page, &one, "VER#0").await.expect("an answer"), None);
-    let error = pages.diff(&page, "META", &one).await.expect_err("no version");
+    assert_eq!(pages.diff(&page, &one, "VER#0").await.expect("no error"), None);
+    let error = pages.diff(&page, "META", &one).await.expect_err("not a version");
     assert_eq!(
         (error.kind(), error.to_string().as_str()),
         (Kind::Invalid, "\"META\" is not the sort key of a version; it must begin with VER#")
@@ -85,7 +85,7 @@ async fn a_diff_reports_a_missing_body_and_needs_both_versions() {
 #[test]
 fn a_diff_says_why_bodies_cannot_be_compared() {
     assert_eq!(of(&b"\xff\x00"[..], "text"), BodyDiff::NotText);
-    assert_eq!(of(&b"\xff"[..], &b"\xff"[..]), BodyDiff::Same, "the same needs no text");
+    assert_eq!(of(&b"\xff"[..], &b"\xff"[..]), BodyDiff::Same, "equal bodies need not be text");
     let long = "x".repeat(BodyDiff::MAX_BYTES + 1);
     assert_eq!(of(long.clone(), "text"), BodyDiff::TooLarge);
     assert_eq!(of(long.clone(), long), BodyDiff::Same);

@@ -1,4 +1,4 @@
-//! A page store for a story to be told on.
+//! A page store for tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(crate) const NOW: i64 = 1_700_000_000;
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// A store on a table whose clock and luck a story decides.
+/// A store on a table whose clock and faults a test controls.
 pub(crate) struct Test {
     pub(crate) store: PageStore,
     pub(crate) table: Arc<Scripted>,
@@ -43,7 +43,7 @@ impl Test {
         Test { store, table, clock, page: PageKey::new("/").expect("a page"), _directory: directory }
     }
 
-    /// The same with another store on the same table.
+    /// Replaces the store by another one on the same table.
     pub(crate) fn with(self, change: impl FnOnce(PageStore) -> PageStore) -> Test {
         Test { store: change(self.store), ..self }
     }
@@ -53,7 +53,7 @@ impl Test {
     }
 
     pub(crate) async fn acquire(&self) -> Lease {
-        match self.store.try_acquire(&self.page).await.expect("the table answers") {
+        match self.store.try_acquire(&self.page).await.expect("no error") {
             Acquire::Granted(lease) => lease,
             Acquire::Held { until } => panic!("it is held until {until}"),
         }
@@ -68,11 +68,11 @@ impl Test {
         self.store
             .commit_generation(lease, &self.rendered(body), seen.as_ref(), keep)
             .await
-            .expect("an answer")
+            .expect("no error")
     }
 
     pub(crate) async fn meta(&self) -> Option<Meta> {
-        self.store.lookup(&self.page).await.expect("the table answers").meta
+        self.store.lookup(&self.page).await.expect("no error").meta
     }
 
     pub(crate) async fn rows(&self) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Rules that no other story tells; `docs/internals/rules.md` says which test shows which.
+//! Freshness, leases and other rules of the protocol; `docs/internals/rules.md` lists the test of each rule.
 
 use std::time::Duration;
 
@@ -35,12 +35,12 @@ fn a_lease_is_held_until_its_expiry_which_rounds_up() {
 async fn the_ttl_of_a_lock_is_an_hour_after_its_expiry() {
     for t in Test::on_each_table() {
         let lease = t.acquire().await;
-        let lock = t.store.lookup(&t.page).await.expect("an answer").lock.expect("a lock");
+        let lock = t.store.lookup(&t.page).await.expect("no error").lock.expect("a lock");
         assert_eq!(lock.ttl, Some(lease.expires_at() + 3600));
         t.advance(SECOND);
-        t.store.refresh(&lease).await.map(drop).expect("an answer");
-        let lock = t.store.lookup(&t.page).await.expect("an answer").lock.expect("a lock");
-        assert_eq!(lock.ttl, Some(lease.expires_at() + 1 + 3600), "and a refresh moves both");
+        t.store.refresh(&lease).await.map(drop).expect("no error");
+        let lock = t.store.lookup(&t.page).await.expect("no error").lock.expect("a lock");
+        assert_eq!(lock.ttl, Some(lease.expires_at() + 1 + 3600), "a refresh moves both");
     }
 }
 
@@ -55,7 +55,7 @@ async fn a_lease_acquired_just_after_a_publish_is_released_without_a_render() {
             pages.regenerate(&t.page, &policy, |_| async { Err::<Rendered, _>("it is fresh".into()) }).await;
         let Ok(Outcome::AlreadyFresh(meta)) = outcome else { panic!("{outcome:?}") };
         assert_eq!(meta.generation.s3_key, "a");
-        assert_eq!(t.store.lookup(&t.page).await.expect("an answer").lock, None);
+        assert_eq!(t.store.lookup(&t.page).await.expect("no error").lock, None);
     }
 }
 
@@ -66,11 +66,11 @@ async fn a_publish_with_a_lost_response_that_was_overwritten_is_superseded() {
             let lease = t.acquire().await;
             let theirs = Write::put(t.page.meta(), Meta::of(t.rendered("theirs")).to_item());
             t.table.script(&[Fate::Delay]);
-            t.table.commit(&Txn::from(theirs)).await.expect_err("it is under way");
-            // Ours happens, nobody hears of it, and then theirs arrives.
+            t.table.commit(&Txn::from(theirs)).await.expect_err("it is delayed");
+            // Our publish is applied, its response is lost, and then the other one arrives.
             t.table.script(&[Fate::LoseAnswer, Fate::LoseAnswer, Fate::LoseAnswer, Fate::ComeLate]);
             let published = t.store.commit_generation(&lease, &t.rendered("ours"), None, keep).await;
-            assert_eq!(published.expect("an answer"), Published::Superseded);
+            assert_eq!(published.expect("no error"), Published::Superseded);
             assert_eq!(t.meta().await.expect("a page").generation.s3_key, "theirs");
         }
     }
@@ -82,7 +82,7 @@ async fn readers_that_know_only_two_attributes_see_an_invalidated_page_as_stale(
         for t in Test::on_each_table() {
             let lease = t.acquire().await;
             assert_eq!(t.publish(&lease, "a", History::Versions).await, Published::Done);
-            let done = t.store.invalidate(&t.page, strength).await.expect("an answer");
+            let done = t.store.invalidate(&t.page, strength).await.expect("no error");
             assert_eq!(done, Invalidated::Stale);
             let row = t.table.get(&t.page.meta(), Consistency::Strong).await.expect("a get").expect("a row");
             assert_eq!(row.get("revalidate_seconds"), Some(&Value::from(0)));
@@ -96,10 +96,10 @@ async fn a_page_that_appears_during_its_invalidation_is_invalidated_too() {
     for t in Test::on_each_table() {
         let first = Write::put(t.page.meta(), Meta::of(t.rendered("first")).to_item());
         t.table.script(&[Fate::Delay]);
-        t.table.commit(&Txn::from(first)).await.expect_err("it is under way");
-        // No page was read, and one is there when the invalidation is committed.
+        t.table.commit(&Txn::from(first)).await.expect_err("it is delayed");
+        // No page was read, but one exists when the invalidation is committed.
         t.table.script(&[Fate::ComeLate]);
-        let done = t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect("an answer");
+        let done = t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect("no error");
         assert_eq!(done, Invalidated::Stale);
         assert_eq!(t.meta().await.expect("a page").freshness(t.store.now()), Freshness::Stale);
     }
@@ -109,9 +109,9 @@ async fn a_page_that_appears_during_its_invalidation_is_invalidated_too() {
 async fn a_refused_condition_is_not_retried() {
     for t in Test::on_each_table() {
         t.acquire().await;
-        // What comes after the one commit is lost, so a second one would end otherwise.
+        // Every commit after the first is lost, so a retry would fail.
         t.table.script(&[Fate::Pass, Fate::LoseRequest, Fate::LoseRequest, Fate::LoseRequest]);
-        let held = t.store.try_acquire(&t.page).await.expect("it was asked once");
+        let held = t.store.try_acquire(&t.page).await.expect("one request");
         assert_eq!(held, Acquire::Held { until: NOW + 30 });
         t.table.script(&[]);
     }

@@ -1,4 +1,4 @@
-//! Listing: which pages there are, as far as their rows tell.
+//! Listing of pages.
 
 use facetheory::protocol::{Acquire, Generation, Published};
 use facetheory::{History, KeyScheme, Listed, Listing, PageKey, Tenant};
@@ -7,13 +7,13 @@ use tabletheory::{Item, Key, Table as _, Txn, Value, Write};
 use crate::fixture::{NOW, Test};
 
 async fn publish(t: &Test, page: &PageKey, tags: &[&str]) {
-    let Acquire::Granted(lease) = t.store.try_acquire(page).await.expect("an answer") else {
+    let Acquire::Granted(lease) = t.store.try_acquire(page).await.expect("no error") else {
         panic!("it is held")
     };
     let mut rendered = Generation::new("a.html", NOW, 60);
     rendered.content.tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
     let published = t.store.commit_generation(&lease, &rendered, None, History::Versions).await;
-    assert_eq!(published.expect("an answer"), Published::Done);
+    assert_eq!(published.expect("no error"), Published::Done);
 }
 
 fn at(path: &str) -> PageKey {
@@ -36,7 +36,7 @@ async fn pages_are_listed_by_tenant_path_and_tag() {
         let own = KeyScheme::Hashed.page(Some(&acme), "acme::/docs/b?").expect("a page").at_path("/docs/b");
         publish(&t, &own, &[]).await;
 
-        let list = async |listing: Listing| t.store.list(&listing).await.expect("an answer");
+        let list = async |listing: Listing| t.store.list(&listing).await.expect("no error");
         let all = list(Listing::new(100)).await;
         assert_eq!(
             keys(&all),
@@ -63,7 +63,7 @@ async fn every_page_is_listed_once_however_few_are_listed_at_a_time() {
         let mut found = Vec::new();
         let mut listing = Listing::new(7);
         loop {
-            let listed = t.store.list(&listing).await.expect("an answer");
+            let listed = t.store.list(&listing).await.expect("no error");
             assert!(listed.entries.len() <= 7);
             found.extend(listed.entries.into_iter().map(|entry| entry.pk));
             let Some(next) = listed.next else { break };
@@ -83,9 +83,9 @@ async fn a_call_reads_a_bounded_number_of_rows_even_if_few_match() {
             let row = Write::put(Key::new(format!("CACHE#{number:04}"), "VER#1"), Item::new());
             assert!(t.table.commit(&Txn::from(row)).await.expect("a put").is_done());
         }
-        let first = t.store.list(&Listing::new(10).tagged("rare")).await.expect("an answer");
-        let next = first.next.clone().expect("not all rows were looked at");
-        let second = t.store.list(&Listing::new(10).tagged("rare").after(next)).await.expect("an answer");
+        let first = t.store.list(&Listing::new(10).tagged("rare")).await.expect("no error");
+        let next = first.next.clone().expect("not all rows were read");
+        let second = t.store.list(&Listing::new(10).tagged("rare").after(next)).await.expect("no error");
         assert_eq!(first.entries.len() + second.entries.len(), 1);
         assert_eq!(second.next, None);
     }
@@ -103,11 +103,11 @@ async fn rows_of_other_languages_are_listed_with_the_attributes_they_have() {
             let put = Write::put(Key::new(pk, "META"), item);
             assert!(t.table.commit(&Txn::from(put)).await.expect("a put").is_done());
         }
-        let mut listed = t.store.list(&Listing::new(10)).await.expect("an answer").entries;
+        let mut listed = t.store.list(&Listing::new(10)).await.expect("no error").entries;
         listed.sort_by(|one, other| one.pk.cmp(&other.pk));
         assert_eq!(listed.len(), 2);
         assert_eq!((listed[0].cache_key.as_deref(), listed[0].meta.is_some()), (None, true));
-        assert!(listed[1].meta.is_none(), "what cannot be read is there all the same");
+        assert!(listed[1].meta.is_none(), "a row that cannot be read is listed too");
     }
 }
 
@@ -115,11 +115,11 @@ async fn rows_of_other_languages_are_listed_with_the_attributes_they_have() {
 async fn every_way_of_publishing_records_the_cache_key_and_path() {
     for t in Test::on_each_table() {
         for keep in [History::Latest, History::Versions] {
-            // Twice: the second finds the body that is served already.
+            // Twice: the second render has the current body.
             for _ in 0..2 {
                 let lease = t.acquire().await;
                 assert_eq!(t.publish(&lease, "a.html", keep).await, Published::Done);
-                let listed = t.store.list(&Listing::new(10)).await.expect("an answer");
+                let listed = t.store.list(&Listing::new(10)).await.expect("no error");
                 assert_eq!(keys(&listed), ["/"]);
             }
         }

@@ -1,4 +1,4 @@
-//! The protocol on every embedded table, with the clock and the luck that a story needs.
+//! The protocol on every embedded table, with controlled clocks and faults.
 
 mod cost;
 mod diff;

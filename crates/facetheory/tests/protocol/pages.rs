@@ -1,4 +1,4 @@
-//! Regeneration from beginning to end, in time that passes only while everyone waits.
+//! Regeneration from beginning to end, with paused time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -38,7 +38,7 @@ impl Site {
         }
     }
 
-    async fn renew(&self, body: &'static str, takes: Duration) -> facetheory::Result<Outcome> {
+    async fn regenerate(&self, body: &'static str, takes: Duration) -> facetheory::Result<Outcome> {
         let policy = Policy::every(Duration::from_secs(60)).with_history(History::Versions);
         self.pages
             .regenerate(&self.page, &policy, |_| async {
@@ -50,7 +50,7 @@ impl Site {
     }
 
     async fn body(&self) -> Option<String> {
-        let found = self.pages.read(&self.page).await.expect("the stores answer");
+        let found = self.pages.read(&self.page).await.expect("no error");
         found.map(|(_, body)| String::from_utf8_lossy(&body.bytes).into_owned())
     }
 }
@@ -60,14 +60,14 @@ async fn a_page_is_rendered_published_and_read() {
     let directory = tempfile::tempdir().expect("a directory");
     for site in [Site::new(), Site::with(Bodies::files(directory.path()).expect("a store"))] {
         assert_eq!(site.body().await, None);
-        let outcome = site.renew("one", Duration::ZERO).await.expect("rendered");
+        let outcome = site.regenerate("one", Duration::ZERO).await.expect("rendered");
         let Outcome::Published(generation) = outcome else { panic!("{outcome:?}") };
         assert_eq!(generation.generated_at, site.pages.store().now().seconds());
         assert!(generation.etag.is_some_and(|etag| etag.len() == 34));
         assert_eq!(site.body().await.as_deref(), Some("one"));
-        assert!(matches!(site.renew("two", Duration::ZERO).await, Ok(Outcome::AlreadyFresh(_))));
+        assert!(matches!(site.regenerate("two", Duration::ZERO).await, Ok(Outcome::AlreadyFresh(_))));
         tokio::time::advance(Duration::from_secs(60)).await;
-        assert!(matches!(site.renew("two", Duration::ZERO).await, Ok(Outcome::Published(_))));
+        assert!(matches!(site.regenerate("two", Duration::ZERO).await, Ok(Outcome::Published(_))));
         assert_eq!(site.body().await.as_deref(), Some("two"));
         assert_eq!(site.renders.load(Ordering::SeqCst), 2);
     }
@@ -77,9 +77,9 @@ async fn a_page_is_rendered_published_and_read() {
 async fn of_many_workers_one_renders() {
     let site = Site::new();
     let (one, two, three) = tokio::join!(
-        site.renew("a", Duration::from_secs(5)),
-        site.renew("b", Duration::from_secs(5)),
-        site.renew("c", Duration::from_secs(5)),
+        site.regenerate("a", Duration::from_secs(5)),
+        site.regenerate("b", Duration::from_secs(5)),
+        site.regenerate("c", Duration::from_secs(5)),
     );
     assert!(matches!(one, Ok(Outcome::Published(_))));
     for other in [two, three] {
@@ -91,11 +91,11 @@ async fn of_many_workers_one_renders() {
 #[tokio::test(start_paused = true)]
 async fn a_render_longer_than_its_lease_is_published() {
     let site = Site::new();
-    let outcome = site.renew("slow", 10 * LEASE).await.expect("rendered");
+    let outcome = site.regenerate("slow", 10 * LEASE).await.expect("rendered");
     let Outcome::Published(generation) = outcome else { panic!("{outcome:?}") };
-    assert_eq!(generation.generated_at, NOW, "the time of a page is when its render began");
-    let meta = site.pages.store().lookup(&site.page).await.expect("an answer").meta.expect("a page");
-    assert_eq!(meta.freshness(site.pages.store().now()), Freshness::Stale, "so it may be stale at once");
+    assert_eq!(generation.generated_at, NOW, "generated_at is when the render began");
+    let meta = site.pages.store().lookup(&site.page).await.expect("no error").meta.expect("a page");
+    assert_eq!(meta.freshness(site.pages.store().now()), Freshness::Stale, "it may be stale at once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,22 +103,22 @@ async fn a_render_whose_lease_is_lost_is_cancelled() {
     let site = Site::new();
     let invalidate = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        site.pages.store().invalidate(&site.page, InvalidationMode::Hard).await.expect("an answer");
+        site.pages.store().invalidate(&site.page, InvalidationMode::Hard).await.expect("no error");
     };
     let began = site.pages.store().now();
-    let (outcome, ()) = tokio::join!(site.renew("outdated", 100 * LEASE), invalidate);
+    let (outcome, ()) = tokio::join!(site.regenerate("outdated", 100 * LEASE), invalidate);
     assert_eq!(outcome.expect("no error"), Outcome::Lost);
     let waited = site.pages.store().now().millis() - began.millis();
-    assert!(waited <= 11_000, "the next heartbeat noticed: {waited} ms");
+    assert!(waited <= 11_000, "the next heartbeat detected it: {waited} ms");
     assert_eq!(site.body().await, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_render_continues_after_a_lost_heartbeat() {
     let site = Site::new();
-    // The lease is taken; then one heartbeat is lost with all its repetitions.
+    // The lease is acquired; then one heartbeat is lost with all its retries.
     site.table.script(&[Fate::Pass, Fate::LoseRequest, Fate::LoseRequest, Fate::LoseRequest]);
-    let outcome = site.renew("slow", 2 * LEASE).await.expect("rendered");
+    let outcome = site.regenerate("slow", 2 * LEASE).await.expect("rendered");
     assert!(matches!(outcome, Outcome::Published(_)), "{outcome:?}");
 }
 
@@ -130,21 +130,21 @@ async fn an_unchanged_body_is_not_stored_again() {
         files.flat_map(|page| std::fs::read_dir(page.path()).expect("a page")).count()
     };
     let site = Site::with(Bodies::files(directory.path()).expect("a store"));
-    assert!(matches!(site.renew("same", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    assert!(matches!(site.regenerate("same", Duration::ZERO).await, Ok(Outcome::Published(_))));
     assert_eq!(objects(), 1);
     tokio::time::advance(Duration::from_secs(100)).await;
-    assert!(matches!(site.renew("same", Duration::ZERO).await, Ok(Outcome::Unchanged(_))));
+    assert!(matches!(site.regenerate("same", Duration::ZERO).await, Ok(Outcome::Unchanged(_))));
     assert_eq!(objects(), 1);
-    assert!(matches!(site.renew("same", Duration::ZERO).await, Ok(Outcome::AlreadyFresh(_))));
+    assert!(matches!(site.regenerate("same", Duration::ZERO).await, Ok(Outcome::AlreadyFresh(_))));
     tokio::time::advance(Duration::from_secs(100)).await;
-    assert!(matches!(site.renew("other", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    assert!(matches!(site.regenerate("other", Duration::ZERO).await, Ok(Outcome::Published(_))));
     assert_eq!(objects(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_render_leaves_the_page_unchanged_and_releases_the_lease() {
     let site = Site::new();
-    assert!(matches!(site.renew("good", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    assert!(matches!(site.regenerate("good", Duration::ZERO).await, Ok(Outcome::Published(_))));
     tokio::time::advance(Duration::from_secs(100)).await;
     let policy = Policy::every(Duration::from_secs(60));
     let render = |_| async { Err::<Rendered, _>("the origin is down".into()) };
@@ -152,7 +152,7 @@ async fn a_failed_render_leaves_the_page_unchanged_and_releases_the_lease() {
     let error = failed.expect_err("it failed");
     assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Render, "the render of / failed"));
     assert_eq!(site.body().await.as_deref(), Some("good"));
-    let next = site.pages.store().try_acquire(&site.page).await.expect("an answer");
+    let next = site.pages.store().try_acquire(&site.page).await.expect("no error");
     assert!(matches!(next, Acquire::Granted(_)));
 }
 
@@ -160,21 +160,21 @@ async fn a_failed_render_leaves_the_page_unchanged_and_releases_the_lease() {
 async fn a_page_whose_body_is_missing_counts_as_missing_and_is_rendered_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let site = Site::with(Bodies::files(directory.path()).expect("a store"));
-    assert!(matches!(site.renew("one", Duration::ZERO).await, Ok(Outcome::Published(_))));
-    let broken = site.pages.store().lookup(&site.page).await.expect("an answer").meta.expect("a page");
-    std::fs::remove_dir_all(directory.path().join("isr")).expect("the bodies are lost");
+    assert!(matches!(site.regenerate("one", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    let broken = site.pages.store().lookup(&site.page).await.expect("no error").meta.expect("a page");
+    std::fs::remove_dir_all(directory.path().join("isr")).expect("the bodies are deleted");
     assert_eq!(site.body().await, None);
     assert!(
-        matches!(site.renew("one", Duration::ZERO).await, Ok(Outcome::AlreadyFresh(_))),
-        "by its times it is"
+        matches!(site.regenerate("one", Duration::ZERO).await, Ok(Outcome::AlreadyFresh(_))),
+        "it is fresh by its times"
     );
     let policy = Policy::every(Duration::from_secs(60));
-    for healed in [true, false] {
+    for repaired in [true, false] {
         let lost = RegenerateReason::BodyMissing(broken.generation.s3_key.clone());
         let render = |_| async { Ok(Rendered::html("one")) };
         let heal = site.pages.regenerate_for(&site.page, &policy, &lost, render);
         let outcome = heal.await.expect("no error");
-        assert_eq!(matches!(outcome, Outcome::Published(_)), healed, "once is enough: {outcome:?}");
+        assert_eq!(matches!(outcome, Outcome::Published(_)), repaired, "one render is enough: {outcome:?}");
         assert_eq!(site.body().await.as_deref(), Some("one"));
     }
 }
@@ -190,21 +190,21 @@ where
 #[tokio::test(start_paused = true)]
 async fn a_renderer_may_report_that_the_page_is_unchanged() {
     let site = Site::new();
-    assert!(matches!(site.renew("same", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    assert!(matches!(site.regenerate("same", Duration::ZERO).await, Ok(Outcome::Published(_))));
     tokio::time::advance(Duration::from_secs(100)).await;
     let outcome = renew_with(&site, |context| async move {
-        let served = context.served.expect("a page is served");
+        let served = context.served.expect("a current page");
         let mut still_right = Rendered::unchanged(&served);
         still_right.revalidate = Some(Duration::from_secs(7));
         still_right.content.headers = vec![("x-seen".into(), "twice".into())];
         Ok(still_right.into())
     });
     assert!(matches!(outcome.await, Outcome::Unchanged(_)));
-    let meta = site.pages.store().lookup(&site.page).await.expect("an answer").meta.expect("a page");
+    let meta = site.pages.store().lookup(&site.page).await.expect("no error").meta.expect("a page");
     assert_eq!((meta.generation.generated_at, meta.generation.revalidate_seconds), (NOW + 100, 7));
     assert_eq!(meta.generation.content.headers, [("x-seen".to_owned(), "twice".to_owned())]);
     assert!(meta.generation.content.digest.is_some());
-    assert_eq!(meta.version, Some(1), "the pointer has not moved");
+    assert_eq!(meta.version, Some(1), "the pointer did not move");
     assert_eq!(site.body().await.as_deref(), Some("same"));
 }
 
@@ -217,20 +217,20 @@ async fn a_renderer_cannot_report_a_missing_page_as_unchanged() {
         nothing.bytes = None;
         Ok(nothing)
     };
-    let error = site.pages.regenerate(&site.page, &policy, render).await.expect_err("nothing is served");
+    let error = site.pages.regenerate(&site.page, &policy, render).await.expect_err("there is no page");
     assert_eq!(error.to_string(), "/ was rendered as unchanged, but there is no page yet");
-    let next = site.pages.store().try_acquire(&site.page).await.expect("an answer");
-    assert!(matches!(next, Acquire::Granted(_)), "and the lease was given back");
+    let next = site.pages.store().try_acquire(&site.page).await.expect("no error");
+    assert!(matches!(next, Acquire::Granted(_)), "the lease was released");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_response_that_must_not_be_cached_changes_nothing() {
     let site = Site::new();
-    assert!(matches!(site.renew("good", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    assert!(matches!(site.regenerate("good", Duration::ZERO).await, Ok(Outcome::Published(_))));
     tokio::time::advance(Duration::from_secs(100)).await;
     assert_eq!(renew_with(&site, |_| async { Ok(Render::Declined) }).await, Outcome::Declined);
     assert_eq!(site.body().await.as_deref(), Some("good"));
-    assert!(matches!(site.renew("better", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    assert!(matches!(site.regenerate("better", Duration::ZERO).await, Ok(Outcome::Published(_))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -239,15 +239,15 @@ async fn a_page_that_its_renderer_invalidates_must_not_be_served() {
     assert_eq!(
         renew_with(&site, |_| async { Ok(Render::Invalidate) }).await,
         Outcome::Declined,
-        "nothing is there"
+        "there is no page"
     );
-    assert!(matches!(site.renew("good", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    assert!(matches!(site.regenerate("good", Duration::ZERO).await, Ok(Outcome::Published(_))));
     tokio::time::advance(Duration::from_secs(100)).await;
     assert_eq!(renew_with(&site, |_| async { Ok(Render::Invalidate) }).await, Outcome::Invalidated);
-    let view = site.pages.store().lookup(&site.page).await.expect("an answer");
+    let view = site.pages.store().lookup(&site.page).await.expect("no error");
     assert!(view.lock.is_none() && view.meta.expect("a page").must_not_serve);
     assert!(site.body().await.is_none());
-    assert!(matches!(site.renew("good again", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    assert!(matches!(site.regenerate("good again", Duration::ZERO).await, Ok(Outcome::Published(_))));
     assert_eq!(site.body().await.as_deref(), Some("good again"));
 }
 
@@ -255,18 +255,18 @@ async fn a_page_that_its_renderer_invalidates_must_not_be_served() {
 async fn a_renderer_does_not_invalidate_what_another_worker_published() {
     for text in ["new", "old"] {
         let site = Site::new();
-        assert!(matches!(site.renew("old", Duration::ZERO).await, Ok(Outcome::Published(_))));
+        assert!(matches!(site.regenerate("old", Duration::ZERO).await, Ok(Outcome::Published(_))));
         tokio::time::advance(Duration::from_secs(100)).await;
         let outcome = renew_with(&site, |_| async {
-            // It ends the lease of this render, which does not hear of it before its next heartbeat.
-            site.pages.store().invalidate(&site.page, InvalidationMode::Soft).await.expect("an answer");
-            let outcome = site.renew(text, Duration::ZERO).await;
+            // This deletes the lease of the render, which detects it at its next heartbeat.
+            site.pages.store().invalidate(&site.page, InvalidationMode::Soft).await.expect("no error");
+            let outcome = site.regenerate(text, Duration::ZERO).await;
             assert!(matches!(outcome, Ok(Outcome::Published(_) | Outcome::Unchanged(_))));
             Ok(Render::Invalidate)
         });
         assert_eq!(outcome.await, Outcome::Declined);
         assert_eq!(site.body().await.as_deref(), Some(text));
-        let meta = site.pages.store().lookup(&site.page).await.expect("an answer").meta.expect("a page");
+        let meta = site.pages.store().lookup(&site.page).await.expect("no error").meta.expect("a page");
         assert!(!meta.must_not_serve && meta.generation.revalidate_seconds > 0);
     }
 }
@@ -282,7 +282,7 @@ async fn a_page_whose_tag_was_invalidated_is_rendered_again_within_its_interval(
     assert!(matches!(renew_with(&site, |_| tagged("one")).await, Outcome::Published(_)));
     tokio::time::advance(Duration::from_secs(10)).await;
     assert!(matches!(renew_with(&site, |_| tagged("two")).await, Outcome::AlreadyFresh(_)));
-    site.pages.store().invalidate_tag(&Tag::new("news").expect("a tag"), None).await.expect("an answer");
+    site.pages.store().invalidate_tag(&Tag::new("news").expect("a tag"), None).await.expect("no error");
     tokio::time::advance(Duration::from_secs(3)).await;
     assert!(matches!(renew_with(&site, |_| tagged("two")).await, Outcome::Published(_)));
     assert!(matches!(renew_with(&site, |_| tagged("three")).await, Outcome::AlreadyFresh(_)));
@@ -300,7 +300,7 @@ async fn a_request_is_executed_once_and_can_be_retried_after_a_failure() {
     };
     let failed = ask("h", Err("the origin is down")).await.expect_err("it fails");
     assert_eq!(failed.kind(), Kind::Render);
-    let Ok(Outcome::Published(page)) = ask("h", Ok("paid")).await else { panic!("it can be tried again") };
+    let Ok(Outcome::Published(page)) = ask("h", Ok("paid")).await else { panic!("it can be retried") };
     let replayed = Outcome::Replayed { s3_key: Some(page.s3_key) };
     assert_eq!(ask("h", Ok("paid twice")).await.expect("no error"), replayed);
     assert_eq!(ask("other", Ok("paid")).await.expect("no error"), Outcome::OtherRequest);
@@ -347,23 +347,23 @@ async fn a_request_whose_lease_was_lost_can_be_retried_at_once() {
     };
     let fence = async || {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        site.pages.store().invalidate(&site.page, InvalidationMode::Soft).await.expect("an answer")
+        site.pages.store().invalidate(&site.page, InvalidationMode::Soft).await.expect("no error")
     };
-    // Noticed when it publishes, and noticed by a heartbeat.
+    // Detected by the publish, and by a heartbeat.
     for takes in [Duration::from_secs(2), 2 * LEASE] {
         let (lost, _) = tokio::join!(ask(takes), fence());
         assert_eq!(lost, Outcome::Lost);
     }
-    assert!(matches!(ask(Duration::ZERO).await, Outcome::Published(_)), "nobody works on it any more");
+    assert!(matches!(ask(Duration::ZERO).await, Outcome::Published(_)), "it is not in progress any more");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_publish_releases_the_lease() {
     let site = Site::new();
     site.table.script(&[Fate::Pass, Fate::Deny]);
-    let error = site.renew("one", Duration::ZERO).await.expect_err("the publish is turned away");
+    let error = site.regenerate("one", Duration::ZERO).await.expect_err("the publish is rejected");
     assert_eq!(error.kind(), Kind::Unavailable);
-    assert!(matches!(site.renew("one", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    assert!(matches!(site.regenerate("one", Duration::ZERO).await, Ok(Outcome::Published(_))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -371,14 +371,14 @@ async fn a_pinned_page_is_not_regenerated_for_an_earlier_reason() {
     let site = Site::new();
     let policy = Policy::every(Duration::from_secs(60)).with_history(History::Versions);
     for body in ["good", "bad"] {
-        assert!(matches!(site.renew(body, Duration::ZERO).await, Ok(Outcome::Published(_))));
+        assert!(matches!(site.regenerate(body, Duration::ZERO).await, Ok(Outcome::Published(_))));
         tokio::time::advance(Duration::from_secs(60)).await;
     }
     let store = site.pages.store();
-    let versions = store.versions(&site.page, 10).await.expect("an answer");
+    let versions = store.versions(&site.page, 10).await.expect("no error");
     let back = store.roll_back(&site.page, &versions[1].0, Duration::from_secs(3600)).await;
-    assert_eq!(back.expect("an answer"), RolledBack::Done);
-    let (pinned, _) = site.pages.read(&site.page).await.expect("an answer").expect("a page");
+    assert_eq!(back.expect("no error"), RolledBack::Done);
+    let (pinned, _) = site.pages.read(&site.page).await.expect("no error").expect("a page");
     for reason in [
         RegenerateReason::OtherDeployment("another".into()),
         RegenerateReason::EarlyRefresh(pinned.generation.generated_at),
@@ -391,5 +391,5 @@ async fn a_pinned_page_is_not_regenerated_for_an_earlier_reason() {
     let broken = RegenerateReason::BodyMissing(pinned.generation.s3_key);
     let render = |_| async { Ok(Rendered::html("better")) };
     let outcome = site.pages.regenerate_for(&site.page, &policy, &broken, render).await;
-    assert!(matches!(outcome, Ok(Outcome::Published(_))), "there is nothing that could be held on to");
+    assert!(matches!(outcome, Ok(Outcome::Published(_))), "there is no body to serve");
 }

@@ -1,4 +1,4 @@
-//! Leases and publishing: one worker renews, and a late one cannot harm.
+//! Leases and publishing: one worker publishes, and a late one changes nothing.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn a_late_writer_cannot_publish() {
             t.advance(LEASE + SECOND);
             let quick = t.acquire().await;
             assert_eq!(t.publish(&slow, "old", keep).await, Published::Lost);
-            assert_eq!(t.meta().await, None, "nothing of it was written");
+            assert_eq!(t.meta().await, None, "nothing was written");
             assert_eq!(t.publish(&quick, "new", keep).await, Published::Done);
             assert_eq!(t.publish(&slow, "old", keep).await, Published::Lost);
             assert_eq!(t.meta().await.expect("a page").generation.s3_key, "new");
@@ -33,7 +33,7 @@ async fn an_expired_lease_cannot_publish_even_if_nobody_took_it() {
         let lease = t.acquire().await;
         t.advance(LEASE);
         assert_eq!(t.publish(&lease, "late", History::Latest).await, Published::Lost);
-        // Without that guard the token alone decides, which is safe as well.
+        // Without this guard the token alone decides, which is safe as well.
         let mut guards = Guards::default();
         guards.not_expired = false;
         let t = t.with(|store| store.with_guards(guards));
@@ -47,13 +47,16 @@ async fn an_expired_lease_cannot_publish_even_if_nobody_took_it() {
 async fn a_refused_acquire_returns_the_expiry_of_the_lease() {
     for t in Test::on_each_table() {
         let lease = t.acquire().await;
-        let held = t.store.try_acquire(&t.page).await.expect("an answer");
+        let held = t.store.try_acquire(&t.page).await.expect("no error");
         assert_eq!(held, Acquire::Held { until: NOW + 30 });
-        t.store.release(&lease).await.expect("an answer");
-        t.store.release(&lease).await.expect("giving back twice is no error");
+        t.store.release(&lease).await.expect("no error");
+        t.store.release(&lease).await.expect("releasing twice is not an error");
         let next = t.acquire().await;
-        t.store.release(&lease).await.expect("an answer");
-        assert!(t.store.lookup(&t.page).await.expect("an answer").lock.is_some(), "it is the next one's now");
+        t.store.release(&lease).await.expect("no error");
+        assert!(
+            t.store.lookup(&t.page).await.expect("no error").lock.is_some(),
+            "the next holder has it now"
+        );
         assert_ne!(next.token(), lease.token());
     }
 }
@@ -64,7 +67,7 @@ async fn a_refreshed_lease_outlives_its_first_term() {
         let mut lease = t.acquire().await;
         for _ in 0..5 {
             t.advance(Duration::from_secs(20));
-            lease = match t.store.refresh(&lease).await.expect("an answer") {
+            lease = match t.store.refresh(&lease).await.expect("no error") {
                 Refresh::Extended(longer) => longer,
                 Refresh::Lost => panic!("it was held"),
             };
@@ -73,7 +76,7 @@ async fn a_refreshed_lease_outlives_its_first_term() {
         assert_eq!(t.publish(&lease, "slow but alive", History::Latest).await, Published::Done);
         let expired = t.acquire().await;
         t.advance(LEASE);
-        assert_eq!(t.store.refresh(&expired).await.expect("an answer"), Refresh::Lost);
+        assert_eq!(t.store.refresh(&expired).await.expect("no error"), Refresh::Lost);
     }
 }
 
@@ -105,7 +108,7 @@ async fn versions_rise_by_one_and_meta_repeats_the_current_one() {
         let rows = t.rows().await;
         assert_eq!(rows.len(), 4, "META and three versions: {rows:?}");
         assert_eq!(t.meta().await.expect("a page").current_sk.as_ref(), rows.last(), "the newest sorts last");
-        // A page that stops keeping versions goes on counting.
+        // A page without further versions continues to count.
         let lease = t.acquire().await;
         assert_eq!(t.publish(&lease, "d", History::Latest).await, Published::Done);
         let meta = t.meta().await.expect("a page");
@@ -125,29 +128,25 @@ async fn an_unchanged_body_updates_only_the_times() {
             let lease = t.acquire().await;
             let first = with_digest(&t, "first");
             let done = t.store.commit_generation(&lease, &first, None, keep).await;
-            assert_eq!(done.expect("an answer"), Published::Done);
+            assert_eq!(done.expect("no error"), Published::Done);
             let before = t.meta().await.expect("a page");
             t.advance(Duration::from_secs(100));
             assert_eq!(before.freshness(t.store.now()), Freshness::Stale);
             let lease = t.acquire().await;
             let again = with_digest(&t, "first");
             let done = t.store.commit_generation(&lease, &again, Some(&before), keep).await;
-            assert_eq!(done.expect("an answer"), Published::Done);
+            assert_eq!(done.expect("no error"), Published::Done);
             let after = t.meta().await.expect("a page");
             assert_eq!(after.freshness(t.store.now()), Freshness::Fresh);
             assert_eq!(after.generation.s3_key, "first");
             assert_eq!((after.version, &after.current_sk), (before.version, &before.current_sk));
-            // Read too early: somebody else has published since, so the times of that page do not move.
+            // Read too early: another worker has published since, so the times of that page do not change.
             let lease = t.acquire().await;
             let other = Txn::from(Write::put(t.page.meta(), Meta::of(t.rendered("other")).to_item()));
             assert!(t.table.commit(&other).await.expect("a put").is_done());
             let done = t.store.commit_generation(&lease, &again, Some(&after), keep).await;
-            assert_eq!(done.expect("an answer"), Published::Lost);
-            assert_eq!(
-                t.rows().await.iter().filter(|sk| *sk == "LOCK").count(),
-                0,
-                "the lease was given back"
-            );
+            assert_eq!(done.expect("no error"), Published::Lost);
+            assert_eq!(t.rows().await.iter().filter(|sk| *sk == "LOCK").count(), 0, "the lease was released");
         }
     }
 }
@@ -162,7 +161,7 @@ async fn guards_refuse_an_outdated_read_and_an_older_render() {
         assert_eq!(t.publish(&lease, "a", History::Versions).await, Published::Done);
         let lease = t.acquire().await;
         let late = t.store.commit_generation(&lease, &t.rendered("b"), None, History::Versions).await;
-        assert_eq!(late.expect("an answer"), Published::Lost, "META has a version since");
+        assert_eq!(late.expect("no error"), Published::Lost, "META has a version by now");
         let lease = t.acquire().await;
         assert_eq!(t.publish(&lease, "b", History::Versions).await, Published::Done);
 
@@ -174,7 +173,7 @@ async fn guards_refuse_an_outdated_read_and_an_older_render() {
             let lease = t.acquire().await;
             let older = Generation::new("older", generated_at, 60);
             let late = t.store.commit_generation(&lease, &older, seen.as_ref(), History::Latest).await;
-            assert_eq!(late.expect("an answer"), Published::Lost, "{generated_at}");
+            assert_eq!(late.expect("no error"), Published::Lost, "{generated_at}");
         }
         assert_eq!(t.meta().await.expect("a page").generation.s3_key, "b");
     }
@@ -189,10 +188,10 @@ async fn a_publish_with_a_lost_response_is_never_reported_as_not_done() {
             (vec![LoseRequest, LoseAnswer, LoseAnswer, Pass], Ok(Published::Done)),
             (vec![LoseAnswer, LoseAnswer, LoseAnswer, LoseAnswer, Pass], Ok(Published::Done)),
             (vec![LoseRequest, LoseRequest, LoseRequest, Pass], Err(Kind::Unavailable)),
-            // There is no page, and there was none: it may have been published and collected by its `ttl` since.
+            // There is no page, and there was none: it may have been published and deleted by its `ttl` since.
             (vec![LoseRequest, LoseRequest, LoseRequest, LoseAnswer, Pass], Ok(Published::Superseded)),
             (vec![LoseAnswer; 6], Err(Kind::Unknown)),
-            // That a repetition was turned away says nothing of what went before it.
+            // The rejection of a retry does not decide about earlier attempts.
             (vec![LoseAnswer, Deny, Pass], Ok(Published::Done)),
             (vec![LoseRequest, Deny, Pass], Err(Kind::Unavailable)),
             (vec![LoseAnswer, LoseAnswer, LoseAnswer, Deny], Err(Kind::Unknown)),
@@ -211,7 +210,7 @@ async fn a_publish_with_a_lost_response_is_never_reported_as_not_done() {
                         assert!(meta.version.is_none_or(|version| version == 1), "it was applied once");
                     }
                     Ok(_) | Err(Kind::Unavailable) => {
-                        assert_eq!(meta, None, "not published means not published");
+                        assert_eq!(meta, None, "nothing was published");
                         t.acquire().await;
                     }
                     Err(_) => {}
@@ -241,12 +240,12 @@ async fn a_late_acquire_does_not_bring_a_released_lease_back() {
             let lease = t.acquire().await;
             let rendered = t.rendered("from before the invalidation");
             assert_eq!(
-                t.store.invalidate(&t.page, InvalidationMode::Hard).await.expect("an answer"),
+                t.store.invalidate(&t.page, InvalidationMode::Hard).await.expect("no error"),
                 Invalidated::Absent
             );
             t.table.come_late().await;
             let published = t.store.commit_generation(&lease, &rendered, None, keep).await;
-            assert_eq!(published.expect("an answer"), Published::Lost);
+            assert_eq!(published.expect("no error"), Published::Lost);
             assert_eq!(t.meta().await, None);
         }
     }
@@ -262,7 +261,7 @@ async fn a_refusal_is_final_only_once_the_lease_is_gone() {
             t.table.script(&[Delay; 3]);
             assert_eq!(t.store.refresh(&lease).await.map_err(|error| error.kind()), Err(Kind::Unknown));
             t.advance(LEASE / 2);
-            // The repetition finds the lease expired; then the refresh arrives after all, and the first attempt.
+            // The retry finds the lease expired; then the delayed refresh arrives, and the first attempt.
             t.table.script(&[Delay, Pass, ComeLate]);
             assert_eq!(t.publish(&lease, "a", keep).await, Published::Done);
             assert_eq!(t.meta().await.expect("a page").generation.s3_key, "a");
@@ -275,7 +274,7 @@ async fn a_row_of_another_language_is_served_and_replaced() {
     for t in Test::on_each_table() {
         let lease = t.acquire().await;
         assert_eq!(t.publish(&lease, "ours", History::Versions).await, Published::Done);
-        // A full put of META with only the attributes that everybody knows.
+        // A full put of META with only the required attributes.
         let theirs = Item::from([
             ("s3_key", Value::from("theirs")),
             ("generated_at", (NOW + 1).into()),
@@ -288,7 +287,7 @@ async fn a_row_of_another_language_is_served_and_replaced() {
         let lease = t.acquire().await;
         assert_eq!(t.publish(&lease, "ours again", History::Versions).await, Published::Done);
         assert_eq!(t.meta().await.expect("a page").generation.s3_key, "ours again");
-        // One that nobody can read counts as missing.
+        // A row that cannot be read counts as missing.
         let broken = Item::from([("s3_key", Value::from(7))]);
         assert!(
             t.table.commit(&Txn::from(Write::put(t.page.meta(), broken))).await.expect("a put").is_done()
@@ -347,8 +346,8 @@ async fn a_publish_removes_every_attribute_of_the_page_before() {
 #[tokio::test]
 async fn an_unchanged_publish_with_a_lost_response_is_recognized_by_its_mark() {
     use Fate::{LoseAnswer, LoseRequest, Pass};
-    // What becomes of three attempts to publish and two to give the lease up, and what is said then.
-    for (fates, said) in [
+    // The fate of three attempts to publish and two to release the lease, and the result.
+    for (fates, expected) in [
         ([LoseAnswer, LoseAnswer, LoseAnswer, Pass, Pass], Published::Done),
         ([LoseRequest, LoseRequest, LoseRequest, LoseAnswer, Pass], Published::Lost),
     ] {
@@ -360,11 +359,11 @@ async fn an_unchanged_publish_with_a_lost_response_is_recognized_by_its_mark() {
             t.table.script(&fates);
             assert_eq!(
                 t.publish(&lease, "a", History::Latest).await,
-                said,
-                "the pointer alone does not tell"
+                expected,
+                "the pointer alone does not decide"
             );
             let meta = t.meta().await.expect("a page");
-            assert_eq!(meta.generation.generated_at == NOW + 60, said == Published::Done);
+            assert_eq!(meta.generation.generated_at == NOW + 60, expected == Published::Done);
         }
     }
 }

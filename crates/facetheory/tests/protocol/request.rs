@@ -1,4 +1,4 @@
-//! Requests: the same wish is done once, however often it is delivered.
+//! Requests: a request is executed once, however often it is delivered.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const KEY: &str = "order-7";
 const HASH: &str = "hash";
 
 async fn begin(t: &Test, hash: &str) -> Begin {
-    t.store.begin_request(&t.page, KEY, hash).await.expect("an answer")
+    t.store.begin_request(&t.page, KEY, hash).await.expect("no error")
 }
 
 async fn started(t: &Test) -> (Lease, Claim) {
@@ -29,7 +29,7 @@ async fn row(t: &Test) -> Option<Request> {
     item.map(|item| Request::read(&item).expect("a request"))
 }
 
-/// A request of another language: with only the attributes that everybody knows.
+/// A request of another language, with only the required attributes.
 async fn put_foreign(t: &Test, status: &str) {
     let item = Item::from([
         ("request_hash", Value::from(HASH)),
@@ -48,7 +48,7 @@ async fn a_request_is_executed_once_and_then_replayed() {
             assert_eq!(begin(&t, HASH).await, Begin::InProgress { until: Some(NOW + 300) });
             let page = facetheory::protocol::Generation::new("a", NOW, 0);
             let done = t.store.commit_request(&lease, &claim, &page, None, keep).await;
-            assert_eq!(done.expect("an answer"), Published::Done);
+            assert_eq!(done.expect("no error"), Published::Done);
             assert_eq!(begin(&t, HASH).await, Begin::Replayed { s3_key: Some("a".into()) });
             let row = row(&t).await.expect("a row");
             assert_eq!((row.status, row.in_progress_until), (RequestStatus::Completed, None));
@@ -62,10 +62,10 @@ async fn the_same_key_with_another_request_is_an_error_on_every_path_and_writes_
     for t in Test::on_each_table() {
         let (lease, claim) = started(&t).await;
         let before = row(&t).await;
-        assert_eq!(begin(&t, "other").await, Begin::OtherRequest, "while it is worked on");
+        assert_eq!(begin(&t, "other").await, Begin::OtherRequest, "while it is in progress");
         let fresh = facetheory::protocol::Generation::new("a", NOW, 60);
         let done = t.store.commit_request(&lease, &claim, &fresh, None, History::Latest).await;
-        assert_eq!(done.expect("an answer"), Published::Done);
+        assert_eq!(done.expect("no error"), Published::Done);
         assert_ne!(row(&t).await, before);
         let before = row(&t).await;
         assert_eq!(begin(&t, "other").await, Begin::OtherRequest, "when the page is fresh, too");
@@ -105,12 +105,12 @@ async fn a_request_for_a_fresh_page_is_not_started_even_if_its_worker_crashed() 
 async fn a_failed_request_may_be_retried() {
     for t in Test::on_each_table() {
         let (lease, claim) = started(&t).await;
-        t.store.fail_request(&lease, &claim).await.expect("an answer");
+        t.store.fail_request(&lease, &claim).await.expect("no error");
         assert_eq!(row(&t).await.expect("a row").status, RequestStatus::Failed);
         let (again, _) = started(&t).await;
         assert_ne!(again.token(), lease.token());
-        // The first worker has nothing to say about it any more.
-        t.store.fail_request(&lease, &claim).await.expect("an answer");
+        // The first worker can no longer complete or fail it.
+        t.store.fail_request(&lease, &claim).await.expect("no error");
         assert_eq!(row(&t).await.expect("a row").status, RequestStatus::Started);
     }
 }
@@ -120,15 +120,15 @@ async fn a_crashed_worker_is_replaced_and_can_no_longer_complete_its_request() {
     for t in Test::on_each_table() {
         let (crashed, its_claim) = started(&t).await;
         t.advance(LEASE);
-        // The lease is free, but the request counts as worked on for longer.
+        // The lease is free, but the request is in progress for longer.
         assert!(matches!(begin(&t, HASH).await, Begin::InProgress { .. }));
         t.advance(Duration::from_secs(300));
         let (lease, claim) = started(&t).await;
         let page = |body: &str| facetheory::protocol::Generation::new(body, NOW, 0);
         let late = t.store.commit_request(&crashed, &its_claim, &page("late"), None, History::Latest).await;
-        assert_eq!(late.expect("an answer"), Published::Lost);
+        assert_eq!(late.expect("no error"), Published::Lost);
         let done = t.store.commit_request(&lease, &claim, &page("good"), None, History::Latest).await;
-        assert_eq!(done.expect("an answer"), Published::Done);
+        assert_eq!(done.expect("no error"), Published::Done);
         assert_eq!(begin(&t, HASH).await, Begin::Replayed { s3_key: Some("good".into()) });
     }
 }
@@ -139,7 +139,7 @@ async fn a_request_of_another_language_is_in_progress_while_the_lease_is_held() 
         put_foreign(&t, "STARTED").await;
         let lease = t.acquire().await;
         assert_eq!(begin(&t, HASH).await, Begin::InProgress { until: Some(NOW + 30) });
-        t.store.release(&lease).await.expect("an answer");
+        t.store.release(&lease).await.expect("no error");
         started(&t).await;
     }
 }
@@ -150,7 +150,7 @@ async fn a_request_and_its_lease_are_acquired_together_or_not_at_all() {
         let other = t.acquire().await;
         assert_eq!(begin(&t, HASH).await, Begin::Held { until: NOW + 30 });
         assert_eq!(row(&t).await, None, "no request without its lease");
-        t.store.release(&other).await.expect("an answer");
+        t.store.release(&other).await.expect("no error");
         started(&t).await;
     }
 }
@@ -163,7 +163,7 @@ async fn a_request_with_lost_responses_is_started_and_completed_once() {
         t.table.script(&[Fate::LoseAnswer, Fate::Pass]);
         let page = facetheory::protocol::Generation::new("a", NOW, 0);
         let done = t.store.commit_request(&lease, &claim, &page, None, History::Versions).await;
-        assert_eq!(done.expect("an answer"), Published::Done);
+        assert_eq!(done.expect("no error"), Published::Done);
         assert_eq!(t.meta().await.expect("a page").version, Some(1));
         assert_eq!(begin(&t, HASH).await, Begin::Replayed { s3_key: Some("a".into()) });
     }
@@ -173,10 +173,10 @@ async fn a_request_with_lost_responses_is_started_and_completed_once() {
 async fn hostile_keys_are_limited_and_cannot_name_another_row() {
     for t in Test::on_each_table() {
         for key in ["META", "../META", "LOCK", "REQ#x", "VER#1", "a b", "\u{0}"] {
-            let begun = t.store.begin_request(&t.page, key, HASH).await.expect("an answer");
+            let begun = t.store.begin_request(&t.page, key, HASH).await.expect("no error");
             assert!(matches!(begun, Begin::Started { .. }), "{key:?}: {begun:?}");
             let Begin::Started { lease, claim } = begun else { continue };
-            t.store.fail_request(&lease, &claim).await.expect("an answer");
+            t.store.fail_request(&lease, &claim).await.expect("no error");
         }
         assert!(t.rows().await.iter().all(|sk| sk.starts_with("REQ#")), "{:?}", t.rows().await);
         for key in ["", &"x".repeat(1_000_000)] {
@@ -195,8 +195,8 @@ async fn a_late_takeover_does_not_replace_an_earlier_one() {
         let unheard = t.store.begin_request(&t.page, KEY, HASH).await.expect_err("no answer");
         assert_eq!(unheard.kind(), Kind::Unknown);
         let (quicker, _) = started(&t).await;
-        // Even where the lease is not in the way.
-        t.store.invalidate(&t.page, facetheory::InvalidationMode::Soft).await.expect("an answer");
+        // Even if the lease is free.
+        t.store.invalidate(&t.page, facetheory::InvalidationMode::Soft).await.expect("no error");
         t.table.come_late().await;
         assert_eq!(row(&t).await.expect("a row").owner.as_deref(), Some(quicker.token()));
     }
@@ -205,11 +205,11 @@ async fn a_late_takeover_does_not_replace_an_earlier_one() {
 #[tokio::test]
 async fn an_idempotency_key_stands_for_one_request_of_any_page() {
     for t in Test::on_each_table() {
-        let bind = async |key: &str, hash: &str| t.store.bind_request(key, hash).await.expect("an answer");
+        let bind = async |key: &str, hash: &str| t.store.bind_request(key, hash).await.expect("no error");
         assert!(bind(KEY, HASH).await && bind(KEY, HASH).await);
         assert!(!bind(KEY, "other").await);
         assert!(bind("order-8", "other").await, "another key is another request");
-        assert!(bind("../META", HASH).await, "whatever it looks like, it names no other row");
+        assert!(bind("../META", HASH).await, "no key names another row");
         assert!(t.meta().await.is_none());
         let error = t.store.bind_request(&"x".repeat(5000), HASH).await.expect_err("too long");
         assert_eq!(error.kind(), Kind::Invalid);

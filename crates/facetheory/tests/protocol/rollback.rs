@@ -1,4 +1,4 @@
-//! Versions, the way back to them, and pins.
+//! Versions, rollback and pins.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn publish_versions(t: &Test, bodies: &[&str]) -> Vec<String> {
         assert_eq!(t.publish(&lease, body, History::Versions).await, Published::Done);
         t.advance(SECOND);
     }
-    let mut versions = t.store.versions(&t.page, 10).await.expect("an answer");
+    let mut versions = t.store.versions(&t.page, 10).await.expect("no error");
     versions.reverse();
     versions.into_iter().map(|(sk, _)| sk).collect()
 }
@@ -26,7 +26,7 @@ async fn publish_versions(t: &Test, bodies: &[&str]) -> Vec<String> {
 async fn versions_are_listed_newest_first() {
     for t in Test::on_each_table() {
         publish_versions(&t, &["a", "b", "c"]).await;
-        let versions = t.store.versions(&t.page, 2).await.expect("an answer");
+        let versions = t.store.versions(&t.page, 2).await.expect("no error");
         let bodies: Vec<&str> =
             versions.iter().map(|(_, version)| version.generation.s3_key.as_str()).collect();
         assert_eq!(bodies, ["c", "b"]);
@@ -38,26 +38,22 @@ async fn a_page_that_was_rolled_back_is_pinned() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["good", "bad"]).await;
         let in_flight = t.acquire().await;
-        let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("an answer");
+        let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("no error");
         assert_eq!(done, RolledBack::Done);
         assert_eq!(t.publish(&in_flight, "bad again", History::Versions).await, Published::Lost);
         let meta = t.meta().await.expect("a page");
         assert_eq!(meta.generation.s3_key, "good");
         assert_eq!((meta.version, meta.current_sk.as_ref()), (Some(3), Some(&versions[0])));
         t.advance(PIN - SECOND);
+        assert_eq!(meta.freshness(t.store.now()), Freshness::Fresh, "for readers without pins, too");
         assert_eq!(
-            meta.freshness(t.store.now()),
-            Freshness::Fresh,
-            "for readers that know nothing of pins too"
-        );
-        assert_eq!(
-            t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect("an answer"),
+            t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect("no error"),
             Invalidated::Pinned
         );
         t.advance(SECOND);
         assert_eq!(t.meta().await.expect("a page").freshness(t.store.now()), Freshness::Stale);
         assert_eq!(
-            t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect("an answer"),
+            t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect("no error"),
             Invalidated::Stale
         );
     }
@@ -68,14 +64,14 @@ async fn a_pin_ends_by_unpinning_and_by_hard_invalidation() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["good", "bad"]).await;
         for hard in [false, true] {
-            let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("an answer");
+            let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("no error");
             assert_eq!(done, RolledBack::Done);
             if hard {
-                let done = t.store.invalidate(&t.page, InvalidationMode::Hard).await.expect("an answer");
+                let done = t.store.invalidate(&t.page, InvalidationMode::Hard).await.expect("no error");
                 assert_eq!(done, Invalidated::Stale);
             } else {
-                assert!(t.store.unpin(&t.page).await.expect("an answer"));
-                assert!(!t.store.unpin(&t.page).await.expect("an answer"), "once is enough");
+                assert!(t.store.unpin(&t.page).await.expect("no error"));
+                assert!(!t.store.unpin(&t.page).await.expect("no error"), "the pin is gone");
             }
             let meta = t.meta().await.expect("a page");
             assert!(!meta.is_pinned(t.store.now()));
@@ -91,11 +87,10 @@ async fn a_pin_ends_by_unpinning_and_by_hard_invalidation() {
 async fn a_version_that_does_not_exist_cannot_be_rolled_back_to() {
     for t in Test::on_each_table() {
         publish_versions(&t, &["a"]).await;
-        let gone =
-            t.store.roll_back(&t.page, "VER#01AAAAAAAAAAAAAAAAAAAAAAAA", PIN).await.expect("an answer");
+        let gone = t.store.roll_back(&t.page, "VER#01AAAAAAAAAAAAAAAAAAAAAAAA", PIN).await.expect("no error");
         assert_eq!(gone, RolledBack::NoSuchVersion);
         for sk in ["LOCK", "META", "", "ver#1"] {
-            let error = t.store.roll_back(&t.page, sk, PIN).await.expect_err("no version");
+            let error = t.store.roll_back(&t.page, sk, PIN).await.expect_err("not a version");
             assert_eq!(error.kind(), Kind::Invalid);
         }
         assert_eq!(t.meta().await.expect("a page").version, Some(1));
@@ -107,7 +102,7 @@ async fn a_rollback_with_a_lost_response_is_applied_once() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["good", "bad"]).await;
         t.table.script(&[Fate::LoseAnswer, Fate::LoseAnswer, Fate::Pass]);
-        let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("an answer");
+        let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("no error");
         assert_eq!(done, RolledBack::Done);
         assert_eq!(t.meta().await.expect("a page").version, Some(3));
     }
@@ -118,19 +113,19 @@ async fn gc_retains_the_newest_versions_and_the_current_one() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["a", "b", "c", "d", "e"]).await;
         let keep_four = Retention::newest(4);
-        let none = t.store.gc_versions(&t.page, keep_four).await.expect("an answer");
-        assert!(none.is_empty(), "the one that is served does not count");
-        let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("an answer");
+        let none = t.store.gc_versions(&t.page, keep_four).await.expect("no error");
+        assert!(none.is_empty(), "the current version does not count");
+        let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("no error");
         assert_eq!(done, RolledBack::Done);
         let keep_two = Retention::newest(2);
-        let bodies = t.store.gc_versions(&t.page, keep_two).await.expect("an answer");
+        let bodies = t.store.gc_versions(&t.page, keep_two).await.expect("no error");
         assert_eq!(bodies, ["c", "b"], "newest first; the body of the served version stays");
-        let left = t.store.versions(&t.page, 10).await.expect("an answer");
+        let left = t.store.versions(&t.page, 10).await.expect("no error");
         let left: Vec<&str> = left.iter().map(|(_, version)| version.generation.s3_key.as_str()).collect();
         assert_eq!(left, ["e", "d", "a"]);
         let mut young = Retention::newest(2);
         young.oldest = Some(t.store.now().seconds());
-        assert_eq!(t.store.gc_versions(&t.page, young).await.expect("an answer"), ["e", "d"]);
+        assert_eq!(t.store.gc_versions(&t.page, young).await.expect("no error"), ["e", "d"]);
         assert_eq!(t.meta().await.expect("a page").generation.s3_key, "a");
     }
 }
@@ -139,9 +134,9 @@ async fn gc_retains_the_newest_versions_and_the_current_one() {
 async fn a_rollback_without_a_pin_does_not_undo_an_invalidation() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["young"]).await;
-        let invalidated = t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect("an answer");
+        let invalidated = t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect("no error");
         assert_eq!(invalidated, Invalidated::Stale);
-        let back = t.store.roll_back(&t.page, &versions[0], Duration::ZERO).await.expect("an answer");
+        let back = t.store.roll_back(&t.page, &versions[0], Duration::ZERO).await.expect("no error");
         assert_eq!(back, RolledBack::Done);
         assert_eq!(t.meta().await.expect("a page").freshness(t.store.now()), Freshness::Stale);
     }
@@ -169,7 +164,7 @@ async fn a_late_rollback_does_not_bring_a_deleted_version_back() {
         let unheard = t.store.roll_back(&t.page, &versions[0], PIN).await.expect_err("no answer");
         assert_eq!(unheard.kind(), Kind::Unknown);
         let none = Retention::newest(0);
-        assert_eq!(t.store.gc_versions(&t.page, none).await.expect("an answer"), ["good"]);
+        assert_eq!(t.store.gc_versions(&t.page, none).await.expect("no error"), ["good"]);
         t.table.come_late().await;
         assert_eq!(t.meta().await.expect("a page").generation.s3_key, "bad");
         assert!(!t.rows().await.contains(&versions[0]));
@@ -183,7 +178,7 @@ async fn a_late_soft_invalidation_does_not_end_a_pin() {
         t.table.script(&[Fate::Delay; 3]);
         let unheard = t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect_err("no answer");
         assert_eq!(unheard.kind(), Kind::Unknown);
-        let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("an answer");
+        let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("no error");
         assert_eq!(done, RolledBack::Done);
         t.table.come_late().await;
         assert_eq!(t.meta().await.expect("a page").freshness(t.store.now()), Freshness::Fresh);

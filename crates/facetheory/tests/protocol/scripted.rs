@@ -59,7 +59,7 @@ impl TableHooks for Script {
 
     async fn commit(&self, txn: &Txn) -> Result<Commit> {
         let fate = self.script.lock().expect("not poisoned").pop_front().unwrap_or(Fate::Pass);
-        let lost = || Error::new(Kind::Unknown, "no answer came");
+        let lost = || Error::new(Kind::Unknown, "no response");
         match fate {
             Fate::Pass => self.table.commit(txn).await,
             Fate::LoseAnswer => {

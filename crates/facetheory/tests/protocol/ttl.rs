@@ -1,4 +1,4 @@
-//! When rows may be collected: never while they are served.
+//! The `ttl` of rows: a current version has none.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn forgetful(t: Test) -> Test {
 
 /// The `ttl` of each version, oldest first.
 async fn ttls(t: &Test) -> Vec<Option<i64>> {
-    let versions = t.store.versions(&t.page, 10).await.expect("an answer");
+    let versions = t.store.versions(&t.page, 10).await.expect("no error");
     versions.iter().rev().map(|(_, version)| version.ttl).collect()
 }
 
@@ -31,7 +31,7 @@ async fn publish(t: &Test, body: &str, keep: History) -> Published {
 async fn a_version_gets_a_ttl_when_another_replaces_it() {
     for t in Test::on_each_table().map(forgetful) {
         assert_eq!(publish(&t, "a", History::Versions).await, Published::Done);
-        assert_eq!(ttls(&t).await, [None], "what is served never expires");
+        assert_eq!(ttls(&t).await, [None], "the current version has no ttl");
         t.advance(SECOND);
         assert_eq!(publish(&t, "b", History::Versions).await, Published::Done);
         assert_eq!(ttls(&t).await, [Some(NOW + 1 + 604_800), None]);
@@ -48,14 +48,14 @@ async fn a_version_that_is_current_again_loses_its_ttl() {
             assert_eq!(publish(&t, body, History::Versions).await, Published::Done);
             t.advance(SECOND);
         }
-        let versions = t.store.versions(&t.page, 10).await.expect("an answer");
+        let versions = t.store.versions(&t.page, 10).await.expect("no error");
         let (oldest, _) = versions.last().expect("two versions");
         for _ in 0..2 {
-            let done = t.store.roll_back(&t.page, oldest, WEEK).await.expect("an answer");
+            let done = t.store.roll_back(&t.page, oldest, WEEK).await.expect("no error");
             assert_eq!(done, RolledBack::Done);
-            assert_eq!(ttls(&t).await, [None, Some(NOW + 2 + 604_800)], "also when it is served already");
+            assert_eq!(ttls(&t).await, [None, Some(NOW + 2 + 604_800)], "also if it is current already");
         }
-        assert_eq!(t.meta().await.expect("a page").ttl, None, "a pin outlives the page's own time");
+        assert_eq!(t.meta().await.expect("a page").ttl, None, "a pinned page has no ttl");
     }
 }
 
@@ -67,18 +67,18 @@ async fn a_page_is_published_and_rolled_back_even_if_its_current_version_was_del
             t.advance(SECOND);
         }
         let delete_served = async || {
-            let current = t.meta().await.and_then(|meta| meta.current_sk).expect("a version is served");
+            let current = t.meta().await.and_then(|meta| meta.current_sk).expect("a current version");
             let delete = Write::delete(t.page.meta().sibling(current));
-            assert!(t.table.commit(&Txn::from(delete)).await.expect("an answer").is_done());
+            assert!(t.table.commit(&Txn::from(delete)).await.expect("no error").is_done());
         };
         delete_served().await;
-        let versions = t.store.versions(&t.page, 10).await.expect("an answer");
-        let done = t.store.roll_back(&t.page, &versions[0].0, SECOND).await.expect("an answer");
+        let versions = t.store.versions(&t.page, 10).await.expect("no error");
+        let done = t.store.roll_back(&t.page, &versions[0].0, SECOND).await.expect("no error");
         assert_eq!(done, RolledBack::Done);
         t.advance(SECOND);
         delete_served().await;
         assert_eq!(publish(&t, "c", History::Versions).await, Published::Done);
-        assert_eq!(t.rows().await.len(), 2, "META and the new version; no deleted one has come back");
+        assert_eq!(t.rows().await.len(), 2, "META and the new version; no deleted version came back");
         assert_eq!(t.meta().await.expect("a page").version, Some(4));
     }
 }
@@ -94,6 +94,6 @@ async fn the_ttl_of_a_page_is_counted_from_when_it_goes_stale() {
     }
     for t in Test::on_each_table() {
         assert_eq!(publish(&t, "a", History::Latest).await, Published::Done);
-        assert_eq!(t.meta().await.expect("a page").ttl, None, "unless somebody says so, it stays");
+        assert_eq!(t.meta().await.expect("a page").ttl, None, "by default a page has no ttl");
     }
 }
