@@ -37,7 +37,7 @@ pub(crate) struct ConnectionService {
     tracker: Arc<IdleTracker>,
     /// The request that the fast path has resolved but could not serve. [`FastPath`] guarantees that hyper calls the
     /// service with this request next.
-    resolved: Arc<Mutex<Option<ResolvedRequest>>>,
+    resolved: Arc<Mutex<Option<Box<ResolvedRequest>>>>,
     _permit: Arc<ConnectionPermit>,
 }
 
@@ -99,7 +99,7 @@ impl Service<Request<Incoming>> for ConnectionService {
         config.trusted_proxies.apply(&self.client, &mut parts);
         let from_fast_path = self.resolved.lock().take();
         if let Some(resolved) = from_fast_path {
-            parts.extensions.insert(resolved);
+            parts.extensions.insert(*resolved);
         } else if is_complete {
             match config.get_fresh(&parts, |hit| Some(hit.into_response())) {
                 ControlFlow::Break(response) => {
@@ -133,7 +133,7 @@ impl FastPath for ConnectionService {
         match served {
             ControlFlow::Break(response) => Some(response),
             ControlFlow::Continue(resolved) => {
-                *self.resolved.lock() = Some(resolved);
+                *self.resolved.lock() = Some(Box::new(resolved));
                 None
             }
         }

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep};
 
 use super::super::{ClientTimeouts, RequestLimits};
-use super::serving::Server;
+use super::server::Server;
 
 const TIMEOUTS: ClientTimeouts = ClientTimeouts {
     head: Duration::from_secs(10),

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf};
 
 use super::super::{ClientTimeouts, DeadlineTicker, FastPath, RawResponse, RequestLimits};
-use super::serving::{Requests, Server};
+use super::server::{Requests, Server};
 
 /// A fast path with a short page and a long one.
 #[derive(Debug)]

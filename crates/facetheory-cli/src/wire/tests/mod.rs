@@ -6,6 +6,7 @@ mod framing;
 mod pipeline;
 mod random;
 mod rule;
+mod server;
 mod serving;
 
 use std::time::Duration;

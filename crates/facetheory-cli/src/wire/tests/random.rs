@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::rejection::{SUBSTITUTE, SUBSTITUTE_METHOD};
-use super::serving::Server;
+use super::server::Server;
 use super::{Next, RequestLimits, read};
 
 /// A piece of a request, valid or not.
