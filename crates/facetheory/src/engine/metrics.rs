@@ -133,7 +133,7 @@ impl Metrics {
         let histogram: Histogram = histogram!(
             "facetheory_regeneration_duration_seconds", "outcome" => outcome, "route_pattern" => route
         );
-        histogram.record(took.as_secs_f64() * 1000.0);
+        histogram.record(took.as_secs_f64());
     }
 
     /// The size of the memory tier has changed.
