@@ -22,7 +22,6 @@ use clap::{Parser, Subcommand};
 #[command(
     name = "facetheory",
     version,
-    about,
     after_help = "Examples:
   facetheory demo                                          try it without an origin of your own
   facetheory serve --origin http://127.0.0.1:3000          cache the site at this origin

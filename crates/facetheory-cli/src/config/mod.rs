@@ -222,11 +222,6 @@ impl Config {
 fn admin(mut section: Section<'_>) -> Admin {
     let admin =
         Admin { listen: section.read("listen", address), token_file: section.read("token_file", path) };
-    section.reject(
-        "token",
-        "the token must not be in this file, which is copied and shown to people: write it to a separate file and name \
-         that in `token_file`, or set FACETHEORY_ADMIN_TOKEN",
-    );
     section.finish();
     admin
 }

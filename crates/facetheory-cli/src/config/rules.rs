@@ -25,19 +25,12 @@ pub(crate) struct Rules {
 }
 
 /// A rule as it is written in the file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct WrittenRule {
     pub(crate) pattern: Pattern,
     pub(crate) line: usize,
     /// The table of the rule, or `false`.
     pub(crate) value: toml::Value,
-}
-
-impl PartialEq for WrittenRule {
-    /// Rules in different lines are equal if they say the same.
-    fn eq(&self, other: &Self) -> bool {
-        self.pattern == other.pattern && self.value == other.value
-    }
 }
 
 /// The effective settings of a rule.

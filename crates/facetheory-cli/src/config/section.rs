@@ -13,6 +13,10 @@ pub(crate) const TOP: &str = "the file";
 /// The name of a rule's table in errors.
 pub(crate) const RULE: &str = "a rule";
 
+/// The error for a token in the configuration.
+const TOKEN_IN_FILE: &str = "the token must not be in this file, which is copied and shown to people: write it to a \
+                             separate file and name that in `token_file`, or set FACETHEORY_ADMIN_TOKEN";
+
 /// A file, and the errors found in it so far.
 pub(crate) struct Source {
     /// The positions of all line ends, so that finding the line of an error does not scan the file.
@@ -55,13 +59,11 @@ pub(crate) struct Section<'a> {
     name: &'static str,
     table: Option<&'a DeTable<'a>>,
     known: Vec<&'static str>,
-    /// Keys whose error has been reported.
-    reported: Vec<&'a str>,
 }
 
 impl<'a> Section<'a> {
     pub(crate) fn new(source: &'a Source, name: &'static str, table: Option<&'a DeTable<'a>>) -> Self {
-        Section { source, name, table, known: Vec::new(), reported: Vec::new() }
+        Section { source, name, table, known: Vec::new() }
     }
 
     /// Returns the raw value of a key and its position.
@@ -104,14 +106,6 @@ impl<'a> Section<'a> {
         Section::new(self.source, name, table)
     }
 
-    /// Reports an error at a key that does not exist, if it is present, instead of "unknown key".
-    pub(crate) fn reject(&mut self, key: &'static str, message: &str) {
-        if let Some((key, _)) = self.table.and_then(|table| table.get_key_value(key)) {
-            self.reported.push(key.get_ref());
-            self.source.report(key.span(), message);
-        }
-    }
-
     /// Whether the table itself is in the file.
     pub(crate) fn is_present(&self) -> bool {
         self.table.is_some()
@@ -130,13 +124,16 @@ impl<'a> Section<'a> {
     pub(crate) fn finish(self) {
         for (key, _) in self.table.into_iter().flat_map(DeTable::iter) {
             let written = key.get_ref().as_ref();
-            if !self.known.contains(&written) && !self.reported.contains(&written) {
+            if !self.known.contains(&written) {
                 self.source.report(key.span(), self.unknown(written));
             }
         }
     }
 
     fn unknown(&self, written: &str) -> String {
+        if (self.name, written) == ("[admin]", "token") {
+            return TOKEN_IN_FILE.to_owned();
+        }
         if let Some(new) = renamed(self.name, written) {
             return format!("`{written}` was renamed: write `{new}` instead");
         }
