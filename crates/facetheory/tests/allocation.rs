@@ -45,6 +45,43 @@ fn a_hit_allocates_little_more_than_its_key() {
     assert!(counted.count_total <= MOST, "{counted:?}");
 }
 
+/// The most allocations of a hit over HTTP: the cache key, the path, the partition key, the request id, and the head; on a route
+/// that follows its origin also the address that all variants have in common.
+#[cfg(feature = "http")]
+const MOST_OVER_HTTP: [(&str, u64); 2] = [("/rule/a", 5), ("/origin/a", 6)];
+
+#[test]
+#[cfg(feature = "http")]
+fn a_hit_over_http_allocates_little_more_than_its_key_and_its_head() {
+    use facetheory::{IsrLayer, Routes};
+    use http::{Request, Response};
+    use tower::{Layer as _, ServiceExt as _};
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    let isr = Isr::builder(pages).metadata_max_age(Duration::from_secs(3600)).build();
+    let rule = Route::new("/rule/{slug}", Policy::every(Duration::from_secs(3600)));
+    let routes = Routes::new([rule]).expect("valid routes").otherwise_follow_origin();
+    let origin = tower::service_fn(|_: Request<String>| async {
+        Response::builder().header("cache-control", "max-age=3600").body("page".to_owned())
+    });
+    let service = IsrLayer::new(isr, routes).layer(origin);
+    for (path, most) in MOST_OVER_HTTP {
+        let request = || Request::get(path).header("host", "example.com").body(String::new()).expect("valid");
+        runtime.block_on(service.clone().oneshot(request())).expect("a response");
+        let (parts, _) = request().into_parts();
+        let hit = || {
+            let resolved = service.resolve(&parts);
+            service.get_fresh(&parts, &resolved).expect("a hit").http1_head()
+        };
+        // The head is built once a second, so the best of several hits counts.
+        let allocations = || allocation_counter::measure(|| drop(hit())).count_total;
+        let least = (0..5).map(|_| allocations()).min().expect("five hits");
+        println!("{path}: {least} allocations");
+        assert!(least <= most, "{path}: {least} allocations");
+    }
+}
+
 /// Returns how many bytes a memory tier holds after `pages` pages with `headers` headers went through it, and how many it counts.
 /// Each body is a slice of a larger buffer, as HTTP servers and clients read it.
 #[cfg(feature = "http")]

@@ -170,7 +170,7 @@ impl Received<'_> {
         self.check_status(control)?;
         // A cookie is for one client, whatever else the response says.
         decline_if(headers.contains_key(SET_COOKIE), UncacheableReason::SetCookie)?;
-        if !(route.overrides && !follows_origin) {
+        if !route.overrides || follows_origin {
             // A cache that understands the status obeys the other directives instead (RFC 9111 §5.2.2.3).
             let is_understood = follows_origin && control.must_understand;
             decline_if(control.no_store && !is_understood, UncacheableReason::NoStore)?;
