@@ -49,7 +49,8 @@ impl ResponseContext<'_> {
 
     /// Returns the response with this page in a coding that was [negotiated](negotiate) before. The coding is chosen once,
     /// since a page may get more compressed forms at any moment.
-    pub(super) fn respond_in(&self, served: &Served, (coding, bytes): (Coding, Bytes)) -> Response<IsrBody> {
+    pub(super) fn respond_in(&self, served: &Served, body: CodedBody) -> Response<IsrBody> {
+        let CodedBody { coding, bytes } = body;
         let (page, request) = (&*served.page, self.request);
         let mut headers = self.headers(served, coding);
         let validators = self.validators(page);
@@ -240,16 +241,23 @@ pub(super) fn rejected(
     response(rejection.status, headers, IsrBody::from(format!("{}\n", rejection.text)))
 }
 
+/// The body of a response in the coding that was negotiated.
+#[derive(Clone, Debug)]
+pub(super) struct CodedBody {
+    pub(super) coding: Coding,
+    pub(super) bytes: Bytes,
+}
+
 /// Chooses the coding of a response, and returns the page in it.
-pub(super) fn negotiate(page: &CachedPage, request: &HeaderMap) -> (Coding, Bytes) {
+pub(super) fn negotiate(page: &CachedPage, request: &HeaderMap) -> CodedBody {
     let forms = page.compressed();
     if forms.is_empty() {
-        return (Coding::Identity, page.bytes().clone());
+        return CodedBody { coding: Coding::Identity, bytes: page.bytes().clone() };
     }
     let available: Vec<Coding> = forms.iter().map(|(coding, _)| *coding).collect();
     let coding = choose(request, &available);
     let form = forms.iter().find(|(available, _)| *available == coding);
-    (coding, form.map_or_else(|| page.bytes(), |(_, form)| form).clone())
+    CodedBody { coding, bytes: form.map_or_else(|| page.bytes(), |(_, form)| form).clone() }
 }
 
 fn set_status(headers: &mut HeaderMap, status: &CacheStatus<'_>, request_id: &HeaderValue) {

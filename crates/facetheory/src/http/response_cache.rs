@@ -13,7 +13,7 @@ use crate::engine::{CachedPage, Served};
 use crate::http::body::IsrBody;
 use crate::http::compression::Coding;
 use crate::http::headers::REQUEST_ID;
-use crate::http::respond::{ResponseContext, negotiate};
+use crate::http::respond::{CodedBody, ResponseContext, negotiate};
 use crate::protocol::key::PageKey;
 
 /// The number of cached heads. Pages share these slots, and the latest page replaces the others.
@@ -173,9 +173,10 @@ impl ResponseCache {
         &self,
         context: &ResponseContext<'_>,
         served: &Served,
-        build: impl FnOnce((Coding, Bytes)) -> Response<IsrBody>,
+        build: impl FnOnce(CodedBody) -> Response<IsrBody>,
     ) -> Hit<'a> {
-        let (coding, bytes) = negotiate(&served.page, &context.request.headers);
+        let body = negotiate(&served.page, &context.request.headers);
+        let coding = body.coding;
         let (second, route) = (context.now.seconds(), &context.route.name);
         let slot = self.slot(&served.page);
         let last = slot.load();
@@ -186,7 +187,7 @@ impl ResponseCache {
                 && Arc::ptr_eq(&prepared.route, route)
         });
         let prepared = last.cloned().unwrap_or_else(|| {
-            let (head, _) = build((coding, bytes.clone())).into_parts();
+            let (head, _) = build(body.clone()).into_parts();
             let prepared = Arc::new(Prepared {
                 page: Arc::downgrade(&served.page),
                 second,
@@ -199,7 +200,7 @@ impl ResponseCache {
             slot.store(Some(prepared.clone()));
             prepared
         });
-        Hit { prepared, id: context.request_id.clone(), bytes, page: None }
+        Hit { prepared, id: context.request_id.clone(), bytes: body.bytes, page: None }
     }
 
     fn slot(&self, page: &Arc<CachedPage>) -> &ArcSwapOption<Prepared> {

@@ -240,8 +240,8 @@ impl CacheHandler {
             forward_reason: None,
             origin_status: None,
         };
-        let mut hit = self.responses.get_or_build(&context, &served, |coded| {
-            let mut response = context.respond_in(&served, coded);
+        let mut hit = self.responses.get_or_build(&context, &served, |body| {
+            let mut response = context.respond_in(&served, body);
             self.strip(response.headers_mut());
             response
         });
