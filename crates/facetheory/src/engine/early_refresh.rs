@@ -31,7 +31,6 @@ fn window(entry: &Entry, policy: &Policy, now: Timestamp) -> Option<(f64, f64)> 
     }
     let page = entry.page.generation();
     let end = page.generated_at.saturating_add(page.revalidate_seconds).saturating_mul(1000);
-    #[expect(clippy::cast_precision_loss, reason = "an approximate time is enough for a probability")]
     let left = end.saturating_sub(now.millis()) as f64;
     let scale = entry.render_time.as_secs_f64() * 1000.0 * eagerness;
     (left < scale * MAX_SCALES).then_some((left, scale))

@@ -7,7 +7,8 @@ use tracing::Instrument as _;
 use super::Isr;
 use super::decision::{ReusePolicy, ServeDecision};
 use super::get_result::{BypassReason, GetResult};
-use super::rendering::{Rendering, boxed_with_private, boxed_without_private};
+use super::memory::RequestStart;
+use super::rendering::{Rendering, boxed, boxed_with_private};
 use super::serve::Request;
 use super::state::State;
 use crate::error::Result;
@@ -81,7 +82,7 @@ impl Isr {
             };
             if let Some(state) = state {
                 if let Some(reason) = regenerate {
-                    let render = boxed_without_private(render);
+                    let render = boxed(|context| async { render(context).await.outcome });
                     engine.regenerate_in_background(page, policy, reason, entry, render);
                 }
                 return (Ok(GetResult::Page(engine.served(page, state, entry))), None);
@@ -90,7 +91,8 @@ impl Isr {
         // Boxed, so that the future of a hit stays small.
         let span = tracing::debug_span!("get", page = %page.redacted(), route = page.route());
         let (render, mut private) = boxed_with_private(render);
-        let request = Request::new(engine, page, policy, reuse, known);
+        let start = RequestStart { at: now, invalidations: engine.memory.invalidations(page) };
+        let request = Request { engine, page, policy, reuse, known, start };
         let result = Box::pin(request.serve(render)).instrument(span).await;
         if let Ok(GetResult::Bypass(reason)) = &result
             && *reason != BypassReason::OtherVariant

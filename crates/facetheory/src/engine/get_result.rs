@@ -45,7 +45,7 @@ pub struct Served {
 /// Why a request is not served from the cache.
 ///
 /// ```
-/// assert_eq!(facetheory::BypassReason::Declined.as_str(), "the response is not cacheable");
+/// assert_eq!(facetheory::BypassReason::Unreachable.as_str(), "unreachable");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -63,24 +63,13 @@ pub enum BypassReason {
 }
 
 impl BypassReason {
-    /// The reason as a sentence.
+    /// The reason in one word, as in `Cache-Status`.
     ///
     /// ```
-    /// assert_eq!(facetheory::BypassReason::Unreachable.as_str(), "a store is unreachable");
+    /// assert_eq!(facetheory::BypassReason::Declined.as_str(), "not-kept");
     /// ```
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            BypassReason::Declined => "the response is not cacheable",
-            BypassReason::WaitedTooLong => "the render of another request took too long",
-            BypassReason::Unreachable => "a store is unreachable",
-            BypassReason::Contended => "the page was invalidated while it was rendered",
-            BypassReason::OtherVariant => "the cached page is for requests with other headers",
-        }
-    }
-
-    /// The reason as one word, for `Cache-Status`.
-    pub(crate) fn word(self) -> &'static str {
         match self {
             BypassReason::Declined => "not-kept",
             BypassReason::WaitedTooLong => "waited-too-long",

@@ -113,8 +113,7 @@ impl Metrics {
 
     /// A request was served.
     pub(super) fn served(&self, page: &PageKey, state: State) {
-        let index = State::ALL.iter().position(|other| *other == state).unwrap_or(0);
-        self.route(page).states[index].increment(1);
+        self.route(page).states[state as usize].increment(1);
     }
 
     /// Another process holds the lease of a page that was to be regenerated.

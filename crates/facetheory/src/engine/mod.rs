@@ -237,14 +237,6 @@ impl Engine {
 
     /// Runs work in the background until it is done or aborted.
     fn spawn(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        let abort = self.abort.clone();
-        let work = work.in_current_span();
-        self.tasks.spawn(async move {
-            tokio::select! {
-                biased;
-                () = work => {}
-                () = abort.cancelled() => {}
-            }
-        });
+        self.tasks.spawn(self.abort.clone().run_until_cancelled_owned(work).in_current_span());
     }
 }

@@ -56,13 +56,9 @@ impl Engine {
         }
         let engine = self.clone();
         self.spawn(Box::pin(async move {
-            tokio::select! {
-                biased;
-                () = engine.write_all_pending() => {}
-                () = engine.abandon.cancelled() => {
-                    let pending = engine.pages.store().pending().len();
-                    tracing::warn!(pending, "shutting down with invalidations that the table has not received");
-                }
+            if engine.abandon.run_until_cancelled(engine.write_all_pending()).await.is_none() {
+                let pending = engine.pages.store().pending().len();
+                tracing::warn!(pending, "shutting down with invalidations that the table has not received");
             }
         }));
     }

@@ -226,10 +226,9 @@ impl Engine {
                 RegenerateResult::Declined
             }
             Ok(Outcome::Held { .. }) => RegenerateResult::Held,
-            Ok(Outcome::Lost | Outcome::Superseded) => match rendered.and_then(unpublished) {
-                Some(page) => RegenerateResult::Unpublished(Arc::new(page)),
-                None => RegenerateResult::Lost,
-            },
+            Ok(Outcome::Lost | Outcome::Superseded) => {
+                unpublished(rendered).unwrap_or(RegenerateResult::Lost)
+            }
             Ok(other) => {
                 let context = format!("unexpected outcome of a regeneration without a request: {other:?}");
                 RegenerateResult::Failed(Arc::new(Error::new(Kind::Render, context)))
@@ -244,10 +243,7 @@ impl Engine {
                 if rendered.is_some() && error.kind() != Kind::Invalid {
                     self.bodies_breaker.record_failure(now, &*self.random);
                 }
-                match rendered.and_then(unpublished) {
-                    Some(page) => RegenerateResult::Unpublished(Arc::new(page)),
-                    None => RegenerateResult::Unreachable,
-                }
+                unpublished(rendered).unwrap_or(RegenerateResult::Unreachable)
             }
         }
     }
@@ -318,13 +314,13 @@ fn is_gone(status: Option<u16>) -> bool {
     matches!(status, Some(404 | 410))
 }
 
-/// A rendered page that was not published, for the request that started the render.
-fn unpublished(rendered: Rendered) -> Option<CachedPage> {
+/// The result for a rendered page that was not published; `None` if there is no body.
+fn unpublished(rendered: Option<Rendered>) -> Option<RegenerateResult> {
+    let rendered = rendered?;
     let mut page = Generation::new("", 0, 0);
-    page.etag = rendered.etag;
-    page.content = rendered.content;
+    (page.etag, page.content) = (rendered.etag, rendered.content);
     let body = Body { bytes: rendered.bytes?, ..Body::default() };
-    Some(CachedPage::new(Meta::of(page), body))
+    Some(RegenerateResult::Unpublished(Arc::new(CachedPage::new(Meta::of(page), body))))
 }
 
 /// The outcome of a regeneration in metrics.

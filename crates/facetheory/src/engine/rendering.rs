@@ -37,15 +37,6 @@ where
     Box::new(move |context| Box::pin(async move { render(context).await.map(Into::into) }))
 }
 
-/// Boxes a render function that no request waits for.
-pub(super) fn boxed_without_private<P, F, R>(render: F) -> RenderFn
-where
-    F: FnOnce(RenderContext) -> R + Send + 'static,
-    R: Future<Output = Rendering<P>> + Send + 'static,
-{
-    Box::new(move |context| Box::pin(async move { render(context).await.outcome }))
-}
-
 /// Boxes a render function, and returns the receiver of its private value.
 ///
 /// The value is sent before the outcome is returned, so it is there once the outcome has reached the request that started

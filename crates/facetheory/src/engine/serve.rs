@@ -27,27 +27,16 @@ const MAX_ROUNDS: u32 = 3;
 
 /// A request that is being served.
 pub(super) struct Request<'a> {
-    engine: &'a Arc<Engine>,
-    page: &'a PageKey,
-    policy: &'a Policy,
-    reuse: &'a dyn ReusePolicy,
+    pub(super) engine: &'a Arc<Engine>,
+    pub(super) page: &'a PageKey,
+    pub(super) policy: &'a Policy,
+    pub(super) reuse: &'a dyn ReusePolicy,
     /// The page in memory when the request arrived.
-    known: Option<Arc<Entry>>,
-    start: RequestStart,
+    pub(super) known: Option<Arc<Entry>>,
+    pub(super) start: RequestStart,
 }
 
-impl<'a> Request<'a> {
-    pub(super) fn new(
-        engine: &'a Arc<Engine>,
-        page: &'a PageKey,
-        policy: &'a Policy,
-        reuse: &'a dyn ReusePolicy,
-        known: Option<Arc<Entry>>,
-    ) -> Self {
-        let start = RequestStart { at: engine.now(), invalidations: engine.memory.invalidations(page) };
-        Request { engine, page, policy, reuse, known, start }
-    }
-
+impl Request<'_> {
     pub(super) async fn serve(self, render: RenderFn) -> Result<GetResult> {
         let mut render = Some(render);
         for _ in 0..MAX_ROUNDS {
@@ -80,19 +69,16 @@ impl<'a> Request<'a> {
 
     fn situation(&self, found: &LookupResult, can_render: bool) -> Situation {
         let (engine, page, now) = (self.engine, self.page, self.engine.now());
-        let (body, decision) = match (&found.body, &found.meta) {
+        let body = match found.body {
+            BodyLookup::Found(_) => Body::Found,
+            BodyLookup::Unreachable => Body::Unreachable,
+            BodyLookup::None | BodyLookup::Missing => Body::Missing,
+        };
+        let decision = match (&found.body, &found.meta) {
             (BodyLookup::Missing, Some(meta)) => {
-                let reason = RegenerateReason::BodyMissing(meta.generation.s3_key.clone());
-                (Body::Missing, ServeDecision::Unusable(reason))
+                ServeDecision::Unusable(RegenerateReason::BodyMissing(meta.generation.s3_key.clone()))
             }
-            (body, _) => {
-                let body = match body {
-                    BodyLookup::Found(_) => Body::Found,
-                    BodyLookup::Unreachable => Body::Unreachable,
-                    BodyLookup::None | BodyLookup::Missing => Body::Missing,
-                };
-                (body, found.decide(self.reuse, engine.deployment(), now))
-            }
+            _ => found.decide(self.reuse, engine.deployment(), now),
         };
         Situation {
             body,
@@ -291,7 +277,13 @@ impl Engine {
 
     /// Decides how a page in memory may be used.
     pub(super) fn decide(&self, entry: &Entry, reuse: &dyn ReusePolicy, now: Timestamp) -> ServeDecision {
-        self.decide_checked(entry, entry.check, reuse, now)
+        let (meta, invalidated) = (entry.page.meta(), entry.check.invalidated);
+        let freshness = match meta.freshness(now) {
+            Freshness::Fresh if entry.check.stale => Freshness::Stale,
+            other => other,
+        };
+        let (page, deployment) = (Some(&*entry.page), self.deployment());
+        reuse.decide(&EntryView { meta, page, freshness, invalidated, deployment, now })
     }
 
     /// Decides how a page in memory may be used while the table is unreachable: invalidations that this process knows of apply.
@@ -302,25 +294,10 @@ impl Engine {
         reuse: &dyn ReusePolicy,
         now: Timestamp,
     ) -> ServeDecision {
-        let invalidated =
-            entry.page.follows_origin() && self.pages.store().is_known_outdated(page, entry.page.meta());
-        let check = MetadataCheck { invalidated: entry.check.invalidated || invalidated, ..entry.check };
-        self.decide_checked(entry, check, reuse, now)
-    }
-
-    fn decide_checked(
-        &self,
-        entry: &Entry,
-        check: MetadataCheck,
-        reuse: &dyn ReusePolicy,
-        now: Timestamp,
-    ) -> ServeDecision {
-        let meta = entry.page.meta();
-        let freshness = match meta.freshness(now) {
-            Freshness::Fresh if check.stale => Freshness::Stale,
-            other => other,
-        };
-        let (page, invalidated, deployment) = (Some(&*entry.page), check.invalidated, self.deployment());
-        reuse.decide(&EntryView { meta, page, freshness, invalidated, deployment, now })
+        if !entry.page.follows_origin() || !self.pages.store().is_known_outdated(page, entry.page.meta()) {
+            return self.decide(entry, reuse, now);
+        }
+        let check = MetadataCheck { invalidated: true, ..entry.check };
+        self.decide(&entry.checked_again(check), reuse, now)
     }
 }

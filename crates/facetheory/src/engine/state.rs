@@ -26,7 +26,7 @@ pub enum State {
 }
 
 impl State {
-    /// All states.
+    /// All states, in the order of their declaration.
     pub(crate) const ALL: [State; 7] = [
         State::Hit,
         State::Stale,
@@ -59,5 +59,15 @@ impl State {
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_states_are_listed_in_the_order_of_their_declaration() {
+        assert!(State::ALL.iter().enumerate().all(|(index, state)| *state as usize == index));
     }
 }

@@ -21,7 +21,7 @@ async fn while_the_table_is_down_pages_in_memory_are_served_and_marked() {
         tokio::time::advance(SECOND).await;
         assert_eq!(site.get("two").await, served(State::StaleMetadataError, "one"));
     }
-    assert_eq!(site.another().get("two").await, served(State::Bypass, "a store is unreachable"));
+    assert_eq!(site.another().get("two").await, served(State::Bypass, "unreachable"));
     site.table.come_back();
     tokio::time::advance(SECOND).await;
     assert_eq!(site.get("two").await, served(State::Stale, "one"), "its interval is over");
@@ -64,7 +64,7 @@ async fn a_hard_invalidated_page_is_not_served_while_the_table_is_down() {
     assert!(site.get_failing().await.is_err());
     site.table.break_down();
     tokio::time::advance(SECOND).await;
-    assert_eq!(site.get("two").await, served(State::Bypass, "a store is unreachable"));
+    assert_eq!(site.get("two").await, served(State::Bypass, "unreachable"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,7 +73,7 @@ async fn a_page_that_this_process_hard_invalidated_is_not_served_even_without_a_
     site.get("one").await;
     site.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("a result");
     site.table.break_down();
-    assert_eq!(site.get("two").await, served(State::Bypass, "a store is unreachable"));
+    assert_eq!(site.get("two").await, served(State::Bypass, "unreachable"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,7 +87,7 @@ async fn a_page_that_is_hard_invalidated_while_it_is_read_is_not_stored_in_memor
     });
     assert_eq!(slow, served(State::Hit, "one"), "the request was before the invalidation");
     site.table.break_down();
-    assert_eq!(other.get("two").await, served(State::Bypass, "a store is unreachable"));
+    assert_eq!(other.get("two").await, served(State::Bypass, "unreachable"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,7 +115,7 @@ async fn stale_if_error_also_limits_pages_from_memory_during_an_outage() {
     tokio::time::advance(INTERVAL + 10 * SECOND).await;
     assert_eq!(site.get("two").await, served(State::StaleMetadataError, "one"));
     tokio::time::advance(SECOND).await;
-    assert_eq!(site.get("two").await, served(State::Bypass, "a store is unreachable"));
+    assert_eq!(site.get("two").await, served(State::Bypass, "unreachable"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,7 +158,7 @@ async fn while_the_bodies_do_not_respond_memory_is_served_and_other_requests_byp
     bodies.config_mut(|config| *config = silent);
     tokio::time::advance(INTERVAL).await;
     // The first request notices after ten seconds.
-    let unreachable = served(State::Bypass, "a store is unreachable");
+    let unreachable = served(State::Bypass, "unreachable");
     assert_eq!(elsewhere.get("two").await, unreachable);
     let mut waits = 0;
     for _ in 0..600 {

@@ -108,7 +108,7 @@ async fn after_the_wait_limit_a_request_gets_the_stale_page_or_bypasses() {
         tokio::time::sleep(SECOND).await;
         other.get("two").await
     });
-    assert_eq!(waiting, served(State::Bypass, "the render of another request took too long"));
+    assert_eq!(waiting, served(State::Bypass, "waited-too-long"));
     let (site, other) =
         (site.with(|policy| *policy = policy.blocking()), other.with(|policy| *policy = policy.blocking()));
     tokio::time::advance(INTERVAL).await;
@@ -239,7 +239,7 @@ async fn requests_for_an_uncacheable_page_bypass_without_waiting_for_each_other(
         state_and_body(site.isr.get(&site.page, &site.policy, render).await)
     };
     for _ in 0..3 {
-        assert_eq!(get().await, served(State::Bypass, "the response is not cacheable"));
+        assert_eq!(get().await, served(State::Bypass, "not-kept"));
     }
     assert_eq!(site.renders(), 1, "the other requests bypass");
     tokio::time::advance(5 * SECOND).await;
@@ -273,7 +273,7 @@ async fn a_page_that_its_renderer_refuses_repeatedly_is_served_by_no_process() {
     }
     for process in [&site, &other] {
         let refused = get(process).await;
-        assert_eq!(refused, served(State::Bypass, "the response is not cacheable"));
+        assert_eq!(refused, served(State::Bypass, "not-kept"));
     }
     tokio::time::advance(5 * SECOND).await;
     assert_eq!(site.get("three").await, served(State::Miss, "three"));

@@ -109,9 +109,9 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
             (Ok(GetResult::Bypass(reason)), Some(reply))
                 if route.follow_origin || !self.client.headers.contains_key(COOKIE) =>
             {
-                self.pass_reply(key, reply, mark(reason.word()))
+                self.pass_reply(key, reply, mark(reason.as_str()))
             }
-            (Ok(GetResult::Bypass(reason)), _) => self.pass_through(key, mark(reason.word())).await?,
+            (Ok(GetResult::Bypass(reason)), _) => self.pass_through(key, mark(reason.as_str())).await?,
             (Err(error), reply) => match reply.or_else(|| FailedRender::response_of(&error)) {
                 Some(reply) => self.pass_reply(key, reply, mark("render-failed")),
                 None => match FailedRender::private_status(&error).filter(|_| route.follow_origin) {
