@@ -10,11 +10,11 @@ use crate::fixture::{INTERVAL, NOW, SECOND, Site};
 #[tokio::test(start_paused = true)]
 async fn a_redirect_is_cached_with_its_location_and_a_404_for_a_short_time() {
     let site = Site::new();
-    site.answers(301, &[("location", "/elsewhere")], "");
+    site.responds(301, &[("location", "/elsewhere")], "");
     assert_eq!(site.get("/moved").await.state(), "miss");
     let kept = site.get("/moved").await;
     assert_eq!((kept.status, kept.state(), kept.header("location")), (301, "hit", "/elsewhere"));
-    site.answers(404, &[], "none");
+    site.responds(404, &[], "none");
     assert_eq!(site.get("/gone").await.state(), "miss");
     assert_eq!(site.get("/gone").await.status, 404);
     tokio::time::advance(10 * SECOND).await;
@@ -27,14 +27,14 @@ async fn an_uncacheable_response_is_sent_whole_to_its_client_alone() {
     for (name, value) in [("set-cookie", "session=1"), ("cache-control", "private"), ("vary", "*")] {
         let path = format!("/{name}");
         let headers: &'static [(&str, &str)] = Box::leak(Box::new([(name, value)]));
-        site.answers(200, headers, "yours");
+        site.responds(200, headers, "yours");
         for _ in 0..2 {
             let own = site.get(&path).await;
             assert_eq!((own.status, own.state(), own.text()), (200, "bypass", "yours"), "{name}");
             assert_eq!(own.header(name), value);
             assert_eq!(own.header("cache-status"), "FaceTheory; fwd=bypass; fwd-status=200; detail=not-kept");
         }
-        assert_eq!(site.asked().len(), 2, "each request was forwarded");
+        assert_eq!(site.requests().len(), 2, "each request was forwarded");
     }
 }
 
@@ -58,12 +58,12 @@ async fn a_client_with_a_session_gets_its_own_response() {
 async fn a_page_over_the_size_limit_is_passed_through_whole() {
     let site = Site::new();
     let long = Bytes::from(vec![b'x'; 100_001]);
-    site.answers(200, &[], long.clone());
+    site.responds(200, &[], long.clone());
     let reply = site.get("/long").await;
     assert_eq!((reply.status, reply.state()), (200, "bypass"));
     assert_eq!(reply.body, long);
     let fits = Bytes::from(vec![b'x'; 100_000]);
-    site.answers(200, &[], fits.clone());
+    site.responds(200, &[], fits.clone());
     let kept = site.get("/fits").await;
     assert_eq!((kept.state(), kept.body.len()), ("miss", fits.len()));
 }
@@ -92,10 +92,10 @@ async fn a_page_of_another_language_is_served_with_its_object_metadata() {
 #[tokio::test(start_paused = true)]
 async fn a_body_shorter_than_its_content_length_is_a_failed_render() {
     let site = Site::new();
-    site.answers(200, &[("content-length", "10")], "short");
+    site.responds(200, &[("content-length", "10")], "short");
     let reply = site.get("/a").await;
     assert_eq!((reply.status, reply.state()), (502, "bypass"));
-    site.answers(200, &[], "whole");
+    site.responds(200, &[], "whole");
     assert_eq!(site.get("/a").await.text(), "whole");
 }
 
@@ -105,9 +105,9 @@ async fn a_request_with_a_preview_cookie_is_forwarded() {
     let cookie = preview.cookie(Timestamp::from_seconds(NOW + 100), Some("/blog"));
     let routes = Routes::new([Route::new("/{*path}", Policy::every(INTERVAL))]).expect("routes");
     let site = Site::of(routes.preview(preview));
-    site.answers(200, &[], "public");
+    site.responds(200, &[], "public");
     site.get("/blog/a").await;
-    site.answers(200, &[("cache-control", "s-maxage=60")], "draft");
+    site.responds(200, &[("cache-control", "s-maxage=60")], "draft");
     let cookie = format!("{}={cookie}", Preview::COOKIE);
     let draft = site.get_with("/blog/a", &[("cookie", &cookie)]).await;
     assert_eq!((draft.state(), draft.text()), ("bypass", "draft"));
@@ -128,7 +128,7 @@ async fn an_uncacheable_response_has_no_hop_by_hop_headers_and_keeps_cache_statu
         ("keep-alive", "timeout=5"),
         ("cache-status", "Origin; hit"),
     ];
-    site.answers(200, headers, "yours");
+    site.responds(200, headers, "yours");
     let own = site.get("/a").await;
     assert_eq!((own.header("connection"), own.header("x-hop"), own.header("keep-alive")), ("", "", ""));
     assert_eq!(own.headers.get_all("cache-status").iter().count(), 2, "ours comes after theirs");
@@ -166,10 +166,10 @@ async fn a_page_that_the_origin_declines_twice_in_a_row_is_not_served_again() {
         let routes = Routes::new([Route::new("/{*path}", Policy::every(INTERVAL))]).expect("routes");
         let site = Site::of(routes.clone());
         let other = site.another(routes);
-        site.answers(200, &[], "public");
+        site.responds(200, &[], "public");
         assert_eq!((site.get("/a").await.state(), other.get("/a").await.state()), ("miss", "hit"));
         tokio::time::advance(INTERVAL).await;
-        site.answers(status, headers, "taken back");
+        site.responds(status, headers, "taken back");
         // A second such response within ten seconds may be the same mistake.
         for pause in [2 * SECOND, 10 * SECOND, 2 * SECOND] {
             let stale = site.get("/a").await;
@@ -186,7 +186,7 @@ async fn a_page_that_the_origin_declines_twice_in_a_row_is_not_served_again() {
             );
         }
         tokio::time::advance(5 * SECOND).await;
-        site.answers(200, &[], "public again");
+        site.responds(200, &[], "public again");
         assert_eq!(site.get("/a").await.state(), "miss");
         assert_eq!(other.get("/a").await.text(), "public again");
     }
@@ -196,12 +196,12 @@ async fn a_page_that_the_origin_declines_twice_in_a_row_is_not_served_again() {
 async fn a_single_uncacheable_response_does_not_drop_a_page() {
     let site = Site::new();
     for text in ["one", "two", "three"] {
-        site.answers(200, &[], text);
+        site.responds(200, &[], text);
         site.get("/a").await;
         site.settle().await;
         assert_eq!((site.get("/a").await.state(), site.get("/a").await.text()), ("hit", text));
         tokio::time::advance(INTERVAL).await;
-        site.answers(403, &[], "a mistake");
+        site.responds(403, &[], "a mistake");
         assert_eq!(site.get("/a").await.state(), "stale");
         site.settle().await;
         tokio::time::advance(2 * SECOND).await;
@@ -211,16 +211,16 @@ async fn a_single_uncacheable_response_does_not_drop_a_page() {
 #[tokio::test(start_paused = true)]
 async fn a_page_that_outgrows_the_size_limit_stays_cached() {
     let site = Site::new();
-    site.answers(200, &[], "short");
+    site.responds(200, &[], "short");
     site.get("/a").await;
     tokio::time::advance(INTERVAL).await;
-    site.answers(200, &[], vec![b'x'; 100_001]);
+    site.responds(200, &[], vec![b'x'; 100_001]);
     for _ in 0..4 {
         assert_eq!(site.get("/a").await.text(), "short");
         site.settle().await;
         tokio::time::advance(INTERVAL).await;
     }
-    assert!(site.asked().len() > 2);
+    assert!(site.requests().len() > 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -255,14 +255,14 @@ async fn an_uncacheable_response_is_for_the_whole_request() {
 #[tokio::test(start_paused = true)]
 async fn a_request_is_forwarded_again_only_if_the_response_may_differ() {
     let site = Site::new();
-    site.answers(200, &[("cache-control", "private")], "yours");
+    site.responds(200, &[("cache-control", "private")], "yours");
     assert_eq!(site.get("/a").await.text(), "yours");
-    assert_eq!(site.asked().len(), 1);
+    assert_eq!(site.requests().len(), 1);
     assert_eq!(site.get_with("/some/a", &[("accept-language", "de")]).await.text(), "yours");
-    assert_eq!(site.asked().len(), 1, "the route lists that header");
+    assert_eq!(site.requests().len(), 1, "the route lists that header");
     assert_eq!(site.get("/some/b?page=1&draft=1").await.text(), "yours");
-    assert_eq!(site.asked().len(), 2, "the route does not list that parameter");
-    site.answers(200, &[], vec![b'x'; 100_001]);
+    assert_eq!(site.requests().len(), 2, "the route does not list that parameter");
+    site.responds(200, &[], vec![b'x'; 100_001]);
     assert_eq!(site.get_with("/b", &[("accept-language", "de")]).await.body.len(), 100_001);
-    assert_eq!(site.asked().len(), 1, "it is too long for everyone");
+    assert_eq!(site.requests().len(), 1, "it is too long for everyone");
 }

@@ -38,7 +38,7 @@ async fn sent_in_the_coding_that_its_client_prefers() {
     let page = "<p>hello</p>".repeat(1000);
     // As long as the `no-transform` header below.
     let coded = [("content-type", "text/html"), ("etag", "\"v1\""), ("cache-control", "no-shortform")];
-    site.answers(200, &coded, page.clone());
+    site.responds(200, &coded, page.clone());
     let first = site.get_with("/a", &[("accept-encoding", "br")]).await;
     assert_eq!((first.state(), first.header("content-encoding")), ("miss", ""));
     assert_eq!(first.header("vary"), "accept-encoding", "it will be coded");
@@ -67,13 +67,13 @@ async fn sent_in_the_coding_that_its_client_prefers() {
     let not_modified =
         site.get_with("/a", &[("accept-encoding", "br"), ("if-none-match", "\"v1-br\"")]).await;
     assert_eq!((not_modified.status, not_modified.header("content-encoding")), (304, ""));
-    assert_eq!(site.asked().len(), 1);
+    assert_eq!(site.requests().len(), 1);
     let forms =
         async |accept: &str| site.get_with("/a", &[("accept-encoding", accept)]).await.body.len() as u64;
     let forms = forms("br").await + forms("zstd").await + forms("gzip").await;
     let plain = Site::new();
     let uncoded = [("content-type", "text/html"), ("etag", "\"v1\""), ("cache-control", "no-transform")];
-    plain.answers(200, &uncoded, page.clone());
+    plain.responds(200, &uncoded, page.clone());
     plain.get("/a").await;
     let ((_, coded), (_, uncoded)) = (site.isr.in_memory(), plain.isr.in_memory());
     assert_eq!(coded, uncoded + forms, "the forms count");
@@ -92,7 +92,7 @@ async fn small_pages_pictures_and_no_transform_are_never_compressed() {
         ),
     ] {
         let headers: Vec<(&'static str, &'static str)> = headers.to_vec();
-        site.answers(200, &headers, page);
+        site.responds(200, &headers, page);
         for _ in 0..100 {
             let reply = site.get_with(path, &[("accept-encoding", "br")]).await;
             assert_eq!((reply.header("content-encoding"), reply.header("vary")), ("", ""), "{path}");

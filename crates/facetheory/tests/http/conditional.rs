@@ -9,7 +9,7 @@ use crate::fixture::{INTERVAL, SECOND, Site};
 #[tokio::test(start_paused = true)]
 async fn a_client_that_has_the_page_gets_304() {
     let site = Site::new();
-    site.answers(
+    site.responds(
         200,
         &[
             ("etag", "\"v1\""),
@@ -31,14 +31,14 @@ async fn a_client_that_has_the_page_gets_304() {
         ("if-match", "\"v1\"", 200),
     ] {
         for method in ["GET", "HEAD"] {
-            let reply = site.visit(method, "/a", &[(name, value)]).await;
+            let reply = site.send(method, "/a", &[(name, value)]).await;
             assert_eq!(reply.status, status, "{method} {name}: {value}");
             if status == 304 {
                 assert!(reply.body.is_empty() && reply.header("content-type").is_empty());
                 assert_eq!((reply.header("etag"), reply.header("vary")), ("\"v1\"", "accept-encoding"));
                 assert_eq!((reply.state(), reply.header("age")), ("hit", "0"));
                 assert_eq!(
-                    (reply.header("content-length"), reply.told),
+                    (reply.header("content-length"), reply.size_hint),
                     ("", None),
                     "its length is not zero"
                 );
@@ -52,24 +52,24 @@ async fn a_client_that_has_the_page_gets_304() {
             }
         }
     }
-    assert_eq!(site.asked().len(), 1);
+    assert_eq!(site.requests().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn head_gets_everything_but_the_body_and_fills_the_cache() {
     let site = Site::new();
-    site.answers(200, &[("content-type", "text/html")], "hello");
-    let head = site.visit("HEAD", "/a", &[]).await;
+    site.responds(200, &[("content-type", "text/html")], "hello");
+    let head = site.send("HEAD", "/a", &[]).await;
     assert_eq!((head.status, head.state(), head.header("content-length")), (200, "miss", "5"));
     assert!(head.body.is_empty());
-    assert_eq!(site.asked()[0].method(), "GET", "HEAD is rendered as GET");
+    assert_eq!(site.requests()[0].method(), "GET", "HEAD is rendered as GET");
     assert_eq!(site.get("/a").await.state(), "hit");
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_range_of_a_page_is_served() {
     let site = Site::new();
-    site.answers(200, &[("etag", "\"v1\"")], "0123456789");
+    site.responds(200, &[("etag", "\"v1\"")], "0123456789");
     site.get("/a").await;
     for (range, status, content_range, body) in [
         ("bytes=0-3", 206, "bytes 0-3/10", "0123"),
@@ -98,21 +98,21 @@ async fn one_range_of_a_page_is_served() {
 #[tokio::test(start_paused = true)]
 async fn a_regeneration_revalidates_and_transfers_no_body_if_nothing_changed() {
     let site = Site::new();
-    site.answers(
+    site.responds(
         200,
         &[("etag", "\"v1\""), ("last-modified", "Tue, 14 Nov 2023 22:00:00 GMT"), ("x-end", "1")],
         "one",
     );
     site.get("/a").await;
-    site.asked();
-    site.answers(304, &[("etag", "\"v1\"")], "");
+    site.requests();
+    site.responds(304, &[("etag", "\"v1\"")], "");
     tokio::time::advance(INTERVAL).await;
     assert_eq!(site.get("/a").await.state(), "stale");
     site.settle().await;
-    let asked = site.asked();
-    assert_eq!(asked.len(), 1);
-    assert_eq!(asked[0].headers()["if-none-match"], "\"v1\"");
-    assert_eq!(asked[0].headers()["if-modified-since"], "Tue, 14 Nov 2023 22:00:00 GMT");
+    let requests = site.requests();
+    assert_eq!(requests.len(), 1);
+    assert_eq!(requests[0].headers()["if-none-match"], "\"v1\"");
+    assert_eq!(requests[0].headers()["if-modified-since"], "Tue, 14 Nov 2023 22:00:00 GMT");
     let renewed = site.get("/a").await;
     assert_eq!((renewed.state(), renewed.text(), renewed.header("x-end")), ("hit", "one", "1"));
     assert_eq!(renewed.header("age"), "0");
@@ -123,9 +123,9 @@ async fn a_regeneration_revalidates_and_transfers_no_body_if_nothing_changed() {
 #[tokio::test(start_paused = true)]
 async fn head_of_an_uncached_page_announces_the_whole_length_or_nothing() {
     let site = Site::new();
-    site.answers(200, &[("cache-control", "private")], "yours");
-    let head = site.visit("HEAD", "/a", &[]).await;
-    assert_eq!((head.state(), head.header("content-length"), head.told), ("bypass", "5", Some(5)));
+    site.responds(200, &[("cache-control", "private")], "yours");
+    let head = site.send("HEAD", "/a", &[]).await;
+    assert_eq!((head.state(), head.header("content-length"), head.size_hint), ("bypass", "5", Some(5)));
     assert!(head.body.is_empty());
 }
 
@@ -156,8 +156,12 @@ async fn an_unchanged_page_that_is_no_longer_cacheable_is_dropped() {
             tokio::time::advance(pause).await;
         }
         let own = site.get("/a").await;
-        let told = own.header("cache-control");
-        assert_eq!((own.state(), own.text(), told), ("bypass", "one", forbidden), "it was said twice");
+        let cache_control = own.header("cache-control");
+        assert_eq!(
+            (own.state(), own.text(), cache_control),
+            ("bypass", "one", forbidden),
+            "it was said twice"
+        );
     }
 }
 
@@ -170,9 +174,9 @@ async fn a_page_of_another_deployment_is_fetched_again_not_revalidated() {
     assert_eq!(new.get("/a").await.state(), "stale");
     new.settle().await;
     let has_condition = |site: &Site| {
-        let asked = site.asked();
-        assert_eq!(asked.len(), 1);
-        asked[0].headers().contains_key("if-none-match")
+        let requests = site.requests();
+        assert_eq!(requests.len(), 1);
+        requests[0].headers().contains_key("if-none-match")
     };
     assert!(!has_condition(&new), "its tag says nothing of new templates");
     assert_eq!(new.get("/a").await.state(), "hit");
@@ -188,13 +192,16 @@ async fn a_hard_invalidated_page_is_not_revalidated() {
     let site = Site::new();
     tagged(&site, &[]);
     site.get("/a").await;
-    site.asked();
+    site.requests();
     let page = PageKey::new("default::example.com/{*path}?path=a").expect("a key");
     site.isr.invalidate(&page, InvalidationMode::Hard).await.expect("no error");
     assert_eq!(site.get("/a").await.state(), "miss");
-    let asked = site.asked();
-    assert_eq!(asked.len(), 1);
-    assert!(!asked[0].headers().contains_key("if-none-match"), "a 304 would bring the invalidated body back");
+    let requests = site.requests();
+    assert_eq!(requests.len(), 1);
+    assert!(
+        !requests[0].headers().contains_key("if-none-match"),
+        "a 304 would bring the invalidated body back"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -276,14 +283,14 @@ async fn a_regeneration_revalidates_by_date_if_the_origin_has_no_entity_tag() {
         ("/tagged", &[("etag", "\"v1\""), ("last-modified", DATE)][..], true, true),
         ("/neither", &[][..], true, false),
     ] {
-        site.answers(200, headers, "one");
+        site.responds(200, headers, "one");
         site.get(path).await;
         tokio::time::advance(INTERVAL).await;
-        site.asked();
+        site.requests();
         site.get(path).await;
         site.settle().await;
-        let asked = site.asked();
-        let has = |name: &str| asked[0].headers().contains_key(name);
+        let requests = site.requests();
+        let has = |name: &str| requests[0].headers().contains_key(name);
         assert_eq!((has("if-none-match"), has("if-modified-since")), (tag, date), "{path}");
     }
 }
@@ -291,9 +298,9 @@ async fn a_regeneration_revalidates_by_date_if_the_origin_has_no_entity_tag() {
 #[tokio::test(start_paused = true)]
 async fn a_304_can_change_how_long_the_page_is_fresh() {
     let site = Site::new();
-    site.answers(200, &[("etag", "\"v1\"")], "one");
+    site.responds(200, &[("etag", "\"v1\"")], "one");
     site.get("/a").await;
-    site.answers(304, &[("cache-control", "s-maxage=5")], "");
+    site.responds(304, &[("cache-control", "s-maxage=5")], "");
     tokio::time::advance(INTERVAL).await;
     site.get("/a").await;
     site.settle().await;
@@ -304,9 +311,9 @@ async fn a_304_can_change_how_long_the_page_is_fresh() {
 async fn a_fixed_interval_ignores_s_maxage() {
     let route = Route::new("/{*path}", Policy::every(INTERVAL)).fixed_interval();
     let site = Site::with([route]);
-    site.answers(200, &[("etag", "\"v1\""), ("cache-control", "s-maxage=5")], "one");
+    site.responds(200, &[("etag", "\"v1\""), ("cache-control", "s-maxage=5")], "one");
     assert_eq!(site.get("/a").await.header("cache-control"), "public, max-age=0, s-maxage=60");
-    site.answers(304, &[("cache-control", "s-maxage=5")], "");
+    site.responds(304, &[("cache-control", "s-maxage=5")], "");
     tokio::time::advance(INTERVAL).await;
     site.get("/a").await;
     site.settle().await;
@@ -316,10 +323,10 @@ async fn a_fixed_interval_ignores_s_maxage() {
 #[tokio::test(start_paused = true)]
 async fn ranges_apply_to_get_and_to_successful_pages_only() {
     let site = Site::new();
-    site.answers(200, &[], "0123456789");
-    let head = site.visit("HEAD", "/a", &[("range", "bytes=0-3")]).await;
+    site.responds(200, &[], "0123456789");
+    let head = site.send("HEAD", "/a", &[("range", "bytes=0-3")]).await;
     assert_eq!((head.status, head.header("content-length")), (200, "10"));
-    site.answers(404, &[], "there is none");
+    site.responds(404, &[], "there is none");
     let none = site.get_with("/b", &[("range", "bytes=0-3")]).await;
     assert_eq!((none.status, none.text()), (404, "there is none"));
 }
@@ -327,7 +334,7 @@ async fn ranges_apply_to_get_and_to_successful_pages_only() {
 #[tokio::test(start_paused = true)]
 async fn an_invalid_entity_tag_is_replaced_by_one_of_the_digest() {
     let site = Site::new();
-    site.answers(200, &[("etag", "\"a\" b")], "one");
+    site.responds(200, &[("etag", "\"a\" b")], "one");
     let page = site.get("/a").await;
     assert_eq!(page.header("etag").len(), 34, "{}", page.header("etag"));
 }

@@ -21,9 +21,9 @@ pub(crate) const NOW: i64 = testing::Site::START;
 pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-type Answer = Pin<Box<dyn Future<Output = Response<Full<Bytes>>> + Send>>;
+type ResponseFuture = Pin<Box<dyn Future<Output = Response<Full<Bytes>>> + Send>>;
 type Service = BoxCloneService<Request<Full<Bytes>>, Response<Full<Bytes>>, Infallible>;
-type Renderer = Arc<dyn Fn(Request<Full<Bytes>>) -> Answer + Send + Sync>;
+type Renderer = Arc<dyn Fn(Request<Full<Bytes>>) -> ResponseFuture + Send + Sync>;
 
 /// One process of a site, with the requests that its renderer received.
 #[derive(Clone)]
@@ -31,7 +31,7 @@ pub(crate) struct Site {
     process: testing::Site,
     pub(crate) service: IsrService<Service>,
     renderer: Arc<Mutex<Renderer>>,
-    asked: Arc<Mutex<Vec<Request<()>>>>,
+    requests: Arc<Mutex<Vec<Request<()>>>>,
 }
 
 impl Deref for Site {
@@ -49,7 +49,7 @@ pub(crate) struct Reply {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     /// The exact size hint of the body before it was read.
-    pub(crate) told: Option<u64>,
+    pub(crate) size_hint: Option<u64>,
 }
 
 impl Reply {
@@ -133,18 +133,18 @@ impl Site {
     fn over(process: testing::Site, routes: Routes, change: impl FnOnce(IsrLayer) -> IsrLayer) -> Self {
         let renderer: Arc<Mutex<Renderer>> =
             Arc::new(Mutex::new(Arc::new(|_| Box::pin(async { Response::new(Full::from("page")) }))));
-        let asked: Arc<Mutex<Vec<Request<()>>>> = Arc::default();
+        let requests: Arc<Mutex<Vec<Request<()>>>> = Arc::default();
         let service = {
-            let (renderer, asked) = (renderer.clone(), asked.clone());
+            let (renderer, requests) = (renderer.clone(), requests.clone());
             service_fn(move |request: Request<Full<Bytes>>| {
                 let (parts, body) = request.into_parts();
-                asked.lock().expect("not poisoned").push(Request::from_parts(parts.clone(), ()));
+                requests.lock().expect("not poisoned").push(Request::from_parts(parts.clone(), ()));
                 let renderer = renderer.lock().expect("not poisoned").clone();
                 async move { Ok::<_, Infallible>(renderer(Request::from_parts(parts, body)).await) }
             })
         };
         let layer = change(IsrLayer::new(process.isr.clone(), routes).max_page_bytes(100_000));
-        Site { process, service: layer.layer(BoxCloneService::new(service)), renderer, asked }
+        Site { process, service: layer.layer(BoxCloneService::new(service)), renderer, requests }
     }
 
     /// Sets what the renderer returns from now on.
@@ -157,7 +157,7 @@ impl Site {
     }
 
     /// Sets the response of the renderer from now on.
-    pub(crate) fn answers(
+    pub(crate) fn responds(
         &self,
         status: u16,
         headers: &[(&'static str, &'static str)],
@@ -175,19 +175,19 @@ impl Site {
     }
 
     /// The requests that the renderer received since the last call.
-    pub(crate) fn asked(&self) -> Vec<Request<()>> {
-        std::mem::take(&mut *self.asked.lock().expect("not poisoned"))
+    pub(crate) fn requests(&self) -> Vec<Request<()>> {
+        std::mem::take(&mut *self.requests.lock().expect("not poisoned"))
     }
 
     pub(crate) async fn get(&self, path: &str) -> Reply {
-        self.visit("GET", path, &[]).await
+        self.send("GET", path, &[]).await
     }
 
     pub(crate) async fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Reply {
-        self.visit("GET", path, headers).await
+        self.send("GET", path, headers).await
     }
 
-    pub(crate) async fn visit(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Reply {
+    pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Reply {
         let mut request = Request::builder().method(method).uri(path);
         if !headers.iter().any(|(name, _)| *name == "host") {
             request = request.header("host", "example.com");
@@ -198,8 +198,8 @@ impl Site {
         let request = request.body(Full::default()).expect("a request");
         let response = self.service.clone().oneshot(request).await.expect("no error");
         let (head, body) = response.into_parts();
-        let told = body.size_hint().exact();
+        let size_hint = body.size_hint().exact();
         let body = body.collect().await.expect("a body").to_bytes();
-        Reply { status: head.status.as_u16(), headers: head.headers, body, told }
+        Reply { status: head.status.as_u16(), headers: head.headers, body, size_hint }
     }
 }

@@ -35,7 +35,7 @@ fn speaks(site: &Site, vary: &'static str) {
 #[tokio::test(start_paused = true)]
 async fn a_response_is_fresh_for_as_long_as_its_origin_says() {
     let site = site();
-    site.answers(200, &[("cache-control", "max-age=60"), ("x-own", "1")], "page");
+    site.responds(200, &[("cache-control", "max-age=60"), ("x-own", "1")], "page");
     let first = site.get("/a").await;
     assert_eq!((first.state(), first.header("x-own"), first.header("age")), ("miss", "1", ""));
     assert_eq!(first.header("cache-control"), "max-age=60", "as its origin said it");
@@ -44,41 +44,42 @@ async fn a_response_is_fresh_for_as_long_as_its_origin_says() {
     assert_eq!((second.state(), second.header("age")), ("hit", "59"));
     tokio::time::advance(SECOND).await;
     assert_eq!(site.get("/a").await.state(), "miss");
-    assert_eq!(site.asked().len(), 2);
+    assert_eq!(site.requests().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_origin_sees_the_whole_request_except_conditions() {
     let site = site();
-    site.answers(200, &[("cache-control", "max-age=60"), ("etag", "\"a\"")], "page");
+    site.responds(200, &[("cache-control", "max-age=60"), ("etag", "\"a\"")], "page");
     let lines = [("cookie", "a=1"), ("x-own", "2"), ("if-none-match", "\"a\"")];
     assert_eq!(site.get_with("/a?b=c", &lines).await.status, 304, "the cache evaluates the condition");
-    let asked = &site.asked()[0];
-    assert_eq!(asked.uri(), "/a?b=c");
+    let request = &site.requests()[0];
+    assert_eq!(request.uri(), "/a?b=c");
     assert_eq!(
-        (&asked.headers()["cookie"], &asked.headers()["x-own"]),
+        (&request.headers()["cookie"], &request.headers()["x-own"]),
         (&"a=1".parse().expect("text"), &"2".parse().expect("text"))
     );
-    assert!(!asked.headers().contains_key("if-none-match"));
+    assert!(!request.headers().contains_key("if-none-match"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_origin_knows_whether_a_client_waits() {
     let site = site();
-    site.answers(200, &[("cache-control", "max-age=60, stale-while-revalidate=60")], "page");
+    site.responds(200, &[("cache-control", "max-age=60, stale-while-revalidate=60")], "page");
     assert_eq!(site.get("/a").await.state(), "miss");
     tokio::time::advance(61 * SECOND).await;
     assert_eq!(site.get("/a").await.state(), "stale");
     site.settle().await;
-    site.visit("POST", "/a", &[]).await;
-    let asked: Vec<_> = site.asked().iter().map(|request| request.extensions().get().copied()).collect();
-    assert_eq!(asked, [RequestOrigin::Client, RequestOrigin::Background, RequestOrigin::Client].map(Some));
+    site.send("POST", "/a", &[]).await;
+    let requests: Vec<_> =
+        site.requests().iter().map(|request| request.extensions().get().copied()).collect();
+    assert_eq!(requests, [RequestOrigin::Client, RequestOrigin::Background, RequestOrigin::Client].map(Some));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_request_is_passed_through() {
     let site = site();
-    site.answers(200, &[("cache-control", "max-age=60")], "page");
+    site.responds(200, &[("cache-control", "max-age=60")], "page");
     for (protocol, connection, state) in [
         ("foo", "upgrade", "bypass"),
         ("foo/1", "keep-alive, Upgrade", "bypass"),
@@ -94,22 +95,22 @@ async fn an_upgrade_request_is_passed_through() {
 #[tokio::test(start_paused = true)]
 async fn a_304_freshens_a_stored_response_and_updates_its_headers() {
     let site = site();
-    site.answers(
+    site.responds(
         200,
         &[("cache-control", "max-age=60"), ("etag", "\"a\""), ("x-own", "1"), ("x-old", "1")],
         "page",
     );
     site.get("/a").await;
     tokio::time::advance(60 * SECOND).await;
-    site.asked();
-    site.answers(304, &[("cache-control", "max-age=90"), ("x-own", "2")], "");
+    site.requests();
+    site.responds(304, &[("cache-control", "max-age=90"), ("x-own", "2")], "");
     let validated = site.get("/a").await;
     assert_eq!((validated.status, validated.text()), (200, "page"));
     assert_eq!((validated.header("x-own"), validated.header("x-old")), ("2", "1"));
     let key = "key=\"default::example.com*?path=%2Fa\"";
-    let told = format!("FaceTheory; fwd=stale; fwd-status=304; stored; ttl=90; {key}");
-    assert_eq!(validated.header("cache-status"), told);
-    assert_eq!(site.asked()[0].headers()["if-none-match"], "\"a\"");
+    let cache_status = format!("FaceTheory; fwd=stale; fwd-status=304; stored; ttl=90; {key}");
+    assert_eq!(validated.header("cache-status"), cache_status);
+    assert_eq!(site.requests()[0].headers()["if-none-match"], "\"a\"");
     tokio::time::advance(89 * SECOND).await;
     assert_eq!(site.get("/a").await.header("cache-status"), format!("FaceTheory; hit; ttl=1; {key}"));
 }
@@ -141,7 +142,7 @@ async fn variants_are_selected_by_the_headers_in_vary() {
         assert_eq!(site.get_with("/a", &[("x-language", language)]).await.state(), "hit");
     }
     assert_eq!(site.get("/a").await.text(), "none");
-    assert_eq!(site.asked().len(), 4);
+    assert_eq!(site.requests().len(), 4);
     assert!(
         site.get_with("/a", &[("x-language", "es")]).await.header("cache-status").contains("fwd=vary-miss")
     );
@@ -167,34 +168,34 @@ async fn a_successful_unsafe_request_invalidates_all_variants_and_its_locations(
     let site = site();
     speaks(&site, "X-Language");
     let languages = ["de", "fr"];
-    let visit = async |path: &str| {
+    let fetched = async |path: &str| {
         for language in languages {
             site.get_with(path, &[("x-language", language)]).await;
         }
-        site.asked().len()
+        site.requests().len()
     };
-    assert_eq!((visit("/a").await, visit("/b").await, visit("/c").await), (2, 2, 2));
-    assert_eq!((visit("/a").await, visit("/b").await, visit("/c").await), (0, 0, 0));
+    assert_eq!((fetched("/a").await, fetched("/b").await, fetched("/c").await), (2, 2, 2));
+    assert_eq!((fetched("/a").await, fetched("/b").await, fetched("/c").await), (0, 0, 0));
 
-    site.answers(500, &[("location", "/b")], "no");
-    site.visit("POST", "/a", &[]).await;
-    site.answers(201, &[("location", "/b")], "yes");
-    site.asked();
-    assert_eq!(visit("/a").await, 0, "it failed");
-    site.visit("POST", "/a", &[]).await;
-    site.asked();
+    site.responds(500, &[("location", "/b")], "no");
+    site.send("POST", "/a", &[]).await;
+    site.responds(201, &[("location", "/b")], "yes");
+    site.requests();
+    assert_eq!(fetched("/a").await, 0, "it failed");
+    site.send("POST", "/a", &[]).await;
+    site.requests();
     speaks(&site, "X-Language");
-    assert_eq!((visit("/a").await, visit("/b").await, visit("/c").await), (2, 2, 0));
+    assert_eq!((fetched("/a").await, fetched("/b").await, fetched("/c").await), (2, 2, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_response_that_becomes_cacheable_is_cached_soon() {
     let site = site();
-    site.answers(200, &[("cache-control", "no-store")], "own");
+    site.responds(200, &[("cache-control", "no-store")], "own");
     for _ in 0..3 {
         assert_eq!(site.get("/a").await.state(), "bypass");
     }
-    site.answers(200, &[("cache-control", "max-age=60")], "page");
+    site.responds(200, &[("cache-control", "max-age=60")], "page");
     let states: Vec<String> = [site.get("/a").await, site.get("/a").await, site.get("/a").await]
         .iter()
         .map(|reply| reply.state().to_owned())
@@ -233,10 +234,10 @@ async fn requests_that_waited_for_an_unshareable_response_are_forwarded_together
         takes_a_second(&site, 200, headers);
         let replies = join_all((0..MANY).map(|_| site.get("/a"))).await;
         let texts: BTreeSet<&str> = replies.iter().map(Reply::text).collect();
-        assert_eq!((texts.len(), site.asked().len()), (MANY, MANY), "{headers:?}");
+        assert_eq!((texts.len(), site.requests().len()), (MANY, MANY), "{headers:?}");
         assert!(began.elapsed() < 3 * SECOND, "they waited for one, and then for themselves: {headers:?}");
         site.get("/a").await;
-        assert_eq!(site.asked()[0].headers()["if-none-match"], "\"a\"", "a single request revalidates");
+        assert_eq!(site.requests()[0].headers()["if-none-match"], "\"a\"", "a single request revalidates");
     }
 }
 
@@ -244,14 +245,14 @@ async fn requests_that_waited_for_an_unshareable_response_are_forwarded_together
 async fn an_overloaded_origin_does_not_get_all_requests_that_waited() {
     for status in [502, 503, 504] {
         let site = site();
-        site.answers(200, &[("cache-control", "max-age=60"), ("etag", "\"a\"")], "page");
+        site.responds(200, &[("cache-control", "max-age=60"), ("etag", "\"a\"")], "page");
         site.get("/a").await;
         tokio::time::advance(61 * SECOND).await;
-        site.asked();
+        site.requests();
         takes_a_second(&site, status, &[("cache-control", "private"), ("x-own", "1")]);
         let replies = join_all((0..MANY).map(|_| site.get("/a"))).await;
         assert!(replies.iter().all(|reply| reply.status == status), "{status}");
-        assert_eq!(site.asked().len(), 1, "{status}");
+        assert_eq!(site.requests().len(), 1, "{status}");
         let own = replies.iter().filter(|reply| reply.headers.contains_key("x-own")).count();
         assert_eq!(own, 1, "its response is for one client");
     }
@@ -260,23 +261,23 @@ async fn an_overloaded_origin_does_not_get_all_requests_that_waited() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_shared_unless_it_may_be_for_one_client() {
     let own = [("cookie", "sid=alice")];
-    for (headers, visitor, asked) in [
+    for (headers, headers_sent, requests) in [
         (&[("x-own", "1")][..], &[][..], 1),
         (&[("cache-control", "private, no-store")], &[], MANY),
         (&[("vary", "cookie")], &[], MANY),
         (&[], &own, MANY),
     ] {
         let site = site();
-        site.answers(200, &[("cache-control", "max-age=60"), ("etag", "\"a\"")], "page");
+        site.responds(200, &[("cache-control", "max-age=60"), ("etag", "\"a\"")], "page");
         site.get("/a").await;
         tokio::time::advance(61 * SECOND).await;
-        site.asked();
+        site.requests();
         takes_a_second(&site, 500, headers);
         let began = tokio::time::Instant::now();
-        let replies = join_all((0..MANY).map(|_| site.get_with("/a", visitor))).await;
+        let replies = join_all((0..MANY).map(|_| site.get_with("/a", headers_sent))).await;
         assert!(replies.iter().all(|reply| reply.status == 500), "{headers:?}");
         let texts: BTreeSet<&str> = replies.iter().map(Reply::text).collect();
-        assert_eq!((texts.len(), site.asked().len()), (asked, asked), "{headers:?}");
+        assert_eq!((texts.len(), site.requests().len()), (requests, requests), "{headers:?}");
         assert!(began.elapsed() < 3 * SECOND, "they waited for one, and then for themselves: {headers:?}");
     }
 }
@@ -293,19 +294,19 @@ async fn requests_that_waited_share_a_response_that_may_be_reused() {
         for reply in join_all((0..MANY).map(|_| site.get("/a"))).await {
             assert_eq!(reply.text(), "1", "{headers:?}");
         }
-        assert_eq!(site.asked().len(), 1, "{headers:?}");
+        assert_eq!(site.requests().len(), 1, "{headers:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_response_is_served_while_the_origin_is_unreachable_unless_forbidden() {
     let site = site();
-    site.answers(200, &[("cache-control", "max-age=60")], "page");
+    site.responds(200, &[("cache-control", "max-age=60")], "page");
     site.get("/a").await;
-    site.answers(200, &[("cache-control", "max-age=60, must-revalidate")], "page");
+    site.responds(200, &[("cache-control", "max-age=60, must-revalidate")], "page");
     site.get("/b").await;
     tokio::time::advance(Duration::from_secs(61)).await;
-    site.answers(503, &[], "broken");
+    site.responds(503, &[], "broken");
     assert_eq!(site.get("/a").await.status, 503, "a 503 of the origin is a response");
     site.renders(|_| async {
         let mut response = Response::new(Full::from("unreachable"));
@@ -321,11 +322,11 @@ async fn a_stale_response_is_served_while_the_origin_is_unreachable_unless_forbi
 #[tokio::test(start_paused = true)]
 async fn a_range_of_an_unstored_response_is_forwarded_and_not_cached() {
     let site = site();
-    site.answers(206, &[("cache-control", "max-age=60"), ("content-range", "bytes 0-1/4")], "pa");
+    site.responds(206, &[("cache-control", "max-age=60"), ("content-range", "bytes 0-1/4")], "pa");
     let part = site.get_with("/a", &[("range", "bytes=0-1")]).await;
     assert_eq!((part.status, part.text()), (206, "pa"));
-    assert_eq!(site.asked()[0].headers()["range"], "bytes=0-1");
-    site.answers(200, &[("cache-control", "max-age=60")], "page");
+    assert_eq!(site.requests()[0].headers()["range"], "bytes=0-1");
+    site.responds(200, &[("cache-control", "max-age=60")], "page");
     assert_eq!(site.get("/a").await.state(), "miss");
     let part = site.get_with("/a", &[("range", "bytes=2-")]).await;
     assert_eq!((part.status, part.text(), part.state()), (206, "ge", "hit"));
@@ -338,11 +339,11 @@ async fn a_rule_takes_precedence_and_a_route_can_follow_its_origin() {
         Route::follow_origin("/origin/{x}").query(Query::only(["page"])).tags(["own"]),
     ];
     let site = Site::with(routes);
-    site.answers(200, &[("cache-control", "max-age=5")], "page");
+    site.responds(200, &[("cache-control", "max-age=5")], "page");
     site.get("/rule/a").await;
     site.get("/origin/a?page=1&utm=2").await;
-    let asked = site.asked();
-    assert_eq!(asked[1].uri(), "/origin/a?page=1", "the origin gets the keyed query");
+    let requests = site.requests();
+    assert_eq!(requests[1].uri(), "/origin/a?page=1", "the origin gets the keyed query");
     tokio::time::advance(6 * SECOND).await;
     assert_eq!(site.get("/rule/a").await.state(), "hit");
     assert_eq!(site.get("/origin/a?page=1").await.state(), "miss");
@@ -355,7 +356,7 @@ async fn tags_are_sent_to_clients_unless_they_are_stripped() {
         let rule = Route::new("/rule", Policy::every(INTERVAL));
         let routes = Routes::new([rule]).expect("routes").otherwise_follow_origin();
         let site = Site::under(routes, |layer| if strips { layer.strip_tags() } else { layer });
-        site.answers(200, &[("cache-control", "max-age=60"), ("surrogate-key", "a b")], "page");
+        site.responds(200, &[("cache-control", "max-age=60"), ("surrogate-key", "a b")], "page");
         for _ in 0..2 {
             assert_eq!(site.get("/a").await.header("surrogate-key").is_empty(), strips);
             assert_eq!(site.get("/rule").await.header("surrogate-key"), "", "a rule removes tag headers");
@@ -370,7 +371,7 @@ async fn an_unsafe_request_causes_no_lookup_of_rule_pages() {
     let page = Route::new("/page", Policy::every(INTERVAL));
     let site = Site::of(Routes::new([page]).expect("routes").otherwise_follow_origin());
     assert_eq!(site.get("/page").await.state(), "miss");
-    assert_eq!(site.visit("POST", "/elsewhere", &[]).await.status, 200);
+    assert_eq!(site.send("POST", "/elsewhere", &[]).await.status, 200);
     site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
     assert_eq!(site.get("/page").await.state(), "hit", "it is served from memory without a lookup");
 }
@@ -390,7 +391,7 @@ async fn get_fresh_returns_pages_that_follow_their_origin_and_their_variants() {
     };
     for language in ["de", "en"] {
         let headers = [("cache-control", "max-age=60"), ("vary", "accept-language"), ("x-own", language)];
-        site.answers(200, &headers, language);
+        site.responds(200, &headers, language);
         assert!(get_fresh(&[("accept-language", language)]).is_none(), "{language}");
         site.get_with("/a", &[("accept-language", language)]).await;
     }
@@ -424,13 +425,13 @@ async fn get_fresh_returns_pages_that_follow_their_origin_and_their_variants() {
 async fn a_response_stored_by_the_origin_is_not_served_under_a_later_rule() {
     let before = Site::with([Route::follow_origin("/account")]);
     let headers = [("cache-control", "max-age=3600"), ("vary", "cookie"), ("etag", "\"alice\"")];
-    before.answers(200, &headers, "the page of Alice");
+    before.responds(200, &headers, "the page of Alice");
     before.get_with("/account", &[("cookie", "user=alice")]).await;
     assert_eq!(before.get_with("/account", &[("cookie", "user=alice")]).await.state(), "hit");
     let rule = Routes::new([Route::new("/account", Policy::every(INTERVAL))]);
     let after = before.with_routes(rule.expect("a route"));
-    after.answers(200, &[], "a page for everyone");
+    after.responds(200, &[], "a page for everyone");
     let bob = after.get_with("/account", &[("cookie", "user=bob")]).await;
     assert_eq!((bob.state(), bob.text()), ("miss", "a page for everyone"));
-    assert!(!after.asked()[0].headers().contains_key("if-none-match"), "a 304 would bring it back");
+    assert!(!after.requests()[0].headers().contains_key("if-none-match"), "a 304 would bring it back");
 }

@@ -57,7 +57,7 @@ async fn told_of_each<F: Future<Output = ()>>(story: impl Fn(Site, Site) -> F) {
 }
 
 async fn is_changed(by: &Site, path: &str) {
-    assert_eq!(by.visit("POST", path, &[]).await.status, 200);
+    assert_eq!(by.send("POST", path, &[]).await.status, 200);
 }
 
 async fn is_changed_meanwhile(by: &Site) {
@@ -71,7 +71,7 @@ async fn a_head_from_before_an_invalidation_freshens_nothing_after_it() {
         changes(&site, |request| request.method() == Method::HEAD);
         assert_eq!(site.get("/a").await.text(), "none, change 0");
         tokio::time::advance(61 * SECOND).await;
-        let (head, ()) = tokio::join!(site.visit("HEAD", "/a", &[]), is_changed_meanwhile(&other));
+        let (head, ()) = tokio::join!(site.send("HEAD", "/a", &[]), is_changed_meanwhile(&other));
         assert_eq!(head.header("etag"), "\"none-0\"", "it was requested before the invalidation");
         assert_eq!(site.get("/a").await.text(), "none, change 1");
         tokio::time::advance(2 * SECOND).await;
@@ -87,12 +87,12 @@ async fn a_head_does_not_freshen_an_invalidated_page() {
         site.get("/a").await;
         is_changed_meanwhile(&other).await;
         // Its response has no validator that distinguishes the stored response from the current one.
-        site.answers(200, &[("cache-control", "max-age=3600")], "none, change 0");
+        site.responds(200, &[("cache-control", "max-age=3600")], "none, change 0");
         tokio::time::advance(SLOW).await;
-        site.visit("HEAD", "/a", &[]).await;
-        site.asked();
+        site.send("HEAD", "/a", &[]).await;
+        site.requests();
         site.get("/a").await;
-        assert_eq!(site.asked().len(), 1, "it is fetched again");
+        assert_eq!(site.requests().len(), 1, "it is fetched again");
     })
     .await;
 }
@@ -103,13 +103,13 @@ async fn a_head_freshens_a_page_that_was_not_invalidated() {
     changes(&site, |request| request.method() == Method::HEAD);
     site.get("/a").await;
     tokio::time::advance(61 * SECOND).await;
-    site.visit("HEAD", "/a", &[]).await;
-    site.asked();
+    site.send("HEAD", "/a", &[]).await;
+    site.requests();
     let page = site.get("/a").await;
-    assert_eq!((page.state(), page.header("age"), site.asked().len()), ("hit", "66", 0));
+    assert_eq!((page.state(), page.header("age"), site.requests().len()), ("hit", "66", 0));
 
     site.get("/b").await;
-    site.visit("HEAD", "/b", &[("cache-control", "no-cache")]).await;
+    site.send("HEAD", "/b", &[("cache-control", "no-cache")]).await;
     tokio::time::advance(61 * SECOND).await;
     assert_eq!(site.get("/b").await.state(), "hit", "also what this process has just stored");
 }
@@ -136,9 +136,9 @@ async fn a_promoted_variant_keeps_its_age() {
     site.get_with("/a", &[("x-language", "en")]).await;
     let german = [("x-language", "de")];
     site.get_with("/a", &german).await;
-    site.asked();
+    site.requests();
     let page = site.get_with("/a", &german).await;
-    assert_eq!((page.state(), page.header("age"), site.asked().len()), ("hit", "5", 0));
+    assert_eq!((page.state(), page.header("age"), site.requests().len()), ("hit", "5", 0));
     assert!(!page.header("cache-status").contains("vary="), "{}", page.header("cache-status"));
 }
 
@@ -180,11 +180,11 @@ async fn an_operator_invalidates_a_page_with_all_its_variants() {
             let done = other.isr.invalidate(&page(&other, "/a"), strength).await.expect("a table");
             assert_eq!(done, Invalidated::Stale);
             tokio::time::advance(2 * SECOND).await;
-            site.asked();
+            site.requests();
             for language in languages {
                 site.get_with("/a", &[("x-language", language)]).await;
             }
-            assert_eq!(site.asked().len(), languages.len(), "each is fetched again: {strength:?}");
+            assert_eq!(site.requests().len(), languages.len(), "each is fetched again: {strength:?}");
         })
         .await;
     }
@@ -213,7 +213,7 @@ async fn an_unsafe_request_invalidates_even_if_its_client_disconnects() {
     let site = Site::of(routes());
     changes(&site, |request| request.method() == Method::POST);
     site.get("/a").await;
-    let left = tokio::time::timeout(SECOND, site.visit("POST", "/a", &[])).await;
+    let left = tokio::time::timeout(SECOND, site.send("POST", "/a", &[])).await;
     assert!(left.is_err(), "the client disconnects");
     assert_eq!(site.get("/a").await.state(), "hit", "the origin has not responded yet");
     tokio::time::sleep(SLOW).await;
@@ -225,11 +225,11 @@ async fn shutdown_waits_for_the_invalidation_of_an_unsafe_request() {
     let site = Site::of(routes());
     changes(&site, |request| request.method() == Method::POST);
     site.get("/a").await;
-    let _left = tokio::time::timeout(SECOND, site.visit("POST", "/a", &[])).await;
+    let _left = tokio::time::timeout(SECOND, site.send("POST", "/a", &[])).await;
     assert!(site.isr.shut_down(SLOW).await);
     assert_eq!(site.another(routes()).get("/a").await.text(), "none, change 1");
 
-    let _left = tokio::time::timeout(SECOND, site.visit("POST", "/a", &[])).await;
+    let _left = tokio::time::timeout(SECOND, site.send("POST", "/a", &[])).await;
     assert!(!site.isr.shut_down(SECOND).await, "but not for longer than is allowed");
 }
 
@@ -336,20 +336,23 @@ async fn a_variant_of_a_hard_invalidated_page_is_not_revalidated() {
     let site = Site::of(routes());
     changes(&site, |_| false);
     let [english, french] = ["en", "fr"].map(|language| [("x-language", language)]);
-    for visitor in [&english, &french] {
-        site.get_with("/a", visitor).await;
+    for headers in [&english, &french] {
+        site.get_with("/a", headers).await;
     }
     tokio::time::advance(61 * SECOND).await;
-    site.asked();
+    site.requests();
     site.get_with("/a", &french).await;
-    assert!(site.asked()[0].headers().contains_key("if-none-match"), "it is stale by its time alone");
+    assert!(site.requests()[0].headers().contains_key("if-none-match"), "it is stale by its time alone");
     site.isr.invalidate(&page(&site, "/a"), InvalidationMode::Hard).await.expect("a table");
     tokio::time::advance(SLOW).await;
     site.get_with("/a", &english).await;
-    site.asked();
+    site.requests();
     site.get_with("/a", &french).await;
-    let asked = site.asked();
-    assert!(!asked[0].headers().contains_key("if-none-match"), "a 304 would bring the invalidated body back");
+    let requests = site.requests();
+    assert!(
+        !requests[0].headers().contains_key("if-none-match"),
+        "a 304 would bring the invalidated body back"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -367,8 +370,8 @@ async fn only_a_limited_number_of_abandoned_requests_is_completed() {
     });
     for number in 0..MOST + 10 {
         let path = format!("/{number}");
-        let mut visit = Box::pin(site.visit("POST", &path, &[]));
-        assert!(futures_util::poll!(&mut visit).is_pending(), "the origin is slow");
+        let mut request = Box::pin(site.send("POST", &path, &[]));
+        assert!(futures_util::poll!(&mut request).is_pending(), "the origin is slow");
     }
     assert!(site.isr.shut_down(2 * SLOW).await, "they end");
     assert_eq!(answered.load(Ordering::SeqCst), MOST);
@@ -381,10 +384,10 @@ async fn a_hard_invalidated_response_is_not_revalidated() {
     for (strength, conditional) in [(InvalidationMode::Soft, true), (InvalidationMode::Hard, false)] {
         site.get("/a").await;
         site.isr.invalidate(&page(&site, "/a"), strength).await.expect("a table");
-        site.asked();
+        site.requests();
         assert_eq!(site.get("/a").await.state(), "miss");
-        let asked = site.asked();
-        assert_eq!(asked[0].headers().contains_key("if-none-match"), conditional, "{strength:?}");
+        let requests = site.requests();
+        assert_eq!(requests[0].headers().contains_key("if-none-match"), conditional, "{strength:?}");
         tokio::time::advance(SLOW).await;
     }
 }
@@ -394,14 +397,14 @@ async fn tags_of_a_304_or_of_a_new_rule_invalidate_a_page() {
     for tag in ["blog", "news", "old"] {
         let route = || Route::follow_origin("/{*path}");
         let site = Site::with([route()]);
-        site.answers(
+        site.responds(
             200,
             &[("cache-control", "max-age=60"), ("etag", "\"a\""), ("cache-tag", "old")],
             "page",
         );
         site.get("/a").await;
         let site = site.with_routes(Routes::new([route().tags(["blog"])]).expect("routes"));
-        site.answers(304, &[("cache-control", "max-age=60"), ("cache-tag", "news")], "");
+        site.responds(304, &[("cache-control", "max-age=60"), ("cache-tag", "news")], "");
         tokio::time::advance(61 * SECOND).await;
         site.get("/a").await;
         assert_eq!(site.get("/a").await.state(), "hit");

@@ -18,15 +18,18 @@ async fn requests_that_are_not_for_a_page_are_passed_through_unchanged() {
         ("GET", &[("upgrade", "websocket")][..], "fwd=bypass; fwd-status=200; detail=upgrade"),
     ] {
         for _ in 0..2 {
-            let reply = site.visit(method, "/a?q=1", headers).await;
+            let reply = site.send(method, "/a?q=1", headers).await;
             assert_eq!((reply.status, reply.state()), (200, "bypass"));
             assert_eq!(reply.header("cache-status"), format!("FaceTheory; {detail}"));
         }
-        let asked = site.asked();
-        assert_eq!(asked.len(), 2, "{method} {headers:?}");
-        assert_eq!((asked[0].method().as_str(), asked[0].uri().to_string().as_str()), (method, "/a?q=1"));
+        let requests = site.requests();
+        assert_eq!(requests.len(), 2, "{method} {headers:?}");
+        assert_eq!(
+            (requests[0].method().as_str(), requests[0].uri().to_string().as_str()),
+            (method, "/a?q=1")
+        );
         assert!(
-            headers.iter().all(|(name, value)| asked[0].headers()[*name] == *value),
+            headers.iter().all(|(name, value)| requests[0].headers()[*name] == *value),
             "all headers are forwarded"
         );
     }
@@ -40,7 +43,7 @@ async fn a_tenant_on_a_route_without_tenants_is_rejected_before_any_lookup() {
     assert!(refused.text().contains("x-tenant-id"), "{}", refused.text());
     let dots = site.get("/a/../b").await;
     assert_eq!(dots.status, 400);
-    assert!(site.asked().is_empty());
+    assert!(site.requests().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,13 +52,13 @@ async fn a_render_has_no_request_origin() {
     let request = Request::get("/a").header("host", "example.com").extension(RequestOrigin::Client);
     let request = request.body(Full::<Bytes>::default()).expect("a request");
     site.service.clone().oneshot(request).await.expect("no error");
-    assert_eq!(site.asked()[0].extensions().get::<RequestOrigin>(), None);
+    assert_eq!(site.requests()[0].extensions().get::<RequestOrigin>(), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_keyed_input_reaches_the_renderer() {
     let site = Site::new();
-    let visitor = [
+    let sent = [
         ("accept-language", "de"),
         ("cookie", "theme=dark; session=secret"),
         ("x-evil", "1"),
@@ -63,11 +66,11 @@ async fn only_keyed_input_reaches_the_renderer() {
         ("accept-encoding", "br"),
         ("if-none-match", "\"v1\""),
     ];
-    site.get_with("/plain/a?utm=1", &visitor).await;
-    site.get_with("/some/a?utm=1&page=2", &visitor).await;
-    site.get_with("/a?utm=1", &visitor).await;
-    let asked = site.asked();
-    let seen: Vec<(String, Vec<(String, String)>)> = asked
+    site.get_with("/plain/a?utm=1", &sent).await;
+    site.get_with("/some/a?utm=1&page=2", &sent).await;
+    site.get_with("/a?utm=1", &sent).await;
+    let requests = site.requests();
+    let seen: Vec<(String, Vec<(String, String)>)> = requests
         .iter()
         .map(|request| {
             let headers = request.headers().iter();
@@ -109,7 +112,7 @@ async fn pages_are_distinguished_only_by_the_input_that_their_route_lists() {
 #[tokio::test(start_paused = true)]
 async fn tenants_never_share_a_page() {
     let by = |from: TenantFrom| Route::new("/{tenant}/a", Policy::every(INTERVAL)).tenant(from);
-    for (route, visits) in [
+    for (route, requests_of_tenants) in [
         (
             by(TenantFrom::Subdomain("example.com".into())),
             [("/x/a", "acme.example.com", ""), ("/x/a", "other.example.com", "")],
@@ -125,7 +128,7 @@ async fn tenants_never_share_a_page() {
     ] {
         let site = Site::with([route]);
         for state in ["miss", "hit"] {
-            for (path, host, tenant) in visits {
+            for (path, host, tenant) in requests_of_tenants {
                 let headers = [("host", host), ("x-tenant-id", tenant)];
                 let headers = if tenant.is_empty() { &headers[..1] } else { &headers[..] };
                 let reply = site.get_with(path, headers).await;
@@ -134,7 +137,7 @@ async fn tenants_never_share_a_page() {
         }
         let acme = facetheory::Tenant::new("acme").expect("a tenant");
         site.isr.invalidate_tag(&facetheory::Tag::everything(), Some(&acme)).await.expect("no error");
-        for ((path, host, tenant), expected) in visits.into_iter().zip(["stale", "hit"]) {
+        for ((path, host, tenant), expected) in requests_of_tenants.into_iter().zip(["stale", "hit"]) {
             let headers = [("host", host), ("x-tenant-id", tenant)];
             let headers = if tenant.is_empty() { &headers[..1] } else { &headers[..] };
             assert_eq!(site.get_with(path, headers).await.state(), expected, "{path} of {host} {tenant}");
@@ -157,14 +160,10 @@ async fn a_strict_layer_checks_requests_that_are_passed_through() {
         ("/fine", vec![("host", "example.com"), ("host", "example.com")], 400),
     ] {
         for method in ["GET", "POST"] {
-            let reply = strict.visit(method, path, &headers).await;
+            let reply = strict.send(method, path, &headers).await;
             assert_eq!(reply.status, expected, "{method} {path} {headers:?}");
-            assert_eq!(strict.asked().len(), usize::from(expected == 200), "{method} {path} {headers:?}");
-            assert_eq!(
-                lenient.visit(method, path, &headers).await.status,
-                200,
-                "{method} {path} {headers:?}"
-            );
+            assert_eq!(strict.requests().len(), usize::from(expected == 200), "{method} {path} {headers:?}");
+            assert_eq!(lenient.send(method, path, &headers).await.status, 200, "{method} {path} {headers:?}");
         }
     }
 }

@@ -32,38 +32,38 @@ async fn a_page_is_named_by_a_request_for_it() {
     assert_eq!(page("/", &[]).expect("no error"), None);
     let error = page("/a/../b", &[]).expect_err("no address");
     assert_eq!(error.kind(), Kind::Invalid);
-    assert!(site.asked().is_empty(), "nothing was rendered");
+    assert!(site.requests().is_empty(), "nothing was rendered");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_page_that_an_operator_regenerated_is_a_hit() {
     let site = Site::new();
-    site.answers(200, &[("etag", "\"1\"")], "new");
+    site.responds(200, &[("etag", "\"1\"")], "new");
     let outcome = site.service.regenerate(request("/a?b=c", &[("x-secret", "1")]), None).await;
     assert!(matches!(outcome.expect("an outcome"), Outcome::Published(_)));
-    let asked = site.asked();
-    assert_eq!(asked.len(), 1);
-    assert!(!asked[0].headers().contains_key("x-secret"), "only keyed input reaches the renderer");
-    let visit = site.get("/a?b=c").await;
-    assert_eq!((visit.state(), visit.text()), ("hit", "new"));
+    let requests = site.requests();
+    assert_eq!(requests.len(), 1);
+    assert!(!requests[0].headers().contains_key("x-secret"), "only keyed input reaches the renderer");
+    let response = site.get("/a?b=c").await;
+    assert_eq!((response.state(), response.text()), ("hit", "new"));
     let again = site.service.regenerate(request("/a?b=c", &[]), None).await.expect("an outcome");
     assert!(matches!(again, Outcome::AlreadyFresh(_)), "{again:?}");
 
     tokio::time::advance(INTERVAL).await;
-    site.answers(304, &[], "");
+    site.responds(304, &[], "");
     let unchanged = site.service.regenerate(request("/a?b=c", &[]), None).await.expect("an outcome");
     assert!(matches!(unchanged, Outcome::Unchanged(_)), "{unchanged:?}");
-    assert_eq!(site.asked()[0].headers()["if-none-match"], "\"1\"");
+    assert_eq!(site.requests()[0].headers()["if-none-match"], "\"1\"");
     assert_eq!(site.get("/a?b=c").await.state(), "hit");
 }
 
 #[tokio::test(start_paused = true)]
 async fn uncacheable_responses_are_not_cached_for_operators_either() {
     let site = Site::new();
-    site.answers(200, &[("set-cookie", "session=1")], "yours");
+    site.responds(200, &[("set-cookie", "session=1")], "yours");
     let outcome = site.service.regenerate(request("/a", &[]), None).await.expect("an outcome");
     assert_eq!(outcome, Outcome::Declined);
-    site.answers(500, &[], "no");
+    site.responds(500, &[], "no");
     let error = site.service.regenerate(request("/b", &[]), None).await.expect_err("a failure");
     assert_eq!(error.kind(), Kind::Render);
     let error = site.service.regenerate(request("/", &[]), None).await.expect_err("no page");
@@ -83,7 +83,7 @@ async fn an_idempotent_request_is_executed_once() {
     assert!(matches!(regenerate("/a", "one").await, Outcome::Replayed { s3_key: Some(_) }));
     assert_eq!(regenerate("/a", "two").await, Outcome::OtherRequest);
     assert_eq!(regenerate("/b", "two").await, Outcome::OtherRequest, "not for another page either");
-    assert_eq!(site.asked().len(), 1);
+    assert_eq!(site.requests().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,8 +96,8 @@ async fn a_render_continues_after_the_operator_disconnects() {
     let asking = site.service.regenerate(request("/a", &[]), None);
     assert!(tokio::time::timeout(SECOND, asking).await.is_err(), "the caller gives up");
     tokio::time::sleep(5 * SECOND).await;
-    let visit = site.get("/a").await;
-    assert_eq!((visit.state(), visit.text()), ("hit", "slow"));
+    let response = site.get("/a").await;
+    assert_eq!((response.state(), response.text()), ("hit", "slow"));
 }
 
 #[tokio::test(start_paused = true)]

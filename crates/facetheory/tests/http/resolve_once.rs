@@ -117,16 +117,16 @@ fn a_request_is_resolved_once_on_every_path() {
                 );
             };
             for path in ["/rule/a", "/origin/a"] {
-                site.answers(200, &[("cache-control", "max-age=60, stale-while-revalidate=600")], "page");
+                site.responds(200, &[("cache-control", "max-age=60, stale-while-revalidate=600")], "page");
                 check(get(path), "miss").await;
                 check(get(path), "hit").await;
                 check(conditional(path), "hit").await;
                 tokio::time::advance(INTERVAL + SECOND).await;
                 check(get(path), "stale").await;
-                site.answers(200, &[("cache-control", "private")], "personal");
+                site.responds(200, &[("cache-control", "private")], "personal");
                 check(get(&format!("{path}/personal")), "bypass").await;
             }
-            site.answers(200, &[("vary", "x-a"), ("cache-control", "max-age=60")], "variant");
+            site.responds(200, &[("vary", "x-a"), ("cache-control", "max-age=60")], "variant");
             check(get("/origin/vary"), "miss").await;
             let mut variant = get("/origin/vary");
             variant.headers_mut().insert("x-a", http::HeaderValue::from_static("1"));

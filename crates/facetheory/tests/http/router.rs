@@ -26,7 +26,7 @@ fn layer() -> IsrLayer {
     IsrLayer::new(Isr::new(pages), routes)
 }
 
-async fn visits<S, B>(service: S) -> Vec<(String, String)>
+async fn responses<S, B>(service: S) -> Vec<(String, String)>
 where
     S: Service<Request<Body>, Response = http::Response<B>> + Clone,
     S::Error: std::fmt::Debug,
@@ -57,13 +57,13 @@ fn expected() -> Vec<(String, String)> {
 #[tokio::test]
 async fn path_parameters_reach_a_handler_under_the_layer() {
     let app = Router::new().route("/posts/{slug}", get(post)).fallback(|| async { "" }).layer(layer());
-    assert_eq!(visits(app).await, expected());
+    assert_eq!(responses(app).await, expected());
 }
 
 #[tokio::test]
 async fn the_layer_wraps_a_whole_router() {
     let app = Router::new().route("/posts/{slug}", get(post)).fallback(|| async { "" });
-    assert_eq!(visits(layer().layer(app)).await, expected());
+    assert_eq!(responses(layer().layer(app)).await, expected());
 }
 
 /// A renderer with one concurrency permit, which `poll_ready` acquires.
@@ -111,14 +111,14 @@ impl Service<Request<Body>> for OnePermit {
 async fn a_request_holds_a_concurrency_permit_only_while_it_renders() {
     let permits = Arc::new(std::sync::Mutex::new(1));
     let service = layer().layer(OnePermit { permits: permits.clone(), has_permit: false });
-    let visit = async |path: &str| {
+    let state = async |path: &str| {
         let request =
             Request::get(path).header("host", "example.com").body(Body::empty()).expect("a request");
         let response = tokio::time::timeout(Duration::from_secs(5), service.clone().oneshot(request));
         let response = response.await.expect("no deadlock on the permit").expect("no error");
         response.headers()["x-facetheory-isr"].to_str().expect("a text").to_owned()
     };
-    assert_eq!(visit("/posts/a").await, "miss");
+    assert_eq!(state("/posts/a").await, "miss");
     *permits.lock().expect("not poisoned") = 0;
-    assert_eq!(visit("/posts/a").await, "hit", "a hit needs no permit");
+    assert_eq!(state("/posts/a").await, "hit", "a hit needs no permit");
 }

@@ -10,7 +10,7 @@ use crate::fixture::{INTERVAL, SECOND, Site};
 #[tokio::test(start_paused = true)]
 async fn miss_hit_and_stale_have_their_headers() {
     let site = Site::new();
-    site.answers(200, &[("content-type", "text/html"), ("x-end", "to-end")], "one");
+    site.responds(200, &[("content-type", "text/html"), ("x-end", "to-end")], "one");
     let miss = site.get("/a").await;
     assert_eq!((miss.status, miss.state(), miss.text()), (200, "miss", "one"));
     assert_eq!(miss.header("cache-status"), "FaceTheory; fwd=miss; fwd-status=200; stored; ttl=60");
@@ -24,7 +24,7 @@ async fn miss_hit_and_stale_have_their_headers() {
     assert_eq!((hit.header("content-length"), hit.header("accept-ranges")), ("3", "bytes"));
     assert_eq!(hit.header("etag"), miss.header("etag"));
     assert!(hit.header("etag").starts_with('"') && hit.header("x-request-id").len() == 16);
-    site.answers(200, &[], "two");
+    site.responds(200, &[], "two");
     tokio::time::advance(INTERVAL).await;
     let stale = site.get("/a").await;
     assert_eq!((stale.state(), stale.text()), ("stale", "one"));
@@ -32,7 +32,7 @@ async fn miss_hit_and_stale_have_their_headers() {
     assert_eq!(stale.header("cache-control"), "public, max-age=0, s-maxage=60");
     site.settle().await;
     assert_eq!(site.get("/a").await.text(), "two");
-    assert_eq!(site.asked().len(), 2);
+    assert_eq!(site.requests().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -45,13 +45,13 @@ async fn requests_that_wait_for_the_same_render_are_wait_hits() {
     let (first, second) = tokio::join!(site.get("/a"), site.get("/a"));
     let states = [first.state(), second.state()];
     assert!(states == ["miss", "wait-hit"] || states == ["wait-hit", "miss"], "{states:?}");
-    assert_eq!(site.asked().len(), 1);
+    assert_eq!(site.requests().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_render_is_hidden_by_a_stale_page_and_otherwise_sent_to_all_who_waited() {
     let site = Site::new();
-    site.answers(
+    site.responds(
         503,
         &[
             ("content-type", "text/plain"),
@@ -71,12 +71,12 @@ async fn a_failed_render_is_hidden_by_a_stale_page_and_otherwise_sent_to_all_who
             "FaceTheory; fwd=bypass; fwd-status=503; detail=render-failed"
         );
     }
-    assert_eq!(site.asked().len(), 1, "they shared one failure");
+    assert_eq!(site.requests().len(), 1, "they shared one failure");
     tokio::time::advance(INTERVAL).await;
-    site.answers(200, &[], "up");
+    site.responds(200, &[], "up");
     assert_eq!(site.get("/blocking/a").await.state(), "miss");
     tokio::time::advance(INTERVAL).await;
-    site.answers(500, &[], "down");
+    site.responds(500, &[], "down");
     let stale = site.get("/blocking/a").await;
     assert_eq!((stale.status, stale.state(), stale.text()), (200, "stale-error", "up"));
     assert_eq!(stale.header("cache-status"), "FaceTheory; hit; ttl=0; detail=render-failed");
@@ -85,7 +85,7 @@ async fn a_failed_render_is_hidden_by_a_stale_page_and_otherwise_sent_to_all_who
 #[tokio::test(start_paused = true)]
 async fn a_failure_with_a_cookie_is_for_its_client_alone() {
     let site = Site::new();
-    site.answers(500, &[("set-cookie", "session=1")], "down");
+    site.responds(500, &[("set-cookie", "session=1")], "down");
     let (first, second) = tokio::join!(site.get("/a"), site.get("/a"));
     let mut cookies = [first.header("set-cookie").len(), second.header("set-cookie").len()];
     cookies.sort_unstable();
@@ -98,7 +98,7 @@ async fn a_failure_with_a_cookie_is_for_its_client_alone() {
 #[tokio::test(start_paused = true)]
 async fn while_the_table_is_down_pages_are_served_from_memory_or_passed_through() {
     let site = Site::new();
-    site.answers(200, &[], "one");
+    site.responds(200, &[], "one");
     site.get("/a").await;
     site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
     tokio::time::advance(2 * SECOND).await;
@@ -116,7 +116,7 @@ async fn invalidations_by_path_route_and_tag_make_pages_stale() {
     for tag in [Tag::path("/plain/a"), Tag::route("/plain/{*path}"), Tag::new("plain"), Ok(Tag::everything())]
     {
         let tag = tag.expect("a tag");
-        site.answers(200, &[], "old");
+        site.responds(200, &[], "old");
         tokio::time::advance(INTERVAL).await;
         site.get("/plain/a/b").await;
         site.settle().await;
@@ -146,14 +146,14 @@ async fn a_render_that_was_invalidated_meanwhile_is_for_its_client_alone() {
     let own = site.get("/a").await;
     assert_eq!((own.state(), own.text(), own.header("cache-control")), ("bypass", "before", "no-store"));
     assert_eq!(own.header("cache-status"), "FaceTheory; fwd=bypass; detail=not-published");
-    site.answers(200, &[], "after");
+    site.responds(200, &[], "after");
     assert_eq!(site.get("/a").await.text(), "after");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cache_hint_sets_the_interval_and_tags() {
     let site = Site::new();
-    site.answers(
+    site.responds(
         200,
         &[("cache-control", "s-maxage=5"), ("surrogate-key", "a b"), ("cache-tag", "c")],
         "one",
@@ -178,9 +178,9 @@ async fn limits_of_a_policy_are_sent_to_clients() {
     policy.stale_while_revalidate = Some(30 * SECOND);
     policy.stale_if_error = Some(300 * SECOND);
     let site = Site::with([Route::new("/{*path}", policy)]);
-    let told = site.get("/a").await;
+    let response = site.get("/a").await;
     assert_eq!(
-        told.header("cache-control"),
+        response.header("cache-control"),
         "public, max-age=0, s-maxage=60, stale-while-revalidate=30, stale-if-error=300"
     );
 }
@@ -220,9 +220,9 @@ async fn the_http1_head_of_a_hit_equals_its_response() {
         let reason = response.status.canonical_reason().expect("a reason");
         assert_eq!(lines.next(), Some(format!("HTTP/1.1 {status} {reason}").as_str()));
         let mut lines: Vec<_> = lines.map(str::to_owned).collect();
-        let told = response.headers.iter();
+        let response = response.headers.iter();
         let mut expected: Vec<_> =
-            told.map(|(name, value)| format!("{name}: {}", value.to_str().expect("a text"))).collect();
+            response.map(|(name, value)| format!("{name}: {}", value.to_str().expect("a text"))).collect();
         lines.sort_unstable();
         expected.sort_unstable();
         assert_eq!(lines, expected, "{path}");

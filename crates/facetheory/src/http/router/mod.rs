@@ -7,6 +7,7 @@ mod page_key;
 pub(crate) mod path;
 pub(crate) mod pattern;
 pub(crate) mod preview;
+pub(crate) mod query;
 pub(crate) mod rejection;
 pub(crate) mod resolve;
 pub(crate) mod route;

@@ -7,9 +7,9 @@ use http::{Request, Uri};
 
 use crate::http::headers::{FORWARDED_HOST, remove_named_hops};
 use crate::http::router::cookie;
-use crate::http::router::page_key::keyed_query;
+use crate::http::router::query::Query;
 use crate::http::router::rejection::Rejection;
-use crate::http::router::route::{Query, Route};
+use crate::http::router::route::Route;
 use crate::http::router::routes::Routes;
 
 impl Routes {
@@ -69,7 +69,7 @@ pub(crate) fn narrowed_uri(route: &Route, client: &Parts) -> Option<Uri> {
 
 fn keyed_uri(route: &Route, client: &Parts) -> Option<Uri> {
     let path = client.uri.path();
-    let text = match keyed_query(&route.query, client.uri.query()) {
+    let text = match route.query.keyed_part(client.uri.query()) {
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),
     };

@@ -1,6 +1,5 @@
 //! Builds the cache key of a request.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use http::HeaderMap;
@@ -10,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::http::router::cookie;
 use crate::http::router::path::{push_hex, push_part};
-use crate::http::router::route::{Query, Route};
+use crate::http::router::route::Route;
 use crate::http::router::routes::Params;
 
 /// Room for the separators and the digests of a key.
@@ -104,22 +103,6 @@ fn push_digest<'a>(key: &mut String, label: &str, pairs: impl Iterator<Item = (&
         digest.finalize().iter().take(12).for_each(|byte| push_hex(key, *byte, b"0123456789abcdef"));
     }
     last.is_some()
-}
-
-/// Returns the part of a query that distinguishes pages and reaches the origin, or `None` if nothing is left.
-pub(super) fn keyed_query<'q>(keyed: &Query, query: Option<&'q str>) -> Option<Cow<'q, str>> {
-    let query = query.filter(|query| !query.is_empty())?;
-    match keyed {
-        Query::All => Some(Cow::Borrowed(query)),
-        Query::None => None,
-        Query::Only(names) => {
-            let name = |pair: &'q str| pair.split_once('=').map_or(pair, |(name, _)| name);
-            let mut pairs: Vec<&str> =
-                query.split('&').filter(|pair| names.iter().any(|listed| listed == name(pair))).collect();
-            pairs.sort_by_key(|pair| name(pair));
-            (!pairs.is_empty()).then(|| Cow::Owned(pairs.join("&")))
-        }
-    }
 }
 
 /// Whether the server that received the request says that it came over TLS. The client's own claim, in the request target

@@ -8,10 +8,11 @@ use tabletheory::Timestamp;
 
 use crate::http::headers::offers_protocol;
 use crate::http::router::host::requested_host;
-use crate::http::router::page_key::{KeyParts, is_secure, keyed_query};
+use crate::http::router::page_key::{KeyParts, is_secure};
 use crate::http::router::path::path_error;
+use crate::http::router::query::Query;
 use crate::http::router::rejection::Rejection;
-use crate::http::router::route::{Query, Route};
+use crate::http::router::route::Route;
 use crate::http::router::routes::{Params, Routes};
 use crate::http::router::tenant::{self, TenantFrom};
 use crate::protocol::key::{KeyScheme, MAX_CACHE_KEY_BYTES, PageKey, Tenant};
@@ -173,7 +174,7 @@ impl Routes {
         check_path(parts)?;
         let tenant = self.tenant(parts, route, params)?;
         let (host, is_keyed) = self.site.host(parts)?;
-        let query = keyed_query(&route.query, parts.uri.query());
+        let query = route.query.keyed_part(parts.uri.query());
         let (key, query_range) = KeyParts {
             tenant: tenant.as_ref().map_or("default", Tenant::as_str),
             // Pages may differ by scheme in the links that they contain.

@@ -7,6 +7,7 @@ use http::header::{self, HeaderName};
 
 use crate::http::headers::is_hop_by_hop;
 use crate::http::router::pattern::Pattern;
+use crate::http::router::query::Query;
 use crate::http::router::tenant::TenantFrom;
 use crate::http::semantics::cache_control::Audience;
 use crate::pages::policy::Policy;
@@ -57,37 +58,6 @@ pub struct Route {
     pub(crate) by_name: Vec<usize>,
     /// Mistakes so far, reported by [`Routes::new`](crate::Routes::new).
     faults: Vec<String>,
-}
-
-/// Which query parameters distinguish pages and reach the origin.
-///
-/// ```
-/// use facetheory::Query;
-///
-/// assert_eq!(Query::only(["page"]), Query::Only(vec!["page".to_owned()]));
-/// assert_eq!(Query::default(), Query::All);
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Query {
-    /// The whole query, byte for byte, in its order.
-    #[default]
-    All,
-    /// No parameter.
-    None,
-    /// Parameters with these names, sorted by name. Names and values are compared byte for byte, without decoding.
-    Only(Vec<String>),
-}
-
-impl Query {
-    /// Selects the parameters with these names.
-    ///
-    /// ```
-    /// assert_eq!(facetheory::Query::only(["a"]), facetheory::Query::Only(vec!["a".to_owned()]));
-    /// ```
-    pub fn only<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Self {
-        Query::Only(names.into_iter().map(Into::into).collect())
-    }
 }
 
 /// The most headers, cookies, query parameters or tags of a route: they are checked for every request.

@@ -286,7 +286,7 @@ impl<'a> Params<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::router::route::Query;
+    use crate::http::router::query::Query;
     use crate::http::semantics::cache_control::Audience;
     use crate::pages::policy::Policy;
     use std::time::Duration;

@@ -1,0 +1,195 @@
+use super::*;
+use proptest::prelude::*;
+
+fn read(lines: &[&str]) -> CacheControl {
+    let value = |line: &&str| HeaderValue::from_bytes(line.as_bytes()).expect("a header value");
+    CacheControl::of(&lines.iter().map(|line| (CACHE_CONTROL, value(line))).collect())
+}
+
+fn secs(seconds: u64) -> Option<Duration> {
+    Some(Duration::from_secs(seconds))
+}
+
+#[test]
+fn every_directive_is_read_in_any_case_and_spacing() {
+    let said = read(&[
+        " Public ,MAX-AGE=1,\ts-maxage = \"2\" ,must-revalidate,proxy-revalidate,must-understand,no-transform",
+        "immutable, stale-while-revalidate=3; stale-if-error=4",
+        "No-Store, No-Cache, Private, only-if-cached, min-fresh=5, max-stale=6",
+    ]);
+    let all = CacheControl {
+        no_store: true,
+        no_cache: Some(Scope::All),
+        private: Some(Scope::All),
+        public: true,
+        max_age: secs(1),
+        s_maxage: secs(2),
+        must_revalidate: true,
+        proxy_revalidate: true,
+        must_understand: true,
+        no_transform: true,
+        immutable: true,
+        stale_while_revalidate: secs(3),
+        stale_if_error: secs(4),
+        only_if_cached: true,
+        min_fresh: secs(5),
+        max_stale: Some(MaxStale::For(Duration::from_secs(6))),
+    };
+    assert_eq!(said, all);
+}
+
+#[test]
+fn numbers_have_their_strictest_interpretation() {
+    for (line, expected) in [
+        ("max-age=60", 60),
+        ("max-age=\"60\"", 60),
+        ("max-age=60, max-age=30, max-age=90", 30),
+        ("max-age=007", 7),
+        ("max-age", 0),
+        ("max-age=", 0),
+        ("max-age=-1", 0),
+        ("max-age=+1", 0),
+        ("max-age=1.5", 0),
+        ("max-age=1e3", 0),
+        ("max-age=0x10", 0),
+        ("max-age=sixty", 0),
+        ("max-age=60 seconds", 0),
+        ("max-age=60, max-age=junk", 0),
+        ("max-age=2147483648", MAX_SECONDS),
+        ("max-age=99999999999999999999999999", MAX_SECONDS),
+    ] {
+        assert_eq!(read(&[line]).max_age, secs(expected), "{line}");
+    }
+}
+
+#[test]
+fn no_store_is_found_in_malformed_lines() {
+    for line in [
+        "no-store",
+        "NO-STORE",
+        "public, no-store, max-age=9",
+        "no-store=1",
+        "no-store=\"x\"",
+        ",,;no-store",
+        "private=\"a, no-store",
+        "foo=\"bar, no-store",
+        "foo=\"a,b\" junk, no-store",
+        "max-age=\"1, no-store",
+        "public; no-store; max-age=1",
+        "=,no-store",
+    ] {
+        assert!(read(&[line]).no_store, "{line}");
+    }
+    assert!(!read(&["foo=\"no-store, x\", xno-store, no-storex, no store"]).no_store);
+}
+
+#[test]
+fn fields_accumulate_and_no_field_means_all() {
+    let fields = |names: &[&str]| Some(Scope::Fields(names.iter().map(ToString::to_string).collect()));
+    assert_eq!(
+        read(&["private=\"Set-Cookie, X-a\", private=b"]).private,
+        fields(&["set-cookie", "x-a", "b"])
+    );
+    assert_eq!(read(&["no-cache=\"a\", no-cache"]).no_cache, Some(Scope::All));
+    assert_eq!(read(&["no-cache, no-cache=\"a\""]).no_cache, Some(Scope::All));
+    assert_eq!(read(&["no-cache=\"\""]).no_cache, Some(Scope::All));
+}
+
+#[test]
+fn request_directives_are_parsed() {
+    assert_eq!(read(&["max-stale"]).max_stale, Some(MaxStale::Any));
+    assert_eq!(read(&["max-stale, max-stale=5"]).max_stale, Some(MaxStale::For(Duration::from_secs(5))));
+    assert_eq!(read(&["max-stale=5, max-stale"]).max_stale, Some(MaxStale::For(Duration::from_secs(5))));
+    assert_eq!(read(&["max-stale=x"]).max_stale, Some(MaxStale::For(Duration::ZERO)));
+    assert_eq!(read(&["min-fresh=5, min-fresh=9, min-fresh=x"]).min_fresh, secs(9));
+}
+
+#[test]
+fn clients_get_the_policy() {
+    let life = |age, interval, remaining| Lifetime {
+        age: Duration::from_secs(age),
+        interval: Duration::from_secs(interval),
+        remaining: Duration::from_secs(remaining),
+    };
+    let mut policy = Policy::every(Duration::from_secs(60));
+    let say = |policy: &Policy, life, said: &str| {
+        for_clients(policy, life, Audience::Everyone, &read(&[said])).to_str().expect("a text").to_owned()
+    };
+    assert_eq!(say(&policy, life(10, 60, 50), ""), "public, max-age=0, s-maxage=60");
+    assert_eq!(say(&policy, life(70, 60, 0), ""), "public, max-age=0, s-maxage=60", "stale by its age");
+    assert_eq!(say(&policy, life(20, 60, 0), ""), "public, max-age=0, s-maxage=20", "stale by a tag");
+    let value = for_clients(&policy, life(0, 60, 60), Audience::OneClient, &CacheControl::default());
+    assert_eq!(value, "private, max-age=0", "caches in front of us do not check Authorization");
+    policy.stale_while_revalidate = Some(Duration::from_secs(30));
+    policy.stale_if_error = Some(Duration::from_secs(300));
+    let text = say(&policy, life(0, 60, 60), "must-revalidate, no-transform, proxy-revalidate, max-age=9");
+    assert_eq!(
+        text,
+        "public, max-age=0, s-maxage=60, stale-while-revalidate=30, stale-if-error=300, must-revalidate, \
+         proxy-revalidate, no-transform"
+    );
+    let text = say(&policy.blocking(), life(0, 60, 60), "");
+    assert_eq!(text, "public, max-age=0, s-maxage=60, stale-if-error=300", "it is not served stale");
+}
+
+/// Lines of directives and noise.
+fn line() -> impl Strategy<Value = String> {
+    let part = prop_oneof![
+        "[a-z\",;= 0-9]{0,8}",
+        "\\PC{0,6}",
+        proptest::sample::select(vec![
+            "no-store",
+            "private",
+            "max-age=",
+            "s-maxage=",
+            "no-cache=",
+            "\"",
+            ",",
+            "=",
+            " ",
+        ])
+        .prop_map(str::to_owned),
+    ];
+    proptest::collection::vec(part, 0..8).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #[test]
+    fn no_input_removes_a_restriction(before in line(), after in line()) {
+        let said = read(&[&before, "no-store, private, no-cache, max-age=5", &after]);
+        prop_assert!(said.no_store);
+        prop_assert_eq!(said.private, Some(Scope::All));
+        prop_assert_eq!(said.no_cache, Some(Scope::All));
+        prop_assert!(said.max_age <= secs(5) && said.max_age.is_some());
+    }
+
+    #[test]
+    fn repeating_a_line_changes_nothing(line in line()) {
+        let (once, mut twice) = (read(&[&line]), read(&[&line, &line]));
+        // Only the names of fields add up.
+        twice.private.clone_from(&once.private);
+        twice.no_cache.clone_from(&once.no_cache);
+        prop_assert_eq!(once, twice);
+    }
+
+    #[test]
+    fn the_value_for_clients_is_parsed_back(
+        age in 0u64..1 << 40, interval in 0u64..1 << 40, remaining in 0u64..1 << 40,
+        swr in proptest::option::of(0u64..1 << 40),
+    ) {
+        let mut policy = Policy::every(Duration::from_secs(interval));
+        policy.stale_while_revalidate = swr.map(Duration::from_secs);
+        let [age, interval, remaining] = [age, interval, remaining].map(Duration::from_secs);
+        let value = for_clients(&policy, Lifetime { age, interval, remaining }, Audience::Everyone, &CacheControl::default());
+        let said = read(&[value.to_str().expect("a text")]);
+        prop_assert!(said.public && !said.no_store);
+        let shared = said.s_maxage.expect("a lifetime");
+        if age.as_secs() < MAX_SECONDS && remaining.is_zero() {
+            prop_assert!(shared <= age, "a stale page is stale for clients");
+        }
+        prop_assert_eq!(
+            said.stale_while_revalidate.map(|time| time.as_secs()),
+            swr.map(|time| time.min(MAX_SECONDS))
+        );
+    }
+}
