@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What the caller should do about an [`Error`].
+/// The kind of an [`Error`]: it decides how the caller should react.
 ///
 /// ```
 /// use facetheory::{Kind, Tenant};
@@ -63,7 +63,7 @@ impl Error {
         Error { kind, context: context.into(), source: None }
     }
 
-    /// What the caller should do.
+    /// The kind, which decides how the caller should react.
     ///
     /// ```
     /// use facetheory::{Error, Kind};

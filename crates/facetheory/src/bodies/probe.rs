@@ -142,36 +142,41 @@ async fn failures_of_get(found: GetResult, content: &Content, written: [&Bytes; 
 
 impl fmt::Display for ProbeFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let because = |f: &mut fmt::Formatter<'_>, reason: &Option<String>| match reason {
-            Some(reason) => write!(f, " ({reason})"),
-            None => Ok(()),
+        let (problem, reason, effect) = match self {
+            ProbeFailure::Unreadable => (
+                "an object that was just stored cannot be read",
+                None,
+                "the body of every page would be missing",
+            ),
+            ProbeFailure::Overwrites => (
+                "a conditional put overwrites an object that exists (the store ignores If-None-Match)",
+                None,
+                "only their random keys protect bodies from being overwritten",
+            ),
+            ProbeFailure::NoMetadata => (
+                "metadata is not returned",
+                None,
+                "a page whose row another language has written is served without its status, content type and \
+                 security policy",
+            ),
+            ProbeFailure::NoContentType => (
+                "the content type is not returned",
+                None,
+                "clients that fetch objects directly have to guess it",
+            ),
+            ProbeFailure::NoList(reason) => (
+                "an object that exists is not listed",
+                reason.as_deref(),
+                "garbage collection cannot find orphaned bodies",
+            ),
+            ProbeFailure::NoDelete(reason) => (
+                "an object that was deleted still exists",
+                reason.as_deref(),
+                "garbage collection cannot delete bodies, and this test leaves an object behind",
+            ),
         };
-        match self {
-            ProbeFailure::Unreadable => f.write_str(
-                "an object that was just stored cannot be read: the body of every page would be missing",
-            ),
-            ProbeFailure::Overwrites => f.write_str(
-                "a conditional put overwrites an object that exists (the store ignores If-None-Match): only their random keys \
-                 protect bodies from being overwritten",
-            ),
-            ProbeFailure::NoMetadata => f.write_str(
-                "metadata is not returned: a page whose row another language has written is served without its \
-                 status, content type and security policy",
-            ),
-            ProbeFailure::NoContentType => f.write_str(
-                "the content type is not returned: clients that fetch objects directly have to guess it",
-            ),
-            ProbeFailure::NoList(reason) => {
-                f.write_str("an object that exists is not listed")?;
-                because(f, reason)?;
-                f.write_str(": garbage collection cannot find orphaned bodies")
-            }
-            ProbeFailure::NoDelete(reason) => {
-                f.write_str("an object that was deleted still exists")?;
-                because(f, reason)?;
-                f.write_str(": garbage collection cannot delete bodies, and this test leaves an object behind")
-            }
-        }
+        let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+        write!(f, "{problem}{reason}: {effect}")
     }
 }
 

@@ -10,7 +10,7 @@ pub(super) const MAX_BATCH: usize = 1000;
 /// The longest time that a reader uses a row after reading it, and that a request to the store is under way.
 pub(super) const READER_LAG: Duration = Duration::from_secs(600);
 
-/// What a garbage collection deletes, and how fast.
+/// The options of a garbage collection.
 ///
 /// ```
 /// use facetheory::{GcOptions, Retention};

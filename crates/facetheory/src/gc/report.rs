@@ -5,7 +5,7 @@ use crate::error::Error;
 /// How many failures are described in a report.
 pub(super) const MAX_FAILURES_DESCRIBED: usize = 10;
 
-/// What a garbage collection has deleted so far, or would delete.
+/// The progress and result of a garbage collection.
 ///
 /// ```
 /// let report = facetheory::GcReport::default();

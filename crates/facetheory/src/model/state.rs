@@ -43,7 +43,7 @@ impl Set {
     }
 }
 
-/// What a writer is doing.
+/// The phase of a writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     #[default]

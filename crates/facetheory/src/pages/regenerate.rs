@@ -140,13 +140,15 @@ impl Pages {
         render: impl FnOnce(RenderContext) -> R,
     ) -> Result<Outcome> {
         let result = match self.render(&held.lease, policy, reason, render).await {
-            Ok(ControlFlow::Continue(rendition)) => match self.publish(&held, &rendition, policy).await {
-                Ok(Published::Done) => return Ok(rendition.outcome()),
-                Err(error) if error.kind() == Kind::Unknown => return Err(error),
-                Ok(Published::Lost) => Ok(Outcome::Lost),
-                Ok(Published::Superseded) => Ok(Outcome::Superseded),
-                Err(error) => Err(error),
-            },
+            Ok(ControlFlow::Continue((stored, seen))) => {
+                match self.publish(&held, &stored, &seen, policy).await {
+                    Ok(Published::Done) => return Ok(stored.outcome(seen)),
+                    Err(error) if error.kind() == Kind::Unknown => return Err(error),
+                    Ok(Published::Lost) => Ok(Outcome::Lost),
+                    Ok(Published::Superseded) => Ok(Outcome::Superseded),
+                    Err(error) => Err(error),
+                }
+            }
             Ok(ControlFlow::Break(outcome)) => Ok(outcome),
             Err(error) => Err(error),
         };
@@ -161,7 +163,7 @@ impl Pages {
         policy: &Policy,
         reason: &RegenerateReason,
         render: impl FnOnce(RenderContext) -> R,
-    ) -> Result<ControlFlow<Outcome, Rendition>> {
+    ) -> Result<ControlFlow<Outcome, (StoredRender, Option<Meta>)>> {
         let page = lease.page();
         let seen = match self.lookup_again(page, reason).await? {
             ControlFlow::Continue(seen) => seen,
@@ -193,7 +195,7 @@ impl Pages {
             () = self.refresh_until_lost(lease) => ControlFlow::Break(Outcome::Lost),
         };
         Ok(match rendered {
-            ControlFlow::Continue(stored) => ControlFlow::Continue(Rendition { stored, seen }),
+            ControlFlow::Continue(stored) => ControlFlow::Continue((stored, seen)),
             ControlFlow::Break(Outcome::Invalidated) if !self.invalidate(lease, seen.as_ref()).await => {
                 ControlFlow::Break(Outcome::Declined)
             }
@@ -216,10 +218,16 @@ impl Pages {
         Ok(ControlFlow::Continue(Some(meta)))
     }
 
-    async fn publish(&self, held: &HeldLease, rendition: &Rendition, policy: &Policy) -> Result<Published> {
-        let (generation, seen) = (&rendition.stored.generation, rendition.seen.as_ref());
-        let span = tracing::debug_span!("publish", page = %held.lease.page().redacted());
-        let publish = self.store.publish(&held.lease, generation, seen, policy.history, held.claim.as_ref());
+    async fn publish(
+        &self,
+        held: &HeldLease,
+        stored: &StoredRender,
+        seen: &Option<Meta>,
+        policy: &Policy,
+    ) -> Result<Published> {
+        let (HeldLease { lease, claim }, generation) = (held, &stored.generation);
+        let span = tracing::debug_span!("publish", page = %lease.page().redacted());
+        let publish = self.store.publish(lease, generation, seen.as_ref(), policy.history, claim.as_ref());
         publish.instrument(span).await
     }
 
@@ -254,22 +262,15 @@ impl HeldLease {
     }
 }
 
-/// A render to be published.
-struct Rendition {
-    stored: StoredRender,
-    /// `META` as it was read after the lease was acquired.
-    seen: Option<Meta>,
-}
-
-impl Rendition {
-    /// The outcome once it is published.
-    fn outcome(self) -> Outcome {
-        if !self.stored.unchanged {
-            return Outcome::Published(self.stored.generation);
+impl StoredRender {
+    /// The outcome once it is published. `seen` is `META` as it was read before.
+    fn outcome(self, seen: Option<Meta>) -> Outcome {
+        if !self.unchanged {
+            return Outcome::Published(self.generation);
         }
-        let mut meta = Meta::of(self.stored.generation);
+        let mut meta = Meta::of(self.generation);
         (meta.current_sk, meta.version) =
-            self.seen.map(|seen| (seen.current_sk, seen.version)).unwrap_or_default();
+            seen.map(|seen| (seen.current_sk, seen.version)).unwrap_or_default();
         Outcome::Unchanged(meta)
     }
 }

@@ -179,7 +179,7 @@ async fn a_page_whose_body_is_missing_counts_as_missing_and_is_rendered_again() 
     }
 }
 
-async fn renew_with<R>(site: &Site, render: impl FnOnce(RenderContext) -> R) -> Outcome
+async fn regenerate_with<R>(site: &Site, render: impl FnOnce(RenderContext) -> R) -> Outcome
 where
     R: Future<Output = Result<Render, RenderError>>,
 {
@@ -192,7 +192,7 @@ async fn a_renderer_may_report_that_the_page_is_unchanged() {
     let site = Site::new();
     assert!(matches!(site.regenerate("same", Duration::ZERO).await, Ok(Outcome::Published(_))));
     tokio::time::advance(Duration::from_secs(100)).await;
-    let outcome = renew_with(&site, |context| async move {
+    let outcome = regenerate_with(&site, |context| async move {
         let served = context.served.expect("a current page");
         let mut still_right = Rendered::unchanged(&served);
         still_right.revalidate = Some(Duration::from_secs(7));
@@ -228,7 +228,7 @@ async fn a_response_that_must_not_be_cached_changes_nothing() {
     let site = Site::new();
     assert!(matches!(site.regenerate("good", Duration::ZERO).await, Ok(Outcome::Published(_))));
     tokio::time::advance(Duration::from_secs(100)).await;
-    assert_eq!(renew_with(&site, |_| async { Ok(Render::Declined) }).await, Outcome::Declined);
+    assert_eq!(regenerate_with(&site, |_| async { Ok(Render::Declined) }).await, Outcome::Declined);
     assert_eq!(site.body().await.as_deref(), Some("good"));
     assert!(matches!(site.regenerate("better", Duration::ZERO).await, Ok(Outcome::Published(_))));
 }
@@ -237,13 +237,13 @@ async fn a_response_that_must_not_be_cached_changes_nothing() {
 async fn a_page_that_its_renderer_invalidates_must_not_be_served() {
     let site = Site::new();
     assert_eq!(
-        renew_with(&site, |_| async { Ok(Render::Invalidate) }).await,
+        regenerate_with(&site, |_| async { Ok(Render::Invalidate) }).await,
         Outcome::Declined,
         "there is no page"
     );
     assert!(matches!(site.regenerate("good", Duration::ZERO).await, Ok(Outcome::Published(_))));
     tokio::time::advance(Duration::from_secs(100)).await;
-    assert_eq!(renew_with(&site, |_| async { Ok(Render::Invalidate) }).await, Outcome::Invalidated);
+    assert_eq!(regenerate_with(&site, |_| async { Ok(Render::Invalidate) }).await, Outcome::Invalidated);
     let view = site.pages.store().lookup(&site.page).await.expect("no error");
     assert!(view.lock.is_none() && view.meta.expect("a page").must_not_serve);
     assert!(site.body().await.is_none());
@@ -257,7 +257,7 @@ async fn a_renderer_does_not_invalidate_what_another_worker_published() {
         let site = Site::new();
         assert!(matches!(site.regenerate("old", Duration::ZERO).await, Ok(Outcome::Published(_))));
         tokio::time::advance(Duration::from_secs(100)).await;
-        let outcome = renew_with(&site, |_| async {
+        let outcome = regenerate_with(&site, |_| async {
             // This deletes the lease of the render, which detects it at its next heartbeat.
             site.pages.store().invalidate(&site.page, InvalidationMode::Soft).await.expect("no error");
             let outcome = site.regenerate(text, Duration::ZERO).await;
@@ -279,82 +279,73 @@ async fn a_page_whose_tag_was_invalidated_is_rendered_again_within_its_interval(
         page.content.tags = vec!["news".into()];
         Ok(page.into())
     };
-    assert!(matches!(renew_with(&site, |_| tagged("one")).await, Outcome::Published(_)));
+    assert!(matches!(regenerate_with(&site, |_| tagged("one")).await, Outcome::Published(_)));
     tokio::time::advance(Duration::from_secs(10)).await;
-    assert!(matches!(renew_with(&site, |_| tagged("two")).await, Outcome::AlreadyFresh(_)));
+    assert!(matches!(regenerate_with(&site, |_| tagged("two")).await, Outcome::AlreadyFresh(_)));
     site.pages.store().invalidate_tag(&Tag::new("news").expect("a tag"), None).await.expect("no error");
     tokio::time::advance(Duration::from_secs(3)).await;
-    assert!(matches!(renew_with(&site, |_| tagged("two")).await, Outcome::Published(_)));
-    assert!(matches!(renew_with(&site, |_| tagged("three")).await, Outcome::AlreadyFresh(_)));
+    assert!(matches!(regenerate_with(&site, |_| tagged("two")).await, Outcome::Published(_)));
+    assert!(matches!(regenerate_with(&site, |_| tagged("three")).await, Outcome::AlreadyFresh(_)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_is_executed_once_and_can_be_retried_after_a_failure() {
     let site = Site::new();
     let policy = Policy::every(Duration::ZERO);
-    let ask = async |hash: &str, answer: Result<&'static str, &'static str>| {
-        let render = |_| async move { answer.map(Rendered::html).map_err(RenderError::from) };
+    let request = async |hash: &str, result: Result<&'static str, &'static str>| {
+        let render = |_| async move { result.map(Rendered::html).map_err(RenderError::from) };
         site.pages
             .regenerate_once(&site.page, &policy, &IdempotentRequest::new("order-7", hash), render)
             .await
     };
-    let failed = ask("h", Err("the origin is down")).await.expect_err("it fails");
+    let failed = request("h", Err("the origin is down")).await.expect_err("it fails");
     assert_eq!(failed.kind(), Kind::Render);
-    let Ok(Outcome::Published(page)) = ask("h", Ok("paid")).await else { panic!("it can be retried") };
+    let Ok(Outcome::Published(page)) = request("h", Ok("paid")).await else { panic!("it can be retried") };
     let replayed = Outcome::Replayed { s3_key: Some(page.s3_key) };
-    assert_eq!(ask("h", Ok("paid twice")).await.expect("no error"), replayed);
-    assert_eq!(ask("other", Ok("paid")).await.expect("no error"), Outcome::OtherRequest);
+    assert_eq!(request("h", Ok("paid twice")).await.expect("no error"), replayed);
+    assert_eq!(request("other", Ok("paid")).await.expect("no error"), Outcome::OtherRequest);
     assert_eq!(site.body().await.as_deref(), Some("paid"));
+}
+
+/// Executes one request with a render that takes this long.
+async fn pay(site: &Site, takes: Duration) -> Outcome {
+    let (policy, request) = (Policy::every(Duration::from_secs(60)), IdempotentRequest::new("order-7", "h"));
+    let render = |_| async move {
+        tokio::time::sleep(takes).await;
+        Ok(Rendered::html("paid"))
+    };
+    site.pages.regenerate_once(&site.page, &policy, &request, render).await.expect("no error")
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_another_worker_executes_is_in_progress() {
     let site = Site::new();
-    let policy = Policy::every(Duration::from_secs(60));
-    let ask = async |takes: Duration| {
-        let render = |_| async move {
-            tokio::time::sleep(takes).await;
-            Ok(Rendered::html("paid"))
-        };
-        site.pages
-            .regenerate_once(&site.page, &policy, &IdempotentRequest::new("order-7", "h"), render)
-            .await
-            .expect("no error")
-    };
     let second = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        ask(Duration::ZERO).await
+        pay(&site, Duration::ZERO).await
     };
-    let (first, second) = tokio::join!(ask(2 * LEASE), second);
+    let (first, second) = tokio::join!(pay(&site, 2 * LEASE), second);
     assert!(matches!(first, Outcome::Published(_)), "{first:?}");
     assert_eq!(second, Outcome::InProgress { until: Some(NOW + 300) });
-    assert!(matches!(ask(Duration::ZERO).await, Outcome::Replayed { .. }));
+    assert!(matches!(pay(&site, Duration::ZERO).await, Outcome::Replayed { .. }));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_lease_was_lost_can_be_retried_at_once() {
     let site = Site::new();
-    let policy = Policy::every(Duration::from_secs(60));
-    let ask = async |takes: Duration| {
-        let render = |_| async move {
-            tokio::time::sleep(takes).await;
-            Ok(Rendered::html("paid"))
-        };
-        site.pages
-            .regenerate_once(&site.page, &policy, &IdempotentRequest::new("order-7", "h"), render)
-            .await
-            .expect("no error")
-    };
     let fence = async || {
         tokio::time::sleep(Duration::from_secs(1)).await;
         site.pages.store().invalidate(&site.page, InvalidationMode::Soft).await.expect("no error")
     };
     // Detected by the publish, and by a heartbeat.
     for takes in [Duration::from_secs(2), 2 * LEASE] {
-        let (lost, _) = tokio::join!(ask(takes), fence());
+        let (lost, _) = tokio::join!(pay(&site, takes), fence());
         assert_eq!(lost, Outcome::Lost);
     }
-    assert!(matches!(ask(Duration::ZERO).await, Outcome::Published(_)), "it is not in progress any more");
+    assert!(
+        matches!(pay(&site, Duration::ZERO).await, Outcome::Published(_)),
+        "it is not in progress any more"
+    );
 }
 
 #[tokio::test(start_paused = true)]
