@@ -10,43 +10,24 @@ use serde::Serialize;
 use utoipa::openapi::{self, RefOr};
 use utoipa::{IntoResponses, ToSchema};
 
-/// A kind of problem: its URI, which never changes, its title and its status.
-pub(super) struct ProblemType(&'static str, &'static str, StatusCode);
+/// A kind of problem: its identifier, which never changes, its title and its HTTP status.
+pub(super) struct ProblemType(&'static str, &'static str, u16);
 
-pub(super) const BAD_REQUEST: ProblemType =
-    ProblemType("urn:facetheory:problem:bad-request", "Invalid request", StatusCode::BAD_REQUEST);
-pub(super) const UNAUTHORIZED: ProblemType =
-    ProblemType("urn:facetheory:problem:unauthorized", "Missing or wrong token", StatusCode::UNAUTHORIZED);
-pub(super) const FORBIDDEN: ProblemType =
-    ProblemType("urn:facetheory:problem:forbidden", "Cross-site request rejected", StatusCode::FORBIDDEN);
-pub(super) const NOT_FOUND: ProblemType =
-    ProblemType("urn:facetheory:problem:not-found", "Not found", StatusCode::NOT_FOUND);
-pub(super) const WRONG_METHOD: ProblemType =
-    ProblemType("urn:facetheory:problem:wrong-method", "Method not allowed", StatusCode::METHOD_NOT_ALLOWED);
-pub(super) const NOT_JSON: ProblemType =
-    ProblemType("urn:facetheory:problem:not-json", "Body is not JSON", StatusCode::UNSUPPORTED_MEDIA_TYPE);
-pub(super) const TOO_LONG: ProblemType =
-    ProblemType("urn:facetheory:problem:too-long", "Body too large", StatusCode::PAYLOAD_TOO_LARGE);
-pub(super) const IN_PROGRESS: ProblemType =
-    ProblemType("urn:facetheory:problem:in-progress", "Regeneration in progress", StatusCode::CONFLICT);
-pub(super) const OTHER_REQUEST: ProblemType = ProblemType(
-    "urn:facetheory:problem:other-request",
-    "Idempotency key already used",
-    StatusCode::UNPROCESSABLE_ENTITY,
-);
-pub(super) const NOT_RENDERED: ProblemType =
-    ProblemType("urn:facetheory:problem:not-rendered", "Page not rendered", StatusCode::BAD_GATEWAY);
-pub(super) const LATE: ProblemType =
-    ProblemType("urn:facetheory:problem:late", "Timeout", StatusCode::GATEWAY_TIMEOUT);
-const UNAVAILABLE: ProblemType =
-    ProblemType("urn:facetheory:problem:unavailable", "Store unavailable", StatusCode::SERVICE_UNAVAILABLE);
-const UNKNOWN: ProblemType =
-    ProblemType("urn:facetheory:problem:unknown", "Outcome unknown", StatusCode::SERVICE_UNAVAILABLE);
-const CORRUPT: ProblemType = ProblemType(
-    "urn:facetheory:problem:corrupt",
-    "Stored data is damaged",
-    StatusCode::INTERNAL_SERVER_ERROR,
-);
+pub(super) const BAD_REQUEST: ProblemType = ProblemType("bad-request", "Invalid request", 400);
+pub(super) const UNAUTHORIZED: ProblemType = ProblemType("unauthorized", "Missing or wrong token", 401);
+pub(super) const FORBIDDEN: ProblemType = ProblemType("forbidden", "Cross-site request rejected", 403);
+pub(super) const NOT_FOUND: ProblemType = ProblemType("not-found", "Not found", 404);
+pub(super) const WRONG_METHOD: ProblemType = ProblemType("wrong-method", "Method not allowed", 405);
+pub(super) const IN_PROGRESS: ProblemType = ProblemType("in-progress", "Regeneration in progress", 409);
+pub(super) const TOO_LONG: ProblemType = ProblemType("too-long", "Body too large", 413);
+pub(super) const NOT_JSON: ProblemType = ProblemType("not-json", "Body is not JSON", 415);
+pub(super) const OTHER_REQUEST: ProblemType =
+    ProblemType("other-request", "Idempotency key already used", 422);
+const CORRUPT: ProblemType = ProblemType("corrupt", "Stored data is damaged", 500);
+pub(super) const NOT_RENDERED: ProblemType = ProblemType("not-rendered", "Page not rendered", 502);
+const UNAVAILABLE: ProblemType = ProblemType("unavailable", "Store unavailable", 503);
+const UNKNOWN: ProblemType = ProblemType("unknown", "Outcome unknown", 503);
+pub(super) const LATE: ProblemType = ProblemType("late", "Timeout", 504);
 
 /// An error response.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -54,7 +35,7 @@ pub(super) struct Problem {
     /// The kind of problem, as an identifier that does not change.
     #[serde(rename = "type")]
     #[schema(example = "urn:facetheory:problem:in-progress")]
-    kind: &'static str,
+    kind: String,
     /// The kind in words.
     title: &'static str,
     /// The HTTP status.
@@ -81,8 +62,9 @@ impl IntoResponses for Problem {
 
 impl Problem {
     pub(super) fn new(problem: &ProblemType, detail: impl Into<String>) -> Self {
-        let ProblemType(kind, title, status) = *problem;
-        Problem { kind, title, status: status.as_u16(), detail: detail.into(), retry_after: None }
+        let ProblemType(name, title, status) = *problem;
+        let kind = format!("urn:facetheory:problem:{name}");
+        Problem { kind, title, status, detail: detail.into(), retry_after: None }
     }
 
     pub(super) fn bad_request(detail: impl Into<String>) -> Self {

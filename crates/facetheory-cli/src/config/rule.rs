@@ -17,21 +17,8 @@ const MAX_VERSIONS: u64 = 10_000;
 /// The upper bound of `early_refresh`: beyond it every request would regenerate the page.
 const MAX_EAGERNESS: f64 = 100.0;
 /// Keys that `cache = "origin"` excludes, since the headers of the origin decide.
-const DECIDED_BY_ORIGIN: [&str; 13] = [
-    "isr",
-    "ignore_origin_cache_control",
-    "stale_while_revalidate",
-    "blocking",
-    "stale_if_error",
-    "negative_ttl",
-    "headers",
-    "cookies",
-    "versions",
-    "lease",
-    "render_timeout",
-    "wait_timeout",
-    "early_refresh",
-];
+const DECIDED_BY_ORIGIN: &str = "isr ignore_origin_cache_control stale_while_revalidate blocking stale_if_error \
+                                 negative_ttl headers cookies versions lease render_timeout wait_timeout early_refresh";
 const PASS_THROUGH: &str =
     "to pass paths through without caching, write `false` instead of the table: \"/cart/**\" = false";
 
@@ -108,9 +95,9 @@ impl Rule {
         section.set("render_timeout", &mut policy.render_timeout, duration_from(Duration::from_millis(1)));
         section.set("wait_timeout", &mut policy.wait, duration);
         section.set("early_refresh", &mut policy.early_refresh, eagerness);
-        apply_tenant(&mut self.tenant, &mut section);
+        section.set("tenant", &mut self.tenant, |value| tenant(source, value));
         if section.has("cache") {
-            for key in DECIDED_BY_ORIGIN.into_iter().filter(|key| section.has(key)) {
+            for key in DECIDED_BY_ORIGIN.split(' ').filter(|key| section.has(key)) {
                 let message = format!(
                     "`{key}` and `cache = \"origin\"` exclude each other: the headers of the origin decide; remove one of them"
                 );
@@ -306,21 +293,14 @@ fn eagerness(value: &DeValue<'_>) -> Result<Option<f64>, String> {
     })
 }
 
-fn apply_tenant(tenant: &mut Option<TenantFrom>, section: &mut Section<'_>) {
+/// The source of the tenant; `None` if pages belong to no tenant.
+fn tenant<'a>(source: &'a Source, value: &'a DeValue<'a>) -> Result<Option<TenantFrom>, String> {
     const FORMS: &str =
         "write { subdomain = \"example.com\" }, { param = \"tenant\" } or { header = \"x-tenant-id\" }";
-    let source = section.source;
-    let Some((value, span)) = section.value("tenant") else { return };
     let table = match value {
-        DeValue::Boolean(false) => {
-            *tenant = None;
-            return;
-        }
+        DeValue::Boolean(false) => return Ok(None),
         DeValue::Table(table) => table,
-        other => {
-            source.report(span, format!("`tenant`: {} is not allowed; {FORMS}, or `false`", describe(other)));
-            return;
-        }
+        other => return Err(format!("{} is not allowed; {FORMS}, or `false`", describe(other))),
     };
     let mut section = Section::new(source, "`tenant`", Some(table));
     let mut read = |key| section.read(key, |value| string(value).map(str::to_owned));
@@ -332,7 +312,7 @@ fn apply_tenant(tenant: &mut Option<TenantFrom>, section: &mut Section<'_>) {
     section.finish();
     let mut sources = sources.into_iter().flatten();
     match (sources.next(), sources.next()) {
-        (Some(from), None) => *tenant = Some(from),
-        _ => source.report(span, format!("`tenant`: name exactly one source of the tenant; {FORMS}")),
+        (Some(from), None) => Ok(Some(from)),
+        _ => Err(format!("name exactly one source of the tenant; {FORMS}")),
     }
 }
