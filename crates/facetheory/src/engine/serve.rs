@@ -109,21 +109,7 @@ impl Request<'_> {
                 BypassReason::Unreachable,
             )));
         }
-        let regeneration = Regeneration { page: page.clone(), policy: *self.policy, reason, waits: true };
-        let start = || engine.clone().regenerate(regeneration, render.take());
-        let flight = engine.regenerations.join(page, start, |work| engine.spawn(work));
-        let started = flight.started;
-        // The render itself is limited: it is the stores that may take much longer than a client waits.
-        let own_render = if started { self.policy.render_timeout } else { Duration::ZERO };
-        let limit = own_render.saturating_add(self.policy.wait);
-        let result = match tokio::time::timeout(limit, flight.result()).await {
-            Ok(Some(result)) => result,
-            Ok(None) => {
-                let context = format!("the render of {} failed: the task panicked", page.redacted());
-                RegenerateResult::Failed(Arc::new(Error::new(Kind::Render, context)))
-            }
-            Err(_) => RegenerateResult::TimedOut,
-        };
+        let (started, result) = self.join_render(reason, render).await;
         Ok(Some(match result {
             RegenerateResult::Page { entry, rendered_here } => {
                 let is_own = started && rendered_here;
@@ -166,6 +152,31 @@ impl Request<'_> {
                 self.page_or_bypass(if_error, State::StaleMetadataError, BypassReason::Unreachable)
             }
         }))
+    }
+
+    /// Joins the render of another request, or starts one, and waits for its result. Returns whether it was started here.
+    async fn join_render(
+        &self,
+        reason: RegenerateReason,
+        render: &mut Option<RenderFn>,
+    ) -> (bool, RegenerateResult) {
+        let (engine, page) = (self.engine, self.page);
+        let regeneration = Regeneration { page: page.clone(), policy: *self.policy, reason, waits: true };
+        let start = || engine.clone().regenerate(regeneration, render.take());
+        let flight = engine.regenerations.join(page, start, |work| engine.spawn(work));
+        let started = flight.started;
+        // The render itself is limited: it is the stores that may take much longer than a client waits.
+        let own_render = if started { self.policy.render_timeout } else { Duration::ZERO };
+        let limit = own_render.saturating_add(self.policy.wait);
+        let result = match tokio::time::timeout(limit, flight.result()).await {
+            Ok(Some(result)) => result,
+            Ok(None) => {
+                let context = format!("the render of {} failed: the task panicked", page.redacted());
+                RegenerateResult::Failed(Arc::new(Error::new(Kind::Render, context)))
+            }
+            Err(_) => RegenerateResult::TimedOut,
+        };
+        (started, result)
     }
 
     /// Waits for the process that took over the lease after this request had started to render.

@@ -28,7 +28,7 @@ impl Entry {
         Entry { page, weight, check, render_time, leased_until }
     }
 
-    /// The same page after another check.
+    /// This page after another check.
     pub(in crate::engine) fn checked_again(&self, check: MetadataCheck) -> Self {
         Entry::new(self.page.clone(), check, self.render_time)
     }
