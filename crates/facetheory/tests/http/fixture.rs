@@ -105,7 +105,7 @@ impl Site {
         Site::over(site, routes, |layer| layer)
     }
 
-    /// The same engine with other routes, as after a reload.
+    /// This engine with other routes, as after a reload.
     pub(crate) fn with_routes(&self, routes: Routes) -> Self {
         Site::over(self.process.clone(), routes, |layer| layer)
     }

@@ -48,7 +48,7 @@ const CACHED_BY_RULE: [StatusCode; 9] = [
     StatusCode::GONE,
 ];
 
-/// What happens to a response.
+/// The decision about a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StoreDecision {
     /// It is cached for everyone.

@@ -325,7 +325,7 @@ impl Route {
         route
     }
 
-    /// Who may cache its pages.
+    /// The clients that its pages may be cached for.
     pub(crate) fn audience(&self) -> Audience {
         if self.headers.contains(&header::AUTHORIZATION) { Audience::OneClient } else { Audience::Everyone }
     }

@@ -164,7 +164,7 @@ pub(crate) struct Lifetime {
     pub(crate) remaining: Duration,
 }
 
-/// Who may cache a page.
+/// The clients that a page may be cached for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Audience {
     /// Everyone.

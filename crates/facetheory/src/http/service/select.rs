@@ -25,7 +25,7 @@ use crate::protocol::row::Meta;
 /// The stored response that a request selects.
 pub(super) struct Selected<'a> {
     pub(super) key: Cow<'a, PageKey>,
-    /// What the request says about reuse. `None` where a rule decides.
+    /// The directives of the request about reuse. `None` where a rule decides.
     pub(super) directives: Option<RequestDirectives<'a>>,
     /// The page and its decision, where the origin decides about reuse. A rule needs no lookup before the engine's own.
     pub(super) found: Option<(Arc<CachedPage>, ServeDecision)>,
