@@ -243,8 +243,8 @@ mod tests {
             prop_assert_eq!(superfluous.iter().map(|version| version.sk.as_str()).collect::<Vec<_>>(), expected);
             let live = rows.finish();
             for (index, (sk, _)) in all.iter().enumerate() {
-                let goes = superfluous.iter().any(|version| version.sk == *sk);
-                prop_assert_eq!(live.may_contain(&index.to_string()), !goes, "{}", sk);
+                let deleted = superfluous.iter().any(|version| version.sk == *sk);
+                prop_assert_eq!(live.may_contain(&index.to_string()), !deleted, "{}", sk);
             }
         }
     }

@@ -89,14 +89,14 @@ impl World {
     pub(super) fn collect_orphan(&self, state: &mut State, body: u8) -> bool {
         let named = |s3_key: &str| body_of(s3_key) == body;
         let served = self.meta(state.rows.0[META]).is_some_and(|meta| named(&meta.generation.s3_key));
-        let kept = state.rows.0[version_place(0)..]
+        let stored = state.rows.0[version_place(0)..]
             .iter()
             .any(|id| self.version(*id).is_some_and(|version| named(&version.generation.s3_key)));
         let locked = state.rows.0[LOCK] != 0;
         if state.left.collect == 0
             || !state.objects.has(body)
             || served
-            || kept
+            || stored
             || locked && !self.is(Mutant::CollectWithoutLockCheck)
         {
             return false;

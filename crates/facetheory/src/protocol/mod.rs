@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | decide whether a page is fresh | [`Meta`], [`Freshness`], [`Epoch`], [`EpochTerms`] | none: [`Meta::freshness_with`] |
 //! | acquire the lease | [`Lease`], [`LeaseTerms`], [`Acquire`], [`Lock`] | [`Lease::acquire`] puts `LOCK` if it is free or expired |
-//! | keep it while rendering | [`Refresh`] | [`Lease::refresh`] extends `LOCK` if the token is still ours |
+//! | refresh it while rendering | [`Refresh`] | [`Lease::refresh`] extends `LOCK` if the token is still ours |
 //! | publish the render | [`Publication`], [`Generation`], [`Content`], [`Guards`], [`Published`] | [`Publication`] writes `META` (and `VER#`) and deletes `LOCK` |
 //! | give the lease back | [`Lease`] | [`Lease::release`] deletes `LOCK` if the token is ours |
 //! | execute a request once | [`Request`], [`RequestTerms`], [`Begin`], [`Claim`] | `REQ#` is created together with `LOCK`, completed together with `META` |

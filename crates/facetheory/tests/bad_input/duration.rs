@@ -64,12 +64,12 @@ async fn lease(duration: Duration) -> String {
     let site = Site::with(|store| store.with_lease_terms(terms));
     let Ok(Acquire::Granted(lease)) = site.store.try_acquire(&site.page).await else { panic!("it is free") };
     let held = lease.expires_at() - NOW;
-    let kept = matches!(site.store.refresh(&lease).await, Ok(Refresh::Extended(_)));
+    let refreshed = matches!(site.store.refresh(&lease).await, Ok(Refresh::Extended(_)));
     site.store.release(&lease).await.expect("no error");
     let outcome = publish(&site, &Policy::every(Duration::from_secs(60)), "x").await;
     assert!(matches!(outcome, Ok(Outcome::Published(_))), "{outcome:?}");
     let held = if held > 1 << 40 { "forever".into() } else { format!("for {held} s") };
-    format!("held {held}, {}, publishes", if kept { "refreshed" } else { "lost at once" })
+    format!("held {held}, {}, publishes", if refreshed { "refreshed" } else { "lost at once" })
 }
 
 async fn margin(skew: Duration) -> String {

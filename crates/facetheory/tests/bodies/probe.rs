@@ -92,7 +92,7 @@ async fn a_conflict_is_retried_with_the_same_key() {
 #[tokio::test]
 async fn a_conflict_that_persists_is_an_error() {
     let fake = Fake::start(Faults { conflicts: u32::MAX, ..Faults::default() }).await;
-    let error = put(&fake.bodies(), 1).await.expect_err("it gives up");
+    let error = put(&fake.bodies(), 1).await.expect_err("every attempt conflicts");
     assert_eq!(error.kind(), Kind::Unavailable);
     assert_eq!(fake.puts(), 7, "one attempt and six retries");
 }

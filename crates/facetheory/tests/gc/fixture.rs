@@ -89,8 +89,8 @@ impl Test {
     }
 
     /// Renders and publishes a page, and returns the S3 key of its body.
-    pub(crate) async fn publish(&self, page: &PageKey, body: &str, keep: History) -> String {
-        let policy = Policy::every(Duration::ZERO).with_history(keep);
+    pub(crate) async fn publish(&self, page: &PageKey, body: &str, history: History) -> String {
+        let policy = Policy::every(Duration::ZERO).with_history(history);
         let body = body.to_owned();
         let outcome = self.pages.regenerate(page, &policy, |_| async { Ok(Rendered::html(body)) }).await;
         match outcome.expect(self.name) {

@@ -23,7 +23,7 @@ enum Event {
     /// A worker publishes, perhaps too late.
     Publish {
         worker: usize,
-        keep: bool,
+        versioned: bool,
     },
     RollBack {
         page: usize,
@@ -40,7 +40,7 @@ enum Event {
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         3 => (0..PAGES, any::<bool>()).prop_map(|(page, for_request)| Event::Store { page, for_request }),
-        3 => (0..3_usize, any::<bool>()).prop_map(|(worker, keep)| Event::Publish { worker, keep }),
+        3 => (0..3_usize, any::<bool>()).prop_map(|(worker, versioned)| Event::Publish { worker, versioned }),
         2 => (0..PAGES, 0..4_usize).prop_map(|(page, version)| Event::RollBack { page, version }),
         1 => (0..PAGES).prop_map(|page| Event::Invalidate { page }),
         2 => (1..3_u32).prop_map(|grace| Event::Wait { grace }),
@@ -79,7 +79,7 @@ impl Others {
                 let s3_key = stored.expect("stored").s3_key;
                 self.workers.lock().expect("not poisoned").push((lease, claim, s3_key));
             }
-            Event::Publish { worker, keep } => {
+            Event::Publish { worker, versioned } => {
                 let worker = {
                     let mut workers = self.workers.lock().expect("not poisoned");
                     if worker >= workers.len() {
@@ -90,12 +90,12 @@ impl Others {
                 let (lease, claim, s3_key) = worker;
                 let seen = self.store.lookup(lease.page()).await.expect("no error").meta;
                 let generation = Generation::new(s3_key, self.store.now().seconds(), 0);
-                let keep = if keep { History::Versions } else { History::Latest };
+                let history = if versioned { History::Versions } else { History::Latest };
                 let _published = match claim {
                     Some(claim) => {
-                        self.store.commit_request(&lease, &claim, &generation, seen.as_ref(), keep).await
+                        self.store.commit_request(&lease, &claim, &generation, seen.as_ref(), history).await
                     }
-                    None => self.store.commit_generation(&lease, &generation, seen.as_ref(), keep).await,
+                    None => self.store.commit_generation(&lease, &generation, seen.as_ref(), history).await,
                 }
                 .expect("no error");
             }

@@ -69,8 +69,8 @@ async fn versions_that_are_not_retained_are_deleted_with_their_bodies() {
         let report = t.gc(&retaining(2)).await;
         assert_eq!((report.versions, report.orphans, report.bytes), (2, 2, 2), "{}", t.name);
         assert_eq!((plan.versions, plan.orphans, plan.bytes), (2, 2, 2), "{}", t.name);
-        for (body, stays) in bodies.iter().zip([true, false, false, true, true]) {
-            assert_eq!(t.has(body).await, stays, "{}: {body}", t.name);
+        for (body, exists) in bodies.iter().zip([true, false, false, true, true]) {
+            assert_eq!(t.has(body).await, exists, "{}: {body}", t.name);
         }
 
         let oldest = Some((t.clock.now() - Duration::from_secs(90_000)).seconds());

@@ -63,10 +63,10 @@ impl Test {
         Generation::new(body, self.store.now().seconds(), 60)
     }
 
-    pub(crate) async fn publish(&self, lease: &Lease, body: &str, keep: History) -> Published {
+    pub(crate) async fn publish(&self, lease: &Lease, body: &str, history: History) -> Published {
         let seen = self.meta().await;
         self.store
-            .commit_generation(lease, &self.rendered(body), seen.as_ref(), keep)
+            .commit_generation(lease, &self.rendered(body), seen.as_ref(), history)
             .await
             .expect("no error")
     }

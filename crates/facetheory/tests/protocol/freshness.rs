@@ -61,7 +61,7 @@ async fn a_lease_acquired_just_after_a_publish_is_released_without_a_render() {
 
 #[tokio::test]
 async fn a_publish_with_a_lost_response_that_was_overwritten_is_superseded() {
-    for keep in [History::Latest, History::Versions] {
+    for history in [History::Latest, History::Versions] {
         for t in Test::on_each_table() {
             let lease = t.acquire().await;
             let theirs = Write::put(t.page.meta(), Meta::of(t.rendered("theirs")).to_item());
@@ -69,7 +69,7 @@ async fn a_publish_with_a_lost_response_that_was_overwritten_is_superseded() {
             t.table.commit(&Txn::from(theirs)).await.expect_err("it is delayed");
             // Our publish is applied, its response is lost, and then the other one arrives.
             t.table.script(&[Fate::LoseAnswer, Fate::LoseAnswer, Fate::LoseAnswer, Fate::ComeLate]);
-            let published = t.store.commit_generation(&lease, &t.rendered("ours"), None, keep).await;
+            let published = t.store.commit_generation(&lease, &t.rendered("ours"), None, history).await;
             assert_eq!(published.expect("no error"), Published::Superseded);
             assert_eq!(t.meta().await.expect("a page").generation.s3_key, "theirs");
         }

@@ -114,11 +114,11 @@ async fn rows_of_other_languages_are_listed_with_the_attributes_they_have() {
 #[tokio::test]
 async fn every_way_of_publishing_records_the_cache_key_and_path() {
     for t in Test::on_each_table() {
-        for keep in [History::Latest, History::Versions] {
+        for history in [History::Latest, History::Versions] {
             // Twice: the second render has the current body.
             for _ in 0..2 {
                 let lease = t.acquire().await;
-                assert_eq!(t.publish(&lease, "a.html", keep).await, Published::Done);
+                assert_eq!(t.publish(&lease, "a.html", history).await, Published::Done);
                 let listed = t.store.list(&Listing::new(10)).await.expect("no error");
                 assert_eq!(keys(&listed), ["/"]);
             }

@@ -13,15 +13,15 @@ use crate::scripted::Fate;
 
 #[tokio::test]
 async fn a_late_writer_cannot_publish() {
-    for keep in [History::Latest, History::Versions] {
+    for history in [History::Latest, History::Versions] {
         for t in Test::on_each_table() {
             let slow = t.acquire().await;
             t.advance(LEASE + SECOND);
             let quick = t.acquire().await;
-            assert_eq!(t.publish(&slow, "old", keep).await, Published::Lost);
+            assert_eq!(t.publish(&slow, "old", history).await, Published::Lost);
             assert_eq!(t.meta().await, None, "nothing was written");
-            assert_eq!(t.publish(&quick, "new", keep).await, Published::Done);
-            assert_eq!(t.publish(&slow, "old", keep).await, Published::Lost);
+            assert_eq!(t.publish(&quick, "new", history).await, Published::Done);
+            assert_eq!(t.publish(&slow, "old", history).await, Published::Lost);
             assert_eq!(t.meta().await.expect("a page").generation.s3_key, "new");
         }
     }
@@ -118,7 +118,7 @@ async fn versions_rise_by_one_and_meta_repeats_the_current_one() {
 
 #[tokio::test]
 async fn an_unchanged_body_updates_only_the_times() {
-    for keep in [History::Latest, History::Versions] {
+    for history in [History::Latest, History::Versions] {
         for t in Test::on_each_table() {
             let with_digest = |t: &Test, body: &str| {
                 let mut page = t.rendered(body);
@@ -127,14 +127,14 @@ async fn an_unchanged_body_updates_only_the_times() {
             };
             let lease = t.acquire().await;
             let first = with_digest(&t, "first");
-            let done = t.store.commit_generation(&lease, &first, None, keep).await;
+            let done = t.store.commit_generation(&lease, &first, None, history).await;
             assert_eq!(done.expect("no error"), Published::Done);
             let before = t.meta().await.expect("a page");
             t.advance(Duration::from_secs(100));
             assert_eq!(before.freshness(t.store.now()), Freshness::Stale);
             let lease = t.acquire().await;
             let again = with_digest(&t, "first");
-            let done = t.store.commit_generation(&lease, &again, Some(&before), keep).await;
+            let done = t.store.commit_generation(&lease, &again, Some(&before), history).await;
             assert_eq!(done.expect("no error"), Published::Done);
             let after = t.meta().await.expect("a page");
             assert_eq!(after.freshness(t.store.now()), Freshness::Fresh);
@@ -144,7 +144,7 @@ async fn an_unchanged_body_updates_only_the_times() {
             let lease = t.acquire().await;
             let other = Txn::from(Write::put(t.page.meta(), Meta::of(t.rendered("other")).to_item()));
             assert!(t.table.commit(&other).await.expect("a put").is_done());
-            let done = t.store.commit_generation(&lease, &again, Some(&after), keep).await;
+            let done = t.store.commit_generation(&lease, &again, Some(&after), history).await;
             assert_eq!(done.expect("no error"), Published::Lost);
             assert_eq!(t.rows().await.iter().filter(|sk| *sk == "LOCK").count(), 0, "the lease was released");
         }
@@ -182,7 +182,7 @@ async fn guards_refuse_an_outdated_read_and_an_older_render() {
 #[tokio::test]
 async fn a_publish_with_a_lost_response_is_never_reported_as_not_done() {
     use Fate::{Deny, LoseAnswer, LoseRequest, Pass};
-    for keep in [History::Latest, History::Versions] {
+    for history in [History::Latest, History::Versions] {
         for (fates, published) in [
             (vec![LoseAnswer, Pass], Ok(Published::Done)),
             (vec![LoseRequest, LoseAnswer, LoseAnswer, Pass], Ok(Published::Done)),
@@ -199,7 +199,7 @@ async fn a_publish_with_a_lost_response_is_never_reported_as_not_done() {
             for t in Test::on_each_table() {
                 let lease = t.acquire().await;
                 t.table.script(&fates);
-                let outcome = t.store.commit_generation(&lease, &t.rendered("a"), None, keep).await;
+                let outcome = t.store.commit_generation(&lease, &t.rendered("a"), None, history).await;
                 t.table.script(&[]);
                 assert_eq!(outcome.map_err(|error| error.kind()), published, "{fates:?}");
                 let meta = t.meta().await;
@@ -234,7 +234,7 @@ async fn a_lease_is_granted_even_if_the_response_was_lost() {
 
 #[tokio::test]
 async fn a_late_acquire_does_not_bring_a_released_lease_back() {
-    for keep in [History::Latest, History::Versions] {
+    for history in [History::Latest, History::Versions] {
         for t in Test::on_each_table() {
             t.table.script(&[Fate::Delay, Fate::Pass]);
             let lease = t.acquire().await;
@@ -244,7 +244,7 @@ async fn a_late_acquire_does_not_bring_a_released_lease_back() {
                 Invalidated::Absent
             );
             t.table.come_late().await;
-            let published = t.store.commit_generation(&lease, &rendered, None, keep).await;
+            let published = t.store.commit_generation(&lease, &rendered, None, history).await;
             assert_eq!(published.expect("no error"), Published::Lost);
             assert_eq!(t.meta().await, None);
         }
@@ -254,7 +254,7 @@ async fn a_late_acquire_does_not_bring_a_released_lease_back() {
 #[tokio::test]
 async fn a_refusal_is_final_only_once_the_lease_is_gone() {
     use Fate::{ComeLate, Delay, Pass};
-    for keep in [History::Latest, History::Versions] {
+    for history in [History::Latest, History::Versions] {
         for t in Test::on_each_table() {
             let lease = t.acquire().await;
             t.advance(LEASE / 2);
@@ -263,7 +263,7 @@ async fn a_refusal_is_final_only_once_the_lease_is_gone() {
             t.advance(LEASE / 2);
             // The retry finds the lease expired; then the delayed refresh arrives, and the first attempt.
             t.table.script(&[Delay, Pass, ComeLate]);
-            assert_eq!(t.publish(&lease, "a", keep).await, Published::Done);
+            assert_eq!(t.publish(&lease, "a", history).await, Published::Done);
             assert_eq!(t.meta().await.expect("a page").generation.s3_key, "a");
         }
     }
@@ -313,7 +313,7 @@ async fn a_version_that_is_not_a_number_counts_as_absent_for_the_guard_too() {
 
 #[tokio::test]
 async fn a_publish_removes_every_attribute_of_the_page_before() {
-    for (body, keep) in
+    for (body, history) in
         [("next", History::Latest), ("next", History::Versions), ("before", History::Versions)]
     {
         for t in Test::on_each_table() {
@@ -332,13 +332,13 @@ async fn a_publish_removes_every_attribute_of_the_page_before() {
             assert!(t.table.commit(&Txn::from(put)).await.expect("a put").is_done());
 
             let lease = t.acquire().await;
-            assert_eq!(t.publish(&lease, body, keep).await, Published::Done);
+            assert_eq!(t.publish(&lease, body, history).await, Published::Done);
             let after = t.meta().await.expect("a page");
             assert_eq!(after.freshness(t.store.now()), Freshness::Fresh, "it may be served again");
             let mut expected = Meta::of(t.rendered(body));
             expected.mark = Some(lease.token().into());
             (expected.version, expected.current_sk) = (after.version, after.current_sk.clone());
-            assert_eq!(after, expected, "{body} {keep:?}");
+            assert_eq!(after, expected, "{body} {history:?}");
         }
     }
 }

@@ -42,12 +42,12 @@ async fn put_foreign(t: &Test, status: &str) {
 
 #[tokio::test]
 async fn a_request_is_executed_once_and_then_replayed() {
-    for keep in [History::Latest, History::Versions] {
+    for history in [History::Latest, History::Versions] {
         for t in Test::on_each_table() {
             let (lease, claim) = started(&t).await;
             assert_eq!(begin(&t, HASH).await, Begin::InProgress { until: Some(NOW + 300) });
             let page = facetheory::protocol::Generation::new("a", NOW, 0);
-            let done = t.store.commit_request(&lease, &claim, &page, None, keep).await;
+            let done = t.store.commit_request(&lease, &claim, &page, None, history).await;
             assert_eq!(done.expect("no error"), Published::Done);
             assert_eq!(begin(&t, HASH).await, Begin::Replayed { s3_key: Some("a".into()) });
             let row = row(&t).await.expect("a row");
@@ -192,8 +192,8 @@ async fn a_late_takeover_does_not_replace_an_earlier_one() {
         let _crashed = started(&t).await;
         t.advance(Duration::from_secs(301));
         t.table.script(&[Fate::Delay; 3]);
-        let unheard = t.store.begin_request(&t.page, KEY, HASH).await.expect_err("no answer");
-        assert_eq!(unheard.kind(), Kind::Unknown);
+        let error = t.store.begin_request(&t.page, KEY, HASH).await.expect_err("no response");
+        assert_eq!(error.kind(), Kind::Unknown);
         let (quicker, _) = started(&t).await;
         // Even if the lease is free.
         t.store.invalidate(&t.page, facetheory::InvalidationMode::Soft).await.expect("no error");

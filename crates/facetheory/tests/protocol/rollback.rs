@@ -119,7 +119,7 @@ async fn gc_retains_the_newest_versions_and_the_current_one() {
         assert_eq!(done, RolledBack::Done);
         let keep_two = Retention::newest(2);
         let bodies = t.store.gc_versions(&t.page, keep_two).await.expect("no error");
-        assert_eq!(bodies, ["c", "b"], "newest first; the body of the served version stays");
+        assert_eq!(bodies, ["c", "b"], "newest first; the body of the current version is not deleted");
         let left = t.store.versions(&t.page, 10).await.expect("no error");
         let left: Vec<&str> = left.iter().map(|(_, version)| version.generation.s3_key.as_str()).collect();
         assert_eq!(left, ["e", "d", "a"]);
@@ -147,8 +147,8 @@ async fn a_late_rollback_replaces_only_the_page_that_its_operator_saw() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["good", "bad"]).await;
         t.table.script(&[Fate::Delay; 3]);
-        let unheard = t.store.roll_back(&t.page, &versions[0], PIN).await.expect_err("no answer");
-        assert_eq!(unheard.kind(), Kind::Unknown);
+        let error = t.store.roll_back(&t.page, &versions[0], PIN).await.expect_err("no response");
+        assert_eq!(error.kind(), Kind::Unknown);
         publish_versions(&t, &["better"]).await;
         t.table.come_late().await;
         let meta = t.meta().await.expect("a page");
@@ -161,8 +161,8 @@ async fn a_late_rollback_does_not_bring_a_deleted_version_back() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["good", "bad"]).await;
         t.table.script(&[Fate::Delay; 3]);
-        let unheard = t.store.roll_back(&t.page, &versions[0], PIN).await.expect_err("no answer");
-        assert_eq!(unheard.kind(), Kind::Unknown);
+        let error = t.store.roll_back(&t.page, &versions[0], PIN).await.expect_err("no response");
+        assert_eq!(error.kind(), Kind::Unknown);
         let none = Retention::newest(0);
         assert_eq!(t.store.gc_versions(&t.page, none).await.expect("no error"), ["good"]);
         t.table.come_late().await;
@@ -176,8 +176,8 @@ async fn a_late_soft_invalidation_does_not_end_a_pin() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["good", "bad"]).await;
         t.table.script(&[Fate::Delay; 3]);
-        let unheard = t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect_err("no answer");
-        assert_eq!(unheard.kind(), Kind::Unknown);
+        let error = t.store.invalidate(&t.page, InvalidationMode::Soft).await.expect_err("no response");
+        assert_eq!(error.kind(), Kind::Unknown);
         let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("no error");
         assert_eq!(done, RolledBack::Done);
         t.table.come_late().await;

@@ -22,9 +22,9 @@ async fn ttls(t: &Test) -> Vec<Option<i64>> {
     versions.iter().rev().map(|(_, version)| version.ttl).collect()
 }
 
-async fn publish(t: &Test, body: &str, keep: History) -> Published {
+async fn publish(t: &Test, body: &str, history: History) -> Published {
     let lease = t.acquire().await;
-    t.publish(&lease, body, keep).await
+    t.publish(&lease, body, history).await
 }
 
 #[tokio::test]
