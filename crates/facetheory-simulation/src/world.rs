@@ -144,7 +144,7 @@ impl World {
         tasks.push(Box::pin(self.damage_bodies()));
         self.run_tasks(tasks).await;
         if !self.checker.is_broken() {
-            self.set_faults(Faults::NONE);
+            self.set_faults(Faults::default());
             self.stop_object_faults();
             Worker::new(self, QUIESCE, 0).quiesce().await;
         }

@@ -19,10 +19,10 @@ use crate::txn::{Commit, Txn};
 /// ```
 /// use tabletheory::Faults;
 ///
-/// let faults = Faults { lose_response: 0.1, ..Faults::NONE };
+/// let faults = Faults { lose_response: 0.1, ..Faults::default() };
 /// assert_eq!(faults.fail, 0.0);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
     /// A call is delayed, by up to [`longest_delay`](Faults::longest_delay), before it reaches the table.
     pub delay: f64,
@@ -40,20 +40,6 @@ pub struct Faults {
     pub conflict: f64,
     /// A call is throttled: [`Kind::Unavailable`].
     pub throttle: f64,
-}
-
-impl Faults {
-    /// No faults.
-    pub const NONE: Faults = Faults {
-        delay: 0.0,
-        longest_delay: Duration::ZERO,
-        fail: 0.0,
-        lose_response: 0.0,
-        lose_request: 0.0,
-        late: 0.0,
-        conflict: 0.0,
-        throttle: 0.0,
-    };
 }
 
 /// The number of injected faults of each kind.
@@ -89,7 +75,7 @@ pub struct FaultCounts {
 /// use tabletheory::{Faults, Faulty, Item, Key, Kind, MemoryTable, Table, Txn, Write};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let faults = Faults { lose_response: 1.0, ..Faults::NONE };
+/// let faults = Faults { lose_response: 1.0, ..Faults::default() };
 /// let table = Faulty::new(MemoryTable::new(), 42, faults);
 /// let put = Txn::from(Write::put(Key::new("CACHE#1", "META"), Item::new()));
 /// assert_eq!(table.commit(&put).await.unwrap_err().kind(), Kind::Unknown);
@@ -122,7 +108,7 @@ impl<T: Table> Faulty<T> {
     /// ```
     /// use tabletheory::{Faults, Faulty, MemoryTable};
     ///
-    /// let table = Faulty::new(MemoryTable::new(), 1, Faults::NONE);
+    /// let table = Faulty::new(MemoryTable::new(), 1, Faults::default());
     /// assert_eq!(table.counts().failed, 0);
     /// ```
     pub fn new(table: T, seed: u64, faults: Faults) -> Self {
@@ -134,13 +120,13 @@ impl<T: Table> Faulty<T> {
         }
     }
 
-    /// Replaces the probabilities; [`Faults::NONE`] stops all faults.
+    /// Replaces the probabilities; [`Faults::default()`] stops all faults.
     ///
     /// ```
     /// use tabletheory::{Faults, Faulty, MemoryTable};
     ///
-    /// let table = Faulty::new(MemoryTable::new(), 1, Faults { fail: 1.0, ..Faults::NONE });
-    /// table.set_faults(Faults::NONE);
+    /// let table = Faulty::new(MemoryTable::new(), 1, Faults { fail: 1.0, ..Faults::default() });
+    /// table.set_faults(Faults::default());
     /// ```
     pub fn set_faults(&self, faults: Faults) {
         self.state.lock().0 = faults;
@@ -151,7 +137,7 @@ impl<T: Table> Faulty<T> {
     /// ```
     /// use tabletheory::{FaultCounts, Faults, Faulty, MemoryTable};
     ///
-    /// assert_eq!(Faulty::new(MemoryTable::new(), 1, Faults::NONE).counts(), FaultCounts::default());
+    /// assert_eq!(Faulty::new(MemoryTable::new(), 1, Faults::default()).counts(), FaultCounts::default());
     /// ```
     #[must_use]
     pub fn counts(&self) -> FaultCounts {
@@ -163,7 +149,7 @@ impl<T: Table> Faulty<T> {
     /// ```
     /// use tabletheory::{Faults, Faulty, MemoryTable};
     ///
-    /// let table = Faulty::new(MemoryTable::new(), 1, Faults::NONE);
+    /// let table = Faulty::new(MemoryTable::new(), 1, Faults::default());
     /// let reliable: &MemoryTable = table.inner();
     /// ```
     pub fn inner(&self) -> &T {

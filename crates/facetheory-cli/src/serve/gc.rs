@@ -122,7 +122,7 @@ mod tests {
             let clock = Arc::new(ManualClock::at(START));
             let table = MemoryTable::with_clock(clock.clone());
             let mut store = Store {
-                table: Arc::new(Faulty::new(table, 1, Faults::NONE)),
+                table: Arc::new(Faulty::new(table, 1, Faults::default())),
                 bodies: Bodies::memory(),
                 orphans: Vec::new(),
                 clock,
@@ -237,11 +237,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_failed_run_is_retried() {
         let store = Store::with(3).await;
-        store.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+        store.table.set_faults(Faults { fail: 1.0, ..Faults::default() });
         let running = store.start_gc(1, &CancellationToken::new());
         advance(&store, 2 * HOUR).await;
         assert!(!running.is_finished() && store.left().await == 3);
-        store.table.set_faults(Faults::NONE);
+        store.table.set_faults(Faults::default());
         advance(&store, HOUR).await;
         assert_eq!(store.left().await, 0);
     }

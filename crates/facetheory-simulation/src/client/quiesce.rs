@@ -35,7 +35,7 @@ impl World {
         for process in ending {
             self.shut_down_and_check(process).await;
         }
-        self.set_faults(Faults::NONE);
+        self.set_faults(Faults::default());
         self.stop_object_faults();
         // Delayed commits must arrive while the table still deduplicates their client tokens.
         for _ in 0..ARRIVALS {
@@ -93,7 +93,7 @@ impl World {
         let _regenerated = process.request(page, &policy, QUICK).await;
         tokio::time::sleep(SECOND).await;
         let fresh = process.request(page, &policy, QUICK).await == RequestResult::Page(State::Hit);
-        self.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+        self.set_faults(Faults { fail: 1.0, ..Faults::default() });
         tokio::time::sleep(process.config.metadata_max_age).await;
         let result = process.request(page, &policy, QUICK).await;
         let marked = result == RequestResult::Page(State::StaleMetadataError);
@@ -101,12 +101,12 @@ impl World {
         self.checker.state().ensure(marked || !expected, Invariant::ServesDuringOutage, || {
             format!("a request for {page} returned {result:?} while the table was down")
         });
-        self.set_faults(Faults::NONE);
+        self.set_faults(Faults::default());
         tokio::time::sleep(2 * SECOND).await;
         process.invalidate(page, Invalidation::Page(InvalidationMode::Hard), false).await;
-        self.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+        self.set_faults(Faults { fail: 1.0, ..Faults::default() });
         let _checked = process.request(page, &policy, QUICK).await;
-        self.set_faults(Faults::NONE);
+        self.set_faults(Faults::default());
     }
 
     /// A process shuts down in time and makes no calls afterwards.

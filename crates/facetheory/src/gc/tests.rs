@@ -134,7 +134,7 @@ async fn a_failed_delete_is_reported_and_does_not_stop_the_rest() {
 #[tokio::test]
 async fn the_body_of_a_version_that_may_still_exist_is_not_deleted() {
     let clock = Arc::new(ManualClock::at(NOW));
-    let table = Arc::new(Faulty::new(MemoryTable::with_clock(clock.clone()), 1, Faults::NONE));
+    let table = Arc::new(Faulty::new(MemoryTable::with_clock(clock.clone()), 1, Faults::default()));
     let pages = Pages::new(PageStore::new(table.clone()), Bodies::memory());
     let page = PageKey::new("/").expect("a page");
     let policy = Policy::every(Duration::ZERO).with_history(History::Versions);
@@ -146,11 +146,11 @@ async fn the_body_of_a_version_that_may_still_exist_is_not_deleted() {
     let versions = pages.store.versions(&page, 10).await.expect("no error");
     let old = &versions[1].1.generation.s3_key;
     let how = GcOptions { retention: Some(Retention::newest(0)), ..GcOptions::default() };
-    table.set_faults(Faults { lose_request: 1.0, ..Faults::NONE });
+    table.set_faults(Faults { lose_request: 1.0, ..Faults::default() });
     let report = pages.gc(&how, proceed).await.expect("a report");
     assert_eq!((report.versions, report.failed, report.orphans), (0, 1, 0));
     assert!(pages.bodies.get(old, None).await.expect("no error").is_some());
-    table.set_faults(Faults::NONE);
+    table.set_faults(Faults::default());
     let report = pages.gc(&how, proceed).await.expect("a report");
     assert_eq!((report.versions, report.failed, report.orphans), (1, 0, 1));
 }

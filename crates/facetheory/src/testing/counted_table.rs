@@ -26,7 +26,7 @@ impl CountedTable {
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let count = || AtomicU32::new(0);
-        let table = Faulty::new(MemoryTable::with_clock(clock), 1, Faults::NONE);
+        let table = Faulty::new(MemoryTable::with_clock(clock), 1, Faults::default());
         ObservedTable(Counters { table, reads: count(), commits: count(), writes: count() })
     }
 }
@@ -51,17 +51,17 @@ impl Counters {
 
     /// Makes every call fail.
     pub fn break_down(&self) {
-        self.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+        self.set_faults(Faults { fail: 1.0, ..Faults::default() });
     }
 
     /// Delays every call by up to this long.
     pub fn slow_down(&self, longest_delay: Duration) {
-        self.set_faults(Faults { delay: 1.0, longest_delay, ..Faults::NONE });
+        self.set_faults(Faults { delay: 1.0, longest_delay, ..Faults::default() });
     }
 
     /// Ends all faults.
     pub fn come_back(&self) {
-        self.set_faults(Faults::NONE);
+        self.set_faults(Faults::default());
     }
 }
 

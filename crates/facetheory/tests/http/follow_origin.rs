@@ -372,7 +372,7 @@ async fn an_unsafe_request_causes_no_lookup_of_rule_pages() {
     let site = Site::of(Routes::new([page]).expect("routes").otherwise_follow_origin());
     assert_eq!(site.get("/page").await.state(), "miss");
     assert_eq!(site.send("POST", "/elsewhere", &[]).await.status, 200);
-    site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+    site.table.set_faults(Faults { fail: 1.0, ..Faults::default() });
     assert_eq!(site.get("/page").await.state(), "hit", "it is served from memory without a lookup");
 }
 

@@ -151,7 +151,7 @@ async fn an_unsafe_request_causes_no_lookup_of_other_pages() {
         site.get_with("/a", &[("x-language", language)]).await;
     }
     is_changed(&site, "/b").await;
-    site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+    site.table.set_faults(Faults { fail: 1.0, ..Faults::default() });
     let mut believed = 0;
     for language in &languages {
         let page = site.get_with("/a", &[("x-language", language)]).await;
@@ -201,7 +201,7 @@ async fn a_hard_invalidated_variant_is_not_served_while_the_table_is_unreachable
     site.isr.invalidate(&page(&site, "/a"), InvalidationMode::Hard).await.expect("a table");
     // The new page has the `Vary` that selects variants.
     assert_eq!(site.get_with("/a", &[("x-language", "en")]).await.state(), "miss");
-    site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+    site.table.set_faults(Faults { fail: 1.0, ..Faults::default() });
     for (path, expected) in [("/a", "bypass"), ("/b", "stale-metadata-error")] {
         tokio::time::advance(2 * SECOND).await;
         assert_eq!(site.get_with(path, &[("x-language", "fr")]).await.state(), expected, "{path}");
@@ -242,13 +242,13 @@ async fn an_invalidation_applies_here_at_once_and_elsewhere_once_the_table_is_re
         site.get("/a").await;
         site.get_with("/a", &[("x-language", "en")]).await;
     }
-    site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+    site.table.set_faults(Faults { fail: 1.0, ..Faults::default() });
     is_changed(&site, "/a").await;
     for _ in 0..3 {
         assert_eq!(site.get("/a").await.text(), "none, change 1", "it is fetched in the meantime");
         tokio::time::sleep(SLOW).await;
     }
-    site.table.set_faults(Faults::NONE);
+    site.table.set_faults(Faults::default());
     let page = site.get_with("/a", &[("x-language", "en")]).await;
     assert_eq!((page.text(), page.state()), ("en, change 1", "miss"), "the table may not know of it yet");
     tokio::time::sleep(60 * SECOND).await;
@@ -262,7 +262,7 @@ async fn a_stored_invalidation_applies_while_the_table_is_unreachable_again() {
     changes(&site, |_| false);
     site.get("/a").await;
     is_changed(&site, "/a").await;
-    site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+    site.table.set_faults(Faults { fail: 1.0, ..Faults::default() });
     assert_eq!(site.get("/a").await.text(), "none, change 1");
 }
 
@@ -270,7 +270,7 @@ async fn a_stored_invalidation_applies_while_the_table_is_unreachable_again() {
 async fn shutdown_is_not_delayed_by_an_invalidation_that_cannot_be_stored() {
     let site = Site::of(routes());
     changes(&site, |_| false);
-    site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+    site.table.set_faults(Faults { fail: 1.0, ..Faults::default() });
     is_changed(&site, "/a").await;
     let started = tokio::time::Instant::now();
     assert!(!site.isr.shut_down(SLOW).await, "something was given up");
@@ -281,7 +281,7 @@ async fn shutdown_is_not_delayed_by_an_invalidation_that_cannot_be_stored() {
 async fn a_pending_invalidation_is_not_retried_for_ever() {
     let site = Site::of(routes());
     changes(&site, |_| false);
-    site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+    site.table.set_faults(Faults { fail: 1.0, ..Faults::default() });
     is_changed(&site, "/a").await;
     tokio::time::sleep(3600 * SECOND).await;
     tokio::time::sleep(60 * SECOND).await;

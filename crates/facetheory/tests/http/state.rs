@@ -100,7 +100,7 @@ async fn while_the_table_is_down_pages_are_served_from_memory_or_passed_through(
     let site = Site::new();
     site.responds(200, &[], "one");
     site.get("/a").await;
-    site.table.set_faults(Faults { fail: 1.0, ..Faults::NONE });
+    site.table.set_faults(Faults { fail: 1.0, ..Faults::default() });
     tokio::time::advance(2 * SECOND).await;
     let marked = site.get("/a").await;
     assert_eq!((marked.status, marked.state(), marked.text()), (200, "stale-metadata-error", "one"));
