@@ -7,7 +7,7 @@ use quote::ToTokens as _;
 use syn::meta::ParseNestedMeta;
 use syn::{Attribute, Error, LitStr, Path, Result, Token};
 
-use crate::naming::{Case, nearest};
+use crate::naming::{CASES, Case, nearest};
 
 /// A field's special meaning for its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,12 +130,12 @@ impl StructOptions {
             }
             "rename_all" => {
                 let name = option.string()?;
-                let case = Case::named(&name.value()).ok_or_else(|| {
-                    let names = Case::ALL.map(|(name, _)| name);
-                    let problem = unknown_word("case", &name.value(), "The cases", &names);
+                let text = name.value();
+                let case = CASES.into_iter().find(|(known, _)| *known == text).ok_or_else(|| {
+                    let problem = unknown_word("case", &text, "The cases", &CASES.map(|(known, _)| known));
                     Error::new(name.span(), format!("{place}: {problem}"))
                 })?;
-                option.set(&mut options.rename_all, case)
+                option.set(&mut options.rename_all, case.1)
             }
             _ => Err(option.unknown("a struct", &STRUCT_OPTIONS)),
         })?;
@@ -198,7 +198,7 @@ impl ModelOption<'_> {
 }
 
 fn unknown_word(what: &str, word: &str, all: &str, known: &[&str]) -> String {
-    let suggestion = match nearest(word, known.iter().copied()) {
+    let suggestion = match nearest(word, known) {
         Some(near) => format!("; did you mean `{near}`?"),
         None => ".".to_owned(),
     };

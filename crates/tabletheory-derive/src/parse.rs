@@ -9,7 +9,7 @@ use syn::{
     Data, DeriveInput, Error, Fields, GenericArgument, Ident, Path, PathArguments, Result, Type, Visibility,
 };
 
-use crate::naming::Case;
+use crate::naming::{Case, convert};
 use crate::option::{FieldOptions, Role, StructOptions};
 
 /// Maximum length of an attribute's name in bytes.
@@ -45,13 +45,15 @@ impl ModelDescription {
             let message = format!("{place}: a model cannot be generic; make a struct for each kind of row");
             return Err(Error::new_spanned(&input.generics, message));
         }
-        let mut errors = Errors::default();
+        let mut errors = Vec::new();
         let fields = named_fields(input)?
             .iter()
-            .filter_map(|field| errors.record(Field::parse(field, options.rename_all)))
+            .filter_map(|field| {
+                Field::parse(field, options.rename_all).map_err(|error| errors.push(error)).ok()
+            })
             .collect();
         // Stops here, because an invalid field would also cause errors of the whole struct.
-        errors.into_result()?;
+        combined(errors)?;
         let model = ModelDescription { name: input.ident.clone(), table_env: options.table_env, fields };
         model.check_roles()?;
         model.check_attributes_differ()?;
@@ -64,7 +66,7 @@ impl ModelDescription {
     }
 
     fn check_roles(&self) -> Result<()> {
-        let mut errors = Errors::default();
+        let mut errors = Vec::new();
         for role in Role::ALL {
             let mut fields = self.fields.iter().filter(|field| field.role == Some(role));
             match (fields.next(), fields.next()) {
@@ -84,11 +86,11 @@ impl ModelDescription {
                 _ => {}
             }
         }
-        errors.into_result()
+        combined(errors)
     }
 
     fn check_attributes_differ(&self) -> Result<()> {
-        let mut errors = Errors::default();
+        let mut errors = Vec::new();
         let mut taken: HashMap<&str, &Ident> = HashMap::new();
         for field in &self.fields {
             if let Some(first) = taken.insert(&field.attribute, &field.name) {
@@ -101,7 +103,7 @@ impl ModelDescription {
                 ));
             }
         }
-        errors.into_result()
+        combined(errors)
     }
 }
 
@@ -191,7 +193,7 @@ fn attribute_name(
             _ => Ok(fixed.to_owned()),
         };
     }
-    let name = rename.unwrap_or_else(|| case.map_or_else(|| field.to_owned(), |case| case.apply(field)));
+    let name = rename.unwrap_or_else(|| case.map_or_else(|| field.to_owned(), |case| convert(field, case)));
     if name.is_empty() {
         return Err(format!("{place}: an attribute's name cannot be empty"));
     }
@@ -275,24 +277,11 @@ fn type_text(ty: &Type) -> String {
         .fold(spaced, |text, (spaced, tight)| text.replace(spaced, tight))
 }
 
-/// Collects errors, so that one compiler run reports all of them.
-#[derive(Default)]
-struct Errors(Option<Error>);
-
-impl Errors {
-    fn push(&mut self, error: Error) {
-        match &mut self.0 {
-            Some(first) => first.combine(error),
-            None => self.0 = Some(error),
-        }
-    }
-
-    /// Returns the value, or records the error.
-    fn record<T>(&mut self, result: Result<T>) -> Option<T> {
-        result.map_err(|error| self.push(error)).ok()
-    }
-
-    fn into_result(self) -> Result<()> {
-        self.0.map_or(Ok(()), Err)
-    }
+/// Combines errors, so that one compiler run reports all of them.
+fn combined(errors: Vec<Error>) -> Result<()> {
+    let combine = |mut first: Error, next| {
+        first.combine(next);
+        first
+    };
+    errors.into_iter().reduce(combine).map_or(Ok(()), Err)
 }

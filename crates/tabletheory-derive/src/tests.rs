@@ -1,7 +1,7 @@
 //! Error messages of invalid models, and the code of valid ones.
 
 use crate::expand::expand;
-use crate::naming::{Case, nearest};
+use crate::naming::{CASES, convert, nearest};
 
 /// Returns all error messages of a model, one per line; empty if it is valid.
 fn errors_of(model: &str) -> String {
@@ -178,22 +178,23 @@ fn a_field_gives_a_typed_attribute_with_its_visibility() {
 
 #[test]
 fn rename_all_converts_names() {
-    let cases = Case::ALL.map(|(_, case)| case.apply("lease_expires_at"));
+    let cases = CASES.map(|(_, case)| convert("lease_expires_at", case));
     assert_eq!(
         cases,
         ["leaseExpiresAt", "LeaseExpiresAt", "lease_expires_at", "LEASE_EXPIRES_AT", "lease-expires-at"]
     );
     // Only `_` separates words; upper and lower case are not distinguished.
-    let cases = Case::ALL.map(|(_, case)| case.apply("lease_URL"));
+    let cases = CASES.map(|(_, case)| convert("lease_URL", case));
     assert_eq!(cases, ["leaseUrl", "LeaseUrl", "lease_url", "LEASE_URL", "lease-url"]);
-    assert_eq!(Case::Snake.apply("leaseURL"), "leaseurl");
-    assert_eq!(Case::Camel.apply("_private"), "private");
-    assert_eq!(Case::Camel.apply("_"), "");
+    let [(_, camel), _, (_, snake), ..] = CASES;
+    assert_eq!(convert("leaseURL", snake), "leaseurl");
+    assert_eq!(convert("_private", camel), "private");
+    assert_eq!(convert("_", camel), "");
 }
 
 #[test]
 fn only_a_similar_word_is_suggested() {
-    assert_eq!(nearest("omitempy", ["omitempty", "rename"]), Some("omitempty"));
-    assert_eq!(nearest("renme", ["omitempty", "rename"]), Some("rename"));
-    assert_eq!(nearest("index", ["pk", "omitempty"]), None);
+    assert_eq!(nearest("omitempy", &["omitempty", "rename"]), Some("omitempty"));
+    assert_eq!(nearest("renme", &["omitempty", "rename"]), Some("rename"));
+    assert_eq!(nearest("index", &["pk", "omitempty"]), None);
 }
