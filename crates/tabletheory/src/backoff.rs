@@ -20,7 +20,7 @@ use crate::random::Random;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
-    first: Duration,
+    pub(crate) first: Duration,
     longest: Duration,
     factor: f64,
     jitter: f64,
@@ -122,12 +122,6 @@ impl Backoff {
     #[must_use]
     pub const fn longest(&self) -> Duration {
         self.longest
-    }
-
-    /// Whether the first delay already exceeds the longest one, so that delays cannot grow.
-    #[cfg(feature = "dynamodb")]
-    pub(crate) fn starts_above_longest(&self) -> bool {
-        self.first > self.longest
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::cond::{Comparison, Cond, Node, Test};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 use crate::item::{Excerpt, Item, Key, PK, SK};
 use crate::limit::{
     MAX_CHANGES, MAX_COND_BYTES, MAX_DEPTH, MAX_ITEM_BYTES, MAX_NAME_BYTES, MAX_PK_BYTES, MAX_SK_BYTES,
@@ -45,16 +45,12 @@ fn check_sk(sk: &str) -> Result<()> {
 }
 
 fn check_key_part(which: &str, text: &str, most: usize) -> Result<()> {
-    if text.is_empty() {
-        return Err(Error::invalid(format!("the {which} key is empty")));
-    }
+    ensure!(!text.is_empty(), "the {which} key is empty");
     check_most(&format!("the {which} key"), text.len(), "bytes", most)
 }
 
 fn check_most(what: &str, count: usize, unit: &str, most: usize) -> Result<()> {
-    if count > most {
-        return Err(Error::invalid(format!("{what} has {count} {unit}; the limit is {most}")));
-    }
+    ensure!(count <= most, "{what} has {count} {unit}; the limit is {most}");
     Ok(())
 }
 
@@ -73,9 +69,7 @@ impl Txn {
     /// );
     /// ```
     pub fn check(&self) -> Result<()> {
-        if self.writes.is_empty() {
-            return Err(Error::invalid("the transaction has no writes"));
-        }
+        ensure!(!self.writes.is_empty(), "the transaction has no writes");
         check_most("the transaction", self.writes.len(), "writes", MAX_WRITES)?;
         let mut bytes = 0;
         for (index, write) in self.writes.iter().enumerate() {
@@ -126,15 +120,8 @@ fn check_write(write: &Write) -> Result<usize> {
 
 fn check_item(key: &Key, item: &Item) -> Result<usize> {
     for (name, part) in [(PK, &key.pk), (SK, &key.sk)] {
-        match item.get(name) {
-            None => {}
-            Some(Value::S(text)) if text == part => {}
-            Some(_) => {
-                return Err(Error::invalid(format!(
-                    "the item has another `{name}` than the key of the write"
-                )));
-            }
-        }
+        let is_same = item.get(name).is_none_or(|value| value.as_str() == Some(part));
+        ensure!(is_same, "the item has another `{name}` than the key of the write");
     }
     for (name, value) in item.iter() {
         check_name(name)?;
@@ -150,128 +137,107 @@ pub(crate) fn check_item_bytes(bytes: usize) -> Result<()> {
 }
 
 fn check_name(name: &str) -> Result<()> {
-    if name.is_empty() {
-        return Err(Error::invalid("an attribute's name is empty"));
-    }
+    ensure!(!name.is_empty(), "an attribute's name is empty");
     check_most("an attribute's name", name.len(), "bytes", MAX_NAME_BYTES)
 }
 
 /// Checks the depth of lists and maps. Numbers and sets are valid by construction.
 fn check_value(value: &Value, depth: usize) -> Result<()> {
-    if depth == MAX_DEPTH && matches!(value, Value::L(_) | Value::M(_)) {
-        return Err(Error::invalid(format!("lists and maps are nested deeper than {MAX_DEPTH} levels")));
-    }
     match value {
+        Value::L(_) | Value::M(_) if depth == MAX_DEPTH => {
+            Err(Error::invalid(format!("lists and maps are nested deeper than {MAX_DEPTH} levels")))
+        }
         Value::L(values) => values.iter().try_for_each(|value| check_value(value, depth + 1)),
         Value::M(map) => map.values().try_for_each(|value| check_value(value, depth + 1)),
         _ => Ok(()),
     }
 }
 
+fn checked_size(value: &Value, depth: usize) -> Result<usize> {
+    check_value(value, depth)?;
+    Ok(size::of_value(value))
+}
+
 /// Returns the size of the condition's text, names and values, never less than DynamoDB counts.
 fn check_condition(cond: &Cond) -> Result<usize> {
-    let mut totals = CondTotals::default();
-    check_cond(cond, 1, &mut totals)?;
-    let bytes = totals.bytes + totals.terms * TERM_TEXT;
+    let mut terms = 0;
+    let bytes = check_cond(cond, 1, &mut terms)? + terms * TERM_TEXT;
     check_most("the condition", bytes, "bytes", MAX_COND_BYTES)?;
     Ok(bytes)
 }
 
-/// Totals over the tests of a condition.
-#[derive(Default)]
-struct CondTotals {
-    terms: usize,
-    bytes: usize,
-}
-
-fn check_cond(cond: &Cond, depth: usize, totals: &mut CondTotals) -> Result<()> {
-    if depth > MAX_DEPTH {
-        return Err(Error::invalid(format!("the condition is nested deeper than {MAX_DEPTH} levels")));
-    }
-    totals.terms += match &cond.0 {
+/// Returns the size of the names and values; counts the terms.
+fn check_cond(cond: &Cond, depth: usize, terms: &mut usize) -> Result<usize> {
+    ensure!(depth <= MAX_DEPTH, "the condition is nested deeper than {MAX_DEPTH} levels");
+    *terms += match &cond.0 {
         Node::Test { test: Test::In(values), .. } => values.len(),
         _ => 1,
     };
-    if totals.terms > MAX_TERMS {
-        return Err(Error::invalid(format!("the condition has more than {MAX_TERMS} terms")));
-    }
+    ensure!(*terms <= MAX_TERMS, "the condition has more than {MAX_TERMS} terms");
     match &cond.0 {
         Node::Test { name, test } => {
             check_name(name)?;
-            totals.bytes += name.len() + test.values().map(size::of_value).sum::<usize>();
-            check_test(test)
-                .map_err(|error| error.within(format_args!("the condition on `{}`", Excerpt(name))))
+            let bytes = check_test(test)
+                .map_err(|error| error.within(format_args!("the condition on `{}`", Excerpt(name))))?;
+            Ok(name.len() + bytes)
         }
         Node::All(conds) | Node::Any(conds) => {
-            if conds.is_empty() {
-                return Err(Error::invalid("an AND or OR has no conditions"));
-            }
-            conds.iter().try_for_each(|cond| check_cond(cond, depth + 1, totals))
+            ensure!(!conds.is_empty(), "an AND or OR has no conditions");
+            conds.iter().map(|cond| check_cond(cond, depth + 1, terms)).sum()
         }
-        Node::Not(cond) => check_cond(cond, depth + 1, totals),
+        Node::Not(cond) => check_cond(cond, depth + 1, terms),
     }
 }
 
-fn check_test(test: &Test) -> Result<()> {
+/// Returns the size of the values.
+fn check_test(test: &Test) -> Result<usize> {
+    const ORDERED: &str = "S, N or B";
     match test {
-        Test::Absent | Test::Exists | Test::Size(..) => Ok(()),
+        Test::Absent | Test::Exists | Test::Size(..) => Ok(0),
         Test::Compare(Comparison::Equal | Comparison::NotEqual, value) | Test::Contains(value) => {
-            check_value(value, 1)
+            checked_size(value, 1)
         }
-        Test::Compare(comparison, value) => check_ordered(comparison.symbol(), value),
+        Test::Compare(comparison, value) => check_type(comparison.symbol(), ORDERED, value),
         Test::Between(low, high) => {
-            check_ordered("BETWEEN", low)?;
-            check_ordered("BETWEEN", high)?;
-            if low.type_name() != high.type_name() {
-                return Err(Error::invalid(format!(
-                    "BETWEEN has bounds of two types, {} and {}",
-                    low.type_name(),
-                    high.type_name()
-                )));
-            }
-            check_bounds(low, high)
+            let bytes = check_type("BETWEEN", ORDERED, low)? + check_type("BETWEEN", ORDERED, high)?;
+            let (low_type, high_type) = (low.type_name(), high.type_name());
+            ensure!(low_type == high_type, "BETWEEN has bounds of two types, {low_type} and {high_type}");
+            check_bounds(low, high)?;
+            Ok(bytes)
         }
-        Test::In(values) if values.is_empty() => Err(Error::invalid("IN has no values")),
-        Test::In(values) => values.iter().try_for_each(|value| check_value(value, 1)),
-        Test::BeginsWith(Value::S(_) | Value::B(_)) => Ok(()),
-        Test::BeginsWith(other) => {
-            Err(Error::invalid(format!("begins_with takes S or B, not {}", other.type_name())))
+        Test::In(values) => {
+            ensure!(!values.is_empty(), "IN has no values");
+            values.iter().map(|value| checked_size(value, 1)).sum()
         }
+        Test::BeginsWith(prefix) => check_type("begins_with", "S or B", prefix),
     }
 }
 
-fn check_bounds<T: PartialOrd>(low: &T, high: &T) -> Result<()> {
-    if low > high {
-        return Err(Error::invalid("BETWEEN has a lower bound that is greater than its upper bound"));
-    }
+fn check_bounds<T: Ord>(low: &T, high: &T) -> Result<()> {
+    ensure!(low <= high, "BETWEEN has a lower bound that is greater than its upper bound");
     Ok(())
 }
 
-fn check_ordered(operator: &str, value: &Value) -> Result<()> {
-    match value {
-        Value::S(_) | Value::N(_) | Value::B(_) => Ok(()),
-        other => Err(Error::invalid(format!("{operator} takes S, N or B, not {}", other.type_name()))),
-    }
+/// Checks that an operator takes a value of this type; returns the size of the value.
+fn check_type(operator: &str, types: &str, value: &Value) -> Result<usize> {
+    let found = value.type_name();
+    ensure!(types.split([',', ' ']).any(|name| name == found), "{operator} takes {types}, not {found}");
+    Ok(size::of_value(value))
 }
 
 /// Returns the size of the update's text, names and values.
 fn check_update(update: &Update) -> Result<usize> {
-    if update.changes.is_empty() {
-        return Err(Error::invalid("the update changes nothing"));
-    }
+    ensure!(!update.changes.is_empty(), "the update changes nothing");
     check_most("the update", update.changes.len(), "changes", MAX_CHANGES)?;
     let mut names = HashSet::with_capacity(update.changes.len());
     let mut bytes = 0;
     for Change { name, action } in &update.changes {
         check_name(name)?;
-        if name == PK || name == SK {
-            return Err(Error::invalid(format!(
-                "the update changes the key attribute `{name}`; put a new row and delete the old one instead"
-            )));
-        }
-        if !names.insert(name) {
-            return Err(Error::invalid(format!("the update changes `{}` twice", Excerpt(name))));
-        }
+        ensure!(
+            name != PK && name != SK,
+            "the update changes the key attribute `{name}`; put a new row and delete the old one instead"
+        );
+        ensure!(names.insert(name), "the update changes `{}` twice", Excerpt(name));
         bytes += name.len() + check_action(action).map_err(|error| error.within_attribute(name))?;
     }
     check_item_bytes(bytes)?;
@@ -280,19 +246,10 @@ fn check_update(update: &Update) -> Result<usize> {
 
 fn check_action(action: &Action) -> Result<usize> {
     match action {
-        Action::Set(value) | Action::SetIfAbsent(value) => {
-            check_value(value, 1)?;
-            Ok(size::of_value(value))
-        }
-        Action::Append(values) => {
-            values.iter().try_for_each(|value| check_value(value, 2))?;
-            Ok(values.iter().map(size::of_value).sum())
-        }
+        Action::Set(value) | Action::SetIfAbsent(value) => checked_size(value, 1),
+        Action::Append(values) => values.iter().map(|value| checked_size(value, 2)).sum(),
         Action::Remove => Ok(0),
-        Action::Add(value) => match value {
-            Value::N(_) | Value::Ss(_) | Value::Ns(_) | Value::Bs(_) => Ok(size::of_value(value)),
-            other => Err(Error::invalid(format!("ADD takes N, SS, NS or BS, not {}", other.type_name()))),
-        },
+        Action::Add(value) => check_type("ADD", "N, SS, NS or BS", value),
     }
 }
 
@@ -319,9 +276,8 @@ impl Query {
         }
         let Some(cursor) = &self.after else { return Ok(()) };
         cursor.0.check()?;
-        if cursor.0.pk != self.pk || !self.sort.matches(&cursor.0.sk) {
-            return Err(Error::invalid("the cursor belongs to another query"));
-        }
+        let is_same = cursor.0.pk == self.pk && self.sort.matches(&cursor.0.sk);
+        ensure!(is_same, "the cursor belongs to another query");
         Ok(())
     }
 }
@@ -340,10 +296,8 @@ impl Scan {
 }
 
 fn check_limit(limit: Option<usize>) -> Result<()> {
-    match limit {
-        Some(0) => Err(Error::invalid("the limit is 0 rows; it must be at least 1")),
-        _ => Ok(()),
-    }
+    ensure!(limit != Some(0), "the limit is 0 rows; it must be at least 1");
+    Ok(())
 }
 
 #[cfg(test)]

@@ -46,21 +46,6 @@ pub(crate) enum Test {
     Size(Comparison, u32),
 }
 
-impl Test {
-    /// The values that the test compares with.
-    pub(crate) fn values(&self) -> impl Iterator<Item = &Value> {
-        let (pair, list): ([Option<&Value>; 2], &[Value]) = match self {
-            Test::Absent | Test::Exists | Test::Size(..) => ([None, None], &[]),
-            Test::Compare(_, value) | Test::BeginsWith(value) | Test::Contains(value) => {
-                ([Some(value), None], &[])
-            }
-            Test::Between(low, high) => ([Some(low), Some(high)], &[]),
-            Test::In(values) => ([None, None], values),
-        };
-        pair.into_iter().flatten().chain(list)
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Equal,

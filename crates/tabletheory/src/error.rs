@@ -130,6 +130,16 @@ impl Error {
     }
 }
 
+/// Returns an [`Error`] of kind [`Kind::Invalid`] with this message unless the condition is true.
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err($crate::error::Error::invalid(format!($($message)+)).into());
+        }
+    };
+}
+pub(crate) use ensure;
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.context)

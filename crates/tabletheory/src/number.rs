@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 
 /// The maximum number of significant digits.
 pub(crate) const MAX_DIGITS: u32 = 38;
@@ -107,14 +107,11 @@ impl Number {
             return Err(too_many_digits());
         }
         let magnitude = exponent + count.cast_signed() - 1;
-        if magnitude > MAX_MAGNITUDE {
-            return Err(Error::invalid(
-                "a number is past the largest one, 9.9999999999999999999999999999999999999E+125",
-            ));
-        }
-        if magnitude < MIN_MAGNITUDE {
-            return Err(Error::invalid("a number is closer to zero than the smallest one, 1E-130"));
-        }
+        ensure!(
+            magnitude <= MAX_MAGNITUDE,
+            "a number is past the largest one, 9.9999999999999999999999999999999999999E+125"
+        );
+        ensure!(magnitude >= MIN_MAGNITUDE, "a number is closer to zero than the smallest one, 1E-130");
         let exponent = i16::try_from(exponent).map_err(|_| too_many_digits())?;
         Ok(Number { negative, digits, exponent })
     }
@@ -153,12 +150,11 @@ impl FromStr for Number {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        if text.len() > MAX_TEXT {
-            return Err(Error::invalid(format!(
-                "a number of {} characters is too long; the limit is {MAX_TEXT}",
-                text.len()
-            )));
-        }
+        let characters = text.len();
+        ensure!(
+            characters <= MAX_TEXT,
+            "a number of {characters} characters is too long; the limit is {MAX_TEXT}"
+        );
         parse(text).unwrap_or_else(|| Err(Error::invalid(format!("{text:?} is not a number"))))
     }
 }
@@ -277,11 +273,8 @@ impl TryFrom<f64> for Number {
 
     /// Converts to the shortest decimal that parses as the same float.
     fn try_from(value: f64) -> Result<Self> {
-        if value.is_finite() {
-            format!("{value:e}").parse()
-        } else {
-            Err(Error::invalid(format!("{value} cannot be stored: a number must be finite")))
-        }
+        ensure!(value.is_finite(), "{value} cannot be stored: a number must be finite");
+        format!("{value:e}").parse()
     }
 }
 

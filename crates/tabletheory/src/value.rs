@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::error::{Error, Result};
+use crate::error::{Result, ensure};
 use crate::number::Number;
 
 /// The value of an attribute, of one of DynamoDB's ten types.
@@ -133,13 +133,9 @@ impl<T: Ord> Set<T> {
     /// ```
     pub fn new(members: impl IntoIterator<Item = T>) -> Result<Self> {
         let mut members: Vec<T> = members.into_iter().collect();
-        if members.is_empty() {
-            return Err(Error::invalid("a set is empty; leave the attribute out instead"));
-        }
+        ensure!(!members.is_empty(), "a set is empty; leave the attribute out instead");
         members.sort_unstable();
-        if members.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err(Error::invalid("a set has the same member twice"));
-        }
+        ensure!(members.windows(2).all(|pair| pair[0] != pair[1]), "a set has the same member twice");
         Ok(Set(members))
     }
 

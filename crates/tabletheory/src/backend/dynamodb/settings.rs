@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::backend::TOKEN_WINDOW;
 use crate::backoff::Backoff;
-use crate::error::{Error, Result};
+use crate::error::{Result, ensure};
 
 /// Settings of a [`DynamoTable`](crate::DynamoTable): endpoint, timeouts and retries.
 ///
@@ -62,33 +62,21 @@ impl DynamoSettings {
             ("operation", self.operation_timeout),
         ];
         for (name, timeout) in timeouts {
-            if timeout.is_zero() {
-                return Err(Error::invalid(format!("the {name} timeout is zero; it must be longer")));
-            }
+            ensure!(!timeout.is_zero(), "the {name} timeout is zero; it must be longer");
         }
-        if self.operation_timeout > Self::MAX_OPERATION {
-            return Err(Error::invalid(format!(
-                "the operation timeout is {:?}; the maximum is {:?}",
-                self.operation_timeout,
-                Self::MAX_OPERATION
-            )));
-        }
-        if !(1..=Self::MAX_ATTEMPTS).contains(&self.attempts) {
-            return Err(Error::invalid(format!(
-                "the number of attempts is {}; it must be 1 to {}",
-                self.attempts,
-                Self::MAX_ATTEMPTS
-            )));
-        }
-        if self.backoff.starts_above_longest() {
-            return Err(Error::invalid("the first delay between attempts is longer than the longest one"));
-        }
-        if let Some(url) = &self.endpoint
-            && !(url.starts_with("http://") || url.starts_with("https://"))
-        {
-            return Err(Error::invalid(format!(
+        let (timeout, max) = (self.operation_timeout, Self::MAX_OPERATION);
+        ensure!(timeout <= max, "the operation timeout is {timeout:?}; the maximum is {max:?}");
+        let (attempts, max) = (self.attempts, Self::MAX_ATTEMPTS);
+        ensure!((1..=max).contains(&attempts), "the number of attempts is {attempts}; it must be 1 to {max}");
+        ensure!(
+            self.backoff.first <= self.backoff.longest(),
+            "the first delay between attempts is longer than the longest one"
+        );
+        if let Some(url) = &self.endpoint {
+            ensure!(
+                url.starts_with("http://") || url.starts_with("https://"),
                 "the endpoint {url:?} is invalid; it must start with http:// or https://"
-            )));
+            );
         }
         Ok(())
     }

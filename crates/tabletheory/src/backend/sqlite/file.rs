@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use super::error::{BackendError, is_busy};
-use crate::error::{Error, Result};
+use crate::error::{Result, ensure};
 
 /// SQLite's application id of table files: "ttbl" in ASCII.
 const APPLICATION_ID: i64 = 0x7474_626c;
@@ -87,21 +87,16 @@ fn harden(connection: &Connection) -> Result<(), BackendError> {
 /// Rejects files of other programs, and of later versions of this one, before anything is changed in them.
 fn check_format(connection: &Connection) -> Result<(), BackendError> {
     let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let (application, layout) = (number("application_id")?, number("user_version")?);
-    if tables == 0 && application == 0 {
+    if application == 0 && !has_tables(connection)? {
         return Ok(());
     }
-    if application != APPLICATION_ID {
-        return Err(Error::invalid("this SQLite file belongs to another program; use another file").into());
-    }
-    if layout > SCHEMA_VERSION {
-        return Err(Error::invalid(format!(
-            "this table file has schema version {layout}, but this program supports at most {SCHEMA_VERSION}; \
-             use a newer version of the program"
-        ))
-        .into());
-    }
+    ensure!(application == APPLICATION_ID, "this SQLite file belongs to another program; use another file");
+    ensure!(
+        layout <= SCHEMA_VERSION,
+        "this table file has schema version {layout}, but this program supports at most {SCHEMA_VERSION}; \
+         use a newer version of the program"
+    );
     Ok(())
 }
 
@@ -118,13 +113,11 @@ fn enable_wal(connection: &Connection) -> Result<(), BackendError> {
 
 fn set_wal_mode(connection: &Connection) -> Result<(), BackendError> {
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
-    if mode.eq_ignore_ascii_case("wal") {
-        return Ok(());
-    }
-    Err(Error::invalid(format!(
+    ensure!(
+        mode.eq_ignore_ascii_case("wal"),
         "the file system of the table file supports only the journal mode `{mode}`; put the file on a local disk"
-    ))
-    .into())
+    );
+    Ok(())
 }
 
 /// Takes the write lock only if tables are missing, so that opening a busy file does not wait.
