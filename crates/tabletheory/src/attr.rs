@@ -1,7 +1,6 @@
 //! Typed attributes, from which conditions and updates are built.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::marker::PhantomData;
 
 use crate::cond::{Comparison, Cond, Test};
@@ -21,6 +20,7 @@ use crate::value::Value;
 /// let held: Cond = LEASE_TOKEN.is("t-1").and(LEASE_EXPIRES_AT.gt(1_700_000_000));
 /// assert_eq!(held.to_string(), r#"lease_token = "t-1" AND lease_expires_at > 1700000000"#);
 /// ```
+#[derive(Clone, Debug)]
 pub struct Attr<T> {
     name: Cow<'static, str>,
     value_type: PhantomData<fn() -> T>,
@@ -287,18 +287,6 @@ impl<T: Into<Value>> Attr<T> {
     /// ```
     pub fn add(&self, value: impl Into<T>) -> Change {
         self.change(Action::Add(value.into().into()))
-    }
-}
-
-impl<T> Clone for Attr<T> {
-    fn clone(&self) -> Self {
-        Attr { name: self.name.clone(), value_type: PhantomData }
-    }
-}
-
-impl<T> fmt::Debug for Attr<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Attr({})", self.name)
     }
 }
 

@@ -151,26 +151,17 @@ fn updated(key: &Key, before: Option<Item>, update: &Update) -> Result<Item> {
     let mut after = before.unwrap_or_default().with_key(key);
     for change in &update.changes {
         let name = change.name.as_ref();
-        match &change.action {
-            Action::Set(value) => after.set(name, value.clone()),
-            Action::SetIfAbsent(value) => {
-                if after.get(name).is_none() {
-                    after.set(name, value.clone());
-                }
-            }
+        let value = match &change.action {
+            Action::SetIfAbsent(_) if after.get(name).is_some() => continue,
+            Action::Set(value) | Action::SetIfAbsent(value) => Ok(value.clone()),
+            Action::Append(values) => appended(after.remove(name), values),
+            Action::Add(value) => added(after.remove(name), value),
             Action::Remove => {
                 after.remove(name);
+                continue;
             }
-            Action::Append(values) => {
-                let list =
-                    appended(after.remove(name), values).map_err(|error| error.within_attribute(name))?;
-                after.set(name, list);
-            }
-            Action::Add(value) => {
-                let sum = added(after.remove(name), value).map_err(|error| error.within_attribute(name))?;
-                after.set(name, sum);
-            }
-        }
+        };
+        after.set(name, value.map_err(|error| error.within_attribute(name))?);
     }
     debug_assert!(after.get(PK).is_some() && after.get(SK).is_some());
     check::check_item_bytes(size::of_item(key, &after))?;

@@ -166,16 +166,8 @@ pub mod bytes {
             Ok(bytes.to_vec())
         }
 
-        fn visit_byte_buf<E: Error>(self, bytes: Vec<u8>) -> Result<Vec<u8>, E> {
-            Ok(bytes)
-        }
-
         fn visit_seq<A: SeqAccess<'de>>(self, mut numbers: A) -> Result<Vec<u8>, A::Error> {
-            let mut bytes = Vec::new();
-            while let Some(byte) = numbers.next_element()? {
-                bytes.push(byte);
-            }
-            Ok(bytes)
+            std::iter::from_fn(|| numbers.next_element().transpose()).collect()
         }
     }
 }

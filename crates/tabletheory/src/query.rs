@@ -7,12 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::cond::Comparison;
-#[cfg(feature = "dynamodb")]
-use crate::cond::Test;
 use crate::error::{Error, Result};
 use crate::item::{Item, Key};
-#[cfg(feature = "dynamodb")]
-use crate::value::Value;
 
 /// Whether a read sees every write that was acknowledged before it.
 ///
@@ -60,18 +56,6 @@ pub(crate) enum Sort {
 }
 
 impl Sort {
-    /// The condition as a test of the attribute `sk`, `None` if every sort key matches.
-    #[cfg(feature = "dynamodb")]
-    pub(crate) fn test(&self) -> Option<Test> {
-        let value = |sk: &String| Value::from(sk.as_str());
-        match self {
-            Sort::All => None,
-            Sort::Compare(comparison, sk) => Some(Test::Compare(*comparison, value(sk))),
-            Sort::Between(low, high) => Some(Test::Between(value(low), value(high))),
-            Sort::BeginsWith(prefix) => Some(Test::BeginsWith(value(prefix))),
-        }
-    }
-
     pub(crate) fn matches(&self, sk: &str) -> bool {
         match self {
             Sort::All => true,
@@ -277,18 +261,12 @@ paging!(Query, Scan);
 /// let end = tabletheory::Page::<()>::default();
 /// assert!(end.next.is_none());
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page<T = Item> {
     /// The rows: at most as many as the limit and about a megabyte. May be empty.
     pub items: Vec<T>,
     /// Position of the next page, `None` if there are no more rows. The next page may be empty.
     pub next: Option<Cursor>,
-}
-
-impl<T> Default for Page<T> {
-    fn default() -> Self {
-        Page { items: Vec::new(), next: None }
-    }
 }
 
 /// The position after a page. Its text form may be stored and used by another process.

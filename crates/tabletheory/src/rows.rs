@@ -1,6 +1,5 @@
 //! Typed rows: saving and reading models.
 
-use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -11,7 +10,7 @@ use crate::item::{Item, Key};
 use crate::model::Model;
 use crate::query::{Consistency, Page, Query};
 use crate::table::Table;
-use crate::timestamps::{self, PreparedSave};
+use crate::timestamps;
 use crate::txn::{Commit, Txn, Write};
 use crate::update::Update;
 
@@ -51,6 +50,7 @@ use crate::update::Update;
 /// assert_eq!(Pointer::from_item(seen)?.current_sk, "VER#2");
 /// # Ok(()) }
 /// ```
+#[derive(Debug)]
 pub struct Rows<'t, M> {
     table: &'t dyn Table,
     model: PhantomData<fn() -> M>,
@@ -217,12 +217,6 @@ impl<'t, M: Model> Rows<'t, M> {
     }
 }
 
-impl<M: Model> fmt::Debug for Rows<'_, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rows").field("model", &M::NAME).field("table", &self.table).finish()
-    }
-}
-
 /// A save that is executed when awaited; created by [`Rows::put`] and [`Rows::put_new`].
 ///
 /// ```
@@ -240,7 +234,7 @@ impl<M: Model> fmt::Debug for Rows<'_, M> {
 #[must_use = "nothing is saved until it is awaited"]
 pub struct Save<'t, M> {
     table: &'t dyn Table,
-    prepared: Result<PreparedSave<M>>,
+    prepared: Result<(Write, M)>,
 }
 
 impl<M> Save<'_, M> {
@@ -257,8 +251,7 @@ impl<M> Save<'_, M> {
     /// # Ok(()) }
     /// ```
     pub fn when(mut self, cond: Cond) -> Self {
-        self.prepared =
-            self.prepared.map(|PreparedSave { write, row }| PreparedSave { write: write.when(cond), row });
+        self.prepared = self.prepared.map(|(write, row)| (write.when(cond), row));
         self
     }
 }
@@ -269,7 +262,7 @@ impl<'t, M: Model + 't> IntoFuture for Save<'t, M> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let PreparedSave { write, row } = self.prepared?;
+            let (write, row) = self.prepared?;
             Ok(match self.table.commit(&Txn::from(write)).await? {
                 Commit::Done => Saved::Done(row),
                 Commit::Refused { seen, .. } => Saved::Refused { seen },

@@ -11,29 +11,22 @@ use crate::txn::Write;
 use crate::update::Update;
 use crate::value::Value;
 
-/// A row with its new version and times, and the write that saves it.
-#[derive(Debug)]
-pub(crate) struct PreparedSave<M> {
-    pub(crate) write: Write,
-    pub(crate) row: M,
-}
-
 /// Saves a row. If the model has a version, the stored version must be the one that was read.
-pub(crate) fn put<M: Model>(row: &M, now: Timestamp) -> Result<PreparedSave<M>> {
-    let (prepared, seen) = prepare(row, now)?;
-    Ok(match M::ROLES.version {
-        Some(version) => {
-            let never_saved = || row_is_absent().or(has_no_version(version));
-            prepared.when(seen.map_or_else(never_saved, |seen| is_at(version, seen)))
-        }
-        None => prepared,
-    })
+///
+/// Returns the write, and the row as it will be stored.
+pub(crate) fn put<M: Model>(row: &M, now: Timestamp) -> Result<(Write, M)> {
+    let (mut write, saved, seen) = prepare(row, now)?;
+    if let Some(version) = M::ROLES.version {
+        let never_saved = || row_is_absent().or(has_no_version(version));
+        write = write.when(seen.map_or_else(never_saved, |seen| is_at(version, seen)));
+    }
+    Ok((write, saved))
 }
 
 /// Saves a row if there is none.
-pub(crate) fn put_new<M: Model>(row: &M, now: Timestamp) -> Result<PreparedSave<M>> {
-    let (prepared, _) = prepare(row, now)?;
-    Ok(prepared.when(row_is_absent()))
+pub(crate) fn put_new<M: Model>(row: &M, now: Timestamp) -> Result<(Write, M)> {
+    let (write, saved, _) = prepare(row, now)?;
+    Ok((write.when(row_is_absent()), saved))
 }
 
 /// Updates a row, increments its version and sets its times.
@@ -68,15 +61,8 @@ pub(crate) fn delete<M: Model>(row: &M) -> Result<Write> {
     Ok(write.when(seen.map_or_else(|| has_no_version(name), |seen| is_at(name, seen))))
 }
 
-impl<M> PreparedSave<M> {
-    fn when(mut self, cond: Cond) -> Self {
-        self.write = self.write.when(cond);
-        self
-    }
-}
-
-/// Returns the row with its next version and its times, and the version that it had.
-fn prepare<M: Model>(row: &M, now: Timestamp) -> Result<(PreparedSave<M>, Option<Number>)> {
+/// Returns the write of the row with its next version and its times, that row, and the version that it had.
+fn prepare<M: Model>(row: &M, now: Timestamp) -> Result<(Write, M, Option<Number>)> {
     let mut item = row.to_item()?;
     let mut seen = None;
     if let Some(name) = M::ROLES.version {
@@ -92,8 +78,8 @@ fn prepare<M: Model>(row: &M, now: Timestamp) -> Result<(PreparedSave<M>, Option
         item.set(name, now.seconds());
     }
     // Fails before anything is written if the version no longer fits in its field.
-    let row_as_saved = M::from_item(item.clone())?;
-    Ok((PreparedSave { write: Write::put(row.key(), item), row: row_as_saved }, seen))
+    let saved = M::from_item(item.clone())?;
+    Ok((Write::put(row.key(), item), saved, seen))
 }
 
 /// Returns the version that a row was read with, `None` if it was never saved.

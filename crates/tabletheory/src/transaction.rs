@@ -59,15 +59,13 @@ use crate::update::Update;
 pub struct Transaction<'t> {
     table: &'t dyn Table,
     now: Timestamp,
-    writes: Vec<Write>,
-    token: Option<ClientToken>,
-    /// The first error; later writes are ignored.
-    error: Option<Error>,
+    /// The writes so far, or the first error; later writes are ignored.
+    txn: Result<Txn>,
 }
 
 impl<'t> Transaction<'t> {
     pub(crate) fn on(table: &'t dyn Table) -> Self {
-        Transaction { table, now: table.clock().now(), writes: Vec::new(), token: None, error: None }
+        Transaction { table, now: table.clock().now(), txn: Ok(Txn::new([])) }
     }
 
     /// Saves a row. If the model has a version, the stored version must be the one that was read.
@@ -82,7 +80,7 @@ impl<'t> Transaction<'t> {
     /// # Ok::<(), tabletheory::Error>(())
     /// ```
     pub fn put<M: Model>(self, row: &M) -> Self {
-        let write = timestamps::put(row, self.now).map(|prepared| prepared.write);
+        let write = timestamps::put(row, self.now).map(|(write, _)| write);
         self.push(write)
     }
 
@@ -98,7 +96,7 @@ impl<'t> Transaction<'t> {
     /// # Ok::<(), tabletheory::Error>(())
     /// ```
     pub fn put_new<M: Model>(self, row: &M) -> Self {
-        let write = timestamps::put_new(row, self.now).map(|prepared| prepared.write);
+        let write = timestamps::put_new(row, self.now).map(|(write, _)| write);
         self.push(write)
     }
 
@@ -185,12 +183,16 @@ impl<'t> Transaction<'t> {
     /// # Ok::<(), tabletheory::Error>(())
     /// ```
     pub fn when(mut self, cond: Cond) -> Self {
-        match self.writes.pop() {
-            Some(write) => self.push(Ok(write.when(cond))),
-            None => self.push(Err(Error::invalid(
+        self.txn = self.txn.and_then(|mut txn| match txn.writes.pop() {
+            Some(write) => {
+                txn.writes.push(write.when(cond));
+                Ok(txn)
+            }
+            None => Err(Error::invalid(
                 "`when` comes before any write; put it after the write that the condition is for",
-            ))),
-        }
+            )),
+        });
+        self
     }
 
     /// Sets a client token, which makes it safe to commit the transaction again.
@@ -204,7 +206,7 @@ impl<'t> Transaction<'t> {
     /// # Ok::<(), tabletheory::Error>(())
     /// ```
     pub fn token(mut self, token: ClientToken) -> Self {
-        self.token = Some(token);
+        self.txn = self.txn.map(|txn| txn.with_token(token));
         self
     }
 
@@ -218,14 +220,7 @@ impl<'t> Transaction<'t> {
     /// # Ok::<(), tabletheory::Error>(())
     /// ```
     pub fn build(self) -> Result<Txn> {
-        if let Some(error) = self.error {
-            return Err(error);
-        }
-        let txn = Txn::new(self.writes);
-        Ok(match self.token {
-            Some(token) => txn.with_token(token),
-            None => txn,
-        })
+        self.txn
     }
 
     /// Applies all writes or none.
@@ -238,16 +233,14 @@ impl<'t> Transaction<'t> {
     /// # Ok(()) }
     /// ```
     pub async fn commit(self) -> Result<Commit> {
-        let table = self.table;
-        table.commit(&self.build()?).await
+        self.table.commit(&self.txn?).await
     }
 
     fn push(mut self, write: Result<Write>) -> Self {
-        match write {
-            _ if self.error.is_some() => {}
-            Ok(write) => self.writes.push(write),
-            Err(error) => self.error = Some(error),
-        }
+        self.txn = self.txn.and_then(|mut txn| {
+            txn.writes.push(write?);
+            Ok(txn)
+        });
         self
     }
 }

@@ -39,9 +39,12 @@ pub(super) fn of_write(update: Option<&Update>, cond: Option<&Cond>) -> Expressi
 pub(super) fn of_query(pk: &str, sort: &Sort) -> Expression {
     let mut placeholders = Placeholders::default();
     let is_in_partition = Cond::test(PK.into(), Test::Compare(Comparison::Equal, pk.into()));
-    let cond = match sort.test() {
-        Some(test) => is_in_partition.and(Cond::test(SK.into(), test)),
-        None => is_in_partition,
+    let restricted = |test| is_in_partition.clone().and(Cond::test(SK.into(), test));
+    let cond = match sort {
+        Sort::All => is_in_partition,
+        Sort::Compare(comparison, sk) => restricted(Test::Compare(*comparison, sk.as_str().into())),
+        Sort::Between(low, high) => restricted(Test::Between(low.as_str().into(), high.as_str().into())),
+        Sort::BeginsWith(prefix) => restricted(Test::BeginsWith(prefix.as_str().into())),
     };
     let condition = expression::of_cond(&cond, &mut placeholders);
     placeholders.finish(None, Some(condition))
