@@ -97,5 +97,5 @@ pub mod __private {
 /// Types for creating, describing and verifying tables on DynamoDB.
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb {
-    pub use crate::backend::dynamodb::{Creation, Description, KeyPart, Problem, Role};
+    pub use crate::backend::dynamodb::{Creation, Description, KeyPart, Problem};
 }

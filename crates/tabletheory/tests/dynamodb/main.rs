@@ -21,7 +21,7 @@ use aws_sdk_dynamodb::types::{
 use proxy::{Action, Proxy};
 use serde_json::{Value as Json, json};
 use support::dynamodb_client;
-use tabletheory::dynamodb::{Creation, KeyPart, Problem, Role};
+use tabletheory::dynamodb::{Creation, KeyPart, Problem};
 use tabletheory::{
     Attr, Backoff, ClientToken, Commit, Cond, Consistency, Cursor, DynamoSettings, DynamoTable, Error, Item,
     Key, Kind, Model, Page, Query, Random, Scan, SystemRandom, Table, TableExt, Txn, Update, Value, Write,

@@ -68,7 +68,7 @@ async fn a_table_with_other_keys_is_not_changed_and_its_problems_are_reported() 
         .expect("a response");
     let table = table_at(&endpoint, &name);
     assert_eq!(table.create_table_if_missing().await.expect("a response"), Creation::AlreadyThere);
-    let id = KeyPart { role: Role::Partition, name: "id".into(), type_name: "N".into() };
+    let id = KeyPart { name: "id".into(), type_name: "N".into() };
     assert_eq!(
         table.verify().await.expect("a response"),
         [Problem::WrongPartitionKey(id), Problem::NoSortKey, Problem::TtlOff]

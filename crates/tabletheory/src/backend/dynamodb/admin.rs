@@ -55,8 +55,9 @@ impl DynamoTable {
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         };
-        let is_ours = !problems(&description).iter().any(Problem::is_about_keys);
-        if is_ours && description.ttl.is_none() {
+        use Problem::{NoSortKey, WrongPartitionKey, WrongSortKey};
+        let is_about_keys = |problem| matches!(problem, WrongPartitionKey(_) | NoSortKey | WrongSortKey(_));
+        if description.ttl.is_none() && !problems(&description).into_iter().any(is_about_keys) {
             self.enable_ttl().await?;
         }
         Ok(creation)

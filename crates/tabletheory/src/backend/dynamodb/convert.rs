@@ -32,7 +32,10 @@ pub(super) fn to_item(attributes: Attributes) -> Result<Item> {
         .into_iter()
         .map(|(name, value)| match Value::try_from(value) {
             Ok(value) => Ok((name, value)),
-            Err(error) => Err(damaged(&name, error)),
+            Err(error) => {
+                let context = format!("attribute `{}` is damaged: {error}", Excerpt(&name));
+                Err(Error::corrupt(context).caused_by(error))
+            }
         })
         .collect()
 }
@@ -41,10 +44,6 @@ pub(super) fn to_item(attributes: Attributes) -> Result<Item> {
 pub(super) fn to_key(attributes: Attributes) -> Result<Key> {
     let key = to_item(attributes)?.key();
     key.map_err(|error| Error::corrupt("the last key of a page is invalid").caused_by(error))
-}
-
-fn damaged(name: &str, error: Error) -> Error {
-    Error::corrupt(format!("attribute `{}` is damaged: {error}", Excerpt(name))).caused_by(error)
 }
 
 #[cfg(test)]

@@ -25,34 +25,30 @@ pub struct Description {
     pub rows: u64,
     /// Approximate size in bytes, updated about every six hours.
     pub bytes: u64,
-    /// The key attributes, partition key first.
-    pub keys: Vec<KeyPart>,
+    /// The partition key.
+    pub partition_key: Option<KeyPart>,
+    /// The sort key, if the table has one.
+    pub sort_key: Option<KeyPart>,
 }
 
 impl Description {
     pub(super) fn new(table: &TableDescription, ttl: Option<String>) -> Self {
-        let type_of = |name: &str| {
+        let key = |key_type: &KeyType| {
+            let name = table.key_schema().iter().find(|key| key.key_type() == key_type)?.attribute_name();
             let attribute =
                 table.attribute_definitions().iter().find(|attribute| attribute.attribute_name() == name);
-            attribute.map_or_else(String::new, |attribute| attribute.attribute_type().to_string())
+            let type_name =
+                attribute.map_or_else(String::new, |attribute| attribute.attribute_type().to_string());
+            Some(KeyPart { name: name.to_owned(), type_name })
         };
         let count = |number: Option<i64>| number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
-        let mut keys: Vec<KeyPart> = table
-            .key_schema()
-            .iter()
-            .map(|key| KeyPart {
-                role: if *key.key_type() == KeyType::Hash { Role::Partition } else { Role::Sort },
-                name: key.attribute_name().to_owned(),
-                type_name: type_of(key.attribute_name()),
-            })
-            .collect();
-        keys.sort_by_key(|key| key.role);
         Description {
             status: table.table_status().map_or_else(String::new, |status| status.as_str().to_owned()),
             rows: count(table.item_count()),
             bytes: count(table.table_size_bytes()),
             ttl,
-            keys,
+            partition_key: key(&KeyType::Hash),
+            sort_key: key(&KeyType::Range),
         }
     }
 }
@@ -60,15 +56,13 @@ impl Description {
 /// A key attribute of a table.
 ///
 /// ```
-/// use tabletheory::dynamodb::{KeyPart, Role};
+/// use tabletheory::dynamodb::KeyPart;
 ///
-/// let sk = KeyPart { role: Role::Sort, name: "sk".into(), type_name: "S".into() };
+/// let sk = KeyPart { name: "sk".into(), type_name: "S".into() };
 /// assert_eq!(sk.to_string(), "`sk` of type S");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPart {
-    /// Its part of the key.
-    pub role: Role,
     /// Name of the attribute.
     pub name: String,
     /// Type of the attribute: `S`, `N` or `B`.
@@ -79,21 +73,6 @@ impl fmt::Display for KeyPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` of type {}", self.name, self.type_name)
     }
-}
-
-/// A part of a key.
-///
-/// ```
-/// use tabletheory::dynamodb::Role;
-///
-/// assert!(Role::Partition < Role::Sort);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// The partition key.
-    Partition,
-    /// The sort key.
-    Sort,
 }
 
 /// A problem of a table. Its text also says what to do.
@@ -129,12 +108,6 @@ pub enum Problem {
     },
 }
 
-impl Problem {
-    pub(super) fn is_about_keys(&self) -> bool {
-        matches!(self, Problem::WrongPartitionKey(_) | Problem::NoSortKey | Problem::WrongSortKey(_))
-    }
-}
-
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const REMEDY: &str = "the key of a table cannot be changed, so create another table";
@@ -167,13 +140,12 @@ pub(super) fn problems(table: &Description) -> Vec<Problem> {
     if table.status != TableStatus::Active.as_str() {
         problems.push(Problem::NotActive { status: table.status.clone() });
     }
-    let part = |role| table.keys.iter().find(|key| key.role == role).cloned();
     let fits =
         |key: &KeyPart, name: &str| key.name == name && key.type_name == ScalarAttributeType::S.as_str();
-    problems.extend(part(Role::Partition).filter(|key| !fits(key, PK)).map(Problem::WrongPartitionKey));
-    match part(Role::Sort) {
+    problems.extend(table.partition_key.clone().filter(|key| !fits(key, PK)).map(Problem::WrongPartitionKey));
+    match &table.sort_key {
         None => problems.push(Problem::NoSortKey),
-        Some(key) if !fits(&key, SK) => problems.push(Problem::WrongSortKey(key)),
+        Some(key) if !fits(key, SK) => problems.push(Problem::WrongSortKey(key.clone())),
         Some(_) => {}
     }
     match table.ttl.as_deref() {
@@ -188,8 +160,8 @@ pub(super) fn problems(table: &Description) -> Vec<Problem> {
 mod tests {
     use super::*;
 
-    fn key(role: Role, name: &str, type_name: &str) -> KeyPart {
-        KeyPart { role, name: name.into(), type_name: type_name.into() }
+    fn key(name: &str, type_name: &str) -> KeyPart {
+        KeyPart { name: name.into(), type_name: type_name.into() }
     }
 
     fn good() -> Description {
@@ -198,7 +170,8 @@ mod tests {
             rows: 0,
             bytes: 0,
             ttl: Some("ttl".into()),
-            keys: vec![key(Role::Partition, "pk", "S"), key(Role::Sort, "sk", "S")],
+            partition_key: Some(key("pk", "S")),
+            sort_key: Some(key("sk", "S")),
         }
     }
 
@@ -212,24 +185,21 @@ mod tests {
         let bad = Description {
             status: "CREATING".into(),
             ttl: Some("expires".into()),
-            keys: vec![key(Role::Partition, "id", "N")],
+            partition_key: Some(key("id", "N")),
+            sort_key: None,
             ..good()
         };
         assert_eq!(
             problems(&bad),
             [
                 Problem::NotActive { status: "CREATING".into() },
-                Problem::WrongPartitionKey(key(Role::Partition, "id", "N")),
+                Problem::WrongPartitionKey(key("id", "N")),
                 Problem::NoSortKey,
                 Problem::TtlElsewhere { attribute: "expires".into() },
             ]
         );
-        let numeric = Description {
-            ttl: None,
-            keys: vec![key(Role::Partition, "pk", "S"), key(Role::Sort, "sk", "N")],
-            ..good()
-        };
-        let wrong = Problem::WrongSortKey(key(Role::Sort, "sk", "N"));
+        let numeric = Description { ttl: None, sort_key: Some(key("sk", "N")), ..good() };
+        let wrong = Problem::WrongSortKey(key("sk", "N"));
         assert_eq!(
             wrong.to_string(),
             "the sort key is `sk` of type N, not `sk` of type S; \

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     fn table() -> TableLabel {
-        TableLabel { table: "pages".into(), endpoint: super::super::transport::Endpoint::default() }
+        TableLabel { table: "pages".into(), endpoint: std::sync::Arc::default() }
     }
 
     #[test]

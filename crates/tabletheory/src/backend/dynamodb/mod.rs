@@ -37,26 +37,22 @@ mod transport;
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use aws_config::BehaviorVersion;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 
 pub use admin::Creation;
-pub use description::{Description, KeyPart, Problem, Role};
+pub use description::{Description, KeyPart, Problem};
 pub use settings::DynamoSettings;
 
 use self::failure::Failure;
 use self::retry::{Idempotency, Retried};
-use self::transport::{Endpoint, TableLabel};
+use self::transport::TableLabel;
 use crate::clock::{Clock, SystemClock};
-use crate::error::{Error, Result};
-use crate::item::{Excerpt, Item, Key};
-use crate::query::{Consistency, Page, Query, Scan};
+use crate::error::{Error, Result, ensure};
+use crate::item::Excerpt;
 use crate::random::{Random, SystemRandom};
-use crate::table::Table;
-use crate::txn::{Commit, Txn};
 
 /// A table on DynamoDB.
 ///
@@ -115,13 +111,11 @@ impl DynamoTable {
         let table = table.into();
         check_name(&table)?;
         settings.check()?;
-        if client.config().region().is_none() {
-            return Err(Error::invalid(
-                "there is no AWS region; set AWS_REGION or the region of the profile, \
-                 also for DynamoDB Local",
-            ));
-        }
-        let endpoint = Endpoint::default();
+        ensure!(
+            client.config().region().is_some(),
+            "there is no AWS region; set AWS_REGION or the region of the profile, also for DynamoDB Local"
+        );
+        let label = TableLabel { table, endpoint: Arc::default() };
         let mut config = client
             .config()
             .to_builder()
@@ -133,13 +127,13 @@ impl DynamoTable {
                     .operation_attempt_timeout(settings.attempt_timeout)
                     .build(),
             )
-            .interceptor(endpoint.clone());
+            .interceptor(label.clone());
         if let Some(url) = &settings.endpoint {
             config = config.endpoint_url(url);
         }
         Ok(DynamoTable {
             client: Client::from_conf(config.build()),
-            label: TableLabel { table, endpoint },
+            label,
             settings,
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
@@ -209,51 +203,18 @@ impl DynamoTable {
     }
 }
 
-#[async_trait]
-impl Table for DynamoTable {
-    async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>> {
-        key.check()?;
-        self.get_checked(key, consistency).await
-    }
-
-    async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<Vec<Option<Item>>> {
-        keys.iter().try_for_each(Key::check)?;
-        self.batch_get_checked(keys, consistency).await
-    }
-
-    async fn query(&self, query: &Query) -> Result<Page> {
-        query.check()?;
-        self.query_checked(query).await
-    }
-
-    async fn scan(&self, scan: &Scan) -> Result<Page> {
-        scan.check()?;
-        self.scan_checked(scan).await
-    }
-
-    async fn commit(&self, txn: &Txn) -> Result<Commit> {
-        txn.check()?;
-        self.commit_checked(txn).await
-    }
-
-    fn clock(&self) -> &dyn Clock {
-        &*self.clock
-    }
-}
-
 /// Checks DynamoDB's rules for table names. ARNs, which DynamoDB also accepts, are not checked.
 fn check_name(table: &str) -> Result<()> {
     const LENGTH: std::ops::RangeInclusive<usize> = 3..=255;
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    if table.starts_with("arn:") || (LENGTH.contains(&table.len()) && table.bytes().all(allowed)) {
-        return Ok(());
-    }
-    Err(Error::invalid(format!(
+    ensure!(
+        table.starts_with("arn:") || (LENGTH.contains(&table.len()) && table.bytes().all(allowed)),
         "`{}` is not a valid table name for DynamoDB; use {} to {} letters, digits, dots, dashes and underscores",
         Excerpt(table),
         LENGTH.start(),
         LENGTH.end()
-    )))
+    );
+    Ok(())
 }
 
 /// The client of the SDK panics if the system has no certificates, even if it does not need one.

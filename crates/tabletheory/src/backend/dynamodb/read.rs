@@ -1,7 +1,8 @@
-//! Reads of single rows, batches, partitions and the whole table.
+//! The operations of a table: reads of single rows, batches, partitions and the whole table; commits are in `commit`.
 
 use std::collections::{HashMap, HashSet};
 
+use async_trait::async_trait;
 use aws_sdk_dynamodb::types::KeysAndAttributes;
 
 use super::DynamoTable;
@@ -9,16 +10,21 @@ use super::convert::{Attributes, from_key, to_item, to_key};
 use super::expression::{self, Expression};
 use super::failure::Failure;
 use super::retry::Idempotency;
+use crate::clock::Clock;
 use crate::cond::Comparison;
 use crate::error::{Error, Result};
 use crate::item::{Item, Key};
 use crate::query::{Consistency, Cursor, Page, Query, Scan, Sort};
+use crate::table::Table;
+use crate::txn::{Commit, Txn};
 
 /// DynamoDB's limit for keys in one request.
 const MAX_BATCH: usize = 100;
 
-impl DynamoTable {
-    pub(super) async fn get_checked(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>> {
+#[async_trait]
+impl Table for DynamoTable {
+    async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>> {
+        key.check()?;
         let request = self
             .client
             .get_item()
@@ -29,11 +35,8 @@ impl DynamoTable {
         output.item.map(to_item).transpose()
     }
 
-    pub(super) async fn batch_get_checked(
-        &self,
-        keys: &[Key],
-        consistency: Consistency,
-    ) -> Result<Vec<Option<Item>>> {
+    async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<Vec<Option<Item>>> {
+        keys.iter().try_for_each(Key::check)?;
         // DynamoDB rejects duplicate keys.
         let mut seen = HashSet::with_capacity(keys.len());
         let distinct: Vec<&Key> = keys.iter().filter(|key| seen.insert(*key)).collect();
@@ -45,6 +48,52 @@ impl DynamoTable {
         Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
     }
 
+    async fn query(&self, query: &Query) -> Result<Page> {
+        query.check()?;
+        if is_past_the_end(query) {
+            return Ok(Page::default());
+        }
+        let Expression { condition, names, values, .. } = expression::of_query(&query.pk, &query.sort);
+        let request = self
+            .client
+            .query()
+            .table_name(&self.label.table)
+            .set_key_condition_expression(condition)
+            .set_expression_attribute_names(names)
+            .set_expression_attribute_values(values)
+            .set_exclusive_start_key(query.after.as_ref().map(|cursor| from_key(&cursor.0)))
+            .set_limit(query.limit.map(row_limit))
+            .scan_index_forward(!query.backward)
+            .consistent_read(query.consistency == Consistency::Strong);
+        let output = send!(self, Idempotency::Read, request, output => output)?.result;
+        page(output.items, output.last_evaluated_key)
+    }
+
+    /// Uses strong reads: garbage collection that misses a row would delete objects that the row refers to.
+    async fn scan(&self, scan: &Scan) -> Result<Page> {
+        scan.check()?;
+        let request = self
+            .client
+            .scan()
+            .table_name(&self.label.table)
+            .set_exclusive_start_key(scan.after.as_ref().map(|cursor| from_key(&cursor.0)))
+            .set_limit(scan.limit.map(row_limit))
+            .consistent_read(true);
+        let output = send!(self, Idempotency::Read, request, output => output)?.result;
+        page(output.items, output.last_evaluated_key)
+    }
+
+    async fn commit(&self, txn: &Txn) -> Result<Commit> {
+        txn.check()?;
+        self.commit_checked(txn).await
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+}
+
+impl DynamoTable {
     /// Reads up to a hundred rows. DynamoDB may leave some unprocessed, because of throttling or because the response is
     /// full; these are requested again while there is progress.
     async fn get_batch(
@@ -97,39 +146,6 @@ impl DynamoTable {
         let unprocessed =
             output.unprocessed_keys.unwrap_or_default().into_values().flat_map(|keys| keys.keys).collect();
         Ok((items, unprocessed))
-    }
-
-    pub(super) async fn query_checked(&self, query: &Query) -> Result<Page> {
-        if is_past_the_end(query) {
-            return Ok(Page::default());
-        }
-        let Expression { condition, names, values, .. } = expression::of_query(&query.pk, &query.sort);
-        let request = self
-            .client
-            .query()
-            .table_name(&self.label.table)
-            .set_key_condition_expression(condition)
-            .set_expression_attribute_names(names)
-            .set_expression_attribute_values(values)
-            .set_exclusive_start_key(query.after.as_ref().map(|cursor| from_key(&cursor.0)))
-            .set_limit(query.limit.map(row_limit))
-            .scan_index_forward(!query.backward)
-            .consistent_read(query.consistency == Consistency::Strong);
-        let output = send!(self, Idempotency::Read, request, output => output)?.result;
-        page(output.items, output.last_evaluated_key)
-    }
-
-    /// Uses strong reads: garbage collection that misses a row would delete objects that the row refers to.
-    pub(super) async fn scan_checked(&self, scan: &Scan) -> Result<Page> {
-        let request = self
-            .client
-            .scan()
-            .table_name(&self.label.table)
-            .set_exclusive_start_key(scan.after.as_ref().map(|cursor| from_key(&cursor.0)))
-            .set_limit(scan.limit.map(row_limit))
-            .consistent_read(true);
-        let output = send!(self, Idempotency::Read, request, output => output)?.result;
-        page(output.items, output.last_evaluated_key)
     }
 }
 

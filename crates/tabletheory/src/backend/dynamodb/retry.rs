@@ -16,16 +16,6 @@ pub(super) enum Idempotency {
     NotIdempotent,
 }
 
-/// The state of an operation.
-#[derive(Debug, Default)]
-struct Progress {
-    failed_attempts: u32,
-    /// Whether an earlier attempt may have been applied.
-    in_doubt: bool,
-    /// Whether an attempt is waiting for its response.
-    in_flight: bool,
-}
-
 /// The result of an operation after retries.
 #[derive(Debug)]
 pub(super) struct Retried<T> {
@@ -46,54 +36,37 @@ pub(super) async fn retry<T, A>(
 where
     A: Future<Output = Result<T, Failure>> + Send,
 {
-    let mut progress = Progress::default();
-    let attempts = attempts(settings, random, idempotency, &attempt, &mut progress);
-    if let Ok(result) = tokio::time::timeout(settings.operation_timeout, attempts).await {
-        return result.map(|result| Retried { result, in_doubt: progress.in_doubt });
-    }
-    let kind = if progress.in_flight { FailureKind::Ambiguous } else { FailureKind::NotApplied };
-    let timeout = Failure::new(
-        kind,
-        format!(
-            "the operation on DynamoDB timed out after {:?} and {} failed attempts",
-            settings.operation_timeout, progress.failed_attempts
-        ),
-    );
-    Err(timeout.into_error(final_kind(kind, idempotency, progress.in_doubt)))
-}
-
-async fn attempts<T, A>(
-    settings: &DynamoSettings,
-    random: &dyn Random,
-    idempotency: Idempotency,
-    attempt: &(impl Fn() -> A + Send),
-    progress: &mut Progress,
-) -> Result<T>
-where
-    A: Future<Output = Result<T, Failure>> + Send,
-{
+    let deadline = tokio::time::sleep(settings.operation_timeout).deadline();
+    let timed_out = |kind, failed_attempts: u32, in_doubt| {
+        let message = format!(
+            "the operation on DynamoDB timed out after {:?} and {failed_attempts} failed attempts",
+            settings.operation_timeout
+        );
+        Err(Failure::new(kind, message).into_error(final_kind(kind, idempotency, in_doubt)))
+    };
+    let (mut failed_attempts, mut in_doubt) = (0, false);
     loop {
-        progress.in_flight = true;
-        let result = attempt().await;
-        progress.in_flight = false;
-        let failure = match result {
-            Ok(result) => return Ok(result),
-            Err(failure) => failure,
+        let failure = match tokio::time::timeout_at(deadline, attempt()).await {
+            Ok(Ok(result)) => return Ok(Retried { result, in_doubt }),
+            Ok(Err(failure)) => failure,
+            Err(_) => return timed_out(FailureKind::Ambiguous, failed_attempts, in_doubt),
         };
-        progress.failed_attempts += 1;
+        failed_attempts += 1;
         let may_retry = match failure.kind {
             FailureKind::Permanent(_) => false,
             FailureKind::NotApplied => true,
             FailureKind::Ambiguous => idempotency != Idempotency::NotIdempotent,
         };
-        if !may_retry || progress.failed_attempts >= settings.attempts {
-            let kind = final_kind(failure.kind, idempotency, progress.in_doubt);
+        if !may_retry || failed_attempts >= settings.attempts {
+            let kind = final_kind(failure.kind, idempotency, in_doubt);
             return Err(failure.into_error(kind));
         }
-        progress.in_doubt |= failure.kind == FailureKind::Ambiguous;
-        let delay = settings.backoff.delay(progress.failed_attempts - 1, random);
-        tracing::debug!(attempt = progress.failed_attempts, ?delay, cause = failure.message(), "retrying");
-        tokio::time::sleep(delay).await;
+        in_doubt |= failure.kind == FailureKind::Ambiguous;
+        let delay = settings.backoff.delay(failed_attempts - 1, random);
+        tracing::debug!(attempt = failed_attempts, ?delay, cause = failure.message(), "retrying");
+        if tokio::time::timeout_at(deadline, tokio::time::sleep(delay)).await.is_err() {
+            return timed_out(FailureKind::NotApplied, failed_attempts, in_doubt);
+        }
     }
 }
 

@@ -27,29 +27,21 @@ pub(super) async fn track_sent<A: Future>(attempt: A) -> (A::Output, bool) {
 #[derive(Clone, Debug)]
 pub(super) struct TableLabel {
     pub(super) table: String,
-    pub(super) endpoint: Endpoint,
+    /// The endpoint that requests are sent to. The SDK derives it from settings, environment, profile and region without
+    /// exposing it, so it is taken from the first request.
+    pub(super) endpoint: Arc<OnceLock<String>>,
 }
 
 impl fmt::Display for TableLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "table `{}` at {}", self.table, self.endpoint)
+        let endpoint = self.endpoint.get().map_or("DynamoDB", String::as_str);
+        write!(f, "table `{}` at {endpoint}", self.table)
     }
 }
 
-/// The endpoint that requests are sent to. The SDK derives it from settings, environment, profile and region without
-/// exposing it, so it is taken from the first request.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Endpoint(Arc<OnceLock<String>>);
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.get().map_or("DynamoDB", String::as_str))
-    }
-}
-
-impl Intercept for Endpoint {
+impl Intercept for TableLabel {
     fn name(&self) -> &'static str {
-        "tabletheory::Endpoint"
+        "tabletheory::TableLabel"
     }
 
     /// Called in the task of the attempt, when the request has been signed and is about to be sent.
@@ -59,7 +51,7 @@ impl Intercept for Endpoint {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        self.0.get_or_init(|| context.request().uri().trim_end_matches('/').to_owned());
+        self.endpoint.get_or_init(|| context.request().uri().trim_end_matches('/').to_owned());
         // Not set outside of `track_sent`.
         let _ = SENT.try_with(|sent| sent.store(true, Ordering::SeqCst));
         Ok(())
