@@ -28,7 +28,7 @@ impl Recorder {
     /// Deletes the rows whose `ttl` has passed, as a table with TTL does in the background.
     pub(crate) async fn sweep_expired(&self) {
         let expiring = self.checker.expiring_rows();
-        self.table.rows().sweep(Duration::ZERO);
+        self.table.rows().sweep(Duration::ZERO).await.expect(IN_MEMORY);
         let mut deleted = Vec::new();
         for key in expiring {
             if self.row(&key).await.is_none() {

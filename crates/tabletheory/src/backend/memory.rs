@@ -64,21 +64,6 @@ impl MemoryTable {
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         MemoryTable { state: Mutex::default(), clock }
     }
-
-    /// Deletes the rows whose `ttl` passed at least `lag` ago, and returns their number.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// assert_eq!(tabletheory::MemoryTable::new().sweep(Duration::ZERO), 0);
-    /// ```
-    pub fn sweep(&self, lag: Duration) -> usize {
-        let expired = ttl::Expired::at(self.clock.now(), lag);
-        let mut state = self.state.lock();
-        let before = state.rows.len();
-        state.rows.retain(|_, item| !expired.includes(item));
-        before - state.rows.len()
-    }
 }
 
 impl Default for MemoryTable {
@@ -168,7 +153,11 @@ impl Table for MemoryTable {
     }
 
     async fn sweep(&self, lag: Duration) -> Result<u64> {
-        Ok(MemoryTable::sweep(self, lag) as u64)
+        let expired = ttl::Expired::at(self.clock.now(), lag);
+        let mut state = self.state.lock();
+        let before = state.rows.len();
+        state.rows.retain(|_, item| !expired.includes(item));
+        Ok((before - state.rows.len()) as u64)
     }
 }
 

@@ -9,7 +9,7 @@ mod token;
 mod worker;
 mod writer;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -173,42 +173,6 @@ impl SqliteTable {
         Ok(SqliteTable { _sweeper: sweeper, writer, readers, clock })
     }
 
-    /// Returns the path of the file.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let directory = tempfile::tempdir()?;
-    /// let path = directory.path().join("table.db");
-    /// assert_eq!(tabletheory::SqliteTable::open(&path)?.path(), path);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        self.readers.path()
-    }
-
-    /// Deletes the rows whose `ttl` passed at least `lag` ago, in small batches, and returns their number.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use std::time::Duration;
-    ///
-    /// let directory = tempfile::tempdir()?;
-    /// let table = tabletheory::SqliteTable::open(directory.path().join("table.db"))?;
-    /// assert_eq!(table.sweep(Duration::ZERO).await?, 0);
-    /// # Ok(()) }
-    /// ```
-    pub async fn sweep(&self, lag: Duration) -> Result<u64> {
-        let mut deleted = 0;
-        loop {
-            let swept = self.writer.sweep(lag).await?;
-            deleted += swept.rows;
-            if !swept.more {
-                return Ok(deleted);
-            }
-        }
-    }
-
     /// Checks the whole file and every row. Returns the number of rows, or an error that says what is damaged.
     ///
     /// ```
@@ -304,6 +268,13 @@ impl Table for SqliteTable {
     }
 
     async fn sweep(&self, lag: Duration) -> Result<u64> {
-        SqliteTable::sweep(self, lag).await
+        let mut deleted = 0;
+        loop {
+            let swept = self.writer.sweep(lag).await?;
+            deleted += swept.rows;
+            if !swept.more {
+                return Ok(deleted);
+            }
+        }
     }
 }

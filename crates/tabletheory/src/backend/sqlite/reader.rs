@@ -1,7 +1,7 @@
 //! Reading: a pool of connections, and the statements that they execute.
 
 use std::borrow::Cow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -34,10 +34,6 @@ pub(super) struct Readers {
 impl Readers {
     pub(super) fn new(path: PathBuf, busy_timeout: Duration) -> Self {
         Readers { path, busy_timeout, idle: Mutex::default(), permits: Semaphore::new(IDLE_CONNECTIONS) }
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Waits for a permit to read on the blocking pool. `None` never occurs, because the semaphore is never closed.

@@ -138,30 +138,25 @@ impl WriterThread {
         }
     }
 
-    /// Commits a group together or, if one transaction makes that impossible, each by itself.
     fn commit_group(&mut self, group: Vec<Waiting>) {
         if group.is_empty() {
             return;
         }
         let txns: Vec<&PreparedTxn> = group.iter().map(|(txn, _)| txn).collect();
-        let results = match self.commit_together(&txns) {
-            Ok(results) => results,
-            Err(GroupError::All(error)) => txns.iter().map(|_| Err(duplicate(&error))).collect(),
-            Err(GroupError::One(_)) if txns.len() > 1 => {
-                txns.iter().map(|txn| self.commit_alone(txn)).collect()
-            }
-            Err(GroupError::One(error)) => vec![Err(error)],
-        };
+        let results = self.commit_all(&txns);
         for ((_, sender), result) in group.into_iter().zip(results) {
             // The receiver may have been dropped.
             let _ = sender.send(result);
         }
     }
 
-    fn commit_alone(&mut self, txn: &PreparedTxn) -> Result<Commit> {
-        match self.commit_together(&[txn]) {
-            Ok(mut results) => results.pop().unwrap_or_else(|| Err(stopped())),
-            Err(GroupError::One(error) | GroupError::All(error)) => Err(error),
+    /// Commits transactions together or, if one of them makes that impossible, each by itself.
+    fn commit_all(&mut self, txns: &[&PreparedTxn]) -> Vec<Result<Commit>> {
+        match self.commit_together(txns) {
+            Ok(results) => results,
+            Err(GroupError::One(error) | GroupError::All(error)) if txns.len() == 1 => vec![Err(error)],
+            Err(GroupError::One(_)) => txns.iter().flat_map(|txn| self.commit_all(&[txn])).collect(),
+            Err(GroupError::All(error)) => txns.iter().map(|_| Err(duplicate(&error))).collect(),
         }
     }
 
@@ -191,16 +186,14 @@ impl WriterThread {
 
     fn sweep(&mut self, lag: Duration) -> Result<Swept> {
         let expired = ttl::Expired::at(self.clock.now(), lag);
-        let delete = |connection: &Connection| -> Result<usize, BackendError> {
-            let mut statement = connection.prepare_cached(
-                "DELETE FROM item WHERE (pk, sk) IN
-                 (SELECT pk, sk FROM item WHERE ttl > ?1 AND ttl <= ?2 LIMIT ?3)",
-            )?;
-            Ok(statement.execute(params![expired.after, expired.until, SWEEP_ROWS])?)
-        };
         let sweep = || -> Result<usize, BackendError> {
             let transaction = begin(&self.connection, self.busy_timeout)?;
-            let rows = delete(&transaction)?;
+            let rows = transaction
+                .prepare_cached(
+                    "DELETE FROM item WHERE (pk, sk) IN
+                     (SELECT pk, sk FROM item WHERE ttl > ?1 AND ttl <= ?2 LIMIT ?3)",
+                )?
+                .execute(params![expired.after, expired.until, SWEEP_ROWS])?;
             transaction.commit()?;
             Ok(rows)
         };
@@ -263,12 +256,8 @@ fn apply(transaction: &Transaction<'_>, txn: &PreparedTxn, now: Timestamp) -> Re
     if let Some((token, digest)) = token
         && let Some(used_for) = token::lookup(transaction, token, now).map_err(ApplyError::BeforeWriting)?
     {
-        let is_same = used_for == *digest;
-        return if is_same {
-            Ok(Commit::Done)
-        } else {
-            Err(ApplyError::BeforeWriting(token_reused().into()))
-        };
+        let reused = || ApplyError::BeforeWriting(token_reused().into());
+        return (used_for == *digest).then_some(Commit::Done).ok_or_else(reused);
     }
     let effect = evaluate(txn, |key| reader::get(transaction, key)).map_err(ApplyError::BeforeWriting)?;
     let rows = match effect {
