@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,24 +15,13 @@ use object_store::{
 };
 
 use parking_lot::Mutex;
+use tabletheory::Faults;
 
 use crate::checker::Checker;
 use crate::mutant::Mutant;
 use crate::mutant_table::IN_MEMORY;
 use crate::random::RandomStream;
 use crate::stats::Counter;
-
-/// The probability of each fault, from 0 to 1.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ObjectFaults {
-    /// The call is delayed.
-    pub(crate) delay: f64,
-    pub(crate) longest_delay: Duration,
-    /// The call fails before it reaches the store.
-    pub(crate) fail: f64,
-    /// The call is executed, but its response is lost.
-    pub(crate) lose_response: f64,
-}
 
 /// An object store in memory that injects faults.
 #[derive(Clone, Debug)]
@@ -44,7 +32,7 @@ struct Shared {
     objects: InMemory,
     checker: Arc<Checker>,
     random: RandomStream,
-    faults: Mutex<ObjectFaults>,
+    faults: Mutex<Faults>,
     mutant: Option<Mutant>,
 }
 
@@ -52,7 +40,7 @@ impl FaultyObjects {
     pub(crate) fn new(
         checker: Arc<Checker>,
         random: RandomStream,
-        faults: ObjectFaults,
+        faults: Faults,
         mutant: Option<Mutant>,
     ) -> Self {
         FaultyObjects(Arc::new(Shared {
@@ -65,7 +53,7 @@ impl FaultyObjects {
     }
 
     pub(crate) fn stop_faults(&self) {
-        *self.0.faults.lock() = ObjectFaults::default();
+        *self.0.faults.lock() = Faults::NONE;
     }
 
     /// Deletes a body or changes its bytes.

@@ -83,14 +83,14 @@ impl Default for Settings {
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// How often each event happened.
-    pub stats: Stats,
-    /// A hash over all events in order.
-    pub fingerprint: u64,
-    /// The most recent events, oldest first.
-    pub events: Vec<String>,
     /// The first invariant that was violated.
     pub violation: Option<Violation>,
+    /// How often each event happened.
+    pub stats: Stats,
+    /// The most recent events, oldest first.
+    pub events: Vec<String>,
+    /// A hash over all events in order.
+    pub fingerprint: u64,
 }
 
 /// Runs the history of one seed.
@@ -108,7 +108,7 @@ pub fn simulate(seed: u64, settings: &Settings) -> Report {
         let _time = runtime.enter();
         let clock = RuntimeClock::starting_at(START);
         let scenario = Scenario::of(seed);
-        let checker = Arc::new(Checker::new(clock, scenario.retention, settings.events));
+        let checker = Arc::new(Checker::new(clock, scenario.pages.retention, settings.events));
         let world = World::new(seed, settings, checker.clone(), clock, scenario);
         let history =
             async { if settings.clients { world.run_clients().await } else { world.run_workers().await } };

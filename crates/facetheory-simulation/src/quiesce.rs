@@ -85,7 +85,7 @@ impl Worker<'_> {
         self.require(page, view.lock.is_none(), || "its regeneration left a lock".into());
         let fresh = view.meta.is_some_and(|meta| meta.freshness(store.now()) == Freshness::Fresh);
         // A render may take longer than its result is fresh.
-        let may_be_fresh = self.world.scenario.render < self.world.scenario.revalidate;
+        let may_be_fresh = self.world.scenario.pages.render < self.world.scenario.pages.revalidate;
         self.require(page, fresh || !may_be_fresh, || "it is not fresh after its regeneration".into());
         self.lose_and_repair_body(page).await;
     }

@@ -24,6 +24,11 @@ impl RandomStream {
         first + self.below(last - first + 1)
     }
 
+    /// A number of seconds from `first` to `last`, inclusive.
+    pub(crate) fn seconds(&self, first: u64, last: u64) -> Duration {
+        Duration::from_secs(self.between(first, last))
+    }
+
     pub(crate) fn chance(&self, probability: f64) -> bool {
         self.0.fraction() < probability
     }

@@ -52,13 +52,13 @@ impl<'w> Worker<'w> {
         while self.world.faults_active() {
             tokio::time::sleep(self.random.up_to(scenario.pause)).await;
             let (page, action) = (self.random.pick(&self.world.pages), scenario.action(&self.random));
-            let crashed = if !self.random.chance(scenario.crash) {
+            let crashed = if !self.random.chance(scenario.faults.crash) {
                 self.act(page, action).await;
                 false
             } else if self.random.chance(0.5) {
                 self.table.crash_after(self.random.below(MAX_RESPONSES), self.act(page, action)).await
             } else {
-                let until_crash = self.random.up_to(scenario.render);
+                let until_crash = self.random.up_to(scenario.pages.render);
                 tokio::time::timeout(until_crash, self.act(page, action)).await.is_err()
             };
             if crashed {
@@ -88,35 +88,32 @@ impl<'w> Worker<'w> {
         self.actions.set(action);
         let name = format!("worker {} action {action}", self.number);
         let scenario = &world.scenario;
-        let mut request = scenario.request.clone();
+        let mut request = scenario.protocol.request.clone();
         if world.mutant == Some(Mutant::EndlessClaim) {
             request.in_progress = Duration::from_secs(86_400);
         }
         // Epochs are read each time: a cached epoch may be outdated, which the checker does not allow.
         let mut always_read = EpochTerms::default();
         (always_read.max_age, always_read.skew) = (Duration::ZERO, SKEW_MARGIN);
-        let mut lease = scenario.lease.clone();
+        let mut lease = scenario.protocol.lease.clone();
         lease.owner = Some(name.clone());
         let store = PageStore::new(self.table.clone())
             .with_epoch_terms(always_read)
             .with_lease_terms(lease)
             .with_request_terms(request)
-            .with_guards(scenario.guards)
+            .with_guards(scenario.protocol.guards)
             .with_random(self.random.clone());
         Operation { name, pages: Pages::new(store, world.bodies.clone()).with_random(self.random.clone()) }
     }
 
     fn history(&self, page: &SimPage) -> History {
-        if self.world.scenario.mixed {
-            *self.random.pick(&[History::Latest, History::Versions])
-        } else {
-            page.history
-        }
+        let histories = self.world.scenario.pages.histories;
+        if histories.is_empty() { page.history } else { *self.random.pick(histories) }
     }
 
     /// One of few bodies, so that some renders are unchanged.
     fn body(&self, page: &SimPage) -> String {
-        format!("{}text {}", page.signature(), self.random.below(self.world.scenario.texts))
+        format!("{}text {}", page.signature(), self.random.below(self.world.scenario.pages.texts))
     }
 
     /// Regenerates a page: because its body is damaged if that is given, else because it is stale.
@@ -127,9 +124,9 @@ impl<'w> Worker<'w> {
         history: History,
     ) -> facetheory::Result<Outcome> {
         let (checker, scenario, operation) = (&self.world.checker, &self.world.scenario, self.operation());
-        let policy = Policy::every(scenario.revalidate).with_history(history);
+        let policy = Policy::every(scenario.pages.revalidate).with_history(history);
         let (duration, fails) =
-            (self.random.up_to(scenario.render), self.world.faults_active() && self.random.chance(0.1));
+            (self.random.up_to(scenario.pages.render), self.world.faults_active() && self.random.chance(0.1));
         let render = |_| {
             checker.render_started(&operation.name);
             async move {
@@ -236,14 +233,14 @@ impl<'w> Worker<'w> {
         let started = store.now();
         let seen = store.lookup(&page.key).await?.meta;
         if self.world.faults_active() {
-            tokio::time::sleep(self.random.up_to(scenario.render)).await;
+            tokio::time::sleep(self.random.up_to(scenario.pages.render)).await;
             if self.random.chance(0.25) {
                 store.fail_request(lease, claim).await?;
                 checker.reported_not_published(&operation.name);
                 return Ok(begin);
             }
         }
-        let revalidate = i64::try_from(scenario.revalidate.as_secs()).expect("short");
+        let revalidate = i64::try_from(scenario.pages.revalidate.as_secs()).expect("short");
         let mut content = Content::default();
         content.tags = page.tags().iter().map(|tag| tag.as_str().to_owned()).collect();
         let body = self.body(page);
@@ -287,15 +284,18 @@ impl<'w> Worker<'w> {
         // The oldest versions are those that gc deletes.
         let (sk, _) =
             if self.random.chance(0.5) { &versions[versions.len() - 1] } else { self.random.pick(&versions) };
-        let pin =
-            if self.random.chance(0.3) { Duration::ZERO } else { self.random.up_to(self.world.scenario.pin) };
+        let pin = if self.random.chance(0.3) {
+            Duration::ZERO
+        } else {
+            self.random.up_to(self.world.scenario.pages.pin)
+        };
         drop(operation.pages.store().roll_back(&page.key, sk, pin).await);
     }
 
     async fn gc(&self, page: &SimPage) {
         let (world, operation) = (self.world, self.operation());
         let store = operation.pages.store();
-        let versions = world.scenario.retention;
+        let versions = world.scenario.pages.retention;
         let versions =
             if world.mutant == Some(Mutant::GcKeepsTooFew) { versions.saturating_sub(1) } else { versions };
         let deleted = store.gc_versions(&page.key, Retention::newest(versions)).await;

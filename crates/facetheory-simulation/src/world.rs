@@ -20,20 +20,23 @@ use crate::mutant_table::MutantTable;
 use crate::process_table::{ProcessTable, process_table};
 use crate::random::RandomStream;
 use crate::recorded_table::{RecordedTable, recorded_table};
-use crate::scenario::{MAX_SKEW_MILLIS, Scenario};
+use crate::scenario::Scenario;
 use crate::worker::Worker;
 
 /// The cache keys of both tenants are the same.
 const TENANTS: [&str; 2] = ["red", "blue"];
 
 /// Random streams that do not belong to a worker.
-const TABLE: u64 = 1000;
-const OBJECTS: u64 = 1001;
-const DAMAGE: u64 = 1002;
-const SWEEPER: u64 = 1003;
-const CLOCKS: u64 = 1004;
-/// The worker that checks recovery after the faults have ended.
-const QUIESCE: u64 = 1005;
+#[derive(Clone, Copy)]
+enum Stream {
+    Table = 1000,
+    Objects,
+    Damage,
+    Sweeper,
+    Clocks,
+    /// The worker that checks recovery after the faults have ended.
+    Quiesce,
+}
 
 /// An activity that runs until it is done or an invariant is violated.
 pub(crate) type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
@@ -92,15 +95,15 @@ impl World {
         scenario: Scenario,
     ) -> Self {
         let (mutant, clients) = (settings.mutant, ClientConfig::of(seed, &scenario));
-        let fault_duration = if settings.clients { clients.fault_duration } else { scenario.fault_duration };
+        let fault_duration = if settings.clients { clients.fault_duration } else { scenario.faults.duration };
         let rows = MutantTable::new(MemoryTable::with_clock(Arc::new(clock)), mutant);
         let recorded = Arc::new(recorded_table(rows, checker.clone()));
-        let faults = RandomStream::new(seed, TABLE).below(u64::MAX);
-        let table = Arc::new(Faulty::new(recorded, faults, scenario.faults));
+        let faults = RandomStream::new(seed, Stream::Table as u64).below(u64::MAX);
+        let table = Arc::new(Faulty::new(recorded, faults, scenario.faults.table));
         let objects = FaultyObjects::new(
             checker.clone(),
-            RandomStream::new(seed, OBJECTS),
-            scenario.object_faults,
+            RandomStream::new(seed, Stream::Objects as u64),
+            scenario.faults.objects,
             mutant,
         );
         let pages = TENANTS.iter().flat_map(|tenant| {
@@ -131,12 +134,9 @@ impl World {
 
     /// Runs the workers under faults, then checks recovery without faults. Stops at the first violation.
     pub(crate) async fn run_workers(&self) {
-        let clocks = RandomStream::new(self.seed, CLOCKS);
+        let clocks = RandomStream::new(self.seed, Stream::Clocks as u64);
         let workers: Vec<Worker<'_>> = (0..self.scenario.workers)
-            .map(|number| {
-                let skew = i64::try_from(clocks.below(2 * MAX_SKEW_MILLIS + 1)).expect("small") - 1000;
-                Worker::new(self, number, if self.scenario.skewed { skew } else { 0 })
-            })
+            .map(|number| Worker::new(self, number, self.scenario.faults.draw_skew(&clocks)))
             .collect();
         let mut tasks: Vec<Task<'_>> = Vec::new();
         tasks.extend(workers.iter().map(|worker| Box::pin(worker.run()) as Task<'_>));
@@ -146,7 +146,7 @@ impl World {
         if !self.checker.is_broken() {
             self.set_faults(Faults::default());
             self.stop_object_faults();
-            Worker::new(self, QUIESCE, 0).quiesce().await;
+            Worker::new(self, Stream::Quiesce as u64, 0).quiesce().await;
         }
     }
 
@@ -183,8 +183,8 @@ impl World {
 
     /// Deletes expired rows from time to time.
     pub(crate) async fn sweep(&self) {
-        let random = RandomStream::new(self.seed, SWEEPER);
-        let Some(pause) = self.scenario.sweep else { return };
+        let random = RandomStream::new(self.seed, Stream::Sweeper as u64);
+        let Some(pause) = self.scenario.faults.sweep_pause else { return };
         while self.faults_active() {
             tokio::time::sleep(random.up_to(pause)).await;
             self.table.inner().sweep_expired().await;
@@ -193,8 +193,8 @@ impl World {
 
     /// Damages bodies that are served from time to time.
     pub(crate) async fn damage_bodies(&self) {
-        let random = RandomStream::new(self.seed, DAMAGE);
-        let Some(pause) = self.scenario.loss else { return };
+        let random = RandomStream::new(self.seed, Stream::Damage as u64);
+        let Some(pause) = self.scenario.faults.damage_pause else { return };
         while self.faults_active() {
             tokio::time::sleep(random.up_to(pause)).await;
             let served = self.checker.served_bodies();

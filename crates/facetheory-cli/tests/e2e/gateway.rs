@@ -1,5 +1,6 @@
 //! The gateway binary between an application and its clients.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -84,6 +85,14 @@ impl Gateway {
             async move { client.get(target).await }
         });
         futures_util::future::join_all(visits).await
+    }
+
+    /// Fails unless one request reached the application for these concurrent responses, and the page is cached now.
+    pub(crate) async fn assert_rendered_once(&self, target: &str, responses: &[Response]) {
+        let states: BTreeSet<&str> = responses.iter().map(Response::state).collect();
+        assert!(states.contains("miss") && !states.contains("bypass"), "{states:?}");
+        assert_eq!(self.recorder().requests_for(target).len(), 1);
+        assert_eq!(self.client().get(target).await.state(), "hit");
     }
 
     /// Invalidates a page hard through the admin API.

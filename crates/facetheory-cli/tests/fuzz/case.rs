@@ -12,6 +12,19 @@ const HTTP2: usize = 30;
 /// The most pieces in which bytes are sent.
 const PIECES: usize = 12;
 
+/// What a client does after sending everything.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum ConnectionEnd {
+    /// Waits for the responses and closes.
+    AfterResponses,
+    /// Closes immediately; unread bytes make this a reset.
+    Abort,
+    /// Closes the sending direction and reads to the end.
+    HalfClosed,
+    /// Waits for the gateway to close the connection.
+    WaitForClose,
+}
+
 /// One connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
@@ -22,19 +35,6 @@ pub(crate) struct Case {
     /// The pause after each piece.
     pub(crate) rest: Duration,
     pub(crate) ending: ConnectionEnd,
-}
-
-/// What a client does after sending everything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ConnectionEnd {
-    /// Waits for the responses and closes.
-    Answered,
-    /// Closes immediately; unread bytes make this a reset.
-    Gone,
-    /// Closes the sending direction and reads to the end.
-    HalfClosed,
-    /// Waits for the gateway to close the connection.
-    Patient,
 }
 
 impl Case {
@@ -48,17 +48,17 @@ impl Case {
         cuts.sort_unstable();
         let rest = if random.percent(3) { random.one(&[20, 50, 100]) } else { random.one(&[0, 1]) };
         let ending = match random.below(100) {
-            0..10 => ConnectionEnd::Gone,
+            0..10 => ConnectionEnd::Abort,
             10..20 => ConnectionEnd::HalfClosed,
-            20..23 => ConnectionEnd::Patient,
-            _ => ConnectionEnd::Answered,
+            20..23 => ConnectionEnd::WaitForClose,
+            _ => ConnectionEnd::AfterResponses,
         };
         Case { bytes, cuts, rest: Duration::from_millis(rest), ending }
     }
 
     /// A case that sends these bytes at once.
     pub(crate) fn plain(bytes: Vec<u8>) -> Case {
-        Case { bytes, cuts: Vec::new(), rest: Duration::ZERO, ending: ConnectionEnd::Patient }
+        Case { bytes, cuts: Vec::new(), rest: Duration::ZERO, ending: ConnectionEnd::WaitForClose }
     }
 
     /// Whether the gateway detects HTTP/2.

@@ -65,19 +65,19 @@ impl<'a> Exchange<'a> {
             std::thread::sleep(case.rest);
         }
         match case.ending {
-            ConnectionEnd::Gone => None,
+            ConnectionEnd::Abort => None,
             ConnectionEnd::HalfClosed => {
                 // Fails if the gateway has closed.
                 let _ = visit.stream.shutdown(Shutdown::Write);
                 Some(visit)
             }
-            ConnectionEnd::Answered | ConnectionEnd::Patient => Some(visit),
+            ConnectionEnd::AfterResponses | ConnectionEnd::WaitForClose => Some(visit),
         }
     }
 
     /// Reads until the connection closes, or until all responses are complete if the client waits only for these.
     fn read_until(&mut self, case: &Case, is_enough: impl Fn(&[u8]) -> bool) {
-        let waits_for_end = case.ending != ConnectionEnd::Answered;
+        let waits_for_end = case.ending != ConnectionEnd::AfterResponses;
         while !self.has_ended && !is_tunnel(&self.received) && (waits_for_end || !is_enough(&self.received)) {
             self.read_more(case);
         }

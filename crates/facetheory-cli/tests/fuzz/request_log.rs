@@ -11,8 +11,6 @@ pub(crate) const ID: &str = "x-fuzz-id";
 const PAGES: &str = "/page";
 /// How many rounds a request may take from its client to the origin.
 const ROUNDS: u64 = 3;
-/// The most violations that are recorded.
-const MAX_VIOLATIONS: usize = 8;
 
 /// A request that a client sends, according to the strict parser.
 #[derive(Clone, Debug)]
@@ -104,6 +102,8 @@ impl RequestLog {
 
 impl State {
     fn violate(&mut self, what: String) {
+        /// The most violations that are recorded.
+        const MAX_VIOLATIONS: usize = 8;
         if self.violations.len() < MAX_VIOLATIONS {
             self.violations.push(what);
         }

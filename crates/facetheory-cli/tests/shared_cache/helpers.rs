@@ -47,22 +47,27 @@ pub(crate) fn silence() -> ScriptedResponse {
 
 /// Fails unless, with each of these headers, the first response is reused for the second request.
 pub(crate) fn assert_all_cached(site: &Site, name: &str, cases: &[&[&str]]) {
-    for (index, lines) in cases.iter().enumerate() {
-        let path = format!("/{name}/{index}");
-        numbered(site, &path, lines);
-        assert_eq!(site.get(&path).text(), "response 1", "{lines:?}");
-        assert_eq!(site.get(&path).text(), "response 1", "{lines:?} allow caching");
-    }
+    assert_second_responses(site, name, cases, "response 1", "allow caching");
 }
 
 /// Fails if, with any of these headers, the first response is reused for the second request.
 pub(crate) fn assert_none_reused(site: &Site, name: &str, cases: &[&[&str]]) {
+    assert_second_responses(site, name, cases, "response 2", "forbid reuse");
+}
+
+fn assert_second_responses(site: &Site, name: &str, cases: &[&[&str]], expected: &str, why: &str) {
     for (index, lines) in cases.iter().enumerate() {
         let path = format!("/{name}/{index}");
         numbered(site, &path, lines);
         assert_eq!(site.get(&path).text(), "response 1", "{lines:?}");
-        assert_eq!(site.get(&path).text(), "response 2", "{lines:?} forbid reuse");
+        assert_eq!(site.get(&path).text(), expected, "{lines:?} {why}");
     }
+}
+
+/// Sets a page with some headers for a path; all further requests get a 304 with others.
+pub(crate) fn then_not_modified(site: &Site, path: &str, page: &[&str], not_modified: &[&str]) {
+    let not_modified = ScriptedResponse::with("304 Not Modified", not_modified, "");
+    first_then(site, path, ScriptedResponse::page(page, "cached"), not_modified);
 }
 
 /// A page with these headers.

@@ -9,6 +9,7 @@ use tabletheory::{DynamoSettings, DynamoTable, Random as _, SystemRandom};
 use crate::support::gateway::Gateway;
 use crate::support::origin::Origin;
 use crate::support::site::{Site, with_long_timeouts};
+use crate::support::store::setting;
 
 /// The region; local servers accept any name.
 const REGION: &str = "us-east-1";
@@ -75,21 +76,4 @@ async fn create_table(name: &str) {
     let settings = DynamoSettings::default().endpoint(setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
     let table = DynamoTable::new(&Client::from_conf(config.build()), name, settings).expect("a table");
     table.create_table_if_missing().await.expect("the table is created");
-}
-
-/// A variable with the address or the credentials of a server: from the environment, or from `scripts/local-aws start`.
-///
-/// # Panics
-/// If it is not set: a test that cannot run must not pass.
-fn setting(name: &str) -> String {
-    if let Ok(value) = std::env::var(name) {
-        return value;
-    }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.local-aws/env");
-    let lines = std::fs::read_to_string(file).unwrap_or_default();
-    let set = lines.lines().filter_map(|line| line.split_once('=')).find(|(key, _)| *key == name);
-    match set {
-        Some((_, value)) => value.to_owned(),
-        None => panic!("{name} is not set; run `scripts/local-aws start` or `./scripts/test`"),
-    }
 }

@@ -1,7 +1,7 @@
 //! Validation of cached responses: RFC 9111, sections 3.2 and 4.3.
 
 use crate::date::date;
-use crate::helpers::{first_then, origin_requests, scripted, validated};
+use crate::helpers::{first_then, origin_requests, scripted, then_not_modified, validated};
 use crate::support::origin::ScriptedResponse;
 use crate::support::site::Site;
 
@@ -84,12 +84,7 @@ fn rfc9111_4_3_3_a_304_to_a_request_with_a_cookie_allows_the_cached_response(sit
 fn rfc9111_4_3_4_a_304_makes_the_cached_response_fresh(site: &Site) {
     let stale = ["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""];
     let fresh = ["Cache-Control: max-age=3600", "ETag: \"a\""];
-    first_then(
-        site,
-        "/again",
-        ScriptedResponse::page(&stale, "cached"),
-        ScriptedResponse::with("304 Not Modified", &fresh, ""),
-    );
+    then_not_modified(site, "/again", &stale, &fresh);
     for expected in [1, 2, 2, 2] {
         assert_eq!(site.get("/again").text(), "cached");
         assert_eq!(origin_requests(site, "/again"), expected);
@@ -101,12 +96,7 @@ fn rfc9111_3_2_a_304_updates_the_stored_headers(site: &Site) {
         ["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\"", "X-Changed: 1", "X-Stays: 1", "X-Two: 1"];
     let second =
         ["Cache-Control: max-age=3600", "ETag: \"a\"", "X-Changed: 2", "X-New: 2", "X-Two: 2", "X-Two: 3"];
-    first_then(
-        site,
-        "/update",
-        ScriptedResponse::page(&first, "cached"),
-        ScriptedResponse::with("304 Not Modified", &second, ""),
-    );
+    then_not_modified(site, "/update", &first, &second);
     site.get("/update");
     // The client that caused the validation and a later one get the same headers.
     for _ in 0..2 {
@@ -152,12 +142,7 @@ fn rfc9111_3_2_hop_by_hop_headers_of_a_304_are_not_stored(site: &Site) {
         "Keep-Alive: timeout=99",
         "Proxy-Authenticate: Basic",
     ];
-    first_then(
-        site,
-        "/hops",
-        ScriptedResponse::page(&first, "cached"),
-        ScriptedResponse::with("304 Not Modified", &second, ""),
-    );
+    then_not_modified(site, "/hops", &first, &second);
     site.get("/hops");
     site.get("/hops");
     let third = site.get("/hops");

@@ -20,11 +20,7 @@ use crate::support::site::HOST;
 /// The number of hot pages.
 const HOT_PAGES: u64 = 50;
 /// The number of clients of each kind per gateway.
-const HOT: usize = 8;
-const HTTP2: usize = 2;
-const COLD: usize = 4;
-const POSTS: usize = 4;
-const SOCKETS: usize = 2;
+const CLIENTS: Clients = Clients { hot: 8, http2: 2, cold: 4, posts: 4, sockets: 2 };
 /// The number of concurrent streams per HTTP/2 connection.
 const STREAMS: usize = 8;
 /// The number of requests per connection.
@@ -38,6 +34,14 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The unique number of the next request.
 static NEXT: AtomicU64 = AtomicU64::new(0);
+
+struct Clients {
+    hot: usize,
+    http2: usize,
+    cold: usize,
+    posts: usize,
+    sockets: usize,
+}
 
 /// All clients, until the end.
 pub(crate) struct Traffic {
@@ -63,19 +67,19 @@ impl Traffic {
         for gateway in gateways {
             let (site, admin) = (gateway.address, gateway.admin());
             let way = || Target { site, admin, stats: stats.clone(), over: over.clone() };
-            for _ in 0..HOT {
+            for _ in 0..CLIENTS.hot {
                 tasks.spawn(way().request_hot_pages());
             }
-            for _ in 0..HTTP2 {
+            for _ in 0..CLIENTS.http2 {
                 tasks.spawn(way().request_over_http2());
             }
-            for _ in 0..COLD {
+            for _ in 0..CLIENTS.cold {
                 tasks.spawn(way().request_cold_pages());
             }
-            for _ in 0..POSTS {
+            for _ in 0..CLIENTS.posts {
                 tasks.spawn(way().send_forms());
             }
-            for _ in 0..SOCKETS {
+            for _ in 0..CLIENTS.sockets {
                 tasks.spawn(way().open_sockets());
             }
             tasks.spawn(way().invalidate());

@@ -122,7 +122,7 @@ fn runtime() -> tokio::runtime::Runtime {
 ///
 /// # Panics
 /// If it is not set: a test that cannot run must not pass.
-fn setting(name: &str) -> String {
+pub(crate) fn setting(name: &str) -> String {
     if let Ok(value) = std::env::var(name) {
         return value;
     }

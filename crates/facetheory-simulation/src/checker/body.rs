@@ -17,6 +17,10 @@ pub(crate) struct Object {
     pub(super) deleted: bool,
 }
 
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+}
+
 impl Checker {
     /// The store has written a body, whether or not the caller got the response.
     pub(crate) fn stored(&self, s3_key: &str, bytes: Bytes) {
@@ -103,8 +107,4 @@ impl State {
         });
         self.ensure(right, Invariant::StaysReadable, || format!("META has another digest than {s3_key}"));
     }
-}
-
-fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use facetheory::{Contention, History, InvalidationMode, Mode, OtherDeployment, Policy};
 
 use crate::random::RandomStream;
-use crate::scenario::{MAX_SKEW_MILLIS, Scenario};
+use crate::scenario::Scenario;
 
 /// The random stream of this configuration.
 const CONFIG: u64 = u64::MAX - 1;
@@ -40,23 +40,14 @@ pub(crate) struct ProcessConfig {
 /// Everything that a seed decides about its clients before its history starts.
 #[derive(Debug)]
 pub(crate) struct ClientConfig {
-    pub(super) processes: Vec<ProcessConfig>,
     pub(super) policy: Policy,
-    pub(super) clients: u64,
-    pub(super) operators: u64,
-    /// The longest pauses between two requests of a client, and between two actions of an operator.
-    pub(super) pause: Duration,
-    pub(super) operator_pause: Duration,
-    /// The longest render.
-    pub(super) render: Duration,
-    /// The probabilities that a render fails, that a render invalidates its page, and that a client disconnects.
-    pub(super) render_fails: f64,
-    pub(super) render_invalidates: f64,
-    pub(super) disconnects: f64,
+    pub(super) processes: Vec<ProcessConfig>,
+    pub(super) load: ClientLoad,
+    pub(super) render: RenderConfig,
     /// The longest outage of the table; `None` if there are none.
     pub(super) outage: Option<Duration>,
+    pub(super) operators: OperatorLoad,
     pub(crate) fault_duration: Duration,
-    operator_actions: Vec<OperatorAction>,
 }
 
 impl ClientConfig {
@@ -66,7 +57,7 @@ impl ClientConfig {
         let seconds = |choices: &[u64]| Duration::from_secs(*random.pick(choices));
         let limit = |choices: &[Option<u64>]| random.pick(choices).map(Duration::from_secs);
         let soft = OperatorAction::Invalidate(InvalidationMode::Soft);
-        let mut operator_actions = vec![soft];
+        let mut actions = vec![soft];
         for action in [
             soft,
             OperatorAction::Invalidate(InvalidationMode::Hard),
@@ -75,21 +66,21 @@ impl ClientConfig {
             OperatorAction::Unpin,
             OperatorAction::Edit,
         ] {
-            operator_actions.extend(std::iter::repeat_n(action, *random.pick(&[0, 1, 2, 6])));
+            actions.extend(std::iter::repeat_n(action, *random.pick(&[0, 1, 2, 6])));
         }
         let deployments: &[Option<&'static str>] =
             if random.chance(0.2) { &[Some("old"), Some("new")] } else { &[None] };
         let processes = (0..random.between(1, 4)).map(|_| {
-            let skew = i64::try_from(random.below(2 * MAX_SKEW_MILLIS + 1)).expect("small") - 1000;
+            let skew_millis = scenario.faults.draw_skew(&random);
             ProcessConfig {
-                skew_millis: if scenario.skewed { skew } else { 0 },
+                skew_millis,
                 metadata_max_age: seconds(&[0, 1]),
                 memory: *random.pick(&[MEMORY, MEMORY, MEMORY, 0]),
                 deployment: *random.pick(deployments),
             }
         });
         let processes = processes.collect();
-        let mut policy = Policy::every(scenario.revalidate);
+        let mut policy = Policy::every(scenario.pages.revalidate);
         policy.mode = *random.pick(&[Mode::Swr, Mode::Swr, Mode::Blocking]);
         policy.stale_while_revalidate = limit(&[None, Some(0), Some(5), Some(30)]);
         policy.stale_if_error = limit(&[None, Some(0), Some(10), Some(60)]);
@@ -99,25 +90,25 @@ impl ClientConfig {
         policy.backoff = seconds(&[1, 10]);
         policy.early_refresh = random.chance(0.3).then_some(1.0);
         policy.other_deployment = *random.pick(&[OtherDeployment::Stale, OtherDeployment::Missing]);
+        let (clients, count) = (random.between(2, 8), random.between(1, 3));
+        let pause = Duration::from_millis(*random.pick(&[500, 2000, 5000]));
+        let operators = OperatorLoad { count, pause: seconds(&[2, 5, 20]), actions };
+        let render = RenderConfig {
+            longest: Duration::from_millis(*random.pick(&[50, 1000, 4000, 15_000])),
+            fails: *random.pick(&[0.0, 0.1, 0.4]),
+            invalidates: *random.pick(&[0.0, 0.0, 0.1]),
+        };
+        let load = ClientLoad { clients, pause, disconnects: *random.pick(&[0.0, 0.2]) };
+        let outage = random.chance(0.3).then(|| seconds(&[2, 10, 30]));
         ClientConfig {
             processes,
             policy,
-            clients: random.between(2, 8),
-            operators: random.between(1, 3),
-            pause: Duration::from_millis(*random.pick(&[500, 2000, 5000])),
-            operator_pause: seconds(&[2, 5, 20]),
-            render: Duration::from_millis(*random.pick(&[50, 1000, 4000, 15_000])),
-            render_fails: *random.pick(&[0.0, 0.1, 0.4]),
-            render_invalidates: *random.pick(&[0.0, 0.0, 0.1]),
-            disconnects: *random.pick(&[0.0, 0.2]),
-            outage: random.chance(0.3).then(|| seconds(&[2, 10, 30])),
+            load,
+            operators,
+            render,
+            outage,
             fault_duration: seconds(&[20, 40, 80]),
-            operator_actions,
         }
-    }
-
-    pub(super) fn operator_action(&self, random: &RandomStream) -> OperatorAction {
-        *random.pick(&self.operator_actions)
     }
 
     /// The policy of a page.
@@ -143,7 +134,42 @@ impl ClientConfig {
         /// The most calls to the body store, including retries, that one regeneration makes in sequence.
         const BODY_CALLS: u32 = 8;
         let stores =
-            CALLS * scenario.faults.longest_delay + BODY_CALLS * scenario.object_faults.longest_delay;
+            CALLS * scenario.faults.table.longest_delay + BODY_CALLS * scenario.faults.objects.longest_delay;
         ROUNDS * (2 * TABLE_TIMEOUT + self.policy.wait + self.policy.render_timeout + stores)
     }
+}
+
+/// The load of clients.
+#[derive(Debug)]
+pub(super) struct ClientLoad {
+    pub(super) clients: u64,
+    /// The longest pause between two requests of a client.
+    pub(super) pause: Duration,
+    /// The probability that a client disconnects before it gets a response.
+    pub(super) disconnects: f64,
+}
+
+/// The load of operators.
+#[derive(Debug)]
+pub(super) struct OperatorLoad {
+    pub(super) count: u64,
+    /// The longest pause between two actions of an operator.
+    pub(super) pause: Duration,
+    actions: Vec<OperatorAction>,
+}
+
+impl OperatorLoad {
+    pub(super) fn action(&self, random: &RandomStream) -> OperatorAction {
+        *random.pick(&self.actions)
+    }
+}
+
+/// The behavior of renders.
+#[derive(Debug)]
+pub(super) struct RenderConfig {
+    pub(super) longest: Duration,
+    /// The probability that a render fails.
+    pub(super) fails: f64,
+    /// The probability that a render invalidates its page.
+    pub(super) invalidates: f64,
 }

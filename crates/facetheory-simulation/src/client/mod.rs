@@ -32,10 +32,10 @@ impl World {
         let processes: Vec<Process<'_>> =
             configs.map(|(number, config)| Process::new(self, number, config)).collect();
         let mut tasks: Vec<Task<'_>> = Vec::new();
-        for number in 0..self.clients.clients {
+        for number in 0..self.clients.load.clients {
             tasks.push(Box::pin(self.client(number, &processes)));
         }
-        for number in 0..self.clients.operators {
+        for number in 0..self.clients.operators.count {
             tasks.push(Box::pin(self.operator(number, &processes)));
         }
         tasks.push(Box::pin(self.outages()));
@@ -51,16 +51,16 @@ impl World {
         let (random, clients) = (RandomStream::new(self.seed, CLIENTS + number), &self.clients);
         let response_bound = clients.response_bound(&self.scenario);
         while self.faults_active() {
-            tokio::time::sleep(random.up_to(clients.pause)).await;
+            tokio::time::sleep(random.up_to(clients.load.pause)).await;
             let (process, page) = (random.pick(processes), random.pick(&self.pages));
             let plan = RenderPlan {
-                duration: random.up_to(clients.render),
-                fails: random.chance(clients.render_fails),
-                invalidates: random.chance(clients.render_invalidates),
+                duration: random.up_to(clients.render.longest),
+                fails: random.chance(clients.render.fails),
+                invalidates: random.chance(clients.render.invalidates),
             };
             let policy = clients.policy(page.history);
             let request = process.request(page, &policy, plan);
-            if random.chance(clients.disconnects) {
+            if random.chance(clients.load.disconnects) {
                 drop(tokio::time::timeout(random.up_to(Duration::from_secs(5)), request).await);
                 continue;
             }
@@ -77,10 +77,10 @@ impl World {
     async fn operator(&self, number: u64, processes: &[Process<'_>]) {
         let (random, clients) = (RandomStream::new(self.seed, OPERATORS + number), &self.clients);
         while self.faults_active() {
-            tokio::time::sleep(random.up_to(clients.operator_pause)).await;
+            tokio::time::sleep(random.up_to(clients.operators.pause)).await;
             let (process, page) = (random.pick(processes), random.pick(&self.pages));
             let directly = random.chance(0.3);
-            match clients.operator_action(&random) {
+            match clients.operators.action(&random) {
                 OperatorAction::Invalidate(mode) => {
                     process.invalidate(page, Invalidation::Page(mode), directly).await;
                 }
@@ -89,7 +89,7 @@ impl World {
                     process.invalidate(page, Invalidation::Tag(tag), directly).await;
                 }
                 OperatorAction::RollBack => {
-                    let pin = random.up_to(self.scenario.pin);
+                    let pin = random.up_to(self.scenario.pages.pin);
                     let pin = if random.chance(0.3) { Duration::ZERO } else { pin };
                     let versions = process.isr.versions(&page.key, VERSIONS).await;
                     let Some((sk, _)) = versions.ok().and_then(|mut all| {
@@ -112,9 +112,9 @@ impl World {
         let Some(longest) = self.clients.outage else { return };
         while self.faults_active() {
             tokio::time::sleep(random.up_to(2 * longest)).await;
-            self.set_faults(Faults { fail: 1.0, ..self.scenario.faults });
+            self.set_faults(Faults { fail: 1.0, ..self.scenario.faults.table });
             tokio::time::sleep(random.up_to(longest)).await;
-            self.set_faults(self.scenario.faults);
+            self.set_faults(self.scenario.faults.table);
         }
     }
 }

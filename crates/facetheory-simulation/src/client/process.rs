@@ -46,13 +46,13 @@ impl<'w> Process<'w> {
         let random = Arc::new(RandomStream::new(world.seed, stream));
         let (table, mut config) = (world.process_table(config.skew_millis), config.clone());
         let open = || {
-            let (mut epochs, mut lease) = (EpochTerms::default(), world.scenario.lease.clone());
+            let (mut epochs, mut lease) = (EpochTerms::default(), world.scenario.protocol.lease.clone());
             epochs.skew = SKEW_MARGIN;
             lease.owner = Some(owner_name(number));
             PageStore::new(table.clone())
                 .with_epoch_terms(epochs)
                 .with_lease_terms(lease)
-                .with_guards(world.scenario.guards)
+                .with_guards(world.scenario.protocol.guards)
                 .with_random(random.clone())
         };
         let engine = |store, memory| {

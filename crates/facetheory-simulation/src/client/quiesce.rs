@@ -41,7 +41,7 @@ impl World {
         for _ in 0..ARRIVALS {
             drop(running[0].isr.lookup(&self.pages[0].key).await);
         }
-        let intervals = self.scenario.revalidate + self.clients.response_bound(&self.scenario);
+        let intervals = self.scenario.pages.revalidate + self.clients.response_bound(&self.scenario);
         let bound = self.scenario.quiesce_bound() + MAX_BACKOFF + intervals;
         tokio::time::sleep(bound).await;
         for page in &self.pages {

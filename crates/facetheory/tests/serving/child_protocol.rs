@@ -21,12 +21,12 @@ pub(crate) struct Burst {
     /// The pages: those with this name and the numbers from 0.
     pub(crate) name: String,
     pub(crate) pages: usize,
+    /// Renders finish once a file with this name exists.
+    pub(crate) until: Option<String>,
     /// The number of clients per page.
     pub(crate) each: usize,
     /// How many seconds a render is fresh.
     pub(crate) interval: u64,
-    /// Renders finish once a file with this name exists.
-    pub(crate) until: Option<String>,
 }
 
 impl Burst {

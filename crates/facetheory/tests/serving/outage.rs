@@ -7,6 +7,7 @@ use libtest_mimic::Failed;
 use tabletheory::{Clock as _, SystemClock};
 
 use crate::child_protocol::{Burst, Responses};
+use crate::private_servers::{BODIES, TABLE};
 use crate::process::{Process, SHORT_TIMEOUT, TIMEOUT, renders, wait_until};
 use crate::proxy::{Failure, Proxy};
 use crate::stores::Stores;
@@ -30,9 +31,8 @@ const UNREACHABLE: &str = "the store cannot be reached";
 
 /// A way to make servers unreachable.
 pub(crate) trait Outage {
-    fn affects_table(&self) -> bool;
-
-    fn affects_bodies(&self) -> bool;
+    /// Whether the table, or the body store, is unreachable.
+    fn affects(&self, server: &str) -> bool;
 
     /// Whether the table has lost its rows afterwards.
     fn loses_rows(&self) -> bool;
@@ -51,12 +51,8 @@ pub(crate) struct ProxyOutage {
 }
 
 impl Outage for ProxyOutage {
-    fn affects_table(&self) -> bool {
-        self.table.is_some()
-    }
-
-    fn affects_bodies(&self) -> bool {
-        self.bodies.is_some()
+    fn affects(&self, server: &str) -> bool {
+        if server == TABLE { self.table.is_some() } else { self.bodies.is_some() }
     }
 
     fn loses_rows(&self) -> bool {
@@ -84,7 +80,7 @@ pub(crate) fn run_outage(name: &str, mut stores: Stores, mut outage: impl Outage
     other.shut_down()?;
 
     let mut proxies = Proxies::in_front_of(&mut stores)?;
-    let mut process = Process::start_without(&stores, outage.affects_table(), outage.affects_bodies())?;
+    let mut process = Process::start_without(&stores, outage.affects(TABLE), outage.affects(BODIES))?;
     // These pages are stale long before the outage is over. A slow server may time out, and a bypassed page is not in
     // memory, so this is repeated.
     wait_until("pages in memory", || {
@@ -93,7 +89,7 @@ pub(crate) fn run_outage(name: &str, mut stores: Stores, mut outage: impl Outage
     })?;
     let before = renders(&stores);
     outage.start(&mut proxies)?;
-    let during = send_requests_during(&mut process, outage.affects_table(), Duration::from_secs(seconds))?;
+    let during = send_requests_during(&mut process, outage.affects(TABLE), Duration::from_secs(seconds))?;
     let rendered = renders(&stores) - before;
     outage.end(&stores, &mut proxies)?;
     let _ = proxies.reads();

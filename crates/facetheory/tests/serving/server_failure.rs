@@ -37,12 +37,8 @@ struct FrozenServers<'a> {
 }
 
 impl Outage for FrozenServers<'_> {
-    fn affects_table(&self) -> bool {
-        self.failing.contains(&TABLE)
-    }
-
-    fn affects_bodies(&self) -> bool {
-        self.failing.contains(&BODIES)
+    fn affects(&self, server: &str) -> bool {
+        self.failing.contains(&server)
     }
 
     fn loses_rows(&self) -> bool {
@@ -65,16 +61,12 @@ struct KilledServers<'a> {
 }
 
 impl Outage for KilledServers<'_> {
-    fn affects_table(&self) -> bool {
-        self.failing.contains(&TABLE)
-    }
-
-    fn affects_bodies(&self) -> bool {
-        self.failing.contains(&BODIES)
+    fn affects(&self, server: &str) -> bool {
+        self.failing.contains(&server)
     }
 
     fn loses_rows(&self) -> bool {
-        self.affects_table()
+        self.affects(TABLE)
     }
 
     fn start(&mut self, _: &mut Proxies) -> Result<(), Failed> {
