@@ -53,7 +53,7 @@ impl FaultyObjects {
     }
 
     pub(crate) fn stop_faults(&self) {
-        *self.0.faults.lock() = Faults::NONE;
+        *self.0.faults.lock() = Faults::default();
     }
 
     /// Deletes a body or changes its bytes.

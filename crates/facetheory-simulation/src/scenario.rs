@@ -117,7 +117,7 @@ impl FaultPlan {
                 longest_delay: *random.pick(&delays),
                 fail: some(0.15),
                 lose_response: some(0.15),
-                ..Faults::NONE
+                ..Faults::default()
             },
             damage_pause: random.chance(0.5).then(|| random.seconds(20, 120)),
             sweep_pause: random.chance(0.7).then(|| random.seconds(5, 120)),

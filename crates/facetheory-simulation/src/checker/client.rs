@@ -14,7 +14,7 @@ use crate::world::SimPage;
 /// Two clocks differ by up to two seconds, and times in rows are whole seconds.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(3);
 
-/// What clients were served, and which invalidations they must have seen.
+/// The renders and invalidations that decide which content a client may be served.
 #[derive(Debug, Default)]
 pub(super) struct ClientHistory {
     /// The input that a render of each page shows now; every edit increments it.

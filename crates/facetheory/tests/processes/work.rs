@@ -154,7 +154,7 @@ impl Attempt<'_> {
             Generation::new(stored.s3_key.as_str(), started.seconds(), interval(self.number));
         generation.content = content;
         generation.content.digest = Some(stored.digest);
-        // While the lease is held, nobody else publishes, so this is the next version.
+        // While the lease is held, no other worker publishes, so this is the next version.
         let version = seen.as_ref().and_then(|seen| seen.version).unwrap_or(0) + 1;
         let key = request.map_or("-", |(_, key)| key);
         self.note("publishing", &[lease.token(), &stored.s3_key, &version.to_string(), key]);
