@@ -77,7 +77,7 @@ impl<T> Attr<T> {
     }
 
     fn change(&self, action: Action) -> Change {
-        Change::new(self.name.clone(), action)
+        Change { name: self.name.clone(), action }
     }
 
     /// True if the row lacks this attribute, or if there is no row.

@@ -46,7 +46,9 @@ fn check_sk(sk: &str) -> Result<()> {
 
 fn check_key_part(which: &str, text: &str, most: usize) -> Result<()> {
     ensure!(!text.is_empty(), "the {which} key is empty");
-    check_most(&format!("the {which} key"), text.len(), "bytes", most)
+    let bytes = text.len();
+    ensure!(bytes <= most, "the {which} key has {bytes} bytes; the limit is {most}");
+    Ok(())
 }
 
 fn check_most(what: &str, count: usize, unit: &str, most: usize) -> Result<()> {

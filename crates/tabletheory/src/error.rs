@@ -36,17 +36,6 @@ pub enum Kind {
     Corrupt,
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::Invalid => "invalid",
-            Kind::Unavailable => "unavailable",
-            Kind::Unknown => "outcome unknown",
-            Kind::Corrupt => "corrupt",
-        })
-    }
-}
-
 /// Why a call failed: its [`Kind`], a message, and the underlying error.
 ///
 /// A refused condition is not an error: see [`Commit::Refused`](crate::Commit::Refused).

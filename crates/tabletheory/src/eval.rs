@@ -8,7 +8,7 @@ use crate::cond::{Comparison, Cond, Node, Test};
 use crate::error::{Error, Result};
 use crate::item::{Item, Key, PK, SK};
 use crate::size;
-use crate::txn::{Op, Txn, Write};
+use crate::txn::{Op, Txn};
 use crate::update::{Action, Update};
 use crate::value::Value;
 
@@ -30,7 +30,8 @@ pub(crate) fn evaluate<E: From<Error>>(
     let mut rows = Vec::with_capacity(txn.writes.len());
     let mut refusal = None;
     for (index, write) in txn.writes.iter().enumerate() {
-        let before = if needs_row(write) { read(&write.key)? } else { None };
+        let needs_row = write.cond.is_some() || matches!(write.op, Op::Update(_));
+        let before = if needs_row { read(&write.key)? } else { None };
         if let Some(cond) = &write.cond
             && !holds(cond, before.as_ref())
         {
@@ -49,10 +50,6 @@ pub(crate) fn evaluate<E: From<Error>>(
         rows.push((&write.key, after));
     }
     Ok(refusal.unwrap_or(Effect::Apply(rows)))
-}
-
-fn needs_row(write: &Write) -> bool {
-    write.cond.is_some() || matches!(write.op, Op::Update(_))
 }
 
 /// Whether a condition is true for a row. An absent row counts as one without attributes.
@@ -200,6 +197,7 @@ fn mismatch(what: &str, found: &Value) -> Error {
 mod tests {
     use super::*;
     use crate::attr::Attr;
+    use crate::txn::Write;
 
     #[test]
     fn the_error_of_an_impossible_update_names_its_write_and_attribute() {

@@ -82,7 +82,7 @@ impl fmt::Display for Excerpt<'_> {
 /// assert_eq!(item.get("ttl"), None);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Item(BTreeMap<String, Value>);
+pub struct Item(pub(crate) BTreeMap<String, Value>);
 
 impl Item {
     /// Creates an item without attributes.
@@ -198,23 +198,8 @@ impl<N: Into<String>, const LENGTH: usize> From<[(N, Value); LENGTH]> for Item {
     }
 }
 
-impl From<BTreeMap<String, Value>> for Item {
-    fn from(attributes: BTreeMap<String, Value>) -> Self {
-        Item(attributes)
-    }
-}
-
 impl<N: Into<String>> FromIterator<(N, Value)> for Item {
     fn from_iter<I: IntoIterator<Item = (N, Value)>>(attributes: I) -> Self {
         Item(attributes.into_iter().map(|(name, value)| (name.into(), value)).collect())
-    }
-}
-
-impl IntoIterator for Item {
-    type Item = (String, Value);
-    type IntoIter = std::collections::btree_map::IntoIter<String, Value>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
     }
 }

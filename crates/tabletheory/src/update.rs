@@ -66,10 +66,6 @@ pub struct Change {
 }
 
 impl Change {
-    pub(crate) fn new(name: Cow<'static, str>, action: Action) -> Self {
-        Change { name, action }
-    }
-
     /// Returns the name of the changed attribute.
     ///
     /// ```

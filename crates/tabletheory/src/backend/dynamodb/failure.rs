@@ -95,22 +95,20 @@ impl Failure {
     }
 }
 
-/// Error codes of requests that were certainly not applied and may be retried.
+/// Error codes of requests that were certainly not applied and may be retried. Here and below without the suffix
+/// `Exception`, which some codes have and some lack, depending on the service that responds.
 const NOT_APPLIED: &[&str] = &[
-    "LimitExceededException",
+    "LimitExceeded",
     "PriorRequestNotComplete",
-    "ProvisionedThroughputExceededException",
-    "ReplicatedWriteConflictException",
+    "ProvisionedThroughputExceeded",
+    "ReplicatedWriteConflict",
     "RequestLimitExceeded",
-    "RequestLimitExceededException",
     "RequestThrottled",
-    "RequestThrottledException",
     "SlowDown",
-    "ThrottledException",
+    "Throttled",
     "Throttling",
-    "ThrottlingException",
-    "TooManyRequestsException",
-    "TransactionConflictException",
+    "TooManyRequests",
+    "TransactionConflict",
 ];
 
 /// Error codes of requests that may have been applied, or may still be.
@@ -119,40 +117,38 @@ const NOT_APPLIED: &[&str] = &[
 /// being processed and may still succeed.
 const AMBIGUOUS: &[&str] = &[
     "InternalServerError",
-    "InternalServerErrorException",
     "InternalFailure",
     "RequestTimeout",
-    "RequestTimeoutException",
     "ServiceUnavailable",
-    "ServiceUnavailableException",
-    "TransactionInProgressException",
+    "TransactionInProgress",
 ];
 
 /// Error codes of rejected credentials.
 const CREDENTIALS: &[&str] = &[
     "ExpiredToken",
-    "ExpiredTokenException",
     "IncompleteSignature",
-    "IncompleteSignatureException",
     "InvalidClientTokenId",
-    "InvalidSignatureException",
+    "InvalidSignature",
     "MissingAuthenticationToken",
-    "MissingAuthenticationTokenException",
     "RequestExpired",
     "RequestTimeTooSkewed",
     "SignatureDoesNotMatch",
-    "UnrecognizedClientException",
+    "UnrecognizedClient",
 ];
 
 /// Classifies an error response by its code or, if that is unknown, by its status.
 fn of_response(code: Option<&str>, status: u16) -> FailureKind {
-    match code {
+    match code.map(without_suffix) {
         Some(code) if NOT_APPLIED.contains(&code) => FailureKind::NotApplied,
         Some(code) if AMBIGUOUS.contains(&code) => FailureKind::Ambiguous,
         // DynamoDB Local sometimes returns this code for a retry of the same writes.
-        Some("IdempotentParameterMismatchException") => FailureKind::Permanent(Kind::Unknown),
+        Some("IdempotentParameterMismatch") => FailureKind::Permanent(Kind::Unknown),
         _ => of_status(status),
     }
+}
+
+fn without_suffix(code: &str) -> &str {
+    code.strip_suffix("Exception").unwrap_or(code)
 }
 
 fn of_status(status: u16) -> FailureKind {
@@ -168,12 +164,12 @@ fn of_status(status: u16) -> FailureKind {
 fn service_message(code: Option<&str>, message: Option<&str>, status: u16, table: &TableLabel) -> String {
     let code = code.map_or_else(|| format!("status {status}"), str::to_owned);
     let detail = message.map_or_else(|| code.clone(), |message| format!("{code}: {message}"));
-    match code.as_str() {
-        "ResourceNotFoundException" => format!(
+    match without_suffix(&code) {
+        "ResourceNotFound" => format!(
             "{table} does not exist; check its name, the region and the endpoint, \
              or create it with `create_table_if_missing` ({detail})"
         ),
-        "AccessDeniedException" => {
+        "AccessDenied" => {
             format!("access to {table} is denied; grant this identity the actions on the table ({detail})")
         }
         code if CREDENTIALS.contains(&code) => format!(

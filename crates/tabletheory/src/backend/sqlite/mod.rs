@@ -167,8 +167,11 @@ impl SqliteTable {
         let path = path.into();
         let connection = file::open_to_write(&path, settings.busy_timeout)?;
         let writer = Writer::start(connection, &path, settings, Arc::clone(&clock))?;
-        let sweeper =
-            settings.sweep.as_ref().map(|sweep| Sweeper::start(writer.queue(), sweep.clone())).transpose()?;
+        let sweeper = settings
+            .sweep
+            .as_ref()
+            .map(|sweep| Sweeper::start(writer.queue.clone(), sweep.clone()))
+            .transpose()?;
         let readers = Arc::new(Readers::new(path, settings.busy_timeout));
         Ok(SqliteTable { _sweeper: sweeper, writer, readers, clock })
     }
@@ -209,7 +212,7 @@ impl SqliteTable {
             // Without a runtime, blocking affects only the caller.
             return readers.blocking_read(read);
         };
-        let _permit = self.readers.permit().await;
+        let _permit = self.readers.permits.acquire().await;
         runtime
             .spawn_blocking(move || readers.blocking_read(read))
             .await

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 
 use super::error::BackendError;
 use super::file;
@@ -28,17 +28,12 @@ pub(super) struct Readers {
     busy_timeout: Duration,
     idle: Mutex<Vec<Connection>>,
     /// Limits concurrent reads on the blocking pool, each of which has a connection and so open files.
-    permits: Semaphore,
+    pub(super) permits: Semaphore,
 }
 
 impl Readers {
     pub(super) fn new(path: PathBuf, busy_timeout: Duration) -> Self {
         Readers { path, busy_timeout, idle: Mutex::default(), permits: Semaphore::new(IDLE_CONNECTIONS) }
-    }
-
-    /// Waits for a permit to read on the blocking pool. `None` never occurs, because the semaphore is never closed.
-    pub(super) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
-        self.permits.acquire().await.ok()
     }
 
     /// Reads without waiting for other processes; `None` if the file is locked.

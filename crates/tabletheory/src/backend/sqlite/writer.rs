@@ -29,7 +29,7 @@ const POLLS_BEFORE_SLEEP: u32 = 2000;
 #[derive(Debug)]
 pub(super) struct Writer {
     // Dropped first, which ends the thread.
-    queue: Queue,
+    pub(super) queue: Queue,
     _worker: Worker,
 }
 
@@ -47,13 +47,6 @@ pub(super) struct PreparedTxn {
     txn: Txn,
     /// The client token and the digest of the writes.
     token: Option<(ClientToken, [u8; 32])>,
-}
-
-impl PreparedTxn {
-    fn new(txn: &Txn) -> Self {
-        let token = txn.token.as_ref().map(|token| (token.clone(), txn.digest()));
-        PreparedTxn { txn: txn.clone(), token }
-    }
 }
 
 /// The result of one sweep.
@@ -79,12 +72,9 @@ impl Writer {
         Ok(Writer { queue, _worker: worker })
     }
 
-    pub(super) fn queue(&self) -> Queue {
-        self.queue.clone()
-    }
-
     pub(super) async fn commit(&self, txn: &Txn) -> Result<Commit> {
-        let txn = PreparedTxn::new(txn);
+        let token = txn.token.as_ref().map(|token| (token.clone(), txn.digest()));
+        let txn = PreparedTxn { txn: txn.clone(), token };
         self.submit(|result| Job::Commit { txn, result }).await
     }
 
