@@ -20,52 +20,101 @@ use crate::wire::rejection::{BODY_TIMEOUT, BODY_TOO_LARGE, Rejection};
 /// The error of a body.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A frame, the end, or an error of the connection.
-type Received = Option<Result<Frame<Bytes>, hyper::Error>>;
-
 type Polled = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
+
+/// The body of a response, from the origin or from the gateway itself.
+pub(crate) type OriginBody = Either<LimitedBody, Full<Bytes>>;
 
 /// How large a body may be, and how slowly it may arrive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyLimits {
     pub(crate) bytes: u64,
     /// The longest pause between two pieces: the limit on slow bodies.
-    pub(crate) pause: Duration,
+    pub(crate) idle_timeout: Duration,
 }
 
 /// An incoming body with limits.
 #[derive(Debug)]
-struct LimitedBody {
+pub(crate) struct LimitedBody {
     body: Incoming,
     /// How many bytes may follow.
     bytes_left: u64,
-    pause: Duration,
-    pause_timeout: Pin<Box<Sleep>>,
+    idle_timeout: Duration,
+    idle_deadline: Pin<Box<Sleep>>,
+    /// When the body must have ended, if ever.
+    deadline: Option<Pin<Box<Sleep>>>,
 }
 
 /// A limit that a body exceeds.
-enum Exceeded {
+#[derive(Clone, Copy, Debug)]
+enum LimitExceeded {
     Bytes,
-    Pause,
+    IdleTimeout,
+    Deadline,
+}
+
+impl std::fmt::Display for LimitExceeded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            LimitExceeded::Bytes => {
+                "the body is larger than the limit (`origin_bytes` for responses, `body_bytes` for requests)"
+            }
+            LimitExceeded::IdleTimeout => {
+                "the body stopped arriving (timeout `idle` for responses, `client_body` for requests)"
+            }
+            LimitExceeded::Deadline => "the body was not complete in time (timeout `total`)",
+        })
+    }
+}
+
+impl std::error::Error for LimitExceeded {}
+
+/// The response to the client, if its own request body exceeds a limit and that caused the error.
+pub(crate) fn rejection_in(error: &(dyn std::error::Error + 'static)) -> Option<Rejection> {
+    let exceeded = causes(error).find_map(|cause| cause.downcast_ref::<LimitExceeded>())?;
+    Some(if matches!(exceeded, LimitExceeded::Bytes) { BODY_TOO_LARGE } else { BODY_TIMEOUT })
 }
 
 impl LimitedBody {
-    fn new(body: Incoming, BodyLimits { bytes, pause }: BodyLimits) -> Self {
-        LimitedBody { body, bytes_left: bytes, pause, pause_timeout: Box::pin(tokio::time::sleep(pause)) }
+    /// A body that must end before the deadline.
+    pub(crate) fn new(body: Incoming, limits: BodyLimits, deadline: Option<Instant>) -> Self {
+        let BodyLimits { bytes: bytes_left, idle_timeout } = limits;
+        let idle_deadline = Box::pin(tokio::time::sleep(idle_timeout));
+        let deadline = deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline)));
+        LimitedBody { body, bytes_left, idle_timeout, idle_deadline, deadline }
     }
+}
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Received, Exceeded>> {
+impl Body for LimitedBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Polled {
+        let exceeded = |limit: LimitExceeded| Poll::Ready(Some(Err(limit.into())));
+        let deadline = self.deadline.as_mut();
+        if deadline.is_some_and(|deadline| deadline.as_mut().poll(context).is_ready()) {
+            return exceeded(LimitExceeded::Deadline);
+        }
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
-            ready!(self.pause_timeout.as_mut().poll(context));
-            return Poll::Ready(Err(Exceeded::Pause));
+            ready!(self.idle_deadline.as_mut().poll(context));
+            return exceeded(LimitExceeded::IdleTimeout);
         };
-        self.pause_timeout.as_mut().reset(Instant::now() + self.pause);
+        let next_deadline = Instant::now() + self.idle_timeout;
+        self.idle_deadline.as_mut().reset(next_deadline);
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
         match self.bytes_left.checked_sub(data.map_or(0, |data| data.len() as u64)) {
             Some(left) => self.bytes_left = left,
-            None => return Poll::Ready(Err(Exceeded::Bytes)),
+            None => return exceeded(LimitExceeded::Bytes),
         }
-        Poll::Ready(Ok(frame))
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -84,7 +133,7 @@ pub(crate) struct RequestBody {
 impl RequestBody {
     /// The body of a client's request.
     pub(crate) fn of(body: Incoming, limits: BodyLimits) -> Self {
-        let upload = (!body.is_end_stream()).then(|| LimitedBody::new(body, limits));
+        let upload = (!body.is_end_stream()).then(|| LimitedBody::new(body, limits, None));
         RequestBody { upload, ..RequestBody::default() }
     }
 
@@ -124,99 +173,29 @@ impl Body for RequestBody {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(first)));
         }
-        let frame = match &mut self.upload {
-            Some(upload) => ready!(upload.poll(context)),
-            None => Ok(None),
-        };
-        let frame = match frame {
-            Ok(Some(Ok(frame))) => Some(Ok(match frame.into_trailers() {
+        let Some(upload) = &mut self.upload else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(upload).poll_frame(context));
+        if frame.is_none() {
+            self.upload = None;
+            self.sent = None;
+        }
+        Poll::Ready(frame.map(|frame| {
+            Ok(match frame?.into_trailers() {
                 Ok(trailers) => Frame::trailers(forwarded_headers::trailers(trailers)),
                 Err(frame) => frame,
-            })),
-            Ok(Some(Err(error))) => Some(Err(error.into())),
-            Ok(None) => {
-                self.upload = None;
-                self.sent = None;
-                None
-            }
-            Err(Exceeded::Bytes) => Some(Err(RejectedBody(BODY_TOO_LARGE).into())),
-            Err(Exceeded::Pause) => Some(Err(RejectedBody(BODY_TIMEOUT).into())),
-        };
-        Poll::Ready(frame)
+            })
+        }))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.first.is_none() && self.upload.as_ref().is_none_or(|upload| upload.body.is_end_stream())
+        self.first.is_none() && self.upload.as_ref().is_none_or(|upload| upload.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
         match (&self.upload, &self.first) {
-            (Some(upload), None) => upload.body.size_hint(),
+            (Some(upload), None) => upload.size_hint(),
             (None, None) => SizeHint::with_exact(0),
             (_, Some(_)) => SizeHint::new(),
         }
-    }
-}
-
-/// The error of a request body that exceeds a limit, with the response to the client.
-#[derive(Debug)]
-struct RejectedBody(Rejection);
-
-impl std::fmt::Display for RejectedBody {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.0.text)
-    }
-}
-
-impl std::error::Error for RejectedBody {}
-
-/// The response to the client, if its own request body is a cause of an error.
-pub(crate) fn rejection_in(error: &(dyn std::error::Error + 'static)) -> Option<Rejection> {
-    causes(error)
-        .find_map(|cause| cause.downcast_ref::<RejectedBody>())
-        .map(|RejectedBody(rejection)| *rejection)
-}
-
-/// The body of a response, from the origin or from the gateway itself.
-pub(crate) type OriginBody = Either<StreamedBody, Full<Bytes>>;
-
-/// A response body that arrives from the origin.
-#[derive(Debug)]
-pub(crate) struct StreamedBody {
-    body: LimitedBody,
-    /// When it must have ended, if ever.
-    deadline: Option<Pin<Box<Sleep>>>,
-}
-
-impl StreamedBody {
-    /// A body that must end before the deadline.
-    pub(crate) fn new(body: Incoming, limits: BodyLimits, deadline: Option<Instant>) -> Self {
-        let deadline = deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline)));
-        StreamedBody { body: LimitedBody::new(body, limits), deadline }
-    }
-}
-
-impl Body for StreamedBody {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Polled {
-        let deadline = self.deadline.as_mut();
-        if deadline.is_some_and(|deadline| deadline.as_mut().poll(context).is_ready()) {
-            return Poll::Ready(Some(Err("the origin did not complete its response in time".into())));
-        }
-        Poll::Ready(match ready!(self.body.poll(context)) {
-            Ok(frame) => frame.map(|frame| frame.map_err(Into::into)),
-            Err(Exceeded::Bytes) => Some(Err("the response of the origin is too large".into())),
-            Err(Exceeded::Pause) => Some(Err("the origin stopped sending its response".into())),
-        })
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.body.size_hint()
     }
 }

@@ -27,8 +27,8 @@ pub(crate) struct Client {
 #[derive(Clone, Debug)]
 pub(crate) struct ClientContext {
     pub(crate) client: Arc<Client>,
-    /// Sends informational responses to the client until its response begins. `None` over HTTP/2, where hyper cannot send
-    /// them, and for background requests.
+    /// Sends informational responses to the client until its response begins. `None` before HTTP/1.1,
+    /// over HTTP/2, where hyper cannot send them, and for background requests.
     pub(crate) informational: Option<InformationalSender>,
 }
 

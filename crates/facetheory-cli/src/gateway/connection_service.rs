@@ -1,15 +1,17 @@
-//! The hyper service of one connection, which is also its fast path.
+//! The hyper service of one connection, which is also its fast path, and the bodies of its responses.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
-use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use facetheory::{Hit, IsrBody, ResolvedRequest};
 use futures_util::future::Either;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::Service;
 use parking_lot::Mutex;
@@ -19,10 +21,9 @@ use super::client::Client;
 use super::connection_limit::ConnectionPermit;
 use super::http2_checks::{check_head, has_unexpected_body};
 use super::serving_config::ServingConfig;
-use super::tracked_body::{ResponseGuard, TrackedBody};
 use crate::log::RequestInfo;
-use crate::wire::slow_client::IdleTracker;
-use crate::wire::{FastPath, RawResponse};
+use crate::wire::slow_client::{IdleTracker, TrackedResponse};
+use crate::wire::{ActiveRequest, FastPath, RawResponse};
 
 /// Responses that never have a body: their framing is left to hyper.
 const WITHOUT_BODY: [StatusCode; 2] = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
@@ -69,17 +70,15 @@ impl ServingConfig {
     /// Resolves a request, and serves it if its page is in memory and fresh. Needs no `await`.
     ///
     /// The fast path and the connection service both use this function; nothing else in the gateway looks for a page.
-    /// `Continue` has the resolved request, which the cache layer needs to serve it.
+    /// Otherwise returns the resolved request, which the cache layer needs to serve it.
     fn get_fresh<T>(
         &self,
         request: &Parts,
         serve: impl FnOnce(Hit<'_>) -> Option<T>,
-    ) -> ControlFlow<T, ResolvedRequest> {
+    ) -> Result<T, ResolvedRequest> {
         let resolved = self.service.resolve(request);
-        match self.service.get_fresh(request, &resolved).and_then(serve) {
-            Some(served) => ControlFlow::Break(served),
-            None => ControlFlow::Continue(resolved),
-        }
+        let served = self.service.get_fresh(request, &resolved).and_then(serve);
+        served.ok_or(resolved)
     }
 }
 
@@ -102,10 +101,10 @@ impl Service<Request<Incoming>> for ConnectionService {
             parts.extensions.insert(*resolved);
         } else if is_complete {
             match config.get_fresh(&parts, |hit| Some(hit.into_response())) {
-                ControlFlow::Break(response) => {
+                Ok(response) => {
                     return Either::Left(ready(Ok(logged(&self.gateway, entry, response, guard))));
                 }
-                ControlFlow::Continue(resolved) => drop(parts.extensions.insert(resolved)),
+                Err(resolved) => drop(parts.extensions.insert(resolved)),
             }
         }
         let (gateway, client) = (self.gateway.clone(), self.client.clone());
@@ -130,13 +129,7 @@ impl FastPath for ConnectionService {
             }
             Some(RawResponse { head: hit.http1_head(), body: hit.body().clone() })
         });
-        match served {
-            ControlFlow::Break(response) => Some(response),
-            ControlFlow::Continue(resolved) => {
-                *self.resolved.lock() = Some(Box::new(resolved));
-                None
-            }
-        }
+        served.map_err(|resolved| *self.resolved.lock() = Some(Box::new(resolved))).ok()
     }
 }
 
@@ -150,5 +143,43 @@ fn logged(
     if let (Some(log), Some(entry)) = (&gateway.access_log, entry) {
         log.log(entry, &mut response);
     }
-    response.map(|body| TrackedBody::new(body, guard))
+    response.map(|body| TrackedBody { body, guard })
+}
+
+/// The body of a response on a client connection, which is busy until the body ends.
+#[derive(Debug)]
+pub(crate) struct TrackedBody {
+    body: IsrBody,
+    guard: ResponseGuard,
+}
+
+/// Notifies a connection of the progress of one of its responses, which is complete when this is dropped.
+#[derive(Debug)]
+enum ResponseGuard {
+    Http1 { _request: ActiveRequest },
+    Http2(TrackedResponse),
+}
+
+impl Body for TrackedBody {
+    type Data = Bytes;
+    type Error = <IsrBody as Body>::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if let ResponseGuard::Http2(response) = &self.guard {
+            response.polled(frame.is_ready());
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }

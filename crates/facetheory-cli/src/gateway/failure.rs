@@ -1,20 +1,20 @@
-//! Why the origin gave no response, and what the client gets instead.
+//! Responses of the gateway itself: rejections, and failures of the origin.
 
 use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
 
-use http::header::{HeaderValue, RETRY_AFTER};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Extensions, Response, StatusCode};
 use hyper_util::client::legacy::Error;
 
 use super::body::rejection_in;
 use super::client::Client;
-use super::local_response::local_response;
 use super::upstream_io::UpstreamState;
+use crate::log::ResponseReason;
 use crate::wire::Rejection;
 
-/// Why there is no response of the origin.
+/// Why the origin sent no response.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The request was not sent, because the origin is down.
@@ -110,4 +110,18 @@ pub(crate) fn describe(error: &(dyn StdError + 'static)) -> String {
 
 fn has_cause<E: StdError + 'static>(error: &Error, matches: impl Fn(&E) -> bool) -> bool {
     causes(error).filter_map(|cause| cause.downcast_ref()).any(matches)
+}
+
+/// A plain-text response that must not be cached.
+pub(crate) fn local_response(Rejection { status, text }: Rejection) -> Response<String> {
+    let mut response = Response::new(format!("{text}\n"));
+    *response.status_mut() = status;
+    response.extensions_mut().insert(ResponseReason { reason: text, rejected: None });
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if matches!(status, StatusCode::METHOD_NOT_ALLOWED | StatusCode::OK) {
+        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
+    }
+    response
 }

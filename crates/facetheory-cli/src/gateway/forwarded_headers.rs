@@ -1,4 +1,5 @@
-//! The headers of requests that are forwarded to the origin: which are removed, and which the gateway writes.
+//! The headers of requests that are forwarded to the origin: which are removed, which the gateway writes, and which are
+//! trusted if a proxy in front of the gateway sent them.
 
 use std::net::IpAddr;
 
@@ -7,10 +8,11 @@ use http::header::{
     CONNECTION, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS, TE, UPGRADE, VARY,
     VIA,
 };
+use http::request::Parts;
 use http::uri::Scheme;
 
 use super::client::Client;
-use super::trusted_proxies::TrustedProxies;
+use crate::config::Network;
 
 /// The name of the gateway in `Via`.
 const PSEUDONYM: &str = "facetheory";
@@ -65,8 +67,8 @@ const NOT_FROM_CLIENTS: [&str; 41] = [
 ];
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-pub(super) const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-pub(super) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// Whether a request is in a proxy loop.
 pub(crate) fn is_loop(headers: &HeaderMap) -> bool {
@@ -75,11 +77,10 @@ pub(crate) fn is_loop(headers: &HeaderMap) -> bool {
 
 /// Decrements `Max-Forwards` (RFC 9110 §7.6.2). Returns false if it is zero: then the request must not be forwarded.
 pub(crate) fn count_max_forwards(headers: &mut HeaderMap) -> bool {
-    let value = headers.get(MAX_FORWARDS).map(HeaderValue::as_bytes);
-    let digits = value.filter(|value| !value.is_empty() && value.iter().all(u8::is_ascii_digit));
+    let value = headers.get(MAX_FORWARDS).and_then(|value| value.to_str().ok());
+    let digits = value.filter(|value| !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()));
     // A number that is too large becomes the largest one.
-    let count = |left: u32, digit: &u8| left.saturating_mul(10).saturating_add(u32::from(digit - b'0'));
-    match digits.map(|digits| digits.iter().fold(0, count)) {
+    match digits.map(|digits| digits.parse().unwrap_or(u32::MAX)) {
         Some(0) => return false,
         Some(left) => drop(headers.insert(MAX_FORWARDS, HeaderValue::from(left - 1))),
         None => {}
@@ -114,20 +115,16 @@ pub(crate) fn prepare(
     if accepts_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
-    let is_trusted = client.is_some_and(|client| trusted_proxies.contain(client.address.ip()));
+    let is_trusted = client.is_some_and(|client| trusted_proxies.contains(client.address.ip()));
     let (mut forwarded_for, mut host) = (Vec::new(), None);
     if is_trusted {
         let lines = headers.get_all(X_FORWARDED_FOR).iter().filter_map(|line| line.to_str().ok());
         forwarded_for.extend(lines.map(str::to_owned));
         host = headers.get(X_FORWARDED_HOST).cloned();
     }
-    for name in NOT_FROM_CLIENTS {
+    let untrusted = trusted_proxies.untrusted_tenant_headers.iter().map(HeaderName::as_str);
+    for name in NOT_FROM_CLIENTS.into_iter().chain(untrusted) {
         if !trusted_proxies.tenant_headers.iter().any(|trusted| trusted == name) {
-            headers.remove(name);
-        }
-    }
-    for name in &trusted_proxies.untrusted_tenant_headers {
-        if !trusted_proxies.tenant_headers.contains(name) {
             headers.remove(name);
         }
     }
@@ -203,6 +200,46 @@ fn remove_underscores(headers: &mut HeaderMap) {
     let names: Vec<HeaderName> = headers.keys().filter(|name| name.as_str().contains('_')).cloned().collect();
     for name in names {
         headers.remove(name);
+    }
+}
+
+/// The proxies in front of the gateway, and the headers that only they may set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TrustedProxies {
+    /// Addresses of proxies whose `X-Forwarded-*` headers count.
+    pub(crate) networks: Vec<Network>,
+    /// Headers by which routes select a tenant. A proxy in front must set or remove them.
+    pub(crate) tenant_headers: Vec<HeaderName>,
+    /// Other headers that name a tenant. They never reach the origin.
+    pub(crate) untrusted_tenant_headers: Vec<HeaderName>,
+}
+
+impl TrustedProxies {
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.contains(address))
+    }
+
+    /// Sets the host and scheme by which the page is selected. `X-Forwarded-Host` is removed unless a trusted proxy sent
+    /// it. The cache layer reads the scheme from the extensions.
+    pub(crate) fn apply(&self, client: &Client, request: &mut Parts) {
+        if !self.contains(client.address.ip()) {
+            request.headers.remove(X_FORWARDED_HOST);
+        }
+        if self.scheme(client, &request.headers) == Scheme::HTTPS {
+            request.extensions.insert(Scheme::HTTPS);
+        }
+    }
+
+    /// The scheme that the client used, possibly to a trusted proxy.
+    pub(crate) fn scheme(&self, client: &Client, headers: &HeaderMap) -> Scheme {
+        if !self.contains(client.address.ip()) {
+            return client.scheme.clone();
+        }
+        match headers.get(X_FORWARDED_PROTO).map(HeaderValue::as_bytes) {
+            Some(b"https") => Scheme::HTTPS,
+            Some(b"http") => Scheme::HTTP,
+            _ => client.scheme.clone(),
+        }
     }
 }
 

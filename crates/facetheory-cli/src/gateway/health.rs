@@ -36,19 +36,15 @@ impl Failing {
 }
 
 impl Health {
-    /// Whether a request may be sent now. While the origin is down, one request at a time tests it.
+    /// Whether a request may be sent now. While the origin is down, one request per backoff delay tests it.
     pub(crate) fn allows_request(&self, now: Instant) -> bool {
         let mut failing = self.failing.lock();
-        match failing.as_mut() {
-            Some(known) if known.is_down() => {
-                let is_allowed = known.retry_at <= now;
-                if is_allowed {
-                    *known = Failing::after(known.failures, now);
-                }
-                is_allowed
-            }
-            _ => true,
+        let Some(known) = failing.as_mut().filter(|known| known.is_down()) else { return true };
+        let is_allowed = known.retry_at <= now;
+        if is_allowed {
+            *known = Failing::after(known.failures, now);
         }
+        is_allowed
     }
 
     /// Whether the origin counts as down.
@@ -81,7 +77,7 @@ mod tests {
     const FIRST_DELAY: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn while_the_origin_is_down_one_request_at_a_time_tests_it() {
+    async fn while_the_origin_is_down_one_request_per_delay_tests_it() {
         let (health, now) = (Health::default(), Instant::now());
         for _ in 0..MAX_FAILURES {
             assert!(health.allows_request(now));
@@ -90,7 +86,7 @@ mod tests {
         assert!(!health.allows_request(now));
         let later = now + FIRST_DELAY;
         assert!(health.allows_request(later), "one request tests the origin");
-        assert!(!health.allows_request(later), "and no other meanwhile");
+        assert!(!health.allows_request(later), "no other request until the delay is over");
         health.unreachable(later);
         assert!(!health.allows_request(later + FIRST_DELAY), "the second delay is longer");
         health.reachable();

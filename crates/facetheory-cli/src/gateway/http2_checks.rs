@@ -31,7 +31,7 @@ pub(crate) fn check_head<B: Body>(request: &Request<B>, limits: &RequestLimits) 
         Err(Rejection::bad("missing :authority"))
     } else if headers.get_all(CONTENT_LENGTH).iter().nth(1).is_some() {
         Err(DUPLICATE_LENGTH)
-    } else if target.len() > limits.target_bytes {
+    } else if target.len() > limits.uri_bytes {
         Err(TARGET_TOO_LONG)
     } else if headers.len() > limits.headers && header_count(headers) > limits.headers {
         Err(TOO_MANY_HEADERS)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use facetheory::remove_hop_by_hop_headers;
-use http::{HeaderMap, Request, StatusCode, Version};
+use http::{HeaderMap, Request, StatusCode};
 use tokio::sync::mpsc;
 
 use super::body::RequestBody;
@@ -17,26 +17,17 @@ const MAX_WAITING: usize = 8;
 /// response.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The HTTP version of the client's request, in the extensions of the request to the origin, which has its own version.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ClientVersion(pub(crate) Version);
-
 /// Forwards the informational responses to one request.
 #[derive(Debug)]
-pub(crate) struct InformationalForwarder {
-    receiver: Option<(mpsc::Receiver<Bytes>, InformationalSender)>,
-    version: Version,
-}
+pub(crate) struct InformationalForwarder(Option<(mpsc::Receiver<Bytes>, InformationalSender)>);
 
 impl InformationalForwarder {
     /// Receives the informational responses to a request. Without a client that waits there is nothing to forward, as for
     /// a render, and over HTTP/2 hyper cannot send them.
     pub(crate) fn install(request: &mut Request<RequestBody>) -> Self {
-        let ClientVersion(version) =
-            request.extensions_mut().remove().unwrap_or(ClientVersion(Version::HTTP_11));
         let context = request.body().client_context.as_ref();
         let Some(to_client) = context.and_then(|context| context.informational.clone()) else {
-            return InformationalForwarder { receiver: None, version };
+            return InformationalForwarder(None);
         };
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
         hyper::ext::on_informational(request, move |response| {
@@ -45,14 +36,13 @@ impl InformationalForwarder {
                 let _ = sender.try_send(serialize(response.status(), response.headers()));
             }
         });
-        InformationalForwarder { receiver: Some((receiver, to_client)), version }
+        InformationalForwarder(Some((receiver, to_client)))
     }
 
     /// Waits for the final response, and forwards informational ones until then, for as long as the client reads them.
     pub(crate) async fn forward_until<T>(self, response: impl Future<Output = T>) -> T {
-        let version = self.version;
-        let Some((mut receiver, to_client)) = self.receiver else { return response.await };
-        let send = |bytes| tokio::time::timeout(SEND_TIMEOUT, to_client.send(version, bytes));
+        let Some((mut receiver, to_client)) = self.0 else { return response.await };
+        let send = |bytes| tokio::time::timeout(SEND_TIMEOUT, to_client.send(bytes));
         let mut response = std::pin::pin!(response);
         let response = loop {
             tokio::select! {
@@ -89,8 +79,10 @@ fn serialize(status: StatusCode, headers: &HeaderMap) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use http::Version;
+
     use super::*;
-    use crate::wire::{ClientTimeouts, DeadlineTicker, RequestLimits};
+    use crate::wire::{ClientTimeouts, DeadlineTicker, InformationalWindow, RequestLimits};
 
     #[tokio::test(start_paused = true)]
     async fn the_final_response_does_not_wait_forever_for_a_slow_client() {
@@ -98,10 +90,9 @@ mod tests {
         // Nothing polls this connection, as if the client did not read.
         let limits = RequestLimits::default();
         let stream = DeadlineTicker::new().register(server, limits, &ClientTimeouts::default());
-        let window = stream.state().open_informational();
+        let window = InformationalWindow::open(stream.state(), Version::HTTP_11).expect("a window");
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
-        let receiver = Some((receiver, window.sender()));
-        let forwarder = InformationalForwarder { receiver, version: Version::HTTP_11 };
+        let forwarder = InformationalForwarder(Some((receiver, window.sender())));
         for _ in 0..MAX_WAITING {
             sender.try_send(Bytes::from_static(b"a hint")).expect("room");
         }

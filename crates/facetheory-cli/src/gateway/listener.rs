@@ -1,7 +1,7 @@
 //! Accepts client connections: connection limit, TLS, protocol detection, graceful shutdown.
 
-use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::io::ErrorKind::{AddrInUse, ConnectionAborted, ConnectionRefused, ConnectionReset};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,7 @@ use super::Gateway;
 use super::client::Client;
 use super::connection_limit::{ConnectionLimit, ConnectionPermit};
 use super::connection_service::ConnectionService;
+use super::serving_config::ServingConfig;
 use super::shutdown_signal::ShutdownSignal;
 use super::tls::Tls;
 use crate::wire::slow_client::{IdleTracker, track_h2_writes};
@@ -51,13 +52,6 @@ pub(crate) struct Endpoint {
     pub(crate) deadline_ticker: Arc<DeadlineTicker>,
 }
 
-impl Endpoint {
-    /// A permit for a connection. A trusted proxy connects for many clients, so the limit per address does not apply.
-    fn permit(&self, address: IpAddr) -> Option<ConnectionPermit> {
-        self.connections.acquire((!self.gateway.is_trusted_proxy(address)).then_some(address))
-    }
-}
-
 /// A bound listener.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -69,7 +63,7 @@ impl Listener {
     /// Binds an address. `option` is the command-line option that sets it.
     pub(crate) async fn bind(address: SocketAddr, option: &str) -> Result<Self> {
         let tcp = TcpListener::bind(address).await.map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => anyhow!(
+            AddrInUse => anyhow!(
                 "{address} is in use by another program; choose another with {option}, such as 127.0.0.1:0"
             ),
             _ => anyhow::Error::new(error).context(format!("cannot listen on {address}")),
@@ -94,7 +88,10 @@ impl Listener {
         while let Some(accepted) = stop.run_until_cancelled(self.tcp.accept()).await {
             match accepted {
                 Ok((stream, address)) => {
-                    let Some(permit) = endpoint.permit(address.ip()) else {
+                    // A trusted proxy connects for many clients, so the limit per address does not apply.
+                    let is_trusted = endpoint.gateway.is_trusted_proxy(address.ip());
+                    let counted = (!is_trusted).then_some(address.ip());
+                    let Some(permit) = endpoint.connections.acquire(counted) else {
                         tracing::debug!(%address, "connection rejected: too many connections");
                         continue;
                     };
@@ -110,7 +107,9 @@ impl Listener {
                         abort.run_until_triggered(pin!(connection.begin(stream, address))).await;
                     });
                 }
-                Err(error) if is_of_one_connection(&error) => {
+                Err(error)
+                    if matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) =>
+                {
                     tracing::debug!(%error, "connection closed before it was accepted");
                 }
                 Err(error) => {
@@ -128,12 +127,6 @@ impl Listener {
         self.connections.wait().await;
         is_drained
     }
-}
-
-/// Whether an error of `accept` concerns one connection, and not the following ones.
-fn is_of_one_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
 /// A client connection.
@@ -207,17 +200,14 @@ impl Connection {
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let gateway = self.endpoint.gateway.clone();
-        let (limits, timeouts) = {
-            let config = gateway.config.load();
-            (config.limits, config.timeouts)
-        };
+        let ServingConfig { limits, timeouts, .. } = **gateway.config.load();
         let mut stream = self.endpoint.deadline_ticker.register(io, limits, &timeouts);
         let client = Arc::new(Client { http1_state: Some(stream.state().clone()), ..client });
         let mut builder = http1::Builder::new();
         builder
             // The stream has timeouts of its own.
             .header_read_timeout(None)
-            .max_buf_size(limits.head_bytes.max(HYPER_MIN_BUFFER));
+            .max_buf_size(limits.header_bytes.max(HYPER_MIN_BUFFER));
         if limits.headers > HYPER_DEFAULT_HEADERS {
             // With this setting, hyper allocates room for the headers of each request.
             builder.max_headers(limits.headers);
@@ -250,17 +240,14 @@ impl Connection {
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (gateway, tracker) = (self.endpoint.gateway.clone(), IdleTracker::new());
-        let (timeouts, header_bytes) = {
-            let config = gateway.config.load();
-            (config.timeouts, u32::try_from(config.limits.head_bytes).unwrap_or(u32::MAX))
-        };
+        let ServingConfig { limits, timeouts, .. } = **gateway.config.load();
         let service = ConnectionService::new(gateway, Arc::new(client), tracker.clone(), self.permit.clone());
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(MAX_STREAMS)
             .max_pending_accept_reset_streams(MAX_RESETS)
             .max_local_error_reset_streams(MAX_RESETS)
-            .max_header_list_size(header_bytes)
+            .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
             .max_send_buf_size(STREAM_BUFFER_BYTES)
             .serve_connection(TokioIo::new(track_h2_writes(io, tracker.clone())), service);
         let drain = self.drain.clone();

@@ -8,20 +8,16 @@ mod body;
 mod client;
 mod connection_limit;
 mod connection_service;
-mod connector;
 mod failure;
 mod forwarded_headers;
 mod health;
 mod http2_checks;
 mod informational;
 mod listener;
-mod local_response;
 mod origin;
 mod serving_config;
 mod shutdown_signal;
 mod tls;
-mod tracked_body;
-mod trusted_proxies;
 mod tunnel;
 mod upstream_io;
 
@@ -30,6 +26,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use facetheory::{IsrBody, IsrService};
+use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use tower::Service as _;
@@ -38,7 +35,7 @@ use crate::log::{AccessLog, ResponseReason};
 use crate::wire::{InformationalWindow, rejection};
 use body::RequestBody;
 use client::{Client, ClientContext};
-use local_response::{local_response, without_body};
+use failure::local_response;
 
 pub(crate) use connection_limit::ConnectionLimit;
 pub(crate) use listener::{Endpoint, Listener};
@@ -76,7 +73,7 @@ impl Gateway {
 
     /// Whether connections from this address come from a trusted proxy.
     fn is_trusted_proxy(&self, address: IpAddr) -> bool {
-        self.config.load().trusted_proxies.contain(address)
+        self.config.load().trusted_proxies.contains(address)
     }
 
     /// Responds to one request. `checked` is the outcome of [`http2_checks::check_head`].
@@ -99,21 +96,23 @@ impl Gateway {
             return local_response(rejection::METHOD_NOT_SUPPORTED).map(IsrBody::from);
         }
         if http1_state.is_none() {
-            let timeout = self.config.load().body_limits.pause;
+            let timeout = self.config.load().body_limits.idle_timeout;
             let checked = http2_checks::check_body(&mut request, timeout).await.and(checked);
             if let Err(rejection) = checked {
-                let response = local_response(rejection);
-                let is_head = *request.method() == Method::HEAD;
-                return if is_head { without_body(response) } else { response }.map(IsrBody::from);
+                let mut response = local_response(rejection);
+                if *request.method() == Method::HEAD {
+                    // Over HTTP/2, hyper would send the body.
+                    let length = std::mem::take(response.body_mut()).len();
+                    response.headers_mut().insert(CONTENT_LENGTH, length.into());
+                }
+                return response.map(IsrBody::from);
             }
         }
         // Closed on return, which is before hyper gets the response.
-        let window = http1_state.map(|state| state.open_informational());
-        let (mut service, body_limits) = {
-            let config = self.config.load();
-            (config.service.clone(), config.body_limits)
-        };
-        let mut request = request.map(|body| RequestBody::of(body, body_limits));
+        let window = http1_state.and_then(|state| InformationalWindow::open(state, request.version()));
+        let config = self.config.load_full();
+        let mut service = config.service.clone();
+        let mut request = request.map(|body| RequestBody::of(body, config.body_limits));
         let informational = window.as_ref().map(InformationalWindow::sender);
         request.extensions_mut().insert(ClientContext { client: client.clone(), informational });
         match service.call(request).await {

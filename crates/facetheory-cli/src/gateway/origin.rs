@@ -24,17 +24,14 @@ use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tower::Service;
 
-use super::body::{BodyLimits, OriginBody, RequestBody, StreamedBody};
-use super::client::ClientContext;
-use super::connector::Connector;
-use super::failure::{Failure, describe};
-use super::forwarded_headers;
+use super::body::{BodyLimits, LimitedBody, OriginBody, RequestBody};
+use super::client::{Client, ClientContext};
+use super::failure::{Failure, describe, local_response};
+use super::forwarded_headers::{self, TrustedProxies};
 use super::health::Health;
-use super::informational::{ClientVersion, InformationalForwarder};
-use super::local_response::local_response;
-use super::trusted_proxies::TrustedProxies;
-use super::tunnel::{ClientUpgrade, Tunnels};
-use super::upstream_io::UpstreamState;
+use super::informational::InformationalForwarder;
+use super::tunnel::Tunnels;
+use super::upstream_io::{Connector, UpstreamState};
 use crate::config::{self, Config};
 use crate::wire::Rejection;
 
@@ -113,7 +110,7 @@ impl Origin {
             timeouts: timeouts.clone(),
             body_limits: BodyLimits {
                 bytes: if max_bytes == 0 { u64::MAX } else { max_bytes },
-                pause: timeouts.idle,
+                idle_timeout: timeouts.idle,
             },
             trusted_proxies,
             health: Health::default(),
@@ -161,9 +158,8 @@ impl Shared {
         body.client_context = ClientContext::take(&mut parts);
         let context = body.client_context.as_ref();
         let client = context.map(|context| context.client.clone());
-        // A client that does not wait for the response cannot switch protocols, nor can one before HTTP/1.1.
-        let is_waiting = context.is_some_and(|context| context.informational.is_some());
-        let may_upgrade = is_waiting && parts.version == Version::HTTP_11;
+        // Only a client that waits for the response, over HTTP/1.1, can switch protocols.
+        let may_upgrade = context.is_some_and(|context| context.informational.is_some());
         let protocol = may_upgrade.then(|| forwarded_headers::upgrade(&parts.headers)).flatten();
         let client_io = parts.extensions.remove::<OnUpgrade>().filter(|_| protocol.is_some());
         let scheme = parts.extensions.remove::<Scheme>().unwrap_or(Scheme::HTTP);
@@ -177,10 +173,11 @@ impl Shared {
             parts.headers.insert(UPGRADE, protocol);
             parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         }
-        parts.uri = self.uri(&parts)?;
-        let version = ClientVersion(std::mem::replace(&mut parts.version, Version::HTTP_11));
+        let target = parts.uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
+        let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
+        parts.uri = uri.path_and_query(target).build().map_err(|_| Failure::Request(None))?;
+        parts.version = Version::HTTP_11;
         parts.extensions.clear();
-        parts.extensions.insert(version);
         // A body that is invalid from the beginning does not reach the origin.
         body.begin().await.map_err(|error| Failure::of_request(client.as_deref(), &*error))?;
         if !self.health.allows_request(Instant::now()) {
@@ -195,22 +192,11 @@ impl Shared {
             None => sending.await?,
         };
         let is_for_client = client.is_some();
-        let upgrade = client_io.zip(client).map(|(io, client)| ClientUpgrade { io, client });
-        let mut response = self.receive(response, upgrade, deadline)?;
+        let mut response = self.receive(response, client_io.zip(client), deadline)?;
         if is_for_client && forwarded_headers::varies_by_address(response.headers()) {
             response.headers_mut().insert(VARY, HeaderValue::from_static("*"));
         }
         Ok(response)
-    }
-
-    /// The target of a request, always at the origin.
-    fn uri(&self, parts: &Parts) -> Result<Uri, Failure> {
-        let target = parts.uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
-        let mut uri = http::uri::Parts::default();
-        uri.scheme = Some(self.scheme.clone());
-        uri.authority = Some(self.authority.clone());
-        uri.path_and_query = Some(target);
-        Uri::from_parts(uri).map_err(|_| Failure::Request(None))
     }
 
     /// Sends a request. A safe one is retried once if a reused connection turns out to be closed.
@@ -260,23 +246,24 @@ impl Shared {
     fn receive(
         &self,
         response: Response<Incoming>,
-        upgrade: Option<ClientUpgrade>,
+        upgrade: Option<(OnUpgrade, Arc<Client>)>,
         deadline: Option<Instant>,
     ) -> Result<Response<OriginBody>, Failure> {
         let (mut parts, body) = response.into_parts();
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
             let origin = parts.extensions.remove::<OnUpgrade>();
             let protocol = parts.headers.get(UPGRADE).cloned();
-            let (Some(upgrade), Some(origin), Some(protocol)) = (upgrade, origin, protocol) else {
+            let (Some((client_io, client)), Some(origin), Some(protocol)) = (upgrade, origin, protocol)
+            else {
                 return Err(Failure::UnrequestedUpgrade);
             };
-            if !upgrade.client.http1_state.as_ref().is_some_and(|state| state.accept_upgrade()) {
+            if !client.http1_state.as_ref().is_some_and(|state| state.accept_upgrade()) {
                 return Err(Failure::UnrequestedUpgrade);
             }
             if let Some(state) = parts.extensions.remove::<Arc<UpstreamState>>() {
                 state.set_tunnel();
             }
-            self.tunnels.open(upgrade, origin, self.timeouts.tunnel_idle);
+            self.tunnels.open((client_io, &client), origin, self.timeouts.tunnel_idle);
             remove_hop_by_hop_headers(&mut parts.headers);
             parts.headers.insert(UPGRADE, protocol);
             parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -288,7 +275,7 @@ impl Shared {
         }
         remove_hop_by_hop_headers(&mut parts.headers);
         parts.extensions.clear();
-        let body = StreamedBody::new(body, self.body_limits, deadline);
+        let body = LimitedBody::new(body, self.body_limits, deadline);
         Ok(Response::from_parts(parts, OriginBody::Left(body)))
     }
 }

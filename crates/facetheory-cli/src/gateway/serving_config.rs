@@ -5,8 +5,8 @@ use http::header::HeaderName;
 use tower::Layer as _;
 
 use super::body::BodyLimits;
+use super::forwarded_headers::TrustedProxies;
 use super::origin::Origin;
-use super::trusted_proxies::TrustedProxies;
 use super::tunnel::Tunnels;
 use crate::config::{self, Config};
 use crate::wire::{ClientTimeouts, RequestLimits};
@@ -26,7 +26,7 @@ impl ServingConfig {
     /// Builds the cache layer and the origin's connection pool from a configuration.
     pub(crate) fn new(
         config: &Config,
-        address: &config::Origin,
+        origin: &config::Origin,
         isr: Isr,
         tunnels: Tunnels,
         is_logged: bool,
@@ -38,7 +38,7 @@ impl ServingConfig {
             untrusted_tenant_headers: names(config.tenant_headers.iter().map(String::as_str)),
         };
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        let origin = Origin::new(address, config, trusted_proxies.clone(), tunnels)?;
+        let origin = Origin::new(origin, config, trusted_proxies.clone(), tunnels)?;
         let layer = IsrLayer::new(isr, config.routes()?)
             .strict()
             .max_page_bytes(limits.page_bytes)
@@ -52,17 +52,18 @@ impl ServingConfig {
             service: layer.layer(origin.clone()),
             origin,
             trusted_proxies,
-            body_limits: BodyLimits { bytes: body_bytes, pause: timeouts.client_body },
+            body_limits: BodyLimits { bytes: body_bytes, idle_timeout: timeouts.client_body },
             limits: RequestLimits {
-                head_bytes: size(limits.header_bytes),
+                header_bytes: size(limits.header_bytes),
                 headers: size(limits.headers),
-                target_bytes: size(limits.uri_bytes),
+                uri_bytes: size(limits.uri_bytes),
                 body_bytes,
             },
             timeouts: ClientTimeouts {
                 head: timeouts.client_headers,
                 idle: timeouts.client_idle,
                 body: timeouts.client_body,
+                // One key for both: a client that reads nothing is idle too.
                 write: timeouts.client_idle,
             },
         })

@@ -1,16 +1,17 @@
 //! Tunnels: connections that switched to another protocol, such as WebSocket. Bytes are copied in both directions.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::io::InspectWriter;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::client::Client;
-use crate::wire::slow_client::{IdleTracker, track_writes};
+use crate::wire::slow_client::IdleTracker;
 
 /// All open tunnels.
 #[derive(Clone, Debug, Default)]
@@ -19,22 +20,15 @@ pub(crate) struct Tunnels {
     stop: CancellationToken,
 }
 
-/// A client's side of a protocol upgrade.
-#[derive(Debug)]
-pub(crate) struct ClientUpgrade {
-    pub(crate) io: OnUpgrade,
-    pub(crate) client: Arc<Client>,
-}
-
 impl Tunnels {
     /// Connects a client with the origin once both have switched, until one side closes or neither reads for so long. The
     /// tunnel holds the permit of the client's connection.
-    pub(crate) fn open(&self, upgrade: ClientUpgrade, origin: OnUpgrade, idle: Option<Duration>) {
-        let (stop, permit) = (self.stop.clone(), upgrade.client.permit.upgrade());
+    pub(crate) fn open(&self, (io, client): (OnUpgrade, &Client), origin: OnUpgrade, idle: Option<Duration>) {
+        let (stop, permit) = (self.stop.clone(), client.permit.upgrade());
         self.open.spawn(async move {
             let _permit = permit;
             stop.run_until_cancelled(async {
-                match tokio::try_join!(upgrade.io, origin) {
+                match tokio::try_join!(io, origin) {
                     Ok((client, origin)) => copy(TokioIo::new(client), TokioIo::new(origin), idle).await,
                     Err(error) => tracing::debug!(%error, "protocol upgrade failed"),
                 }
@@ -58,19 +52,14 @@ where
     O: AsyncRead + AsyncWrite + Unpin,
 {
     let tracker = IdleTracker::new();
-    let mut client = track_writes(client, tracker.clone());
-    let mut origin = track_writes(origin, tracker.clone());
-    let idle = async {
-        match idle {
-            Some(limit) => tracker.idle(limit).await,
-            None => std::future::pending().await,
-        }
-    };
+    let touch = |_: &[u8]| tracker.touch();
+    let (mut client, mut origin) = (InspectWriter::new(client, touch), InspectWriter::new(origin, touch));
+    let idle = OptionFuture::from(idle.map(|limit| tracker.idle(limit)));
     tokio::select! {
         copied = tokio::io::copy_bidirectional(&mut client, &mut origin) => if let Err(error) = copied {
             tracing::debug!(%error, "tunnel failed");
         },
-        () = idle => tracing::debug!("tunnel closed: idle timeout"),
+        Some(()) = idle => tracing::debug!("tunnel closed: idle timeout"),
     }
 }
 

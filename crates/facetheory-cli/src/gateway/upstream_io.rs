@@ -1,4 +1,4 @@
-//! A connection to the origin, with a write timeout.
+//! Connections to the origin, with a connect timeout and a write timeout.
 
 use std::io;
 use std::pin::Pin;
@@ -7,9 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use hyper_util::client::legacy::connect::{Connected, Connection};
+use http::Uri;
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
+use tower::Service;
+
+use super::body::BodyError;
 
 /// A connection that fails if the origin stops reading for too long.
 ///
@@ -123,6 +130,35 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for UpstreamIo<IO> {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.io).poll_shutdown(context);
         self.check_write(context, outcome)
+    }
+}
+
+/// Connects to the origin.
+#[derive(Clone, Debug)]
+pub(crate) struct Connector {
+    pub(crate) https: HttpsConnector<HttpConnector>,
+    pub(crate) connect_timeout: Duration,
+    /// How long the origin may not read what it is sent.
+    pub(crate) write_timeout: Duration,
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<UpstreamIo<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>>;
+    type Error = BodyError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BodyError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        self.https.poll_ready(context)
+    }
+
+    fn call(&mut self, address: Uri) -> Self::Future {
+        let (timeout, write_timeout) = (self.connect_timeout, self.write_timeout);
+        let connecting = tokio::time::timeout(timeout, self.https.call(address));
+        Box::pin(async move {
+            let connected =
+                connecting.await.map_err(|_| format!("connecting took longer than {timeout:?}"))??;
+            Ok(TokioIo::new(UpstreamIo::new(TokioIo::new(connected), write_timeout)))
+        })
     }
 }
 

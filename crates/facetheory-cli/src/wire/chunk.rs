@@ -1,9 +1,7 @@
 //! Chunked request bodies: sizes, data and trailers.
 
-use super::head::HEAD_TOO_LARGE;
-use super::limits::RequestLimits;
-use super::line::{self, Field, Line};
-use super::rejection::{BODY_TOO_LARGE, Rejection, TOO_MANY_HEADERS};
+use super::line::{self, Field};
+use super::rejection::{BODY_TOO_LARGE, HEAD_TOO_LARGE, Rejection, RequestLimits, TOO_MANY_HEADERS};
 
 /// The size of the extensions of all chunks of a body together. They are hardly used, and the size limit of bodies does
 /// not count them.
@@ -15,7 +13,7 @@ const NOT_IN_TRAILERS: [&[u8]; 6] =
     [b"content-length", b"transfer-encoding", b"host", b"connection", b"upgrade", b"expect"];
 
 /// The parser of a chunked body.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ChunkedBody {
     step: Step,
     /// The declared size of all chunks so far.
@@ -27,32 +25,30 @@ pub(super) struct ChunkedBody {
     searched: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum Step {
-    Size { value: u64, digits: u8 },
-    Extension { value: u64 },
-    SizeFeed { value: u64 },
-    Data { left: u64 },
+    /// Before the first digit of a chunk size.
+    #[default]
+    Chunk,
+    Size {
+        value: u64,
+        digits: u8,
+    },
+    Extension {
+        value: u64,
+    },
+    SizeFeed {
+        value: u64,
+    },
+    Data {
+        left: u64,
+    },
     DataReturn,
     DataFeed,
     Trailers,
 }
 
-/// The size of the next chunk, before its first digit.
-const NEXT_SIZE: Step = Step::Size { value: 0, digits: 0 };
-
 impl ChunkedBody {
-    pub(super) fn new() -> Self {
-        ChunkedBody {
-            step: NEXT_SIZE,
-            bytes: 0,
-            extension_bytes: 0,
-            trailers: 0,
-            trailer_bytes: 0,
-            searched: 0,
-        }
-    }
-
     /// Checks bytes. Returns how many of them are valid, and whether the body has ended with them. An incomplete trailer
     /// line does not count as valid, and must be the beginning of the next bytes.
     pub(super) fn read(&mut self, bytes: &[u8], limits: &RequestLimits) -> Result<(usize, bool), Rejection> {
@@ -83,29 +79,29 @@ impl ChunkedBody {
 
     /// One byte between the data of two chunks.
     fn byte(&mut self, byte: u8, limits: &RequestLimits) -> Result<Step, Rejection> {
-        match (self.step, byte) {
-            (Step::Size { value, digits }, _) if byte.is_ascii_hexdigit() && digits < MAX_DIGITS => {
-                let digit = char::from(byte).to_digit(16).map_or(0, u64::from);
-                Ok(Step::Size { value: value << 4 | digit, digits: digits + 1 })
+        match (self.step, byte, char::from(byte).to_digit(16)) {
+            (Step::Chunk, _, Some(digit)) => Ok(Step::Size { value: digit.into(), digits: 1 }),
+            (Step::Size { value, digits: digits @ ..MAX_DIGITS }, _, Some(digit)) => {
+                Ok(Step::Size { value: value << 4 | u64::from(digit), digits: digits + 1 })
             }
-            (Step::Size { value, digits: 1.. }, b'\r' | b';') => {
+            (Step::Size { value, .. }, b'\r' | b';', _) => {
                 let bytes = self.bytes.checked_add(value).filter(|&bytes| bytes <= limits.body_bytes);
                 self.bytes = bytes.ok_or(BODY_TOO_LARGE)?;
                 Ok(if byte == b';' { Step::Extension { value } } else { Step::SizeFeed { value } })
             }
-            (Step::Extension { value }, b'\r') => Ok(Step::SizeFeed { value }),
-            (Step::Extension { .. }, b' '..=b'~' | b'\t') => {
+            (Step::Extension { value }, b'\r', _) => Ok(Step::SizeFeed { value }),
+            (Step::Extension { .. }, b' '..=b'~' | b'\t', _) => {
                 self.extension_bytes += 1;
                 if self.extension_bytes > MAX_EXTENSION_BYTES {
                     return Err(Rejection::bad("the chunk extensions are too long"));
                 }
                 Ok(self.step)
             }
-            (Step::SizeFeed { value: 0 }, b'\n') => Ok(Step::Trailers),
-            (Step::SizeFeed { value }, b'\n') => Ok(Step::Data { left: value }),
-            (Step::DataReturn, b'\r') => Ok(Step::DataFeed),
-            (Step::DataFeed, b'\n') => Ok(NEXT_SIZE),
-            (Step::DataReturn | Step::DataFeed, _) => {
+            (Step::SizeFeed { value: 0 }, b'\n', _) => Ok(Step::Trailers),
+            (Step::SizeFeed { value }, b'\n', _) => Ok(Step::Data { left: value }),
+            (Step::DataReturn, b'\r', _) => Ok(Step::DataFeed),
+            (Step::DataFeed, b'\n', _) => Ok(Step::Chunk),
+            (Step::DataReturn | Step::DataFeed, _, _) => {
                 Err(Rejection::bad("a chunk is longer than its declared size"))
             }
             _ => Err(Rejection::bad("malformed chunk size")),
@@ -114,17 +110,10 @@ impl ChunkedBody {
 
     /// One line of the trailers.
     fn trailer(&mut self, bytes: &[u8], limits: &RequestLimits) -> Result<(usize, bool), Rejection> {
-        let limit = limits.head_bytes.saturating_sub(self.trailer_bytes);
-        let (line, length) = match line::first(bytes, self.searched, limit)? {
-            Line::Complete { line, next } => (line, next),
-            Line::Incomplete { .. } if bytes.len() > limit => return Err(HEAD_TOO_LARGE),
-            Line::Incomplete { searched } => {
-                self.searched = searched;
-                return Ok((0, false));
-            }
-            Line::TooLong => return Err(HEAD_TOO_LARGE),
+        let limit = limits.header_bytes.saturating_sub(self.trailer_bytes);
+        let Some((line, length)) = line::first(bytes, &mut self.searched, limit, HEAD_TOO_LARGE)? else {
+            return Ok((0, false));
         };
-        self.searched = 0;
         self.trailer_bytes += length;
         if line.is_empty() {
             return Ok((length, true));

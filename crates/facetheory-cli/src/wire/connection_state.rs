@@ -1,25 +1,23 @@
 //! The state that the stream of an HTTP/1 connection shares with the service that responds on it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::Waker;
 
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 
-use super::informational::{InformationalQueue, InformationalWindow};
-use super::rejected_request::RejectedRequest;
-use super::rejection::{Rejection, is_substitute};
+use super::informational::InformationalQueue;
+use super::rejection::{RejectedRequest, Rejection, is_substitute};
 use super::slow_client::TimeoutClock;
-use super::state_cells::{Expected, ExpectedSince, OptionalTick};
 
 /// The state that a [`CheckedStream`](super::stream::CheckedStream) shares with the service of its connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
     clock: TimeoutClock,
     expected: ExpectedSince,
-    /// When the socket first did not take a write, if it has not taken one since.
-    write_stalled: OptionalTick,
+    /// One more than the tick in which the socket first did not take a write, or 0 if it has taken one since.
+    write_stalled: AtomicU32,
     /// How many requests hyper or the fast path was given.
     delivered: AtomicU32,
     /// How many of those have a complete response.
@@ -29,13 +27,14 @@ pub(crate) struct ConnectionState {
     upgrade: Mutex<Upgrade>,
     rejection: Mutex<Option<(Rejection, RejectedRequest)>>,
     pub(super) informational: InformationalQueue,
-    waker: Mutex<Option<Waker>>,
+    /// Wakes the task of the connection.
+    pub(super) waker: Mutex<Option<Waker>>,
 }
 
 /// Whether the connection leaves HTTP after a request with an `Upgrade` header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Upgrade {
-    /// No undecided request has asked for an upgrade.
+    /// No request that waits for a decision has an `Upgrade` header.
     #[default]
     None,
     /// The stream holds back what follows the request until the service decides.
@@ -51,7 +50,7 @@ impl ConnectionState {
     /// Every request needs a guard, including rejected ones: a connection is idle once as many responses are complete as
     /// requests were delivered.
     pub(crate) fn begin_request(self: &Arc<Self>) -> ActiveRequest {
-        ActiveRequest { state: self.clone() }
+        ActiveRequest(self.clone())
     }
 
     /// The rejection to respond with, if hyper read the substitute of a rejected request.
@@ -69,32 +68,23 @@ impl ConnectionState {
         self.rejection.lock().as_ref().map(|(rejection, _)| *rejection)
     }
 
-    /// Allows informational responses (1xx) until the returned window is dropped.
-    pub(crate) fn open_informational(self: &Arc<Self>) -> InformationalWindow {
-        InformationalWindow::open(self)
-    }
-
     /// Turns the connection into a tunnel after the current request: bytes are no longer checked. Call this before a 101
-    /// response. Returns false if the client has not asked for an upgrade; then a 101 response is not allowed.
+    /// response. Returns false if the client has not requested an upgrade; then a 101 response is not allowed.
     #[must_use]
     pub(crate) fn accept_upgrade(&self) -> bool {
         self.decide_upgrade(Upgrade::Accepted)
     }
 
-    /// Returns false if there is no undecided request.
+    /// Returns false if no request waits for a decision.
     fn decide_upgrade(&self, decision: Upgrade) -> bool {
-        let is_decided = {
-            let mut upgrade = self.upgrade.lock();
-            let is_requested = *upgrade == Upgrade::Requested;
-            if is_requested {
-                *upgrade = decision;
-            }
-            is_requested
-        };
-        if is_decided {
-            self.wake();
+        let mut upgrade = self.upgrade.lock();
+        if *upgrade != Upgrade::Requested {
+            return false;
         }
-        is_decided
+        *upgrade = decision;
+        drop(upgrade);
+        self.wake();
+        true
     }
 }
 
@@ -106,7 +96,7 @@ impl ConnectionState {
         ConnectionState {
             clock,
             expected: ExpectedSince::new(Expected::Request, now),
-            write_stalled: OptionalTick::default(),
+            write_stalled: AtomicU32::new(0),
             delivered: AtomicU32::new(0),
             completed: AtomicU32::new(0),
             quiet_since: AtomicU32::new(now),
@@ -136,16 +126,16 @@ impl ConnectionState {
 
     /// The socket did not take a write.
     pub(super) fn write_stalled(&self) {
-        if self.write_stalled.get().is_none() {
-            self.write_stalled.set(self.clock.now());
+        if self.write_stalled.load(Relaxed) == 0 {
+            self.write_stalled.store(self.clock.now().wrapping_add(1), Relaxed);
         }
     }
 
     /// The socket took a write.
     pub(super) fn write_resumed(&self) {
-        if self.write_stalled.get().is_some() {
+        if self.write_stalled.load(Relaxed) != 0 {
             self.quiet_since.store(self.clock.now(), Relaxed);
-            self.write_stalled.clear();
+            self.write_stalled.store(0, Relaxed);
         }
     }
 
@@ -155,7 +145,7 @@ impl ConnectionState {
         let (since, timeout) = match expected {
             Expected::Head => (since, timeouts.head),
             Expected::Body => (since, timeouts.body),
-            Expected::Request if self.is_idle() && self.write_stalled.get().is_none() => {
+            Expected::Request if self.is_idle() && self.write_stalled.load(Relaxed) == 0 => {
                 (since.max(self.quiet_since.load(Relaxed)), timeouts.idle)
             }
             Expected::Request | Expected::Nothing => return None,
@@ -165,7 +155,8 @@ impl ConnectionState {
 
     /// Whether the write timeout has passed: the client does not read its response.
     pub(super) fn is_write_overdue(&self) -> bool {
-        self.write_stalled.get().is_some_and(|since| self.clock.is_past(since, self.clock.timeouts.write))
+        let since = self.write_stalled.load(Relaxed);
+        since != 0 && self.clock.is_past(since.wrapping_sub(1), self.clock.timeouts.write)
     }
 
     /// A response is complete.
@@ -195,11 +186,6 @@ impl ConnectionState {
         if *upgrade == Upgrade::Requested { Upgrade::Requested } else { std::mem::take(&mut *upgrade) }
     }
 
-    /// Sets the task that is to be woken.
-    pub(super) fn set_waker(&self, waker: Waker) {
-        *self.waker.lock() = Some(waker);
-    }
-
     /// Wakes the task of the connection.
     pub(super) fn wake(&self) {
         let waker = self.waker.lock().clone();
@@ -217,16 +203,61 @@ impl ConnectionState {
 
 /// A request whose response is not complete. Dropping it completes the response.
 #[derive(Debug)]
-pub(crate) struct ActiveRequest {
-    state: Arc<ConnectionState>,
-}
+pub(crate) struct ActiveRequest(Arc<ConnectionState>);
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        self.state.complete_request();
+        self.0.complete_request();
         // An upgrade can only be requested by the last request, so it was this one, and the service did not accept.
-        if self.state.is_idle() {
-            self.state.decide_upgrade(Upgrade::Declined);
+        if self.0.is_idle() {
+            self.0.decide_upgrade(Upgrade::Declined);
+        }
+    }
+}
+
+/// The part of a request that the client has to send next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expected {
+    /// A request, of which nothing has arrived.
+    Request,
+    /// The rest of a request head.
+    Head,
+    /// The rest of a request body.
+    Body,
+    /// Nothing: the connection is a tunnel.
+    Nothing,
+}
+
+/// An [`Expected`] and the tick since when it is expected. One word, so that no reader sees one without the other. Relaxed
+/// ordering is enough: it is compared with itself only, or read by the ticker, which reads again a moment later.
+#[derive(Debug)]
+pub(super) struct ExpectedSince(AtomicU64);
+
+impl ExpectedSince {
+    pub(super) fn new(expected: Expected, tick: u32) -> Self {
+        ExpectedSince(AtomicU64::new(Self::pack(expected, tick)))
+    }
+
+    const fn pack(expected: Expected, tick: u32) -> u64 {
+        (expected as u64) << 32 | tick as u64
+    }
+
+    pub(super) fn get(&self) -> (Expected, u32) {
+        let word = self.0.load(Relaxed);
+        let expected = match word >> 32 {
+            0 => Expected::Request,
+            1 => Expected::Head,
+            2 => Expected::Body,
+            _ => Expected::Nothing,
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "the lower half is the tick")]
+        (expected, word as u32)
+    }
+
+    /// Changes what is expected. The tick stays if nothing changes.
+    pub(super) fn set(&self, expected: Expected, now: u32) {
+        if self.0.load(Relaxed) >> 32 != expected as u64 {
+            self.0.store(Self::pack(expected, now), Relaxed);
         }
     }
 }
@@ -247,5 +278,16 @@ mod tests {
         assert!(!state.decide_upgrade(Upgrade::Declined), "it is decided once");
         assert_eq!(state.take_upgrade(), Upgrade::Accepted);
         assert!(!state.accept_upgrade());
+    }
+
+    #[test]
+    fn every_expected_state_is_read_as_it_was_written() {
+        let cell = ExpectedSince::new(Expected::Request, 3);
+        for expected in [Expected::Head, Expected::Body, Expected::Nothing, Expected::Request] {
+            cell.set(expected, u32::MAX);
+            assert_eq!(cell.get(), (expected, u32::MAX));
+            cell.set(expected, 9);
+            assert_eq!(cell.get(), (expected, u32::MAX), "the wait began earlier");
+        }
     }
 }

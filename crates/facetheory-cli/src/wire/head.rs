@@ -2,17 +2,19 @@
 
 use http::StatusCode;
 
-use super::limits::RequestLimits;
-use super::line::{self, Field, Line, TOKEN, all};
-use super::rejection::{BODY_NOT_ALLOWED, DUPLICATE_LENGTH, Rejection, TARGET_TOO_LONG, TOO_MANY_HEADERS};
+use super::line::{self, Field, TOKEN, all};
+use super::rejection::{
+    BODY_NOT_ALLOWED, DUPLICATE_LENGTH, HEAD_TOO_LARGE, Rejection, RequestLimits, TARGET_TOO_LONG,
+    TOO_MANY_HEADERS,
+};
 use super::request_line::RequestLine;
 
-/// The parser of a head. All positions count from its first byte.
+/// The parser of a head.
 #[derive(Debug, Default)]
 pub(super) struct Head {
-    /// Where the next line begins.
+    /// Where the next line begins, from the first byte of the head.
     next: usize,
-    /// Up to where the next line is known not to end.
+    /// How many bytes of the next line are known not to contain its end.
     searched: usize,
     /// One empty line before the request was skipped (RFC 9112, section 2.2).
     blank: bool,
@@ -54,26 +56,15 @@ impl Head {
         last_host: &mut Vec<u8>,
     ) -> Result<Option<ParsedHead>, Rejection> {
         loop {
-            let start = self.next;
-            let (searched, limit) = (self.searched - start, limits.head_bytes.saturating_sub(start));
-            let line = match line::first(&bytes[start..], searched, limit)? {
-                Line::Complete { line, next } => {
-                    self.next = start + next;
-                    self.searched = self.next;
-                    line
-                }
-                // The line ends after the limit, so the outcome does not depend on how much has arrived.
-                Line::Incomplete { .. } if bytes.len() > limits.head_bytes => return Err(self.too_large()),
-                Line::Incomplete { searched } => {
-                    self.searched = start + searched;
-                    return Ok(None);
-                }
-                Line::TooLong => return Err(self.too_large()),
-            };
+            let limit = limits.header_bytes.saturating_sub(self.next);
+            let too_long = if self.request.is_some() { HEAD_TOO_LARGE } else { TARGET_TOO_LONG };
+            let found = line::first(&bytes[self.next..], &mut self.searched, limit, too_long)?;
+            let Some((line, length)) = found else { return Ok(None) };
+            self.next += length;
             if !line.is_empty() {
-                self.line(line, start, limits, last_host)?;
-            } else if self.request.is_some() {
-                return self.finish(bytes, last_host).map(Some);
+                self.line(line, limits, last_host)?;
+            } else if let Some(request) = &self.request {
+                return self.finish(request, last_host).map(Some);
             } else if std::mem::replace(&mut self.blank, true) {
                 return Err(Rejection::bad("more than one empty line before the request"));
             }
@@ -82,29 +73,17 @@ impl Head {
 
     /// Whether any of it has arrived, apart from the empty line that some clients send after a body.
     pub(super) fn has_begun(&self) -> bool {
-        self.request.is_some() || self.searched > self.next
-    }
-
-    fn too_large(&self) -> Rejection {
-        match self.request {
-            Some(_) => HEAD_TOO_LARGE,
-            None => TARGET_TOO_LONG,
-        }
+        self.request.is_some() || self.searched > 0
     }
 
     fn line(
         &mut self,
         line: &[u8],
-        start: usize,
         limits: &RequestLimits,
         last_host: &mut Vec<u8>,
     ) -> Result<(), Rejection> {
         let Some(request) = &self.request else {
-            let mut request = RequestLine::read(line, limits)?;
-            if let Some(authority) = &mut request.authority {
-                *authority = authority.start + start..authority.end + start;
-            }
-            self.request = Some(request);
+            self.request = Some(RequestLine::read(line, limits)?);
             return Ok(());
         };
         self.fields += 1;
@@ -155,10 +134,7 @@ impl Head {
         // Programs that use signed numbers would misread larger values.
         let length = digits.and_then(|digits| u64::try_from(digits.parse::<i64>().ok()?).ok());
         let length = length.ok_or(Rejection::bad("invalid Content-Length header"))?;
-        match self.length.replace(length) {
-            None => Ok(()),
-            Some(_) => Err(DUPLICATE_LENGTH),
-        }
+        if self.length.replace(length).is_some() { Err(DUPLICATE_LENGTH) } else { Ok(()) }
     }
 
     fn transfer_encoding(&mut self, value: &[u8], is_http_11: bool) -> Result<(), Rejection> {
@@ -176,16 +152,11 @@ impl Head {
     }
 
     /// The checks that need all lines. `host` is the value of the `Host` header, if there is one.
-    fn finish(&self, bytes: &[u8], host: &[u8]) -> Result<ParsedHead, Rejection> {
-        let Some(request) = &self.request else {
-            return Err(Rejection::bad("missing request line"));
-        };
+    fn finish(&self, request: &RequestLine, host: &[u8]) -> Result<ParsedHead, Rejection> {
         if !self.has_host {
             return Err(Rejection::bad("missing Host header"));
         }
-        if let Some(authority) = &request.authority
-            && !bytes[authority.clone()].eq_ignore_ascii_case(host)
-        {
+        if request.authority.as_ref().is_some_and(|authority| !authority.eq_ignore_ascii_case(host)) {
             return Err(Rejection::bad("the Host header does not match the request target"));
         }
         let body = match (self.length, self.is_chunked) {
@@ -206,7 +177,3 @@ impl Head {
         Ok(ParsedHead { end: self.next, body, is_upgrade })
     }
 }
-
-/// The head or the trailers exceed their size limit.
-pub(super) const HEAD_TOO_LARGE: Rejection =
-    Rejection::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the request headers are too large");

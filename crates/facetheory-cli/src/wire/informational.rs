@@ -28,11 +28,15 @@ pub(crate) struct InformationalSender {
 }
 
 impl InformationalWindow {
-    /// The window before the next response. A connection has one at a time: responses are written one after the other.
-    pub(super) fn open(state: &Arc<ConnectionState>) -> Self {
+    /// Allows informational responses until the window is dropped. A connection has one window at a time, because
+    /// responses are written one after the other. `None` before HTTP/1.1: such clients do not know these responses.
+    pub(crate) fn open(state: &Arc<ConnectionState>, version: Version) -> Option<Self> {
+        if version < Version::HTTP_11 {
+            return None;
+        }
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
         state.informational.replace(Some(receiver));
-        InformationalWindow(InformationalSender { state: state.clone(), queue: sender })
+        Some(InformationalWindow(InformationalSender { state: state.clone(), queue: sender }))
     }
 
     pub(crate) fn sender(&self) -> InformationalSender {
@@ -50,12 +54,12 @@ impl InformationalSender {
     /// Sends an informational response such as `103 Early Hints`, given with its empty line. Returns once it is written
     /// or dropped: the final response must wait for that.
     ///
-    /// Clients before HTTP/1.1 get nothing, since they do not know informational responses. hyper's `pipeline_flush` must
-    /// be off: this waits for a flush, and with it hyper does not flush while further requests are waiting.
-    pub(crate) async fn send(&self, version: Version, bytes: Bytes) {
+    /// hyper's `pipeline_flush` must be off: this waits for a flush, and with it hyper does not flush while further
+    /// requests are waiting.
+    pub(crate) async fn send(&self, bytes: Bytes) {
         let (written, is_written) = oneshot::channel();
         let response = InformationalResponse { bytes, written };
-        if version >= Version::HTTP_11 && self.queue.try_send(response).is_ok() {
+        if self.queue.try_send(response).is_ok() {
             self.state.informational.has_entries.store(true, Relaxed);
             self.state.wake();
             // An error means that the window or the connection was closed, and the response dropped.
@@ -129,9 +133,13 @@ mod tests {
         }))
     }
 
+    fn open(state: &Arc<ConnectionState>) -> InformationalWindow {
+        InformationalWindow::open(state, Version::HTTP_11).expect("a window")
+    }
+
     fn send(sender: &InformationalSender, text: &'static str) -> Sending {
         let sender = sender.clone();
-        Box::pin(async move { sender.send(Version::HTTP_11, Bytes::from_static(text.as_bytes())).await })
+        Box::pin(async move { sender.send(Bytes::from_static(text.as_bytes())).await })
     }
 
     fn poll(sending: &mut Sending) -> Poll<()> {
@@ -141,7 +149,7 @@ mod tests {
     #[test]
     fn a_response_whose_sender_no_longer_waits_is_dropped() {
         let state = state();
-        let window = state.open_informational();
+        let window = open(&state);
         let (mut first, mut second) = (send(&window.sender(), "first"), send(&window.sender(), "second"));
         assert!(poll(&mut first).is_pending());
         assert!(poll(&mut second).is_pending());
@@ -157,14 +165,14 @@ mod tests {
     #[test]
     fn nothing_is_sent_once_the_final_response_has_begun() {
         let state = state();
-        let window = state.open_informational();
+        let window = open(&state);
         let sender = window.sender();
         let mut waiting = send(&sender, "waiting");
         assert!(poll(&mut waiting).is_pending());
         drop(window);
         assert!(state.informational.next().is_none());
         assert!(poll(&mut waiting).is_ready(), "the response was dropped");
-        let next = state.open_informational();
+        let next = open(&state);
         assert!(poll(&mut send(&sender, "late")).is_ready());
         assert!(state.informational.next().is_none(), "it is not sent before another response either");
         let mut own = send(&next.sender(), "own");
@@ -175,13 +183,13 @@ mod tests {
     #[test]
     fn no_sender_waits_for_a_closed_connection() {
         let state = state();
-        let window = state.open_informational();
+        let window = open(&state);
         let mut early = send(&window.sender(), "early");
         assert!(poll(&mut early).is_pending());
         state.close();
         assert!(poll(&mut early).is_ready());
         assert!(poll(&mut send(&window.sender(), "late")).is_ready());
-        let next = state.open_informational();
+        let next = open(&state);
         assert!(poll(&mut send(&next.sender(), "too late")).is_ready());
     }
 }

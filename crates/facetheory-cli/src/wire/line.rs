@@ -40,37 +40,30 @@ fn invalid_name(end: usize, found: Option<u8>) -> Rejection {
     })
 }
 
-/// Finds the first line.
+/// Returns the first line without its CRLF, and its length with it; `None` if it is incomplete.
 ///
-/// The first `searched` bytes are known to have no control character. Control characters from `limit` on are not looked
-/// at: a line that long is too long, whatever it contains.
-pub(super) fn first(bytes: &[u8], searched: usize, limit: usize) -> Result<Line<'_>, Rejection> {
-    let Some(end) = control(bytes, searched) else { return Ok(Line::Incomplete { searched: bytes.len() }) };
-    if end >= limit {
-        return Ok(Line::TooLong);
-    }
+/// The first `searched` bytes are known not to contain the end of the line; updated for the next call. A line longer than
+/// `limit` is rejected as `too_long` whatever it contains, so the outcome does not depend on how much of it has arrived.
+pub(super) fn first<'a>(
+    bytes: &'a [u8],
+    searched: &mut usize,
+    limit: usize,
+    too_long: Rejection,
+) -> Result<Option<(&'a [u8], usize)>, Rejection> {
+    let end = control(bytes, *searched).unwrap_or(bytes.len());
+    *searched = end;
     match bytes[end..] {
-        [b'\r', b'\n', ..] if end + 2 > limit => Ok(Line::TooLong),
-        [b'\r', b'\n', ..] => Ok(Line::Complete { line: &bytes[..end], next: end + 2 }),
-        [b'\r'] => Ok(Line::Incomplete { searched: end }),
+        [] if end <= limit => Ok(None),
+        [b'\r'] if end < limit => Ok(None),
+        [b'\r', b'\n', ..] if end + 2 <= limit => {
+            *searched = 0;
+            Ok(Some((&bytes[..end], end + 2)))
+        }
+        [b'\r', b'\n', ..] | [] => Err(too_long),
+        _ if end >= limit => Err(too_long),
         [b'\n', ..] => Err(Rejection::bad("a line ends with LF instead of CRLF")),
         _ => Err(Rejection::bad("control character in a line")),
     }
-}
-
-/// The first line of some bytes.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line<'a> {
-    /// The line without its CRLF, and where the next line begins.
-    Complete {
-        line: &'a [u8],
-        next: usize,
-    },
-    /// The line does not end in the first `searched` bytes.
-    Incomplete {
-        searched: usize,
-    },
-    TooLong,
 }
 
 /// Finds the first control character from `from` on, except tabs. In a valid line it is the line's end.
@@ -154,6 +147,8 @@ const fn classes() -> [u8; 256] {
 mod tests {
     use super::*;
 
+    const TOO_LONG: Rejection = Rejection::bad("too long");
+
     #[test]
     fn a_header_line_is_split_into_name_and_trimmed_value() {
         let field = Field::read(b"Content-Type: \t text/html\t").expect("a field");
@@ -191,10 +186,13 @@ mod tests {
 
     #[test]
     fn a_line_ends_with_crlf() {
-        let line = |bytes: &'static str| first(bytes.as_bytes(), 0, 100);
-        assert_eq!(line("ab"), Ok(Line::Incomplete { searched: 2 }));
-        assert_eq!(line("ab\r"), Ok(Line::Incomplete { searched: 2 }));
-        assert_eq!(line("ab\r\ncd"), Ok(Line::Complete { line: b"ab", next: 4 }));
+        let line = |bytes: &'static str| {
+            let mut searched = 0;
+            first(bytes.as_bytes(), &mut searched, 100, TOO_LONG).map(|line| (line, searched))
+        };
+        assert_eq!(line("ab"), Ok((None, 2)));
+        assert_eq!(line("ab\r"), Ok((None, 2)));
+        assert_eq!(line("ab\r\ncd"), Ok((Some((&b"ab"[..], 4)), 0)));
         assert!(line("ab\n").is_err());
         assert!(line("\n").is_err());
         assert!(line("ab\rc").is_err());
@@ -202,9 +200,9 @@ mod tests {
 
     #[test]
     fn bytes_beyond_the_limit_are_not_checked() {
-        for (bytes, limit) in [("ab\r\n", 3), ("abc\n", 3), ("ab\0", 2)] {
-            assert_eq!(first(bytes.as_bytes(), 0, limit), Ok(Line::TooLong), "{bytes:?}");
+        for (bytes, limit) in [("ab\r\n", 3), ("abc\n", 3), ("ab\0", 2), ("abc", 2), ("ab\r", 2)] {
+            assert_eq!(first(bytes.as_bytes(), &mut 0, limit, TOO_LONG), Err(TOO_LONG), "{bytes:?}");
         }
-        assert_eq!(first(b"ab\r\n", 0, 4), Ok(Line::Complete { line: b"ab", next: 4 }));
+        assert_eq!(first(b"ab\r\n", &mut 0, 4, TOO_LONG), Ok(Some((&b"ab"[..], 4))));
     }
 }

@@ -1,13 +1,12 @@
 //! The request line: method, target and version.
 
-use std::ops::Range;
-
 use http::StatusCode;
 use memchr::memchr;
 
-use super::limits::RequestLimits;
 use super::line::{PATH, QUERY, TOKEN, all};
-use super::rejection::{METHOD_NOT_SUPPORTED, Rejection, SUBSTITUTE_METHOD, TARGET_TOO_LONG};
+use super::rejection::{
+    METHOD_NOT_SUPPORTED, Rejection, RequestLimits, SUBSTITUTE_METHOD, TARGET_TOO_LONG, split_at_space,
+};
 
 /// The facts of a request line that the checks of the headers need.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -15,8 +14,8 @@ pub(super) struct RequestLine {
     pub(super) is_http_11: bool,
     /// The method is GET or HEAD, which must not have a body.
     pub(super) is_read: bool,
-    /// Where in the line the authority is, if the target is absolute.
-    pub(super) authority: Option<Range<usize>>,
+    /// The authority of an absolute target.
+    pub(super) authority: Option<Box<[u8]>>,
 }
 
 impl RequestLine {
@@ -24,10 +23,8 @@ impl RequestLine {
     pub(super) fn read(line: &[u8], limits: &RequestLimits) -> Result<Self, Rejection> {
         let malformed =
             Rejection::bad("malformed request line: expected METHOD TARGET VERSION with single spaces");
-        let first = memchr(b' ', line).ok_or(malformed)?;
-        let (method, rest) = (&line[..first], &line[first + 1..]);
-        let second = memchr(b' ', rest).ok_or(malformed)?;
-        let (target, version) = (&rest[..second], &rest[second + 1..]);
+        let (method, rest) = split_at_space(line).ok_or(malformed)?;
+        let (target, version) = split_at_space(rest).ok_or(malformed)?;
         if method.is_empty() || target.is_empty() {
             return Err(malformed);
         }
@@ -51,11 +48,10 @@ impl RequestLine {
         if method == SUBSTITUTE_METHOD.as_bytes() {
             return Err(Rejection::bad("reserved method"));
         }
-        if target.len() > limits.target_bytes {
+        if target.len() > limits.uri_bytes {
             return Err(TARGET_TOO_LONG);
         }
-        let authority = authority(method, target)?;
-        let authority = authority.map(|range| range.start + first + 1..range.end + first + 1);
+        let authority = authority(method, target)?.map(Box::from);
         Ok(RequestLine { is_http_11, is_read: method == b"GET" || method == b"HEAD", authority })
     }
 }
@@ -67,25 +63,20 @@ pub(super) fn scheme_len(target: &[u8]) -> Option<usize> {
     [&b"http://"[..], b"https://"].into_iter().find(is_at_start).map(<[u8]>::len)
 }
 
-/// Checks the target. Returns where in it the authority is, if it is absolute.
-fn authority(method: &[u8], target: &[u8]) -> Result<Option<Range<usize>>, Rejection> {
-    if target[0] == b'/' {
-        return check_path(target).map(|()| None);
-    }
-    if target == b"*" {
-        let allowed = method == b"OPTIONS";
-        return if allowed {
-            Ok(None)
-        } else {
-            Err(Rejection::bad("the target `*` is only valid for OPTIONS"))
-        };
+/// Checks the target. Returns its authority if it is absolute.
+fn authority<'a>(method: &[u8], target: &'a [u8]) -> Result<Option<&'a [u8]>, Rejection> {
+    match target {
+        [b'/', ..] => return check_path(target).map(|()| None),
+        b"*" if method == b"OPTIONS" => return Ok(None),
+        b"*" => return Err(Rejection::bad("the target `*` is only valid for OPTIONS")),
+        _ => {}
     }
     let start = scheme_len(target)
         .ok_or(Rejection::bad("the request target is neither a path nor an http(s) URL"))?;
     let rest = &target[start..];
     let end = rest.iter().position(|byte| b"/?".contains(byte)).unwrap_or(rest.len());
     check_path(&rest[end..])?;
-    Ok(Some(start..start + end))
+    Ok(Some(&rest[..end]))
 }
 
 /// Checks the characters of a path and a query. The path must not contain an encoded NUL, CR or LF either: decoded, they

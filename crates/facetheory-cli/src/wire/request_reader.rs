@@ -8,14 +8,13 @@ use bytes::{Buf as _, BytesMut};
 use http::{Method, StatusCode};
 use tokio::io::ReadBuf;
 
-use super::connection_state::{ConnectionState, Upgrade};
+use super::connection_state::{ConnectionState, Expected, Upgrade};
 use super::fast_path::{self, FastPath, RawResponse};
-use super::limits::RequestLimits;
-use super::rejected_request::RejectedRequest;
-use super::rejection::{BODY_TIMEOUT, Rejection, SUBSTITUTE, SUBSTITUTE_OF_HEAD};
+use super::rejection::{
+    BODY_TIMEOUT, RejectedRequest, Rejection, RequestLimits, SUBSTITUTE, SUBSTITUTE_OF_HEAD,
+};
 use super::scanner::{Next, Scanned, Scanner};
 use super::slow_client::RegisteredConnection;
-use super::state_cells::Expected;
 
 const HEAD_TIMEOUT: Rejection =
     Rejection::new(StatusCode::REQUEST_TIMEOUT, "timed out waiting for the request headers");
@@ -131,7 +130,7 @@ impl RequestReader {
         None
     }
 
-    /// Asks the fast path for a response, if the bytes, which begin with a head, are exactly one request without a body,
+    /// Returns the response of the fast path, if the bytes, which begin with a head, are exactly one request without a body,
     /// and hyper has no earlier request whose response must come first.
     fn get_fresh(&self, scanned: &Scanned, bytes: &[u8]) -> Option<RawResponse> {
         let is_one_head = scanned.heads == 1 && scanned.accepted == bytes.len() && scanned.next == Next::More;

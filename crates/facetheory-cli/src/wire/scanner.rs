@@ -1,11 +1,9 @@
 //! Splits the bytes of a connection into requests, and finds how many of them hyper may read.
 
 use super::chunk::ChunkedBody;
+use super::connection_state::Expected;
 use super::head::{Framing, Head};
-use super::limits::RequestLimits;
-use super::rejected_request::RejectedRequest;
-use super::rejection::{BODY_TOO_LARGE, Rejection};
-use super::state_cells::Expected;
+use super::rejection::{BODY_TOO_LARGE, RejectedRequest, Rejection, RequestLimits};
 
 /// Checks the bytes that a client sends. The result does not depend on how they are split into reads.
 #[derive(Debug)]
@@ -24,8 +22,8 @@ enum Part {
     Chunked(ChunkedBody),
 }
 
-impl Part {
-    fn next_head() -> Self {
+impl Default for Part {
+    fn default() -> Self {
         Part::Head(Head::default())
     }
 }
@@ -64,9 +62,8 @@ pub(super) enum Next {
 }
 
 impl Scanner {
-    /// A scanner for a new connection.
     pub(super) fn new(limits: RequestLimits) -> Self {
-        Scanner { limits, last_host: Vec::new(), part: Part::next_head() }
+        Scanner { limits, last_host: Vec::new(), part: Part::default() }
     }
 
     /// The part of a request that the client has to send next.
@@ -104,12 +101,12 @@ impl Scanner {
                 Part::Sized { left } => {
                     let count = u64::try_from(rest.len()).unwrap_or(u64::MAX).min(*left);
                     *left -= count;
-                    let next = (*left == 0).then(|| (Part::next_head(), Next::More));
+                    let next = (*left == 0).then(|| (Part::default(), Next::More));
                     Ok((usize::try_from(count).unwrap_or(rest.len()), next))
                 }
                 Part::Chunked(body) => body
                     .read(rest, &self.limits)
-                    .map(|(read, has_ended)| (read, has_ended.then(|| (Part::next_head(), Next::More)))),
+                    .map(|(read, has_ended)| (read, has_ended.then(|| (Part::default(), Next::More)))),
             };
             match outcome {
                 Ok((read, next)) => {
@@ -129,10 +126,10 @@ impl Scanner {
     /// The part after a head.
     fn body(&self, framing: Framing) -> Result<Part, Rejection> {
         match framing {
-            Framing::None => Ok(Part::next_head()),
+            Framing::None => Ok(Part::default()),
             Framing::Sized(left) if left > self.limits.body_bytes => Err(BODY_TOO_LARGE),
             Framing::Sized(left) => Ok(Part::Sized { left }),
-            Framing::Chunked => Ok(Part::Chunked(ChunkedBody::new())),
+            Framing::Chunked => Ok(Part::Chunked(ChunkedBody::default())),
         }
     }
 

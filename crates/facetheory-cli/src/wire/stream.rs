@@ -12,8 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection_state::ConnectionState;
 use super::fast_path::FastPath;
-use super::limits::RequestLimits;
 use super::lingering_close::LingeringClose;
+use super::rejection::RequestLimits;
 use super::request_reader::{Mode, RequestReader};
 use super::slow_client::{RegisteredConnection, TimedIo};
 use super::write_queue::WriteQueue;

@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use tokio_util::io::InspectWriter;
 
 use super::ClientTimeouts;
-use super::h2_frames::H2Frames;
 
 /// A slow client may leave a response unread for this many write timeouts if other responses go on meanwhile. An unread
 /// response holds a connection to the origin.
@@ -82,7 +81,8 @@ impl IdleTracker {
         }
     }
 
-    fn touch(&self) {
+    /// There is activity.
+    pub(crate) fn touch(&self) {
         self.last_activity.store(self.now(), Relaxed);
     }
 
@@ -103,11 +103,11 @@ impl IdleTracker {
 }
 
 impl TrackedResponse {
-    /// The body was polled, so the client has read what came before. If the body had data, the client has yet to read it;
-    /// if not, the origin has yet to send it.
-    pub(crate) fn polled(&self, has_data: bool) {
+    /// The body was polled, so the client has read everything before. If the body was ready, with data or its end, the
+    /// client has yet to read that; if not, the origin has yet to send something.
+    pub(crate) fn polled(&self, is_ready: bool) {
         self.tracker.client_reads();
-        self.set_unread(has_data);
+        self.set_unread(is_ready);
     }
 
     fn set_unread(&self, is_unread: bool) {
@@ -127,14 +127,6 @@ impl Drop for TrackedResponse {
     }
 }
 
-/// Wraps a connection on which every write is activity.
-pub(crate) fn track_writes<IO: AsyncWrite>(
-    io: IO,
-    tracker: Arc<IdleTracker>,
-) -> InspectWriter<IO, impl FnMut(&[u8]) + Send> {
-    InspectWriter::new(io, move |_: &[u8]| tracker.touch())
-}
-
 /// Wraps an HTTP/2 connection. hyper accepts a whole page at once, so writes show whether the client still reads. Only
 /// data counts: a client can cause other frames to be written without end.
 pub(crate) fn track_h2_writes<IO: AsyncWrite>(
@@ -147,6 +139,47 @@ pub(crate) fn track_h2_writes<IO: AsyncWrite>(
             tracker.client_reads();
         }
     })
+}
+
+/// The size of a frame header: payload length, type, flags and stream.
+const FRAME_HEADER_BYTES: usize = 9;
+/// The type of a frame with body data.
+const DATA: u8 = 0;
+
+/// The position in a sequence of frames that is written in pieces.
+#[derive(Debug, Default)]
+struct H2Frames {
+    head: [u8; FRAME_HEADER_BYTES],
+    /// How many bytes of the frame header are known.
+    begun: usize,
+    /// How many bytes of the payload follow.
+    left: usize,
+}
+
+impl H2Frames {
+    /// Moves on by these bytes. Returns whether any of them is body data.
+    fn contain_data(&mut self, mut bytes: &[u8]) -> bool {
+        let mut is_data = false;
+        while !bytes.is_empty() {
+            let wanted =
+                if self.begun < FRAME_HEADER_BYTES { FRAME_HEADER_BYTES - self.begun } else { self.left };
+            let (here, rest) = bytes.split_at(wanted.min(bytes.len()));
+            bytes = rest;
+            if self.begun < FRAME_HEADER_BYTES {
+                self.head[self.begun..][..here.len()].copy_from_slice(here);
+                self.begun += here.len();
+                let [high, middle, low, ..] = self.head;
+                self.left = u32::from_be_bytes([0, high, middle, low]) as usize;
+            } else {
+                is_data |= self.head[3] == DATA;
+                self.left -= here.len();
+            }
+            if self.begun == FRAME_HEADER_BYTES && self.left == 0 {
+                self.begun = 0;
+            }
+        }
+        is_data
+    }
 }
 
 #[cfg(test)]
@@ -211,5 +244,37 @@ mod tests {
         assert!(!tracker.is_overdue(&TIMEOUTS), "the client reads now and then");
         tokio::time::advance(LIMIT / 2).await;
         assert!(tracker.is_overdue(&TIMEOUTS));
+    }
+
+    const PING: u8 = 6;
+
+    fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(payload.len()).expect("a short one");
+        [&[0, 0, length, kind, 0, 0, 0, 0, 1], payload].concat()
+    }
+
+    #[test]
+    fn only_payloads_of_data_frames_are_data_however_they_are_split() {
+        let written = [
+            frame(PING, b"12345678"),
+            frame(DATA, b""),
+            frame(DATA, b"piece"),
+            frame(PING, b"\0\0\0\0\0\0\0\0"),
+            frame(DATA, b"!"),
+        ]
+        .concat();
+        let (before, after) = (17 + 9 + 9, 17);
+        let is_data = |at: usize| (before..before + 5).contains(&at) || at == before + 5 + after + 9;
+        for step in 1..=written.len() {
+            let mut frames = H2Frames::default();
+            for (index, piece) in written.chunks(step).enumerate() {
+                let mut positions = (index * step..).take(piece.len());
+                assert_eq!(
+                    frames.contain_data(piece),
+                    positions.any(is_data),
+                    "piece {index} of {step} bytes"
+                );
+            }
+        }
     }
 }

@@ -10,18 +10,15 @@
 //! | slow reader | [`ClientTimeouts::write`] | write timeout, by [`TimedIo`] | write timeout, by [`IdleTracker`] |
 //! | idle connection | [`ClientTimeouts::idle`] | closed, by [`RequestReader`](super::request_reader::RequestReader) | closed, by [`IdleTracker`] |
 //!
-//! HTTP/1 connections have no timers of their own: one [`DeadlineTicker`] wakes those whose deadline has passed.
+//! HTTP/1 connections have no timers of their own: one [`DeadlineTicker`] wakes those whose deadline has passed. An HTTP/2
+//! connection is checked twice per idle timeout, so it may be idle for up to one and a half timeouts.
 
 mod deadline_ticker;
-mod h2_frames;
 mod idle_tracker;
-mod timeouts;
 mod write_timeout;
 
-pub(super) use deadline_ticker::RegisteredConnection;
-pub(super) use timeouts::TimeoutClock;
+pub(super) use deadline_ticker::{RegisteredConnection, TimeoutClock};
 pub(super) use write_timeout::TimedIo;
 
-pub(crate) use deadline_ticker::DeadlineTicker;
-pub(crate) use idle_tracker::{IdleTracker, TrackedResponse, track_h2_writes, track_writes};
-pub(crate) use timeouts::ClientTimeouts;
+pub(crate) use deadline_ticker::{ClientTimeouts, DeadlineTicker};
+pub(crate) use idle_tracker::{IdleTracker, TrackedResponse, track_h2_writes};

@@ -11,8 +11,8 @@ use super::RegisteredConnection;
 
 /// A connection with a write timeout.
 ///
-/// The time runs from the first write that the socket does not take until it takes one. After a protocol upgrade there
-/// is no write timeout: tunnels have an idle timeout of their own.
+/// The time runs from the first write that the socket does not take until it takes one. It does not apply after
+/// a protocol upgrade: tunnels have an idle timeout of their own.
 #[derive(Debug)]
 pub(in crate::wire) struct TimedIo<IO> {
     pub(in crate::wire) io: IO,

@@ -149,7 +149,7 @@ fn row_13_trailers_are_checked_like_headers() {
     ] {
         assert_eq!(status(chunked(&format!("0\r\n{trailer}\r\n\r\n"))), 400, "{why}");
     }
-    let limits = RequestLimits { headers: 2, head_bytes: 100, ..RequestLimits::default() };
+    let limits = RequestLimits { headers: 2, header_bytes: 100, ..RequestLimits::default() };
     let status = |trailers: &str| status_with(chunked(&format!("0\r\n{trailers}\r\n")), limits);
     assert_eq!(status("A: b\r\nA: b\r\n"), 0);
     assert_eq!(status("A: b\r\nA: b\r\nA: b\r\n"), 431);

@@ -11,14 +11,14 @@ mod serving;
 
 use std::time::Duration;
 
-use super::limits::RequestLimits;
+use super::rejection::RequestLimits;
 use super::scanner::{Next, Scanner};
 use super::slow_client::ClientTimeouts;
 
 impl Default for RequestLimits {
     fn default() -> Self {
-        let (head_bytes, body_bytes) = (16 * 1024, 10 * 1024 * 1024);
-        RequestLimits { head_bytes, headers: 100, target_bytes: 8 * 1024, body_bytes }
+        let (header_bytes, body_bytes) = (16 * 1024, 10 * 1024 * 1024);
+        RequestLimits { header_bytes, headers: 100, uri_bytes: 8 * 1024, body_bytes }
     }
 }
 

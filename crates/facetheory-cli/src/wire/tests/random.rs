@@ -183,7 +183,7 @@ proptest! {
     fn no_bytes_cause_a_panic(
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..10),
     ) {
-        read(pieces.iter().map(Vec::as_slice), RequestLimits { head_bytes: 60, ..RequestLimits::default() });
+        read(pieces.iter().map(Vec::as_slice), RequestLimits { header_bytes: 60, ..RequestLimits::default() });
     }
 
     #[test]

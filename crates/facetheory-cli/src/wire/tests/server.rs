@@ -18,7 +18,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Du
 use tokio::task::JoinHandle;
 
 use super::super::stream::{CheckedStream, FastPathEnd};
-use super::super::{ActiveRequest, ClientTimeouts, ConnectionState, DeadlineTicker, RequestLimits};
+use super::super::{
+    ActiveRequest, ClientTimeouts, ConnectionState, DeadlineTicker, InformationalWindow, RequestLimits,
+};
 
 /// The body of a response, which is in progress until it is dropped.
 pub(super) struct ResponseBody {
@@ -211,10 +213,12 @@ async fn respond(
     match request.uri().path() {
         "/hints" => {
             requests.record(line);
-            let window = state.open_informational();
+            let window = InformationalWindow::open(&state, version);
             for hint in ["link: a", "link: b"] {
                 let hint = format!("HTTP/1.1 103 Early Hints\r\n{hint}\r\n\r\n");
-                window.sender().send(version, hint.into()).await;
+                if let Some(window) = &window {
+                    window.sender().send(hint.into()).await;
+                }
             }
             drop(window);
             return response(StatusCode::OK, "after hints");
