@@ -67,10 +67,10 @@ impl ConnectionService {
 }
 
 impl ServingConfig {
-    /// Resolves a request, and serves it if its page is in memory and fresh. Needs no `await`.
+    /// Resolves a request, and serves it if its page is in memory and fresh. Otherwise returns the resolved request, which
+    /// the cache layer needs to serve it. Needs no `await`.
     ///
     /// The fast path and the connection service both use this function; nothing else in the gateway looks for a page.
-    /// Otherwise returns the resolved request, which the cache layer needs to serve it.
     fn get_fresh<T>(
         &self,
         request: &Parts,

@@ -19,7 +19,7 @@ const PSEUDONYM: &str = "facetheory";
 /// The number of gateways that a request may pass. A few in a row are legitimate; this many are a loop.
 const MAX_GATEWAYS: usize = 8;
 
-/// Headers that clients may not send to the origin, because some origins trust them whoever sends them: addresses, hosts
+/// Headers that clients may not send to the origin, because some origins trust them from any sender: addresses, hosts
 /// and schemes of proxies, other targets, other methods, and internal headers of frameworks.
 const NOT_FROM_CLIENTS: [&str; 41] = [
     "cf-connecting-ip",
@@ -88,7 +88,7 @@ pub(crate) fn count_max_forwards(headers: &mut HeaderMap) -> bool {
     true
 }
 
-/// The protocol that a request wants to upgrade to, if the gateway supports it.
+/// The protocol in the `Upgrade` header of a request, if the gateway supports it.
 ///
 /// `h2c` is not supported: through a tunnel of it, a client could send unchecked requests to the origin.
 pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {

@@ -52,28 +52,23 @@ pub(crate) async fn check_body(request: &mut Request<Incoming>, timeout: Duratio
     if !has_unexpected_body(request) {
         return Ok(());
     }
-    match tokio::time::timeout(timeout, ends_empty(request.body_mut())).await {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(BODY_NOT_ALLOWED),
-        Err(_) => Err(BODY_TIMEOUT),
+    let body = request.body_mut();
+    if body.size_hint().lower() > 0 {
+        return Err(BODY_NOT_ALLOWED);
     }
+    let ends_empty = async {
+        while let Some(frame) = body.frame().await {
+            if !frame.is_ok_and(|frame| frame.data_ref().is_none_or(Bytes::is_empty)) {
+                return Err(BODY_NOT_ALLOWED);
+            }
+        }
+        Ok(())
+    };
+    tokio::time::timeout(timeout, ends_empty).await.unwrap_or(Err(BODY_TIMEOUT))
 }
 
 /// The number of headers. Clients may split cookies into several lines (RFC 9113 §8.2.3), which count as one header.
 fn header_count(headers: &HeaderMap) -> usize {
     let cookie_lines = headers.get_all(COOKIE).iter().count();
     headers.len() - cookie_lines.saturating_sub(1)
-}
-
-/// Waits for the end of a body, and returns whether it was empty.
-async fn ends_empty(body: &mut Incoming) -> bool {
-    if body.size_hint().lower() > 0 {
-        return false;
-    }
-    while let Some(frame) = body.frame().await {
-        if !frame.is_ok_and(|frame| frame.data_ref().is_none_or(Bytes::is_empty)) {
-            return false;
-        }
-    }
-    true
 }

@@ -31,7 +31,7 @@ impl InformationalForwarder {
         };
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
         hyper::ext::on_informational(request, move |response| {
-            // These two are for the gateway itself: the origin wants the request body, or switches protocols.
+            // These two are for the gateway itself: the origin waits for the request body, or switches protocols.
             if ![StatusCode::CONTINUE, StatusCode::SWITCHING_PROTOCOLS].contains(&response.status()) {
                 let _ = sender.try_send(serialize(response.status(), response.headers()));
             }

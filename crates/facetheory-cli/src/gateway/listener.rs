@@ -129,6 +129,11 @@ impl Listener {
     }
 }
 
+/// The socket of a client, with or without TLS.
+trait ClientIo: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin + Send + 'static> ClientIo for IO {}
+
 /// A client connection.
 #[derive(Debug)]
 struct Connection {
@@ -169,10 +174,7 @@ impl Connection {
     }
 
     /// Serves a connection whose protocol is known by its first bytes only.
-    async fn detect<IO>(&self, io: IO, client: Client)
-    where
-        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    async fn detect<IO: ClientIo>(&self, io: IO, client: Client) {
         let timeout = self.endpoint.gateway.config.load().timeouts.head;
         let detected = pin!(wire::detect_protocol(io, timeout));
         match self.drain.run_until_triggered(detected).await {
@@ -195,10 +197,11 @@ impl Connection {
         });
     }
 
-    fn http1<IO>(&self, io: IO, client: Client) -> impl Future<Output = hyper::Result<()>> + Send + use<IO>
-    where
-        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    fn http1<IO: ClientIo>(
+        &self,
+        io: IO,
+        client: Client,
+    ) -> impl Future<Output = hyper::Result<()>> + Send + use<IO> {
         let gateway = self.endpoint.gateway.clone();
         let ServingConfig { limits, timeouts, .. } = **gateway.config.load();
         let mut stream = self.endpoint.deadline_ticker.register(io, limits, &timeouts);
@@ -235,10 +238,11 @@ impl Connection {
         }
     }
 
-    fn http2<IO>(&self, io: IO, client: Client) -> impl Future<Output = hyper::Result<()>> + Send + use<IO>
-    where
-        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    fn http2<IO: ClientIo>(
+        &self,
+        io: IO,
+        client: Client,
+    ) -> impl Future<Output = hyper::Result<()>> + Send + use<IO> {
         let (gateway, tracker) = (self.endpoint.gateway.clone(), IdleTracker::new());
         let ServingConfig { limits, timeouts, .. } = **gateway.config.load();
         let service = ConnectionService::new(gateway, Arc::new(client), tracker.clone(), self.permit.clone());

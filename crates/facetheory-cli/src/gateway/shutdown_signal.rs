@@ -1,4 +1,4 @@
-//! A signal that tells all connections to end.
+//! The signal on which all connections end.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

@@ -52,12 +52,6 @@ impl UpstreamState {
     pub(crate) fn may_have_closed_before_request(&self) -> bool {
         self.is_reused.load(Relaxed) && !self.has_received.load(Relaxed)
     }
-
-    fn before_write(&self) {
-        if self.has_received.swap(false, Relaxed) {
-            self.is_reused.store(true, Relaxed);
-        }
-    }
 }
 
 impl<IO> UpstreamIo<IO> {
@@ -113,7 +107,9 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for UpstreamIo<IO> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.state.before_write();
+        if self.state.has_received.swap(false, Relaxed) {
+            self.state.is_reused.store(true, Relaxed);
+        }
         let outcome = Pin::new(&mut self.io).poll_write_vectored(context, slices);
         self.check_write(context, outcome)
     }
@@ -138,7 +134,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for UpstreamIo<IO> {
 pub(crate) struct Connector {
     pub(crate) https: HttpsConnector<HttpConnector>,
     pub(crate) connect_timeout: Duration,
-    /// How long the origin may not read what it is sent.
+    /// How long a write to the origin may be stalled.
     pub(crate) write_timeout: Duration,
 }
 

@@ -37,7 +37,7 @@ pub(super) enum Upgrade {
     /// No request that waits for a decision has an `Upgrade` header.
     #[default]
     None,
-    /// The stream holds back what follows the request until the service decides.
+    /// The stream holds back the bytes after the request until the service decides.
     Requested,
     Declined,
     Accepted,
@@ -113,7 +113,7 @@ impl ConnectionState {
         self.delivered.store(self.delivered.load(Relaxed).wrapping_add(requests), Relaxed);
     }
 
-    /// Sets what the client has to send next. The timeout of a head runs from its first byte on, the timeout of a body
+    /// Sets the part of a request that the client has to send next. The timeout of a head runs from its first byte on, the timeout of a body
     /// from the last time there was nothing to read.
     pub(super) fn expect(&self, expected: Expected) {
         self.expected.set(expected, self.clock.now());
@@ -170,7 +170,7 @@ impl ConnectionState {
         self.delivered.load(Relaxed) == self.completed.load(Relaxed)
     }
 
-    /// Remembers why a request or the rest of a body is rejected, and what the request was. The first rejection counts.
+    /// Records why a request or the rest of a body is rejected, and the request for the log. The first rejection counts.
     pub(super) fn reject(&self, rejection: Rejection, request: RejectedRequest) {
         self.rejection.lock().get_or_insert((rejection, request));
     }
@@ -254,7 +254,7 @@ impl ExpectedSince {
         (expected, word as u32)
     }
 
-    /// Changes what is expected. The tick stays if nothing changes.
+    /// Changes the expected part. The tick stays if the part does not change.
     pub(super) fn set(&self, expected: Expected, now: u32) {
         if self.0.load(Relaxed) >> 32 != expected as u64 {
             self.0.store(Self::pack(expected, now), Relaxed);

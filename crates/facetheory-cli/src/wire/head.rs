@@ -34,7 +34,7 @@ pub(super) struct ParsedHead {
     /// Where the head ends.
     pub(super) end: usize,
     pub(super) body: Framing,
-    /// The client asks for a protocol upgrade after this request.
+    /// The client requests a protocol upgrade.
     pub(super) is_upgrade: bool,
 }
 

@@ -50,7 +50,7 @@ pub(super) enum Mode {
     BodyFailed(ErrorKind, Rejection),
 }
 
-/// Whether to go on reading, or what to return to the reader.
+/// `Continue` to go on reading, or `Break` with the result of the read.
 pub(super) type ReadStep = ControlFlow<Poll<io::Result<()>>>;
 
 impl RequestReader {
@@ -98,7 +98,7 @@ impl RequestReader {
         }
     }
 
-    /// Checks the bytes that were read into the buffer from `start` on, and leaves there what may be delivered. Returns
+    /// Checks the bytes that were read into the buffer from `start` on, and leaves the deliverable ones there. Returns
     /// the response if the fast path has one: then hyper gets nothing.
     pub(super) fn check(
         &mut self,

@@ -53,7 +53,7 @@ impl Scanned {
 pub(super) enum Next {
     /// More bytes are needed.
     More,
-    /// The last head asks for a protocol upgrade: the following bytes may not be HTTP.
+    /// The last head requests a protocol upgrade: the following bytes may not be HTTP.
     Upgrade,
     /// A request that is rejected, and of which nothing has been accepted.
     Rejected(Rejection),

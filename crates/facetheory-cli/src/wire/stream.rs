@@ -60,7 +60,7 @@ impl<IO> CheckedStream<IO> {
 
     /// The state that is shared with the service.
     pub(crate) fn state(&self) -> &Arc<ConnectionState> {
-        self.io.connection.state()
+        &self.io.connection.state
     }
 }
 

@@ -51,7 +51,7 @@ impl DeadlineTicker {
         self.connections.lock().len()
     }
 
-    /// Runs the clock for as long as it is polled.
+    /// Runs the clock for as long as it is polled, and wakes connections whose deadline has passed.
     pub(crate) async fn run(&self) {
         let start = Instant::now();
         let mut ticker = interval(TICK);
@@ -60,16 +60,11 @@ impl DeadlineTicker {
             ticker.tick().await;
             // Skipped ticks count too.
             self.clock.store(ticks(start.elapsed()), Relaxed);
-            self.wake_overdue();
-        }
-    }
-
-    /// Wakes the connections whose deadline has passed. Each of them checks again: bytes may have arrived meanwhile.
-    fn wake_overdue(&self) {
-        let is_late = |state: &&Arc<ConnectionState>| state.overdue().is_some() || state.is_write_overdue();
-        let late: Vec<_> = self.connections.lock().values().filter(is_late).cloned().collect();
-        for state in late {
-            state.wake();
+            let is_late =
+                |state: &&Arc<ConnectionState>| state.overdue().is_some() || state.is_write_overdue();
+            let late: Vec<_> = self.connections.lock().values().filter(is_late).cloned().collect();
+            // Each of them checks its deadline again: bytes may have arrived since.
+            late.iter().for_each(|state| state.wake());
         }
     }
 }
@@ -79,17 +74,12 @@ impl DeadlineTicker {
 pub(in crate::wire) struct RegisteredConnection {
     ticker: Arc<DeadlineTicker>,
     id: u64,
-    state: Arc<ConnectionState>,
+    pub(in crate::wire) state: Arc<ConnectionState>,
     /// The waker that the state has.
     waker: Option<Waker>,
 }
 
 impl RegisteredConnection {
-    /// The state, to be shared with the service of the connection.
-    pub(in crate::wire) fn state(&self) -> &Arc<ConnectionState> {
-        &self.state
-    }
-
     /// Lets the ticker and the service wake the current task.
     pub(in crate::wire) fn register_waker(&mut self, cx: &Context<'_>) {
         if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {

@@ -10,7 +10,7 @@ use tokio_util::io::InspectWriter;
 
 use super::ClientTimeouts;
 
-/// A slow client may leave a response unread for this many write timeouts if other responses go on meanwhile. An unread
+/// A slow client may leave a response unread for this many write timeouts while other responses make progress. An unread
 /// response holds a connection to the origin.
 const MAX_WRITE_TIMEOUTS: u32 = 5;
 
@@ -64,7 +64,7 @@ impl IdleTracker {
     }
 
     /// Whether the write timeout has passed. A response that waits for the origin does not count as unread, but while one
-    /// waits, another response may not stay unread for ever.
+    /// waits, another response may not stay unread forever.
     fn client_is_slow(&self, limit: Duration) -> bool {
         let unread = self.unread.load(Relaxed);
         let all_unread = unread == self.responses.load(Relaxed);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn other_requests_do_not_let_a_response_stay_unread_for_ever() {
+    async fn other_requests_do_not_let_a_response_stay_unread_forever() {
         let tracker = IdleTracker::new();
         let (unread, waiting) = (tracker.begin_response(), tracker.begin_response());
         unread.polled(true);
