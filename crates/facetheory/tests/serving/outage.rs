@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use facetheory::BypassReason;
 use libtest_mimic::Failed;
 use tabletheory::{Clock as _, SystemClock};
 
@@ -27,7 +28,6 @@ const INTERVAL: Duration = Duration::from_secs(60);
 const MAX_READS: usize = 8;
 /// The pause between two bursts.
 const PAUSE: Duration = Duration::from_millis(100);
-const UNREACHABLE: &str = "the store cannot be reached";
 
 /// A way to make servers unreachable.
 pub(crate) trait Outage {
@@ -167,7 +167,7 @@ fn send_requests_during(
         }
         during.add(cached);
         let uncached = process.request(&pages("uncached", CLIENTS))?;
-        uncached.expect(&[("bypass", UNREACHABLE, PAGES * CLIENTS)])?;
+        uncached.expect(&[("bypass", BypassReason::Unreachable.as_str(), PAGES * CLIENTS)])?;
         during.add(uncached);
         if SystemClock.now() > end + TIMEOUT {
             return Err("the outage of the table was not noticed".into());
