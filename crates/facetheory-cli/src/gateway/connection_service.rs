@@ -75,10 +75,10 @@ impl ServingConfig {
         &self,
         request: &Parts,
         serve: impl FnOnce(Hit<'_>) -> Option<T>,
-    ) -> Result<T, ResolvedRequest> {
+    ) -> Result<T, Box<ResolvedRequest>> {
         let resolved = self.service.resolve(request);
         let served = self.service.get_fresh(request, &resolved).and_then(serve);
-        served.ok_or(resolved)
+        served.ok_or_else(|| Box::new(resolved))
     }
 }
 
@@ -104,7 +104,7 @@ impl Service<Request<Incoming>> for ConnectionService {
                 Ok(response) => {
                     return Either::Left(ready(Ok(logged(&self.gateway, entry, response, guard))));
                 }
-                Err(resolved) => drop(parts.extensions.insert(resolved)),
+                Err(resolved) => drop(parts.extensions.insert(*resolved)),
             }
         }
         let (gateway, client) = (self.gateway.clone(), self.client.clone());
@@ -129,7 +129,7 @@ impl FastPath for ConnectionService {
             }
             Some(RawResponse { head: hit.http1_head(), body: hit.body().clone() })
         });
-        served.map_err(|resolved| *self.resolved.lock() = Some(Box::new(resolved))).ok()
+        served.map_err(|resolved| *self.resolved.lock() = Some(resolved)).ok()
     }
 }
 
