@@ -55,22 +55,14 @@ struct UrlReport<'c> {
     /// The pattern of its route, which is a part of the cache key; `None` if no rule matches.
     route: Option<String>,
     /// The rules that apply, from the least to the most specific.
-    rules: Vec<RuleLine<'c>>,
+    rules: Vec<&'c WrittenRule>,
     /// Rules that match, but do not apply.
-    other_rules: Vec<RuleLine<'c>>,
+    other_rules: Vec<&'c WrittenRule>,
     /// The effective settings; `None` if no rule matches or the URL is passed through.
     effective: Option<&'c Rule>,
-    /// What happens if no rule matches.
+    /// How the URL is handled if no rule matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     default: Option<DefaultAction>,
-}
-
-/// A rule as it is written.
-#[derive(Debug, Serialize)]
-struct RuleLine<'c> {
-    line: usize,
-    pattern: &'c str,
-    rule: &'c toml::Value,
 }
 
 /// Validates the file and prints a report.
@@ -109,21 +101,17 @@ fn url_report<'c>(config: &'c Config, routes: &Routes, url: &str) -> Result<UrlR
         .and_then(|(route, _)| Some((route.pattern().to_owned(), config.rules.of_route(route.pattern())?)));
     let (route, found) = found.unzip();
     let (chain, effective) = found.map_or((Vec::new(), None), |found| (found.chain, found.rule));
-    let is_other = |rule: &&WrittenRule| !chain.iter().any(|applied| std::ptr::eq(*applied, *rule));
-    let other_rules = config.rules.matching(uri.path()).into_iter().filter(is_other).map(rule_line).collect();
+    let mut other_rules = config.rules.matching(uri.path());
+    other_rules.retain(|rule| !chain.iter().any(|applied| std::ptr::eq(*applied, *rule)));
     Ok(UrlReport {
         url: url.to_owned(),
         rejected: unknown_host.map(|host| format!("421: {host} is not one of `hosts`")),
         default: route.is_none().then_some(config.default),
         route,
-        rules: chain.into_iter().map(rule_line).collect(),
+        rules: chain,
         other_rules,
         effective,
     })
-}
-
-fn rule_line(rule: &WrittenRule) -> RuleLine<'_> {
-    RuleLine { line: rule.line, pattern: rule.pattern.as_str(), rule: &rule.value }
 }
 
 fn json(report: &Report<'_>) -> Result<String> {
@@ -171,14 +159,14 @@ fn text(report: &Report<'_>) -> Result<String> {
     Ok(text)
 }
 
-fn write_rules(text: &mut String, title: &str, rules: &[RuleLine<'_>]) -> Result<()> {
+fn write_rules(text: &mut String, title: &str, rules: &[&WrittenRule]) -> Result<()> {
     if !rules.is_empty() {
         writeln!(text, "  {title}")?;
     }
-    for RuleLine { line, pattern, rule } in rules {
-        let mut value = String::new();
-        rule.serialize(toml::ser::ValueSerializer::new(&mut value))?;
-        writeln!(text, "    line {line}: \"{pattern}\" = {value}")?;
+    for WrittenRule { line, pattern, value } in rules {
+        let mut written = String::new();
+        value.serialize(toml::ser::ValueSerializer::new(&mut written))?;
+        writeln!(text, "    line {line}: \"{}\" = {written}", pattern.as_str())?;
     }
     Ok(())
 }

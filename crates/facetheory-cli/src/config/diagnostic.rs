@@ -10,7 +10,7 @@ use serde::Serialize;
 pub(crate) struct Diagnostic {
     /// The line, from 1.
     pub(crate) line: usize,
-    /// What is wrong, and what to write instead.
+    /// The problem and its remedy.
     pub(crate) message: String,
 }
 

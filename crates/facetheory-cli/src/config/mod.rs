@@ -39,8 +39,8 @@ pub(crate) use store::Store;
 pub(crate) use timeouts::Timeouts;
 
 use diagnostic::Diagnostics;
-use section::{Section, Source, TOP};
-use value::{address, boolean, choice, path, string, strings};
+use section::{Section, Source, TOP, table};
+use value::{address, boolean, choice, optional, path, string, strings};
 
 /// The configuration of the gateway. A key is `None` if the file leaves it to the command line or the environment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -60,7 +60,7 @@ pub(crate) struct Config {
     pub(crate) trusted_proxies: Vec<Network>,
     /// The format of the log; the default depends on whether standard error is a terminal.
     pub(crate) log: Option<LogFormat>,
-    /// What happens to paths without a rule.
+    /// How paths without a rule are handled.
     pub(crate) default: DefaultAction,
     /// Whether tag headers of the origin are removed from responses to clients.
     pub(crate) strip_tags: bool,
@@ -76,7 +76,7 @@ pub(crate) struct Config {
     pub(crate) rules: Rules,
 }
 
-/// What happens to paths without a rule.
+/// How paths without a rule are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum DefaultAction {
@@ -99,12 +99,14 @@ pub(crate) enum LogFormat {
     Off,
 }
 
-/// `[admin]`: the listener for operators.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Admin {
-    pub(crate) listen: Option<SocketAddr>,
-    /// The file that contains the bearer token.
-    pub(crate) token_file: Option<PathBuf>,
+table! {
+    /// `[admin]`: the listener for operators.
+    Admin {
+        /// The address for operators.
+        listen: Option<SocketAddr> = None, optional(address);
+        /// The file that contains the bearer token.
+        token_file: Option<PathBuf> = None, optional(path);
+    }
 }
 
 /// `[tls]`: the certificate for HTTPS.
@@ -185,7 +187,7 @@ impl Config {
             log: top.read("log", choice),
             default: top.read("default", choice).unwrap_or_default(),
             strip_tags: top.read("strip_tags", boolean).unwrap_or_default(),
-            admin: admin(top.section("admin", "[admin]")),
+            admin: Admin::read(top.section("admin", "[admin]")),
             store: Store::read(top.section("store", "[store]")),
             tls: tls(&mut top),
             timeouts: Timeouts::read(top.section("timeouts", "[timeouts]")),
@@ -217,13 +219,6 @@ impl Config {
             report(key, &error.to_string());
         }
     }
-}
-
-fn admin(mut section: Section<'_>) -> Admin {
-    let admin =
-        Admin { listen: section.read("listen", address), token_file: section.read("token_file", path) };
-    section.finish();
-    admin
 }
 
 fn tls(top: &mut Section<'_>) -> Option<Tls> {

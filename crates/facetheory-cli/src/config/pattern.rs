@@ -1,7 +1,8 @@
 //! Path patterns of rules: which paths they match, which patterns cover others, and the routes they become.
 
 use std::cmp::Ordering;
-use std::fmt;
+
+use serde::{Serialize, Serializer};
 
 /// A path pattern: `/blog/**`, `/blog/*/edit`, `/blog/{slug}`.
 ///
@@ -158,9 +159,9 @@ fn covers(one: &[Segment], other: &[Segment]) -> bool {
     }
 }
 
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+impl Serialize for Pattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
     }
 }
 
@@ -265,7 +266,7 @@ mod tests {
         ) {
             let (one, other) = (pattern(&one), pattern(&other));
             let all = PATHS.iter().all(|path| !other.matches(path) || one.matches(path));
-            prop_assert_eq!(one.covers(&other), all, "{} {}", one, other);
+            prop_assert_eq!(one.covers(&other), all, "{:?} {:?}", one, other);
             if all {
                 prop_assert_ne!(one.specificity(&other), Ordering::Greater);
             }

@@ -25,7 +25,7 @@ const PASS_THROUGH: &str =
 /// The effective settings of a rule: its own keys, those of the broader rules it refines, and defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rule {
-    /// Who decides how long a response is fresh; `None` if neither this rule nor a broader one says so.
+    /// The source of the freshness lifetime; `None` if neither this rule nor a broader one sets it.
     pub(crate) freshness: Option<Freshness>,
     /// How pages are regenerated, if the rule has an interval.
     policy: Policy,
@@ -37,7 +37,7 @@ pub(crate) struct Rule {
     tenant: Option<TenantFrom>,
 }
 
-/// Who decides how long a response is fresh.
+/// The source of the freshness lifetime of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freshness {
     /// The rule: `isr = "60s"`.

@@ -25,11 +25,12 @@ pub(crate) struct Rules {
 }
 
 /// A rule as it is written in the file.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct WrittenRule {
-    pub(crate) pattern: Pattern,
     pub(crate) line: usize,
+    pub(crate) pattern: Pattern,
     /// The table of the rule, or `false`.
+    #[serde(rename = "rule")]
     pub(crate) value: toml::Value,
 }
 
@@ -217,6 +218,6 @@ fn messages(error: &str) -> Vec<String> {
 
 impl Serialize for Rules {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.written.iter().map(|rule| (rule.pattern.as_str(), &rule.value)))
+        serializer.collect_map(self.written.iter().map(|rule| (&rule.pattern, &rule.value)))
     }
 }

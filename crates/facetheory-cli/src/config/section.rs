@@ -143,6 +143,41 @@ impl<'a> Section<'a> {
     }
 }
 
+/// Defines a table of the file as a struct. Each key has a type, a default, a parser, and optionally the name of a function
+/// that serializes its value. A method named after the keys reports keys that contradict each other.
+macro_rules! table {
+    ($(#[$attr:meta])* $name:ident {
+        $($(#[$doc:meta])* $key:ident: $type:ty = $default:expr, $parse:expr $(, $serialize:tt)?;)*
+    } $($check:ident)?) => {
+        $(#[$attr])*
+        #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+        pub(crate) struct $name {
+            $(
+                $(#[$doc])*
+                $(#[serde(serialize_with = $serialize)])?
+                pub(crate) $key: $type,
+            )*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name { $($key: $default,)* }
+            }
+        }
+
+        impl $name {
+            pub(crate) fn read(mut section: $crate::config::section::Section<'_>) -> Self {
+                let mut table = $name::default();
+                $(section.set(stringify!($key), &mut table.$key, $parse);)*
+                $(table.$check(&section);)?
+                section.finish();
+                table
+            }
+        }
+    };
+}
+pub(crate) use table;
+
 /// Shortens and escapes a text of the file for use in an error.
 pub(crate) fn shortened(text: &str) -> String {
     const MAX_CHARS: usize = 60;

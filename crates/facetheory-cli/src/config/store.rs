@@ -3,84 +3,63 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Serialize;
+use toml::de::DeValue;
 
-use super::section::Section;
+use super::section::{Section, table};
 use super::units::{serialize_duration, serialize_size};
-use super::value::{bytes, duration, path, string};
+use super::value::{bytes, duration, optional, path, string};
 
-/// The stores of the gateway. The command line overrides `data`, `table` and `bodies`; if all are unset, the environment
-/// decides.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Store {
-    /// The directory of the embedded store.
-    pub(crate) data: Option<PathBuf>,
-    /// The URL of the table: `sqlite:PATH`, `dynamodb:NAME`, `memory:`.
-    pub(crate) table: Option<String>,
-    /// The URL of the body store: `file:PATH`, `s3://bucket/prefix`, `memory:`.
-    pub(crate) bodies: Option<String>,
-    /// The size of this process's memory cache in bytes.
-    #[serde(serialize_with = "serialize_size")]
-    pub(crate) memory: u64,
-    /// The name of the deployment; pages rendered by another deployment are stale.
-    pub(crate) deployment: Option<String>,
-    /// How long metadata and tag epochs read from the table are used before they are read again. It bounds how long an
-    /// invalidation by another process goes unnoticed.
-    #[serde(serialize_with = "serialize_duration")]
-    pub(crate) metadata_max_age: Duration,
-}
-
-impl Default for Store {
-    fn default() -> Self {
-        Store {
-            data: None,
-            table: None,
-            bodies: None,
-            memory: 128 << 20,
-            deployment: None,
-            metadata_max_age: Duration::from_secs(1),
-        }
+table! {
+    /// The stores of the gateway. The command line overrides `data`, `table` and `bodies`; if all are unset, the
+    /// environment decides.
+    Store {
+        /// The directory of the embedded store.
+        data: Option<PathBuf> = None, optional(path);
+        /// The URL of the table: `sqlite:PATH`, `dynamodb:NAME`, `memory:`.
+        table: Option<String> = None, optional(table_url);
+        /// The URL of the body store: `file:PATH`, `s3://bucket/prefix`, `memory:`.
+        bodies: Option<String> = None, optional(bodies);
+        /// The name of the deployment; pages rendered by another deployment are stale.
+        deployment: Option<String> = None, optional(deployment);
+        /// The size of this process's memory cache in bytes.
+        memory: u64 = 128 << 20, bytes(1 << 20, 1 << 40), "serialize_size";
+        /// How long metadata and tag epochs read from the table are used before they are read again. It bounds how long
+        /// an invalidation by another process goes unnoticed.
+        metadata_max_age: Duration = Duration::from_secs(1), duration, "serialize_duration";
     }
+    check
 }
 
 impl Store {
-    pub(crate) fn read(mut section: Section<'_>) -> Store {
-        let mut store = Store {
-            data: section.read("data", path),
-            table: section.read("table", |value| {
-                let text = string(value)?;
-                text.parse::<tabletheory::Address>().map_err(|error| error.to_string())?;
-                Ok(text.to_owned())
-            }),
-            bodies: section.read("bodies", |value| string(value).and_then(bodies)),
-            deployment: section.read("deployment", |value| string(value).and_then(deployment)),
-            ..Store::default()
-        };
-        section.set("memory", &mut store.memory, bytes(1 << 20, 1 << 40));
-        section.set("metadata_max_age", &mut store.metadata_max_age, duration);
-        for (key, url) in [("table", &store.table), ("bodies", &store.bodies)] {
-            if store.data.is_some() && url.is_some() {
+    /// Reports keys that exclude each other.
+    fn check(&self, section: &Section<'_>) {
+        for (key, url) in [("table", &self.table), ("bodies", &self.bodies)] {
+            if self.data.is_some() && url.is_some() {
                 let message =
                     format!("`data` and `{key}` exclude each other: `data` holds both table and bodies");
                 section.source.report(section.position(key), message);
             }
         }
-        section.finish();
-        store
     }
 }
 
-fn bodies(text: &str) -> Result<String, String> {
-    const SCHEMES: [&str; 3] = ["file:", "s3://", "memory:"];
-    if SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
+fn table_url(value: &DeValue<'_>) -> Result<String, String> {
+    let text = string(value)?;
+    text.parse::<tabletheory::Address>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn bodies(value: &DeValue<'_>) -> Result<String, String> {
+    let text = string(value)?;
+    if ["file:", "s3://", "memory:"].iter().any(|scheme| text.starts_with(scheme)) {
         return Ok(text.to_owned());
     }
     Err("this is not the URL of a body store; write `file:PATH`, `s3://BUCKET/PREFIX` or `memory:`"
         .to_owned())
 }
 
-fn deployment(text: &str) -> Result<String, String> {
+fn deployment(value: &DeValue<'_>) -> Result<String, String> {
     const MAX_BYTES: usize = 128;
+    let text = string(value)?;
     if text.is_empty() || text.len() > MAX_BYTES || text.chars().any(char::is_control) {
         return Err(format!("a deployment name has 1 to {MAX_BYTES} bytes and no control characters"));
     }

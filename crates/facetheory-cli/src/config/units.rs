@@ -72,6 +72,17 @@ pub(crate) fn serialize_duration<S: Serializer>(
     serializer.serialize_str(&format_duration(*duration))
 }
 
+/// Writes a duration, or `false` for none.
+pub(crate) fn serialize_optional_duration<S: Serializer>(
+    duration: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match duration {
+        Some(duration) => serialize_duration(duration, serializer),
+        None => serializer.serialize_bool(false),
+    }
+}
+
 pub(crate) fn serialize_size<S: Serializer>(bytes: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&format_size(*bytes))
 }

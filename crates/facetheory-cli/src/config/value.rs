@@ -16,6 +16,13 @@ pub(crate) fn string<'a>(value: &'a DeValue<'a>) -> Result<&'a str, String> {
     }
 }
 
+/// A value that may be missing.
+pub(crate) fn optional<'a, T>(
+    parse: impl FnOnce(&'a DeValue<'a>) -> Result<T, String>,
+) -> impl FnOnce(&'a DeValue<'a>) -> Result<Option<T>, String> {
+    move |value| parse(value).map(Some)
+}
+
 pub(crate) fn boolean(value: &DeValue<'_>) -> Result<bool, String> {
     value.as_bool().ok_or_else(|| format!("{} is neither `true` nor `false`", describe(value)))
 }
