@@ -1,13 +1,10 @@
-//! The start page of the console, and the effective configuration.
-
-use std::sync::Arc;
+//! The start page of the console, and the configuration.
 
 use axum::Json;
-use axum::extract::State;
 use axum::response::Html;
 use serde_json::Value;
 
-use super::Admin;
+use super::AdminState;
 use super::problem::Problem;
 
 /// The start page of the console
@@ -33,14 +30,14 @@ pub(super) async fn show() -> Html<&'static str> {
     )
 }
 
-/// The effective configuration
+/// The configuration as last read, with the command line and defaults applied
 #[utoipa::path(
     get, path = "/api/v1/config", operation_id = "configuration", tag = "process",
     responses(
-        (status = 200, description = "All settings, including defaults", body = Value),
+        (status = 200, description = "All settings, including defaults. After a reload, they include changed settings that take effect only after a restart (`listen`, `store`, `gc`).", body = Value),
         (status = "4XX", description = "The request is invalid", body = Problem, content_type = "application/problem+json"),
     ),
 )]
-pub(super) async fn configuration(State(admin): State<Arc<Admin>>) -> Json<Value> {
+pub(super) async fn configuration(admin: AdminState) -> Json<Value> {
     Json(Value::clone(&admin.effective_config.load()))
 }

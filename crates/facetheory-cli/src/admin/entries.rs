@@ -1,17 +1,14 @@
 //! Lists cached pages, and shows the state of one.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::extract::State;
 use facetheory::protocol::{Freshness, Generation, Meta};
 use facetheory::{Listing, Tag, Tenant};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::Admin;
-use super::extract::{NoParams, PageParams, PageQuery, Query, number};
+use super::extract::{NoParams, Page, PageParams, Query, number};
 use super::problem::Problem;
+use super::{AdminState, ApiResult};
 
 /// The default number of entries in a list.
 pub(super) const DEFAULT_LIMIT: usize = 50;
@@ -137,10 +134,7 @@ impl From<Meta> for Metadata {
     get, path = "/api/v1/entries", operation_id = "entries", tag = "pages", params(ListParams),
     responses((status = 200, description = "Some pages, and the cursor of the next ones", body = Entries), Problem),
 )]
-pub(super) async fn list(
-    State(admin): State<Arc<Admin>>,
-    Query(params): Query<ListParams>,
-) -> Result<Json<Entries>, Problem> {
+pub(super) async fn list(admin: AdminState, Query(params): Query<ListParams>) -> ApiResult<Entries> {
     let mut listing = Listing::new(params.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT));
     if let Some(tenant) = params.tenant {
         listing = listing.of(Tenant::new(tenant)?);
@@ -222,10 +216,7 @@ struct Lease {
     get, path = "/api/v1/entry", operation_id = "entry", tag = "pages", params(PageParams),
     responses((status = 200, description = "The state of the page", body = EntryState), Problem),
 )]
-pub(super) async fn show(
-    State(admin): State<Arc<Admin>>,
-    PageQuery { page, .. }: PageQuery<NoParams>,
-) -> Result<Json<EntryState>, Problem> {
+pub(super) async fn show(admin: AdminState, Page(page, _): Page<NoParams>) -> ApiResult<EntryState> {
     let isr = &admin.isr;
     let view = isr.lookup(&page).await?;
     let now = isr.now();

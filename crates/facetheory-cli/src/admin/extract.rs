@@ -59,12 +59,9 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// The query of a URL that selects a page with [`PageParams`], and has further parameters.
+/// The page that a query selects with [`PageParams`], and the further parameters of the query.
 #[derive(Debug)]
-pub(super) struct PageQuery<T> {
-    pub(super) page: PageKey,
-    pub(super) params: T,
-}
+pub(super) struct Page<T>(pub(super) PageKey, pub(super) T);
 
 /// Query parameters that select a page.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -87,7 +84,7 @@ pub(super) struct PageParams {
 #[serde(deny_unknown_fields)]
 pub(super) struct NoParams {}
 
-impl<T: DeserializeOwned> FromRequestParts<Arc<Admin>> for PageQuery<T> {
+impl<T: DeserializeOwned> FromRequestParts<Arc<Admin>> for Page<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, admin: &Arc<Admin>) -> Result<Self, Problem> {
@@ -96,7 +93,7 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<Admin>> for PageQuery<T> {
             .partition(|(name, _)| matches!(name.as_str(), "url" | "header" | "cookie"));
         let PageParams { url, header, cookie } = deserialize(of_page)?;
         let page = PageSelector::from_query(&url, &header, &cookie)?.resolve(admin)?;
-        Ok(PageQuery { page, params: deserialize(others)? })
+        Ok(Page(page, deserialize(others)?))
     }
 }
 

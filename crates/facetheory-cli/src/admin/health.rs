@@ -1,17 +1,15 @@
 //! Liveness and readiness.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
 use facetheory::{Isr, PageKey};
 use http::StatusCode;
 use serde::Serialize;
 use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use utoipa::ToSchema;
 
-use super::Admin;
+use super::AdminState;
 
 /// The timeout of a store.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -74,7 +72,7 @@ pub(super) async fn live() -> &'static str {
         (status = 503, description = "The process is not ready, for these reasons", body = Ready),
     ),
 )]
-pub(super) async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, axum::Json<Ready>) {
+pub(super) async fn ready(admin: AdminState) -> (StatusCode, axum::Json<Ready>) {
     let reasons = if admin.shutdown.is_cancelled() {
         vec![NotReady::Stopping]
     } else {
@@ -86,7 +84,8 @@ pub(super) async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, axum:
 }
 
 impl Readiness {
-    /// Checks both stores, or returns the last result if it is recent. Concurrent requests share one check.
+    /// Reads a page and a body that do not exist from the stores, or returns the last result if it is recent. Concurrent
+    /// requests share one check.
     async fn check(&self, isr: &Isr) -> Vec<NotReady> {
         let mut last = self.last.lock().await;
         if let Some((checked, reasons)) = &*last
@@ -95,22 +94,18 @@ impl Readiness {
             return reasons.clone();
         }
         let checked = Instant::now();
-        let (table, bodies) = tokio::join!(table_responds(isr), bodies_respond(isr));
-        let reasons = [(table, NotReady::TableUnreachable), (bodies, NotReady::BodiesUnreachable)];
-        let reasons: Vec<NotReady> =
-            reasons.into_iter().filter(|(responds, _)| !responds).map(|(_, reason)| reason).collect();
+        let missing = PageKey::new("facetheory-readiness").ok();
+        let table = async { isr.lookup(missing.as_ref()?).await.ok() };
+        let bodies = async { isr.check_bodies().await.ok() };
+        let (table, bodies) = tokio::join!(timeout(STORE_TIMEOUT, table), timeout(STORE_TIMEOUT, bodies));
+        let mut reasons = Vec::new();
+        if !matches!(table, Ok(Some(_))) {
+            reasons.push(NotReady::TableUnreachable);
+        }
+        if !matches!(bodies, Ok(Some(_))) {
+            reasons.push(NotReady::BodiesUnreachable);
+        }
         *last = Some((checked, reasons.clone()));
         reasons
     }
-}
-
-/// Looks up a page that does not exist.
-async fn table_responds(isr: &Isr) -> bool {
-    let Ok(missing) = PageKey::new("facetheory-readiness") else { return false };
-    matches!(tokio::time::timeout(STORE_TIMEOUT, isr.lookup(&missing)).await, Ok(Ok(_)))
-}
-
-/// Reads a body that does not exist.
-async fn bodies_respond(isr: &Isr) -> bool {
-    matches!(tokio::time::timeout(STORE_TIMEOUT, isr.check_bodies()).await, Ok(Ok(_)))
 }

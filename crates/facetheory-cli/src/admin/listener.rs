@@ -59,9 +59,8 @@ impl Listener {
     }
 
     /// Serves until `stop` is cancelled, then waits for requests in progress.
-    pub(crate) async fn run(self, admin: impl FnOnce(AdminSettings) -> Admin, stop: CancellationToken) {
-        let admin = Arc::new(admin(self.settings));
-        let service = TowerToHyperService::new(router(admin));
+    pub(crate) async fn run(self, admin: Admin, stop: CancellationToken) {
+        let service = TowerToHyperService::new(router(admin, self.settings));
         let (permits, connections) = (Arc::new(Semaphore::new(MAX_CONNECTIONS)), TaskTracker::new());
         let abort = CancellationToken::new();
         loop {

@@ -1,17 +1,15 @@
 //! Prometheus metrics.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use axum::extract::State;
 use axum::response::IntoResponse;
 use http::header::CONTENT_TYPE;
 use metrics::{describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::time::Instant;
 
-use super::Admin;
+use super::AdminState;
 
 /// The histogram buckets of regenerations, in seconds.
 const REGENERATION_SECONDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
@@ -84,7 +82,7 @@ fn describe() {
     get, path = "/metrics", operation_id = "metrics", tag = "process",
     responses((status = 200, description = "The text format of Prometheus", body = String, content_type = "text/plain")),
 )]
-pub(super) async fn show(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
+pub(super) async fn show(admin: AdminState) -> impl IntoResponse {
     #[expect(clippy::cast_precision_loss, reason = "none of these counts reaches 2^53")]
     {
         let (pages, bytes) = admin.isr.in_memory();

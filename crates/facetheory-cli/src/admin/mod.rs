@@ -13,10 +13,8 @@ mod page_selector;
 mod problem;
 #[cfg(test)]
 mod tests;
-mod token;
 mod versions;
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -24,14 +22,15 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use arc_swap::ArcSwap;
-use axum::Router;
+use axum::extract::State;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, get, post};
+use axum::{Json, Router};
 use facetheory::Isr;
 use tokio_util::sync::CancellationToken;
 
+use self::auth::Token;
 use self::problem::{Problem, WRONG_METHOD};
-use self::token::Token;
 use crate::config;
 use crate::gateway::{ConnectionLimit, Gateway};
 
@@ -118,15 +117,13 @@ pub(crate) struct Admin {
     pub(crate) effective_config: Arc<ArcSwap<serde_json::Value>>,
     /// Cancelled when a shutdown is requested.
     pub(crate) shutdown: CancellationToken,
-    pub(crate) settings: AdminSettings,
     pub(crate) readiness: Readiness,
 }
 
-impl fmt::Debug for Admin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Admin").field("settings", &self.settings).finish_non_exhaustive()
-    }
-}
+/// The state that a handler receives.
+type AdminState = State<Arc<Admin>>;
+/// The result of a handler that responds with JSON.
+type ApiResult<T> = Result<Json<T>, Problem>;
 
 /// All paths and their handlers.
 fn routes() -> [(&'static str, MethodRouter<Arc<Admin>>); 15] {
@@ -149,12 +146,13 @@ fn routes() -> [(&'static str, MethodRouter<Arc<Admin>>); 15] {
     ]
 }
 
-pub(crate) fn router(admin: Arc<Admin>) -> Router {
+fn router(admin: Admin, settings: AdminSettings) -> Router {
     let mut router = Router::new();
     for (path, handler) in routes() {
         router = router.route(path, handler.fallback(wrong_method));
     }
-    router.fallback(unknown_path).layer(from_fn_with_state(admin.clone(), auth::guard)).with_state(admin)
+    let guard = from_fn_with_state(Arc::new(settings), auth::guard);
+    router.fallback(unknown_path).layer(guard).with_state(Arc::new(admin))
 }
 
 async fn unknown_path() -> Problem {

@@ -1,10 +1,8 @@
 //! Operations on pages: purge (invalidate), regenerate, roll back, unpin.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use facetheory::{IdempotentRequest, Invalidated, InvalidationMode, Outcome, RolledBack, Tag, Tenant};
 use http::HeaderMap;
@@ -13,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use utoipa::ToSchema;
 
-use super::Admin;
 use super::extract::Json;
 use super::page_selector::PageSelector;
 use super::problem::{NOT_RENDERED, OTHER_REQUEST, Problem};
 use super::versions::no_version;
+use super::{AdminState, ApiResult};
 
 /// How long a page is pinned after a rollback by default.
 const DEFAULT_PIN: Duration = Duration::from_secs(24 * 3600);
@@ -55,10 +53,7 @@ pub(super) struct Done {
     post, path = "/api/v1/rollback", operation_id = "rollback", tag = "operations", request_body = Rollback,
     responses((status = 200, description = "The version is served now", body = Done), Problem),
 )]
-pub(super) async fn roll_back(
-    State(admin): State<Arc<Admin>>,
-    Json(request): Json<Rollback>,
-) -> Result<axum::Json<Done>, Problem> {
+pub(super) async fn roll_back(admin: AdminState, Json(request): Json<Rollback>) -> ApiResult<Done> {
     let page = PageSelector::new(&request.url, &request.headers, &request.cookies).resolve(&admin)?;
     let pin = request.pin_seconds.map_or(DEFAULT_PIN, |seconds| Duration::from_secs(seconds.into()));
     match admin.isr.roll_back(&page, &request.version, pin).await? {
@@ -102,17 +97,14 @@ impl PageRequest {
     post, path = "/api/v1/unpin", operation_id = "unpin", tag = "operations", request_body = PageRequest,
     responses((status = 200, description = "The page is not pinned; `done` says whether it was", body = Done), Problem),
 )]
-pub(super) async fn unpin(
-    State(admin): State<Arc<Admin>>,
-    Json(request): Json<PageRequest>,
-) -> Result<axum::Json<Done>, Problem> {
+pub(super) async fn unpin(admin: AdminState, Json(request): Json<PageRequest>) -> ApiResult<Done> {
     let page = request.selector().resolve(&admin)?;
     let done = admin.isr.unpin(&page).await?;
     tracing::info!(page = %page.redacted(), done, "page unpinned by an operator");
     Ok(axum::Json(Done { cache_key: page.cache_key().to_owned(), done }))
 }
 
-/// What to purge: exactly one of `url`, `path`, `tag`, `tenant` and `everything`.
+/// The pages to purge: exactly one of `url`, `path`, `tag`, `tenant` and `everything`.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Invalidate {
@@ -163,9 +155,9 @@ pub(super) struct Invalidation {
     responses((status = 200, description = "The effect", body = Invalidation), Problem),
 )]
 pub(super) async fn invalidate(
-    State(admin): State<Arc<Admin>>,
+    admin: AdminState,
     Json(request): Json<Invalidate>,
-) -> Result<axum::Json<Invalidation>, Problem> {
+) -> ApiResult<Invalidation> {
     let outcome = match request.target()? {
         Target::Page(selector) => {
             let page = selector.resolve(&admin)?;
@@ -186,7 +178,7 @@ pub(super) async fn invalidate(
     Ok(axum::Json(Invalidation { outcome }))
 }
 
-/// What an invalidation applies to.
+/// The pages that an invalidation applies to.
 #[derive(Debug)]
 enum Target<'a> {
     Page(PageSelector<'a>),
@@ -257,7 +249,7 @@ const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-re
     ),
 )]
 pub(super) async fn regenerate(
-    State(admin): State<Arc<Admin>>,
+    admin: AdminState,
     headers: HeaderMap,
     Json(request): Json<PageRequest>,
 ) -> Result<Response, Problem> {

@@ -35,20 +35,18 @@ pub(super) async fn site() -> Router {
     let config = Config::parse(config).expect("a configuration");
     let origin = origin.parse().expect("an address");
     let rules = ServingConfig::new(&config, &origin, isr.clone(), Tunnels::default(), false).expect("rules");
-    router(Arc::new(Admin {
+    let settings =
+        AdminSettings { address: "127.0.0.1:1".parse().expect("an address"), is_default: true, token: None };
+    let admin = Admin {
         gateway: Gateway::new(rules, None),
         isr,
         connections: ConnectionLimit::new(1, 1),
         metrics: Metrics::detached(),
         effective_config: Arc::default(),
         shutdown: CancellationToken::new(),
-        settings: AdminSettings {
-            address: "127.0.0.1:1".parse().expect("an address"),
-            is_default: true,
-            token: None,
-        },
         readiness: Readiness::default(),
-    }))
+    };
+    router(admin, settings)
 }
 
 const URL: &str = "http://example.com/posts/a";

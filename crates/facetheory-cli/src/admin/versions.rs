@@ -1,9 +1,6 @@
 //! The versions of a page: list them, read one, compare two.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use facetheory::{Body, BodyDiff, PageKey};
 use http::HeaderMap;
@@ -11,10 +8,10 @@ use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValue};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::Admin;
 use super::entries::{DEFAULT_LIMIT, GenerationInfo, MAX_LIMIT};
-use super::extract::{PageParams, PageQuery, number};
+use super::extract::{Page, PageParams, number};
 use super::problem::Problem;
+use super::{Admin, AdminState, ApiResult};
 
 /// How many versions are listed.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -55,9 +52,9 @@ struct Version {
     responses((status = 200, description = "The versions", body = History), Problem),
 )]
 pub(super) async fn history(
-    State(admin): State<Arc<Admin>>,
-    PageQuery { page, params }: PageQuery<HistoryParams>,
-) -> Result<Json<History>, Problem> {
+    admin: AdminState,
+    Page(page, params): Page<HistoryParams>,
+) -> ApiResult<History> {
     let isr = &admin.isr;
     let current = isr.lookup(&page).await?.meta.and_then(|meta| meta.current_sk);
     let versions = isr.versions(&page, params.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT)).await?;
@@ -89,8 +86,8 @@ pub(super) struct BodyParams {
     ),
 )]
 pub(super) async fn body(
-    State(admin): State<Arc<Admin>>,
-    PageQuery { page, params }: PageQuery<BodyParams>,
+    admin: AdminState,
+    Page(page, params): Page<BodyParams>,
 ) -> Result<Response, Problem> {
     let (content_type, body) = read(&admin, &page, params.version.as_deref()).await?;
     let mut headers = HeaderMap::new();
@@ -162,10 +159,7 @@ struct Field {
     get, path = "/api/v1/diff", operation_id = "diff", tag = "pages", params(PageParams, DiffParams),
     responses((status = 200, description = "The difference", body = Difference), Problem),
 )]
-pub(super) async fn diff(
-    State(admin): State<Arc<Admin>>,
-    PageQuery { page, params }: PageQuery<DiffParams>,
-) -> Result<Json<Difference>, Problem> {
+pub(super) async fn diff(admin: AdminState, Page(page, params): Page<DiffParams>) -> ApiResult<Difference> {
     let diff = admin.isr.diff(&page, &params.from, &params.to).await?.ok_or_else(no_version)?;
     let text = diff.to_string();
     let field = |field: &facetheory::FieldDiff| Field {

@@ -1,7 +1,7 @@
 //! Runs garbage collection periodically, on one gateway at a time.
 //!
 //! The last run is recorded as a page that is fresh until the next run is due. The lease of that page elects one gateway per
-//! table. If that gateway dies during a run, another one takes over, and an interrupted run continues at the next interval.
+//! table. If that gateway dies during a run, another one takes over, and an interrupted run starts over at the next interval.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

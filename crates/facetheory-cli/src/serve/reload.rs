@@ -1,4 +1,4 @@
-//! Reload: SIGHUP replaces rules and certificate of the running gateway.
+//! Reload: SIGHUP replaces everything in [`ServingConfig`] (origin, rules, limits, timeouts) and the certificate.
 
 use std::sync::Arc;
 

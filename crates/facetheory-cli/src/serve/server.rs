@@ -131,18 +131,14 @@ fn start_admin(
     shutdown: &Shutdown,
     stop: &CancellationToken,
 ) -> JoinHandle<()> {
-    let (gateway, isr) = (live.gateway.clone(), live.isr.clone());
-    let (effective_config, shutdown) = (live.effective.clone(), shutdown.requested.clone());
-    let readiness = Readiness::default();
-    let admin = |settings| Admin {
-        gateway,
-        isr,
+    let admin = Admin {
+        gateway: live.gateway.clone(),
+        isr: live.isr.clone(),
         connections,
         metrics,
-        effective_config,
-        shutdown,
-        settings,
-        readiness,
+        effective_config: live.effective.clone(),
+        shutdown: shutdown.requested.clone(),
+        readiness: Readiness::default(),
     };
     tokio::spawn(listener.run(admin, stop.clone()))
 }
