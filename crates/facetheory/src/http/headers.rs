@@ -108,8 +108,8 @@ fn named_hops(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> + use<> {
     names.filter(|name| *name != header::HOST && *name != header::COOKIE && !is_hop_by_hop(name))
 }
 
-/// Whether a request offers an upgrade to another protocol than HTTP/2 in the clear, which clients offer by default.
-pub(crate) fn offers_protocol(headers: &HeaderMap) -> bool {
+/// Whether a request offers an upgrade other than h2c (some clients always offer h2c).
+pub(crate) fn offers_upgrade(headers: &HeaderMap) -> bool {
     let is_other = |value: &HeaderValue| !value.as_bytes().to_ascii_lowercase().starts_with(b"h2c");
     headers.get_all(UPGRADE).iter().any(is_other) && named_by_connection(headers).contains(&UPGRADE)
 }
@@ -121,7 +121,7 @@ pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
 
 /// Whether a header of this name may be stored with a page.
 fn is_stored(name: &HeaderName, follows_origin: bool) -> bool {
-    let excluded: &[HeaderName] = if follows_origin { &SET_FOR_ORIGIN_PAGES } else { &SET_FOR_RULE_PAGES };
+    let excluded: &[HeaderName] = if follows_origin { &NOT_STORED_BY_ORIGIN } else { &NOT_STORED_BY_RULE };
     !is_hop_by_hop(name) && !excluded.contains(name)
 }
 
@@ -148,8 +148,9 @@ const HOP_BY_HOP: [&str; 10] = [
     "upgrade",
 ];
 
-/// Headers of one response, not of a rule's page: for one client, set by the cache, or stored in their own attribute.
-const SET_FOR_RULE_PAGES: [HeaderName; 18] = [
+/// Headers that are not stored with a page that is cached by rule: they are for one client, set by the cache for each
+/// response, or stored in their own attribute.
+const NOT_STORED_BY_RULE: [HeaderName; 18] = [
     header::SET_COOKIE,
     HeaderName::from_static("set-cookie2"),
     HeaderName::from_static("clear-site-data"),
@@ -172,8 +173,8 @@ const SET_FOR_RULE_PAGES: [HeaderName; 18] = [
     header::ETAG,
 ];
 
-/// Headers of one response, not of a page whose origin decides about caching.
-const SET_FOR_ORIGIN_PAGES: [HeaderName; 5] =
+/// Headers that are not stored with a page whose origin decides about caching: they belong to one response.
+const NOT_STORED_BY_ORIGIN: [HeaderName; 5] =
     [header::SET_COOKIE, header::CONTENT_LENGTH, header::AGE, STATE, REQUEST_ID];
 
 #[cfg(test)]

@@ -6,8 +6,7 @@ use crate::protocol::tag::Tag;
 
 /// Says how a response is cached: put it into the extensions of the response.
 ///
-/// It overrides the headers of the response, which override the policy, unless the route has a
-/// [fixed interval](crate::Route::fixed_interval).
+/// It does not override `no-store`, `private` or `Set-Cookie`: a response with one of them is not cached because of a hint.
 ///
 /// ```
 /// use facetheory::{CacheHint, Tag};
@@ -21,7 +20,7 @@ use crate::protocol::tag::Tag;
 pub struct CacheHint {
     pub(crate) fresh_for: Option<Duration>,
     pub(crate) tags: Vec<Tag>,
-    pub(crate) never_kept: bool,
+    pub(crate) never_cached: bool,
 }
 
 impl CacheHint {
@@ -35,7 +34,9 @@ impl CacheHint {
         CacheHint::default()
     }
 
-    /// Sets how long the page is fresh, whatever the policy says.
+    /// Sets how long the page is fresh, instead of `s-maxage` of the response or the interval of the policy.
+    ///
+    /// It has no effect on routes that [follow the origin](crate::Route::follow_origin): there, only headers count.
     ///
     /// ```
     /// let hint = facetheory::CacheHint::new().fresh_for(std::time::Duration::from_secs(5));
@@ -61,14 +62,14 @@ impl CacheHint {
         self
     }
 
-    /// Forbids to cache the response: it is for one client alone.
+    /// Forbids caching the response: it is for one client alone.
     ///
     /// ```
-    /// assert_ne!(facetheory::CacheHint::new().never_kept(), facetheory::CacheHint::new());
+    /// assert_ne!(facetheory::CacheHint::new().never_cached(), facetheory::CacheHint::new());
     /// ```
     #[must_use]
-    pub fn never_kept(mut self) -> Self {
-        self.never_kept = true;
+    pub fn never_cached(mut self) -> Self {
+        self.never_cached = true;
         self
     }
 }

@@ -7,15 +7,15 @@ use http::header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue};
 
 use crate::engine::CachedPage;
 use crate::http::headers::restored;
-use crate::http::semantics::reuse::Stored;
+use crate::http::semantics::reuse::StoredDirectives;
 
 struct ParsedPage {
     headers: HeaderMap,
     /// Parsed on first use: only responses that follow their origin need it.
-    stored: OnceLock<Stored>,
+    directives: OnceLock<StoredDirectives>,
 }
 
-// The memory tier counts the parsed form before it exists.
+// The memory tier accounts for the parsed form in advance, by these constants.
 const _: () = {
     let reference_counts = 2 * size_of::<usize>();
     assert!(size_of::<ParsedPage>() + reference_counts <= CachedPage::DERIVED_BYTES);
@@ -28,7 +28,7 @@ impl ParsedPage {
     fn of(page: &CachedPage) -> Self {
         let stored = &page.generation().content.headers;
         let headers = restored(stored, page.follows_origin());
-        ParsedPage { headers, stored: OnceLock::new() }
+        ParsedPage { headers, directives: OnceLock::new() }
     }
 }
 
@@ -43,9 +43,11 @@ impl CachedPage {
     }
 
     /// The origin's directives about reusing this response.
-    pub(crate) fn stored(&self) -> &Stored {
+    pub(crate) fn stored(&self) -> &StoredDirectives {
         let parsed = self.parsed();
-        parsed.stored.get_or_init(|| Stored::of(self.status(), &parsed.headers, self.generation()))
+        parsed
+            .directives
+            .get_or_init(|| StoredDirectives::of(self.status(), &parsed.headers, self.generation()))
     }
 
     /// The content security policy of the object, for a row without one: services in other languages write it there.

@@ -207,7 +207,7 @@ fn decision(row: &(&str, u16, &str, &str, &str)) -> String {
     }
     let hint = match request {
         "hint" | "hint fixed" => Some(CacheHint::new().fresh_for(Duration::from_secs(7))),
-        "never" => Some(CacheHint::new().never_kept()),
+        "never" => Some(CacheHint::new().never_cached()),
         _ => None,
     };
     let is_authorized = request.contains("authorization");

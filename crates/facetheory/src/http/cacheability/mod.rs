@@ -166,7 +166,7 @@ impl Received<'_> {
         let is_method_cached =
             *self.method == Method::GET || (*self.method == Method::HEAD && !follows_origin);
         decline_if(!is_method_cached, UncacheableReason::Method)?;
-        decline_if(self.hint.is_some_and(|hint| hint.never_kept), UncacheableReason::NeverCached)?;
+        decline_if(self.hint.is_some_and(|hint| hint.never_cached), UncacheableReason::NeverCached)?;
         self.check_status(control)?;
         // A cookie is for one client, whatever else the response says.
         decline_if(headers.contains_key(SET_COOKIE), UncacheableReason::SetCookie)?;
@@ -236,7 +236,7 @@ impl Received<'_> {
         if let Some(name) = vary.into_iter().find(|name| !is_keyed(name)) {
             return Err(UncacheableReason::Vary(name));
         }
-        decline_if(is_coded(headers), UncacheableReason::Coded)?;
+        decline_if(is_coded(headers), UncacheableReason::ContentEncoded)?;
         decline_if(
             status.is_redirection() && !headers.contains_key(LOCATION),
             UncacheableReason::NoLocation,

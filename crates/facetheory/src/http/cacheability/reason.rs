@@ -28,7 +28,7 @@ pub(crate) enum UncacheableReason {
     NeverFresh,
     VaryAnything,
     Vary(HeaderName),
-    Coded,
+    ContentEncoded,
     NoLocation,
     UnreadableHeader(HeaderName),
     TooManyHeaders,
@@ -36,23 +36,29 @@ pub(crate) enum UncacheableReason {
 }
 
 impl UncacheableReason {
-    /// Whether the origin says by it that the page may not, or no longer, be cached for everyone.
+    /// Whether the origin forbids caching the page.
     pub(crate) fn invalidates_page(&self) -> bool {
         let is_about_client = matches!(
             self,
             UncacheableReason::Method | UncacheableReason::Authorization | UncacheableReason::Cookie
         );
-        !is_about_client && !self.is_same_for_all()
+        !is_about_client && !self.is_technical()
     }
 
-    /// Whether it applies to every client, whatever else a request contains.
-    pub(crate) fn is_same_for_all(&self) -> bool {
+    /// Whether the reason is a limit or a defect, not a statement of the origin about caching.
+    pub(crate) fn is_technical(&self) -> bool {
         use UncacheableReason::{
-            Coded, Empty, NoLocation, TooLong, TooManyHeaders, TooManyPages, UnreadableHeader,
+            ContentEncoded, Empty, NoLocation, TooLong, TooManyHeaders, TooManyPages, UnreadableHeader,
         };
         matches!(
             self,
-            TooLong { .. } | UnreadableHeader(_) | TooManyHeaders | TooManyPages | Empty | Coded | NoLocation
+            TooLong { .. }
+                | UnreadableHeader(_)
+                | TooManyHeaders
+                | TooManyPages
+                | Empty
+                | ContentEncoded
+                | NoLocation
         )
     }
 }
@@ -97,7 +103,7 @@ impl fmt::Display for UncacheableReason {
             UncacheableReason::NoCache => "the response says no-cache",
             UncacheableReason::NeverFresh => "the response is never fresh",
             UncacheableReason::VaryAnything => "the response varies on everything (Vary: *)",
-            UncacheableReason::Coded => "the response has a Content-Encoding that was not requested",
+            UncacheableReason::ContentEncoded => "the response has a Content-Encoding that was not requested",
             UncacheableReason::NoLocation => "the redirect has no Location",
             UncacheableReason::TooManyHeaders => "the headers are too many or too long to be cached",
             UncacheableReason::TooManyPages => "too many new pages in this second",

@@ -263,7 +263,7 @@ impl Fetch<'_> {
             Render::Declined
         };
         // A response to less than the client sent may not be the one for this client: the request is then forwarded as a whole.
-        let is_right = self.is_whole_request || reason.is_same_for_all();
+        let is_right = self.is_whole_request || reason.is_technical();
         let private = OriginReply { status: None, response: is_right.then_some(response) };
         Rendering { outcome: Ok(outcome), private: Some(private) }
     }

@@ -6,7 +6,7 @@ use http::uri::PathAndQuery;
 use http::{Method, StatusCode, Uri};
 use tabletheory::Timestamp;
 
-use crate::http::headers::offers_protocol;
+use crate::http::headers::offers_upgrade;
 use crate::http::router::host::requested_host;
 use crate::http::router::page_key::{KeyParts, is_secure};
 use crate::http::router::path::path_error;
@@ -228,7 +228,7 @@ impl Routes {
         }
         // Other upgrades are optional for the server. An origin that decides about caching also decides about them.
         let is_socket = |value: &HeaderValue| value.as_bytes().to_ascii_lowercase().starts_with(b"websocket");
-        if headers.get_all(UPGRADE).iter().any(is_socket) || (route.follow_origin && offers_protocol(headers))
+        if headers.get_all(UPGRADE).iter().any(is_socket) || (route.follow_origin && offers_upgrade(headers))
         {
             return Some(PassReason::Upgrade);
         }

@@ -21,7 +21,7 @@ const MAX_STALE_IF_UNREACHABLE: Duration = Duration::from_secs(86_400);
 
 /// The directives of a stored response, parsed once.
 #[derive(Clone, Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredDirectives {
     /// How long it is fresh after its origin generated it.
     lifetime: Duration,
     tolerance: Tolerance,
@@ -31,13 +31,13 @@ pub(crate) struct Stored {
     pub(crate) names: Vec<HeaderName>,
 }
 
-impl Stored {
+impl StoredDirectives {
     /// Parses the headers of a stored response.
     pub(crate) fn of(status: u16, headers: &HeaderMap, generation: &Generation) -> Self {
         let said = ResponseDirectives::of(headers);
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
         let received = Timestamp::from_seconds(generation.generated_at);
-        Stored {
+        StoredDirectives {
             lifetime: lifetime(status, headers, &said, received).time(),
             tolerance: said.tolerance(),
             while_revalidate: said.control.stale_while_revalidate.unwrap_or_default(),
@@ -80,7 +80,7 @@ fn is_shared(page: &CachedPage) -> bool {
 pub(crate) struct RequestDirectives<'a> {
     headers: &'a HeaderMap,
     directives: CacheControl,
-    /// Whether they are applied to the page by whose `Vary` variants are selected.
+    /// Whether they apply to the primary page, whose `Vary` selects the variants, and not to a variant.
     primary: bool,
 }
 
@@ -128,9 +128,9 @@ impl<'a> RequestDirectives<'a> {
         }
     }
 
-    fn decide_for(&self, page: &CachedPage, sight: &EntryView<'_>) -> ServeDecision {
+    fn decide_for(&self, page: &CachedPage, entry: &EntryView<'_>) -> ServeDecision {
         let generation = page.generation();
-        if sight.freshness == Freshness::MustNotServe {
+        if entry.freshness == Freshness::MustNotServe {
             return ServeDecision::Unusable(RegenerateReason::Stale);
         }
         if !self.selects(page) {
@@ -140,32 +140,32 @@ impl<'a> RequestDirectives<'a> {
                 ServeDecision::Unusable(RegenerateReason::OtherVariant(generation.generated_at))
             };
         }
-        let validated = |reason| ServeDecision::Stale {
+        let must_revalidate = |reason| ServeDecision::Stale {
             reason,
             while_revalidate: false,
             if_error: false,
             if_unreachable: false,
         };
-        let (stored, now) = (page.stored(), sight.now);
+        let (stored, now) = (page.stored(), entry.now);
         let (age, remaining) = (age(generation, now), remaining(page, now));
         // An invalidated response must be revalidated before it is used (RFC 9111 §4.4).
-        let invalidated = sight.invalidated
-            || sight.meta.stale_since.is_some()
-            || (sight.freshness == Freshness::Stale && sight.meta.freshness(now) == Freshness::Fresh);
+        let invalidated = entry.invalidated
+            || entry.meta.stale_since.is_some()
+            || (entry.freshness == Freshness::Stale && entry.meta.freshness(now) == Freshness::Fresh);
         if invalidated {
-            return validated(RegenerateReason::Stale);
+            return must_revalidate(RegenerateReason::Stale);
         }
-        let fresh = sight.freshness == Freshness::Fresh;
+        let fresh = entry.freshness == Freshness::Fresh;
         if !self.accepts(age, remaining) && (fresh || self.directives.no_cache.is_some()) {
             let directive = RegenerateReason::RequestDirective(generation.generated_at);
-            return validated(if fresh { directive } else { RegenerateReason::Stale });
+            return must_revalidate(if fresh { directive } else { RegenerateReason::Stale });
         }
         if fresh {
             return ServeDecision::Fresh;
         }
         let stale_for = Duration::from_secs(u64::try_from(remaining.saturating_neg()).unwrap_or(0));
         if stored.tolerance == Tolerance::None {
-            return validated(RegenerateReason::Stale);
+            return must_revalidate(RegenerateReason::Stale);
         }
         // The request's own permissions count only where no directive of the origin forbids it.
         let any = stored.tolerance == Tolerance::Any;
@@ -185,11 +185,11 @@ impl<'a> RequestDirectives<'a> {
 }
 
 impl ReusePolicy for RequestDirectives<'_> {
-    fn decide(&self, sight: &EntryView<'_>) -> ServeDecision {
-        match sight.page {
-            Some(page) if page.follows_origin() => self.decide_for(page, sight),
+    fn decide(&self, entry: &EntryView<'_>) -> ServeDecision {
+        match entry.page {
+            Some(page) if page.follows_origin() => self.decide_for(page, entry),
             // It was stored by a rule that no longer applies, or its body is missing.
-            _ => ServeDecision::Unusable(RegenerateReason::OtherPolicy(sight.meta.generation.generated_at)),
+            _ => ServeDecision::Unusable(RegenerateReason::OtherPolicy(entry.meta.generation.generated_at)),
         }
     }
 
