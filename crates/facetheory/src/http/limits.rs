@@ -22,32 +22,24 @@ const MAX_COUNTED_PAGES: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct NewPageLimiter {
     limit: u32,
-    window: Mutex<PageWindow>,
-}
-
-#[derive(Debug)]
-struct PageWindow {
-    second: i64,
-    count: u32,
+    /// The current second, and how many pages were counted in it.
+    window: Mutex<(i64, u32)>,
 }
 
 impl NewPageLimiter {
     pub(crate) fn new(pages_per_second: u32) -> Self {
-        NewPageLimiter {
-            limit: pages_per_second,
-            window: Mutex::new(PageWindow { second: i64::MIN, count: 0 }),
-        }
+        NewPageLimiter { limit: pages_per_second, window: Mutex::new((i64::MIN, 0)) }
     }
 
     /// Counts one more page, and returns whether it may be cached.
     pub(crate) fn allows(&self, now: Timestamp) -> bool {
         let mut window = self.window.lock();
         // Any other second starts a new window, so that a clock that was set back does not block new pages.
-        if window.second != now.seconds() {
-            *window = PageWindow { second: now.seconds(), count: 0 };
+        if window.0 != now.seconds() {
+            *window = (now.seconds(), 0);
         }
-        let is_allowed = window.count < self.limit;
-        window.count = window.count.saturating_add(u32::from(is_allowed));
+        let is_allowed = window.1 < self.limit;
+        window.1 += u32::from(is_allowed);
         is_allowed
     }
 }
@@ -91,14 +83,8 @@ impl VariantLimiter {
         if !(0..i64::try_from(VARIANT_WINDOW.as_secs()).unwrap_or(i64::MAX)).contains(&age) {
             *window = VariantWindow { since: now.seconds(), variants: HashSet::new() };
         }
-        if window.variants.contains(&variant) {
-            return true;
-        }
-        let is_allowed = window.variants.len() < self.limit;
-        if is_allowed {
-            window.variants.insert(variant);
-        }
-        is_allowed
+        let has_room = window.variants.len() < self.limit;
+        window.variants.contains(&variant) || (has_room && window.variants.insert(variant))
     }
 }
 

@@ -1,7 +1,5 @@
 //! Turns a cached page into the response to one request: conditions, ranges, content codings, `Age` and `Cache-Status`.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::header::{
     ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
@@ -19,7 +17,7 @@ use crate::http::compression::{Coding, choose};
 use crate::http::headers::{CACHE_STATUS, REQUEST_ID, STATE};
 use crate::http::router::rejection::Rejection;
 use crate::http::router::route::Route;
-use crate::http::semantics::cache_control::{self, CacheControl, Lifetime};
+use crate::http::semantics::cache_control::{self, CacheControl};
 use crate::http::semantics::cache_status::CacheStatus;
 use crate::http::semantics::conditional::{Condition, EntityTag, Validators, evaluate};
 use crate::http::semantics::date::{date_of, format_date};
@@ -70,7 +68,7 @@ impl ResponseContext<'_> {
             }
             Condition::Failed => return failed(StatusCode::PRECONDITION_FAILED, headers),
         }
-        let length = bytes.len() as u64;
+        let length = bytes.len();
         let status = StatusCode::from_u16(page.status()).unwrap_or(StatusCode::OK);
         let part = if request.method == Method::GET && status == StatusCode::OK {
             Part::of(&request.headers, &validators, coding, length)
@@ -82,7 +80,7 @@ impl ResponseContext<'_> {
         }
         let (status, bytes) = match part {
             Part::None => return failed(StatusCode::RANGE_NOT_SATISFIABLE, headers),
-            Part::Bytes(range) => (StatusCode::PARTIAL_CONTENT, slice(&bytes, *range.start(), *range.end())),
+            Part::Bytes(range) => (StatusCode::PARTIAL_CONTENT, bytes.slice(range)),
             Part::Whole => (status, bytes),
         };
         if status != StatusCode::NO_CONTENT {
@@ -113,23 +111,22 @@ impl ResponseContext<'_> {
         } else {
             self.set_rule_headers(&mut headers, served, coding)
         };
-        set_status(&mut headers, &status, self.request_id);
+        set_status(&mut headers, served.state, &status, self.request_id);
         headers
     }
 
     /// Adds `Age` to the origin's own headers.
     fn set_origin_headers(&self, headers: &mut HeaderMap, served: &Served) -> CacheStatus<'_> {
         let page = &*served.page;
-        let mut status = CacheStatus::of(served.state);
-        status.forward = self.forward_reason;
-        status.rendered = self.origin_status;
-        if served.state == State::Bypass {
-            status.detail = Some("not-published");
-        } else {
-            status.stored = served.state == State::Miss;
-            status.ttl = Some(reuse::remaining(page, self.now));
-            status.key = Some(self.cache_key);
-        }
+        let is_cached = served.state != State::Bypass;
+        let status = CacheStatus {
+            forward: self.forward_reason,
+            rendered: self.origin_status,
+            stored: served.state == State::Miss,
+            ttl: is_cached.then(|| reuse::remaining(page, self.now)),
+            key: Some(self.cache_key).filter(|_| is_cached),
+            detail: (!is_cached).then_some("not-published"),
+        };
         // A response that was just received has the age that it came with.
         let is_new = matches!(served.state, State::Miss | State::Bypass);
         let age = if is_new {
@@ -165,55 +162,36 @@ impl ResponseContext<'_> {
         set(VARY, vary::for_clients(page.headers(), route, page.has_or_gets_compressed_forms()));
         set(ACCEPT_RANGES, Some(HeaderValue::from_static("bytes")));
         set(DATE, format_date(self.now).and_then(|date| HeaderValue::try_from(date).ok()));
-        let mut status = CacheStatus::of(served.state);
         if served.state == State::Bypass {
             // The page was rendered for this client, and could not be published.
             set(CACHE_CONTROL, Some(HeaderValue::from_static("no-store")));
-            status.detail = Some("not-published");
-            return status;
+            return CacheStatus { detail: Some("not-published"), ..CacheStatus::default() };
         }
-        let seconds = |seconds: i64| Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
         let age = self.now.seconds().saturating_sub(generation.generated_at).max(0);
         let remaining = generation.revalidate_seconds.saturating_sub(age);
         let is_fresh = matches!(served.state, State::Hit | State::Miss | State::WaitHit);
-        let lifetime = Lifetime {
-            age: seconds(age),
-            interval: seconds(generation.revalidate_seconds),
-            remaining: if is_fresh { seconds(remaining) } else { Duration::ZERO },
-        };
+        let stale_age = (!is_fresh).then_some(age);
         let directives = CacheControl::of(page.headers());
-        let cache_control =
-            cache_control::for_clients(&route.policy, lifetime, route.audience(), &directives);
-        set(CACHE_CONTROL, Some(cache_control));
-        set(AGE, Some(HeaderValue::from(lifetime.age.as_secs())));
+        let interval = generation.revalidate_seconds;
+        set(CACHE_CONTROL, Some(cache_control::for_clients(route, interval, stale_age, &directives)));
+        set(AGE, Some(HeaderValue::from(age)));
         // Since when a page is stale that was invalidated before its time is not known.
-        status.ttl = (is_fresh || remaining <= 0).then_some(remaining);
-        status.stored = served.state == State::Miss;
-        status.rendered = status.stored.then(|| StatusCode::from_u16(page.status()).ok()).flatten();
-        status
+        let ttl = (is_fresh || remaining <= 0).then_some(remaining);
+        let stored = served.state == State::Miss;
+        let rendered = StatusCode::from_u16(page.status()).ok().filter(|_| stored);
+        CacheStatus { ttl, stored, rendered, ..CacheStatus::default() }
     }
 }
 
-/// How a response of the origin is marked that is passed through.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PassThrough<'a> {
-    /// Why the request was forwarded, as a token of RFC 9211, on routes that follow their origin.
-    pub(super) forward_reason: Option<&'static str>,
-    /// The `detail` of `Cache-Status`.
-    pub(super) detail: &'static str,
-    pub(super) request_id: &'a HeaderValue,
-}
-
-impl PassThrough<'_> {
-    /// Adds the headers of the cache.
-    pub(super) fn apply(&self, mut response: Response<IsrBody>) -> Response<IsrBody> {
-        let mut status = CacheStatus::of(State::Bypass);
-        status.forward = self.forward_reason;
-        status.rendered = Some(response.status());
-        status.detail = Some(self.detail);
-        set_status(response.headers_mut(), &status, self.request_id);
-        response
-    }
+/// Adds the headers of the cache to a response of the origin that is passed through.
+pub(super) fn pass_through(
+    mut response: Response<IsrBody>,
+    status: CacheStatus<'_>,
+    request_id: &HeaderValue,
+) -> Response<IsrBody> {
+    let status = CacheStatus { rendered: Some(response.status()), ..status };
+    set_status(response.headers_mut(), State::Bypass, &status, request_id);
+    response
 }
 
 /// Removes the body of a response to HEAD, and announces its length.
@@ -235,9 +213,8 @@ pub(super) fn rejected(
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    let mut status = CacheStatus::of(State::Bypass);
-    status.detail = Some(detail);
-    set_status(&mut headers, &status, request_id);
+    let status = CacheStatus { detail: Some(detail), ..CacheStatus::default() };
+    set_status(&mut headers, State::Bypass, &status, request_id);
     response(rejection.status, headers, IsrBody::from(format!("{}\n", rejection.text)))
 }
 
@@ -260,17 +237,11 @@ pub(super) fn negotiate(page: &CachedPage, request: &HeaderMap) -> CodedBody {
     CodedBody { coding, bytes: form.map_or_else(|| page.bytes(), |(_, form)| form).clone() }
 }
 
-fn set_status(headers: &mut HeaderMap, status: &CacheStatus<'_>, request_id: &HeaderValue) {
-    headers.insert(STATE, HeaderValue::from_static(status.state.as_str()));
+fn set_status(headers: &mut HeaderMap, state: State, status: &CacheStatus<'_>, request_id: &HeaderValue) {
+    headers.insert(STATE, HeaderValue::from_static(state.as_str()));
     // Caches between us and the origin have added their own entries (RFC 9211 §2).
-    headers.append(CACHE_STATUS, status.value());
+    headers.append(CACHE_STATUS, status.value(state));
     headers.insert(REQUEST_ID, request_id.clone());
-}
-
-fn slice(bytes: &Bytes, first: u64, last: u64) -> Bytes {
-    let index = |position: u64| usize::try_from(position).unwrap_or(usize::MAX).min(bytes.len());
-    let (first, end) = (index(first), index(last.saturating_add(1)));
-    bytes.slice(first.min(end)..end)
 }
 
 /// Returns an error about the condition or range of one request. It must not be cached: a cache in front of us would fail
@@ -284,7 +255,7 @@ fn failed(status: StatusCode, mut headers: HeaderMap) -> Response<IsrBody> {
     response(status, headers, IsrBody::from(Bytes::new()))
 }
 
-fn response(status: StatusCode, headers: HeaderMap, body: IsrBody) -> Response<IsrBody> {
+pub(super) fn response(status: StatusCode, headers: HeaderMap, body: IsrBody) -> Response<IsrBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::http::headers::FORWARDED_HOST;
 use crate::http::router::path::push_hex;
-use crate::http::semantics::vary::Vary;
+use crate::http::semantics::vary;
 
 /// The bytes of a digest that identify a variant.
 const DIGEST_BYTES: usize = 12;
@@ -23,13 +23,9 @@ const ALWAYS_SELECTING: [HeaderName; 4] = [
 
 /// Returns the request headers that a response varies on, sorted, or `None` for `Vary: *`.
 pub(crate) fn names(response: &HeaderMap) -> Option<Vec<HeaderName>> {
-    match Vary::of(response) {
-        Vary::Anything => None,
-        Vary::On(mut names) => {
-            names.sort_by(|one, other| one.as_str().cmp(other.as_str()));
-            Some(names)
-        }
-    }
+    let mut names = vary::names(response)?;
+    names.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+    Some(names)
 }
 
 /// Returns a digest of the values of these headers in a request, or `None` if there are no such headers. Headers that always

@@ -20,7 +20,7 @@ use crate::http::hint::CacheHint;
 use crate::http::router::route::Route;
 use crate::http::semantics::age::initial_age;
 use crate::http::semantics::cache_control::CacheControl;
-use crate::http::semantics::directives::{ResponseDirectives, Tolerance};
+use crate::http::semantics::directives::Tolerance;
 use crate::http::semantics::freshness::{Lifetime, has_validator, is_heuristically_cacheable, lifetime};
 use crate::http::variants;
 use crate::protocol::tag::Tag;
@@ -156,13 +156,9 @@ impl Received<'_> {
     fn storable(&self) -> Result<Storable, UncacheableReason> {
         let (route, status, headers) = (self.route, self.status, self.headers);
         let follows_origin = route.follow_origin;
-        let directives = if follows_origin {
-            ResponseDirectives::of(headers)
-        } else {
-            // Targeted fields are for caches that follow the origin.
-            ResponseDirectives { control: CacheControl::of(headers), targeted: false }
-        };
-        let control = &directives.control;
+        // Targeted fields are for caches that follow the origin.
+        let parse = if follows_origin { CacheControl::of_response } else { CacheControl::of };
+        let control = &parse(headers);
         let is_method_cached =
             *self.method == Method::GET || (*self.method == Method::HEAD && !follows_origin);
         decline_if(!is_method_cached, UncacheableReason::Method)?;
@@ -174,18 +170,15 @@ impl Received<'_> {
             // A cache that understands the status obeys the other directives instead (RFC 9111 §5.2.2.3).
             let is_understood = follows_origin && control.must_understand;
             decline_if(control.no_store && !is_understood, UncacheableReason::NoStore)?;
-            decline_if(control.private.is_some(), UncacheableReason::Private)?;
+            decline_if(control.private, UncacheableReason::Private)?;
         }
-        let may_share_authorized = if follows_origin {
-            directives.shares_authorized()
-        } else {
-            route.headers.contains(&AUTHORIZATION)
-        };
+        let may_share_authorized =
+            if follows_origin { control.shares_authorized() } else { route.headers.contains(&AUTHORIZATION) };
         let is_authorized = self.request.contains_key(AUTHORIZATION);
         decline_if(is_authorized && !may_share_authorized, UncacheableReason::Authorization)?;
         let vary = variants::names(headers).ok_or(UncacheableReason::VaryAnything)?;
         let (fresh_for, initial_age, variant) = if follows_origin {
-            let (fresh_for, initial_age) = self.freshness_by_origin(&directives)?;
+            let (fresh_for, initial_age) = self.freshness_by_origin(control)?;
             (Some(fresh_for), Some(initial_age), variants::digest(&vary, self.request))
         } else {
             (self.freshness_by_rule(control, vary)?, None, None)
@@ -223,7 +216,7 @@ impl Received<'_> {
     ) -> Result<Option<Duration>, UncacheableReason> {
         let (route, status, headers) = (self.route, self.status, self.headers);
         if !route.overrides {
-            decline_if(control.no_cache.is_some(), UncacheableReason::NoCache)?;
+            decline_if(control.no_cache, UncacheableReason::NoCache)?;
             decline_if(control.s_maxage == Some(Duration::ZERO), UncacheableReason::NeverFresh)?;
         }
         // The cache negotiates the coding itself, and every key has the host or belongs to the only site.
@@ -249,28 +242,25 @@ impl Received<'_> {
     }
 
     /// Returns how long a response is fresh by the headers of its origin, and its age when it was requested.
-    fn freshness_by_origin(
-        &self,
-        directives: &ResponseDirectives,
-    ) -> Result<(Duration, i64), UncacheableReason> {
-        let (status, headers, control) = (self.status, self.headers, &directives.control);
+    fn freshness_by_origin(&self, control: &CacheControl) -> Result<(Duration, i64), UncacheableReason> {
+        let (status, headers) = (self.status, self.headers);
         decline_if(is_event_stream(headers), UncacheableReason::NeverFresh)?;
-        let lifetime = lifetime(status, headers, directives, self.received);
+        let lifetime = lifetime(status, headers, control, self.received);
         let is_explicit = matches!(lifetime, Lifetime::Explicit(_));
         let is_allowed = is_explicit || control.public || is_heuristically_cacheable(status);
         decline_if(!is_allowed, UncacheableReason::Status(status))?;
         let initial_age = initial_age(headers, self.requested, self.received);
         let remaining = lifetime.time().saturating_sub(Duration::from_secs(initial_age.unsigned_abs()));
-        let fresh_for = if control.no_cache.is_some() { Duration::ZERO } else { remaining };
+        let fresh_for = if control.no_cache { Duration::ZERO } else { remaining };
         let stale_windows = [control.stale_while_revalidate, control.stale_if_error];
-        let is_served_stale = directives.tolerance() != Tolerance::None
+        let is_served_stale = control.tolerance() != Tolerance::None
             && stale_windows.iter().flatten().any(|window| !window.is_zero());
         // A response that is stale at once and cannot be revalidated is useless.
         let is_useless = fresh_for.is_zero() && !has_validator(headers) && !is_served_stale;
         decline_if(is_useless, UncacheableReason::NeverFresh)?;
         // Heuristics are for responses without personal data. An origin that identifies clients by cookies and sets no
         // caching directives was not written with a shared cache in mind.
-        let is_heuristic = !is_explicit && !control.public && control.no_cache.is_none();
+        let is_heuristic = !is_explicit && !control.public && !control.no_cache;
         let has_cookie = self.request.contains_key(COOKIE) && !self.is_revalidated;
         decline_if(has_cookie && is_heuristic, UncacheableReason::Cookie)?;
         Ok((fresh_for, initial_age))

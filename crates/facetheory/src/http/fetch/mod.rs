@@ -23,9 +23,9 @@ use crate::http::headers::restored;
 use crate::http::hint::CacheHint;
 use crate::http::renderer::Renderer;
 use crate::http::router::route::Route;
+use crate::http::semantics::cache_control::CacheControl;
 use crate::http::semantics::conditional::EntityTag;
 use crate::http::semantics::date::format_date;
-use crate::http::semantics::directives::ResponseDirectives;
 use crate::http::semantics::revalidation::{has_another_tag, updated};
 use crate::http::variants;
 use crate::pages::render::{OriginUnreachable, Render, Rendered};
@@ -244,8 +244,8 @@ impl Fetch<'_> {
         if !self.route.follow_origin || head.extensions.get::<OriginUnreachable>().is_some() {
             return true;
         }
-        let control = ResponseDirectives::of(&head.headers).control;
-        let is_forbidden = control.no_store || control.private.is_some() || control.no_cache.is_some();
+        let control = CacheControl::of_response(&head.headers);
+        let is_forbidden = control.no_store || control.private || control.no_cache;
         let is_personal = [COOKIE, AUTHORIZATION].iter().any(|name| self.client.headers.contains_key(name))
             || [SET_COOKIE, VARY].iter().any(|name| head.headers.contains_key(name));
         !is_forbidden && !is_personal

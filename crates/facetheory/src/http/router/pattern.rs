@@ -153,13 +153,8 @@ impl Tree {
 }
 
 fn claim(place: &mut Option<usize>, number: usize) -> Result<(), usize> {
-    match *place {
-        Some(other) => Err(other),
-        None => {
-            *place = Some(number);
-            Ok(())
-        }
-    }
+    let holder = *place.get_or_insert(number);
+    if holder == number { Ok(()) } else { Err(holder) }
 }
 
 #[cfg(test)]

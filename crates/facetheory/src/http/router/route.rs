@@ -9,7 +9,6 @@ use crate::http::headers::is_hop_by_hop;
 use crate::http::router::pattern::Pattern;
 use crate::http::router::query::Query;
 use crate::http::router::tenant::TenantFrom;
-use crate::http::semantics::cache_control::Audience;
 use crate::pages::policy::Policy;
 use crate::protocol::tag::Tag;
 
@@ -323,11 +322,6 @@ impl Route {
         route.params = vec!["path".to_owned()];
         route.by_name = vec![0];
         route
-    }
-
-    /// The clients that its pages may be cached for.
-    pub(crate) fn audience(&self) -> Audience {
-        if self.headers.contains(&header::AUTHORIZATION) { Audience::OneClient } else { Audience::Everyone }
     }
 
     /// Returns the parsed pattern, or all mistakes of the route.

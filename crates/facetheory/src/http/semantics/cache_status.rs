@@ -10,9 +10,8 @@ use crate::engine::state::State;
 use crate::http::headers::REQUEST_ID;
 
 /// The contents of `Cache-Status`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CacheStatus<'a> {
-    pub(crate) state: State,
     /// Why the request was forwarded, as a token of the standard, where it is more precise than the state.
     pub(crate) forward: Option<&'static str>,
     /// How many more seconds the page is fresh; negative if it is stale.
@@ -28,21 +27,9 @@ pub(crate) struct CacheStatus<'a> {
 }
 
 impl CacheStatus<'_> {
-    pub(crate) fn of(state: State) -> Self {
-        CacheStatus {
-            state,
-            forward: None,
-            ttl: None,
-            rendered: None,
-            stored: false,
-            key: None,
-            detail: None,
-        }
-    }
-
-    /// The value of the header.
-    pub(crate) fn value(&self) -> HeaderValue {
-        let (how, word) = match self.state {
+    /// The value of the header for a response in this state.
+    pub(crate) fn value(&self, state: State) -> HeaderValue {
+        let (how, word) = match state {
             State::Hit | State::Stale => ("hit", None),
             State::StaleError => ("hit", Some("render-failed")),
             State::StaleMetadataError => ("hit", Some("table-unreachable")),
@@ -52,7 +39,7 @@ impl CacheStatus<'_> {
             State::Bypass => ("fwd=bypass", None),
         };
         let mut text = match self.forward.filter(|_| how != "hit") {
-            Some(why) if self.state == State::WaitHit => format!("FaceTheory; fwd={why}; collapsed"),
+            Some(why) if state == State::WaitHit => format!("FaceTheory; fwd={why}; collapsed"),
             Some(why) => format!("FaceTheory; fwd={why}"),
             None => format!("FaceTheory; {how}"),
         };
@@ -149,41 +136,40 @@ mod tests {
 
     #[test]
     fn every_state_has_a_valid_cache_status() {
-        let plain = |state| CacheStatus::of(state);
-        for (status, expected) in [
-            (CacheStatus { ttl: Some(30), ..plain(State::Hit) }, "FaceTheory; hit; ttl=30"),
-            (CacheStatus { ttl: Some(-5), ..plain(State::Stale) }, "FaceTheory; hit; ttl=-5"),
+        let plain = CacheStatus::default();
+        for (state, status, expected) in [
+            (State::Hit, CacheStatus { ttl: Some(30), ..plain }, "FaceTheory; hit; ttl=30"),
+            (State::Stale, CacheStatus { ttl: Some(-5), ..plain }, "FaceTheory; hit; ttl=-5"),
             (
-                CacheStatus { ttl: Some(60), ..plain(State::WaitHit) },
+                State::WaitHit,
+                CacheStatus { ttl: Some(60), ..plain },
                 "FaceTheory; fwd=miss; collapsed; ttl=60",
             ),
             (
-                CacheStatus {
-                    ttl: Some(60),
-                    rendered: Some(StatusCode::OK),
-                    stored: true,
-                    ..plain(State::Miss)
-                },
+                State::Miss,
+                CacheStatus { ttl: Some(60), rendered: Some(StatusCode::OK), stored: true, ..plain },
                 "FaceTheory; fwd=miss; fwd-status=200; stored; ttl=60",
             ),
-            (plain(State::Bypass), "FaceTheory; fwd=bypass"),
+            (State::Bypass, plain, "FaceTheory; fwd=bypass"),
             (
-                CacheStatus { detail: Some("method"), ..plain(State::Bypass) },
+                State::Bypass,
+                CacheStatus { detail: Some("method"), ..plain },
                 "FaceTheory; fwd=method; detail=method",
             ),
             (
-                CacheStatus { ttl: Some(-9), ..plain(State::StaleError) },
+                State::StaleError,
+                CacheStatus { ttl: Some(-9), ..plain },
                 "FaceTheory; hit; ttl=-9; detail=render-failed",
             ),
-            (plain(State::StaleMetadataError), "FaceTheory; hit; detail=table-unreachable"),
+            (State::StaleMetadataError, plain, "FaceTheory; hit; detail=table-unreachable"),
         ] {
-            assert_eq!(status.value(), expected);
+            assert_eq!(status.value(state), expected);
         }
     }
 
     #[test]
     fn a_key_is_sent_as_a_string_if_it_is_short_and_printable() {
-        let value = |key: &str| CacheStatus { key: Some(key), ..CacheStatus::of(State::Hit) }.value();
+        let value = |key: &str| CacheStatus { key: Some(key), ..CacheStatus::default() }.value(State::Hit);
         assert_eq!(value("a::b/c?d=e#vary=00"), "FaceTheory; hit; key=\"a::b/c?d=e#vary=00\"");
         assert_eq!(value("a\"b\\c"), r#"FaceTheory; hit; key="a\"b\\c""#);
         for hidden in ["ü", "a\nb", &"x".repeat(MAX_KEY_BYTES + 1)] {
@@ -214,9 +200,9 @@ mod tests {
             state in proptest::sample::select(State::ALL.to_vec()), ttl: Option<i64>, code in 100u16..600, stored: bool,
         ) {
             let status = CacheStatus {
-                ttl, stored, rendered: StatusCode::from_u16(code).ok(), ..CacheStatus::of(state)
+                ttl, stored, rendered: StatusCode::from_u16(code).ok(), ..CacheStatus::default()
             };
-            let value = status.value();
+            let value = status.value(state);
             let text = value.to_str().expect("a text");
             let mut parts = text.split("; ");
             prop_assert_eq!(parts.next(), Some("FaceTheory"));

@@ -18,14 +18,40 @@ pub(crate) fn date_of(headers: &HeaderMap, name: &HeaderName) -> Option<Timestam
 /// The formats are matched exactly, except for case (RFC 9111 §4.2): an invalid date counts as past. A wrong day of the week is
 /// ignored.
 pub(crate) fn parse_date(text: &str) -> Option<Timestamp> {
-    let text = text.trim();
-    let (day, time) = match text.split_once(", ") {
-        Some((weekday, rest)) if is_one_of(weekday, &SHORT) => fixdate(rest)?,
-        Some((weekday, rest)) if is_one_of(weekday, &LONG) => rfc850(rest)?,
-        Some(_) => return None,
-        None => asctime(text)?,
+    let (mut words, mut count) = ([""; 7], 0);
+    for (place, word) in words.iter_mut().zip(text.trim().split(' ')) {
+        (*place, count) = (word, count + 1);
+    }
+    let is_gmt = |zone: &str| zone.eq_ignore_ascii_case("GMT");
+    let (weekdays, weekday, day, month, year, time) = match words[..count] {
+        // Sun Nov  6 08:49:37 1994
+        [weekday, month, "", day, time, year] => {
+            (SHORT, weekday, digits(day, 1)?, month, digits(year, 4)?, time)
+        }
+        // Sun Nov 16 08:49:37 1994
+        [weekday, month, day, time, year] => (SHORT, weekday, digits(day, 2)?, month, digits(year, 4)?, time),
+        // Sun, 06 Nov 1994 08:49:37 GMT
+        [weekday, day, month, year, time, zone] if is_gmt(zone) => {
+            (SHORT, weekday.strip_suffix(',')?, digits(day, 2)?, month, digits(year, 4)?, time)
+        }
+        // Sunday, 06-Nov-94 08:49:37 GMT
+        [weekday, date, time, zone] if is_gmt(zone) => {
+            let [day, month, year] = split(date, '-')?;
+            let year = digits(year, 2)?;
+            // Two digits are a year from 1970 to 2069. RFC 9110 §5.6.7 uses a moving limit of fifty years from now; a date
+            // that is wrongly taken for the past makes a response stale, never fresh for too long.
+            let year = if year < 70 { 2000 + year } else { 1900 + year };
+            (LONG, weekday.strip_suffix(',')?, digits(day, 2)?, month, year, time)
+        }
+        _ => return None,
     };
-    let seconds = day.checked_mul(SECONDS_A_DAY)?.checked_add(time_of_day(time)?)?;
+    let is_weekday = weekdays.iter().any(|known| known.eq_ignore_ascii_case(weekday));
+    let [hour, minute, second] = split(time, ':')?.map(|part| digits(part, 2));
+    let (hour, minute, second) = (hour?, minute?, second?);
+    if !is_weekday || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let seconds = day_number(day, month, year)? * 86_400 + (hour * 60 + minute) * 60 + second;
     (seconds >= 0).then(|| Timestamp::from_seconds(seconds))
 }
 
@@ -38,42 +64,10 @@ pub(crate) fn format_date(time: Timestamp) -> Option<String> {
     Some(httpdate::fmt_http_date(time))
 }
 
-const SECONDS_A_DAY: i64 = 86_400;
 const SHORT: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const LONG: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-/// Two-digit years from this one on belong to the last century. RFC 9110 §5.6.7 uses a moving limit of fifty years from now;
-/// a date that is wrongly taken for the past makes a response stale, never fresh for too long.
-const FIRST_OF_LAST_CENTURY: i64 = 70;
-
-/// Parses `06 Nov 1994 08:49:37 GMT`. Returns the number of days since 1970 and the time of day.
-fn fixdate(text: &str) -> Option<(i64, &str)> {
-    let [day, month, year, time, zone] = split(text, ' ')?;
-    is_gmt(zone).then_some((day_number(digits(day, 2)?, month, digits(year, 4)?)?, time))
-}
-
-/// Parses `06-Nov-94 08:49:37 GMT`.
-fn rfc850(text: &str) -> Option<(i64, &str)> {
-    let [date, time, zone] = split(text, ' ')?;
-    let [day, month, year] = split(date, '-')?;
-    let year = digits(year, 2)?;
-    let year = if year < FIRST_OF_LAST_CENTURY { 2000 + year } else { 1900 + year };
-    is_gmt(zone).then_some((day_number(digits(day, 2)?, month, year)?, time))
-}
-
-/// Parses `Sun Nov  6 08:49:37 1994`.
-fn asctime(text: &str) -> Option<(i64, &str)> {
-    let (weekday, rest) = text.split_once(' ')?;
-    let (month, rest) = rest.split_once(' ')?;
-    let (day, rest) = rest.split_at_checked(2)?;
-    let [time, year] = split(rest.strip_prefix(' ')?, ' ')?;
-    let day = match day.strip_prefix(' ') {
-        Some(day) => digits(day, 1)?,
-        None => digits(day, 2)?,
-    };
-    is_one_of(weekday, &SHORT).then_some((day_number(day, month, digits(year, 4)?)?, time))
-}
 
 /// Splits a text into exactly `COUNT` parts.
 fn split<const COUNT: usize>(text: &str, separator: char) -> Option<[&str; COUNT]> {
@@ -85,26 +79,10 @@ fn split<const COUNT: usize>(text: &str, separator: char) -> Option<[&str; COUNT
     parts.next().is_none().then_some(found)
 }
 
-/// Dates in other time zones are invalid (RFC 9111 §4.2).
-fn is_gmt(zone: &str) -> bool {
-    zone.eq_ignore_ascii_case("GMT")
-}
-
-/// Parses `08:49:37`. Returns seconds; 60 is a leap second.
-fn time_of_day(text: &str) -> Option<i64> {
-    let [hour, minute, second] = split(text, ':')?.map(|part| digits(part, 2));
-    let (hour, minute, second) = (hour?, minute?, second?);
-    (hour < 24 && minute < 60 && second <= 60).then_some((hour * 60 + minute) * 60 + second)
-}
-
 /// Parses a number of exactly `count` digits.
 fn digits(text: &str, count: usize) -> Option<i64> {
     let plain = text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
     if plain { text.parse().ok() } else { None }
-}
-
-fn is_one_of(word: &str, words: &[&str]) -> bool {
-    words.iter().any(|known| known.eq_ignore_ascii_case(word))
 }
 
 /// Returns the number of days since 1970 of a valid date in the Gregorian calendar.

@@ -3,18 +3,10 @@
 use std::time::Duration;
 
 use http::HeaderMap;
-use http::header::{CACHE_CONTROL, PRAGMA};
+use http::header::{CACHE_CONTROL, HeaderValue, PRAGMA};
 
-use crate::http::semantics::cache_control::{CacheControl, Scope};
+use crate::http::semantics::cache_control::CacheControl;
 use crate::http::semantics::targeted;
-
-/// The origin's directives for this cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ResponseDirectives {
-    pub(crate) control: CacheControl,
-    /// Whether they are from a targeted field, so that `Expires` is ignored (RFC 9213 §2.1).
-    pub(crate) targeted: bool,
-}
 
 /// Whether a response may be served stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,21 +20,32 @@ pub(crate) enum Tolerance {
     Any,
 }
 
-impl ResponseDirectives {
-    /// Parses the headers of a response.
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
-        match targeted::parse(headers) {
-            Some(control) => ResponseDirectives { control, targeted: true },
-            None => ResponseDirectives { control: CacheControl::of(headers), targeted: false },
-        }
+impl CacheControl {
+    /// Parses the directives of a response for this cache.
+    pub(crate) fn of_response(headers: &HeaderMap) -> Self {
+        targeted::parse(headers).unwrap_or_else(|| CacheControl::of(headers))
+    }
+
+    /// Parses the directives of a request.
+    pub(crate) fn of_request(headers: &HeaderMap) -> Self {
+        let mut control = CacheControl::of(headers);
+        // The older equivalent, which counts only without `Cache-Control` (RFC 9111 §5.4).
+        let is_no_cache = |line: &HeaderValue| {
+            let mut words = line.to_str().unwrap_or_default().split(',');
+            words.any(|word| word.trim().eq_ignore_ascii_case("no-cache"))
+        };
+        let by_pragma =
+            !headers.contains_key(CACHE_CONTROL) && headers.get_all(PRAGMA).iter().any(is_no_cache);
+        // Browsers send `max-age=0` to reload a page.
+        control.no_cache |= by_pragma || control.max_age == Some(Duration::ZERO);
+        control
     }
 
     /// Whether the response may be served stale without contacting the origin (RFC 9111 §4.2.4).
     pub(crate) fn tolerance(&self) -> Tolerance {
-        let said = &self.control;
-        if said.must_revalidate || said.proxy_revalidate || said.no_cache.is_some() {
+        if self.must_revalidate || self.proxy_revalidate || self.no_cache {
             Tolerance::None
-        } else if said.s_maxage.is_some() {
+        } else if self.s_maxage.is_some() {
             Tolerance::Granted
         } else {
             Tolerance::Any
@@ -51,28 +54,8 @@ impl ResponseDirectives {
 
     /// Whether a response to a request with `Authorization` may be shared (RFC 9111 §3.5).
     pub(crate) fn shares_authorized(&self) -> bool {
-        let said = &self.control;
-        said.public || said.must_revalidate || said.s_maxage.is_some()
+        self.public || self.must_revalidate || self.s_maxage.is_some()
     }
-}
-
-/// Parses the directives of a request.
-pub(crate) fn of_request(headers: &HeaderMap) -> CacheControl {
-    let mut control = CacheControl::of(headers);
-    // The older equivalent, which counts only without `Cache-Control` (RFC 9111 §5.4).
-    if !headers.contains_key(CACHE_CONTROL) {
-        let mut lines = headers.get_all(PRAGMA).iter().filter_map(|line| line.to_str().ok());
-        let is_no_cache =
-            |line: &str| line.split(',').any(|word| word.trim().eq_ignore_ascii_case("no-cache"));
-        if lines.any(is_no_cache) {
-            control.no_cache = Some(Scope::All);
-        }
-    }
-    // Browsers send it to reload a page.
-    if control.max_age == Some(Duration::ZERO) {
-        control.no_cache = Some(Scope::All);
-    }
-    control
 }
 
 #[cfg(test)]
@@ -82,16 +65,16 @@ mod tests {
 
     #[test]
     fn rfc9213_2_1_a_targeted_field_overrides_cache_control() {
-        let said = ResponseDirectives::of(&headers(&[
+        let said = CacheControl::of_response(&headers(&[
             ("cache-control", "no-store"),
             ("cdn-cache-control", "max-age=60"),
         ]));
-        assert!(said.targeted && !said.control.no_store);
-        let said = ResponseDirectives::of(&headers(&[
+        assert!(said.targeted && !said.no_store);
+        let said = CacheControl::of_response(&headers(&[
             ("cache-control", "no-store"),
             ("cdn-cache-control", "max-age = 60"),
         ]));
-        assert!(!said.targeted && said.control.no_store, "an invalid field is ignored");
+        assert!(!said.targeted && said.no_store, "an invalid field is ignored");
     }
 
     #[test]
@@ -106,7 +89,7 @@ mod tests {
             ("no-cache=\"a\"", Tolerance::None),
         ] {
             assert_eq!(
-                ResponseDirectives::of(&headers(&[("cache-control", line)])).tolerance(),
+                CacheControl::of_response(&headers(&[("cache-control", line)])).tolerance(),
                 tolerance,
                 "{line}"
             );
@@ -123,7 +106,7 @@ mod tests {
             ("proxy-revalidate", false),
         ] {
             assert_eq!(
-                ResponseDirectives::of(&headers(&[("cache-control", line)])).shares_authorized(),
+                CacheControl::of_response(&headers(&[("cache-control", line)])).shares_authorized(),
                 shared,
                 "{line}"
             );
@@ -132,8 +115,10 @@ mod tests {
 
     #[test]
     fn rfc9111_5_4_pragma_counts_only_without_cache_control() {
-        assert!(of_request(&headers(&[("pragma", "x, No-Cache")])).no_cache.is_some());
-        assert!(of_request(&headers(&[("pragma", "x")])).no_cache.is_none());
-        assert!(of_request(&headers(&[("pragma", "no-cache"), ("cache-control", "x")])).no_cache.is_none());
+        assert!(CacheControl::of_request(&headers(&[("pragma", "x, No-Cache")])).no_cache);
+        assert!(!CacheControl::of_request(&headers(&[("pragma", "x")])).no_cache);
+        assert!(
+            !CacheControl::of_request(&headers(&[("pragma", "no-cache"), ("cache-control", "x")])).no_cache
+        );
     }
 }

@@ -6,9 +6,8 @@ use http::header::{DATE, EXPIRES, HeaderName, LAST_MODIFIED};
 use http::{HeaderMap, StatusCode};
 use tabletheory::Timestamp;
 
-use crate::http::semantics::cache_control::MAX_SECONDS;
+use crate::http::semantics::cache_control::{CacheControl, MAX_SECONDS};
 use crate::http::semantics::date::date_of;
-use crate::http::semantics::directives::ResponseDirectives;
 
 /// The heuristic lifetime is the time since the last modification divided by this.
 const HEURISTIC_PART: u64 = 10;
@@ -40,10 +39,10 @@ impl Lifetime {
 pub(crate) fn lifetime(
     status: StatusCode,
     headers: &HeaderMap,
-    said: &ResponseDirectives,
+    said: &CacheControl,
     received: Timestamp,
 ) -> Lifetime {
-    if let Some(time) = said.control.s_maxage.or(said.control.max_age) {
+    if let Some(time) = said.s_maxage.or(said.max_age) {
         return Lifetime::Explicit(time);
     }
     // Without a valid date, the time of receipt counts (RFC 9110 §6.6.1).
@@ -52,7 +51,7 @@ pub(crate) fn lifetime(
         let time = date_of(headers, &EXPIRES).map(|expires| between(date, expires));
         return Lifetime::Explicit(time.unwrap_or_default());
     }
-    if !said.control.public && !is_heuristically_cacheable(status) {
+    if !said.public && !is_heuristically_cacheable(status) {
         return Lifetime::Unknown;
     }
     match date_of(headers, &LAST_MODIFIED) {

@@ -7,8 +7,8 @@ use http::{HeaderMap, StatusCode};
 use tabletheory::Timestamp;
 
 use crate::engine::{CachedPage, EntryView, ReusePolicy, ServeDecision};
-use crate::http::semantics::cache_control::{CacheControl, MaxStale};
-use crate::http::semantics::directives::{self, ResponseDirectives, Tolerance};
+use crate::http::semantics::cache_control::CacheControl;
+use crate::http::semantics::directives::Tolerance;
 use crate::http::semantics::freshness::lifetime;
 use crate::http::variants;
 use crate::pages::reason::RegenerateReason;
@@ -34,14 +34,14 @@ pub(crate) struct StoredDirectives {
 impl StoredDirectives {
     /// Parses the headers of a stored response.
     pub(crate) fn of(status: u16, headers: &HeaderMap, generation: &Generation) -> Self {
-        let said = ResponseDirectives::of(headers);
+        let said = CacheControl::of_response(headers);
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
         let received = Timestamp::from_seconds(generation.generated_at);
         StoredDirectives {
             lifetime: lifetime(status, headers, &said, received).time(),
             tolerance: said.tolerance(),
-            while_revalidate: said.control.stale_while_revalidate.unwrap_or_default(),
-            if_error: said.control.stale_if_error.unwrap_or_default(),
+            while_revalidate: said.stale_while_revalidate.unwrap_or_default(),
+            if_error: said.stale_if_error.unwrap_or_default(),
             names: variants::names(headers).unwrap_or_default(),
         }
     }
@@ -87,7 +87,7 @@ pub(crate) struct RequestDirectives<'a> {
 impl<'a> RequestDirectives<'a> {
     /// Parses the headers of a request.
     pub(crate) fn of(headers: &'a HeaderMap) -> Self {
-        RequestDirectives { headers, directives: directives::of_request(headers), primary: true }
+        RequestDirectives { headers, directives: CacheControl::of_request(headers), primary: true }
     }
 
     /// Returns the directives as they apply to a variant.
@@ -114,18 +114,9 @@ impl<'a> RequestDirectives<'a> {
     /// Whether a fresh response is fresh enough.
     fn accepts(&self, age: i64, remaining: i64) -> bool {
         let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
-        self.directives.no_cache.is_none()
+        !self.directives.no_cache
             && self.directives.max_age.is_none_or(|max| age <= seconds(max))
             && self.directives.min_fresh.is_none_or(|min| remaining >= seconds(min))
-    }
-
-    /// Whether a response that has been stale for this long is acceptable.
-    fn accepts_stale(&self, stale_for: Duration) -> bool {
-        match self.directives.max_stale {
-            Some(MaxStale::Any) => true,
-            Some(MaxStale::For(max)) => stale_for <= max,
-            None => false,
-        }
     }
 
     fn decide_for(&self, page: &CachedPage, entry: &EntryView<'_>) -> ServeDecision {
@@ -156,7 +147,7 @@ impl<'a> RequestDirectives<'a> {
             return must_revalidate(RegenerateReason::Stale);
         }
         let fresh = entry.freshness == Freshness::Fresh;
-        if !self.accepts(age, remaining) && (fresh || self.directives.no_cache.is_some()) {
+        if !self.accepts(age, remaining) && (fresh || self.directives.no_cache) {
             let directive = RegenerateReason::RequestDirective(generation.generated_at);
             return must_revalidate(if fresh { directive } else { RegenerateReason::Stale });
         }
@@ -169,7 +160,7 @@ impl<'a> RequestDirectives<'a> {
         }
         // The request's own permissions count only where no directive of the origin forbids it.
         let any = stored.tolerance == Tolerance::Any;
-        if any && self.accepts_stale(stale_for) {
+        if any && self.directives.max_stale.is_some_and(|max| stale_for <= max) {
             return ServeDecision::Fresh;
         }
         let asked_if_error = self.directives.stale_if_error.filter(|_| any).unwrap_or_default();

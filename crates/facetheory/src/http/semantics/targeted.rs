@@ -28,7 +28,7 @@ pub(crate) fn parse(headers: &HeaderMap) -> Option<CacheControl> {
 /// Parses a dictionary with at least one member. A directive with a value of the wrong type makes the field invalid.
 fn parse_field(text: &str) -> Option<CacheControl> {
     let members: Dictionary = Parser::new(text).with_version(Version::Rfc8941).parse().ok()?;
-    let mut control = CacheControl::default();
+    let mut control = CacheControl { targeted: true, ..CacheControl::default() };
     for (key, member) in &members {
         let value = match member {
             ListEntry::Item(item) => Some(&item.bare_item),

@@ -1,46 +1,26 @@
 //! `Vary`: the request headers that a response depends on (RFC 9110 §12.5.5).
 
-use http::HeaderMap;
-use http::HeaderValue;
 use http::header::{ACCEPT_ENCODING, COOKIE, HeaderName, VARY};
+use http::{HeaderMap, HeaderValue};
 
 use crate::http::router::route::Route;
-
-/// The request headers that a response depends on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Vary {
-    /// These headers, each once and in order; possibly none.
-    On(Vec<HeaderName>),
-    /// `*`, or an invalid value.
-    Anything,
-}
 
 /// The most names. A response that depends on more would hardly ever be reused.
 const MAX_NAMES: usize = 64;
 
-impl Vary {
-    /// Parses all `Vary` lines. An invalid member makes it `Anything`.
-    pub(crate) fn of(headers: &HeaderMap) -> Vary {
-        let mut names: Vec<HeaderName> = Vec::new();
-        for line in headers.get_all(VARY) {
-            let Ok(line) = line.to_str() else { return Vary::Anything };
-            for member in line.split(',').map(str::trim).filter(|member| !member.is_empty()) {
-                // `*` is a valid header name, but has another meaning here.
-                let name = match HeaderName::from_bytes(member.as_bytes()) {
-                    Ok(name) if member != "*" => name,
-                    _ => return Vary::Anything,
-                };
-                if names.contains(&name) {
-                    continue;
-                }
-                if names.len() == MAX_NAMES {
-                    return Vary::Anything;
-                }
+/// Parses all `Vary` lines. Returns the names, each once and in order, or `None` for `*` or an invalid value.
+pub(crate) fn names(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
+    let mut names: Vec<HeaderName> = Vec::new();
+    for line in headers.get_all(VARY) {
+        for member in line.to_str().ok()?.split(',').map(str::trim).filter(|member| !member.is_empty()) {
+            // `*` is a valid header name, but has another meaning here.
+            let name = HeaderName::from_bytes(member.as_bytes()).ok().filter(|_| member != "*")?;
+            if !names.contains(&name) {
                 names.push(name);
             }
         }
-        Vary::On(names)
     }
+    Some(names).filter(|names| names.len() <= MAX_NAMES)
 }
 
 /// Returns the `Vary` of a page for clients and caches in front of us, or `None` if it depends on no header.
@@ -48,7 +28,7 @@ impl Vary {
 /// It has the origin's names, the headers and cookies that the route lists, and `Accept-Encoding` if the page has compressed
 /// forms.
 pub(crate) fn for_clients(stored: &HeaderMap, route: &Route, coded: bool) -> Option<HeaderValue> {
-    let Vary::On(mut names) = Vary::of(stored) else { return Some(HeaderValue::from_static("*")) };
+    let Some(mut names) = names(stored) else { return Some(HeaderValue::from_static("*")) };
     let cookie = (!route.cookies.is_empty()).then_some(COOKIE);
     let coding = coded.then_some(ACCEPT_ENCODING);
     let own = route.headers.iter().chain(&route.tenant_header).cloned();
@@ -69,13 +49,13 @@ mod tests {
     use proptest::prelude::*;
     use std::time::Duration;
 
-    fn read(lines: &[&str]) -> Vary {
+    fn read(lines: &[&str]) -> Option<Vec<HeaderName>> {
         let value = |line: &&str| HeaderValue::from_bytes(line.as_bytes()).expect("a header value");
-        Vary::of(&lines.iter().map(|line| (VARY, value(line))).collect())
+        names(&lines.iter().map(|line| (VARY, value(line))).collect())
     }
 
-    fn on(names: &[&'static str]) -> Vary {
-        Vary::On(names.iter().map(|name| HeaderName::from_static(name)).collect())
+    fn on(names: &[&'static str]) -> Option<Vec<HeaderName>> {
+        Some(names.iter().map(|name| HeaderName::from_static(name)).collect())
     }
 
     #[test]
@@ -91,11 +71,11 @@ mod tests {
         for lines in
             [&["*"][..], &["accept, *"], &["accept", " * "], &["a b"], &["acc\u{e9}pt"], &["\"accept\""]]
         {
-            assert_eq!(read(lines), Vary::Anything, "{lines:?}");
+            assert_eq!(read(lines), None, "{lines:?}");
         }
         let many: Vec<String> = (0..=MAX_NAMES).map(|n| format!("x-{n}")).collect();
-        assert_eq!(read(&[&many.join(",")]), Vary::Anything);
-        assert!(matches!(read(&[&many[1..].join(",")]), Vary::On(names) if names.len() == MAX_NAMES));
+        assert_eq!(read(&[&many.join(",")]), None);
+        assert!(read(&[&many[1..].join(",")]).is_some_and(|names| names.len() == MAX_NAMES));
     }
 
     #[test]
@@ -131,7 +111,7 @@ mod tests {
 
         #[test]
         fn a_star_is_never_missed(before in "\\PC{0,20}", after in "\\PC{0,20}") {
-            prop_assert_eq!(read(&[&format!("{before}, * ,{after}")]), Vary::Anything);
+            prop_assert_eq!(read(&[&format!("{before}, * ,{after}")]), None);
         }
     }
 }

@@ -8,6 +8,7 @@ use tabletheory::Timestamp;
 
 use super::exchange::Exchange;
 use super::select::Selected;
+use super::serve::bypass;
 use crate::engine::{CachedPage, boxed};
 use crate::error::Result;
 use crate::http::body::IsrBody;
@@ -26,7 +27,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
         selected: &Selected<'_>,
     ) -> std::result::Result<Response<IsrBody>, S::Error> {
         let (key, requested) = (&*selected.key, self.handler.now());
-        let response = self.pass_through(key, self.mark(selected.forward_reason, "head")).await?;
+        let response = self.pass_through(key, bypass(selected.forward_reason, "head")).await?;
         let is_same =
             |page: &&Arc<CachedPage>| page.follows_origin() && page.status() == response.status().as_u16();
         if let Some(stored) = selected.found.as_ref().map(|(page, _)| page).filter(is_same)

@@ -9,12 +9,14 @@ use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
 
 use super::CacheHandler;
+use super::serve::bypass;
 use crate::http::body::IsrBody;
 use crate::http::renderer::Renderer;
 use crate::http::request_origin::RequestOrigin;
-use crate::http::respond::PassThrough;
+use crate::http::respond;
 use crate::http::router::host::requested_host;
 use crate::http::router::resolve::PassReason;
+use crate::http::semantics::cache_status::CacheStatus;
 use crate::http::semantics::unsafe_methods;
 
 impl CacheHandler {
@@ -30,21 +32,19 @@ impl CacheHandler {
         S: Renderer<B>,
         B: Send + 'static,
     {
+        let status = bypass(None, reason.as_str());
         let is_unsafe = reason == PassReason::Method && !request.method().is_safe();
         if is_unsafe && self.routes.any_follows_origin() {
             let (isr, (parts, body)) = (self.isr.clone(), request.into_parts());
             let request = Request::from_parts(parts.clone(), body);
             let work = async move {
-                let mark =
-                    PassThrough { forward_reason: None, detail: reason.as_str(), request_id: &request_id };
-                let response = forward(service, request, mark).await?;
+                let response = forward(service, request, status, &request_id).await?;
                 self.invalidate_after(&parts, response.status(), response.headers().clone()).await;
                 Ok(response)
             };
             return isr.run_detached(work).await;
         }
-        let mark = PassThrough { forward_reason: None, detail: reason.as_str(), request_id: &request_id };
-        let mut response = forward(service, request, mark).await?;
+        let mut response = forward(service, request, status, &request_id).await?;
         if reason == PassReason::Preview {
             // Caches in front of us do not know preview cookies, and would serve this response to everyone.
             response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
@@ -67,9 +67,11 @@ impl CacheHandler {
 pub(super) async fn forward<S: Renderer<B>, B>(
     service: S,
     mut request: Request<B>,
-    mark: PassThrough<'_>,
+    status: CacheStatus<'_>,
+    request_id: &HeaderValue,
 ) -> Result<Response<IsrBody>, S::Error> {
     request.extensions_mut().insert(RequestOrigin::Client);
     let response = service.oneshot(request).await?;
-    Ok(mark.apply(response.map(|body| IsrBody::passed(body.map_err(Into::into).boxed_unsync()))))
+    let response = response.map(|body| IsrBody::passed(body.map_err(Into::into).boxed_unsync()));
+    Ok(respond::pass_through(response, status, request_id))
 }

@@ -18,9 +18,10 @@ use crate::http::fetch::{FailedRender, Fetch, OriginReply};
 use crate::http::headers::remove_hop_by_hop_headers;
 use crate::http::renderer::Renderer;
 use crate::http::request_origin::RequestOrigin;
-use crate::http::respond::{self, PassThrough, ResponseContext};
+use crate::http::respond::{self, ResponseContext};
 use crate::http::router::rejection::Rejection;
 use crate::http::router::resolve::{Resolution, ResolvedRequest};
+use crate::http::semantics::cache_status::CacheStatus;
 use crate::http::semantics::reuse::RequestDirectives;
 use crate::protocol::key::PageKey;
 
@@ -60,8 +61,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
         // These conditions are about the current state of the origin, which only the origin knows (RFC 9110 §13.1).
         let is_for_origin = || [IF_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| headers.contains_key(name));
         if directives.as_ref().is_some_and(|directives| directives.no_store() || is_for_origin()) {
-            let mark = self.mark(Some("request"), "not-asked-for");
-            return self.pass_through(&self.page.key, mark).await;
+            return self.pass_through(&self.page.key, bypass(Some("request"), "not-asked-for")).await;
         }
         for _ in 0..MAX_SELECTIONS {
             let selected = match self.handler.select(&self.page.key, directives.as_ref(), headers).await {
@@ -82,7 +82,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
                 return Ok(response);
             }
         }
-        self.pass_through(&self.page.key, self.mark(Some("vary-miss"), "restless")).await
+        self.pass_through(&self.page.key, bypass(Some("vary-miss"), "restless")).await
     }
 
     /// Serves the stored response that was selected, or fetches it. Returns `None` if the selection is outdated.
@@ -99,7 +99,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
         };
         let (result, reply) = self.handler.isr.get_with(key, &route.policy, reuse, render).await;
         let OriginReply { status, response: reply } = reply.unwrap_or_default();
-        let mark = |detail| self.mark(selected.forward_reason, detail);
+        let status_with = |detail| bypass(selected.forward_reason, detail);
         let response = match (result, reply) {
             (Ok(GetResult::Page(served)), _) => self.respond(selected, &served, status).await,
             (Ok(GetResult::Bypass(BypassReason::OtherVariant)), None) if route.follow_origin => {
@@ -109,15 +109,17 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
             (Ok(GetResult::Bypass(reason)), Some(reply))
                 if route.follow_origin || !self.client.headers.contains_key(COOKIE) =>
             {
-                self.pass_reply(key, reply, mark(reason.as_str()))
+                self.pass_reply(key, reply, status_with(reason.as_str()))
             }
-            (Ok(GetResult::Bypass(reason)), _) => self.pass_through(key, mark(reason.as_str())).await?,
+            (Ok(GetResult::Bypass(reason)), _) => {
+                self.pass_through(key, status_with(reason.as_str())).await?
+            }
             (Err(error), reply) => match reply.or_else(|| FailedRender::response_of(&error)) {
-                Some(reply) => self.pass_reply(key, reply, mark("render-failed")),
+                Some(reply) => self.pass_reply(key, reply, status_with("render-failed")),
                 None => match FailedRender::private_status(&error).filter(|_| route.follow_origin) {
                     // An overloaded origin must not get the requests of all clients that waited.
                     Some(status) if !OVERLOADED.contains(&status) => {
-                        self.pass_through(key, mark("render-failed")).await?
+                        self.pass_through(key, status_with("render-failed")).await?
                     }
                     status => self.reject(&render_failed(&error, status), "render-failed"),
                 },
@@ -153,36 +155,32 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
         &self,
         page: &PageKey,
         mut response: Response<IsrBody>,
-        mark: PassThrough<'_>,
+        status: CacheStatus<'_>,
     ) -> Response<IsrBody> {
         // The response was for the cache's own request, and may have headers about that connection.
         remove_hop_by_hop_headers(response.headers_mut());
         if self.client.method == Method::HEAD {
             response = respond::without_body(response);
         }
-        self.expose(mark.apply(response), page)
+        self.expose(respond::pass_through(response, status, &self.request_id), page)
     }
 
     /// Forwards the client's whole request, and caches nothing.
     pub(super) async fn pass_through(
         &self,
         page: &PageKey,
-        mark: PassThrough<'_>,
+        status: CacheStatus<'_>,
     ) -> Result<Response<IsrBody>, S::Error> {
         let handler = &self.handler;
         let limits = Limits { max_bytes: u64::MAX, allows_new: true };
         let fetch = Fetch { limits, ..self.fetch(page, handler.now()) };
-        let response = forward(self.service(), self.request(), mark).await?;
+        let response = forward(self.service(), self.request(), status, &self.request_id).await?;
         let may_be_cached = self.route().follow_origin && self.client.method == Method::GET;
         // The next response may be cached: other requests wait for it again, instead of being forwarded each.
         if may_be_cached && fetch.is_cacheable(&response, handler.now()) {
             handler.isr.forget_declined(page);
         }
         Ok(self.expose(response, page))
-    }
-
-    pub(super) fn mark(&self, forward_reason: Option<&'static str>, detail: &'static str) -> PassThrough<'_> {
-        PassThrough { forward_reason, detail, request_id: &self.request_id }
     }
 
     fn reject(&self, rejection: &Rejection, detail: &'static str) -> Response<IsrBody> {
@@ -198,7 +196,12 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
     }
 }
 
-/// The error response for a failed render. It does not tell the cause, which may name internal hosts.
+/// The `Cache-Status` of a response that is passed through.
+pub(super) fn bypass(forward: Option<&'static str>, detail: &'static str) -> CacheStatus<'static> {
+    CacheStatus { forward, detail: Some(detail), ..CacheStatus::default() }
+}
+
+/// The error response for a failed render. It does not name the cause, which may name internal hosts.
 fn render_failed(error: &Error, status: Option<StatusCode>) -> Rejection {
     let cause = match error.kind() {
         Kind::Render => "it could not be rendered",

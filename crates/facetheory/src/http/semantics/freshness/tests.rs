@@ -14,7 +14,7 @@ fn of(status: u16, lines: &[(HeaderName, &str)]) -> Lifetime {
     let value = |text: &str| HeaderValue::from_str(text).expect("a value");
     let headers: HeaderMap = lines.iter().map(|(name, text)| (name.clone(), value(text))).collect();
     let status = StatusCode::from_u16(status).expect("a status");
-    lifetime(status, &headers, &ResponseDirectives::of(&headers), Timestamp::from_seconds(NOW))
+    lifetime(status, &headers, &CacheControl::of_response(&headers), Timestamp::from_seconds(NOW))
 }
 
 fn explicit(seconds: u64) -> Lifetime {
