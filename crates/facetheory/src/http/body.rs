@@ -90,12 +90,11 @@ impl Body for IsrBody {
             Kind::Whole(bytes) => SizeHint::with_exact(length(bytes)),
             Kind::Unsent(length) => *length,
             Kind::Passed { first, rest } => {
-                let (first, rest) = (length(first), rest.size_hint());
-                let mut hint = SizeHint::new();
-                hint.set_lower(first + rest.lower());
-                if let Some(upper) = rest.upper() {
+                let (first, mut hint) = (length(first), rest.size_hint());
+                if let Some(upper) = hint.upper() {
                     hint.set_upper(first + upper);
                 }
+                hint.set_lower(first + hint.lower());
                 hint
             }
         }

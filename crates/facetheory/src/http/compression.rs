@@ -30,14 +30,9 @@ impl Coding {
     }
 
     fn of_name(name: &str) -> Option<Coding> {
-        let names = [
-            ("br", Coding::Brotli),
-            ("zstd", Coding::Zstd),
-            ("gzip", Coding::Gzip),
-            ("x-gzip", Coding::Gzip),
-            ("identity", Coding::Identity),
-        ];
-        names.into_iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, coding)| coding)
+        let name = if name.eq_ignore_ascii_case("x-gzip") { "gzip" } else { name };
+        let is_named = |coding: &Coding| coding.as_str().unwrap_or("identity").eq_ignore_ascii_case(name);
+        Coding::ALL.into_iter().find(is_named)
     }
 }
 
@@ -101,26 +96,19 @@ impl AcceptedCodings {
 
 /// Returns the weight among the parameters of a coding, in thousandths, or `None` if it is invalid.
 fn weight_of(parameters: &str) -> Option<u16> {
-    for parameter in parameters.split(';') {
-        let Some((name, value)) = parameter.split_once('=') else { continue };
-        if name.trim().eq_ignore_ascii_case("q") {
-            return thousandths(value.trim());
-        }
-    }
-    Some(1000)
+    let mut parameters = parameters.split(';').filter_map(|parameter| parameter.split_once('='));
+    let weight = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("q"));
+    weight.map_or(Some(1000), |(_, value)| thousandths(value.trim()))
 }
 
 /// Parses `0` or `1`, with up to three digits after a point.
 fn thousandths(text: &str) -> Option<u16> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let digits = fraction.len() <= 3 && fraction.bytes().all(|byte| byte.is_ascii_digit());
-    let whole: u16 = match whole {
-        "0" => 0,
-        "1" => 1,
-        _ => return None,
-    };
-    let fraction: u16 = if digits { format!("{fraction:0<3}").parse().ok()? } else { return None };
-    Some(whole * 1000 + fraction).filter(|weight| *weight <= 1000)
+    let is_fraction = fraction.len() <= 3 && fraction.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_fraction || !matches!(whole, "0" | "1") {
+        return None;
+    }
+    format!("{whole}{fraction:0<3}").parse().ok().filter(|weight| *weight <= 1000)
 }
 
 /// Whether a response has a content coding.

@@ -18,6 +18,10 @@ pub(crate) const CACHE_TAG: HeaderName = HeaderName::from_static("cache-tag");
 /// `x-forwarded-host`: the host of the client's request to a proxy.
 pub(crate) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
+/// The conditions of a client, which the cache evaluates itself.
+pub(crate) const CONDITIONS: [HeaderName; 4] =
+    [header::IF_MATCH, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::IF_UNMODIFIED_SINCE];
+
 /// The most headers that are stored with a page.
 pub(crate) const MAX_HEADERS: usize = 100;
 /// The most bytes of names and values that are stored with a page: a row holds at most 400 KB in all.
@@ -82,11 +86,9 @@ pub(crate) fn restored(stored: &[(String, String)], follows_origin: bool) -> Hea
 /// assert_eq!(left, ["host", "trailer"]);
 /// ```
 pub fn remove_hop_by_hop_headers(headers: &mut HeaderMap) {
-    let named = named_by_connection(headers);
-    let named = named.into_iter().filter(|name| *name != header::HOST && *name != header::COOKIE);
-    let fixed = HOP_BY_HOP.iter().map(|name| HeaderName::from_static(name));
-    for name in named.chain(fixed).filter(|name| *name != header::TRAILER) {
-        headers.remove(name);
+    remove_named_hops(headers);
+    for name in HOP_BY_HOP.iter().filter(|name| **name != "trailer") {
+        headers.remove(*name);
     }
 }
 

@@ -24,17 +24,12 @@ const _: () = {
     assert!(size_of::<HeaderName>() <= CachedPage::DERIVED_BYTES_PER_VARY);
 };
 
-impl ParsedPage {
-    fn of(page: &CachedPage) -> Self {
-        let stored = &page.generation().content.headers;
-        let headers = restored(stored, page.follows_origin());
-        ParsedPage { headers, directives: OnceLock::new() }
-    }
-}
-
 impl CachedPage {
     fn parsed(&self) -> &ParsedPage {
-        self.derived(ParsedPage::of)
+        self.derived(|page| {
+            let headers = restored(&page.generation().content.headers, page.follows_origin());
+            ParsedPage { headers, directives: OnceLock::new() }
+        })
     }
 
     /// The response headers that are stored with this page.

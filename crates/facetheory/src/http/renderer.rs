@@ -10,9 +10,8 @@ use crate::http::body::BoxError;
 /// A service that renders pages: it can be cloned and called from any thread.
 pub(crate) trait Renderer<B>:
     Service<Request<B>, Response = Response<Self::Body>, Error: Into<BoxError>, Future: Send>
-    + Clone
-    + Send
-    + 'static
+where
+    Self: Clone + Send + 'static,
 {
     /// The body of its responses.
     type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
@@ -20,10 +19,8 @@ pub(crate) trait Renderer<B>:
 
 impl<S, B, R> Renderer<B> for S
 where
-    S: Service<Request<B>, Response = Response<R>, Error: Into<BoxError>, Future: Send>
-        + Clone
-        + Send
-        + 'static,
+    S: Clone + Send + 'static,
+    S: Service<Request<B>, Response = Response<R>, Error: Into<BoxError>, Future: Send>,
     R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     type Body = R;

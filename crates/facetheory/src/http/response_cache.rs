@@ -5,14 +5,14 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use http::header::{HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE};
+use http::header::{HeaderName, HeaderValue, RANGE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
 
 use crate::engine::{CachedPage, Served};
 use crate::http::body::IsrBody;
 use crate::http::compression::Coding;
-use crate::http::headers::REQUEST_ID;
+use crate::http::headers::{CONDITIONS, REQUEST_ID};
 use crate::http::respond::{CodedBody, ResponseContext, negotiate};
 use crate::protocol::key::PageKey;
 
@@ -161,9 +161,8 @@ impl Prepared {
 
 /// Whether a request is a GET for the whole page, without conditions.
 pub(super) fn is_unconditional(request: &Parts) -> bool {
-    const CONDITIONAL: [http::HeaderName; 5] =
-        [IF_NONE_MATCH, IF_MODIFIED_SINCE, RANGE, IF_MATCH, IF_UNMODIFIED_SINCE];
-    request.method == Method::GET && !request.headers.keys().any(|name| CONDITIONAL.contains(name))
+    let is_condition = |name: &HeaderName| *name == RANGE || CONDITIONS.contains(name);
+    request.method == Method::GET && !request.headers.keys().any(is_condition)
 }
 
 impl ResponseCache {

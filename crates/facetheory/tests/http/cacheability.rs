@@ -12,8 +12,8 @@ async fn a_redirect_is_cached_with_its_location_and_a_404_for_a_short_time() {
     let site = Site::new();
     site.responds(301, &[("location", "/elsewhere")], "");
     assert_eq!(site.get("/moved").await.state(), "miss");
-    let kept = site.get("/moved").await;
-    assert_eq!((kept.status, kept.state(), kept.header("location")), (301, "hit", "/elsewhere"));
+    let cached = site.get("/moved").await;
+    assert_eq!((cached.status, cached.state(), cached.header("location")), (301, "hit", "/elsewhere"));
     site.responds(404, &[], "none");
     assert_eq!(site.get("/gone").await.state(), "miss");
     assert_eq!(site.get("/gone").await.status, 404);
@@ -64,8 +64,8 @@ async fn a_page_over_the_size_limit_is_passed_through_whole() {
     assert_eq!(reply.body, long);
     let fits = Bytes::from(vec![b'x'; 100_000]);
     site.responds(200, &[], fits.clone());
-    let kept = site.get("/fits").await;
-    assert_eq!((kept.state(), kept.body.len()), ("miss", fits.len()));
+    let cached = site.get("/fits").await;
+    assert_eq!((cached.state(), cached.body.len()), ("miss", fits.len()));
 }
 
 #[tokio::test(start_paused = true)]

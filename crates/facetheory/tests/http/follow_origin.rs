@@ -153,14 +153,14 @@ async fn variants_over_the_limit_are_not_cached() {
     let routes = Routes::new([]).expect("no routes").otherwise_follow_origin();
     let site = Site::under(routes, |layer| layer.variants_per_page(3));
     speaks(&site, "X-Language");
-    let mut kept = 0;
+    let mut cached = 0;
     for language in ["1", "2", "3", "4", "5"] {
         site.get_with("/a", &[("x-language", language)]).await;
         let again = site.get_with("/a", &[("x-language", language)]).await;
         assert_eq!(again.text(), language);
-        kept += usize::from(again.state() == "hit");
+        cached += usize::from(again.state() == "hit");
     }
-    assert_eq!(kept, 3);
+    assert_eq!(cached, 3);
 }
 
 #[tokio::test(start_paused = true)]

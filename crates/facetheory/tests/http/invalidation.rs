@@ -358,8 +358,8 @@ async fn a_variant_of_a_hard_invalidated_page_is_not_revalidated() {
 #[tokio::test(start_paused = true)]
 async fn only_a_limited_number_of_abandoned_requests_is_completed() {
     const MOST: u32 = 256;
-    let (site, answered) = (Site::of(routes()), Arc::new(AtomicU32::new(0)));
-    let counted = answered.clone();
+    let (site, completed) = (Site::of(routes()), Arc::new(AtomicU32::new(0)));
+    let counted = completed.clone();
     site.renders(move |_| {
         let counted = counted.clone();
         async move {
@@ -374,7 +374,7 @@ async fn only_a_limited_number_of_abandoned_requests_is_completed() {
         assert!(futures_util::poll!(&mut request).is_pending(), "the origin is slow");
     }
     assert!(site.isr.shut_down(2 * SLOW).await, "they end");
-    assert_eq!(answered.load(Ordering::SeqCst), MOST);
+    assert_eq!(completed.load(Ordering::SeqCst), MOST);
 }
 
 #[tokio::test(start_paused = true)]

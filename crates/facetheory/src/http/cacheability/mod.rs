@@ -84,7 +84,7 @@ pub(crate) struct Limits {
     pub(crate) allows_new: bool,
 }
 
-/// A response of the origin, and the request that it answers.
+/// A response of the origin, and its request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received<'a> {
     /// Says who decides, and by which rule.

@@ -6,9 +6,10 @@ use bytes::Bytes;
 use http::header::SET_COOKIE;
 use http::{HeaderMap, Response, StatusCode, response};
 
-use super::{OriginReply, Rendering};
+use super::Evaluated;
 use crate::http::body::IsrBody;
 use crate::http::cacheability::UncacheableReason;
+use crate::http::respond;
 use crate::pages::render::OriginUnreachable;
 
 /// Why a render failed, with the origin's response for all requests that waited for it.
@@ -28,34 +29,27 @@ impl FailedRender {
     }
 
     /// A failure for all requests that wait, and this response for the one that started the render.
-    pub(super) fn private(reason: UncacheableReason, response: Response<IsrBody>) -> Rendering {
-        let private = Some(OriginReply { status: Some(response.status()), response: Some(response) });
-        Rendering { outcome: Err(FailedRender::new(reason).into()), private }
+    pub(super) fn private(reason: UncacheableReason, response: Response<IsrBody>) -> Evaluated {
+        Evaluated { outcome: Err(FailedRender::new(reason).into()), private: Some(response) }
     }
 
     /// A failure whose response was read to its end.
-    pub(super) fn read(reason: UncacheableReason, head: response::Parts, bytes: Bytes) -> Rendering {
+    pub(super) fn read(reason: UncacheableReason, head: response::Parts, bytes: Bytes) -> Evaluated {
         let unreachable = head.extensions.get::<OriginUnreachable>().copied();
         // A cookie is for one client, and not for the others that waited.
         if head.headers.contains_key(SET_COOKIE) {
             let failure = FailedRender { reason, response: None, unreachable };
-            let private = OriginReply {
-                status: Some(head.status),
-                response: Some(Response::from_parts(head, bytes.into())),
-            };
-            return Rendering { outcome: Err(failure.into()), private: Some(private) };
+            let private = Some(Response::from_parts(head, bytes.into()));
+            return Evaluated { outcome: Err(failure.into()), private };
         }
         let response = Some((head.status, head.headers, bytes));
-        Rendering::failed(FailedRender { reason, response, unreachable })
+        Evaluated::failed(FailedRender { reason, response, unreachable })
     }
 
     /// Returns the origin's response that explains an error, if it may be shared.
     pub(in crate::http) fn response_of(error: &crate::Error) -> Option<Response<IsrBody>> {
         let (status, headers, bytes) = FailedRender::behind(error)?.response.as_ref()?;
-        let mut response = Response::new(IsrBody::from(bytes.clone()));
-        *response.status_mut() = *status;
-        *response.headers_mut() = headers.clone();
-        Some(response)
+        Some(respond::response(*status, headers.clone(), bytes.clone().into()))
     }
 
     /// Returns the status of a server error whose response was for another client alone.

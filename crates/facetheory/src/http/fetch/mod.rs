@@ -41,6 +41,9 @@ const MAX_FAILURE_BYTES: u64 = 64 * 1024;
 /// The outcome of a fetch, and the origin's reply for the request that caused it.
 pub(super) type Rendering = engine::Rendering<OriginReply>;
 
+/// The outcome of a fetch, and the response for the request that caused it, if the response is not cached.
+type Evaluated = engine::Rendering<Response<IsrBody>>;
+
 /// The origin's reply to the request that was forwarded, for the client that sent it.
 #[derive(Debug, Default)]
 pub(super) struct OriginReply {
@@ -93,13 +96,13 @@ impl Fetch<'_> {
             }
         };
         let (status, received) = (response.status(), now());
-        let rendering = self.evaluate(response, is_conditional, received).await;
-        let private = OriginReply { status: Some(status), ..rendering.private.unwrap_or_default() };
-        Rendering { outcome: rendering.outcome, private: Some(private) }
+        let Evaluated { outcome, private: response } =
+            self.evaluate(response, is_conditional, received).await;
+        Rendering { outcome, private: Some(OriginReply { status: Some(status), response }) }
     }
 
     /// Decides what is cached of a response, and reads its body if necessary.
-    async fn evaluate<R>(&self, response: Response<R>, is_conditional: bool, received: Timestamp) -> Rendering
+    async fn evaluate<R>(&self, response: Response<R>, is_conditional: bool, received: Timestamp) -> Evaluated
     where
         R: http_body::Body<Data = Bytes, Error: Into<crate::http::body::BoxError>> + Send + 'static,
     {
@@ -112,7 +115,7 @@ impl Fetch<'_> {
         if let (Some(stored), true, StatusCode::NOT_MODIFIED) = (self.stored, is_conditional, head.status) {
             let hint = head.extensions.get();
             let outcome = Ok(self.revalidated(stored, &head.headers, hint, received));
-            return Rendering { outcome, private: None };
+            return Evaluated { outcome, private: None };
         }
         let body = body.map_err(Into::into).boxed_unsync();
         // If the headers alone forbid caching, the body is not read.
@@ -126,7 +129,7 @@ impl Fetch<'_> {
             StoreDecision::Fail(reason) => match collect(body, MAX_FAILURE_BYTES).await {
                 Collected::Whole(bytes) => FailedRender::read(reason, head, bytes),
                 Collected::TooLong(body) => FailedRender::private(reason, Response::from_parts(head, body)),
-                Collected::Broken(error) => Rendering::failed(error),
+                Collected::Broken(error) => Evaluated::failed(error),
             },
             StoreDecision::Store(_) => match collect(body, self.limits.max_bytes).await {
                 Collected::Whole(bytes) => self.stored(head, bytes, received),
@@ -136,22 +139,22 @@ impl Fetch<'_> {
                 }
                 Collected::Broken(error) => {
                     tracing::warn!(%error, page = %self.page.redacted(), "the origin's response was cut off");
-                    Rendering::failed(FailedRender::new(UncacheableReason::Truncated))
+                    Evaluated::failed(FailedRender::new(UncacheableReason::Truncated))
                 }
             },
         }
     }
 
     /// Decides about a response whose body was read.
-    fn stored(&self, head: response::Parts, bytes: Bytes, received: Timestamp) -> Rendering {
+    fn stored(&self, head: response::Parts, bytes: Bytes, received: Timestamp) -> Evaluated {
         match self.decide(&head, Some(bytes.len() as u64), received) {
             StoreDecision::Store(storable) => {
-                Rendering { outcome: Ok(self.rendered(&head, storable, bytes).into()), private: None }
+                Evaluated { outcome: Ok(self.rendered(&head, storable, bytes).into()), private: None }
             }
             StoreDecision::Decline(reason) => {
                 self.declined(&reason, Response::from_parts(head, bytes.into()))
             }
-            StoreDecision::Fail(reason) => Rendering::failed(FailedRender::new(reason)),
+            StoreDecision::Fail(reason) => Evaluated::failed(FailedRender::new(reason)),
         }
     }
 
@@ -238,8 +241,8 @@ impl Fetch<'_> {
         content.initial_age.is_some() && content.variant == variants::digest(&names, &self.client.headers)
     }
 
-    /// Whether a failure may be sent to all requests that waited: an origin that saw the client's whole request may have
-    /// answered that client alone.
+    /// Whether a failure may be sent to all requests that waited: the response of an
+    /// origin that saw the client's whole request may be for that client alone.
     fn is_shareable_failure(&self, head: &response::Parts) -> bool {
         if !self.route.follow_origin || head.extensions.get::<OriginUnreachable>().is_some() {
             return true;
@@ -252,7 +255,7 @@ impl Fetch<'_> {
     }
 
     /// The outcome for a response that is not cached.
-    fn declined(&self, reason: &UncacheableReason, response: Response<IsrBody>) -> Rendering {
+    fn declined(&self, reason: &UncacheableReason, response: Response<IsrBody>) -> Evaluated {
         tracing::debug!(%reason, page = %self.page.redacted(), "response not cached");
         let outcome = if !self.route.follow_origin && reason.invalidates_page() {
             Render::Invalidate
@@ -264,8 +267,7 @@ impl Fetch<'_> {
         };
         // A response to less than the client sent may not be the one for this client: the request is then forwarded as a whole.
         let is_right = self.is_whole_request || reason.is_technical();
-        let private = OriginReply { status: None, response: is_right.then_some(response) };
-        Rendering { outcome: Ok(outcome), private: Some(private) }
+        Evaluated { outcome: Ok(outcome), private: is_right.then_some(response) }
     }
 
     fn is_requested_part(&self, status: StatusCode) -> bool {
@@ -279,20 +281,20 @@ impl Fetch<'_> {
     pub(super) fn revalidated(
         &self,
         stored: &Meta,
-        answer: &HeaderMap,
+        response: &HeaderMap,
         hint: Option<&CacheHint>,
         received: Timestamp,
     ) -> Render {
         let (content, follows_origin) = (&stored.generation.content, self.route.follow_origin);
         let stored_headers = self.stored_headers(stored);
         // A response for one client, or about another variant, must not change the stored one.
-        if follows_origin && (answer.contains_key(SET_COOKIE) || !self.selects(&stored_headers, stored)) {
+        if follows_origin && (response.contains_key(SET_COOKIE) || !self.selects(&stored_headers, stored)) {
             tracing::debug!(page = %self.page.redacted(), "revalidation ignored: it is for one client alone");
             return Render::Uncacheable;
         }
         let status = content.status.and_then(|status| StatusCode::from_u16(status).ok());
         // Tags are not among the stored headers of a rule's page, so these are the tags of the 304.
-        let headers = updated(&stored_headers, answer);
+        let headers = updated(&stored_headers, response);
         let received = self.received(status.unwrap_or(StatusCode::OK), &headers, received);
         let storable = match (Received { hint, is_revalidated: true, ..received }).decide() {
             StoreDecision::Store(storable) => storable,

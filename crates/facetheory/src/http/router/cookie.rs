@@ -15,7 +15,7 @@ pub(crate) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8]
     )
 }
 
-/// Returns the cookies with these names, sorted by name. Cookies with the same name keep their order.
+/// Returns the cookies with these names, sorted by name. The order of cookies with the same name does not change.
 pub(crate) fn listed<'h>(headers: &'h HeaderMap, names: &[String]) -> Vec<(&'h [u8], &'h [u8])> {
     if names.is_empty() {
         return Vec::new();

@@ -8,7 +8,7 @@ use tabletheory::Timestamp;
 
 use crate::http::headers::offers_upgrade;
 use crate::http::router::host::requested_host;
-use crate::http::router::page_key::{KeyParts, is_secure};
+use crate::http::router::page_key::cache_key;
 use crate::http::router::path::path_error;
 use crate::http::router::query::Query;
 use crate::http::router::rejection::Rejection;
@@ -175,17 +175,9 @@ impl Routes {
         let tenant = self.tenant(parts, route, params)?;
         let (host, is_keyed) = self.site.host(parts)?;
         let query = route.query.keyed_part(parts.uri.query());
-        let (key, query_range) = KeyParts {
-            tenant: tenant.as_ref().map_or("default", Tenant::as_str),
-            // Pages may differ by scheme in the links that they contain.
-            scheme: if is_secure(parts) { "https://" } else { "" },
-            host: if is_keyed { host } else { "" },
-            route,
-            params,
-            query: query.as_deref(),
-            headers: &parts.headers,
-        }
-        .build();
+        let name = tenant.as_ref().map_or("default", Tenant::as_str);
+        let host = if is_keyed { host } else { "" };
+        let (key, query_range) = cache_key(parts, route, params, name, host, query.as_deref());
         if key.len() > MAX_CACHE_KEY_BYTES {
             let text = format!("the address is longer than the {MAX_CACHE_KEY_BYTES} bytes of a cache key");
             return Err(Rejection { status: StatusCode::URI_TOO_LONG, text });
@@ -197,21 +189,18 @@ impl Routes {
     }
 
     fn tenant(&self, parts: &Parts, route: &Route, params: Params<'_>) -> Result<Option<Tenant>, Rejection> {
-        match (&route.tenant, &route.tenant_header) {
-            (None, _) => tenant::reject_unexpected(&parts.headers, &self.tenant_headers).map(|()| None),
-            (Some(TenantFrom::Subdomain(domain)), _) => {
-                tenant::of_host(requested_host(parts)?, domain).map(Some)
-            }
-            (Some(TenantFrom::Param(name)), _) => {
-                tenant::of_part(params.get(name).unwrap_or_default()).map(Some)
-            }
-            (Some(TenantFrom::TrustedHeader(_)), Some(name)) => {
-                tenant::of_header(&parts.headers, name).map(Some)
-            }
-            (Some(TenantFrom::TrustedHeader(name)), None) => {
+        let Some(from) = &route.tenant else {
+            return tenant::reject_unexpected(&parts.headers, &self.tenant_headers).map(|()| None);
+        };
+        let tenant = match (from, &route.tenant_header) {
+            (TenantFrom::Subdomain(domain), _) => tenant::of_host(requested_host(parts)?, domain),
+            (TenantFrom::Param(name), _) => tenant::of_part(params.get(name).unwrap_or_default()),
+            (TenantFrom::TrustedHeader(_), Some(name)) => tenant::of_header(&parts.headers, name),
+            (TenantFrom::TrustedHeader(name), None) => {
                 Err(Rejection::bad(format!("`{name}` is not a valid tenant header")))
             }
-        }
+        };
+        tenant.map(Some)
     }
 
     /// Returns why a request is passed through although its path has a route.

@@ -71,13 +71,10 @@ impl Routes {
         }
         let mut tree = Tree::default();
         for number in 0..routes.len() {
-            let own = match routes[number].check() {
-                Ok(pattern) => match tree.insert(&pattern, number) {
-                    Ok(()) => Vec::new(),
-                    Err(other) => vec![format!("it matches the same paths as `{}`", routes[other].pattern())],
-                },
-                Err(faults) => faults,
-            };
+            let checked = routes[number].check();
+            let same = |other: usize| vec![format!("it matches the same paths as `{}`", routes[other].name)];
+            let inserted = checked.and_then(|pattern| tree.insert(&pattern, number).map_err(same));
+            let own = inserted.err().unwrap_or_default();
             faults.extend(own.iter().map(|fault| format!("\n- `{}`: {fault}", routes[number].pattern())));
         }
         if faults.is_empty() {

@@ -30,16 +30,12 @@ pub(crate) struct Validators<'a> {
 }
 
 impl Validators<'_> {
-    fn strongly_are(&self, client: EntityTag<'_>) -> bool {
-        self.etag.is_some_and(|own| !own.weak && !client.weak && self.tag_is(own, client))
-    }
-
-    fn weakly_are(&self, client: EntityTag<'_>) -> bool {
-        self.etag.is_some_and(|own| self.tag_is(own, client))
-    }
-
-    fn tag_is(&self, own: EntityTag<'_>, client: EntityTag<'_>) -> bool {
-        if self.exact { own.opaque == client.opaque } else { own.is_of_page(client) }
+    /// Whether a client's tag matches that of the page.
+    fn have(&self, client: EntityTag<'_>, strongly: bool) -> bool {
+        self.etag.is_some_and(|own| {
+            let is_same = if self.exact { own.opaque == client.opaque } else { own.is_of_page(client) };
+            is_same && !(strongly && (own.weak || client.weak))
+        })
     }
 }
 
@@ -56,14 +52,14 @@ pub(crate) fn evaluate(headers: &HeaderMap, status: u16, page: &Validators<'_>, 
         Some(page.last_modified?.seconds() <= date.seconds())
     };
     if headers.contains_key(IF_MATCH) {
-        if !any_tag(headers, &IF_MATCH, |tag| page.strongly_are(tag)) {
+        if !any_tag(headers, &IF_MATCH, |tag| page.have(tag, true)) {
             return Condition::Failed;
         }
     } else if unmodified_since(IF_UNMODIFIED_SINCE) == Some(false) {
         return Condition::Failed;
     }
     let not_modified = if headers.contains_key(IF_NONE_MATCH) {
-        any_tag(headers, &IF_NONE_MATCH, |tag| page.weakly_are(tag))
+        any_tag(headers, &IF_NONE_MATCH, |tag| page.have(tag, false))
     } else {
         // A date in the future is a mistake, and would hide every change until then.
         date_of(headers, &IF_MODIFIED_SINCE).is_some_and(|date| date.seconds() <= now.seconds())
@@ -82,13 +78,10 @@ pub(crate) struct EntityTag<'a> {
 impl<'a> EntityTag<'a> {
     /// Parses the entity tag of a row. Services in other languages may write it without quotes.
     pub(crate) fn of_page(text: &'a str) -> Option<Self> {
-        let bare = || {
-            let plain = !text.is_empty() && text.bytes().all(is_opaque);
-            plain.then_some(EntityTag { weak: false, opaque: text })
-        };
         match EntityTag::first_of(text) {
             Some((tag, "")) => Some(tag),
-            _ => bare(),
+            _ if text.is_empty() || !text.bytes().all(is_opaque) => None,
+            _ => Some(EntityTag { weak: false, opaque: text }),
         }
     }
 

@@ -79,7 +79,7 @@ fn is_shared(page: &CachedPage) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) struct RequestDirectives<'a> {
     headers: &'a HeaderMap,
-    directives: CacheControl,
+    pub(crate) control: CacheControl,
     /// Whether they apply to the primary page, whose `Vary` selects the variants, and not to a variant.
     primary: bool,
 }
@@ -87,22 +87,12 @@ pub(crate) struct RequestDirectives<'a> {
 impl<'a> RequestDirectives<'a> {
     /// Parses the headers of a request.
     pub(crate) fn of(headers: &'a HeaderMap) -> Self {
-        RequestDirectives { headers, directives: CacheControl::of_request(headers), primary: true }
+        RequestDirectives { headers, control: CacheControl::of_request(headers), primary: true }
     }
 
     /// Returns the directives as they apply to a variant.
     pub(crate) fn of_variant(&self) -> Self {
         RequestDirectives { primary: false, ..self.clone() }
-    }
-
-    /// Whether the response must not be stored.
-    pub(crate) fn no_store(&self) -> bool {
-        self.directives.no_store
-    }
-
-    /// Whether only a stored response is acceptable.
-    pub(crate) fn only_if_cached(&self) -> bool {
-        self.directives.only_if_cached
     }
 
     /// Whether a stored response was selected by the same headers as this request has.
@@ -114,9 +104,9 @@ impl<'a> RequestDirectives<'a> {
     /// Whether a fresh response is fresh enough.
     fn accepts(&self, age: i64, remaining: i64) -> bool {
         let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
-        !self.directives.no_cache
-            && self.directives.max_age.is_none_or(|max| age <= seconds(max))
-            && self.directives.min_fresh.is_none_or(|min| remaining >= seconds(min))
+        !self.control.no_cache
+            && self.control.max_age.is_none_or(|max| age <= seconds(max))
+            && self.control.min_fresh.is_none_or(|min| remaining >= seconds(min))
     }
 
     fn decide_for(&self, page: &CachedPage, entry: &EntryView<'_>) -> ServeDecision {
@@ -147,7 +137,7 @@ impl<'a> RequestDirectives<'a> {
             return must_revalidate(RegenerateReason::Stale);
         }
         let fresh = entry.freshness == Freshness::Fresh;
-        if !self.accepts(age, remaining) && (fresh || self.directives.no_cache) {
+        if !self.accepts(age, remaining) && (fresh || self.control.no_cache) {
             let directive = RegenerateReason::RequestDirective(generation.generated_at);
             return must_revalidate(if fresh { directive } else { RegenerateReason::Stale });
         }
@@ -160,16 +150,16 @@ impl<'a> RequestDirectives<'a> {
         }
         // The request's own permissions count only where no directive of the origin forbids it.
         let any = stored.tolerance == Tolerance::Any;
-        if any && self.directives.max_stale.is_some_and(|max| stale_for <= max) {
+        if any && self.control.max_stale.is_some_and(|max| stale_for <= max) {
             return ServeDecision::Fresh;
         }
-        let asked_if_error = self.directives.stale_if_error.filter(|_| any).unwrap_or_default();
+        let requested_if_error = self.control.stale_if_error.filter(|_| any).unwrap_or_default();
         // A request that limits the age does not accept a stale response (RFC 9111 §5.2.1.1).
-        let bound = self.directives.max_age.is_some() || self.directives.min_fresh.is_some();
+        let bound = self.control.max_age.is_some() || self.control.min_fresh.is_some();
         ServeDecision::Stale {
             reason: RegenerateReason::Stale,
             while_revalidate: !bound && stale_for < stored.while_revalidate,
-            if_error: stale_for < stored.if_error.max(asked_if_error),
+            if_error: stale_for < stored.if_error.max(requested_if_error),
             if_unreachable: any && !bound && stale_for < MAX_STALE_IF_UNREACHABLE,
         }
     }

@@ -19,8 +19,8 @@ const ABOUT_BODY: [HeaderName; 6] = [
 ];
 
 /// Returns the headers of a stored response after a revalidation: new values replace old ones.
-pub(crate) fn updated(stored: &HeaderMap, answer: &HeaderMap) -> HeaderMap {
-    let (mut updated, mut said) = (stored.clone(), answer.clone());
+pub(crate) fn updated(stored: &HeaderMap, response: &HeaderMap) -> HeaderMap {
+    let (mut updated, mut said) = (stored.clone(), response.clone());
     remove_hop_by_hop_headers(&mut said);
     for name in said.keys().filter(|name| !ABOUT_BODY.contains(name)) {
         updated.remove(name);
@@ -37,19 +37,19 @@ pub(crate) fn updated(stored: &HeaderMap, answer: &HeaderMap) -> HeaderMap {
 
 /// Whether a 304 has a strong entity tag that differs from the stored one. A tag that became weak on the way, as compressing
 /// servers make it, is the same.
-pub(crate) fn has_another_tag(stored: &HeaderMap, answer: &HeaderMap) -> bool {
+pub(crate) fn has_another_tag(stored: &HeaderMap, response: &HeaderMap) -> bool {
     let known = stored.get(ETAG).and_then(|tag| EntityTag::of_page(tag.to_str().ok()?));
-    let said = answer.get(ETAG).and_then(|tag| EntityTag::of_page(tag.to_str().ok()?));
+    let said = response.get(ETAG).and_then(|tag| EntityTag::of_page(tag.to_str().ok()?));
     known.zip(said).is_some_and(|(known, said)| !said.weak && said.opaque != known.opaque)
 }
 
 /// Whether the response to a HEAD is about the stored response: no validator and no length differs.
-pub(crate) fn is_about(stored: &HeaderMap, stored_bytes: u64, answer: &HeaderMap) -> bool {
-    let same = |name: HeaderName| match (stored.get(&name), answer.get(&name)) {
+pub(crate) fn is_about(stored: &HeaderMap, stored_bytes: u64, response: &HeaderMap) -> bool {
+    let same = |name: HeaderName| match (stored.get(&name), response.get(&name)) {
         (Some(known), Some(said)) => known == said,
         (_, said) => said.is_none(),
     };
-    let length = answer.get(CONTENT_LENGTH).map(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let length = response.get(CONTENT_LENGTH).map(|length| length.to_str().ok()?.parse::<u64>().ok());
     same(ETAG) && same(LAST_MODIFIED) && length.is_none_or(|length| length == Some(stored_bytes))
 }
 
@@ -61,16 +61,16 @@ mod tests {
     #[test]
     fn rfc9111_3_2_new_values_replace_old_ones_and_the_rest_stays() {
         let stored = headers(&[("a", "1"), ("a", "2"), ("b", "1"), ("content-type", "text/plain")]);
-        let answer = headers(&[("a", "3"), ("c", "1"), ("c", "2"), ("content-type", "text/html")]);
+        let response = headers(&[("a", "3"), ("c", "1"), ("c", "2"), ("content-type", "text/html")]);
         let expected =
             headers(&[("a", "3"), ("b", "1"), ("c", "1"), ("c", "2"), ("content-type", "text/html")]);
-        assert_eq!(updated(&stored, &answer), expected);
+        assert_eq!(updated(&stored, &response), expected);
     }
 
     #[test]
     fn rfc9111_3_2_headers_about_the_body_or_the_connection_are_not_updated() {
         let stored = headers(&[("content-encoding", "gzip"), ("etag", "\"a\"")]);
-        let answer = headers(&[
+        let response = headers(&[
             ("content-encoding", "br"),
             ("content-length", "9"),
             ("content-range", "bytes 0-1/2"),
@@ -82,7 +82,7 @@ mod tests {
             ("set-cookie", "a=1"),
             ("etag", "\"b\""),
         ]);
-        assert_eq!(updated(&stored, &answer), stored);
+        assert_eq!(updated(&stored, &response), stored);
     }
 
     #[test]
@@ -95,11 +95,11 @@ mod tests {
             ("W/\"a\"", "\"b\"", true),
             ("a", "\"a\"", false),
         ] {
-            let (stored, answer) = (headers(&[("etag", known)]), headers(&[("etag", said)]));
-            assert_eq!(has_another_tag(&stored, &answer), another, "{known} and {said}");
+            let (stored, response) = (headers(&[("etag", known)]), headers(&[("etag", said)]));
+            assert_eq!(has_another_tag(&stored, &response), another, "{known} and {said}");
         }
         assert!(!has_another_tag(&headers(&[]), &headers(&[("etag", "\"a\"")])), "it had none");
-        assert!(!has_another_tag(&headers(&[("etag", "\"a\"")]), &headers(&[])), "it says none");
+        assert!(!has_another_tag(&headers(&[("etag", "\"a\"")]), &headers(&[])), "the 304 has none");
     }
 
     #[test]

@@ -21,14 +21,15 @@ pub(crate) fn parse(headers: &HeaderMap) -> Option<CacheControl> {
             text.push_str(if text.is_empty() { "" } else { ", " });
             text.push_str(line.to_str().ok()?);
         }
-        if text.len() > MAX_BYTES { None } else { parse_field(&text) }
+        let control = if text.len() > MAX_BYTES { None } else { parse_field(&text) };
+        Some(CacheControl { targeted: true, ..control? })
     })
 }
 
 /// Parses a dictionary with at least one member. A directive with a value of the wrong type makes the field invalid.
 fn parse_field(text: &str) -> Option<CacheControl> {
     let members: Dictionary = Parser::new(text).with_version(Version::Rfc8941).parse().ok()?;
-    let mut control = CacheControl { targeted: true, ..CacheControl::default() };
+    let mut control = CacheControl::default();
     for (key, member) in &members {
         let value = match member {
             ListEntry::Item(item) => Some(&item.bare_item),

@@ -53,18 +53,16 @@ fn of_this_host(value: &HeaderValue, base: &str, host: &str) -> Option<PathAndQu
 fn merged(base: &str, path: &str) -> String {
     let directory = base.rsplit_once('/').map_or("", |(directory, _)| directory);
     let mut segments: Vec<&str> = directory.split('/').skip(1).collect();
-    let mut rest = path.split('/').peekable();
-    while let Some(segment) = rest.next() {
-        let last = rest.peek().is_none();
+    for segment in path.split('/') {
         match segment {
             "." => {}
             ".." => drop(segments.pop()),
             other => segments.push(other),
         }
-        // A path that ends in dots names a directory.
-        if last && matches!(segment, "." | "..") {
-            segments.push("");
-        }
+    }
+    // A path that ends in dots names a directory.
+    if matches!(path.rsplit('/').next(), Some("." | "..")) {
+        segments.push("");
     }
     format!("/{}", segments.join("/"))
 }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use http::header::{
-    HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE,
-};
+use http::header::{HeaderName, HeaderValue, IF_RANGE, RANGE};
 use http::request::Parts;
 use http::{Method, Request, Uri};
 use parking_lot::Mutex;
@@ -13,6 +11,7 @@ use tabletheory::Timestamp;
 use super::CacheHandler;
 use crate::http::cacheability::Limits;
 use crate::http::fetch::{Fetch, Rendering};
+use crate::http::headers::CONDITIONS;
 use crate::http::renderer::Renderer;
 use crate::http::request_origin::RequestOrigin;
 use crate::http::router::origin_request::narrowed_uri;
@@ -23,10 +22,7 @@ use crate::pages::render::RenderContext;
 use crate::protocol::key::PageKey;
 use crate::protocol::row::Meta;
 
-/// The conditions of a client, which the cache evaluates itself.
-const CONDITIONS: [HeaderName; 4] = [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE];
-
-/// A client's request for a page and the service that can answer it. A render that the request starts shares it, and may
+/// A client's request for a page and the service that can handle it. A render that the request starts shares it, and may
 /// outlive the request.
 pub(super) struct Exchange<S, B> {
     pub(super) handler: Arc<CacheHandler>,

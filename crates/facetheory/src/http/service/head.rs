@@ -44,14 +44,14 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
         self: &Arc<Self>,
         key: &PageKey,
         stored: &CachedPage,
-        answer: &HeaderMap,
+        response: &HeaderMap,
         requested: Timestamp,
     ) -> Result<()> {
         let isr = &self.handler.isr;
-        if !revalidation::is_about(stored.headers(), stored.bytes().len() as u64, answer) {
+        if !revalidation::is_about(stored.headers(), stored.bytes().len() as u64, response) {
             return isr.invalidate_entry(key, InvalidationMode::Soft).await.map(drop);
         }
-        let (exchange, answer) = (self.clone(), answer.clone());
+        let (exchange, response) = (self.clone(), response.clone());
         let (generation, received) = (stored.generation().clone(), self.handler.now());
         let reason = RegenerateReason::HeadUpdate(generation.generated_at);
         let update = move |context: RenderContext| async move {
@@ -67,7 +67,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
                 return Ok(Render::Uncacheable);
             }
             let fetch = Fetch { stored: Some(stored), ..exchange.fetch(&context.page, requested) };
-            Ok::<_, RenderError>(fetch.revalidated(stored, &answer, None, received).requested_at(requested))
+            Ok::<_, RenderError>(fetch.revalidated(stored, &response, None, received).requested_at(requested))
         };
         isr.regenerate_for(key, &self.route().policy, reason, None, boxed(update)).await.map(drop)
     }

@@ -105,12 +105,10 @@ pub struct IsrService<S> {
 
 impl<S, B, R> Service<Request<B>> for IsrService<S>
 where
-    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
+    S: Clone + Send + 'static,
+    S: Service<Request<B>, Response = Response<R>, Error: Into<BoxError>, Future: Send>,
     B: Default + Send + 'static,
-    R: Body<Data = Bytes> + Send + 'static,
-    R::Error: Into<BoxError>,
+    R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     type Response = Response<IsrBody>;
     type Error = S::Error;

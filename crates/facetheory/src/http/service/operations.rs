@@ -71,12 +71,10 @@ impl<S> IsrService<S> {
         once: Option<IdempotentRequest>,
     ) -> Result<Outcome, Error>
     where
-        S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-        S::Future: Send,
-        S::Error: Into<BoxError>,
+        S: Clone + Send + 'static,
+        S: Service<Request<B>, Response = Response<R>, Error: Into<BoxError>, Future: Send>,
         B: Default + Send + 'static,
-        R: Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
+        R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let handler = &self.handler;
         let (parts, ()) = request.into_parts();

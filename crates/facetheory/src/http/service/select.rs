@@ -18,7 +18,6 @@ use crate::http::variants;
 use crate::pages::policy::Policy;
 use crate::pages::reason::RegenerateReason;
 use crate::pages::render::{Render, RenderContext, RenderError, Rendered};
-use crate::protocol::generation::Generation;
 use crate::protocol::key::PageKey;
 use crate::protocol::row::Meta;
 
@@ -89,7 +88,7 @@ impl CacheHandler {
         }
         let headers = &request.headers;
         let directives = RequestDirectives::of(headers);
-        if directives.no_store() || has_named_hops(headers) {
+        if directives.control.no_store || has_named_hops(headers) {
             return None;
         }
         let primary = match self.isr.get_fresh_with(page, policy, &directives, now)? {
@@ -120,8 +119,12 @@ impl CacheHandler {
         let Ok(page) = variant.primary() else { return };
         let (handler, promoted) = (self.clone(), served.page.clone());
         let copy = move |context: RenderContext| async move {
-            let is_outdated = handler.isr.pages().store().is_outdated(&context.page, promoted.meta()).await;
-            let is_superseded = |row: &Meta| handler.is_newer_or_invalidated(row, promoted.generation());
+            let (store, generated_at) = (handler.isr.pages().store(), promoted.generation().generated_at);
+            let is_outdated = store.is_outdated(&context.page, promoted.meta()).await;
+            let is_superseded = |row: &Meta| {
+                row.generation.generated_at > generated_at
+                    || store.invalidated_since(row, Timestamp::from_seconds(generated_at))
+            };
             // A response that was requested before an invalidation must not be served to everyone after it.
             let is_old = is_outdated.unwrap_or(true) || context.served.as_ref().is_some_and(is_superseded);
             Ok::<_, RenderError>(if is_old { Render::Uncacheable } else { copied(&promoted) })
@@ -130,13 +133,6 @@ impl CacheHandler {
         if let Err(error) = self.isr.regenerate_for(&page, policy, reason, None, boxed(copy)).await {
             tracing::warn!(%error, page = %page.redacted(), "variant not promoted; Vary of the older response stays in use");
         }
-    }
-
-    /// Whether a row is of later content than this, or was invalidated since.
-    fn is_newer_or_invalidated(&self, row: &Meta, content: &Generation) -> bool {
-        let requested = Timestamp::from_seconds(content.generated_at);
-        row.generation.generated_at > content.generated_at
-            || self.isr.pages().store().invalidated_since(row, requested)
     }
 }
 

@@ -60,7 +60,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
         let directives = route.follow_origin.then(|| RequestDirectives::of(headers));
         // These conditions are about the current state of the origin, which only the origin knows (RFC 9110 §13.1).
         let is_for_origin = || [IF_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| headers.contains_key(name));
-        if directives.as_ref().is_some_and(|directives| directives.no_store() || is_for_origin()) {
+        if directives.as_ref().is_some_and(|directives| directives.control.no_store || is_for_origin()) {
             return self.pass_through(&self.page.key, bypass(Some("request"), "not-asked-for")).await;
         }
         for _ in 0..MAX_SELECTIONS {
@@ -69,7 +69,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
                 Err(error) => return Ok(self.reject(&Rejection::bad(error.to_string()), "refused")),
             };
             if let (Some(directives), false) = (&directives, selected.is_servable()) {
-                if directives.only_if_cached() {
+                if directives.control.only_if_cached {
                     let text = "the response is not stored, and only a stored one was asked for".to_owned();
                     let rejection = Rejection { status: StatusCode::GATEWAY_TIMEOUT, text };
                     return Ok(self.reject(&rejection, "only-if-cached"));

@@ -77,7 +77,7 @@ fn rfc9111_4_2_2_the_heuristic_lifetime_is_a_tenth_of_the_time_since_modificatio
         assert_eq!(guess(status, "", 1000), Lifetime::Unknown, "{status}");
     }
     assert_ne!(guess(599, "public", 1000), Lifetime::Unknown, "its origin allows it");
-    assert_eq!(guess(200, "max-age=3", 1000), explicit(3), "what is said is not guessed");
+    assert_eq!(guess(200, "max-age=3", 1000), explicit(3), "an explicit lifetime overrides the heuristic");
     assert_eq!(of(200, &[]), Lifetime::Unknown);
 }
 

@@ -81,7 +81,7 @@ fn rfc9111_5_2_1_4_a_client_may_require_revalidation() {
     let page = stored(0, &[("cache-control", "max-age=60, stale-while-revalidate=60")]);
     assert_eq!(after(1, &page, &[("cache-control", "no-cache")]), again());
     assert_eq!(after(1, &page, &[("pragma", "no-cache")]), again());
-    assert_eq!(after(0, &page, &[("cache-control", "max-age=0")]), again(), "what reloads mean");
+    assert_eq!(after(0, &page, &[("cache-control", "max-age=0")]), again(), "a reload");
     assert_eq!(after(61, &page, &[("cache-control", "no-cache")]), forbidden());
 }
 
