@@ -16,6 +16,7 @@ use crate::protocol::tag::Tag;
 /// response.extensions_mut().insert(CacheHint::new().fresh_for(Duration::from_secs(5)).tag(Tag::new("news")?));
 /// # Ok::<(), facetheory::Error>(())
 /// ```
+#[must_use]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheHint {
     pub(crate) fresh_for: Option<Duration>,
@@ -29,7 +30,6 @@ impl CacheHint {
     /// ```
     /// assert_eq!(facetheory::CacheHint::new(), facetheory::CacheHint::default());
     /// ```
-    #[must_use]
     pub fn new() -> Self {
         CacheHint::default()
     }
@@ -42,7 +42,6 @@ impl CacheHint {
     /// let hint = facetheory::CacheHint::new().fresh_for(std::time::Duration::from_secs(5));
     /// assert_ne!(hint, facetheory::CacheHint::new());
     /// ```
-    #[must_use]
     pub fn fresh_for(mut self, time: Duration) -> Self {
         self.fresh_for = Some(time);
         self
@@ -56,7 +55,6 @@ impl CacheHint {
     /// assert_ne!(CacheHint::new().tag(Tag::new("news")?), CacheHint::new());
     /// # Ok::<(), facetheory::Error>(())
     /// ```
-    #[must_use]
     pub fn tag(mut self, tag: Tag) -> Self {
         self.tags.push(tag);
         self
@@ -67,7 +65,6 @@ impl CacheHint {
     /// ```
     /// assert_ne!(facetheory::CacheHint::new().never_cached(), facetheory::CacheHint::new());
     /// ```
-    #[must_use]
     pub fn never_cached(mut self) -> Self {
         self.never_cached = true;
         self

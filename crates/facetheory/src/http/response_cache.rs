@@ -13,7 +13,7 @@ use crate::engine::{CachedPage, Served};
 use crate::http::body::IsrBody;
 use crate::http::compression::Coding;
 use crate::http::headers::{CONDITIONS, REQUEST_ID};
-use crate::http::respond::{CodedBody, ResponseContext, negotiate};
+use crate::http::respond::{self, CodedBody, ResponseContext, negotiate};
 use crate::protocol::key::PageKey;
 
 /// The number of cached heads. Pages share these slots, and the latest page replaces the others.
@@ -107,9 +107,8 @@ impl Hit<'_> {
     /// ```
     #[must_use]
     pub fn into_response(self) -> Response<IsrBody> {
-        let mut response = Response::new(IsrBody::from(self.bytes));
-        *response.status_mut() = self.prepared.status;
-        *response.headers_mut() = self.prepared.headers.clone();
+        let (status, headers) = (self.prepared.status, self.prepared.headers.clone());
+        let mut response = respond::response(status, headers, self.bytes.into());
         response.headers_mut().insert(REQUEST_ID, self.id);
         if let Some(page) = self.page {
             response.extensions_mut().insert(page.into_owned());

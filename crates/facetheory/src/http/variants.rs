@@ -5,11 +5,8 @@ use http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, Hea
 use sha2::{Digest, Sha256};
 
 use crate::http::headers::FORWARDED_HOST;
-use crate::http::router::path::push_hex;
+use crate::http::router::path::push_short_digest;
 use crate::http::semantics::vary;
-
-/// The bytes of a digest that identify a variant.
-const DIGEST_BYTES: usize = 12;
 
 /// Headers that change the response of some frameworks without being named in `Vary`. A client that sends them must not choose
 /// the response of others.
@@ -50,12 +47,8 @@ pub(crate) fn digest(names: &[HeaderName], request: &HeaderMap) -> Option<String
         }
         digest.update(b"\n");
     }
-    let mut hex = String::with_capacity(2 * DIGEST_BYTES);
-    digest
-        .finalize()
-        .iter()
-        .take(DIGEST_BYTES)
-        .for_each(|byte| push_hex(&mut hex, *byte, b"0123456789abcdef"));
+    let mut hex = String::with_capacity(24);
+    push_short_digest(&mut hex, digest);
     Some(hex)
 }
 

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::pages::policy::Policy;
-use http::HeaderValue;
 
 /// Method, status, headers of the response (separated by `;;`), request and route, and the decision.
 ///

@@ -8,8 +8,8 @@ mod reason;
 use std::time::Duration;
 
 use http::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderName, LOCATION,
-    SET_COOKIE,
+    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderName, HeaderValue,
+    LOCATION, SET_COOKIE,
 };
 use http::{HeaderMap, Method, StatusCode};
 use tabletheory::Timestamp;
@@ -34,19 +34,6 @@ mod rfc9111_tests;
 
 /// The most tags that a response may set: the epoch of each is looked up when the page is served.
 pub(crate) const MAX_TAGS: usize = 64;
-
-/// The statuses that a rule caches: pages, redirects, and "not found".
-const CACHED_BY_RULE: [StatusCode; 9] = [
-    StatusCode::OK,
-    StatusCode::NON_AUTHORITATIVE_INFORMATION,
-    StatusCode::MOVED_PERMANENTLY,
-    StatusCode::FOUND,
-    StatusCode::SEE_OTHER,
-    StatusCode::TEMPORARY_REDIRECT,
-    StatusCode::PERMANENT_REDIRECT,
-    StatusCode::NOT_FOUND,
-    StatusCode::GONE,
-];
 
 /// The decision about a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,25 +117,22 @@ impl Received<'_> {
             }
         } else {
             // A render asks for a whole page without conditions.
-            match status {
-                status if status.is_server_error() => return Some(UncacheableReason::ServerError(status)),
-                status if status.is_informational() => return Some(UncacheableReason::Informational),
-                StatusCode::TOO_MANY_REQUESTS => return Some(UncacheableReason::TooManyRequests),
-                // These are about one attempt, not about the page.
-                StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => {
-                    return Some(UncacheableReason::Status(status));
-                }
-                StatusCode::NOT_MODIFIED => return Some(UncacheableReason::NotModified),
-                StatusCode::PARTIAL_CONTENT => return Some(UncacheableReason::Partial),
+            match status.as_u16() {
+                500..600 => return Some(UncacheableReason::ServerError(status)),
+                100..200 => return Some(UncacheableReason::Informational),
+                429 => return Some(UncacheableReason::TooManyRequests),
+                // Timeout and "too early" are about one attempt, not about the page.
+                408 | 425 => return Some(UncacheableReason::Status(status)),
+                304 => return Some(UncacheableReason::NotModified),
+                206 => return Some(UncacheableReason::Partial),
                 _ => {}
             }
         }
-        let mut announced = self
-            .headers
-            .get_all(CONTENT_LENGTH)
-            .iter()
-            .map(|length| length.to_str().ok().and_then(|length| length.trim().parse::<u64>().ok()));
-        let is_truncated = self.bytes.is_some() && announced.any(|length| length != self.bytes);
+        let is_other = |length: &HeaderValue| {
+            length.to_str().ok().and_then(|length| length.trim().parse().ok()) != self.bytes
+        };
+        let mut announced = self.headers.get_all(CONTENT_LENGTH).iter();
+        let is_truncated = self.bytes.is_some() && announced.any(is_other);
         is_truncated.then_some(UncacheableReason::Truncated)
     }
 
@@ -198,7 +182,9 @@ impl Received<'_> {
     fn check_status(&self, control: &CacheControl) -> Result<(), UncacheableReason> {
         let status = self.status;
         if !self.route.follow_origin {
-            return decline_if(!CACHED_BY_RULE.contains(&status), UncacheableReason::Status(status));
+            // Pages, redirects, and "not found".
+            let is_cached = matches!(status.as_u16(), 200 | 203 | 301 | 302 | 303 | 307 | 308 | 404 | 410);
+            return decline_if(!is_cached, UncacheableReason::Status(status));
         }
         decline_if(status.is_informational(), UncacheableReason::Informational)?;
         decline_if(status == StatusCode::PARTIAL_CONTENT, UncacheableReason::Partial)?;
@@ -230,10 +216,8 @@ impl Received<'_> {
             return Err(UncacheableReason::Vary(name));
         }
         decline_if(is_coded(headers), UncacheableReason::ContentEncoded)?;
-        decline_if(
-            status.is_redirection() && !headers.contains_key(LOCATION),
-            UncacheableReason::NoLocation,
-        )?;
+        let leads_nowhere = status.is_redirection() && !headers.contains_key(LOCATION);
+        decline_if(leads_nowhere, UncacheableReason::NoLocation)?;
         let is_negative = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
         let hinted = self.hint.and_then(|hint| hint.fresh_for);
         // Zero is left only where the rule ignores it.

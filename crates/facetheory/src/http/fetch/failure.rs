@@ -63,14 +63,8 @@ impl FailedRender {
     }
 
     fn behind(error: &crate::Error) -> Option<&FailedRender> {
-        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-        while let Some(error) = cause {
-            if let Some(failure) = error.downcast_ref() {
-                return Some(failure);
-            }
-            cause = error.source();
-        }
-        None
+        let error: &(dyn std::error::Error + 'static) = error;
+        std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref())
     }
 }
 

@@ -7,7 +7,7 @@ use http::uri::Scheme;
 use sha2::{Digest, Sha256};
 
 use crate::http::router::cookie;
-use crate::http::router::path::{push_hex, push_part};
+use crate::http::router::path::{push_part, push_short_digest};
 use crate::http::router::route::Route;
 use crate::http::router::routes::Params;
 
@@ -88,7 +88,7 @@ fn push_digest<'a>(key: &mut String, label: &str, pairs: impl Iterator<Item = (&
     }
     if last.is_some() {
         key.push_str(label);
-        digest.finalize().iter().take(12).for_each(|byte| push_hex(key, *byte, b"0123456789abcdef"));
+        push_short_digest(key, digest);
     }
     last.is_some()
 }

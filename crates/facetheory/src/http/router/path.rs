@@ -3,6 +3,8 @@
 //! A path is never rewritten: the origin gets the bytes that are in the key. Spellings that an origin may treat as equal
 //! (`/a`, `/%61`, `/a/`, `//a`) are different pages. Spellings that an origin may resolve to another path are rejected.
 
+use sha2::{Digest, Sha256};
+
 /// Returns why a path is rejected, or `None` if it is valid.
 ///
 /// Dot segments, also encoded, and backslashes may lead to another path than the one that matched the route. Incomplete
@@ -86,9 +88,14 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.!~*'()".contains(&byte)
 }
 
-pub(crate) fn push_hex(text: &mut String, byte: u8, digits: &[u8; 16]) {
+fn push_hex(text: &mut String, byte: u8, digits: &[u8; 16]) {
     text.push(char::from(digits[usize::from(byte >> 4)]));
     text.push(char::from(digits[usize::from(byte & 15)]));
+}
+
+/// Adds the first twelve bytes of a digest in hexadecimal digits.
+pub(crate) fn push_short_digest(text: &mut String, digest: Sha256) {
+    digest.finalize().iter().take(12).for_each(|byte| push_hex(text, *byte, b"0123456789abcdef"));
 }
 
 #[cfg(test)]

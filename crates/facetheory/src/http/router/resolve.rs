@@ -231,8 +231,6 @@ impl Routes {
 }
 
 fn check_path(parts: &Parts) -> Result<(), Rejection> {
-    match path_error(parts.uri.path()) {
-        Some(fault) => Err(Rejection::bad(format!("the path has {fault}"))),
-        None => Ok(()),
-    }
+    let reject = |fault| Err(Rejection::bad(format!("the path has {fault}")));
+    path_error(parts.uri.path()).map_or(Ok(()), reject)
 }

@@ -31,6 +31,7 @@ use crate::protocol::tag::Tag;
 ///     .tags(["news"]);
 /// assert_eq!(news.pattern(), "/news/{slug}");
 /// ```
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct Route {
     pub(crate) name: Arc<str>,
@@ -141,7 +142,6 @@ impl Route {
     ///
     /// let route = Route::new("/feed", Policy::every(Duration::from_secs(60))).overriding();
     /// ```
-    #[must_use]
     pub fn overriding(mut self) -> Self {
         self.overrides = true;
         self
@@ -156,7 +156,6 @@ impl Route {
     ///
     /// let route = Route::new("/feed", Policy::every(Duration::from_secs(60))).fixed_interval();
     /// ```
-    #[must_use]
     pub fn fixed_interval(mut self) -> Self {
         self.fixed_interval = true;
         self
@@ -213,7 +212,6 @@ impl Route {
     /// # use facetheory::{Policy, Query, Route};
     /// Route::new("/a", Policy::every(std::time::Duration::ZERO)).query(Query::None);
     /// ```
-    #[must_use]
     pub fn query(mut self, query: Query) -> Self {
         if let Query::Only(names) = &query {
             let wrong = |name: &&String| {
@@ -238,7 +236,6 @@ impl Route {
     /// # use facetheory::{Policy, Route};
     /// Route::new("/a", Policy::every(std::time::Duration::ZERO)).headers(["accept-language", "authorization"]);
     /// ```
-    #[must_use]
     pub fn headers<S: AsRef<str>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         for name in names {
             match listed_header(name.as_ref()) {
@@ -258,7 +255,6 @@ impl Route {
     /// # use facetheory::{Policy, Route};
     /// Route::new("/a", Policy::every(std::time::Duration::ZERO)).cookies(["theme"]);
     /// ```
-    #[must_use]
     pub fn cookies<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         for name in names.into_iter().map(Into::into) {
             // Cookie names have the same syntax as header names.
@@ -278,7 +274,6 @@ impl Route {
     /// # use facetheory::{Policy, Route, TenantFrom};
     /// Route::new("/t/{tenant}", Policy::every(std::time::Duration::ZERO)).tenant(TenantFrom::Param("tenant".into()));
     /// ```
-    #[must_use]
     pub fn tenant(mut self, from: TenantFrom) -> Self {
         match &from {
             TenantFrom::TrustedHeader(name) => match listed_header(name) {
@@ -304,7 +299,6 @@ impl Route {
     /// # use facetheory::{Policy, Route};
     /// Route::new("/news", Policy::every(std::time::Duration::ZERO)).tags(["news", "front"]);
     /// ```
-    #[must_use]
     pub fn tags<S: Into<String>>(mut self, tags: impl IntoIterator<Item = S>) -> Self {
         for tag in tags {
             match Tag::new(tag) {

@@ -201,15 +201,14 @@ impl Routes {
 
     /// Returns the index of a path's route, and the path's parameters.
     pub(crate) fn locate<'a>(&'a self, path: &'a str) -> Option<(usize, Params<'a>)> {
-        let (number, values) = self.tree.find(path).or_else(|| self.otherwise(path))?;
+        let otherwise = || {
+            let number = self.otherwise.filter(|_| path.starts_with('/'))?;
+            let mut values = Values::default();
+            values[0] = path;
+            Some((number, values))
+        };
+        let (number, values) = self.tree.find(path).or_else(otherwise)?;
         Some((number, Params { names: &self.routes[number].params, values }))
-    }
-
-    fn otherwise<'a>(&self, path: &'a str) -> Option<(usize, Values<'a>)> {
-        let number = self.otherwise.filter(|_| path.starts_with('/'))?;
-        let mut values = Values::default();
-        values[0] = path;
-        Some((number, values))
     }
 
     /// Whether any route follows its origin.

@@ -4,7 +4,7 @@ use http::HeaderMap;
 use http::header::{AGE, DATE};
 use tabletheory::Timestamp;
 
-use crate::http::semantics::cache_control::MAX_SECONDS;
+use crate::http::semantics::cache_control::seconds;
 use crate::http::semantics::date::date_of;
 
 /// Returns the age of a response when it was requested, in seconds.
@@ -23,11 +23,7 @@ pub(crate) fn initial_age(headers: &HeaderMap, requested: Timestamp, received: T
 fn age_header(headers: &HeaderMap) -> i64 {
     let line = headers.get(AGE).and_then(|line| line.to_str().ok()).unwrap_or_default();
     let first = line.split(',').next().unwrap_or_default().trim();
-    if first.is_empty() || !first.bytes().all(|byte| byte.is_ascii_digit()) {
-        return 0;
-    }
-    let max = i64::try_from(MAX_SECONDS).unwrap_or(i64::MAX);
-    first.parse().unwrap_or(max).min(max)
+    seconds(Some(first)).map_or(0, |age| i64::try_from(age.as_secs()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

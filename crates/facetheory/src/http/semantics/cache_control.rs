@@ -104,8 +104,8 @@ fn directive(line: &str) -> Option<(&str, Option<&str>, &str)> {
     Some((name, Some(argument[..end].trim()), &argument[end..]))
 }
 
-/// Parses a number of seconds.
-fn seconds(value: Option<&str>) -> Option<Duration> {
+/// Parses a number of seconds, at most [`MAX_SECONDS`].
+pub(super) fn seconds(value: Option<&str>) -> Option<Duration> {
     let digits = value?.trim();
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     // A number that does not fit is a large one.

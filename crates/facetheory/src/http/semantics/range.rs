@@ -28,14 +28,23 @@ impl Part {
     pub(crate) fn of(headers: &HeaderMap, page: &Validators<'_>, coding: Coding, length: usize) -> Part {
         let mut lines = headers.get_all(RANGE).iter();
         let (Some(line), None) = (lines.next(), lines.next()) else { return Part::Whole };
-        let Some(spec) = line.to_str().ok().and_then(Spec::parse) else { return Part::Whole };
-        if !is_same_version(headers, page, coding) {
-            return Part::Whole;
+        let part = line.to_str().ok().and_then(|line| Part::parse(line, length));
+        part.filter(|_| is_same_version(headers, page, coding)).unwrap_or(Part::Whole)
+    }
+
+    /// Parses the range of a page of this length. Returns `None` if it is invalid or not in bytes.
+    fn parse(text: &str, length: usize) -> Option<Part> {
+        let (unit, range) = text.split_once('=')?;
+        let (first, last) = range.trim().split_once('-')?;
+        let (first, last) = match (first.trim_end(), last.trim_start()) {
+            ("", count) => (length.saturating_sub(number(count)?), usize::MAX),
+            (first, "") => (number(first)?, usize::MAX),
+            (first, last) => (number(first)?, number(last)?),
+        };
+        if !unit.trim().eq_ignore_ascii_case("bytes") || first > last {
+            return None;
         }
-        match spec.within(length) {
-            Some(bytes) => Part::Bytes(bytes),
-            None => Part::None,
-        }
+        Some(if first < length { Part::Bytes(first..=last.min(length - 1)) } else { Part::None })
     }
 
     /// The value of `Content-Range`, if the response has one.
@@ -44,41 +53,6 @@ impl Part {
             Part::Whole => None,
             Part::Bytes(bytes) => Some(format!("bytes {}-{}/{length}", bytes.start(), bytes.end())),
             Part::None => Some(format!("bytes */{length}")),
-        }
-    }
-}
-
-/// A range of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spec {
-    From { first: usize, last: Option<usize> },
-    Last(usize),
-}
-
-impl Spec {
-    fn parse(text: &str) -> Option<Spec> {
-        let (unit, range) = text.split_once('=')?;
-        if !unit.trim().eq_ignore_ascii_case("bytes") {
-            return None;
-        }
-        let (first, last) = range.trim().split_once('-')?;
-        match (first.trim_end(), last.trim_start()) {
-            ("", last) => Some(Spec::Last(number(last)?)),
-            (first, "") => Some(Spec::From { first: number(first)?, last: None }),
-            (first, last) => {
-                let (first, last) = (number(first)?, number(last)?);
-                (first <= last).then_some(Spec::From { first, last: Some(last) })
-            }
-        }
-    }
-
-    fn within(self, length: usize) -> Option<RangeInclusive<usize>> {
-        let end = length.checked_sub(1)?;
-        match self {
-            Spec::From { first, .. } if first > end => None,
-            Spec::From { first, last } => Some(first..=last.map_or(end, |last| last.min(end))),
-            Spec::Last(0) => None,
-            Spec::Last(count) => Some(length.saturating_sub(count)..=end),
         }
     }
 }

@@ -26,7 +26,6 @@ impl IsrLayer {
     /// let layer = IsrLayer::new(Isr::new(pages), Routes::new([])?);
     /// # Ok::<(), facetheory::Error>(())
     /// ```
-    #[must_use]
     pub fn new(isr: Isr, routes: Routes) -> Self {
         let handler = CacheHandler {
             generation: next_generation(),
@@ -52,7 +51,6 @@ impl IsrLayer {
     /// let layer = layer.max_page_bytes(1024 * 1024);
     /// # }
     /// ```
-    #[must_use]
     pub fn max_page_bytes(self, limit: u64) -> Self {
         self.with(|handler| handler.max_page_bytes = limit)
     }
@@ -67,7 +65,6 @@ impl IsrLayer {
     /// let layer = layer.fetch_timeout(std::time::Duration::from_secs(600));
     /// # }
     /// ```
-    #[must_use]
     pub fn fetch_timeout(self, limit: Duration) -> Self {
         self.with(|handler| handler.routes.set_fetch_timeout(limit))
     }
@@ -80,7 +77,6 @@ impl IsrLayer {
     /// let layer = layer.strict();
     /// # }
     /// ```
-    #[must_use]
     pub fn strict(self) -> Self {
         self.with(|handler| handler.strict = true)
     }
@@ -93,7 +89,6 @@ impl IsrLayer {
     /// let layer = layer.new_pages_per_second(500);
     /// # }
     /// ```
-    #[must_use]
     pub fn new_pages_per_second(self, limit: u32) -> Self {
         self.with(|handler| handler.new_pages = Some(Arc::new(NewPageLimiter::new(limit))))
     }
@@ -106,7 +101,6 @@ impl IsrLayer {
     /// let layer = layer.variants_per_page(16);
     /// # }
     /// ```
-    #[must_use]
     pub fn variants_per_page(self, limit: usize) -> Self {
         self.with(|handler| handler.variants = Arc::new(VariantLimiter::new(limit)))
     }
@@ -118,7 +112,6 @@ impl IsrLayer {
     /// let layer = layer.key_scheme(facetheory::KeyScheme::raw("CACHE#")?);
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn key_scheme(self, scheme: KeyScheme) -> Self {
         self.with(|handler| handler.scheme = scheme)
     }
@@ -131,7 +124,6 @@ impl IsrLayer {
     /// let layer = layer.expose_page_key();
     /// # }
     /// ```
-    #[must_use]
     pub fn expose_page_key(self) -> Self {
         self.with(|handler| handler.expose_page_key = true)
     }
@@ -144,7 +136,6 @@ impl IsrLayer {
     /// let layer = layer.strip_tags();
     /// # }
     /// ```
-    #[must_use]
     pub fn strip_tags(self) -> Self {
         self.with(|handler| handler.strip_tags = true)
     }

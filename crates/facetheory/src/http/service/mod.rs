@@ -54,6 +54,7 @@ use crate::protocol::key::KeyScheme;
 /// }
 /// # Ok(()) }
 /// ```
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct IsrLayer {
     handler: Arc<CacheHandler>,

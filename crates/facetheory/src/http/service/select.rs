@@ -81,10 +81,9 @@ impl CacheHandler {
     ) -> Option<(Cow<'k, PageKey>, Served)> {
         let policy = &route.policy;
         if !route.follow_origin {
-            return match self.isr.get_fresh_with(page, policy, policy, now)? {
-                FreshPage::Page(served) => Some((Cow::Borrowed(page), served)),
-                FreshPage::OtherVariant(_) => None,
-            };
+            let found = self.isr.get_fresh_with(page, policy, policy, now)?;
+            let FreshPage::Page(served) = found else { return None };
+            return Some((Cow::Borrowed(page), served));
         }
         let headers = &request.headers;
         let directives = RequestDirectives::of(headers);
@@ -96,10 +95,9 @@ impl CacheHandler {
             FreshPage::OtherVariant(primary) => primary,
         };
         let key = variant_of(page, &primary, headers).ok()?;
-        match self.isr.get_fresh_with(&key, policy, &directives.of_variant(), now)? {
-            FreshPage::Page(served) => Some((Cow::Owned(key), served)),
-            FreshPage::OtherVariant(_) => None,
-        }
+        let found = self.isr.get_fresh_with(&key, policy, &directives.of_variant(), now)?;
+        let FreshPage::Page(served) = found else { return None };
+        Some((Cow::Owned(key), served))
     }
 
     /// Replaces the page by whose `Vary` a variant was selected with that variant, if the variant is for all requests or
