@@ -1,6 +1,5 @@
 //! Builds an engine.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use super::circuit_breaker::CircuitBreaker;
 use super::memory::Memory;
-use super::metrics::{Incident, Metrics, OnIncident};
+use super::metrics::{Incident, Metrics};
 use super::render_failures::RenderFailures;
 use super::single_flight::SingleFlight;
 use super::{Engine, Isr};
@@ -27,13 +26,6 @@ const COMPRESSIONS: usize = 1;
 const COMPRESSION_QUEUE: usize = 128;
 /// Requests that continue after their client disconnected.
 const DETACHED: usize = 256;
-
-#[derive(Clone, Debug)]
-pub(super) struct Settings {
-    pub(super) metadata_max_age: Duration,
-    pub(super) table_timeout: Duration,
-    pub(super) deployment: Option<String>,
-}
 
 /// Builds an [`Isr`] with other settings than the defaults.
 ///
@@ -51,38 +43,44 @@ pub(super) struct Settings {
 ///     .build();
 /// # }
 /// ```
+#[derive(Debug)]
 #[must_use]
 pub struct IsrBuilder {
-    pages: Pages,
-    settings: Settings,
+    engine: Engine,
     memory: u64,
-    background_renders: usize,
-    background_queue: usize,
-    random: Arc<dyn Random>,
-    on_incident: Option<OnIncident>,
 }
 
-impl fmt::Debug for IsrBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IsrBuilder").field("settings", &self.settings).finish_non_exhaustive()
-    }
+fn permits(permits: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(permits))
 }
 
 impl IsrBuilder {
     pub(super) fn new(pages: Pages) -> Self {
-        IsrBuilder {
+        let engine = Engine {
             pages,
-            settings: Settings {
-                metadata_max_age: Duration::from_secs(1),
-                table_timeout: Duration::from_secs(2),
-                deployment: None,
-            },
-            memory: MEMORY,
-            background_renders: BACKGROUND_RENDERS,
-            background_queue: BACKGROUND_QUEUE,
+            metadata_max_age: Duration::from_secs(1),
+            table_timeout: Duration::from_secs(2),
+            deployment: None,
+            // Replaced once its size and its random numbers are known.
+            memory: Memory::new(0, &SystemRandom),
+            table_breaker: CircuitBreaker::default(),
+            bodies_breaker: CircuitBreaker::default(),
+            render_failures: RenderFailures::new(),
+            lookups: SingleFlight::new(),
+            regenerations: SingleFlight::new(),
+            metrics: Metrics::new(),
             random: Arc::new(SystemRandom),
-            on_incident: None,
-        }
+            background_renders: permits(BACKGROUND_RENDERS),
+            background_queue: permits(BACKGROUND_RENDERS + BACKGROUND_QUEUE),
+            compressions: permits(COMPRESSIONS),
+            compression_queue: permits(COMPRESSION_QUEUE),
+            detached: permits(DETACHED),
+            writing_pending: AtomicBool::new(false),
+            tasks: TaskTracker::new(),
+            abandon: CancellationToken::new(),
+            abort: CancellationToken::new(),
+        };
+        IsrBuilder { engine, memory: MEMORY }
     }
 
     /// The pages that the engine will serve. Changes that are made through them, and not through the engine, are noticed
@@ -95,7 +93,7 @@ impl IsrBuilder {
     /// ```
     #[must_use]
     pub fn pages(&self) -> &Pages {
-        &self.pages
+        &self.engine.pages
     }
 
     /// Sets the bytes of pages in memory; 128 MiB by default.
@@ -122,8 +120,8 @@ impl IsrBuilder {
     /// # }
     /// ```
     pub fn metadata_max_age(mut self, max_age: Duration) -> Self {
-        self.settings.metadata_max_age = max_age;
-        self.pages.store = self.pages.store.with_epoch_max_age(max_age);
+        self.engine.metadata_max_age = max_age;
+        self.engine.pages.store = self.engine.pages.store.with_epoch_max_age(max_age);
         self
     }
 
@@ -135,7 +133,7 @@ impl IsrBuilder {
     /// # }
     /// ```
     pub fn table_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.table_timeout = timeout;
+        self.engine.table_timeout = timeout;
         self
     }
 
@@ -147,7 +145,7 @@ impl IsrBuilder {
     /// # }
     /// ```
     pub fn deployment(mut self, id: impl Into<String>) -> Self {
-        self.settings.deployment = Some(id.into());
+        self.engine.deployment = Some(id.into());
         self
     }
 
@@ -159,8 +157,9 @@ impl IsrBuilder {
     /// # }
     /// ```
     pub fn background(mut self, renders: usize, queue: usize) -> Self {
-        self.background_renders = renders.clamp(1, Semaphore::MAX_PERMITS);
-        self.background_queue = queue.min(Semaphore::MAX_PERMITS / 2);
+        let renders = renders.clamp(1, Semaphore::MAX_PERMITS);
+        self.engine.background_renders = permits(renders);
+        self.engine.background_queue = permits(renders + queue.min(Semaphore::MAX_PERMITS / 2));
         self
     }
 
@@ -172,7 +171,7 @@ impl IsrBuilder {
     /// # }
     /// ```
     pub fn on_incident(mut self, call: impl Fn(&Incident<'_>) + Send + Sync + 'static) -> Self {
-        self.on_incident = Some(Arc::new(call));
+        self.engine.metrics.on_incident = Some(Arc::new(call));
         self
     }
 
@@ -184,7 +183,7 @@ impl IsrBuilder {
     /// # }
     /// ```
     pub fn random(mut self, random: Arc<dyn Random>) -> Self {
-        self.random = random;
+        self.engine.random = random;
         self
     }
 
@@ -197,28 +196,7 @@ impl IsrBuilder {
     /// ```
     #[must_use]
     pub fn build(self) -> Isr {
-        let permits = |permits| Arc::new(Semaphore::new(permits));
-        let engine = Engine {
-            pages: self.pages,
-            settings: self.settings,
-            memory: Memory::new(self.memory, &*self.random),
-            table_breaker: CircuitBreaker::default(),
-            bodies_breaker: CircuitBreaker::default(),
-            render_failures: RenderFailures::new(),
-            lookups: SingleFlight::new(),
-            regenerations: SingleFlight::new(),
-            metrics: Metrics::new(self.on_incident),
-            random: self.random,
-            background_renders: permits(self.background_renders),
-            background_queue: permits(self.background_renders + self.background_queue),
-            compressions: permits(COMPRESSIONS),
-            compression_queue: permits(COMPRESSION_QUEUE),
-            detached: permits(DETACHED),
-            writing_pending: AtomicBool::new(false),
-            tasks: TaskTracker::new(),
-            abandon: CancellationToken::new(),
-            abort: CancellationToken::new(),
-        };
-        Isr { engine: Arc::new(engine) }
+        let memory = Memory::new(self.memory, &*self.engine.random);
+        Isr { engine: Arc::new(Engine { memory, ..self.engine }) }
     }
 }

@@ -28,7 +28,7 @@ use crate::protocol::row::Meta;
 #[derive(Clone, Debug)]
 pub struct CachedPage {
     meta: Meta,
-    body: Arc<CachedBody>,
+    pub(super) body: Arc<CachedBody>,
     derived: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -36,16 +36,8 @@ pub struct CachedPage {
 #[derive(Debug)]
 pub(super) struct CachedBody {
     body: Body,
-    compressed: OnceLock<CompressedForms>,
-}
-
-impl From<Body> for CachedBody {
-    /// Copies the bytes. A body that was read from a connection is often a slice of a larger buffer, and would keep all
-    /// of that buffer in memory.
-    fn from(body: Body) -> Self {
-        let body = Body { bytes: Bytes::copy_from_slice(&body.bytes), ..body };
-        CachedBody { body, compressed: OnceLock::new() }
-    }
+    /// Empty if compressing the body does not pay.
+    pub(super) compressed: OnceLock<CompressedForms>,
 }
 
 impl CachedPage {
@@ -57,8 +49,11 @@ impl CachedPage {
     /// The memory that is reserved for each header that `Vary` names.
     pub(crate) const DERIVED_BYTES_PER_VARY: usize = 32;
 
+    /// Copies the bytes of the body. A body that was read from a connection is often a slice of a larger buffer, and would
+    /// keep all of that buffer in memory.
     pub(crate) fn new(meta: Meta, body: Body) -> Self {
-        CachedPage::with_body(meta, Arc::new(body.into()))
+        let body = Body { bytes: Bytes::copy_from_slice(&body.bytes), ..body };
+        CachedPage::with_body(meta, Arc::new(CachedBody { body, compressed: OnceLock::new() }))
     }
 
     /// A page that shares its body, with its compressed forms, with another page.
@@ -129,10 +124,6 @@ impl CachedPage {
         self.generation().follows_origin()
     }
 
-    pub(super) fn body(&self) -> &Arc<CachedBody> {
-        &self.body
-    }
-
     /// A value that the layer above computes from this page once, such as its parsed headers. Its memory counts from the
     /// beginning, see [`weight`](Self::weight): a hit must not make an entry heavier.
     pub(crate) fn derived<T: Any + Send + Sync>(&self, derive: impl FnOnce(&CachedPage) -> T) -> &T {
@@ -140,52 +131,33 @@ impl CachedPage {
         derived.downcast_ref().expect("only one type of value is derived from pages")
     }
 
-    /// The compressed forms of the body, once they are ready. They are empty if compressing it does not pay.
-    pub(super) fn compressed_forms(&self) -> Option<&CompressedForms> {
-        self.body.compressed.get()
-    }
-
-    pub(super) fn set_compressed_forms(&self, forms: CompressedForms) {
-        // If two tasks compressed the same body, their results are the same.
-        let _ = self.body.compressed.set(forms);
-    }
-
     /// The compressed forms of the body that are ready.
     pub(crate) fn compressed(&self) -> &[(Coding, Bytes)] {
-        self.compressed_forms().map_or(&[], Vec::as_slice)
+        self.body.compressed.get().map_or(&[], Vec::as_slice)
     }
 
-    /// The bytes of memory that this page takes. Compressed forms count once they are ready.
+    /// The bytes of memory that this page takes, with those that are reserved for the [derived value](Self::derived): the
+    /// headers once more, parsed. Compressed forms count once they are ready.
     pub(super) fn weight(&self) -> usize {
-        let page = self.generation();
-        let (content, body) = (&page.content, &self.body.body);
-        let text = |text: &Option<String>| text.as_ref().map_or(0, String::capacity);
-        let headers: usize = content.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-        let tags: usize = content.tags.iter().map(String::len).sum();
-        let strings = 2 * content.headers.len() + content.tags.len();
-        self.bytes().len()
-            + self.compressed().iter().map(|(_, form)| form.len()).sum::<usize>()
-            + self.derived_weight()
-            + page.s3_key.len()
-            + [&page.etag, &content.content_type, &content.digest, &content.deployment, &content.variant]
-                .map(text)
-                .iter()
-                .sum::<usize>()
-            + [&self.meta.mark, &self.meta.current_sk].map(text).iter().sum::<usize>()
-            + [&body.content_type, &body.content_security_policy].map(text).iter().sum::<usize>()
-            + headers
-            + tags
-            + strings * size_of::<String>()
-            + size_of::<CachedPage>()
-            + size_of::<CachedBody>()
-    }
-
-    /// The bytes of memory that are reserved for the [derived value](Self::derived): the headers once more, parsed.
-    fn derived_weight(&self) -> usize {
+        let (page, meta, body) = (self.generation(), &self.meta, &self.body.body);
+        let content = &page.content;
+        let texts =
+            [&page.etag, &content.content_type, &content.digest, &content.deployment, &content.variant];
+        let more_texts = [&meta.mark, &meta.current_sk, &body.content_type, &body.content_security_policy];
+        let texts = texts.into_iter().chain(more_texts).flatten().map(String::capacity);
         let header = |(name, value): &(String, String)| {
             let varying = if name.eq_ignore_ascii_case("vary") { value.split(',').count() } else { 0 };
-            Self::DERIVED_BYTES_PER_HEADER + name.len() + value.len() + varying * Self::DERIVED_BYTES_PER_VARY
+            let derived = Self::DERIVED_BYTES_PER_HEADER + varying * Self::DERIVED_BYTES_PER_VARY;
+            derived + 2 * (name.len() + value.len()) + 2 * size_of::<String>()
         };
-        Self::DERIVED_BYTES + self.generation().content.headers.iter().map(header).sum::<usize>()
+        self.bytes().len()
+            + self.compressed().iter().map(|(_, form)| form.len()).sum::<usize>()
+            + page.s3_key.len()
+            + texts.sum::<usize>()
+            + content.headers.iter().map(header).sum::<usize>()
+            + content.tags.iter().map(|tag| tag.len() + size_of::<String>()).sum::<usize>()
+            + Self::DERIVED_BYTES
+            + size_of::<CachedPage>()
+            + size_of::<CachedBody>()
     }
 }

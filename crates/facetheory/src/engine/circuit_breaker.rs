@@ -1,4 +1,4 @@
-//! A circuit breaker for a store: while it is unreachable, one request at a time tries it.
+//! A circuit breaker for a store: while it is unreachable, about one request per second tries it.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) struct CircuitBreaker {
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Circuit {
-    /// The store answers.
+    /// The store responds.
     #[default]
     Closed,
     /// The store failed this many times in a row, and is not called before that time.
@@ -24,8 +24,8 @@ enum Circuit {
 }
 
 impl CircuitBreaker {
-    /// Whether the store may be called now. While the circuit is open, one request at a time may try the store; the
-    /// others get `false` until it has reported its result.
+    /// Whether the store may be called now. While the circuit is open, one request may try the store after each backoff;
+    /// the others get `false` until it has reported its result, but for no longer than a second.
     pub(super) fn allows_call(&self, now: Timestamp) -> bool {
         let mut state = self.state.lock();
         let Circuit::Open { failures, retry_at } = *state else { return true };
@@ -62,15 +62,16 @@ mod tests {
     }
 
     #[test]
-    fn while_the_circuit_is_open_one_request_at_a_time_tries_the_store() {
+    fn while_the_circuit_is_open_one_request_per_second_tries_the_store() {
         let (breaker, random) = (CircuitBreaker::default(), SeededRandom::new(1));
         assert!(breaker.allows_call(at(0)) && breaker.allows_call(at(0)));
         breaker.record_failure(at(0), &random);
         assert!(!breaker.allows_call(at(10)));
         assert!(breaker.allows_call(at(1000)), "one request tries");
-        assert!(!breaker.allows_call(at(1001)), "the others wait for its result");
+        assert!(!breaker.allows_call(at(1999)), "the others wait for its result");
+        assert!(breaker.allows_call(at(2000)), "but for no longer than a second");
         breaker.record_success();
-        assert!(breaker.allows_call(at(1002)) && breaker.allows_call(at(1002)));
+        assert!(breaker.allows_call(at(2001)) && breaker.allows_call(at(2001)));
     }
 
     #[test]

@@ -24,22 +24,6 @@ type Codec = fn(&[u8]) -> Option<Vec<u8>>;
 const MIN_SAVING: usize = 20;
 /// Shorter pages fit into one packet together with their headers, so compressing them gains nothing.
 const MIN_BYTES: usize = 1024;
-/// Compressible content types besides `text/*`, `*+json` and `*+xml`.
-const COMPRESSIBLE_TYPES: [&str; 12] = [
-    "application/javascript",
-    "application/json",
-    "application/rtf",
-    "application/wasm",
-    "application/x-javascript",
-    "application/xml",
-    "application/yaml",
-    "font/otf",
-    "font/ttf",
-    "image/bmp",
-    "image/vnd.microsoft.icon",
-    "image/x-icon",
-];
-
 /// A content coding that pages are sent in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Coding {
@@ -68,11 +52,14 @@ fn compress(bytes: &[u8]) -> CompressedForms {
 fn is_compressible(content_type: Option<&str>, bytes: usize) -> bool {
     let Some(essence) = content_type.and_then(|text| text.split(';').next()) else { return false };
     let essence = essence.trim().to_ascii_lowercase();
-    let text = essence.starts_with("text/")
-        || essence.ends_with("+json")
-        || essence.ends_with("+xml")
-        || COMPRESSIBLE_TYPES.contains(&essence.as_str());
-    text && bytes >= MIN_BYTES
+    let is_compressible = match essence.split_once('/').unwrap_or(("", &essence)) {
+        ("text", _)
+        | ("application", "javascript" | "json" | "rtf" | "wasm" | "x-javascript" | "xml" | "yaml")
+        | ("font", "otf" | "ttf")
+        | ("image", "bmp" | "vnd.microsoft.icon" | "x-icon") => true,
+        (_, subtype) => subtype.ends_with("+json") || subtype.ends_with("+xml"),
+    };
+    is_compressible && bytes >= MIN_BYTES
 }
 
 impl CachedPage {
@@ -95,7 +82,7 @@ impl CachedPage {
     /// Whether this page has compressed forms or will get some. A downstream cache must know that the response
     /// depends on `Accept-Encoding` even before they are ready.
     pub(crate) fn has_or_gets_compressed_forms(&self) -> bool {
-        self.compressed_forms().map_or_else(|| self.is_compressible(), |forms| !forms.is_empty())
+        self.body.compressed.get().map_or_else(|| self.is_compressible(), |forms| !forms.is_empty())
     }
 }
 
@@ -104,7 +91,7 @@ impl Engine {
     ///
     /// If too many pages are waiting to be compressed, this one is sent uncompressed.
     pub(super) fn compress(self: &Arc<Self>, page: &PageKey, entry: &Arc<Entry>) {
-        if CODECS.is_empty() || entry.page.compressed_forms().is_some() || !entry.page.is_compressible() {
+        if CODECS.is_empty() || entry.page.body.compressed.get().is_some() || !entry.page.is_compressible() {
             return;
         }
         let Ok(queued) = self.compression_queue.clone().try_acquire_owned() else { return };
@@ -114,7 +101,8 @@ impl Engine {
             let bytes = entry.page.bytes().clone();
             let compressing = tokio::task::spawn_blocking(move || compress(&bytes));
             let Some(Ok(forms)) = engine.abandon.run_until_cancelled(compressing).await else { return };
-            entry.page.set_compressed_forms(forms);
+            // If two tasks compressed the same body, their results are the same.
+            let _ = entry.page.body.compressed.set(forms);
             engine.memory.update_weight(&page, &entry);
             drop(queued);
         });

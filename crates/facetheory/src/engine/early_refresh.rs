@@ -1,28 +1,19 @@
 //! Early refresh: a popular page is regenerated at random times shortly before it goes stale, so that it never does.
 
-use tabletheory::Timestamp;
+use tabletheory::{Random, Timestamp};
 
-use super::Engine;
 use super::memory::Entry;
 use crate::pages::policy::Policy;
 
-impl Engine {
-    /// Whether this request regenerates a page that is still fresh. The probability grows as the end of its freshness
-    /// comes nearer, and with the time that a render takes. Drawn once for each request.
-    pub(super) fn draws_early_refresh(&self, entry: &Entry, policy: &Policy, now: Timestamp) -> bool {
-        window(entry, policy, now)
-            .is_some_and(|(left, scale)| left < -scale * (1.0 - self.random.fraction()).ln())
-    }
-
-    /// Whether a request might regenerate a page that is still fresh.
-    pub(super) fn may_refresh_early(&self, entry: &Entry, policy: &Policy, now: Timestamp) -> bool {
-        window(entry, policy, now).is_some()
-    }
+/// Whether this request regenerates a page that is still fresh. The probability grows as the end of its freshness comes
+/// nearer, and with the time that a render takes. Drawn once for each request.
+pub(super) fn draw(entry: &Entry, policy: &Policy, now: Timestamp, random: &dyn Random) -> bool {
+    window(entry, policy, now).is_some_and(|(left, scale)| left < -scale * (1.0 - random.fraction()).ln())
 }
 
 /// The time for which a page is still fresh, and the scale of the random time before its end, both in milliseconds; `None`
 /// if the page is not refreshed early now.
-fn window(entry: &Entry, policy: &Policy, now: Timestamp) -> Option<(f64, f64)> {
+pub(super) fn window(entry: &Entry, policy: &Policy, now: Timestamp) -> Option<(f64, f64)> {
     /// The random time exceeds this many times the scale with a probability of 2 in 10⁹.
     const MAX_SCALES: f64 = 20.0;
     let eagerness = policy.early_refresh?;

@@ -1,23 +1,77 @@
-//! Requests for a page: served from memory here, or by [`serve`](super::serve).
+//! Requests for a page: served from memory here, or by [`serve`](super::serve). A page that is fresh in memory is served
+//! without I/O and without a future.
 
 use std::future::Future;
+use std::sync::Arc;
 
+use tabletheory::Timestamp;
 use tracing::Instrument as _;
 
-use super::Isr;
+use super::cached_page::CachedPage;
 use super::decision::{ReusePolicy, ServeDecision};
-use super::get_result::{BypassReason, GetResult};
-use super::memory::RequestStart;
-use super::rendering::{Rendering, boxed, boxed_with_private};
+use super::get_result::{BypassReason, GetResult, Served};
+use super::render_fn::{RenderResult, boxed, boxed_with_private};
 use super::serve::Request;
 use super::state::State;
+use super::{Isr, early_refresh};
 use crate::error::Result;
 use crate::pages::policy::Policy;
 use crate::pages::reason::RegenerateReason;
 use crate::pages::render::{Render, RenderContext, RenderError};
 use crate::protocol::key::PageKey;
 
+/// A page in memory that is served without I/O.
+pub(crate) enum FreshPage {
+    /// The page is fresh and matches the request.
+    Page(Served),
+    /// The page is for requests with other headers. Its `Vary` selects the variant for this request.
+    OtherVariant(Arc<CachedPage>),
+}
+
 impl Isr {
+    /// Returns the page if it is in memory and fresh. Never touches the table and never starts a regeneration, so it needs
+    /// no `await`. `None` means "call [`get`](Isr::get)", not "no such page".
+    ///
+    /// ```
+    /// # use facetheory::{GetResult, Bodies, Isr, PageKey, Pages, PageStore, Policy, Rendered, State};
+    /// # use std::{sync::Arc, time::Duration};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// let isr = Isr::new(pages);
+    /// let (page, policy) = (PageKey::new("/")?, Policy::every(Duration::from_secs(60)));
+    /// assert!(isr.get_fresh(&page, &policy).is_none());
+    /// let GetResult::Page(_) = isr.get(&page, &policy, |_| async { Ok(Rendered::html("hello")) }).await? else { panic!() };
+    /// assert_eq!(isr.get_fresh(&page, &policy).unwrap().state, State::Hit);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn get_fresh(&self, page: &PageKey, policy: &Policy) -> Option<Served> {
+        match self.get_fresh_with(page, policy, policy, self.engine.now())? {
+            FreshPage::Page(served) => Some(served),
+            FreshPage::OtherVariant(_) => None,
+        }
+    }
+
+    /// Like [`get_fresh`](Isr::get_fresh) at the time `now`, where `reuse` decides how a cached page may be used. A
+    /// returned page counts as served.
+    pub(crate) fn get_fresh_with(
+        &self,
+        page: &PageKey,
+        policy: &Policy,
+        reuse: &dyn ReusePolicy,
+        now: Timestamp,
+    ) -> Option<FreshPage> {
+        let engine = &self.engine;
+        let entry = engine.memory.get(page).filter(|entry| engine.is_current(page, entry, now))?;
+        match engine.decide(&entry, reuse, now) {
+            ServeDecision::Fresh if early_refresh::window(&entry, policy, now).is_none() => {
+                Some(FreshPage::Page(engine.served(page, State::Hit, &entry)))
+            }
+            ServeDecision::OtherVariant => Some(FreshPage::OtherVariant(entry.page.clone())),
+            ServeDecision::Fresh | ServeDecision::Stale { .. } | ServeDecision::Unusable(_) => None,
+        }
+    }
+
     /// Returns a page from memory, from the table, or rendered. Concurrent requests for the page share one render.
     ///
     /// A stale page is returned at once and regenerated in the background, unless the policy says otherwise. A render
@@ -43,7 +97,7 @@ impl Isr {
         R: Future<Output = Result<T, RenderError>> + Send + 'static,
     {
         let render = |context| async move {
-            Rendering { outcome: render(context).await.map(Into::into), private: None::<()> }
+            RenderResult { outcome: render(context).await.map(Into::into), private: None::<()> }
         };
         self.get_with(page, policy, policy, render).await.0
     }
@@ -60,7 +114,7 @@ impl Isr {
     where
         P: Send + 'static,
         F: FnOnce(RenderContext) -> R + Send + 'static,
-        R: Future<Output = Rendering<P>> + Send + 'static,
+        R: Future<Output = RenderResult<P>> + Send + 'static,
     {
         let engine = &self.engine;
         let now = engine.now();
@@ -68,7 +122,7 @@ impl Isr {
         if let Some(entry) = known.as_ref().filter(|entry| engine.is_current(page, entry, now)) {
             let (state, regenerate) = match engine.decide(entry, reuse, now) {
                 ServeDecision::Fresh => {
-                    let early = engine.draws_early_refresh(entry, policy, now);
+                    let early = early_refresh::draw(entry, policy, now, &*engine.random);
                     let generated_at = entry.page.generation().generated_at;
                     (Some(State::Hit), early.then_some(RegenerateReason::EarlyRefresh(generated_at)))
                 }
@@ -91,7 +145,7 @@ impl Isr {
         // Boxed, so that the future of a hit stays small.
         let span = tracing::debug_span!("get", page = %page.redacted(), route = page.route());
         let (render, mut private) = boxed_with_private(render);
-        let start = RequestStart { at: now, invalidations: engine.memory.invalidations(page) };
+        let start = engine.memory.snapshot(page, now);
         let request = Request { engine, page, policy, reuse, known, start };
         let result = Box::pin(request.serve(render)).instrument(span).await;
         if let Ok(GetResult::Bypass(reason)) = &result

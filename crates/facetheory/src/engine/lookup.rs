@@ -8,7 +8,7 @@ use tracing::Instrument as _;
 
 use super::cached_page::CachedPage;
 use super::decision::{EntryView, ReusePolicy, ServeDecision};
-use super::memory::{Entry, MetadataCheck, RequestStart};
+use super::memory::{Entry, MetadataCheck, Snapshot};
 use super::metrics::Phase;
 use super::{Engine, Isr};
 use crate::error::{Error, Kind, Result};
@@ -49,7 +49,8 @@ impl BodyLookup {
 }
 
 impl LookupResult {
-    /// Decides how the page may be used now. It may have gone stale while its body was read.
+    /// Decides how the page may be used now. It may have gone stale while its body was read. Without a body it is
+    /// `Unusable`.
     pub(super) fn decide(
         &self,
         reuse: &dyn ReusePolicy,
@@ -57,6 +58,10 @@ impl LookupResult {
         now: Timestamp,
     ) -> ServeDecision {
         let Some(meta) = &self.meta else { return ServeDecision::Unusable(RegenerateReason::Stale) };
+        if matches!(self.body, BodyLookup::Missing) {
+            let s3_key = meta.generation.s3_key.clone();
+            return ServeDecision::Unusable(RegenerateReason::BodyMissing(s3_key));
+        }
         let freshness = match self.freshness {
             Freshness::Fresh => meta.freshness(now),
             other => other,
@@ -69,6 +74,10 @@ impl LookupResult {
 
 /// A lookup that several requests may share.
 pub(super) type SharedLookup = Result<Arc<LookupResult>, Arc<Error>>;
+
+fn unavailable(context: &str) -> SharedLookup {
+    Err(Arc::new(Error::new(Kind::Unavailable, context)))
+}
 
 impl Isr {
     /// Returns the stored page, stale or not, and how it may be used. Renders nothing. While the table is
@@ -84,7 +93,7 @@ impl Isr {
         if let Some(entry) = known.as_ref().filter(|entry| engine.is_current(page, entry, now)) {
             return Some((entry.page.clone(), engine.decide(entry, reuse, now)));
         }
-        let start = RequestStart { at: now, invalidations: engine.memory.invalidations(page) };
+        let start = engine.memory.snapshot(page, now);
         let Ok(found) = engine.lookup(page, start).await else {
             return known.map(|entry| (entry.page.clone(), engine.decide_offline(page, &entry, reuse, now)));
         };
@@ -95,21 +104,20 @@ impl Isr {
 
 impl Engine {
     /// Looks a page up, together with all requests that do so now.
-    pub(super) async fn lookup(self: &Arc<Self>, page: &PageKey, start: RequestStart) -> SharedLookup {
+    pub(super) async fn lookup(self: &Arc<Self>, page: &PageKey, start: Snapshot) -> SharedLookup {
         if !self.table_breaker.allows_call(self.now()) {
-            let context = "the table was unreachable a moment ago, and is not called for up to a second";
-            return Err(Arc::new(Error::new(Kind::Unavailable, context)));
+            return unavailable(
+                "the table was unreachable a moment ago, and is not called for up to a second",
+            );
         }
         // If every request has to read, none may use a read that was started for another one.
-        if self.settings.metadata_max_age.is_zero() {
+        if self.metadata_max_age.is_zero() {
             return self.read(page).await;
         }
         let found = self.shared_read(page).await;
         match &found {
             // The next read starts after this request arrived.
-            Ok(found) if !start.accepts(found.check, self.settings.metadata_max_age) => {
-                self.shared_read(page).await
-            }
+            Ok(found) if !start.accepts(found.check, self.metadata_max_age) => self.shared_read(page).await,
             _ => found,
         }
     }
@@ -120,17 +128,15 @@ impl Engine {
             async move { engine.read(&page).await }
         };
         let flight = self.lookups.join(page, start, |work| self.spawn(work));
-        let panicked = || {
-            let context = "table lookup failed: the task panicked or was stopped";
-            Err(Arc::new(Error::new(Kind::Unavailable, context)))
-        };
-        flight.result().await.unwrap_or_else(panicked)
+        flight
+            .result()
+            .await
+            .unwrap_or_else(|| unavailable("table lookup failed: the task panicked or was stopped"))
     }
 
     /// Reads the metadata of a page from the table, and its body unless that is in memory.
     pub(super) async fn read(self: &Arc<Self>, page: &PageKey) -> SharedLookup {
-        let (at, invalidations) = (self.now(), self.memory.invalidations(page));
-        let store = self.pages.store();
+        let (before, store) = (self.memory.snapshot(page, self.now()), self.pages.store());
         let reading = async {
             let view = store.lookup(page).await?;
             let freshness = match &view.meta {
@@ -139,7 +145,7 @@ impl Engine {
             };
             // A response that follows its origin must be revalidated after an invalidation, even if it was stale before.
             let invalidated = match &view.meta {
-                Some(meta) if meta.generation.follows_origin() && !meta.is_pinned(at) => {
+                Some(meta) if meta.generation.follows_origin() && !meta.is_pinned(before.at) => {
                     store.is_outdated(page, meta).await?
                 }
                 _ => false,
@@ -158,7 +164,7 @@ impl Engine {
         self.table_breaker.record_success();
         let stale = freshness == Freshness::Stale;
         let leased_until = view.lock.map_or(0, |lock| lock.lease_expires_at);
-        let check = MetadataCheck { at, invalidations, stale, invalidated, leased_until };
+        let check = MetadataCheck { before, stale, invalidated, leased_until };
         let body = match &view.meta {
             Some(meta) if freshness != Freshness::MustNotServe => self.read_body(page, meta, check).await,
             Some(meta) => {
@@ -185,16 +191,15 @@ impl Engine {
             if entry.page.meta() == meta {
                 return BodyLookup::Found(self.memory.insert(page, entry.checked_again(check)));
             }
-            let updated = CachedPage::with_body(meta.clone(), entry.page.body().clone());
+            let updated = CachedPage::with_body(meta.clone(), entry.page.body.clone());
             return BodyLookup::Found(self.insert(page, updated, check, entry.render_time));
         }
         if !self.bodies_breaker.allows_call(self.now()) {
             return BodyLookup::Unreachable;
         }
         let body = self.pages.body(meta).await;
-        match &body {
-            Ok(_) => self.bodies_breaker.record_success(),
-            Err(_) => self.bodies_breaker.record_failure(self.now(), &*self.random),
+        if body.is_ok() {
+            self.bodies_breaker.record_success();
         }
         match body {
             Ok(Some(body)) => {
@@ -207,6 +212,7 @@ impl Engine {
                 BodyLookup::Missing
             }
             Err(error) => {
+                self.bodies_breaker.record_failure(self.now(), &*self.random);
                 self.metrics.incident(Phase::Body, page, &error);
                 BodyLookup::Unreachable
             }
@@ -215,7 +221,7 @@ impl Engine {
 
     /// Runs a call of the table within its timeout.
     pub(super) async fn within_table_timeout<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        let limit = self.settings.table_timeout;
+        let limit = self.table_timeout;
         tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
             Err(Error::new(Kind::Unavailable, format!("the table did not respond within {limit:?}")))
         })

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metrics::{Counter, Histogram, counter, gauge, histogram};
+use metrics::{Counter, counter, gauge, histogram};
 use quick_cache::sync::Cache;
 
 use crate::engine::state::State;
@@ -79,7 +79,7 @@ pub(super) type OnIncident = Arc<dyn Fn(&Incident<'_>) + Send + Sync>;
 /// Records metrics, and reports incidents.
 pub(super) struct Metrics {
     routes: Cache<Arc<str>, Arc<RouteMetrics>>,
-    on_incident: Option<OnIncident>,
+    pub(super) on_incident: Option<OnIncident>,
 }
 
 impl fmt::Debug for Metrics {
@@ -89,10 +89,12 @@ impl fmt::Debug for Metrics {
 }
 
 /// The counters of one route, looked up once.
-struct RouteMetrics {
+pub(super) struct RouteMetrics {
     states: [Counter; State::ALL.len()],
-    contention: Counter,
-    dropped: Counter,
+    /// Another process held the lease of a page that was to be regenerated.
+    pub(super) contention: Counter,
+    /// A page was not regenerated in the background, because the queue was full.
+    pub(super) dropped: Counter,
 }
 
 impl RouteMetrics {
@@ -107,8 +109,8 @@ impl RouteMetrics {
 }
 
 impl Metrics {
-    pub(super) fn new(on_incident: Option<OnIncident>) -> Self {
-        Metrics { routes: Cache::new(MAX_ROUTES), on_incident }
+    pub(super) fn new() -> Self {
+        Metrics { routes: Cache::new(MAX_ROUTES), on_incident: None }
     }
 
     /// A request was served.
@@ -116,23 +118,11 @@ impl Metrics {
         self.route(page).states[state as usize].increment(1);
     }
 
-    /// Another process holds the lease of a page that was to be regenerated.
-    pub(super) fn lease_contended(&self, page: &PageKey) {
-        self.route(page).contention.increment(1);
-    }
-
-    /// A page was not regenerated in the background, because the queue is full.
-    pub(super) fn regeneration_dropped(&self, page: &PageKey) {
-        self.route(page).dropped.increment(1);
-    }
-
     /// A regeneration ended.
     pub(super) fn regenerated(&self, page: &PageKey, outcome: &'static str, took: Duration) {
         let route: Arc<str> = page.route().unwrap_or(NO_ROUTE).into();
-        let histogram: Histogram = histogram!(
-            "facetheory_regeneration_duration_seconds", "outcome" => outcome, "route_pattern" => route
-        );
-        histogram.record(took.as_secs_f64());
+        let name = "facetheory_regeneration_duration_seconds";
+        histogram!(name, "outcome" => outcome, "route_pattern" => route).record(took.as_secs_f64());
     }
 
     /// The size of the memory tier has changed.
@@ -152,7 +142,7 @@ impl Metrics {
         }
     }
 
-    fn route(&self, page: &PageKey) -> Arc<RouteMetrics> {
+    pub(super) fn route(&self, page: &PageKey) -> Arc<RouteMetrics> {
         let route = page.route().unwrap_or(NO_ROUTE);
         if let Some(known) = self.routes.get(route) {
             return known;

@@ -8,7 +8,6 @@ mod decision;
 mod detached;
 mod early_refresh;
 mod get;
-mod get_fresh;
 mod get_result;
 mod lookup;
 mod memory;
@@ -20,7 +19,7 @@ mod read;
 mod regenerate;
 mod render;
 mod render_failures;
-mod rendering;
+mod render_fn;
 mod serve;
 mod single_flight;
 pub(crate) mod state;
@@ -41,13 +40,12 @@ pub use builder::IsrBuilder;
 pub use cached_page::CachedPage;
 pub(crate) use compression::Coding;
 pub(crate) use decision::{EntryView, ReusePolicy, ServeDecision};
-pub(crate) use get_fresh::FreshPage;
+pub(crate) use get::FreshPage;
 pub use get_result::{BypassReason, GetResult, Served};
 pub use metrics::{Incident, Phase};
-pub(crate) use rendering::{Rendering, boxed};
+pub(crate) use render_fn::{RenderResult, boxed};
 pub use state::State;
 
-use self::builder::Settings;
 use self::circuit_breaker::CircuitBreaker;
 use self::lookup::SharedLookup;
 use self::memory::{Entry, Memory, MetadataCheck};
@@ -91,7 +89,9 @@ pub struct Isr {
 #[derive(Debug)]
 struct Engine {
     pages: Pages,
-    settings: Settings,
+    metadata_max_age: Duration,
+    table_timeout: Duration,
+    deployment: Option<String>,
     memory: Memory,
     table_breaker: CircuitBreaker,
     /// For the object storage, and for everything else that prevents publishing.
@@ -159,7 +159,7 @@ impl Isr {
         IsrBuilder::new(pages)
     }
 
-    /// The pages, with operations that the memory tier does not hear of: these must not leave this crate.
+    /// The pages, with operations that do not update the memory tier: these must not leave this crate.
     pub(crate) fn pages(&self) -> &Pages {
         &self.engine.pages
     }

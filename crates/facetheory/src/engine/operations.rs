@@ -1,7 +1,7 @@
 //! Operations on pages: invalidate (purge), roll back, unpin. They take effect in this process at once.
 //!
-//! The memory tier has to hear of every change that this process makes to the table, so an engine offers no other way to
-//! make one.
+//! The memory tier must be updated by every change that this process makes to the table, so an engine offers no other way
+//! to make one.
 
 use std::time::Duration;
 

@@ -1,14 +1,13 @@
 //! Regeneration on demand: by an operator, or after a HEAD request, and not because a page was requested.
 
 use std::future::Future;
-use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use super::Isr;
 use super::metrics::Phase;
-use super::render::{Attempt, Regeneration};
-use super::rendering::{RenderFn, boxed};
-use super::{Engine, Isr};
+use super::render::Regeneration;
+use super::render_fn::{RenderFn, boxed};
 use crate::error::{Error, Kind, Result};
 use crate::pages::Outcome;
 use crate::pages::policy::Policy;
@@ -66,43 +65,34 @@ impl Isr {
         let engine = self.engine.clone();
         // In a task of its own: if the caller is cancelled, the lease must still be released.
         self.engine.spawn(Box::pin(async move {
-            let outcome = engine.regenerate_on_demand(&regeneration, request, render).await;
+            let Regeneration { page, policy, .. } = &regeneration;
+            let attempt = engine.attempt(&regeneration, request.as_ref(), &mut Some(render)).await;
+            let outcome = match &attempt.outcome {
+                // Clients of this process see the page at once, and an uncacheable response is remembered.
+                Ok(
+                    outcome @ (Outcome::Published(_)
+                    | Outcome::Unchanged(_)
+                    | Outcome::Declined
+                    | Outcome::Invalidated),
+                ) => {
+                    let outcome = outcome.clone();
+                    engine.conclude(page, policy, attempt).await;
+                    Ok(outcome)
+                }
+                Err(error) if error.kind() == Kind::Render => {
+                    engine.record_render_error(page, policy, error);
+                    attempt.outcome
+                }
+                Err(error) => {
+                    engine.metrics.incident(Phase::Publish, page, error);
+                    attempt.outcome
+                }
+                Ok(_) => attempt.outcome,
+            };
             // The caller may be gone.
             drop(sender.send(outcome));
         }));
         let stopped = |_| Error::new(Kind::Unavailable, "the regeneration was stopped; try again");
         receiver.await.map_err(stopped)?
-    }
-}
-
-impl Engine {
-    async fn regenerate_on_demand(
-        self: Arc<Self>,
-        regeneration: &Regeneration,
-        request: Option<IdempotentRequest>,
-        render: RenderFn,
-    ) -> Result<Outcome> {
-        let Regeneration { page, policy, .. } = regeneration;
-        let attempt = self.attempt(regeneration, request.as_ref(), &mut Some(render)).await;
-        match attempt.outcome {
-            // Clients of this process see the page at once, and an uncacheable response is remembered.
-            Ok(
-                outcome @ (Outcome::Published(_)
-                | Outcome::Unchanged(_)
-                | Outcome::Declined
-                | Outcome::Invalidated),
-            ) => {
-                self.conclude(page, policy, Attempt { outcome: Ok(outcome.clone()), ..attempt }).await;
-                Ok(outcome)
-            }
-            Ok(outcome) => Ok(outcome),
-            Err(error) => {
-                match error.kind() {
-                    Kind::Render => self.record_render_error(page, policy, &error),
-                    _ => self.metrics.incident(Phase::Publish, page, &error),
-                }
-                Err(error)
-            }
-        }
     }
 }

@@ -13,7 +13,7 @@ use super::cached_page::CachedPage;
 use super::lookup::BodyLookup;
 use super::memory::{Entry, MetadataCheck};
 use super::metrics::Phase;
-use super::rendering::RenderFn;
+use super::render_fn::RenderFn;
 use super::wait::WaitLimit;
 use crate::bodies::Body;
 use crate::error::{Error, Kind, Result};
@@ -69,19 +69,11 @@ pub(super) enum RegenerateResult {
 /// An attempt to regenerate a page: its outcome, and what the engine has to know besides.
 pub(super) struct Attempt {
     pub(super) outcome: Result<Outcome>,
-    pub(super) rendered: Option<RenderedAs>,
+    /// The result of the render function. If the outcome is `Declined`, this is `Uncacheable`, or a 404 or 410 in place of
+    /// a page that has to be confirmed, or was not recorded.
+    pub(super) rendered: Option<Render>,
     pub(super) check: MetadataCheck,
     pub(super) took: Duration,
-}
-
-/// The result of a render function.
-#[derive(Debug)]
-pub(super) enum RenderedAs {
-    Page(Box<Rendered>),
-    /// A 404 or 410 in place of a page, for the first time.
-    GoneAtFirst,
-    /// A response to the request of one client, which says nothing about the page.
-    Uncacheable,
 }
 
 impl Engine {
@@ -98,7 +90,7 @@ impl Engine {
             let Ok(Outcome::Held { until }) = attempt.outcome else {
                 return self.conclude(page, policy, attempt).await;
             };
-            self.metrics.lease_contended(page);
+            self.metrics.route(page).contention.increment(1);
             if let Some(entry) = self.memory.get(page) {
                 entry.set_leased_until(until);
             }
@@ -119,7 +111,7 @@ impl Engine {
         render: &mut Option<RenderFn>,
     ) -> Attempt {
         let Regeneration { page, policy, reason, .. } = regeneration;
-        let (invalidations, began) = (self.memory.invalidations(page), self.now());
+        let before = self.memory.snapshot(page, self.now());
         let rendered = OnceLock::new();
         let render = |context| self.render(render.take(), context, policy, &rendered);
         let span = tracing::debug_span!("regenerate", page = %page.redacted(), reason = reason.as_str());
@@ -127,11 +119,15 @@ impl Engine {
             None => self.pages.regenerate_for(page, policy, reason, render).instrument(span).await,
             Some(request) => self.pages.regenerate_once(page, policy, request, render).instrument(span).await,
         };
-        let took = u64::try_from(self.now().millis() - began.millis()).unwrap_or(0);
+        let took = u64::try_from(self.now().millis() - before.at.millis()).unwrap_or(0);
         let took = Duration::from_millis(took);
         self.metrics.regenerated(page, name(&outcome), took);
-        let check = MetadataCheck::before_render(began, invalidations);
-        Attempt { outcome, rendered: rendered.into_inner(), check, took }
+        Attempt {
+            outcome,
+            rendered: rendered.into_inner(),
+            check: MetadataCheck::before_render(before),
+            took,
+        }
     }
 
     /// Calls the render function within its timeout, and records its result.
@@ -140,7 +136,7 @@ impl Engine {
         render: Option<RenderFn>,
         context: RenderContext,
         policy: &Policy,
-        rendered_as: &OnceLock<RenderedAs>,
+        recorded: &OnceLock<Render>,
     ) -> Result<Render, RenderError> {
         let render = render.ok_or("the request has already rendered the page")?;
         let (page, served) = (context.page.clone(), context.served.clone());
@@ -161,7 +157,7 @@ impl Engine {
             self.render_failures.confirms_gone(&page, generated_at, min_age, self.now())
         };
         // Set at most once: the function is called once.
-        let record = |rendered| drop(rendered_as.set(rendered));
+        let record = |rendered| drop(recorded.set(rendered));
         let mut rendered = match rendered {
             Render::Page(rendered) => rendered,
             Render::Invalidate => {
@@ -170,7 +166,7 @@ impl Engine {
                 return Ok(if confirmed { Render::Invalidate } else { Render::Declined });
             }
             Render::Uncacheable => {
-                record(RenderedAs::Uncacheable);
+                record(Render::Uncacheable);
                 return Ok(Render::Declined);
             }
             Render::Declined => return Ok(Render::Declined),
@@ -179,16 +175,16 @@ impl Engine {
         if is_gone(rendered.content.status) && rendered.content.initial_age.is_none() {
             let present = served.filter(|served| !is_gone(served.generation.content.status));
             if present.is_some_and(|served| !is_confirmed(&served, Duration::ZERO)) {
-                record(RenderedAs::GoneAtFirst);
+                record(Render::Page(rendered));
                 return Ok(Render::Declined);
             }
             rendered.revalidate.get_or_insert(policy.negative_ttl);
         }
         // Also for an unchanged page of an earlier deployment, which would otherwise be regenerated at every request.
-        if let Some(ours) = &self.settings.deployment {
+        if let Some(ours) = &self.deployment {
             rendered.content.deployment = Some(ours.clone());
         }
-        record(RenderedAs::Page(rendered.clone()));
+        record(Render::Page(rendered.clone()));
         Ok(Render::Page(rendered))
     }
 
@@ -199,11 +195,10 @@ impl Engine {
         policy: &Policy,
         attempt: Attempt,
     ) -> RegenerateResult {
-        let Attempt { outcome, rendered: rendered_as, check, took } = attempt;
-        let is_uncacheable = matches!(rendered_as, Some(RenderedAs::Uncacheable));
-        let is_gone_at_first = matches!(rendered_as, Some(RenderedAs::GoneAtFirst));
-        let rendered = match rendered_as {
-            Some(RenderedAs::Page(rendered)) => Some(*rendered),
+        let Attempt { outcome, rendered, check, took } = attempt;
+        let is_uncacheable = rendered == Some(Render::Uncacheable);
+        let rendered = match rendered {
+            Some(Render::Page(rendered)) => Some(*rendered),
             _ => None,
         };
         let now = self.now();
@@ -219,16 +214,15 @@ impl Engine {
                 if declined == Outcome::Invalidated {
                     self.memory.invalidate_hard(page);
                 }
-                if !is_gone_at_first {
+                // A 404 or 410 that has to be confirmed is not uncacheable.
+                if rendered.is_none() {
                     self.render_failures.record_declined(page, now);
                 }
                 self.render_failures.record_failure(page, policy.backoff, now, &*self.random);
                 RegenerateResult::Declined
             }
             Ok(Outcome::Held { .. }) => RegenerateResult::Held,
-            Ok(Outcome::Lost | Outcome::Superseded) => {
-                unpublished(rendered).unwrap_or(RegenerateResult::Lost)
-            }
+            Ok(Outcome::Lost | Outcome::Superseded) => unpublished(rendered, RegenerateResult::Lost),
             Ok(other) => {
                 let context = format!("unexpected outcome of a regeneration without a request: {other:?}");
                 RegenerateResult::Failed(Arc::new(Error::new(Kind::Render, context)))
@@ -243,7 +237,7 @@ impl Engine {
                 if rendered.is_some() && error.kind() != Kind::Invalid {
                     self.bodies_breaker.record_failure(now, &*self.random);
                 }
-                unpublished(rendered).unwrap_or(RegenerateResult::Unreachable)
+                unpublished(rendered, RegenerateResult::Unreachable)
             }
         }
     }
@@ -296,7 +290,7 @@ impl Engine {
         let known =
             self.memory.get(page).filter(|entry| entry.page.generation().s3_key == meta.generation.s3_key);
         let cached = match (known, rendered.and_then(|rendered| rendered.bytes)) {
-            (Some(entry), _) => CachedPage::with_body(meta, entry.page.body().clone()),
+            (Some(entry), _) => CachedPage::with_body(meta, entry.page.body.clone()),
             (None, Some(bytes)) => CachedPage::new(meta, Body { bytes, ..Body::default() }),
             (None, None) => return self.stored(page, &meta, check, true).await,
         };
@@ -314,13 +308,12 @@ fn is_gone(status: Option<u16>) -> bool {
     matches!(status, Some(404 | 410))
 }
 
-/// The result for a rendered page that was not published; `None` if there is no body.
-fn unpublished(rendered: Option<Rendered>) -> Option<RegenerateResult> {
-    let rendered = rendered?;
-    let mut page = Generation::new("", 0, 0);
-    (page.etag, page.content) = (rendered.etag, rendered.content);
-    let body = Body { bytes: rendered.bytes?, ..Body::default() };
-    Some(RegenerateResult::Unpublished(Arc::new(CachedPage::new(Meta::of(page), body))))
+/// The result for a rendered page that was not published; `otherwise` if there is no body.
+fn unpublished(rendered: Option<Rendered>, otherwise: RegenerateResult) -> RegenerateResult {
+    let Some(Rendered { bytes: Some(bytes), content, etag, .. }) = rendered else { return otherwise };
+    let meta = Meta::of(Generation { etag, content, ..Generation::new("", 0, 0) });
+    let body = Body { bytes, ..Body::default() };
+    RegenerateResult::Unpublished(Arc::new(CachedPage::new(meta, body)))
 }
 
 /// The outcome of a regeneration in metrics.
@@ -331,7 +324,7 @@ fn name(outcome: &Result<Outcome>) -> &'static str {
         Ok(Outcome::AlreadyFresh(_)) => "already-fresh",
         Ok(Outcome::Held { .. }) => "held",
         Ok(Outcome::Declined) => "declined",
-        Ok(Outcome::Invalidated) => "withdrawn",
+        Ok(Outcome::Invalidated) => "invalidated",
         Ok(Outcome::Lost) => "lost",
         Ok(Outcome::Superseded) => "superseded",
         Ok(Outcome::InProgress { .. } | Outcome::Replayed { .. } | Outcome::OtherRequest) => "request",

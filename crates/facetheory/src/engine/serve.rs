@@ -9,14 +9,14 @@ use super::Engine;
 use super::decision::{EntryView, ReusePolicy, ServeDecision};
 use super::get_result::{BypassReason, GetResult, Served};
 use super::lookup::{BodyLookup, LookupResult};
-use super::memory::{Entry, MetadataCheck, RequestStart};
-use super::next_step::{Body, Fallback, Situation, Step, next_step};
+use super::memory::{Entry, MetadataCheck, Snapshot};
+use super::next_step::{LastRender, Situation, Step, next_step};
 use super::render::{RegenerateResult, Regeneration};
-use super::rendering::RenderFn;
+use super::render_fn::RenderFn;
 use super::state::State;
 use super::wait::WaitLimit;
 use crate::error::{Error, Kind, Result};
-use crate::pages::policy::Policy;
+use crate::pages::policy::{Contention, Policy};
 use crate::pages::reason::RegenerateReason;
 use crate::pages::render::OriginUnreachable;
 use crate::protocol::freshness::Freshness;
@@ -33,7 +33,7 @@ pub(super) struct Request<'a> {
     pub(super) reuse: &'a dyn ReusePolicy,
     /// The page in memory when the request arrived.
     pub(super) known: Option<Arc<Entry>>,
-    pub(super) start: RequestStart,
+    pub(super) start: Snapshot,
 }
 
 impl Request<'_> {
@@ -43,7 +43,12 @@ impl Request<'_> {
             let Ok(found) = self.engine.lookup(self.page, self.start).await else {
                 return Ok(self.serve_offline());
             };
-            return Ok(match next_step(self.situation(&found, render.is_some())) {
+            if matches!(found.body, BodyLookup::Unreachable) {
+                return Ok(self.serve_offline());
+            }
+            let now = self.engine.now();
+            let decision = found.decide(self.reuse, self.engine.deployment(), now);
+            return Ok(match next_step(decision, self.situation(&found, render.is_none(), now)) {
                 Step::Serve { state, regenerate } => {
                     let Some(entry) = found.body.entry() else { continue };
                     if let (Some(reason), Some(render)) = (regenerate, render.take()) {
@@ -51,65 +56,47 @@ impl Request<'_> {
                     }
                     self.page(state, entry)
                 }
-                Step::ServeOffline => self.serve_offline(),
                 Step::Bypass(reason) => GetResult::Bypass(reason),
                 Step::WaitForOtherProcess(reason) => {
                     self.wait_for_other_process(reason, found.check.leased_until).await
                 }
-                Step::Render { reason, fallback } => {
-                    match self.render(&found, reason, fallback, &mut render).await? {
-                        Some(result) => result,
-                        None => continue,
-                    }
-                }
+                Step::Render(decision) => match self.render(&found, decision, &mut render).await? {
+                    Some(result) => result,
+                    None => continue,
+                },
             });
         }
         Ok(GetResult::Bypass(BypassReason::Contended))
     }
 
-    fn situation(&self, found: &LookupResult, can_render: bool) -> Situation {
-        let (engine, page, now) = (self.engine, self.page, self.engine.now());
-        let body = match found.body {
-            BodyLookup::Found(_) => Body::Found,
-            BodyLookup::Unreachable => Body::Unreachable,
-            BodyLookup::None | BodyLookup::Missing => Body::Missing,
+    fn situation(&self, found: &LookupResult, has_rendered: bool, now: Timestamp) -> Situation {
+        let (failures, is_leased) = (&self.engine.render_failures, found.check.leased_until > now.seconds());
+        let last_render = match self.page {
+            page if failures.is_declined(page, now) => LastRender::Declined,
+            page if failures.is_backing_off(page, now) => LastRender::Failed,
+            _ => LastRender::Succeeded,
         };
-        let decision = match (&found.body, &found.meta) {
-            (BodyLookup::Missing, Some(meta)) => {
-                ServeDecision::Unusable(RegenerateReason::BodyMissing(meta.generation.s3_key.clone()))
-            }
-            _ => found.decide(self.reuse, engine.deployment(), now),
-        };
-        Situation {
-            body,
-            decision,
-            leased: found.check.leased_until > now.seconds(),
-            contention: self.policy.contention,
-            can_render,
-            declined: engine.render_failures.is_declined(page, now),
-            backing_off: engine.render_failures.is_backing_off(page, now),
-        }
+        let avoids_wait = is_leased && self.policy.contention == Contention::ServeStale;
+        Situation { avoids_wait, has_rendered, last_render }
     }
 
     /// Renders the page, or waits for the render of another request. `None` if the page has to be looked up again.
     async fn render(
         &self,
         found: &LookupResult,
-        reason: RegenerateReason,
-        fallback: Fallback,
+        decision: ServeDecision,
         render: &mut Option<RenderFn>,
     ) -> Result<Option<GetResult>> {
         let (engine, page) = (self.engine, self.page);
-        let if_error = found.body.entry().filter(|_| fallback.if_error);
+        let if_error = found.body.entry().filter(|_| decision.is_servable_if_error());
+        let if_unreachable = found.body.entry().filter(|_| decision.is_servable_if_unreachable());
+        let store_unreachable =
+            || self.page_or_bypass(if_error, State::StaleMetadataError, BypassReason::Unreachable);
         // While no body can be stored, each request renders for itself: nothing could be shared.
         if !engine.bodies_breaker.allows_call(engine.now()) {
-            return Ok(Some(self.page_or_bypass(
-                if_error,
-                State::StaleMetadataError,
-                BypassReason::Unreachable,
-            )));
+            return Ok(Some(store_unreachable()));
         }
-        let (started, result) = self.join_render(reason, render).await;
+        let (started, result) = self.join_render(decision.reason(), render).await;
         Ok(Some(match result {
             RegenerateResult::Page { entry, rendered_here } => {
                 let is_own = started && rendered_here;
@@ -139,8 +126,7 @@ impl Request<'_> {
                 self.page_or_bypass(if_error, State::Stale, BypassReason::WaitedTooLong)
             }
             RegenerateResult::Failed(error) => {
-                let unreachable = fallback.if_unreachable && OriginUnreachable::is_behind(&*error);
-                match if_error.or(found.body.entry().filter(|_| unreachable)) {
+                match if_error.or(if_unreachable.filter(|_| OriginUnreachable::is_behind(&*error))) {
                     Some(entry) => self.page(State::StaleError, entry),
                     None => return Err(Error::shared(error)),
                 }
@@ -148,9 +134,7 @@ impl Request<'_> {
             RegenerateResult::Unreachable if if_error.is_none() && found.meta.is_none() => {
                 self.serve_offline()
             }
-            RegenerateResult::Unreachable => {
-                self.page_or_bypass(if_error, State::StaleMetadataError, BypassReason::Unreachable)
-            }
+            RegenerateResult::Unreachable => store_unreachable(),
         }))
     }
 
@@ -205,7 +189,7 @@ impl Request<'_> {
     /// before an invalidation, and this request after it.
     async fn is_valid(&self, entry: &Entry) -> bool {
         let (engine, page) = (self.engine, self.page);
-        if self.start.accepts(entry.check, engine.settings.metadata_max_age) {
+        if self.start.accepts(entry.check, engine.metadata_max_age) {
             return true;
         }
         let Ok(found) = engine.lookup(page, self.start).await else { return false };
@@ -218,9 +202,8 @@ impl Request<'_> {
             Freshness::MustNotServe => false,
             // A render that takes longer than its result is fresh is not repeated for each request that waited for it.
             Freshness::Stale => {
-                let outdated =
-                    engine.within_table_timeout(engine.pages.store().is_outdated(page, meta)).await;
-                matches!(outdated, Ok(false))
+                let outdated = engine.pages.store().is_outdated(page, meta);
+                matches!(engine.within_table_timeout(outdated).await, Ok(false))
             }
         }
     }
@@ -254,21 +237,19 @@ impl Engine {
         }
         let Ok(queued) = self.background_queue.clone().try_acquire_owned() else {
             if !self.background_queue.is_closed() {
-                self.metrics.regeneration_dropped(page);
+                self.metrics.route(page).dropped.increment(1);
             }
             return;
         };
-        let start = || {
-            let engine = self.clone();
-            let regeneration = Regeneration { page: page.clone(), policy: *policy, reason, waits: false };
-            async move {
-                let _permit = engine.background_renders.clone().acquire_owned().await;
-                let result = engine.regenerate(regeneration, Some(render)).await;
-                drop(queued);
-                result
-            }
+        let engine = self.clone();
+        let regeneration = Regeneration { page: page.clone(), policy: *policy, reason, waits: false };
+        let work = async move {
+            let _permit = engine.background_renders.clone().acquire_owned().await;
+            let result = engine.regenerate(regeneration, Some(render)).await;
+            drop(queued);
+            result
         };
-        drop(self.regenerations.join(page, start, |work| self.spawn(work)));
+        drop(self.regenerations.join(page, || work, |work| self.spawn(work)));
     }
 
     pub(super) fn served(&self, page: &PageKey, state: State, entry: &Entry) -> Served {
@@ -278,12 +259,12 @@ impl Engine {
     }
 
     pub(super) fn deployment(&self) -> Option<&str> {
-        self.settings.deployment.as_deref()
+        self.deployment.as_deref()
     }
 
     /// Whether the metadata of an entry was read recently enough to serve it without reading the table.
     pub(super) fn is_current(&self, page: &PageKey, entry: &Entry, now: Timestamp) -> bool {
-        self.memory.is_current(page, entry, now, self.settings.metadata_max_age)
+        self.memory.is_current(page, entry, now, self.metadata_max_age)
     }
 
     /// Decides how a page in memory may be used.

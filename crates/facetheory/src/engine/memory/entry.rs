@@ -45,10 +45,9 @@ impl Entry {
 /// The result of reading a page's metadata from the table.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct MetadataCheck {
-    /// The time before the read: the result may be older than the time at which it arrived.
-    pub(in crate::engine) at: Timestamp,
-    /// The count before the read: a later invalidation makes the result outdated.
-    pub(in crate::engine) invalidations: InvalidationCount,
+    /// Before the read: the result may be older than the time at which it arrived, and a later invalidation makes it
+    /// outdated.
+    pub(in crate::engine) before: Snapshot,
     /// Whether the page is stale, by its times or its tags.
     pub(in crate::engine) stale: bool,
     /// Whether the page was invalidated. This is read only for pages that follow their origin.
@@ -59,23 +58,23 @@ pub(in crate::engine) struct MetadataCheck {
 
 impl MetadataCheck {
     /// The check of a page that was just rendered: its tags were last read before the render began.
-    pub(in crate::engine) fn before_render(at: Timestamp, invalidations: InvalidationCount) -> Self {
-        MetadataCheck { at, invalidations, stale: false, invalidated: false, leased_until: 0 }
+    pub(in crate::engine) fn before_render(before: Snapshot) -> Self {
+        MetadataCheck { before, stale: false, invalidated: false, leased_until: 0 }
     }
 }
 
-/// The time when a request arrived, and the invalidations that this process had made by then.
+/// A time, and the invalidations of a page that this process had made by then.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine) struct RequestStart {
+pub(in crate::engine) struct Snapshot {
     pub(in crate::engine) at: Timestamp,
     pub(in crate::engine) invalidations: InvalidationCount,
 }
 
-impl RequestStart {
-    /// Whether a check that was made for another request is recent enough for this one.
+impl Snapshot {
+    /// Whether a check that was made for another request is recent enough for the request that arrived at this time.
     pub(in crate::engine) fn accepts(&self, check: MetadataCheck, max_age: Duration) -> bool {
-        let age = self.at.millis() - check.at.millis();
-        age < millis(max_age) && check.invalidations.includes(self.invalidations)
+        let age = self.at.millis() - check.before.at.millis();
+        age < millis(max_age) && check.before.invalidations.includes(self.invalidations)
     }
 }
 

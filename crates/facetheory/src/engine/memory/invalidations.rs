@@ -12,7 +12,7 @@ const COUNTERS: usize = 1024;
 /// The number of invalidations through this process that may concern a page. Both numbers only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::engine) struct InvalidationCount {
-    /// Invalidations after which the table must be asked whether the page is still fresh.
+    /// Invalidations after which the table is read to learn whether the page is still fresh.
     soft: u64,
     /// Invalidations after which the page must not be served.
     pub(super) hard: u64,
@@ -26,9 +26,9 @@ impl InvalidationCount {
 }
 
 #[derive(Debug, Default)]
-struct Counter {
-    soft: AtomicU64,
-    hard: AtomicU64,
+pub(super) struct Counter {
+    pub(super) soft: AtomicU64,
+    pub(super) hard: AtomicU64,
 }
 
 /// The counters of all pages.
@@ -37,7 +37,7 @@ pub(super) struct Invalidations {
     hasher: SecretHasher,
     pages: Box<[Counter]>,
     /// Invalidations that may concern every page, such as those of a tag.
-    all: AtomicU64,
+    pub(super) all: AtomicU64,
 }
 
 impl Invalidations {
@@ -60,19 +60,7 @@ impl Invalidations {
         count
     }
 
-    pub(super) fn add_soft(&self, page: &PageKey) {
-        self.counter(&page.into()).soft.fetch_add(1, Ordering::AcqRel);
-    }
-
-    pub(super) fn add_hard(&self, page: &PageKey) {
-        self.counter(&page.into()).hard.fetch_add(1, Ordering::AcqRel);
-    }
-
-    pub(super) fn add_for_all(&self) {
-        self.all.fetch_add(1, Ordering::AcqRel);
-    }
-
-    fn counter(&self, key: &MemoryKeyRef<'_>) -> &Counter {
+    pub(super) fn counter(&self, key: &MemoryKeyRef<'_>) -> &Counter {
         let index = usize::try_from(self.hasher.hash_one(key) % COUNTERS as u64).unwrap_or(0);
         &self.pages[index]
     }

@@ -1,6 +1,6 @@
 //! Keys of pages in memory, and their hash.
 
-use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, DefaultHasher, Hasher as _};
 
 use quick_cache::Equivalent;
 use tabletheory::Random;
@@ -8,7 +8,7 @@ use tabletheory::Random;
 use crate::protocol::key::{PageKey, Tenant};
 
 /// The tenant and the cache key of a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) struct MemoryKey {
     pub(super) tenant: Option<Box<str>>,
     pub(super) cache_key: Box<str>,
@@ -23,13 +23,7 @@ impl From<&PageKey> for MemoryKey {
     }
 }
 
-impl Hash for MemoryKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        MemoryKeyRef(self.tenant.as_deref(), &self.cache_key).hash(state);
-    }
-}
-
-/// A borrowed [`MemoryKey`]: a lookup does not allocate.
+/// A borrowed [`MemoryKey`] with the same hash: a lookup does not allocate.
 #[derive(Hash)]
 pub(super) struct MemoryKeyRef<'a>(Option<&'a str>, &'a str);
 

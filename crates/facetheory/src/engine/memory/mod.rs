@@ -5,6 +5,7 @@ mod invalidations;
 mod key;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quick_cache::sync::{Cache, DefaultLifecycle, EntryAction, EntryResult};
@@ -12,8 +13,7 @@ use quick_cache::{UnitWeighter, Weighter};
 use tabletheory::{Random, Timestamp};
 
 use self::entry::millis;
-pub(super) use self::entry::{Entry, MetadataCheck, RequestStart};
-pub(super) use self::invalidations::InvalidationCount;
+pub(super) use self::entry::{Entry, MetadataCheck, Snapshot};
 use self::invalidations::Invalidations;
 pub(super) use self::key::MemoryKey;
 use self::key::{MemoryKeyRef, SecretHasher};
@@ -60,14 +60,14 @@ impl Memory {
         let hasher = SecretHasher::new(random);
         Memory {
             pages: Cache::with(items, max_bytes, ByWeight, hasher.clone(), DefaultLifecycle::default()),
+            invalidations: Invalidations::new(hasher.clone()),
             unservable: Cache::with(
                 MAX_UNSERVABLE,
                 MAX_UNSERVABLE as u64,
                 UnitWeighter,
-                hasher.clone(),
+                hasher,
                 DefaultLifecycle::default(),
             ),
-            invalidations: Invalidations::new(hasher),
         }
     }
 
@@ -92,7 +92,7 @@ impl Memory {
             let generation = entry.page.generation();
             *unservable.s3_key == *generation.s3_key && generation.generated_at <= unservable.generated_at
         });
-        if is_known || entry.check.invalidations.hard != self.invalidations(page).hard {
+        if is_known || entry.check.before.invalidations.hard != self.invalidations.count(page).hard {
             self.remove(page);
         }
     }
@@ -126,14 +126,14 @@ impl Memory {
         self.pages.len()
     }
 
-    /// The number of invalidations through this process that may concern a page.
-    pub(super) fn invalidations(&self, page: &PageKey) -> InvalidationCount {
-        self.invalidations.count(page)
+    /// The invalidations of a page that this process has made until now.
+    pub(super) fn snapshot(&self, page: &PageKey, now: Timestamp) -> Snapshot {
+        Snapshot { at: now, invalidations: self.invalidations.count(page) }
     }
 
     /// Removes a page and its variants, which must not be served any more, not even while the table is unreachable.
     pub(super) fn invalidate_hard(&self, page: &PageKey) {
-        self.invalidations.add_hard(page);
+        self.invalidations.counter(&page.into()).hard.fetch_add(1, Ordering::AcqRel);
         self.remove(page);
         if page.has_variants() {
             let (tenant, prefix) = (page.tenant().map(Tenant::as_str), page.variant_prefix());
@@ -152,12 +152,12 @@ impl Memory {
 
     /// Makes the next request for a page or one of its variants read the metadata again.
     pub(super) fn mark_unverified(&self, page: &PageKey) {
-        self.invalidations.add_soft(page);
+        self.invalidations.counter(&page.into()).soft.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Makes the next request for every page read the metadata again. Used for tags: only the table knows their pages.
     pub(super) fn mark_all_unverified(&self) {
-        self.invalidations.add_for_all();
+        self.invalidations.all.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Whether the metadata of an entry was read recently enough. After the clock was set back it was not.
@@ -168,8 +168,9 @@ impl Memory {
         now: Timestamp,
         max_age: Duration,
     ) -> bool {
-        let age = now.millis() - entry.check.at.millis();
-        (0..millis(max_age)).contains(&age) && entry.check.invalidations == self.invalidations(page)
+        let before = entry.check.before;
+        let age = now.millis() - before.at.millis();
+        (0..millis(max_age)).contains(&age) && before.invalidations == self.invalidations.count(page)
     }
 }
 
@@ -185,7 +186,7 @@ mod tests {
 
     fn entry(memory: &Memory, page: &PageKey, body: &'static str) -> Entry {
         let meta = crate::protocol::Meta::of(Generation::new(body, 1, 60));
-        let check = MetadataCheck::before_render(Timestamp::from_seconds(1), memory.invalidations(page));
+        let check = MetadataCheck::before_render(memory.snapshot(page, Timestamp::from_seconds(1)));
         let body = crate::Body { bytes: body.into(), ..crate::Body::default() };
         Entry::new(Arc::new(CachedPage::new(meta, body)), check, Duration::ZERO)
     }

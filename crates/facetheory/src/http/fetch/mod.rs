@@ -39,10 +39,10 @@ pub(super) use failure::FailedRender;
 const MAX_FAILURE_BYTES: u64 = 64 * 1024;
 
 /// The outcome of a fetch, and the origin's reply for the request that caused it.
-pub(super) type Rendering = engine::Rendering<OriginReply>;
+pub(super) type RenderResult = engine::RenderResult<OriginReply>;
 
 /// The outcome of a fetch, and the response for the request that caused it, if the response is not cached.
-type Evaluated = engine::Rendering<Response<IsrBody>>;
+type Evaluated = engine::RenderResult<Response<IsrBody>>;
 
 /// The origin's reply to the request that was forwarded, for the client that sent it.
 #[derive(Debug, Default)]
@@ -78,7 +78,7 @@ impl Fetch<'_> {
         request: Request<()>,
         body: impl Fn() -> B,
         now: impl Fn() -> Timestamp,
-    ) -> Rendering
+    ) -> RenderResult
     where
         S: Renderer<B>,
     {
@@ -92,13 +92,13 @@ impl Fetch<'_> {
                     (next, is_conditional) = (request.clone(), false);
                 }
                 Ok(response) => break response,
-                Err(error) => return Rendering::failed(error),
+                Err(error) => return RenderResult::failed(error),
             }
         };
         let (status, received) = (response.status(), now());
         let Evaluated { outcome, private: response } =
             self.evaluate(response, is_conditional, received).await;
-        Rendering { outcome, private: Some(OriginReply { status: Some(status), response }) }
+        RenderResult { outcome, private: Some(OriginReply { status: Some(status), response }) }
     }
 
     /// Decides what is cached of a response, and reads its body if necessary.

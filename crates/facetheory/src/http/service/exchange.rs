@@ -10,7 +10,7 @@ use tabletheory::Timestamp;
 
 use super::CacheHandler;
 use crate::http::cacheability::Limits;
-use crate::http::fetch::{Fetch, Rendering};
+use crate::http::fetch::{Fetch, RenderResult};
 use crate::http::headers::CONDITIONS;
 use crate::http::renderer::Renderer;
 use crate::http::request_origin::RequestOrigin;
@@ -75,13 +75,13 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
     }
 
     /// Fetches the page from the origin, and decides what is cached of the response.
-    pub(super) async fn render(self: Arc<Self>, context: RenderContext, origin: RequestOrigin) -> Rendering {
+    pub(super) async fn render(self: Arc<Self>, context: RenderContext, origin: RequestOrigin) -> RenderResult {
         let (handler, route) = (&self.handler, self.route());
         let is_same_policy = |meta: &&Meta| meta.generation.follows_origin() == route.follow_origin;
         let stored = context.served.as_ref().filter(is_same_policy);
         let request = match self.origin_request(stored.is_some(), origin) {
             Ok(request) => request,
-            Err(rejection) => return Rendering::failed(rejection.text),
+            Err(rejection) => return RenderResult::failed(rejection.text),
         };
         let allows_new = context.served.is_some() || handler.allows_new(&context);
         let fetch = Fetch {

@@ -9,16 +9,16 @@ use crate::pages::render::{Render, RenderContext, RenderError};
 
 /// The result of a render: an outcome for all requests that wait for it, and a value for one of them.
 #[derive(Debug)]
-pub(crate) struct Rendering<P> {
+pub(crate) struct RenderResult<P> {
     pub(crate) outcome: Result<Render, RenderError>,
     /// For the request that started the render, and no other: for example, a response that must not be shared.
     pub(crate) private: Option<P>,
 }
 
-impl<P> Rendering<P> {
+impl<P> RenderResult<P> {
     /// A failure for all requests that wait for the render.
     pub(crate) fn failed(error: impl Into<RenderError>) -> Self {
-        Rendering { outcome: Err(error.into()), private: None }
+        RenderResult { outcome: Err(error.into()), private: None }
     }
 }
 
@@ -45,16 +45,14 @@ pub(super) fn boxed_with_private<P, F, R>(render: F) -> (RenderFn, oneshot::Rece
 where
     P: Send + 'static,
     F: FnOnce(RenderContext) -> R + Send + 'static,
-    R: Future<Output = Rendering<P>> + Send + 'static,
+    R: Future<Output = RenderResult<P>> + Send + 'static,
 {
     let (sender, receiver) = oneshot::channel();
     let render = boxed(move |context| async move {
-        let rendering = render(context).await;
-        if let Some(private) = rendering.private {
-            // The request may be gone.
-            drop(sender.send(private));
-        }
-        rendering.outcome
+        let result = render(context).await;
+        // The request may be gone.
+        let _ = result.private.map(|private| sender.send(private));
+        result.outcome
     });
     (render, receiver)
 }
