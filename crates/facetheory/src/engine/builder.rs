@@ -11,11 +11,11 @@ use tokio_util::task::TaskTracker;
 
 use super::circuit_breaker::CircuitBreaker;
 use super::memory::Memory;
-use super::metrics::{Incident, Metrics};
+use super::metrics::Metrics;
 use super::render_failures::RenderFailures;
 use super::single_flight::SingleFlight;
-use super::{Engine, Isr};
-use crate::pages::Pages;
+use super::{Engine, Incident, Isr};
+use crate::Pages;
 
 const MEMORY: u64 = 128 * 1024 * 1024;
 const BACKGROUND_RENDERS: usize = 64;

@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use super::compression::{Coding, CompressedForms};
-use crate::bodies::Body;
-use crate::protocol::generation::Generation;
-use crate::protocol::row::Meta;
+use super::Coding;
+use super::compression::CompressedForms;
+use crate::Body;
+use crate::protocol::{Generation, Meta};
 
 /// A page as it is served: metadata and body.
 ///

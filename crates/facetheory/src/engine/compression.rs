@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::Engine;
-use super::cached_page::CachedPage;
 use super::memory::Entry;
-use crate::protocol::key::PageKey;
+use super::{CachedPage, Engine};
+use crate::PageKey;
 
 #[cfg(feature = "compression")]
 use codecs::CODECS;

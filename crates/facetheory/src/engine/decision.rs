@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use tabletheory::Timestamp;
 
-use super::cached_page::CachedPage;
-use crate::pages::policy::{Mode, OtherDeployment, Policy};
-use crate::pages::reason::RegenerateReason;
-use crate::protocol::freshness::Freshness;
-use crate::protocol::row::Meta;
+use super::CachedPage;
+use crate::protocol::{Freshness, Meta};
+use crate::{Mode, OtherDeployment, Policy, RegenerateReason};
 
 /// How a cached page may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +67,28 @@ impl ReusePolicy for Policy {
                 entry.meta.generation.generated_at,
             ));
         }
-        decide_by_policy(entry, self)
+        let EntryView { meta, freshness, deployment, now, .. } = *entry;
+        let is_ours =
+            deployment.is_none_or(|ours| meta.generation.content.deployment.as_deref() == Some(ours));
+        // A pin also holds a page of an earlier deployment.
+        let is_of_other = !is_ours && !meta.is_pinned(now);
+        let not_ours = || RegenerateReason::OtherDeployment(deployment.unwrap_or_default().to_owned());
+        match freshness {
+            Freshness::MustNotServe => return ServeDecision::Unusable(RegenerateReason::Stale),
+            _ if is_of_other && self.other_deployment == OtherDeployment::Missing => {
+                return ServeDecision::Unusable(not_ours());
+            }
+            Freshness::Fresh if !is_of_other => return ServeDecision::Fresh,
+            Freshness::Fresh | Freshness::Stale => {}
+        }
+        let stale_for = stale_for(meta, now);
+        let within = |limit: Option<Duration>| limit.is_none_or(|limit| stale_for <= limit);
+        ServeDecision::Stale {
+            reason: if freshness == Freshness::Fresh { not_ours() } else { RegenerateReason::Stale },
+            while_revalidate: self.mode == Mode::Swr && within(self.stale_while_revalidate),
+            if_error: within(self.stale_if_error),
+            if_unreachable: within(self.stale_if_error),
+        }
     }
 
     fn matches(&self, page: &CachedPage) -> bool {
@@ -86,11 +105,6 @@ impl ServeDecision {
         }
     }
 
-    /// Whether the page may be served if the origin is unreachable.
-    pub(super) fn is_servable_if_unreachable(&self) -> bool {
-        matches!(self, ServeDecision::Stale { if_unreachable: true, .. })
-    }
-
     /// Whether the page may be served if its regeneration fails or takes too long.
     pub(super) fn is_servable_if_error(&self) -> bool {
         match self {
@@ -98,30 +112,6 @@ impl ServeDecision {
             ServeDecision::Stale { while_revalidate, if_error, .. } => *while_revalidate || *if_error,
             ServeDecision::Unusable(_) | ServeDecision::OtherVariant => false,
         }
-    }
-}
-
-fn decide_by_policy(entry: &EntryView<'_>, policy: &Policy) -> ServeDecision {
-    let EntryView { meta, freshness, deployment, now, .. } = *entry;
-    let is_ours = deployment.is_none_or(|ours| meta.generation.content.deployment.as_deref() == Some(ours));
-    // A pin also holds a page of an earlier deployment.
-    let is_of_other = !is_ours && !meta.is_pinned(now);
-    let not_ours = || RegenerateReason::OtherDeployment(deployment.unwrap_or_default().to_owned());
-    match freshness {
-        Freshness::MustNotServe => return ServeDecision::Unusable(RegenerateReason::Stale),
-        _ if is_of_other && policy.other_deployment == OtherDeployment::Missing => {
-            return ServeDecision::Unusable(not_ours());
-        }
-        Freshness::Fresh if !is_of_other => return ServeDecision::Fresh,
-        Freshness::Fresh | Freshness::Stale => {}
-    }
-    let stale_for = stale_for(meta, now);
-    let within = |limit: Option<Duration>| limit.is_none_or(|limit| stale_for <= limit);
-    ServeDecision::Stale {
-        reason: if freshness == Freshness::Fresh { not_ours() } else { RegenerateReason::Stale },
-        while_revalidate: policy.mode == Mode::Swr && within(policy.stale_while_revalidate),
-        if_error: within(policy.stale_if_error),
-        if_unreachable: within(policy.stale_if_error),
     }
 }
 

@@ -3,7 +3,7 @@
 use tabletheory::{Random, Timestamp};
 
 use super::memory::Entry;
-use crate::pages::policy::Policy;
+use crate::Policy;
 
 /// Whether this request regenerates a page that is still fresh. The probability grows as the end of its freshness comes
 /// nearer, and with the time that a render takes. Drawn once for each request.

@@ -7,18 +7,13 @@ use std::sync::Arc;
 use tabletheory::Timestamp;
 use tracing::Instrument as _;
 
-use super::cached_page::CachedPage;
-use super::decision::{ReusePolicy, ServeDecision};
-use super::get_result::{BypassReason, GetResult, Served};
-use super::render_fn::{RenderResult, boxed, boxed_with_private};
+use super::render_fn::boxed_with_private;
 use super::serve::Request;
-use super::state::State;
-use super::{Isr, early_refresh};
-use crate::error::Result;
-use crate::pages::policy::Policy;
-use crate::pages::reason::RegenerateReason;
-use crate::pages::render::{Render, RenderContext, RenderError};
-use crate::protocol::key::PageKey;
+use super::{
+    BypassReason, CachedPage, GetResult, Isr, RenderResult, ReusePolicy, ServeDecision, Served, State, boxed,
+    early_refresh,
+};
+use crate::{PageKey, Policy, RegenerateReason, Render, RenderContext, RenderError, Result};
 
 /// A page in memory that is served without I/O.
 pub(crate) enum FreshPage {
@@ -120,21 +115,21 @@ impl Isr {
         let now = engine.now();
         let known = engine.memory.get(page);
         if let Some(entry) = known.as_ref().filter(|entry| engine.is_current(page, entry, now)) {
-            let (state, regenerate) = match engine.decide(entry, reuse, now) {
+            let serve = match engine.decide(entry, reuse, now) {
                 ServeDecision::Fresh => {
                     let early = early_refresh::draw(entry, policy, now, &*engine.random);
-                    let generated_at = entry.page.generation().generated_at;
-                    (Some(State::Hit), early.then_some(RegenerateReason::EarlyRefresh(generated_at)))
+                    let reason = RegenerateReason::EarlyRefresh(entry.page.generation().generated_at);
+                    Some((State::Hit, early.then_some(reason)))
                 }
                 ServeDecision::Stale { reason, while_revalidate: true, .. } => {
-                    (Some(State::Stale), Some(reason))
+                    Some((State::Stale, Some(reason)))
                 }
                 ServeDecision::OtherVariant => {
                     return (Ok(GetResult::Bypass(BypassReason::OtherVariant)), None);
                 }
-                ServeDecision::Stale { .. } | ServeDecision::Unusable(_) => (None, None),
+                ServeDecision::Stale { .. } | ServeDecision::Unusable(_) => None,
             };
-            if let Some(state) = state {
+            if let Some((state, regenerate)) = serve {
                 if let Some(reason) = regenerate {
                     let render = boxed(|context| async { render(context).await.outcome });
                     engine.regenerate_in_background(page, policy, reason, entry, render);

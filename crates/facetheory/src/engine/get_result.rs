@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::cached_page::CachedPage;
-use crate::engine::state::State;
+use super::{CachedPage, State};
 
 /// The result of [`Isr::get`](crate::Isr::get).
 ///

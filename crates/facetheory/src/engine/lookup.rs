@@ -6,16 +6,10 @@ use std::time::Duration;
 use tabletheory::Timestamp;
 use tracing::Instrument as _;
 
-use super::cached_page::CachedPage;
-use super::decision::{EntryView, ReusePolicy, ServeDecision};
 use super::memory::{Entry, MetadataCheck, Snapshot};
-use super::metrics::Phase;
-use super::{Engine, Isr};
-use crate::error::{Error, Kind, Result};
-use crate::pages::reason::RegenerateReason;
-use crate::protocol::freshness::Freshness;
-use crate::protocol::key::PageKey;
-use crate::protocol::row::Meta;
+use super::{CachedPage, Engine, EntryView, Isr, Phase, ReusePolicy, ServeDecision};
+use crate::protocol::{Freshness, Meta};
+use crate::{Error, Kind, PageKey, RegenerateReason, Result};
 
 /// The metadata of a page, and its body.
 #[derive(Clone, Debug)]
@@ -41,10 +35,7 @@ pub(super) enum BodyLookup {
 
 impl BodyLookup {
     pub(super) fn entry(&self) -> Option<&Arc<Entry>> {
-        match self {
-            BodyLookup::Found(entry) => Some(entry),
-            BodyLookup::None | BodyLookup::Missing | BodyLookup::Unreachable => None,
-        }
+        if let BodyLookup::Found(entry) = self { Some(entry) } else { None }
     }
 }
 
@@ -98,7 +89,7 @@ impl Isr {
             return known.map(|entry| (entry.page.clone(), engine.decide_offline(page, &entry, reuse, now)));
         };
         let entry = found.body.entry()?;
-        Some((entry.page.clone(), found.decide(reuse, engine.deployment(), engine.now())))
+        Some((entry.page.clone(), found.decide(reuse, engine.deployment.as_deref(), engine.now())))
     }
 }
 
@@ -127,7 +118,7 @@ impl Engine {
             let (engine, page) = (self.clone(), page.clone());
             async move { engine.read(&page).await }
         };
-        let flight = self.lookups.join(page, start, |work| self.spawn(work));
+        let flight = self.lookups.join(self, page, start);
         flight
             .result()
             .await
@@ -192,7 +183,7 @@ impl Engine {
                 return BodyLookup::Found(self.memory.insert(page, entry.checked_again(check)));
             }
             let updated = CachedPage::with_body(meta.clone(), entry.page.body.clone());
-            return BodyLookup::Found(self.insert(page, updated, check, entry.render_time));
+            return BodyLookup::Found(self.insert(page, Entry::new(updated, check, entry.render_time)));
         }
         if !self.bodies_breaker.allows_call(self.now()) {
             return BodyLookup::Unreachable;
@@ -204,7 +195,7 @@ impl Engine {
         match body {
             Ok(Some(body)) => {
                 let read = CachedPage::new(meta.clone(), body);
-                BodyLookup::Found(self.insert(page, read, check, Duration::ZERO))
+                BodyLookup::Found(self.insert(page, Entry::new(read, check, Duration::ZERO)))
             }
             Ok(None) => {
                 let context = format!("the body {s3_key} is missing or damaged; the page is rendered again");

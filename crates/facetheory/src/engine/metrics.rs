@@ -1,5 +1,6 @@
 //! Metrics of the engine, and a hook for incidents.
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +8,8 @@ use std::time::Duration;
 use metrics::{Counter, counter, gauge, histogram};
 use quick_cache::sync::Cache;
 
-use crate::engine::state::State;
-use crate::error::Error;
-use crate::protocol::key::PageKey;
+use super::State;
+use crate::{Error, PageKey};
 
 /// The number of routes whose metrics are held ready.
 const MAX_ROUTES: usize = 4096;
@@ -126,17 +126,16 @@ impl Metrics {
     }
 
     /// The size of the memory tier has changed.
+    #[expect(clippy::cast_precision_loss, reason = "memory has less than 2^53 bytes and pages")]
     pub(super) fn memory(&self, bytes: u64, pages: usize) {
-        #[expect(clippy::cast_precision_loss, reason = "memory has less than 2^53 bytes")]
         gauge!("facetheory_memory_bytes").set(bytes as f64);
-        #[expect(clippy::cast_precision_loss, reason = "memory has less than 2^53 pages")]
         gauge!("facetheory_memory_pages").set(pages as f64);
     }
 
     /// Logs and counts an error, and calls the hook.
     pub(super) fn incident(&self, phase: Phase, page: &PageKey, error: &Error) {
         counter!("facetheory_incidents_total", "phase" => phase.as_str()).increment(1);
-        tracing::warn!(phase = phase.as_str(), page = %page.redacted(), error = %Chain(error), "{} failed", phase.as_str());
+        tracing::warn!(phase = phase.as_str(), page = %page.redacted(), error = %chain(error), "{} failed", phase.as_str());
         if let Some(on_incident) = &self.on_incident {
             on_incident(&Incident { phase, page, error });
         }
@@ -155,16 +154,7 @@ impl Metrics {
 }
 
 /// An error with all its causes on one line.
-struct Chain<'a>(&'a Error);
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut source = std::error::Error::source(self.0);
-        while let Some(cause) = source {
-            write!(f, ": {cause}")?;
-            source = cause.source();
-        }
-        Ok(())
-    }
+fn chain(error: &Error) -> String {
+    let causes = std::iter::successors(Some(error as &dyn StdError), |error| (*error).source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -1,9 +1,7 @@
 //! Decides the next step of a request that memory alone could not serve: a pure function of what the lookup found.
 
-use super::decision::ServeDecision;
-use super::get_result::BypassReason;
-use super::state::State;
-use crate::pages::reason::RegenerateReason;
+use super::{BypassReason, ServeDecision, State};
+use crate::RegenerateReason;
 
 /// What the next step depends on besides the decision.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,11 +6,7 @@
 use std::time::Duration;
 
 use super::Isr;
-use crate::error::Result;
-use crate::protocol::invalidate::{Invalidated, InvalidationMode};
-use crate::protocol::key::{PageKey, Tenant};
-use crate::protocol::rollback::RolledBack;
-use crate::protocol::tag::Tag;
+use crate::{Invalidated, InvalidationMode, PageKey, Result, RolledBack, Tag, Tenant};
 
 impl Isr {
     /// Purges a page with all its variants: makes it stale (soft), or unusable (hard). Other processes notice once their

@@ -7,11 +7,9 @@ use std::time::Duration;
 
 use tabletheory::Backoff;
 
-use super::metrics::Phase;
-use super::{Engine, Isr};
-use crate::protocol::epoch::Epoch;
-use crate::protocol::key::PageKey;
-use crate::protocol::tag::Tag;
+use super::{Engine, Isr, Phase};
+use crate::protocol::Epoch;
+use crate::{PageKey, Tag};
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
 /// How long the table is tried for one invalidation before it is dropped.

@@ -3,13 +3,8 @@
 use tabletheory::Timestamp;
 
 use super::Isr;
-use crate::bodies::Body;
-use crate::error::Result;
-use crate::pages::diff::Diff;
-use crate::protocol::freshness::Freshness;
-use crate::protocol::key::PageKey;
-use crate::protocol::row::{Meta, Version, View};
-use crate::store::{Listed, Listing};
+use crate::protocol::{Freshness, Meta, Version, View};
+use crate::{Body, Diff, Listed, Listing, PageKey, Result};
 
 impl Isr {
     /// The time by the clock of the table.

@@ -4,17 +4,13 @@ use std::future::Future;
 
 use tokio::sync::oneshot;
 
-use super::Isr;
-use super::metrics::Phase;
 use super::render::Regeneration;
-use super::render_fn::{RenderFn, boxed};
-use crate::error::{Error, Kind, Result};
-use crate::pages::Outcome;
-use crate::pages::policy::Policy;
-use crate::pages::reason::RegenerateReason;
-use crate::pages::render::{Render, RenderContext, RenderError};
-use crate::protocol::key::PageKey;
-use crate::protocol::request::IdempotentRequest;
+use super::render_fn::RenderFn;
+use super::{Isr, Phase, boxed};
+use crate::{
+    Error, IdempotentRequest, Kind, Outcome, PageKey, Policy, RegenerateReason, Render, RenderContext,
+    RenderError, Result,
+};
 
 impl Isr {
     /// Renders and publishes a page, unless it is fresh or another worker holds its lease. It continues even if the

@@ -8,25 +8,16 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use tracing::Instrument as _;
 
-use super::Engine;
-use super::cached_page::CachedPage;
 use super::lookup::BodyLookup;
 use super::memory::{Entry, MetadataCheck};
-use super::metrics::Phase;
 use super::render_fn::RenderFn;
 use super::wait::WaitLimit;
-use crate::bodies::Body;
-use crate::error::{Error, Kind, Result};
-use crate::pages::Outcome;
-use crate::pages::policy::Policy;
-use crate::pages::reason::RegenerateReason;
-use crate::pages::render::{Render, RenderContext, RenderError, Rendered};
-use crate::protocol::generation::Generation;
-use crate::protocol::key::PageKey;
-use crate::protocol::publish::History;
-use crate::protocol::request::IdempotentRequest;
-use crate::protocol::retention::Retention;
-use crate::protocol::row::Meta;
+use super::{CachedPage, Engine, Phase};
+use crate::protocol::{Generation, Meta};
+use crate::{
+    Body, Error, History, IdempotentRequest, Kind, Outcome, PageKey, Policy, RegenerateReason, Render,
+    RenderContext, RenderError, Rendered, Result, Retention,
+};
 
 /// How long the renderer has to refuse a page before a cached one is dropped: an origin that is misconfigured for a second
 /// or two would otherwise invalidate every page that is requested in that time.
@@ -294,7 +285,8 @@ impl Engine {
             (None, Some(bytes)) => CachedPage::new(meta, Body { bytes, ..Body::default() }),
             (None, None) => return self.stored(page, &meta, check, true).await,
         };
-        RegenerateResult::Page { entry: self.insert(page, cached, check, took), rendered_here: true }
+        let entry = self.insert(page, Entry::new(cached, check, took));
+        RegenerateResult::Page { entry, rendered_here: true }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use quick_cache::sync::Cache;
 use tabletheory::{Backoff, Random, Timestamp};
 
-use crate::protocol::key::{PageKey, Tenant};
+use crate::{PageKey, Tenant};
 
 /// The number of pages that each map remembers.
 const MAX_PAGES: usize = 10_000;

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use tokio::sync::oneshot;
 
-use crate::pages::render::{Render, RenderContext, RenderError};
+use crate::{Render, RenderContext, RenderError};
 
 /// The result of a render: an outcome for all requests that wait for it, and a value for one of them.
 #[derive(Debug)]

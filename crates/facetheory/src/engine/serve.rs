@@ -5,22 +5,15 @@ use std::time::Duration;
 
 use tabletheory::Timestamp;
 
-use super::Engine;
-use super::decision::{EntryView, ReusePolicy, ServeDecision};
-use super::get_result::{BypassReason, GetResult, Served};
 use super::lookup::{BodyLookup, LookupResult};
 use super::memory::{Entry, MetadataCheck, Snapshot};
 use super::next_step::{LastRender, Situation, Step, next_step};
 use super::render::{RegenerateResult, Regeneration};
 use super::render_fn::RenderFn;
-use super::state::State;
 use super::wait::WaitLimit;
-use crate::error::{Error, Kind, Result};
-use crate::pages::policy::{Contention, Policy};
-use crate::pages::reason::RegenerateReason;
-use crate::pages::render::OriginUnreachable;
-use crate::protocol::freshness::Freshness;
-use crate::protocol::key::PageKey;
+use super::{BypassReason, Engine, EntryView, GetResult, ReusePolicy, ServeDecision, Served, State};
+use crate::protocol::Freshness;
+use crate::{Contention, Error, Kind, OriginUnreachable, PageKey, Policy, RegenerateReason, Result};
 
 /// The number of lookups of one request, if its page is invalidated during each render.
 const MAX_ROUNDS: u32 = 3;
@@ -47,7 +40,7 @@ impl Request<'_> {
                 return Ok(self.serve_offline());
             }
             let now = self.engine.now();
-            let decision = found.decide(self.reuse, self.engine.deployment(), now);
+            let decision = found.decide(self.reuse, self.engine.deployment.as_deref(), now);
             return Ok(match next_step(decision, self.situation(&found, render.is_none(), now)) {
                 Step::Serve { state, regenerate } => {
                     let Some(entry) = found.body.entry() else { continue };
@@ -89,7 +82,7 @@ impl Request<'_> {
     ) -> Result<Option<GetResult>> {
         let (engine, page) = (self.engine, self.page);
         let if_error = found.body.entry().filter(|_| decision.is_servable_if_error());
-        let if_unreachable = found.body.entry().filter(|_| decision.is_servable_if_unreachable());
+        let servable_if_unreachable = matches!(decision, ServeDecision::Stale { if_unreachable: true, .. });
         let store_unreachable =
             || self.page_or_bypass(if_error, State::StaleMetadataError, BypassReason::Unreachable);
         // While no body can be stored, each request renders for itself: nothing could be shared.
@@ -126,7 +119,8 @@ impl Request<'_> {
                 self.page_or_bypass(if_error, State::Stale, BypassReason::WaitedTooLong)
             }
             RegenerateResult::Failed(error) => {
-                match if_error.or(if_unreachable.filter(|_| OriginUnreachable::is_behind(&*error))) {
+                let is_unreachable = servable_if_unreachable && OriginUnreachable::is_behind(&*error);
+                match if_error.or(found.body.entry().filter(|_| is_unreachable)) {
                     Some(entry) => self.page(State::StaleError, entry),
                     None => return Err(Error::shared(error)),
                 }
@@ -147,7 +141,7 @@ impl Request<'_> {
         let (engine, page) = (self.engine, self.page);
         let regeneration = Regeneration { page: page.clone(), policy: *self.policy, reason, waits: true };
         let start = || engine.clone().regenerate(regeneration, render.take());
-        let flight = engine.regenerations.join(page, start, |work| engine.spawn(work));
+        let flight = engine.regenerations.join(engine, page, start);
         let started = flight.started;
         // The render itself is limited: it is the stores that may take much longer than a client waits.
         let own_render = if started { self.policy.render_timeout } else { Duration::ZERO };
@@ -249,17 +243,13 @@ impl Engine {
             drop(queued);
             result
         };
-        drop(self.regenerations.join(page, || work, |work| self.spawn(work)));
+        drop(self.regenerations.join(self, page, || work));
     }
 
     pub(super) fn served(&self, page: &PageKey, state: State, entry: &Entry) -> Served {
         tracing::debug!(page = %page.redacted(), state = state.as_str(), "served");
         self.metrics.served(page, state);
         Served { state, page: entry.page.clone() }
-    }
-
-    pub(super) fn deployment(&self) -> Option<&str> {
-        self.deployment.as_deref()
     }
 
     /// Whether the metadata of an entry was read recently enough to serve it without reading the table.
@@ -274,7 +264,7 @@ impl Engine {
             Freshness::Fresh if entry.check.stale => Freshness::Stale,
             other => other,
         };
-        let (page, deployment) = (Some(&*entry.page), self.deployment());
+        let (page, deployment) = (Some(&*entry.page), self.deployment.as_deref());
         reuse.decide(&EntryView { meta, page, freshness, invalidated, deployment, now })
     }
 

@@ -6,14 +6,14 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::Engine;
 use super::memory::MemoryKey;
-use crate::protocol::key::PageKey;
+use crate::PageKey;
 
 /// The work that is running, by page. It continues even if every request that waits for it is cancelled.
 #[derive(Debug)]
@@ -33,16 +33,13 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         Arc::new(SingleFlight { running: Mutex::default() })
     }
 
-    /// Joins the work that is running for a page, or starts it and hands it to `spawn`.
-    pub(super) fn join<F>(
+    /// Joins the work that is running for a page, or starts it as a task of the engine.
+    pub(super) fn join<F: Future<Output = T> + Send + 'static>(
         self: &Arc<Self>,
+        engine: &Engine,
         page: &PageKey,
         start: impl FnOnce() -> F,
-        spawn: impl FnOnce(Pin<Box<dyn Future<Output = ()> + Send>>),
-    ) -> Flight<T>
-    where
-        F: Future<Output = T> + Send + 'static,
-    {
+    ) -> Flight<T> {
         let key = MemoryKey::from(page);
         let mut running = self.running.lock();
         if let Some(result) = running.get(&key) {
@@ -53,7 +50,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         drop(running);
         let remove = RemoveOnDrop { flights: self.clone(), key };
         let work = start();
-        spawn(Box::pin(async move {
+        engine.spawn(Box::pin(async move {
             let value = work.await;
             drop(remove);
             sender.send_replace(Some(value));

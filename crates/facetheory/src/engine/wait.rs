@@ -9,9 +9,8 @@ use tokio::time::Instant;
 use super::Engine;
 use super::lookup::BodyLookup;
 use super::render::RegenerateResult;
-use crate::pages::reason::RegenerateReason;
-use crate::protocol::freshness::Freshness;
-use crate::protocol::key::PageKey;
+use crate::protocol::Freshness;
+use crate::{PageKey, RegenerateReason};
 
 /// The pauses between two reads of a page that another process renders.
 const POLLING: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1)).with_factor(1.5);

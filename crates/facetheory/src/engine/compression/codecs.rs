@@ -6,7 +6,7 @@ use super::{Codec, Coding};
 
 const BROTLI_QUALITY: i32 = 5;
 /// Base-2 logarithm of the Brotli window: the size of the body, within the limits that every decoder supports.
-const BROTLI_WINDOW: std::ops::RangeInclusive<u32> = 10..=22;
+const BROTLI_WINDOW: (u32, u32) = (10, 22);
 const ZSTD_LEVEL: i32 = 6;
 const GZIP_LEVEL: u32 = 6;
 
@@ -16,21 +16,17 @@ pub(super) const CODECS: &[(Coding, Codec)] =
 // Writing to memory does not fail. If it did, the page would be sent uncompressed.
 
 fn brotli(bytes: &[u8]) -> Option<Vec<u8>> {
+    // The encoder allocates memory in proportion to the window, and most pages are small.
+    let window = usize::BITS - bytes.len().leading_zeros();
     let parameters = brotli::enc::BrotliEncoderParams {
         quality: BROTLI_QUALITY,
-        lgwin: brotli_window(bytes.len()),
+        lgwin: window.clamp(BROTLI_WINDOW.0, BROTLI_WINDOW.1).cast_signed(),
         size_hint: bytes.len(),
         ..Default::default()
     };
     let mut compressed = Vec::new();
     brotli::BrotliCompress(&mut &*bytes, &mut compressed, &parameters).ok()?;
     Some(compressed)
-}
-
-/// The encoder allocates memory in proportion to the window, and most pages are small.
-fn brotli_window(bytes: usize) -> i32 {
-    let needed = usize::BITS - bytes.leading_zeros();
-    i32::try_from(needed.clamp(*BROTLI_WINDOW.start(), *BROTLI_WINDOW.end())).unwrap_or(i32::MAX)
 }
 
 fn zstd(bytes: &[u8]) -> Option<Vec<u8>> {

@@ -4,7 +4,7 @@ use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::key::{MemoryKeyRef, SecretHasher};
-use crate::protocol::key::PageKey;
+use crate::{PageKey, Tenant};
 
 /// Pages share this many counters, by their hash. Sharing makes some pages be checked against the table in vain.
 const COUNTERS: usize = 1024;
@@ -55,7 +55,7 @@ impl Invalidations {
         add(self.counter(&page.into()));
         if page.is_variant() {
             // An invalidation of a page concerns its variants.
-            add(self.counter(&MemoryKeyRef::of_address(page)));
+            add(self.counter(&MemoryKeyRef(page.tenant().map(Tenant::as_str), page.address())));
         }
         count
     }

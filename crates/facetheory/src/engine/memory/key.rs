@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, DefaultHasher, Hasher as _};
 use quick_cache::Equivalent;
 use tabletheory::Random;
 
-use crate::protocol::key::{PageKey, Tenant};
+use crate::{PageKey, Tenant};
 
 /// The tenant and the cache key of a page.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -16,27 +16,18 @@ pub(in crate::engine) struct MemoryKey {
 
 impl From<&PageKey> for MemoryKey {
     fn from(page: &PageKey) -> Self {
-        MemoryKey {
-            tenant: page.tenant().map(|tenant| tenant.as_str().into()),
-            cache_key: page.cache_key().into(),
-        }
+        let tenant = page.tenant().map(|tenant| tenant.as_str().into());
+        MemoryKey { tenant, cache_key: page.cache_key().into() }
     }
 }
 
 /// A borrowed [`MemoryKey`] with the same hash: a lookup does not allocate.
 #[derive(Hash)]
-pub(super) struct MemoryKeyRef<'a>(Option<&'a str>, &'a str);
+pub(super) struct MemoryKeyRef<'a>(pub(super) Option<&'a str>, pub(super) &'a str);
 
 impl<'a> From<&'a PageKey> for MemoryKeyRef<'a> {
     fn from(page: &'a PageKey) -> Self {
         MemoryKeyRef(page.tenant().map(Tenant::as_str), page.cache_key())
-    }
-}
-
-impl<'a> MemoryKeyRef<'a> {
-    /// The key of the page whose variant this is, or of the page itself.
-    pub(super) fn of_address(page: &'a PageKey) -> Self {
-        MemoryKeyRef(page.tenant().map(Tenant::as_str), page.address())
     }
 }
 

@@ -17,8 +17,9 @@ pub(super) use self::entry::{Entry, MetadataCheck, Snapshot};
 use self::invalidations::Invalidations;
 pub(super) use self::key::MemoryKey;
 use self::key::{MemoryKeyRef, SecretHasher};
-use crate::protocol::generation::Generation;
-use crate::protocol::key::{PageKey, Tenant};
+
+use crate::protocol::Generation;
+use crate::{PageKey, Tenant};
 
 /// The bytes of an entry besides those that it counts itself: the slot and the key in the cache, reference counts, and the
 /// rounding of the allocator. Measured: see docs/internals/benchmarks.md.
@@ -188,7 +189,7 @@ mod tests {
         let meta = crate::protocol::Meta::of(Generation::new(body, 1, 60));
         let check = MetadataCheck::before_render(memory.snapshot(page, Timestamp::from_seconds(1)));
         let body = crate::Body { bytes: body.into(), ..crate::Body::default() };
-        Entry::new(Arc::new(CachedPage::new(meta, body)), check, Duration::ZERO)
+        Entry::new(CachedPage::new(meta, body), check, Duration::ZERO)
     }
 
     #[test]
