@@ -5,14 +5,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use facetheory::{Phase, Rendered, State};
-use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
 use crate::fixture::{INTERVAL, SECOND, Site, served, state_and_body};
 
-/// The values of counters and the number of values in histograms, by name and labels.
-fn counters(snapshotter: &Snapshotter) -> BTreeMap<String, u64> {
+/// Runs a test with paused time. Returns the values of counters and the number of values in histograms, by name and labels.
+fn recorded(test: impl Future<Output = ()>) -> BTreeMap<String, u64> {
+    let recorder = DebuggingRecorder::new();
+    metrics::with_local_recorder(&recorder, || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.expect("a runtime").block_on(test);
+    });
     let mut counters = BTreeMap::new();
-    for (key, _, _, value) in snapshotter.snapshot().into_vec() {
+    for (key, _, _, value) in recorder.snapshotter().snapshot().into_vec() {
         let (_, key) = key.into_parts();
         let labels = key.labels().map(|label| format!("{}={}", label.key(), label.value()));
         let name = format!("{}{{{}}}", key.name(), labels.collect::<Vec<_>>().join(","));
@@ -27,25 +32,19 @@ fn counters(snapshotter: &Snapshotter) -> BTreeMap<String, u64> {
 
 #[test]
 fn states_regenerations_and_contention_are_counted() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    metrics::with_local_recorder(&recorder, || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        runtime.expect("a runtime").block_on(async {
-            let site = Site::new();
-            let page = site.page.clone().of_route("/posts/{slug}").expect("a route");
-            let site = Site { page, ..site };
-            let other = site.another();
-            let slow = site.get_slow(SECOND, Ok(Rendered::html("one")));
-            let (_, waited) = tokio::join!(slow, async {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                other.get("two").await
-            });
-            assert_eq!(waited, served(State::WaitHit, "one"));
-            assert_eq!(site.get("two").await.0, State::Hit);
+    let counters = recorded(async {
+        let site = Site::new();
+        let page = site.page.clone().of_route("/posts/{slug}").expect("a route");
+        let site = Site { page, ..site };
+        let other = site.another();
+        let slow = site.get_slow(SECOND, Ok(Rendered::html("one")));
+        let (_, waited) = tokio::join!(slow, async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            other.get("two").await
         });
+        assert_eq!(waited, served(State::WaitHit, "one"));
+        assert_eq!(site.get("two").await.0, State::Hit);
     });
-    let counters = counters(&snapshotter);
     let count = |name: &str| counters.get(name).copied().unwrap_or(0);
     for state in ["miss", "hit", "wait-hit"] {
         let name = format!("facetheory_requests_total{{state={state},route_pattern=/posts/{{slug}}}}");
@@ -58,20 +57,14 @@ fn states_regenerations_and_contention_are_counted() {
 
 #[test]
 fn a_missing_body_is_counted_as_an_incident() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    metrics::with_local_recorder(&recorder, || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        runtime.expect("a runtime").block_on(async {
-            let site = Site::new();
-            site.get("one").await;
-            let view = site.isr.lookup(&site.page).await.expect("a result");
-            let s3_key = view.meta.expect("a page").generation.s3_key;
-            site.bodies.delete(&s3_key).await.expect("the body is deleted");
-            assert_eq!(site.another().get("two").await, served(State::Miss, "two"));
-        });
+    let counters = recorded(async {
+        let site = Site::new();
+        site.get("one").await;
+        let view = site.isr.lookup(&site.page).await.expect("a result");
+        let s3_key = view.meta.expect("a page").generation.s3_key;
+        site.bodies.delete(&s3_key).await.expect("the body is deleted");
+        assert_eq!(site.another().get("two").await, served(State::Miss, "two"));
     });
-    let counters = counters(&snapshotter);
     assert_eq!(counters.get("facetheory_incidents_total{phase=body}"), Some(&1), "{counters:?}");
 }
 

@@ -76,32 +76,31 @@ async fn a_page_that_this_process_hard_invalidated_is_not_served_even_without_a_
     assert_eq!(site.get("two").await, served(State::Bypass, "unreachable"));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_page_that_is_hard_invalidated_while_it_is_read_is_not_stored_in_memory() {
+/// Invalidates a page while a process reads its body, then makes the table unreachable. Returns the next response of that
+/// process.
+async fn get_after_invalidation_during_a_read(mode: InvalidationMode) -> (State, String) {
     let site = Site::on(|builder| builder, slow_bodies(5 * SECOND));
     site.get("one").await;
     let other = site.another();
     let (slow, ()) = tokio::join!(other.get("two"), async {
         tokio::time::sleep(SECOND).await;
-        other.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("a result");
+        other.isr.invalidate(&site.page, mode).await.expect("a result");
     });
     assert_eq!(slow, served(State::Hit, "one"), "the request was before the invalidation");
     site.table.break_down();
-    assert_eq!(other.get("two").await, served(State::Bypass, "unreachable"));
+    other.get("two").await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_is_hard_invalidated_while_it_is_read_is_not_stored_in_memory() {
+    let response = get_after_invalidation_during_a_read(InvalidationMode::Hard).await;
+    assert_eq!(response, served(State::Bypass, "unreachable"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_page_that_becomes_stale_while_it_is_read_is_served_during_an_outage() {
-    let site = Site::on(|builder| builder, slow_bodies(5 * SECOND));
-    site.get("one").await;
-    let other = site.another();
-    let (slow, ()) = tokio::join!(other.get("two"), async {
-        tokio::time::sleep(SECOND).await;
-        other.isr.invalidate(&site.page, InvalidationMode::Soft).await.expect("a result");
-    });
-    assert_eq!(slow, served(State::Hit, "one"), "the request was before the invalidation");
-    site.table.break_down();
-    assert_eq!(other.get("two").await, served(State::StaleMetadataError, "one"));
+    let response = get_after_invalidation_during_a_read(InvalidationMode::Soft).await;
+    assert_eq!(response, served(State::StaleMetadataError, "one"));
 }
 
 #[tokio::test(start_paused = true)]
