@@ -75,7 +75,11 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
     }
 
     /// Fetches the page from the origin, and decides what is cached of the response.
-    pub(super) async fn render(self: Arc<Self>, context: RenderContext, origin: RequestOrigin) -> RenderResult {
+    pub(super) async fn render(
+        self: Arc<Self>,
+        context: RenderContext,
+        origin: RequestOrigin,
+    ) -> RenderResult {
         let (handler, route) = (&self.handler, self.route());
         let is_same_policy = |meta: &&Meta| meta.generation.follows_origin() == route.follow_origin;
         let stored = context.served.as_ref().filter(is_same_policy);
