@@ -4,8 +4,7 @@ use bytes::Bytes;
 use object_store::{Attribute, Attributes};
 
 use super::Body;
-use crate::protocol::generation::Content;
-use crate::protocol::row::codec::STATUSES;
+use crate::protocol::{Content, row::codec::STATUSES};
 
 const STATUS: &str = "facetheory-status";
 const CONTENT_TYPE: &str = "facetheory-content-type";

@@ -18,9 +18,7 @@ use tabletheory::{Random, Timestamp};
 use self::create::{Created, create};
 use self::s3_key::new_s3_key;
 use crate::error::{Error, Kind, Result};
-use crate::protocol::digest::sha256_hex;
-use crate::protocol::generation::Content;
-use crate::protocol::key::PageKey;
+use crate::protocol::{Content, PageKey, digest::sha256_hex};
 
 /// How many S3 keys are tried for a body. Keys are random, so it is unlikely that even the first is taken.
 const MAX_KEYS: u32 = 3;

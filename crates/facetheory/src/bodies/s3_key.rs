@@ -4,8 +4,7 @@
 
 use tabletheory::{Random, Timestamp};
 
-use crate::protocol::digest::sha256_hex;
-use crate::protocol::key::PageKey;
+use crate::protocol::{PageKey, digest::sha256_hex};
 
 /// Hexadecimal digits of the directory of a page.
 const PAGE_DIGITS: usize = 24;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::lease::LeaseTerms;
-use crate::protocol::retention::Retention;
+use crate::protocol::{LeaseTerms, Retention};
 
 /// The largest and default [`GcOptions::batch`].
 pub(super) const MAX_BATCH: usize = 1000;

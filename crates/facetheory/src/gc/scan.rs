@@ -7,9 +7,7 @@ use tabletheory::{Item, Key, Value};
 use super::live_set::LiveSet;
 use crate::bodies::s3_key::{directory_of_hash, file_name, page_directory};
 use crate::error::{Error, Result};
-use crate::protocol::attribute as name;
-use crate::protocol::retention::Retention;
-use crate::protocol::row::codec::Reader;
+use crate::protocol::{Retention, attribute as name, row::codec::Reader};
 
 /// How many cache keys a raw partition key may stand for, since the length of its prefix is not known.
 const MAX_READINGS: usize = 8;

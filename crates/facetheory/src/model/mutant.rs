@@ -22,9 +22,9 @@ pub(super) enum Mutant {
     /// A rollback does not delete the lock of a render under way.
     RollbackWithoutFence,
     /// Garbage collection does not check whether a version is current.
-    CollectServed,
+    GcDeletesCurrent,
     /// Garbage collection deletes orphans without checking the lock.
-    CollectWithoutLockCheck,
+    GcWithoutLockCheck,
     /// An invalidation does not delete the lock of a render under way.
     InvalidateWithoutFence,
     /// The epoch of a tag has no margin for clock skew.
@@ -56,8 +56,8 @@ impl Mutant {
         (Mutant::RollbackToMissing, Scope::HISTORY),
         (Mutant::RollbackToExpiring, Scope::EXPIRY),
         (Mutant::RollbackWithoutFence, Scope::FENCE),
-        (Mutant::CollectServed, Scope::HISTORY),
-        (Mutant::CollectWithoutLockCheck, Scope::HISTORY),
+        (Mutant::GcDeletesCurrent, Scope::HISTORY),
+        (Mutant::GcWithoutLockCheck, Scope::HISTORY),
         (Mutant::InvalidateWithoutFence, Scope::FENCE),
         (Mutant::TagWithoutMargin, Scope::TAG),
         (Mutant::NoSecondLookup, Scope::RACE),

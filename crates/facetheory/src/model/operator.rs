@@ -97,7 +97,7 @@ impl World {
             || !state.objects.has(body)
             || served
             || stored
-            || locked && !self.is(Mutant::CollectWithoutLockCheck)
+            || locked && !self.is(Mutant::GcWithoutLockCheck)
         {
             return false;
         }

@@ -14,7 +14,7 @@ use crate::protocol::generation::Generation;
 use crate::protocol::invalidate::{self, Found, InvalidationMode};
 use crate::protocol::lease::{Lease, LeaseTerms};
 use crate::protocol::publish::{Guards, Publication};
-use crate::protocol::request::{Claim, Decision, Next, RequestTerms};
+use crate::protocol::request::{Claim, RequestDecision, RequestStep, RequestTerms};
 use crate::protocol::retention;
 use crate::protocol::rollback::Rollback;
 use crate::protocol::row::Meta;
@@ -120,10 +120,10 @@ pub(super) fn rendered(world: &World, body: u8, generated_at: i8) -> Generation 
 }
 
 /// The next step for the request that all writers execute.
-pub(super) fn next(world: &World, number: u8, now: i8, found: RowId, lock: RowId) -> Next {
+pub(super) fn next(world: &World, number: u8, now: i8, found: RowId, lock: RowId) -> RequestStep {
     let in_progress = Duration::from_secs(INTERVAL.unsigned_abs());
     let terms = RequestTerms { in_progress, ..RequestTerms::default() };
-    let decision = Decision {
+    let decision = RequestDecision {
         key: world.key(REQUEST),
         hash: "hash",
         found: world.request(found),
@@ -137,7 +137,7 @@ pub(super) fn next(world: &World, number: u8, now: i8, found: RowId, lock: RowId
 
 fn claim(world: &World, lease: u8, now: i8) -> Option<Claim> {
     match next(world, lease, now, 0, 0) {
-        Next::Start(_, claim) if world.scope.request => Some(claim),
+        RequestStep::Start(_, claim) if world.scope.request => Some(claim),
         _ => None,
     }
 }
@@ -146,7 +146,7 @@ pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
     match request {
         Request::Acquire { lease: number, now } => lease(world, number, now).acquire(at(now), &world.terms),
         Request::Start { lease, now, found, lock } => match next(world, lease, now, found, lock) {
-            Next::Start(txn, _) => *txn,
+            RequestStep::Start(txn, _) => *txn,
             other => unreachable!("a request is started only if that is possible: {other:?}"),
         },
         Request::Refresh { lease: number, now } => lease(world, number, now).refresh(at(now), &world.terms).1,
@@ -177,7 +177,7 @@ pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
         }
         Request::Collect { body, .. } => {
             let txn = retention::delete_version(&world.page.meta(), &world.key(version_place(body)).sk);
-            without(txn, world.is(Mutant::CollectServed), &world.key(META).sk)
+            without(txn, world.is(Mutant::GcDeletesCurrent), &world.key(META).sk)
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Scopes: the actors of an exploration, and how many faults may happen.
 
-/// InvalidationKind a writer publishes.
+/// How a writer publishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recipe {
     InPlace,
@@ -9,7 +9,7 @@ pub(super) enum Recipe {
     Unchanged,
 }
 
-/// InvalidationKind often each operation of an operator may happen.
+/// How often each operation of an operator may happen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Operations {
     pub(super) soft: u8,
@@ -28,22 +28,22 @@ pub(super) struct Scope {
     pub(super) empty: bool,
     /// The number of writers. Their clocks are one second behind, correct, and one second ahead.
     pub(super) writers: u8,
-    /// InvalidationKind many leases they request in total.
+    /// How many leases they request in total.
     pub(super) leases: u8,
-    /// InvalidationKind many seconds pass.
+    /// How many seconds pass.
     pub(super) seconds: i8,
-    /// InvalidationKind often a request is delayed, duplicated or rejected, or its response is lost.
+    /// How often a request is delayed, duplicated or rejected, or its response is lost.
     pub(super) faults: u8,
     pub(super) crashes: u8,
-    /// InvalidationKind often the lock is deleted by its `ttl`, late or far too early.
+    /// How often the lock is deleted by its `ttl`, late or far too early.
     pub(super) expiries: u8,
-    /// InvalidationKind often another row is deleted by its `ttl`, late or far too early; if 0, no row has a `ttl`.
+    /// How often another row is deleted by its `ttl`, late or far too early; if 0, no row has a `ttl`.
     pub(super) row_expiries: u8,
     /// Whether each writer may refresh its lease, once.
     pub(super) refreshes: bool,
     /// Whether the writers execute one request with an idempotency key.
     pub(super) request: bool,
-    /// InvalidationKind many seconds a page that is rolled back is pinned.
+    /// How many seconds a page that is rolled back is pinned.
     pub(super) pin: u64,
     pub(super) operations: Operations,
 }

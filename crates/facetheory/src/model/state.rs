@@ -10,9 +10,9 @@ pub(super) const OLD: u8 = 0;
 pub(super) const SERVED: u8 = 1;
 /// The body of the first lease; those of the other leases follow.
 pub(super) const FIRST: u8 = 2;
-/// InvalidationKind many bodies there can be.
+/// How many bodies there can be.
 pub(super) const BODIES: usize = FIRST as usize + LEASES;
-/// InvalidationKind many requests can be under way whose senders no longer wait.
+/// How many requests can be under way whose senders no longer wait.
 pub(super) const UNDER_WAY: usize = 3;
 
 /// A set of small numbers.
@@ -105,7 +105,7 @@ pub(super) enum Operator {
     Deleting(u8),
 }
 
-/// InvalidationKind often each fault and operation may still happen.
+/// How often each fault and operation may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Budget {
     pub(super) faults: u8,
@@ -154,9 +154,9 @@ pub(super) struct State {
     pub(super) operators: [Operator; 3],
     /// Requests whose senders no longer wait, and that may still arrive.
     pub(super) under_way: [Option<Request>; UNDER_WAY],
-    /// InvalidationKind many leases were requested.
+    /// How many leases were requested.
     pub(super) leases: u8,
-    /// InvalidationKind many operations were requested.
+    /// How many operations were requested.
     pub(super) operations: u8,
     pub(super) left: Budget,
     pub(super) past: Past,

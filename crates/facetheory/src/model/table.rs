@@ -108,7 +108,7 @@ impl World {
         self.mutant == Some(mutant)
     }
 
-    /// InvalidationKind many different rows and transactions there were.
+    /// How many different rows and transactions there were.
     pub(super) fn known(&self) -> (usize, usize) {
         (self.stored.len(), self.results.len())
     }

@@ -5,7 +5,7 @@ use super::mutant::Mutant;
 use super::scope::Scope;
 use super::table::World;
 
-/// InvalidationKind many states of each scope are explored by default.
+/// How many states of each scope are explored by default.
 const STATES: usize = 60_000;
 
 fn number(variable: &str) -> Option<usize> {

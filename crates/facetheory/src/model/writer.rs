@@ -10,7 +10,7 @@ use super::scope::Recipe;
 use super::state::{Phase, Report, State, Writer};
 use super::table::{LOCK, META, REQUEST, World};
 use crate::protocol::publish::Published;
-use crate::protocol::request::Next;
+use crate::protocol::request::RequestStep;
 
 /// The time of a writer's clock.
 pub(super) fn clock(state: &State, writer: usize) -> i8 {
@@ -29,7 +29,7 @@ impl World {
         }
         let request = if self.scope.request {
             let (found, lock) = (state.rows.0[REQUEST], state.rows.0[LOCK]);
-            if !matches!(protocol::next(self, lease, now, found, lock), Next::Start(..)) {
+            if !matches!(protocol::next(self, lease, now, found, lock), RequestStep::Start(..)) {
                 return false;
             }
             Request::Start { lease, now, found, lock }

@@ -7,10 +7,7 @@ use super::policy::Policy;
 use super::render::Rendered;
 use crate::bodies::{self, Body};
 use crate::error::{Error, Kind, Result};
-use crate::protocol::generation::Generation;
-use crate::protocol::key::PageKey;
-use crate::protocol::row::Meta;
-use crate::protocol::ttl::seconds;
+use crate::protocol::{Generation, Meta, PageKey, ttl::seconds};
 
 /// A render whose body is stored.
 pub(super) struct StoredRender {

@@ -7,8 +7,7 @@ use similar::TextDiff;
 use crate::bodies::Body;
 use crate::error::{Error, Kind, Result};
 use crate::pages::Pages;
-use crate::protocol::key::PageKey;
-use crate::protocol::row::Version;
+use crate::protocol::{PageKey, Version};
 
 /// How many lines around a change are shown.
 const CONTEXT_LINES: usize = 3;

@@ -17,9 +17,7 @@ use tabletheory::{Random, SystemRandom};
 pub use self::outcome::Outcome;
 use crate::bodies::{Bodies, Body};
 use crate::error::Result;
-use crate::protocol::freshness::Freshness;
-use crate::protocol::key::PageKey;
-use crate::protocol::row::Meta;
+use crate::protocol::{Freshness, Meta, PageKey};
 use crate::store::PageStore;
 
 /// The default limit for reading or storing a body.

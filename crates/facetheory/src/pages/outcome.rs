@@ -1,7 +1,6 @@
 //! The outcome of a regeneration.
 
-use crate::protocol::generation::Generation;
-use crate::protocol::row::Meta;
+use crate::protocol::{Generation, Meta};
 
 /// The outcome of a regeneration.
 ///

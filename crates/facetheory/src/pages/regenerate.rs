@@ -11,12 +11,7 @@ use super::reason::RegenerateReason;
 use super::render::{Render, RenderContext, RenderError};
 use super::{Outcome, Pages};
 use crate::error::{Error, Kind, Result};
-use crate::protocol::freshness::Freshness;
-use crate::protocol::key::PageKey;
-use crate::protocol::lease::{Acquire, Lease};
-use crate::protocol::publish::Published;
-use crate::protocol::request::{Begin, Claim, IdempotentRequest};
-use crate::protocol::row::Meta;
+use crate::protocol::{Acquire, Begin, Claim, Freshness, IdempotentRequest, Lease, Meta, PageKey, Published};
 
 impl Pages {
     /// Renders and publishes a page, if it is not fresh and no other worker renders it.

@@ -7,9 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tabletheory::Timestamp;
 
-use crate::protocol::generation::Content;
-use crate::protocol::key::PageKey;
-use crate::protocol::row::Meta;
+use crate::protocol::{Content, Meta, PageKey};
 
 /// The context of a render.
 ///

@@ -1,7 +1,6 @@
 //! The default cache key: the parts of a request that select a page.
 
-use crate::protocol::digest::sha256_hex;
-use crate::protocol::key::Tenant;
+use crate::protocol::{Tenant, digest::sha256_hex};
 
 /// The default cache key: the parts of a request that select a page.
 ///

@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use crate::protocol::row::codec;
 
-/// The row of a tag: every page with the tag that was generated at or before this time is stale.
-///
-/// ```
-/// use facetheory::protocol::Epoch;
-///
-/// let epoch = Epoch::at(1_700_000_000);
-/// assert_eq!(Epoch::read(&epoch.to_item())?, epoch);
-/// # Ok::<(), facetheory::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Epoch {
-    /// When the tag was last invalidated, in epoch seconds.
-    pub invalidated_at: i64,
+codec::row! {
+    "TAG"
+    /// The row of a tag: every page with the tag that was generated at or before this time is stale.
+    ///
+    /// ```
+    /// use facetheory::protocol::Epoch;
+    ///
+    /// let epoch = Epoch::at(1_700_000_000);
+    /// assert_eq!(Epoch::read(&epoch.to_item())?, epoch);
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[derive(Copy)]
+    pub struct Epoch {
+        /// When the tag was last invalidated, in epoch seconds.
+        pub invalidated_at: i64 = INVALIDATED_AT,
+    }
 }
-
-codec::row!("TAG" Epoch { invalidated_at = INVALIDATED_AT, });
 
 impl Epoch {
     /// The epoch of a tag that was last invalidated at this time, in epoch seconds.

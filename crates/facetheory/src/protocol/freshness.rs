@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use tabletheory::Timestamp;
 
-use crate::protocol::epoch::Epoch;
-use crate::protocol::row::{Lock, Meta};
-use crate::protocol::ttl::seconds;
+use crate::protocol::{Epoch, Lock, Meta, ttl::seconds};
 
 /// Whether a page may be served at a given time.
 ///

@@ -2,11 +2,7 @@
 
 use tabletheory::{Item, Key, Timestamp, Txn, Update, Write};
 
-use crate::protocol::attribute as name;
-use crate::protocol::epoch::Epoch;
-use crate::protocol::key::PageKey;
-use crate::protocol::lease::Lease;
-use crate::protocol::row::Meta;
+use crate::protocol::{Epoch, Lease, Meta, PageKey, attribute as name};
 
 /// Whether an invalidated page may be served while it is regenerated.
 ///

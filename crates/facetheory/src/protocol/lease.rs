@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use tabletheory::{Commit, Cond, Timestamp, Txn, Update, Value, Write};
 
-use crate::protocol::attribute as name;
-use crate::protocol::key::PageKey;
-use crate::protocol::row::Lock;
-use crate::protocol::ttl::seconds;
+use crate::protocol::{Lock, PageKey, attribute as name, ttl::seconds};
 
 /// How long leases are held.
 ///

@@ -44,3 +44,11 @@ pub use request::{Begin, Claim, RequestTerms};
 pub use row::{Lock, Meta, Request, RequestStatus, Version, View};
 pub use ttl::Ttls;
 pub use version_id::VersionId;
+
+pub(crate) use invalidate::{Found, Invalidated, InvalidationMode};
+pub(crate) use key::{PageKey, Tenant};
+pub(crate) use publish::History;
+pub(crate) use request::{IdempotentRequest, RequestDecision, RequestStep};
+pub(crate) use retention::Retention;
+pub(crate) use rollback::{Rollback, RolledBack};
+pub(crate) use tag::Tag;

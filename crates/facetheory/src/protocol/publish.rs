@@ -4,14 +4,9 @@
 
 use tabletheory::{Attr, Change, Timestamp, Txn, Update, Value, Write};
 
-use crate::protocol::attribute as name;
-use crate::protocol::generation::Generation;
-use crate::protocol::key::PageKey;
-use crate::protocol::lease::Lease;
-use crate::protocol::request::Claim;
-use crate::protocol::rollback;
-use crate::protocol::row::codec::Row as _;
-use crate::protocol::row::{Meta, Version};
+use crate::protocol::{
+    Claim, Generation, Lease, Meta, PageKey, Version, attribute as name, rollback, row::codec::Row as _,
+};
 
 /// Which generations of a page are stored.
 ///

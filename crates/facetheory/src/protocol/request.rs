@@ -1,13 +1,10 @@
-//! Requests: a request to regenerate is executed once, however often it is delivered.
+//! Idempotent requests: a request to regenerate is executed once, however often it is delivered.
 
 use std::time::Duration;
 
 use tabletheory::{Cond, Key, Timestamp, Txn, Update, Write};
 
-use crate::protocol::attribute as name;
-use crate::protocol::lease::{Lease, LeaseTerms};
-use crate::protocol::row::{Lock, Request, RequestStatus};
-use crate::protocol::ttl::after;
+use crate::protocol::{Lease, LeaseTerms, Lock, Request, RequestStatus, attribute as name, ttl::after};
 
 /// How long requests count as in progress, and how long they are stored.
 ///
@@ -111,7 +108,7 @@ pub enum Begin {
 
 /// The next step for a request, given its row.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Next {
+pub(crate) enum RequestStep {
     /// Try to start it: one transaction creates or takes over the row, and acquires the lease.
     Start(Box<Txn>, Claim),
     /// It was completed.
@@ -124,7 +121,7 @@ pub(crate) enum Next {
 
 /// Everything that decides about a request.
 #[derive(Clone, Copy)]
-pub(crate) struct Decision<'a> {
+pub(crate) struct RequestDecision<'a> {
     /// The key of the row.
     pub(crate) key: &'a Key,
     /// The hash of the request.
@@ -138,21 +135,21 @@ pub(crate) struct Decision<'a> {
     pub(crate) now: Timestamp,
 }
 
-impl Decision<'_> {
+impl RequestDecision<'_> {
     /// Decides the next step. `lease` is the lease under which the request would be started.
-    pub(crate) fn next(&self, lease: &Lease) -> Next {
-        let Decision { key, now, .. } = *self;
+    pub(crate) fn next(&self, lease: &Lease) -> RequestStep {
+        let RequestDecision { key, now, .. } = *self;
         let take_over = match self.found {
             None => name::PK.absent(),
-            Some(request) if request.request_hash != self.hash => return Next::Mismatch,
+            Some(request) if request.request_hash != self.hash => return RequestStep::Mismatch,
             Some(request) => match request.status {
-                RequestStatus::Completed => return Next::Replay(request.result_s3_key.clone()),
+                RequestStatus::Completed => return RequestStep::Replay(request.result_s3_key.clone()),
                 RequestStatus::Failed => is_as_read(request),
                 RequestStatus::Started => match (request.in_progress_until, self.lock) {
-                    (Some(until), _) if until > now.seconds() => return Next::InProgress(Some(until)),
+                    (Some(until), _) if until > now.seconds() => return RequestStep::InProgress(Some(until)),
                     // A service that writes no expiry is in progress as long as the lease is held.
                     (None, Some(lock)) if lock.is_held(now) => {
-                        return Next::InProgress(Some(lock.lease_expires_at));
+                        return RequestStep::InProgress(Some(lock.lease_expires_at));
                     }
                     _ => is_as_read(request),
                 },
@@ -164,12 +161,12 @@ impl Decision<'_> {
         let put = Write::put(key.clone(), row.to_item()).when(take_over);
         let acquire = lease.acquire(now, self.lease_terms);
         let txn = Txn::new([put].into_iter().chain(acquire.writes().iter().cloned()));
-        Next::Start(Box::new(txn), Claim { key: key.clone(), token: lease.token().to_owned() })
+        RequestStep::Start(Box::new(txn), Claim { key: key.clone(), token: lease.token().to_owned() })
     }
 }
 
 /// Records the request that an idempotency key was used for, unless it was used for another one.
-pub(crate) fn bind(key: &Key, hash: &str, terms: &RequestTerms, now: Timestamp) -> Txn {
+pub(crate) fn bind_key(key: &Key, hash: &str, terms: &RequestTerms, now: Timestamp) -> Txn {
     let row = Request::started(hash, after(now, terms.ttl));
     Txn::from(Write::put(key.clone(), row.to_item()).when(name::PK.absent().or(name::REQUEST_HASH.is(hash))))
 }

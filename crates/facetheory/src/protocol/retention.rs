@@ -2,8 +2,7 @@
 
 use tabletheory::{Key, Txn, Write};
 
-use crate::protocol::attribute as name;
-use crate::protocol::row::Version;
+use crate::protocol::{Version, attribute as name};
 
 /// How many versions of a page are retained.
 ///

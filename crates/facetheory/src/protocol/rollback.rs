@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tabletheory::{Commit, Cond, Timestamp, Txn, Update, Write};
 
-use crate::protocol::attribute as name;
-use crate::protocol::key::PageKey;
-use crate::protocol::publish::{next_version, replace_meta};
-use crate::protocol::row::{Meta, Version};
-use crate::protocol::ttl::{after, seconds};
+use crate::protocol::{
+    Meta, PageKey, Version, attribute as name,
+    publish::{next_version, replace_meta},
+    ttl::{after, seconds},
+};
 
 /// The result of a rollback.
 ///

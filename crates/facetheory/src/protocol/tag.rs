@@ -5,8 +5,7 @@ use std::sync::Arc;
 use tabletheory::Key;
 
 use crate::error::{Error, Result};
-use crate::protocol::digest::sha256_hex;
-use crate::protocol::key::Tenant;
+use crate::protocol::{Tenant, digest::sha256_hex};
 
 /// A tag, by which pages are invalidated together.
 ///

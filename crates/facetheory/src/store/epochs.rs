@@ -10,11 +10,7 @@ use tabletheory::{Consistency, Key, Timestamp};
 
 use super::PageStore;
 use crate::error::Result;
-use crate::protocol::epoch::Epoch;
-use crate::protocol::freshness::Freshness;
-use crate::protocol::key::{PageKey, Tenant};
-use crate::protocol::row::Meta;
-use crate::protocol::tag::Tag;
+use crate::protocol::{Epoch, Freshness, Meta, PageKey, Tag, Tenant};
 
 /// The most epochs in the cache.
 const MAX_CACHED: usize = 10_000;

@@ -4,12 +4,9 @@ use tabletheory::Consistency;
 
 use super::{MAX_ROUNDS, PageStore, contended};
 use crate::error::Result;
-use crate::protocol::epoch::Epoch;
-use crate::protocol::invalidate::{self, Found, Invalidated, InvalidationMode};
-use crate::protocol::key::{PageKey, Tenant};
-use crate::protocol::lease::Lease;
-use crate::protocol::row::Meta;
-use crate::protocol::tag::Tag;
+use crate::protocol::{
+    Epoch, Found, Invalidated, InvalidationMode, Lease, Meta, PageKey, Tag, Tenant, invalidate,
+};
 
 impl PageStore {
     /// Invalidates a page. Renders that began earlier cannot publish any more.

@@ -4,8 +4,7 @@ use tabletheory::{ClientToken, Commit};
 
 use super::PageStore;
 use crate::error::Result;
-use crate::protocol::key::PageKey;
-use crate::protocol::lease::{Acquire, Lease, Refresh};
+use crate::protocol::{Acquire, Lease, PageKey, Refresh};
 
 impl PageStore {
     /// Acquires the lease of a page if nobody holds it.

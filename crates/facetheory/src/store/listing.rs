@@ -4,9 +4,7 @@ use tabletheory::{Cursor, Item, Scan, Value};
 
 use super::PageStore;
 use crate::error::Result;
-use crate::protocol::attribute as name;
-use crate::protocol::key::Tenant;
-use crate::protocol::row::Meta;
+use crate::protocol::{Meta, Tenant, attribute as name};
 
 /// The most rows that one call reads. If few of them match, it returns those and a cursor.
 const MAX_ROWS: usize = 2000;

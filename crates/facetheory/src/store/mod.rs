@@ -20,13 +20,7 @@ use tabletheory::{ClientToken, Commit, Query, Random, SystemRandom, Table, Txn};
 use self::epochs::EpochCache;
 pub use self::listing::{Entry, Listed, Listing};
 use crate::error::{Error, Kind, Result};
-use crate::protocol::epoch::EpochTerms;
-use crate::protocol::key::PageKey;
-use crate::protocol::lease::LeaseTerms;
-use crate::protocol::publish::Guards;
-use crate::protocol::request::RequestTerms;
-use crate::protocol::row::{Lock, Meta, View};
-use crate::protocol::ttl::Ttls;
+use crate::protocol::{EpochTerms, Guards, LeaseTerms, Lock, Meta, PageKey, RequestTerms, Ttls, View};
 
 /// How often an operation starts again because rows have changed since they were read.
 const MAX_ROUNDS: u32 = 16;

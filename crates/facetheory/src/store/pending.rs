@@ -4,8 +4,7 @@ use tabletheory::{Consistency, Key};
 
 use super::PageStore;
 use crate::error::Result;
-use crate::protocol::epoch::Epoch;
-use crate::protocol::key::PageKey;
+use crate::protocol::{Epoch, PageKey};
 
 /// The most pending invalidations.
 const MAX_PENDING: usize = 10_000;

@@ -4,14 +4,9 @@ use tabletheory::{ClientToken, Commit};
 
 use super::PageStore;
 use crate::error::{Error, Kind, Result};
-use crate::protocol::digest::sha256_hex;
-use crate::protocol::generation::Generation;
-use crate::protocol::lease::Lease;
-use crate::protocol::publish::{History, Publication, Published};
-use crate::protocol::request::Claim;
-use crate::protocol::rollback;
-use crate::protocol::row::Meta;
-use crate::protocol::version_id::VersionId;
+use crate::protocol::{
+    Claim, Generation, History, Lease, Meta, Publication, Published, VersionId, digest::sha256_hex, rollback,
+};
 
 impl PageStore {
     /// Publishes a render and releases the lease, in one transaction.

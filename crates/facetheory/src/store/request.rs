@@ -4,11 +4,10 @@ use tabletheory::{Commit, Consistency};
 
 use super::{MAX_ROUNDS, PageStore, contended};
 use crate::error::Result;
-use crate::protocol::freshness::Freshness;
-use crate::protocol::key::PageKey;
-use crate::protocol::lease::{Acquire, Lease};
-use crate::protocol::request::{self, Begin, Claim, Decision, Next};
-use crate::protocol::row::{Lock, Meta, Request};
+use crate::protocol::{
+    Acquire, Begin, Claim, Freshness, Lease, Lock, Meta, PageKey, Request, RequestDecision, RequestStep,
+    request,
+};
 
 impl PageStore {
     /// Starts a request to regenerate a page, or returns what became of it: it is executed once, however often it is repeated.
@@ -41,7 +40,7 @@ impl PageStore {
             let found = row(2).map(Request::read).transpose()?;
             // A new token in each round: an attempt of an earlier round may still arrive, and must not grant this lease.
             let lease = Lease::starting(page.clone(), self.new_token(), now, &self.terms);
-            let decision = Decision {
+            let decision = RequestDecision {
                 key: &key,
                 hash,
                 found: found.as_ref(),
@@ -51,14 +50,16 @@ impl PageStore {
                 now,
             };
             let (txn, claim) = match decision.next(&lease) {
-                Next::Mismatch => return Ok(Begin::OtherRequest),
-                Next::Replay(s3_key) => return Ok(Begin::Replayed { s3_key }),
+                RequestStep::Mismatch => return Ok(Begin::OtherRequest),
+                RequestStep::Replay(s3_key) => return Ok(Begin::Replayed { s3_key }),
                 // Also if the request is in progress: the worker that started it may have crashed long ago.
-                Next::InProgress(_) | Next::Start(..) if self.is_fresh(page, meta.as_ref()).await? => {
+                RequestStep::InProgress(_) | RequestStep::Start(..)
+                    if self.is_fresh(page, meta.as_ref()).await? =>
+                {
                     return Ok(Begin::Fresh);
                 }
-                Next::InProgress(until) => return Ok(Begin::InProgress { until }),
-                Next::Start(txn, claim) => (txn, claim),
+                RequestStep::InProgress(until) => return Ok(Begin::InProgress { until }),
+                RequestStep::Start(txn, claim) => (txn, claim),
             };
             match self.persist(&self.once(*txn)).await? {
                 Commit::Done => return Ok(Begin::Started { lease, claim }),
@@ -91,7 +92,7 @@ impl PageStore {
     pub async fn bind_request(&self, idempotency_key: &str, hash: &str) -> Result<bool> {
         // A partition of its own: keys are evenly distributed, and the partitions of pages do not grow.
         let key = PageKey::new(format!("idempotency-key:{idempotency_key}"))?.request(idempotency_key)?;
-        let bound = request::bind(&key, hash, &self.request_terms, self.now());
+        let bound = request::bind_key(&key, hash, &self.request_terms, self.now());
         Ok(self.persist(&self.once(bound)).await?.is_done())
     }
 

@@ -6,10 +6,7 @@ use tabletheory::{Commit, Consistency, Key, Query, TableExt as _};
 
 use super::{MAX_ROUNDS, PageStore, contended};
 use crate::error::{Error, Result};
-use crate::protocol::key::PageKey;
-use crate::protocol::retention::{self, Retention};
-use crate::protocol::rollback::{self, Rollback, RolledBack};
-use crate::protocol::row::{Meta, Version};
+use crate::protocol::{Meta, PageKey, Retention, Rollback, RolledBack, Version, retention, rollback};
 
 impl PageStore {
     /// The version of a page with this sort key, or `None` if it is not stored.

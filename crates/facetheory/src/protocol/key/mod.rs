@@ -14,8 +14,7 @@ use tabletheory::Attr;
 pub use self::scheme::{KeyScheme, MAX_CACHE_KEY_BYTES};
 pub use self::tenant::Tenant;
 use crate::error::Result;
-use crate::protocol::attribute as name;
-use crate::protocol::tag::Tag;
+use crate::protocol::{Tag, attribute as name};
 
 /// The key of a page: its tenant and its cache key.
 ///

@@ -1,6 +1,6 @@
 //! Reads and writes the attributes of rows: strict about what the wire format requires, tolerant about everything else.
 //!
-//! Each row type lists its fields and their attributes once, with [`attributes!`]. Reading, writing and
+//! Each row type is defined once, with its attributes, by [`row!`] or [`attributes!`]. Reading, writing and
 //! [`Row::visit`], from which an update of `META` is derived, all come from that list.
 
 use tabletheory::{Attr, Item, Number, Set, Value};
@@ -26,10 +26,21 @@ pub(crate) trait Row: Sized {
     }
 }
 
-/// Implements [`Row`]: `field = ATTRIBUTE`, optionally `=> correct`, a function from the value that was read to the
-/// one that is used; and first `..field` for a field that is itself a [`Row`].
+/// Defines a struct and implements [`Row`] for it: `pub field: Type = ATTRIBUTE`, optionally `=> correct`, a function from
+/// the value that was read to the one that is used; and first `..field: Type` for a field that is itself a [`Row`].
 macro_rules! attributes {
-    ($type:ident { $(..$nested:ident,)? $($field:ident = $attribute:ident $(=> $correct:expr)?,)* }) => {
+    ($(#[$meta:meta])* pub struct $type:ident {
+        $(..$nested:ident: $nested_type:ty,)?
+        $($(#[$doc:meta])* pub $field:ident: $field_type:ty = $attribute:ident $(=> $correct:expr)?,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct $type {
+            $(#[doc = concat!("The attributes of a [`", stringify!($nested_type), "`].")] pub $nested: $nested_type,)?
+            $($(#[$doc])* pub $field: $field_type,)*
+        }
+
         impl $crate::protocol::row::codec::Row for $type {
             fn read(row: &$crate::protocol::row::codec::Reader<'_>) -> $crate::error::Result<Self> {
                 Ok($type {
@@ -53,10 +64,10 @@ macro_rules! attributes {
     };
 }
 
-/// Implements [`Row`] and the public `read` and `to_item` for the type of a whole row.
+/// Defines the struct of a whole row with [`attributes!`], with a public `read` and `to_item`.
 macro_rules! row {
-    ($role:literal $type:ident { $($fields:tt)* }) => {
-        $crate::protocol::row::codec::attributes!($type { $($fields)* });
+    ($role:literal $(#[$meta:meta])* pub struct $type:ident { $($fields:tt)* }) => {
+        $crate::protocol::row::codec::attributes!($(#[$meta])* pub struct $type { $($fields)* });
 
         impl $type {
             #[doc = concat!("Reads a `", $role, "` row.")]

@@ -19,52 +19,41 @@ use self::codec::{Field, Place};
 use crate::error::{Error, Result};
 use crate::protocol::generation::Generation;
 
-/// `META`: the current generation of a page, and what happened to it since it was published.
-///
-/// ```
-/// use facetheory::protocol::{Generation, Meta};
-/// use tabletheory::Item;
-///
-/// let foreign = r#"{"generated_at":{"N":"1700000000"},"revalidate_seconds":{"N":"60"},"s3_key":{"S":"a.html"}}"#;
-/// let meta = Meta::read(&Item::from_json(foreign)?)?;
-/// assert_eq!(meta, Meta::of(Generation::new("a.html", 1_700_000_000, 60)));
-/// assert_eq!(meta.to_item().len(), 3);
-///
-/// let error = Meta::read(&Item::new()).unwrap_err();
-/// assert_eq!(error.to_string(), "META: attribute `s3_key` is missing");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Meta {
-    /// The current generation.
-    pub generation: Generation,
-    /// When the row may be deleted by TTL, in epoch seconds.
-    pub ttl: Option<i64>,
-    /// The sort key of the current version, if the page has versions.
-    pub current_sk: Option<String>,
-    /// How often the pointer has moved, if the page has versions.
-    pub version: Option<u64>,
-    /// Since when the page is invalidated, in epoch seconds.
-    pub stale_since: Option<i64>,
-    /// Whether the page must not be served, not even while it is regenerated.
-    pub must_not_serve: bool,
-    /// Until when a page that was rolled back is pinned, in epoch seconds.
-    pub pinned_until: Option<i64>,
-    /// The token of the lease that published it last.
-    pub mark: Option<String>,
+codec::row! {
+    "META"
+    /// `META`: the current generation of a page, and what happened to it since it was published.
+    ///
+    /// ```
+    /// use facetheory::protocol::{Generation, Meta};
+    /// use tabletheory::Item;
+    ///
+    /// let foreign = r#"{"generated_at":{"N":"1700000000"},"revalidate_seconds":{"N":"60"},"s3_key":{"S":"a.html"}}"#;
+    /// let meta = Meta::read(&Item::from_json(foreign)?)?;
+    /// assert_eq!(meta, Meta::of(Generation::new("a.html", 1_700_000_000, 60)));
+    /// assert_eq!(meta.to_item().len(), 3);
+    ///
+    /// let error = Meta::read(&Item::new()).unwrap_err();
+    /// assert_eq!(error.to_string(), "META: attribute `s3_key` is missing");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub struct Meta {
+        ..generation: Generation,
+        /// When the row may be deleted by TTL, in epoch seconds.
+        pub ttl: Option<i64> = TTL,
+        /// The sort key of the current version, if the page has versions.
+        pub current_sk: Option<String> = CURRENT_SK,
+        /// How often the pointer has moved, if the page has versions.
+        pub version: Option<u64> = VERSION,
+        /// Since when the page is invalidated, in epoch seconds.
+        pub stale_since: Option<i64> = STALE_SINCE,
+        /// Whether the page must not be served, not even while it is regenerated.
+        pub must_not_serve: bool = MUST_NOT_SERVE,
+        /// Until when a page that was rolled back is pinned, in epoch seconds.
+        pub pinned_until: Option<i64> = PINNED_UNTIL,
+        /// The token of the lease that published it last.
+        pub mark: Option<String> = MARK,
+    }
 }
-
-codec::row!("META" Meta {
-    ..generation,
-    ttl = TTL,
-    current_sk = CURRENT_SK,
-    version = VERSION,
-    stale_since = STALE_SINCE,
-    must_not_serve = MUST_NOT_SERVE,
-    pinned_until = PINNED_UNTIL,
-    mark = MARK,
-});
 
 impl Meta {
     /// The row of a generation that was just published.
@@ -76,47 +65,32 @@ impl Meta {
     /// ```
     #[must_use]
     pub fn of(generation: Generation) -> Self {
-        Meta {
-            generation,
-            ttl: None,
-            current_sk: None,
-            version: None,
-            stale_since: None,
-            must_not_serve: false,
-            pinned_until: None,
-            mark: None,
-        }
+        Meta { generation, ..Meta::default() }
     }
 }
 
-/// `LOCK`: the lease on a page.
-///
-/// ```
-/// use facetheory::protocol::Lock;
-///
-/// let lock = Lock::new("t", 1_700_000_030);
-/// assert_eq!(Lock::read(&lock.to_item())?, lock);
-/// # Ok::<(), facetheory::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Lock {
-    /// The token, known to the holder alone.
-    pub lease_token: String,
-    /// When the lease expires, in epoch seconds.
-    pub lease_expires_at: i64,
-    /// When the row may be deleted by TTL, in epoch seconds.
-    pub ttl: Option<i64>,
-    /// The name of the holder, for humans.
-    pub owner: Option<String>,
+codec::row! {
+    "LOCK"
+    /// `LOCK`: the lease on a page.
+    ///
+    /// ```
+    /// use facetheory::protocol::Lock;
+    ///
+    /// let lock = Lock::new("t", 1_700_000_030);
+    /// assert_eq!(Lock::read(&lock.to_item())?, lock);
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub struct Lock {
+        /// The token, known to the holder alone.
+        pub lease_token: String = LEASE_TOKEN,
+        /// When the lease expires, in epoch seconds.
+        pub lease_expires_at: i64 = LEASE_EXPIRES_AT,
+        /// When the row may be deleted by TTL, in epoch seconds.
+        pub ttl: Option<i64> = TTL,
+        /// The name of the holder, for humans.
+        pub owner: Option<String> = OWNER,
+    }
 }
-
-codec::row!("LOCK" Lock {
-    lease_token = LEASE_TOKEN,
-    lease_expires_at = LEASE_EXPIRES_AT,
-    ttl = TTL,
-    owner = OWNER,
-});
 
 impl Lock {
     /// The row of a lease with this token that expires at this time, in epoch seconds.
@@ -125,7 +99,7 @@ impl Lock {
     /// assert_eq!(facetheory::protocol::Lock::new("t", 1_700_000_030).ttl, None);
     /// ```
     pub fn new(lease_token: impl Into<String>, lease_expires_at: i64) -> Self {
-        Lock { lease_token: lease_token.into(), lease_expires_at, ttl: None, owner: None }
+        Lock { lease_token: lease_token.into(), lease_expires_at, ..Lock::default() }
     }
 }
 
@@ -143,25 +117,23 @@ pub struct View {
     pub lock: Option<Lock>,
 }
 
-/// `VER#<id>`: a stored generation, to compare with and to roll back to.
-///
-/// ```
-/// use facetheory::protocol::{Generation, Version};
-///
-/// let version = Version::of(Generation::new("a.html", 1, 60));
-/// assert_eq!(Version::read(&version.to_item())?, version);
-/// # Ok::<(), facetheory::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Version {
-    /// The generation.
-    pub generation: Generation,
-    /// When the row may be deleted by TTL, in epoch seconds; `None` while it is the current version.
-    pub ttl: Option<i64>,
+codec::row! {
+    "VER#"
+    /// `VER#<id>`: a stored generation, to compare with and to roll back to.
+    ///
+    /// ```
+    /// use facetheory::protocol::{Generation, Version};
+    ///
+    /// let version = Version::of(Generation::new("a.html", 1, 60));
+    /// assert_eq!(Version::read(&version.to_item())?, version);
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub struct Version {
+        ..generation: Generation,
+        /// When the row may be deleted by TTL, in epoch seconds; `None` while it is the current version.
+        pub ttl: Option<i64> = TTL,
+    }
 }
-
-codec::row!("VER#" Version { ..generation, ttl = TTL, });
 
 impl Version {
     /// The row of the current generation, which has no `ttl`.
@@ -176,41 +148,33 @@ impl Version {
     }
 }
 
-/// `REQ#<idempotency key>`: a request to regenerate, which is executed once however often it is repeated.
-///
-/// ```
-/// use facetheory::protocol::{Request, RequestStatus};
-///
-/// let request = Request::started("hash", 1_700_086_400);
-/// assert_eq!(request.status, RequestStatus::Started);
-/// assert_eq!(Request::read(&request.to_item())?, request);
-/// # Ok::<(), facetheory::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Request {
-    /// The hash of the request. The same key with another hash is rejected.
-    pub request_hash: String,
-    /// How far it has come.
-    pub status: RequestStatus,
-    /// The body that it produced.
-    pub result_s3_key: Option<String>,
-    /// When the row may be deleted by TTL, in epoch seconds.
-    pub ttl: i64,
-    /// The token of the lease under which it is executed.
-    pub owner: Option<String>,
-    /// Until when it counts as in progress, in epoch seconds.
-    pub in_progress_until: Option<i64>,
+codec::row! {
+    "REQ#"
+    /// `REQ#<idempotency key>`: a request to regenerate, which is executed once however often it is repeated.
+    ///
+    /// ```
+    /// use facetheory::protocol::{Request, RequestStatus};
+    ///
+    /// let request = Request::started("hash", 1_700_086_400);
+    /// assert_eq!(request.status, RequestStatus::Started);
+    /// assert_eq!(Request::read(&request.to_item())?, request);
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub struct Request {
+        /// How far it has come.
+        pub status: RequestStatus = STATUS,
+        /// The hash of the request. The same key with another hash is rejected.
+        pub request_hash: String = REQUEST_HASH,
+        /// The body that it produced.
+        pub result_s3_key: Option<String> = RESULT_S3_KEY,
+        /// When the row may be deleted by TTL, in epoch seconds.
+        pub ttl: i64 = TTL,
+        /// The token of the lease under which it is executed.
+        pub owner: Option<String> = OWNER,
+        /// Until when it counts as in progress, in epoch seconds.
+        pub in_progress_until: Option<i64> = IN_PROGRESS_UNTIL,
+    }
 }
-
-codec::row!("REQ#" Request {
-    status = STATUS,
-    request_hash = REQUEST_HASH,
-    result_s3_key = RESULT_S3_KEY,
-    ttl = TTL,
-    owner = OWNER,
-    in_progress_until = IN_PROGRESS_UNTIL,
-});
 
 impl Request {
     /// The row of a request that has just started.
@@ -219,14 +183,7 @@ impl Request {
     /// assert_eq!(facetheory::protocol::Request::started("h", 9).ttl, 9);
     /// ```
     pub fn started(request_hash: impl Into<String>, ttl: i64) -> Self {
-        Request {
-            request_hash: request_hash.into(),
-            status: RequestStatus::Started,
-            result_s3_key: None,
-            ttl,
-            owner: None,
-            in_progress_until: None,
-        }
+        Request { request_hash: request_hash.into(), ttl, ..Request::default() }
     }
 }
 
@@ -235,9 +192,10 @@ impl Request {
 /// ```
 /// assert_ne!(facetheory::protocol::RequestStatus::Started, facetheory::protocol::RequestStatus::Completed);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestStatus {
     /// A worker executes it, or stopped before it was done.
+    #[default]
     Started,
     /// It is done, and its result is recorded.
     Completed,
