@@ -248,8 +248,7 @@ impl<'w> Worker<'w> {
         content.digest = Some(stored.digest);
         let mut rendered = Generation::new(stored.s3_key, started.seconds(), revalidate);
         rendered.content = content;
-        let published =
-            store.commit_request(lease, claim, &rendered, seen.as_ref(), self.history(page)).await;
+        let published = store.publish(lease, &rendered, seen.as_ref(), self.history(page), Some(claim)).await;
         match &published {
             Ok(Published::Done) => checker.reported_published(&operation.name),
             Ok(Published::Superseded) => {}

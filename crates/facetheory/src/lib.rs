@@ -10,6 +10,9 @@
 // Some crate-private operations are used by the HTTP layer alone; builds with it find code that nothing uses.
 #![cfg_attr(not(feature = "http"), allow(dead_code, unused_imports))]
 
+#[macro_use]
+mod setters;
+
 mod bodies;
 mod engine;
 mod environment;

@@ -136,21 +136,13 @@ impl From<Meta> for Metadata {
 )]
 pub(super) async fn list(admin: AdminState, Query(params): Query<ListParams>) -> ApiResult<Entries> {
     let mut listing = Listing::new(params.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT));
-    if let Some(tenant) = params.tenant {
-        listing = listing.of(Tenant::new(tenant)?);
-    }
-    if let Some(path) = params.path {
-        // Validates the path as an invalidation does.
-        Tag::path(&path)?;
-        listing = listing.below(path);
-    }
-    if let Some(tag) = params.tag {
-        listing = listing.tagged(Tag::new(tag)?.as_str());
-    }
-    if let Some(cursor) = params.cursor {
-        let invalid = |_| Problem::bad_request("invalid cursor: use the `next` of the previous response");
-        listing = listing.after(cursor.parse().map_err(invalid)?);
-    }
+    listing.tenant = params.tenant.map(Tenant::new).transpose()?;
+    // Validates the path as an invalidation does.
+    params.path.as_deref().map(Tag::path).transpose()?;
+    listing.below = params.path;
+    listing.tag = params.tag.map(Tag::new).transpose()?.map(|tag| tag.as_str().to_owned());
+    let invalid = |_| Problem::bad_request("invalid cursor: use the `next` of the previous response");
+    listing.after = params.cursor.map(|cursor| cursor.parse()).transpose().map_err(invalid)?;
     let listed = admin.isr.list(&listing).await?;
     let entry = |entry: facetheory::Entry| Entry {
         pk: entry.pk,

@@ -135,8 +135,7 @@ async fn publish(store: PageStore, number: u64) {
         panic!("nobody else holds it")
     };
     let rendered = generation(&page, number, store.now());
-    let published =
-        store.commit_generation(&lease, &rendered, None, History::Latest).await.expect("no error");
+    let published = store.publish(&lease, &rendered, None, History::Latest, None).await.expect("no error");
     assert_eq!(published, Published::Done);
 }
 

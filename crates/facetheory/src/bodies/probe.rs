@@ -142,38 +142,33 @@ async fn failures_of_get(found: GetResult, content: &Content, written: [&Bytes; 
 
 impl fmt::Display for ProbeFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (problem, reason, effect) = match self {
-            ProbeFailure::Unreadable => (
-                "an object that was just stored cannot be read",
-                None,
-                "the body of every page would be missing",
-            ),
+        let (problem, effect) = match self {
+            ProbeFailure::Unreadable => {
+                ("an object that was just stored cannot be read", "the body of every page would be missing")
+            }
             ProbeFailure::Overwrites => (
                 "a conditional put overwrites an object that exists (the store ignores If-None-Match)",
-                None,
                 "only their random keys protect bodies from being overwritten",
             ),
             ProbeFailure::NoMetadata => (
                 "metadata is not returned",
-                None,
                 "a page whose row another language has written is served without its status, content type and \
                  security policy",
             ),
-            ProbeFailure::NoContentType => (
-                "the content type is not returned",
-                None,
-                "clients that fetch objects directly have to guess it",
-            ),
-            ProbeFailure::NoList(reason) => (
-                "an object that exists is not listed",
-                reason.as_deref(),
-                "garbage collection cannot find orphaned bodies",
-            ),
-            ProbeFailure::NoDelete(reason) => (
+            ProbeFailure::NoContentType => {
+                ("the content type is not returned", "clients that fetch objects directly have to guess it")
+            }
+            ProbeFailure::NoList(_) => {
+                ("an object that exists is not listed", "garbage collection cannot find orphaned bodies")
+            }
+            ProbeFailure::NoDelete(_) => (
                 "an object that was deleted still exists",
-                reason.as_deref(),
                 "garbage collection cannot delete bodies, and this test leaves an object behind",
             ),
+        };
+        let reason = match self {
+            ProbeFailure::NoList(reason) | ProbeFailure::NoDelete(reason) => reason.as_deref(),
+            _ => None,
         };
         let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
         write!(f, "{problem}{reason}: {effect}")

@@ -19,7 +19,8 @@ const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The configuration of the environment, as the table on DynamoDB uses it.
 pub(crate) async fn environment() -> SdkConfig {
     let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
-    match endpoint(config.endpoint_url()) {
+    // The endpoint of S3 takes precedence over the one of all services, as in the AWS tools.
+    match std::env::var("AWS_ENDPOINT_URL_S3").ok().filter(|url| !url.is_empty()) {
         Some(endpoint) => config.into_builder().endpoint_url(endpoint).build(),
         None => config,
     }
@@ -55,11 +56,6 @@ pub(crate) fn open(config: &SdkConfig, bucket: &str) -> Result<AmazonS3> {
     })
 }
 
-/// The endpoint of S3 takes precedence over the one of all services, as in the AWS tools.
-fn endpoint(for_all: Option<&str>) -> Option<String> {
-    std::env::var("AWS_ENDPOINT_URL_S3").ok().filter(|url| !url.is_empty()).or(for_all.map(str::to_owned))
-}
-
 /// The credential chain of the SDK for `object_store`.
 #[derive(Debug)]
 struct SharedChain(SharedCredentialsProvider);
@@ -69,11 +65,8 @@ impl CredentialProvider for SharedChain {
     type Credential = AwsCredential;
 
     async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        let credentials = self
-            .0
-            .provide_credentials()
-            .await
-            .map_err(|cause| object_store::Error::Generic { store: "S3", source: Box::new(cause) })?;
+        let failed = |cause| object_store::Error::Generic { store: "S3", source: Box::new(cause) };
+        let credentials = self.0.provide_credentials().await.map_err(failed)?;
         Ok(Arc::new(AwsCredential {
             key_id: credentials.access_key_id().to_owned(),
             secret_key: credentials.secret_access_key().to_owned(),

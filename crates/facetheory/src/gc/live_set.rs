@@ -9,7 +9,7 @@ use tabletheory::Random;
 /// With the default of 16 MiB, which is 134 million bits, an orphan is mistaken for a live body with a probability of one in 10⁹
 /// if there are a million live bodies, one in 500 if there are ten million, and one in 20 if there are twenty million. Beyond
 /// that the set should be larger.
-const BITS_PER_NAME: u64 = 7;
+const HASHES: u64 = 7;
 
 /// A Bloom filter of names.
 ///
@@ -44,7 +44,7 @@ impl LiveSet {
     pub(super) fn false_positives(&self) -> f64 {
         let ones: u64 = self.words.iter().map(|word| u64::from(word.count_ones())).sum();
         let share = ones as f64 / self.bits() as f64;
-        share.powf(BITS_PER_NAME as f64)
+        share.powf(HASHES as f64)
     }
 
     fn bits(&self) -> u64 {
@@ -60,7 +60,7 @@ impl LiveSet {
             hasher.finish()
         });
         let bits = self.bits();
-        (0..BITS_PER_NAME).map(move |index| {
+        (0..HASHES).map(move |index| {
             let position = first.wrapping_add(index.wrapping_mul(step | 1)) % bits;
             let word = usize::try_from(position / u64::from(u64::BITS)).unwrap_or(0);
             (word, 1 << (position % u64::from(u64::BITS)))

@@ -26,16 +26,14 @@
 mod live_set;
 mod options;
 mod orphans;
-mod report;
 mod run;
 mod scan;
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-pub use self::options::GcOptions;
 use self::options::READER_LAG;
-pub use self::report::GcReport;
+pub use self::options::{GcOptions, GcReport};
 use self::run::Run;
 use crate::bodies::s3_key::S3Key;
 use crate::error::{Error, Result};

@@ -13,7 +13,7 @@ const MAX_SIBLINGS: usize = 4096;
 
 /// A body that may be an orphan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Orphan {
+pub(super) struct Candidate {
     /// When its render started, and its path: the order in which the bodies of a page replaced each other.
     order: (i64, Path),
     /// When it was stored, in epoch milliseconds.
@@ -21,11 +21,11 @@ pub(super) struct Orphan {
     pub(super) size: u64,
 }
 
-impl Orphan {
+impl Candidate {
     fn of(object: ObjectMeta, key: &S3Key<'_>) -> Self {
         // A render can take long, and the clock of the store can be wrong: the later of both times counts.
         let stored = object.last_modified.timestamp_millis().max(key.millis);
-        Orphan { order: (key.millis, object.location), stored, size: object.size }
+        Candidate { order: (key.millis, object.location), stored, size: object.size }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -42,7 +42,7 @@ pub(super) struct Siblings<'r> {
     cutoff: Timestamp,
     /// The directory of the page.
     directory: String,
-    held: Vec<Orphan>,
+    held: Vec<Candidate>,
     /// The key of the last object.
     last: Option<String>,
     /// The last key of the last page of which all bodies were decided.
@@ -56,7 +56,7 @@ impl<'r> Siblings<'r> {
     }
 
     /// Adds the next object of the listing, and those bodies to `orphans` that are known to be orphans now.
-    pub(super) fn add(&mut self, object: ObjectMeta, report: &mut GcReport, orphans: &mut Vec<Orphan>) {
+    pub(super) fn add(&mut self, object: ObjectMeta, report: &mut GcReport, orphans: &mut Vec<Candidate>) {
         let key = object.location.to_string();
         let Some(parsed) = S3Key::parse(self.prefix, &key) else {
             report.foreign += 1;
@@ -74,20 +74,20 @@ impl<'r> Siblings<'r> {
             self.decide(newest.as_ref(), report, orphans);
             self.held.extend(newest);
         }
-        self.held.push(Orphan::of(object, &parsed));
+        self.held.push(Candidate::of(object, &parsed));
         self.last = Some(key);
     }
 
     /// Decides the bodies of the page: there are no more.
-    pub(super) fn finish(&mut self, report: &mut GcReport, orphans: &mut Vec<Orphan>) {
+    pub(super) fn finish(&mut self, report: &mut GcReport, orphans: &mut Vec<Candidate>) {
         self.held.sort_unstable_by(|one, other| one.order.cmp(&other.order));
         self.decide(None, report, orphans);
         self.through = self.last.take().or(self.through.take());
     }
 
     /// Decides all bodies that are held, which are sorted; `after` is the next one.
-    fn decide(&mut self, after: Option<&Orphan>, report: &mut GcReport, orphans: &mut Vec<Orphan>) {
-        let young = |body: &Orphan| body.stored > self.cutoff.millis();
+    fn decide(&mut self, after: Option<&Candidate>, report: &mut GcReport, orphans: &mut Vec<Candidate>) {
+        let young = |body: &Candidate| body.stored > self.cutoff.millis();
         let protected = !self.held.is_empty() && self.live.may_contain(&self.directory);
         let mut replaced_recently = after.is_some_and(young);
         // From the newest to the oldest, so that the successor of each body is known.

@@ -8,7 +8,7 @@ use object_store::path::Path;
 use tabletheory::{Scan, Timestamp};
 
 use super::live_set::LiveSet;
-use super::orphans::{Orphan, Siblings};
+use super::orphans::{Candidate, Siblings};
 use super::scan::{RowScan, Superfluous};
 use super::{GcOptions, GcReport};
 use crate::bodies::unavailable;
@@ -154,7 +154,7 @@ impl<'a, P: FnMut(&GcReport) -> ControlFlow<()>> Run<'a, P> {
         }
     }
 
-    async fn delete_batch(&mut self, orphans: Vec<Orphan>) {
+    async fn delete_batch(&mut self, orphans: Vec<Candidate>) {
         let mut deleted = |size: u64| {
             self.report.orphans += 1;
             self.report.bytes += size;

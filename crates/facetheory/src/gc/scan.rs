@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::protocol::{Retention, attribute as name, row::codec::Reader};
 
 /// How many cache keys a raw partition key may stand for, since the length of its prefix is not known.
-const MAX_READINGS: usize = 8;
+const MAX_POSSIBLE_CACHE_KEYS: usize = 8;
 
 /// A scan of all rows, with constant memory.
 ///
@@ -113,7 +113,7 @@ impl RowScan {
         let version = Superfluous { meta, sk, s3_key: s3_key.to_owned() };
         // A version whose time cannot be read is not too old.
         let generated_at: Option<i64> =
-            Reader::of("VER#", item).field(&name::GENERATED_AT).unwrap_or_default();
+            Reader { role: "VER#", item }.field(&name::GENERATED_AT).unwrap_or_default();
         let is_old = retention.oldest.zip(generated_at).is_some_and(|(oldest, at)| at < oldest);
         // It counts among the newest in any case.
         self.partition.newest.push_back(if is_old {
@@ -159,9 +159,10 @@ impl RowScan {
             self.live.insert(directory_of_hash(digits));
         }
         // A raw key follows a prefix of unknown length, which ends with `#`.
-        let readings = pk.match_indices('#').take(MAX_READINGS).map(|(place, _)| &pk[place + 1..]);
+        let possible_cache_keys =
+            pk.match_indices('#').take(MAX_POSSIBLE_CACHE_KEYS).map(|(place, _)| &pk[place + 1..]);
         let mut known = hashed;
-        for cache_key in readings {
+        for cache_key in possible_cache_keys {
             self.live.insert(&page_directory(cache_key));
             known = true;
         }

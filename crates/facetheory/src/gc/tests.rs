@@ -13,8 +13,7 @@ use object_store::{
 };
 use tabletheory::{Faults, Faulty, ManualClock, MemoryTable, SeededRandom, Timestamp};
 
-use super::options::MAX_BATCH;
-use super::report::MAX_FAILURES_DESCRIBED;
+use super::options::{MAX_BATCH, MAX_FAILURES_DESCRIBED};
 use super::*;
 use crate::protocol::{Content, LeaseTerms};
 use crate::{Bodies, History, Kind, Outcome, PageKey, PageStore, Policy, Rendered, Retention};

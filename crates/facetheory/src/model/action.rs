@@ -10,7 +10,7 @@ use super::state::{BODIES, Budget, OLD, Operator, Past, Phase, SERVED, Set, Stat
 use super::table::{LOCK, META, Rows, World, version_place};
 use crate::protocol::row::{Meta, Version};
 
-/// InvalidationKind a request is delivered whose sender waits for the response.
+/// How a request is delivered whose sender waits for the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
     Delivered,

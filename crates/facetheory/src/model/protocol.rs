@@ -21,7 +21,7 @@ use crate::protocol::row::Meta;
 
 /// The start time, in epoch seconds.
 const START: i64 = 1_700_000_000;
-/// InvalidationKind long a page is fresh, a lease is held, and a request counts as in progress.
+/// How long a page is fresh, a lease is held, and a request counts as in progress.
 const INTERVAL: i64 = 2;
 /// Clocks differ by one second either way.
 pub(super) const MARGIN: Duration = Duration::from_secs(2);

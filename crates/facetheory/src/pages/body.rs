@@ -9,13 +9,6 @@ use crate::bodies::{self, Body};
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{Generation, Meta, PageKey, ttl::seconds};
 
-/// A render whose body is stored.
-pub(super) struct StoredRender {
-    pub(super) generation: Generation,
-    /// Whether its body is the current one, so that no object was written.
-    pub(super) unchanged: bool,
-}
-
 impl Pages {
     /// Reads the body of a page. Returns `None` if it is missing or damaged.
     pub(crate) async fn body(&self, meta: &Meta) -> Result<Option<Body>> {
@@ -39,7 +32,7 @@ impl Pages {
         mut rendered: Rendered,
         current: Option<&Meta>,
         started: Timestamp,
-    ) -> Result<StoredRender> {
+    ) -> Result<Generation> {
         let revalidate = seconds(rendered.revalidate.unwrap_or(policy.revalidate));
         let generated_at = rendered.as_of.unwrap_or(started).min(started);
         let mut generation = Generation::new("", generated_at.seconds(), revalidate);
@@ -56,17 +49,17 @@ impl Pages {
             generation.s3_key.clone_from(&current.generation.s3_key);
             generation.etag = rendered.etag;
             generation.content.digest.clone_from(&current.generation.content.digest);
-            return Ok(StoredRender { generation, unchanged: true });
+            return Ok(generation);
         };
         let digest = bodies::digest(&bytes);
         generation.etag = rendered.etag.or_else(|| Some(format!("\"{}\"", &digest["sha256:".len()..][..32])));
         generation.content.digest = Some(digest);
         if let Some(current) = current.filter(|current| current.has_same_body(&generation)) {
             generation.s3_key.clone_from(&current.generation.s3_key);
-            return Ok(StoredRender { generation, unchanged: true });
+            return Ok(generation);
         }
         let put = self.bodies.put(page, started, bytes, &generation.content, &*self.random);
         generation.s3_key = self.with_timeout(put).await?.s3_key;
-        Ok(StoredRender { generation, unchanged: false })
+        Ok(generation)
     }
 }

@@ -211,14 +211,8 @@ impl Pages {
         let compare =
             move || Diff::between((&from_sk, &from, from_body.as_ref()), (&to_sk, &to, to_body.as_ref()));
         let diff = tokio::task::spawn_blocking(compare).await;
-        let stopped = |cause| {
-            Error::new(
-                Kind::Unavailable,
-                "the comparison was stopped: its task panicked or the process shuts down",
-            )
-            .caused_by(cause)
-        };
-        diff.map(Some).map_err(stopped)
+        let stopped = "the comparison was stopped: its task panicked or the process shuts down";
+        diff.map(Some).map_err(|cause| Error::new(Kind::Unavailable, stopped).caused_by(cause))
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod body;
 pub(crate) mod diff;
-mod heartbeat;
 mod outcome;
 pub(crate) mod policy;
 pub(crate) mod reason;
@@ -64,36 +63,30 @@ impl Pages {
         Pages { store, bodies, random: Arc::new(SystemRandom), body_timeout: BODY_TIMEOUT }
     }
 
-    /// Sets the source of randomness for S3 keys, for tests and simulations.
-    ///
-    /// ```
-    /// # use facetheory::{Bodies, PageStore, Pages};
-    /// # use std::sync::Arc;
-    /// use tabletheory::{MemoryTable, SeededRandom};
-    ///
-    /// let pages = Pages::new(PageStore::new(Arc::new(MemoryTable::new())), Bodies::memory())
-    ///     .with_random(Arc::new(SeededRandom::new(1)));
-    /// ```
-    #[must_use]
-    pub fn with_random(mut self, random: Arc<dyn Random>) -> Self {
-        self.random = random;
-        self
-    }
+    setters! {
+        /// Sets the source of randomness for S3 keys, for tests and simulations.
+        ///
+        /// ```
+        /// # use facetheory::{Bodies, PageStore, Pages};
+        /// # use std::sync::Arc;
+        /// use tabletheory::{MemoryTable, SeededRandom};
+        ///
+        /// let pages = Pages::new(PageStore::new(Arc::new(MemoryTable::new())), Bodies::memory())
+        ///     .with_random(Arc::new(SeededRandom::new(1)));
+        /// ```
+        pub fn with_random(random: Arc<dyn Random>);
 
-    /// Sets how long reading or storing a body may take; ten seconds by default.
-    ///
-    /// ```
-    /// # use facetheory::{Bodies, PageStore, Pages};
-    /// # use std::sync::Arc;
-    /// use std::time::Duration;
-    ///
-    /// let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory())
-    ///     .with_body_timeout(Duration::from_secs(2));
-    /// ```
-    #[must_use]
-    pub fn with_body_timeout(mut self, timeout: Duration) -> Self {
-        self.body_timeout = timeout;
-        self
+        /// Sets how long reading or storing a body may take; ten seconds by default.
+        ///
+        /// ```
+        /// # use facetheory::{Bodies, PageStore, Pages};
+        /// # use std::sync::Arc;
+        /// use std::time::Duration;
+        ///
+        /// let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory())
+        ///     .with_body_timeout(Duration::from_secs(2));
+        /// ```
+        pub fn with_body_timeout(body_timeout: Duration);
     }
 
     /// The rows.

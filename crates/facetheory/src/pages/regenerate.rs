@@ -5,13 +5,17 @@ use std::ops::ControlFlow;
 
 use tracing::Instrument as _;
 
-use super::body::StoredRender;
 use super::policy::Policy;
 use super::reason::RegenerateReason;
 use super::render::{Render, RenderContext, RenderError};
 use super::{Outcome, Pages};
 use crate::error::{Error, Kind, Result};
-use crate::protocol::{Acquire, Begin, Claim, Freshness, IdempotentRequest, Lease, Meta, PageKey, Published};
+use crate::protocol::{
+    Acquire, Begin, Claim, Freshness, Generation, IdempotentRequest, Lease, Meta, PageKey, Published, Refresh,
+};
+
+/// How often a lease is refreshed within its duration.
+const HEARTBEATS_PER_LEASE: u32 = 3;
 
 impl Pages {
     /// Renders and publishes a page, if it is not fresh and no other worker renders it.
@@ -135,9 +139,12 @@ impl Pages {
         render: impl FnOnce(RenderContext) -> R,
     ) -> Result<Outcome> {
         let result = match self.render(&held.lease, policy, reason, render).await {
-            Ok(ControlFlow::Continue((stored, seen))) => {
-                match self.publish(&held, &stored, &seen, policy).await {
-                    Ok(Published::Done) => return Ok(stored.outcome(seen)),
+            Ok(ControlFlow::Continue((generation, seen))) => {
+                let (lease, claim) = (&held.lease, held.claim.as_ref());
+                let span = tracing::debug_span!("publish", page = %lease.page().redacted());
+                let publish = self.store.publish(lease, &generation, seen.as_ref(), policy.history, claim);
+                match publish.instrument(span).await {
+                    Ok(Published::Done) => return Ok(published(generation, seen)),
                     Err(error) if error.kind() == Kind::Unknown => return Err(error),
                     Ok(Published::Lost) => Ok(Outcome::Lost),
                     Ok(Published::Superseded) => Ok(Outcome::Superseded),
@@ -158,12 +165,16 @@ impl Pages {
         policy: &Policy,
         reason: &RegenerateReason,
         render: impl FnOnce(RenderContext) -> R,
-    ) -> Result<ControlFlow<Outcome, (StoredRender, Option<Meta>)>> {
+    ) -> Result<ControlFlow<Outcome, (Generation, Option<Meta>)>> {
         let page = lease.page();
-        let seen = match self.lookup_again(page, reason).await? {
-            ControlFlow::Continue(seen) => seen,
-            ControlFlow::Break(fresh) => return Ok(ControlFlow::Break(Outcome::AlreadyFresh(fresh))),
-        };
+        // Another worker may have published since the caller read `META`.
+        let seen = self.store.lookup(page).await?.meta;
+        if let Some(meta) = &seen
+            && !reason.still_applies(meta, self.store.now())
+            && self.store.freshness(page, meta).await? == Freshness::Fresh
+        {
+            return Ok(ControlFlow::Break(Outcome::AlreadyFresh(meta.clone())));
+        }
         let started = self.store.now();
         let current = seen.clone().filter(|meta| !reason.is_body_missing(meta));
         let context = RenderContext { page: page.clone(), served: current.clone(), started };
@@ -184,13 +195,13 @@ impl Pages {
             }
         };
         let rendered = tokio::select! {
-            // In this order, not a random one: simulations repeat exactly, and a render that is complete counts.
+            // In this order, not a random one: simulations repeat exactly, and a completed render wins over a lost lease.
             biased;
             rendered = rendering => rendered?,
             () = self.refresh_until_lost(lease) => ControlFlow::Break(Outcome::Lost),
         };
         Ok(match rendered {
-            ControlFlow::Continue(stored) => ControlFlow::Continue((stored, seen)),
+            ControlFlow::Continue(generation) => ControlFlow::Continue((generation, seen)),
             ControlFlow::Break(Outcome::Invalidated) if !self.invalidate(lease, seen.as_ref()).await => {
                 ControlFlow::Break(Outcome::Declined)
             }
@@ -198,32 +209,21 @@ impl Pages {
         })
     }
 
-    /// Reads `META` again under the lease: another worker may have published since the caller read it. Breaks if the page is
-    /// fresh.
-    async fn lookup_again(
-        &self,
-        page: &PageKey,
-        reason: &RegenerateReason,
-    ) -> Result<ControlFlow<Meta, Option<Meta>>> {
-        let Some(meta) = self.store.lookup(page).await?.meta else { return Ok(ControlFlow::Continue(None)) };
-        let settled = !reason.still_applies(&meta, self.store.now());
-        if settled && self.store.freshness(page, &meta).await? == Freshness::Fresh {
-            return Ok(ControlFlow::Break(meta));
+    /// Refreshes a lease until it is lost. Returns only then.
+    async fn refresh_until_lost(&self, lease: &Lease) {
+        let mut lease = lease.clone();
+        loop {
+            tokio::time::sleep(self.store.lease_terms().term() / HEARTBEATS_PER_LEASE).await;
+            match self.store.refresh(&lease).await {
+                Ok(Refresh::Extended(extended)) => lease = extended,
+                Ok(Refresh::Lost) => return,
+                // The next heartbeat may succeed before the lease expires.
+                Err(error) if self.store.now().seconds() < lease.expires_at() => {
+                    tracing::warn!(%error, page = %lease.page().redacted(), "a lease could not be refreshed");
+                }
+                Err(_) => return,
+            }
         }
-        Ok(ControlFlow::Continue(Some(meta)))
-    }
-
-    async fn publish(
-        &self,
-        held: &HeldLease,
-        stored: &StoredRender,
-        seen: &Option<Meta>,
-        policy: &Policy,
-    ) -> Result<Published> {
-        let (HeldLease { lease, claim }, generation) = (held, &stored.generation);
-        let span = tracing::debug_span!("publish", page = %lease.page().redacted());
-        let publish = self.store.publish(lease, generation, seen.as_ref(), policy.history, claim.as_ref());
-        publish.instrument(span).await
     }
 
     /// The hard invalidation of the current page. Returns whether it is certain; if not, the next render may repeat it.
@@ -257,15 +257,13 @@ impl HeldLease {
     }
 }
 
-impl StoredRender {
-    /// The outcome once it is published. `seen` is `META` as it was read before.
-    fn outcome(self, seen: Option<Meta>) -> Outcome {
-        if !self.unchanged {
-            return Outcome::Published(self.generation);
+/// The outcome of a publish. `seen` is `META` as it was read before: if its body is still the current one, no object was
+/// written.
+fn published(generation: Generation, seen: Option<Meta>) -> Outcome {
+    match seen {
+        Some(Meta { generation: before, current_sk, version, .. }) if before.s3_key == generation.s3_key => {
+            Outcome::Unchanged(Meta { current_sk, version, ..Meta::of(generation) })
         }
-        let mut meta = Meta::of(self.generation);
-        (meta.current_sk, meta.version) =
-            seen.map(|seen| (seen.current_sk, seen.version)).unwrap_or_default();
-        Outcome::Unchanged(meta)
+        _ => Outcome::Published(generation),
     }
 }

@@ -39,7 +39,7 @@ pub struct RenderContext {
 /// ```
 /// assert_eq!(facetheory::Rendered::html("x").content.status, Some(200));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rendered {
     /// The body; `None` if it is the current one.
@@ -99,14 +99,8 @@ impl StdError for OriginUnreachable {}
 impl OriginUnreachable {
     /// Whether it is in the chain of sources of an error.
     pub(crate) fn is_behind(error: &(dyn StdError + 'static)) -> bool {
-        let mut cause = Some(error);
-        while let Some(error) = cause {
-            if error.is::<OriginUnreachable>() {
-                return true;
-            }
-            cause = error.source();
-        }
-        false
+        std::iter::successors(Some(error), |&error| error.source())
+            .any(|error| error.is::<OriginUnreachable>())
     }
 }
 
@@ -155,7 +149,7 @@ impl Rendered {
     /// assert_eq!(Rendered::new("{}", content).etag, None);
     /// ```
     pub fn new(bytes: impl Into<Bytes>, content: Content) -> Self {
-        Rendered { bytes: Some(bytes.into()), content, etag: None, revalidate: None, as_of: None }
+        Rendered { bytes: Some(bytes.into()), content, ..Rendered::default() }
     }
 
     /// The current page has not changed: its times are updated, and no body is stored.
@@ -170,12 +164,6 @@ impl Rendered {
     #[must_use]
     pub fn unchanged(served: &Meta) -> Self {
         let page = &served.generation;
-        Rendered {
-            bytes: None,
-            content: page.content.clone(),
-            etag: page.etag.clone(),
-            revalidate: None,
-            as_of: None,
-        }
+        Rendered { content: page.content.clone(), etag: page.etag.clone(), ..Rendered::default() }
     }
 }

@@ -196,17 +196,8 @@ impl Claim {
         ]))
     }
 
-    /// Fails the request and releases the lease, so that anyone may try again.
-    pub(crate) fn fail(&self, lease: &Lease) -> Txn {
-        Txn::new([self.failed(), lease.release_write()])
-    }
-
-    /// Fails the request of a lease that is already lost.
-    pub(crate) fn fail_alone(&self) -> Txn {
-        Txn::from(self.failed())
-    }
-
-    fn failed(&self) -> Write {
+    /// Fails the request, so that anyone may try again.
+    pub(crate) fn fail(&self) -> Write {
         self.end(Update::new([
             name::STATUS.set(RequestStatus::Failed.as_str()),
             name::IN_PROGRESS_UNTIL.remove(),

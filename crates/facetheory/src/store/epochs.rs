@@ -1,7 +1,6 @@
 //! Reads and caches tag epochs, and decides with them whether a page is fresh.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -14,15 +13,17 @@ use crate::protocol::{Epoch, Freshness, Meta, PageKey, Tag, Tenant};
 
 /// The most epochs in the cache.
 const MAX_CACHED: usize = 10_000;
+/// The most pending invalidations.
+const MAX_PENDING: usize = 10_000;
 
 /// Epochs as they were last read.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct EpochCache {
-    cached: Arc<Cache<Key, CachedEpoch>>,
+    cached: Cache<Key, CachedEpoch>,
     /// Held while an entry is replaced, since the new entry depends on the old one.
-    replacing: Arc<Mutex<()>>,
+    replacing: Mutex<()>,
     /// Invalidations that could not be written to the table yet, and already apply in this process.
-    pub(super) pending: Arc<Mutex<BTreeMap<Key, Epoch>>>,
+    pending: Mutex<BTreeMap<Key, Epoch>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +34,7 @@ struct CachedEpoch {
 
 impl EpochCache {
     pub(super) fn new() -> Self {
-        EpochCache {
-            cached: Arc::new(Cache::new(MAX_CACHED)),
-            replacing: Arc::default(),
-            pending: Arc::default(),
-        }
+        EpochCache { cached: Cache::new(MAX_CACHED), replacing: Mutex::default(), pending: Mutex::default() }
     }
 
     /// The cached epoch of a tag, unless it is older than `max_age`. If the clock was set back, every entry is too old.
@@ -66,8 +63,7 @@ impl PageStore {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
-    /// # use std::sync::Arc;
-    /// use facetheory::protocol::{Freshness, Generation, Meta};
+    /// #     /// use facetheory::protocol::{Freshness, Generation, Meta};
     /// use facetheory::{PageKey, Tag};
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
@@ -116,8 +112,7 @@ impl PageStore {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
-    /// # use std::sync::Arc;
-    /// use facetheory::Tag;
+    /// #     /// use facetheory::Tag;
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
     /// assert_eq!(store.epochs(&[Tag::new("news")?], None).await?, []);
@@ -148,6 +143,56 @@ impl PageStore {
             found.extend(epoch);
         }
         Ok(found)
+    }
+
+    /// Makes all pages with a tag stale for this process, until the epoch is [written](PageStore::write_pending). Returns
+    /// `None` if too many invalidations are pending already.
+    pub(crate) fn add_pending(&self, tag: &Key) -> Option<Epoch> {
+        let mut pending = self.epochs.pending.lock();
+        if pending.len() >= MAX_PENDING && !pending.contains_key(tag) {
+            return None;
+        }
+        // If the clock was set back, the later time remains.
+        let epoch = pending.entry(tag.clone()).or_insert(Epoch::at(i64::MIN));
+        epoch.invalidated_at = epoch.invalidated_at.max(self.now().seconds());
+        Some(*epoch)
+    }
+
+    /// The invalidations that have not been written yet.
+    pub(crate) fn pending(&self) -> Vec<(Key, Epoch)> {
+        self.epochs.pending.lock().iter().map(|(tag, epoch)| (tag.clone(), *epoch)).collect()
+    }
+
+    /// Writes a pending invalidation to the table.
+    pub(crate) async fn write_pending(&self, tag: &Key, epoch: Epoch) -> Result<()> {
+        self.write_epoch(tag, epoch).await?;
+        self.remove_pending(tag, epoch);
+        Ok(())
+    }
+
+    /// Removes a pending invalidation, unless a later one replaced it.
+    pub(crate) fn remove_pending(&self, tag: &Key, epoch: Epoch) {
+        let mut pending = self.epochs.pending.lock();
+        if pending.get(tag) == Some(&epoch) {
+            pending.remove(tag);
+        }
+    }
+
+    /// Whether a response that was requested from the origin before now may be stored for this page or its variants. Variants
+    /// are found through the page, and stored only if it exists, so only the rows of the page are read.
+    pub(crate) async fn may_have_entries(&self, page: &PageKey) -> Result<bool> {
+        if self.ttls.page.is_some() {
+            // A variant may have outlived the page, and is found again once the page is rendered again.
+            return Ok(true);
+        }
+        // In this order: if the lease is gone, its holder published before `META` is read, or never will. A worker that
+        // acquires the lease later also requests the response later.
+        for row in [page.lock(), page.meta()] {
+            if self.table.get(&row, Consistency::Strong).await?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 

@@ -21,10 +21,10 @@ impl PageStore {
     /// ```
     pub async fn try_acquire(&self, page: &PageKey) -> Result<Acquire> {
         let now = self.now();
-        let lease = Lease::starting(page.clone(), self.new_token(), now, &self.terms);
+        let lease = Lease::starting(page.clone(), self.new_token(), now, &self.lease_terms);
         // Applied at most once, however often it is sent: an attempt that arrives late must not bring back a lease that was
         // released, published under, or deleted by an invalidation.
-        let commit = self.persist(&self.once(lease.acquire(now, &self.terms))).await?;
+        let commit = self.persist(&self.once(lease.acquire(now, &self.lease_terms))).await?;
         Ok(lease.acquired(commit))
     }
 
@@ -41,7 +41,7 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn refresh(&self, lease: &Lease) -> Result<Refresh> {
-        let (extended, txn) = lease.refresh(self.now(), &self.terms);
+        let (extended, txn) = lease.refresh(self.now(), &self.lease_terms);
         // A retry sets the same expiry again, so it needs no client token.
         Ok(match self.persist(&txn).await? {
             Commit::Done => Refresh::Extended(extended),

@@ -16,17 +16,25 @@ const PAGE_ROWS: usize = 250;
 /// ```
 /// use facetheory::Listing;
 ///
-/// let docs = Listing::new(20).below("/docs").tagged("news");
+/// let mut docs = Listing::new(20);
+/// docs.below = Some("/docs".into());
+/// docs.tag = Some("news".into());
 /// assert_ne!(docs, Listing::new(20));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "it does nothing until it is passed to PageStore::list"]
+#[non_exhaustive]
 pub struct Listing {
-    most: usize,
-    tenant: Option<Tenant>,
-    below: Option<String>,
-    tag: Option<String>,
-    after: Option<Cursor>,
+    /// How many pages are listed at a time, at least one.
+    pub most: usize,
+    /// Only pages of this tenant.
+    pub tenant: Option<Tenant>,
+    /// Only pages at this path or below it, if their rows record the path.
+    pub below: Option<String>,
+    /// Only pages with this tag in their rows.
+    pub tag: Option<String>,
+    /// Continues after an earlier call: its [`Listed::next`].
+    pub after: Option<Cursor>,
 }
 
 /// Some of the pages, in no particular order, and where to continue.
@@ -72,52 +80,7 @@ impl Listing {
     /// assert_eq!(facetheory::Listing::new(20), facetheory::Listing::new(20));
     /// ```
     pub fn new(most: usize) -> Self {
-        Listing { most: most.max(1), tenant: None, below: None, tag: None, after: None }
-    }
-
-    /// Only pages of this tenant.
-    ///
-    /// ```
-    /// use facetheory::{Listing, Tenant};
-    ///
-    /// let acme = Listing::new(20).of(Tenant::new("acme")?);
-    /// # Ok::<(), facetheory::Error>(())
-    /// ```
-    pub fn of(mut self, tenant: Tenant) -> Self {
-        self.tenant = Some(tenant);
-        self
-    }
-
-    /// Only pages at this path or below it, if their rows record the path.
-    ///
-    /// ```
-    /// let docs = facetheory::Listing::new(20).below("/docs");
-    /// ```
-    pub fn below(mut self, path: impl Into<String>) -> Self {
-        self.below = Some(path.into());
-        self
-    }
-
-    /// Only pages with this tag in their rows.
-    ///
-    /// ```
-    /// let news = facetheory::Listing::new(20).tagged("news");
-    /// ```
-    pub fn tagged(mut self, tag: impl Into<String>) -> Self {
-        self.tag = Some(tag.into());
-        self
-    }
-
-    /// Continues after an earlier call.
-    ///
-    /// ```
-    /// # fn f(next: tabletheory::Cursor) {
-    /// let more = facetheory::Listing::new(20).after(next);
-    /// # }
-    /// ```
-    pub fn after(mut self, next: Cursor) -> Self {
-        self.after = Some(next);
-        self
+        Listing { most, ..Listing::default() }
     }
 
     fn matches(&self, entry: &Entry) -> bool {
@@ -181,7 +144,7 @@ impl PageStore {
             for item in &page.items {
                 let Some(entry) = Entry::of(item).filter(|entry| listing.matches(entry)) else { continue };
                 listed.entries.push(entry);
-                if listed.entries.len() == listing.most {
+                if listed.entries.len() >= listing.most {
                     listed.next = Some(Cursor::after(item.key()?));
                     return Ok(listed);
                 }

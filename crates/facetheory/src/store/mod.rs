@@ -7,7 +7,6 @@ mod epochs;
 mod invalidate;
 mod lease;
 mod listing;
-mod pending;
 mod publish;
 mod request;
 mod versions;
@@ -43,7 +42,7 @@ const MAX_ATTEMPTS: u32 = 3;
 ///
 /// let seen = store.lookup(&page).await?.meta;
 /// let rendered = Generation::new("isr/0/1-a.html", store.now().seconds(), 60);
-/// let published = store.commit_generation(&lease, &rendered, seen.as_ref(), History::Latest).await?;
+/// let published = store.publish(&lease, &rendered, seen.as_ref(), History::Latest, None).await?;
 /// assert_eq!(published, Published::Done);
 /// assert_eq!(store.lookup(&page).await?.meta.unwrap().generation, rendered);
 /// # Ok(()) }
@@ -52,12 +51,12 @@ const MAX_ATTEMPTS: u32 = 3;
 pub struct PageStore {
     table: Arc<dyn Table>,
     random: Arc<dyn Random>,
-    terms: LeaseTerms,
+    lease_terms: LeaseTerms,
     guards: Guards,
     request_terms: RequestTerms,
     ttls: Ttls,
     epoch_terms: EpochTerms,
-    epochs: EpochCache,
+    epochs: Arc<EpochCache>,
 }
 
 impl PageStore {
@@ -72,117 +71,95 @@ impl PageStore {
         PageStore {
             table,
             random: Arc::new(SystemRandom),
-            terms: LeaseTerms::default(),
+            lease_terms: LeaseTerms::default(),
             guards: Guards::default(),
             request_terms: RequestTerms::default(),
             ttls: Ttls::default(),
             epoch_terms: EpochTerms::default(),
-            epochs: EpochCache::new(),
+            epochs: Arc::new(EpochCache::new()),
         }
     }
 
-    /// Sets how long leases are held.
-    ///
-    /// ```
-    /// use facetheory::PageStore;
-    /// use facetheory::protocol::LeaseTerms;
-    /// use std::sync::Arc;
-    ///
-    /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new())).with_lease_terms(LeaseTerms::default());
-    /// ```
-    #[must_use]
-    pub fn with_lease_terms(mut self, terms: LeaseTerms) -> Self {
-        self.terms = terms;
-        self
-    }
+    setters! {
+        /// Sets how long leases are held.
+        ///
+        /// ```
+        /// use facetheory::PageStore;
+        /// use facetheory::protocol::LeaseTerms;
+        /// use std::sync::Arc;
+        ///
+        /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new())).with_lease_terms(LeaseTerms::default());
+        /// ```
+        pub fn with_lease_terms(lease_terms: LeaseTerms);
 
-    /// Sets the conditions of a publish.
-    ///
-    /// ```
-    /// use facetheory::PageStore;
-    /// use facetheory::protocol::Guards;
-    /// use std::sync::Arc;
-    ///
-    /// let mut guards = Guards::default();
-    /// guards.version = true;
-    /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new())).with_guards(guards);
-    /// ```
-    #[must_use]
-    pub fn with_guards(mut self, guards: Guards) -> Self {
-        self.guards = guards;
-        self
-    }
+        /// Sets the conditions of a publish.
+        ///
+        /// ```
+        /// use facetheory::PageStore;
+        /// use facetheory::protocol::Guards;
+        /// use std::sync::Arc;
+        ///
+        /// let mut guards = Guards::default();
+        /// guards.version = true;
+        /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new())).with_guards(guards);
+        /// ```
+        pub fn with_guards(guards: Guards);
 
-    /// Sets how long requests count as in progress, and how long they are stored.
-    ///
-    /// ```
-    /// use facetheory::PageStore;
-    /// use facetheory::protocol::RequestTerms;
-    /// use std::sync::Arc;
-    ///
-    /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new()))
-    ///     .with_request_terms(RequestTerms::default());
-    /// ```
-    #[must_use]
-    pub fn with_request_terms(mut self, terms: RequestTerms) -> Self {
-        self.request_terms = terms;
-        self
-    }
+        /// Sets how long requests count as in progress, and how long they are stored.
+        ///
+        /// ```
+        /// use facetheory::PageStore;
+        /// use facetheory::protocol::RequestTerms;
+        /// use std::sync::Arc;
+        ///
+        /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new()))
+        ///     .with_request_terms(RequestTerms::default());
+        /// ```
+        pub fn with_request_terms(request_terms: RequestTerms);
 
-    /// Sets when rows may be deleted by TTL.
-    ///
-    /// ```
-    /// use facetheory::PageStore;
-    /// use facetheory::protocol::Ttls;
-    /// use std::sync::Arc;
-    /// use std::time::Duration;
-    ///
-    /// let mut ttls = Ttls::default();
-    /// ttls.superseded = Some(Duration::from_secs(7 * 86_400));
-    /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new())).with_ttls(ttls);
-    /// ```
-    #[must_use]
-    pub fn with_ttls(mut self, ttls: Ttls) -> Self {
-        self.ttls = ttls;
-        self
-    }
+        /// Sets when rows may be deleted by TTL.
+        ///
+        /// ```
+        /// use facetheory::PageStore;
+        /// use facetheory::protocol::Ttls;
+        /// use std::sync::Arc;
+        /// use std::time::Duration;
+        ///
+        /// let mut ttls = Ttls::default();
+        /// ttls.superseded = Some(Duration::from_secs(7 * 86_400));
+        /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new())).with_ttls(ttls);
+        /// ```
+        pub fn with_ttls(ttls: Ttls);
 
-    /// Sets how tag epochs are cached.
-    ///
-    /// ```
-    /// use facetheory::PageStore;
-    /// use facetheory::protocol::EpochTerms;
-    /// use std::sync::Arc;
-    /// use std::time::Duration;
-    ///
-    /// let mut always_read = EpochTerms::default();
-    /// always_read.max_age = Duration::ZERO;
-    /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new())).with_epoch_terms(always_read);
-    /// ```
-    #[must_use]
-    pub fn with_epoch_terms(mut self, terms: EpochTerms) -> Self {
-        self.epoch_terms = terms;
-        self
+        /// Sets how tag epochs are cached.
+        ///
+        /// ```
+        /// use facetheory::PageStore;
+        /// use facetheory::protocol::EpochTerms;
+        /// use std::sync::Arc;
+        /// use std::time::Duration;
+        ///
+        /// let mut always_read = EpochTerms::default();
+        /// always_read.max_age = Duration::ZERO;
+        /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new())).with_epoch_terms(always_read);
+        /// ```
+        pub fn with_epoch_terms(epoch_terms: EpochTerms);
+
+        /// Sets the source of tokens and ids, for tests.
+        ///
+        /// ```
+        /// use std::sync::Arc;
+        /// use tabletheory::{MemoryTable, SeededRandom};
+        ///
+        /// let store = facetheory::PageStore::new(Arc::new(MemoryTable::new())).with_random(Arc::new(SeededRandom::new(1)));
+        /// ```
+        pub fn with_random(random: Arc<dyn Random>);
     }
 
     /// Sets how long tag epochs are used after they were read.
     #[must_use]
     pub(crate) fn with_epoch_max_age(mut self, max_age: Duration) -> Self {
         self.epoch_terms.max_age = max_age;
-        self
-    }
-
-    /// Sets the source of tokens and ids, for tests.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use tabletheory::{MemoryTable, SeededRandom};
-    ///
-    /// let store = facetheory::PageStore::new(Arc::new(MemoryTable::new())).with_random(Arc::new(SeededRandom::new(1)));
-    /// ```
-    #[must_use]
-    pub fn with_random(mut self, random: Arc<dyn Random>) -> Self {
-        self.random = random;
         self
     }
 
@@ -200,7 +177,7 @@ impl PageStore {
     }
 
     pub(crate) fn lease_terms(&self) -> &LeaseTerms {
-        &self.terms
+        &self.lease_terms
     }
 
     pub(crate) fn table(&self) -> &dyn Table {

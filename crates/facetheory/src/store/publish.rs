@@ -9,7 +9,7 @@ use crate::protocol::{
 };
 
 impl PageStore {
-    /// Publishes a render and releases the lease, in one transaction.
+    /// Publishes a render, releases the lease and completes the request that it executes, if any, in one transaction.
     ///
     /// `seen` is `META` as it was read after the lease was acquired. If the render names the current body, the pointer does not
     /// move; only times and headers change. An unknown outcome is resolved before this returns.
@@ -24,50 +24,10 @@ impl PageStore {
     /// let Acquire::Granted(lease) = store.try_acquire(&facetheory::PageKey::new("/")?).await? else { panic!() };
     /// store.release(&lease).await?;
     /// let late = Generation::new("late.html", store.now().seconds(), 60);
-    /// assert_eq!(store.commit_generation(&lease, &late, None, History::Latest).await?, Published::Lost);
+    /// assert_eq!(store.publish(&lease, &late, None, History::Latest, None).await?, Published::Lost);
     /// # Ok(()) }
     /// ```
-    pub async fn commit_generation(
-        &self,
-        lease: &Lease,
-        page: &Generation,
-        seen: Option<&Meta>,
-        history: History,
-    ) -> Result<Published> {
-        self.publish(lease, page, seen, history, None).await
-    }
-
-    /// Publishes a render, releases the lease and completes the request, in one transaction; see
-    /// [`commit_generation`](PageStore::commit_generation).
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
-    /// # use std::sync::Arc;
-    /// use facetheory::protocol::{Begin, Generation, Published};
-    /// use facetheory::{History, PageKey};
-    ///
-    /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
-    /// let page = PageKey::new("/")?;
-    /// let Begin::Started { lease, claim } = store.begin_request(&page, "order-7", "hash").await? else { panic!() };
-    /// let rendered = Generation::new("a.html", store.now().seconds(), 0);
-    /// let done = store.commit_request(&lease, &claim, &rendered, None, History::Latest).await?;
-    /// assert_eq!(done, Published::Done);
-    /// let again = store.begin_request(&page, "order-7", "hash").await?;
-    /// assert_eq!(again, Begin::Replayed { s3_key: Some("a.html".into()) });
-    /// # Ok(()) }
-    /// ```
-    pub async fn commit_request(
-        &self,
-        lease: &Lease,
-        claim: &Claim,
-        page: &Generation,
-        seen: Option<&Meta>,
-        history: History,
-    ) -> Result<Published> {
-        self.publish(lease, page, seen, history, Some(claim)).await
-    }
-
-    pub(crate) async fn publish(
+    pub async fn publish(
         &self,
         lease: &Lease,
         page: &Generation,
@@ -77,14 +37,12 @@ impl PageStore {
     ) -> Result<Published> {
         let now = self.now();
         let mut publication = Publication {
-            lease,
-            page,
             seen,
             ttl: self.ttls.of_page(page),
             superseded_ttl: self.ttls.of_superseded(now),
             request,
             guards: self.guards,
-            now,
+            ..Publication::new(lease, page, now)
         };
         let id = VersionId::new(now, &*self.random).to_string();
         let mut txn = publication.txn(history, &id).with_token(client_token(lease, "")?);

@@ -1,6 +1,6 @@
 //! Starts and fails requests. A publish completes them.
 
-use tabletheory::{Commit, Consistency};
+use tabletheory::{Commit, Consistency, Txn};
 
 use super::{MAX_ROUNDS, PageStore, contended};
 use crate::error::Result;
@@ -39,13 +39,13 @@ impl PageStore {
             let lock = row(1).and_then(|item| Lock::read(item).ok());
             let found = row(2).map(Request::read).transpose()?;
             // A new token in each round: an attempt of an earlier round may still arrive, and must not grant this lease.
-            let lease = Lease::starting(page.clone(), self.new_token(), now, &self.terms);
+            let lease = Lease::starting(page.clone(), self.new_token(), now, &self.lease_terms);
             let decision = RequestDecision {
                 key: &key,
                 hash,
                 found: found.as_ref(),
                 lock: lock.as_ref(),
-                lease_terms: &self.terms,
+                lease_terms: &self.lease_terms,
                 terms: &self.request_terms,
                 now,
             };
@@ -117,11 +117,11 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn fail_request(&self, lease: &Lease, claim: &Claim) -> Result<()> {
-        let txn = self.once(claim.fail(lease));
+        let txn = self.once(Txn::new([claim.fail(), lease.release_write()]));
         let commit = self.persist(&txn).await?;
         if lease.is_gone(&txn, &commit) {
             // An invalidation, for example, deleted the lease. The request is still ours to fail.
-            let _ = self.persist(&self.once(claim.fail_alone())).await?;
+            let _ = self.persist(&self.once(Txn::from(claim.fail()))).await?;
         }
         // Any other refusal means that another worker has taken the request over.
         Ok(())

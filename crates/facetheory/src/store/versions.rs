@@ -140,8 +140,7 @@ impl PageStore {
 
 /// A caller must not be able to name another row of the page.
 fn check_version_sk(sk: &str) -> Result<()> {
-    if sk.starts_with("VER#") {
-        return Ok(());
-    }
-    Err(Error::invalid(format!("{sk:?} is not the sort key of a version; it must begin with VER#")))
+    let invalid =
+        || Error::invalid(format!("{sk:?} is not the sort key of a version; it must begin with VER#"));
+    sk.strip_prefix("VER#").map(|_| ()).ok_or_else(invalid)
 }

@@ -20,7 +20,7 @@ async fn granted(store: &PageStore, site: &Site) -> Lease {
 async fn publish(site: &Site, lease: &Lease) -> String {
     let seen = site.store.lookup(&site.page).await.expect("no error").meta;
     let rendered = Generation::new("a.html", site.store.now().seconds(), 60);
-    let done = site.store.commit_generation(lease, &rendered, seen.as_ref(), History::Latest).await;
+    let done = site.store.publish(lease, &rendered, seen.as_ref(), History::Latest, None).await;
     describe(done, |done| format!("{done:?}"))
 }
 

@@ -90,7 +90,7 @@ async fn publish_with_token(token: &str) -> String {
     let now = Timestamp::from_seconds(crate::NOW);
     let forged = Lease::starting(site.page.clone(), token, now, &LeaseTerms::default());
     let rendered = Generation::new("forged.html", crate::NOW, 60);
-    let published = site.store.commit_generation(&forged, &rendered, None, History::Latest).await;
+    let published = site.store.publish(&forged, &rendered, None, History::Latest, None).await;
     assert_eq!(site.store.lookup(&site.page).await.expect("no error").meta, None, "nothing is published");
     describe(published, |published| format!("{published:?}"))
 }

@@ -93,9 +93,9 @@ impl Others {
                 let history = if versioned { History::Versions } else { History::Latest };
                 let _published = match claim {
                     Some(claim) => {
-                        self.store.commit_request(&lease, &claim, &generation, seen.as_ref(), history).await
+                        self.store.publish(&lease, &generation, seen.as_ref(), history, Some(&claim)).await
                     }
-                    None => self.store.commit_generation(&lease, &generation, seen.as_ref(), history).await,
+                    None => self.store.publish(&lease, &generation, seen.as_ref(), history, None).await,
                 }
                 .expect("no error");
             }

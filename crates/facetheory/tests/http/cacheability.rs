@@ -81,7 +81,7 @@ async fn a_page_of_another_language_is_served_with_its_object_metadata() {
     let Acquire::Granted(lease) = store.try_acquire(&key).await.expect("no error") else { panic!("free") };
     // A row with only the attributes of the wire format.
     let bare = Generation::new(stored.expect("stored").s3_key, NOW, 60);
-    let published = store.commit_generation(&lease, &bare, None, History::Latest).await;
+    let published = store.publish(&lease, &bare, None, History::Latest, None).await;
     assert_eq!(published.expect("no error"), Published::Done);
     let theirs = site.get("/a").await;
     assert_eq!((theirs.status, theirs.state(), theirs.text()), (203, "hit", "theirs"));

@@ -61,7 +61,7 @@ impl Recovery<'_> {
             };
             let generation = self.store_body(number).await?;
             let seen = store.lookup(&page).await?.meta;
-            let done = store.commit_generation(&lease, &generation, seen.as_ref(), History::Versions).await?;
+            let done = store.publish(&lease, &generation, seen.as_ref(), History::Versions, None).await?;
             let view = store.lookup(&page).await?;
             if view.lock.as_ref().is_some_and(|lock| lock.lease_token == lease.token()) {
                 return Err(format!("page {number}: the publish is {done:?} and left its lease").into());
@@ -86,7 +86,7 @@ impl Recovery<'_> {
                     let generation = self.store_body(number).await?;
                     let seen = store.lookup(&page).await?.meta;
                     let done =
-                        store.commit_request(&lease, &claim, &generation, seen.as_ref(), History::Versions);
+                        store.publish(&lease, &generation, seen.as_ref(), History::Versions, Some(&claim));
                     let done = done.await?;
                     if done != Published::Done {
                         store.fail_request(&lease, &claim).await?;

@@ -143,7 +143,7 @@ impl Attempt<'_> {
             same.generated_at = started.seconds();
             same.revalidate_seconds = interval(self.number);
             self.note("publishing-unchanged", &[lease.token()]);
-            let unchanged = store.commit_generation(lease, &same, Some(seen), History::Versions).await?;
+            let unchanged = store.publish(lease, &same, Some(seen), History::Versions, None).await?;
             self.note("unchanged", &[&format!("{unchanged:?}")]);
             return Ok(());
         }
@@ -159,9 +159,9 @@ impl Attempt<'_> {
         let key = request.map_or("-", |(_, key)| key);
         self.note("publishing", &[lease.token(), &stored.s3_key, &version.to_string(), key]);
         let published = match request {
-            None => store.commit_generation(lease, &generation, seen.as_ref(), History::Versions).await,
+            None => store.publish(lease, &generation, seen.as_ref(), History::Versions, None).await,
             Some((claim, _)) => {
-                store.commit_request(lease, claim, &generation, seen.as_ref(), History::Versions).await
+                store.publish(lease, &generation, seen.as_ref(), History::Versions, Some(claim)).await
             }
         };
         match published {

@@ -65,10 +65,7 @@ impl Test {
 
     pub(crate) async fn publish(&self, lease: &Lease, body: &str, history: History) -> Published {
         let seen = self.meta().await;
-        self.store
-            .commit_generation(lease, &self.rendered(body), seen.as_ref(), history)
-            .await
-            .expect("no error")
+        self.store.publish(lease, &self.rendered(body), seen.as_ref(), history, None).await.expect("no error")
     }
 
     pub(crate) async fn meta(&self) -> Option<Meta> {

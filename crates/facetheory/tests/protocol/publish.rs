@@ -127,14 +127,14 @@ async fn an_unchanged_body_updates_only_the_times() {
             };
             let lease = t.acquire().await;
             let first = with_digest(&t, "first");
-            let done = t.store.commit_generation(&lease, &first, None, history).await;
+            let done = t.store.publish(&lease, &first, None, history, None).await;
             assert_eq!(done.expect("no error"), Published::Done);
             let before = t.meta().await.expect("a page");
             t.advance(Duration::from_secs(100));
             assert_eq!(before.freshness(t.store.now()), Freshness::Stale);
             let lease = t.acquire().await;
             let again = with_digest(&t, "first");
-            let done = t.store.commit_generation(&lease, &again, Some(&before), history).await;
+            let done = t.store.publish(&lease, &again, Some(&before), history, None).await;
             assert_eq!(done.expect("no error"), Published::Done);
             let after = t.meta().await.expect("a page");
             assert_eq!(after.freshness(t.store.now()), Freshness::Fresh);
@@ -144,7 +144,7 @@ async fn an_unchanged_body_updates_only_the_times() {
             let lease = t.acquire().await;
             let other = Txn::from(Write::put(t.page.meta(), Meta::of(t.rendered("other")).to_item()));
             assert!(t.table.commit(&other).await.expect("a put").is_done());
-            let done = t.store.commit_generation(&lease, &again, Some(&after), history).await;
+            let done = t.store.publish(&lease, &again, Some(&after), history, None).await;
             assert_eq!(done.expect("no error"), Published::Lost);
             assert_eq!(t.rows().await.iter().filter(|sk| *sk == "LOCK").count(), 0, "the lease was released");
         }
@@ -160,7 +160,7 @@ async fn guards_refuse_an_outdated_read_and_an_older_render() {
         let lease = t.acquire().await;
         assert_eq!(t.publish(&lease, "a", History::Versions).await, Published::Done);
         let lease = t.acquire().await;
-        let late = t.store.commit_generation(&lease, &t.rendered("b"), None, History::Versions).await;
+        let late = t.store.publish(&lease, &t.rendered("b"), None, History::Versions, None).await;
         assert_eq!(late.expect("no error"), Published::Lost, "META has a version by now");
         let lease = t.acquire().await;
         assert_eq!(t.publish(&lease, "b", History::Versions).await, Published::Done);
@@ -172,7 +172,7 @@ async fn guards_refuse_an_outdated_read_and_an_older_render() {
         for generated_at in [NOW - 5, NOW] {
             let lease = t.acquire().await;
             let older = Generation::new("older", generated_at, 60);
-            let late = t.store.commit_generation(&lease, &older, seen.as_ref(), History::Latest).await;
+            let late = t.store.publish(&lease, &older, seen.as_ref(), History::Latest, None).await;
             assert_eq!(late.expect("no error"), Published::Lost, "{generated_at}");
         }
         assert_eq!(t.meta().await.expect("a page").generation.s3_key, "b");
@@ -199,7 +199,7 @@ async fn a_publish_with_a_lost_response_is_never_reported_as_not_done() {
             for t in Test::on_each_table() {
                 let lease = t.acquire().await;
                 t.table.script(&fates);
-                let outcome = t.store.commit_generation(&lease, &t.rendered("a"), None, history).await;
+                let outcome = t.store.publish(&lease, &t.rendered("a"), None, history, None).await;
                 t.table.script(&[]);
                 assert_eq!(outcome.map_err(|error| error.kind()), published, "{fates:?}");
                 let meta = t.meta().await;
@@ -244,7 +244,7 @@ async fn a_late_acquire_does_not_bring_a_released_lease_back() {
                 Invalidated::Absent
             );
             t.table.come_late().await;
-            let published = t.store.commit_generation(&lease, &rendered, None, history).await;
+            let published = t.store.publish(&lease, &rendered, None, history, None).await;
             assert_eq!(published.expect("no error"), Published::Lost);
             assert_eq!(t.meta().await, None);
         }

@@ -47,7 +47,7 @@ async fn a_request_is_executed_once_and_then_replayed() {
             let (lease, claim) = started(&t).await;
             assert_eq!(begin(&t, HASH).await, Begin::InProgress { until: Some(NOW + 300) });
             let page = facetheory::protocol::Generation::new("a", NOW, 0);
-            let done = t.store.commit_request(&lease, &claim, &page, None, history).await;
+            let done = t.store.publish(&lease, &page, None, history, Some(&claim)).await;
             assert_eq!(done.expect("no error"), Published::Done);
             assert_eq!(begin(&t, HASH).await, Begin::Replayed { s3_key: Some("a".into()) });
             let row = row(&t).await.expect("a row");
@@ -64,7 +64,7 @@ async fn the_same_key_with_another_request_is_an_error_on_every_path_and_writes_
         let before = row(&t).await;
         assert_eq!(begin(&t, "other").await, Begin::OtherRequest, "while it is in progress");
         let fresh = facetheory::protocol::Generation::new("a", NOW, 60);
-        let done = t.store.commit_request(&lease, &claim, &fresh, None, History::Latest).await;
+        let done = t.store.publish(&lease, &fresh, None, History::Latest, Some(&claim)).await;
         assert_eq!(done.expect("no error"), Published::Done);
         assert_ne!(row(&t).await, before);
         let before = row(&t).await;
@@ -125,9 +125,9 @@ async fn a_crashed_worker_is_replaced_and_can_no_longer_complete_its_request() {
         t.advance(Duration::from_secs(300));
         let (lease, claim) = started(&t).await;
         let page = |body: &str| facetheory::protocol::Generation::new(body, NOW, 0);
-        let late = t.store.commit_request(&crashed, &its_claim, &page("late"), None, History::Latest).await;
+        let late = t.store.publish(&crashed, &page("late"), None, History::Latest, Some(&its_claim)).await;
         assert_eq!(late.expect("no error"), Published::Lost);
-        let done = t.store.commit_request(&lease, &claim, &page("good"), None, History::Latest).await;
+        let done = t.store.publish(&lease, &page("good"), None, History::Latest, Some(&claim)).await;
         assert_eq!(done.expect("no error"), Published::Done);
         assert_eq!(begin(&t, HASH).await, Begin::Replayed { s3_key: Some("good".into()) });
     }
@@ -162,7 +162,7 @@ async fn a_request_with_lost_responses_is_started_and_completed_once() {
         let (lease, claim) = started(&t).await;
         t.table.script(&[Fate::LoseAnswer, Fate::Pass]);
         let page = facetheory::protocol::Generation::new("a", NOW, 0);
-        let done = t.store.commit_request(&lease, &claim, &page, None, History::Versions).await;
+        let done = t.store.publish(&lease, &page, None, History::Versions, Some(&claim)).await;
         assert_eq!(done.expect("no error"), Published::Done);
         assert_eq!(t.meta().await.expect("a page").version, Some(1));
         assert_eq!(begin(&t, HASH).await, Begin::Replayed { s3_key: Some("a".into()) });

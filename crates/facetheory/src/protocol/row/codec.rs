@@ -75,7 +75,7 @@ macro_rules! row {
             /// A required attribute that is missing or mistyped is [`Kind::Corrupt`](crate::Kind::Corrupt). An optional
             /// one that is mistyped counts as absent.
             pub fn read(item: &tabletheory::Item) -> $crate::error::Result<Self> {
-                $crate::protocol::row::codec::Row::read(&$crate::protocol::row::codec::Reader::of($role, item))
+                $crate::protocol::row::codec::Row::read(&$crate::protocol::row::codec::Reader { role: $role, item })
             }
 
             /// The attributes of the row, without its key.
@@ -100,16 +100,12 @@ pub(crate) trait Field: Sized {
 
 /// The attributes of one row.
 pub(crate) struct Reader<'a> {
-    role: &'static str,
-    item: &'a Item,
+    /// The role of the row, which error messages name.
+    pub(crate) role: &'static str,
+    pub(crate) item: &'a Item,
 }
 
-impl<'a> Reader<'a> {
-    /// A row of this role, which error messages name.
-    pub(crate) fn of(role: &'static str, item: &'a Item) -> Self {
-        Reader { role, item }
-    }
-
+impl Reader<'_> {
     pub(crate) fn field<T, F: Field>(&self, attribute: &Attr<T>) -> Result<F> {
         let name = attribute.name();
         F::read(Place { role: self.role, name }, self.item.get(name))
