@@ -252,7 +252,6 @@ impl World {
                 rows.0[META] = self.settle(META, meta.to_item());
             }
         }
-        let operations = self.scope.operations;
         State {
             time: 0,
             rows,
@@ -269,11 +268,7 @@ impl World {
                 crashes: self.scope.crashes,
                 expiries: self.scope.expiries,
                 row_expiries: self.scope.row_expiries,
-                soft: operations.soft,
-                hard: operations.hard,
-                tag: operations.tag,
-                roll_back: operations.roll_back,
-                collect: operations.collect,
+                operations: self.scope.operations,
             },
             past: Past { begun: there, ..Past::default() },
         }

@@ -17,9 +17,9 @@ impl World {
     /// Requests an invalidation. Returns false if it is not possible.
     pub(super) fn invalidate(&self, state: &mut State, how: InvalidationKind) -> bool {
         let left = match how {
-            InvalidationKind::Soft => &mut state.left.soft,
-            InvalidationKind::Hard => &mut state.left.hard,
-            InvalidationKind::Tag => &mut state.left.tag,
+            InvalidationKind::Soft => &mut state.left.operations.soft,
+            InvalidationKind::Hard => &mut state.left.operations.hard,
+            InvalidationKind::Tag => &mut state.left.operations.tag,
         };
         if *left == 0 || state.operators[INVALIDATOR] != Operator::Idle {
             return false;
@@ -45,11 +45,14 @@ impl World {
     /// Requests a rollback to a version.
     pub(super) fn roll_back(&self, state: &mut State, body: u8) -> bool {
         let (target, seen) = (state.rows.0[version_place(body)], state.rows.0[META]);
-        if state.left.roll_back == 0 || state.operators[ROLLER] != Operator::Idle || target == 0 || seen == 0
+        if state.left.operations.roll_back == 0
+            || state.operators[ROLLER] != Operator::Idle
+            || target == 0
+            || seen == 0
         {
             return false;
         }
-        state.left.roll_back -= 1;
+        state.left.operations.roll_back -= 1;
         let request = Request::RollBack { operation: state.operations, now: state.time, body, target, seen };
         state.operations += 1;
         state.operators[ROLLER] = Operator::Waiting(request);
@@ -58,7 +61,7 @@ impl World {
 
     /// Requests the deletion of a version that is not retained.
     pub(super) fn collect(&self, state: &mut State, body: u8) -> bool {
-        if state.left.collect == 0
+        if state.left.operations.collect == 0
             || state.operators[COLLECTOR] != Operator::Idle
             || state.rows.0[version_place(body)] == 0
         {
@@ -75,7 +78,7 @@ impl World {
         if !superfluous.contains(&self.key(version_place(body)).sk.as_str()) {
             return false;
         }
-        state.left.collect -= 1;
+        state.left.operations.collect -= 1;
         state.operators[COLLECTOR] =
             Operator::Waiting(Request::Collect { operation: state.operations, body });
         state.operations += 1;
@@ -93,7 +96,7 @@ impl World {
             .iter()
             .any(|id| self.version(*id).is_some_and(|version| named(&version.generation.s3_key)));
         let locked = state.rows.0[LOCK] != 0;
-        if state.left.collect == 0
+        if state.left.operations.collect == 0
             || !state.objects.has(body)
             || served
             || stored
@@ -101,7 +104,7 @@ impl World {
         {
             return false;
         }
-        state.left.collect -= 1;
+        state.left.operations.collect -= 1;
         state.objects.remove(body);
         true
     }

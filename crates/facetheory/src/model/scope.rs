@@ -10,7 +10,7 @@ pub(super) enum Recipe {
 }
 
 /// How often each operation of an operator may happen.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Operations {
     pub(super) soft: u8,
     pub(super) hard: u8,

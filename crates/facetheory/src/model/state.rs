@@ -1,6 +1,7 @@
 //! The state of all actors, small enough to hold millions of them.
 
 use super::protocol::Request;
+use super::scope::Operations;
 use super::table::{RowId, Rows};
 
 /// The most leases in one exploration.
@@ -112,11 +113,7 @@ pub(super) struct Budget {
     pub(super) crashes: u8,
     pub(super) expiries: u8,
     pub(super) row_expiries: u8,
-    pub(super) soft: u8,
-    pub(super) hard: u8,
-    pub(super) tag: u8,
-    pub(super) roll_back: u8,
-    pub(super) collect: u8,
+    pub(super) operations: Operations,
 }
 
 /// The history of the run, which no actor can read.

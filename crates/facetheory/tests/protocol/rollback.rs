@@ -142,13 +142,18 @@ async fn a_rollback_without_a_pin_does_not_undo_an_invalidation() {
     }
 }
 
+/// A rollback whose requests are delayed until `come_late`.
+async fn roll_back_without_response(t: &Test, version_sk: &str) {
+    t.table.script(&[Fate::Delay; 3]);
+    let error = t.store.roll_back(&t.page, version_sk, PIN).await.expect_err("no response");
+    assert_eq!(error.kind(), Kind::Unknown);
+}
+
 #[tokio::test]
 async fn a_late_rollback_replaces_only_the_page_that_its_operator_saw() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["good", "bad"]).await;
-        t.table.script(&[Fate::Delay; 3]);
-        let error = t.store.roll_back(&t.page, &versions[0], PIN).await.expect_err("no response");
-        assert_eq!(error.kind(), Kind::Unknown);
+        roll_back_without_response(&t, &versions[0]).await;
         publish_versions(&t, &["better"]).await;
         t.table.come_late().await;
         let meta = t.meta().await.expect("a page");
@@ -160,9 +165,7 @@ async fn a_late_rollback_replaces_only_the_page_that_its_operator_saw() {
 async fn a_late_rollback_does_not_bring_a_deleted_version_back() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["good", "bad"]).await;
-        t.table.script(&[Fate::Delay; 3]);
-        let error = t.store.roll_back(&t.page, &versions[0], PIN).await.expect_err("no response");
-        assert_eq!(error.kind(), Kind::Unknown);
+        roll_back_without_response(&t, &versions[0]).await;
         let none = Retention::newest(0);
         assert_eq!(t.store.gc_versions(&t.page, none).await.expect("no error"), ["good"]);
         t.table.come_late().await;

@@ -41,13 +41,17 @@ async fn a_version_gets_a_ttl_when_another_replaces_it() {
     }
 }
 
+async fn publish_two_versions(t: &Test) {
+    for body in ["a", "b"] {
+        assert_eq!(publish(t, body, History::Versions).await, Published::Done);
+        t.advance(SECOND);
+    }
+}
+
 #[tokio::test]
 async fn a_version_that_is_current_again_loses_its_ttl() {
     for t in Test::on_each_table().map(forgetful) {
-        for body in ["a", "b"] {
-            assert_eq!(publish(&t, body, History::Versions).await, Published::Done);
-            t.advance(SECOND);
-        }
+        publish_two_versions(&t).await;
         let versions = t.store.versions(&t.page, 10).await.expect("no error");
         let (oldest, _) = versions.last().expect("two versions");
         for _ in 0..2 {
@@ -62,10 +66,7 @@ async fn a_version_that_is_current_again_loses_its_ttl() {
 #[tokio::test]
 async fn a_page_is_published_and_rolled_back_even_if_its_current_version_was_deleted() {
     for t in Test::on_each_table().map(forgetful) {
-        for body in ["a", "b"] {
-            assert_eq!(publish(&t, body, History::Versions).await, Published::Done);
-            t.advance(SECOND);
-        }
+        publish_two_versions(&t).await;
         let delete_served = async || {
             let current = t.meta().await.and_then(|meta| meta.current_sk).expect("a current version");
             let delete = Write::delete(t.page.meta().sibling(current));
