@@ -63,7 +63,8 @@ impl PageStore {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
-    /// #     /// use facetheory::protocol::{Freshness, Generation, Meta};
+    /// # use std::sync::Arc;
+    /// use facetheory::protocol::{Freshness, Generation, Meta};
     /// use facetheory::{PageKey, Tag};
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
@@ -112,7 +113,8 @@ impl PageStore {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
-    /// #     /// use facetheory::Tag;
+    /// # use std::sync::Arc;
+    /// use facetheory::Tag;
     ///
     /// let store = facetheory::PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
     /// assert_eq!(store.epochs(&[Tag::new("news")?], None).await?, []);
