@@ -94,8 +94,7 @@ impl CachedPage {
     /// ```
     #[must_use]
     pub fn status(&self) -> u16 {
-        const OK: u16 = 200;
-        self.generation().content.status.or(self.body.body.status).unwrap_or(OK)
+        self.generation().content.status.or(self.body.body.status).unwrap_or(200)
     }
 
     /// The content type, if the row or the object has one.

@@ -43,10 +43,7 @@ impl CircuitBreaker {
 
     pub(super) fn record_failure(&self, now: Timestamp, random: &dyn Random) {
         let mut state = self.state.lock();
-        let failures = match *state {
-            Circuit::Closed => 0,
-            Circuit::Open { failures, .. } => failures,
-        };
+        let failures = if let Circuit::Open { failures, .. } = *state { failures } else { 0 };
         let delay = BACKOFF.delay(failures, random).max(Duration::from_millis(1));
         *state = Circuit::Open { failures: failures.saturating_add(1), retry_at: now + delay };
     }

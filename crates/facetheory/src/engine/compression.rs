@@ -64,18 +64,14 @@ fn is_compressible(content_type: Option<&str>, bytes: usize) -> bool {
 impl CachedPage {
     /// Whether this page is worth compressing and may be: its type and size, and its origin permitting.
     pub(super) fn is_compressible(&self) -> bool {
+        let forbids_transformation = |(name, value): &(String, String)| {
+            name.eq_ignore_ascii_case("cache-control")
+                && value.split(',').any(|directive| directive.trim().eq_ignore_ascii_case("no-transform"))
+        };
         // An origin that controls how its responses are cached also controls their content coding.
         !self.follows_origin()
             && is_compressible(self.content_type(), self.bytes().len())
-            && !self.forbids_transformation()
-    }
-
-    /// Whether a `Cache-Control` of the renderer says `no-transform`.
-    fn forbids_transformation(&self) -> bool {
-        self.generation().content.headers.iter().any(|(name, value)| {
-            name.eq_ignore_ascii_case("cache-control")
-                && value.split(',').any(|directive| directive.trim().eq_ignore_ascii_case("no-transform"))
-        })
+            && !self.generation().content.headers.iter().any(forbids_transformation)
     }
 
     /// Whether this page has compressed forms or will get some. A downstream cache must know that the response

@@ -183,7 +183,8 @@ impl Engine {
                 return BodyLookup::Found(self.memory.insert(page, entry.checked_again(check)));
             }
             let updated = CachedPage::with_body(meta.clone(), entry.page.body.clone());
-            return BodyLookup::Found(self.insert(page, Entry::new(updated, check, entry.render_time)));
+            let updated = Entry::new(updated.into(), check, entry.render_time);
+            return BodyLookup::Found(self.insert(page, updated));
         }
         if !self.bodies_breaker.allows_call(self.now()) {
             return BodyLookup::Unreachable;
@@ -195,7 +196,7 @@ impl Engine {
         match body {
             Ok(Some(body)) => {
                 let read = CachedPage::new(meta.clone(), body);
-                BodyLookup::Found(self.insert(page, Entry::new(read, check, Duration::ZERO)))
+                BodyLookup::Found(self.insert(page, Entry::new(read.into(), check, Duration::ZERO)))
             }
             Ok(None) => {
                 let context = format!("the body {s3_key} is missing or damaged; the page is rendered again");

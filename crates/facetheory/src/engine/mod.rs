@@ -175,7 +175,7 @@ impl Isr {
     /// ```
     #[must_use]
     pub fn in_memory(&self) -> (usize, u64) {
-        (self.engine.memory.len(), self.engine.memory.weight())
+        self.engine.memory.size()
     }
 
     /// Shuts down: starts no more background work, and waits up to `limit` for the work that is running.
@@ -216,7 +216,7 @@ impl Engine {
     /// Stores a page in memory, and compresses it in the background.
     fn insert(self: &Arc<Self>, page: &PageKey, entry: Entry) -> Arc<Entry> {
         let entry = self.memory.insert(page, entry);
-        self.metrics.memory(self.memory.weight(), self.memory.len());
+        self.metrics.memory(self.memory.size());
         self.compress(page, &entry);
         entry
     }

@@ -110,8 +110,8 @@ impl Engine {
             None => self.pages.regenerate_for(page, policy, reason, render).instrument(span).await,
             Some(request) => self.pages.regenerate_once(page, policy, request, render).instrument(span).await,
         };
-        let took = u64::try_from(self.now().millis() - before.at.millis()).unwrap_or(0);
-        let took = Duration::from_millis(took);
+        let millis = self.now().millis() - before.at.millis();
+        let took = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
         self.metrics.regenerated(page, name(&outcome), took);
         Attempt {
             outcome,
@@ -188,10 +188,7 @@ impl Engine {
     ) -> RegenerateResult {
         let Attempt { outcome, rendered, check, took } = attempt;
         let is_uncacheable = rendered == Some(Render::Uncacheable);
-        let rendered = match rendered {
-            Some(Render::Page(rendered)) => Some(*rendered),
-            _ => None,
-        };
+        let rendered = if let Some(Render::Page(rendered)) = rendered { Some(*rendered) } else { None };
         let now = self.now();
         match outcome {
             Ok(Outcome::Published(generation)) => {
@@ -285,7 +282,7 @@ impl Engine {
             (None, Some(bytes)) => CachedPage::new(meta, Body { bytes, ..Body::default() }),
             (None, None) => return self.stored(page, &meta, check, true).await,
         };
-        let entry = self.insert(page, Entry::new(cached, check, took));
+        let entry = self.insert(page, Entry::new(cached.into(), check, took));
         RegenerateResult::Page { entry, rendered_here: true }
     }
 }

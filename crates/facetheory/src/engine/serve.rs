@@ -51,7 +51,14 @@ impl Request<'_> {
                 }
                 Step::Bypass(reason) => GetResult::Bypass(reason),
                 Step::WaitForOtherProcess(reason) => {
-                    self.wait_for_other_process(reason, found.check.leased_until).await
+                    let (until, mut limit) = (found.check.leased_until, WaitLimit::new(self.policy.wait));
+                    match self.engine.wait(self.page, &reason, until, &mut limit).await {
+                        Some(RegenerateResult::Page { entry, .. }) if self.reuse.matches(&entry.page) => {
+                            self.page(State::WaitHit, &entry)
+                        }
+                        Some(_) => GetResult::Bypass(BypassReason::WaitedTooLong),
+                        None => GetResult::Bypass(BypassReason::Contended),
+                    }
                 }
                 Step::Render(decision) => match self.render(&found, decision, &mut render).await? {
                     Some(result) => result,
@@ -155,18 +162,6 @@ impl Request<'_> {
             Err(_) => RegenerateResult::TimedOut,
         };
         (started, result)
-    }
-
-    /// Waits for the process that took over the lease after this request had started to render.
-    async fn wait_for_other_process(&self, reason: RegenerateReason, leased_until: i64) -> GetResult {
-        let mut limit = WaitLimit::new(self.policy.wait);
-        match self.engine.wait(self.page, &reason, leased_until, &mut limit).await {
-            Some(RegenerateResult::Page { entry, .. }) if self.reuse.matches(&entry.page) => {
-                self.page(State::WaitHit, &entry)
-            }
-            Some(_) => GetResult::Bypass(BypassReason::WaitedTooLong),
-            None => GetResult::Bypass(BypassReason::Contended),
-        }
     }
 
     /// Serves the page in memory while a store is unreachable.

@@ -30,14 +30,13 @@ impl Engine {
             // The lease is free once it has also ended by the clock of its holder.
             let free_at = leased_until.saturating_add(skew).saturating_mul(1000);
             let free_in = u64::try_from(free_at.saturating_sub(self.now().millis())).unwrap_or(0).max(1);
-            let free_in = Duration::from_millis(free_in);
-            let Some(pause) = limit.next_pause(free_in, &*self.random, Instant::now()) else {
+            let Some(pause) = limit.next_pause(Duration::from_millis(free_in), &*self.random, Instant::now())
+            else {
                 return Some(RegenerateResult::TimedOut);
             };
             tokio::time::sleep(pause).await;
             // The wait continues if the table is unreachable for a moment.
-            let read = tokio::time::timeout_at(limit.end, self.read(page)).await;
-            let Ok(Ok(found)) = read else { continue };
+            let Ok(Ok(found)) = tokio::time::timeout_at(limit.end, self.read(page)).await else { continue };
             if let (BodyLookup::Found(entry), Some(meta)) = (&found.body, &found.meta)
                 && found.freshness == Freshness::Fresh
                 && !reason.still_applies(meta, self.now())

@@ -23,12 +23,7 @@ pub(in crate::engine) struct Entry {
 }
 
 impl Entry {
-    pub(in crate::engine) fn new(
-        page: impl Into<Arc<CachedPage>>,
-        check: MetadataCheck,
-        render_time: Duration,
-    ) -> Self {
-        let page = page.into();
+    pub(in crate::engine) fn new(page: Arc<CachedPage>, check: MetadataCheck, render_time: Duration) -> Self {
         let (weight, leased_until) = (page.weight(), AtomicI64::new(check.leased_until));
         Entry { page, weight, check, render_time, leased_until }
     }

@@ -118,13 +118,9 @@ impl Memory {
         self.pages.remove(&MemoryKeyRef::from(page));
     }
 
-    /// The bytes that all entries count for.
-    pub(super) fn weight(&self) -> u64 {
-        self.pages.weight()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.pages.len()
+    /// The number of entries, and the bytes that they count for.
+    pub(super) fn size(&self) -> (usize, u64) {
+        (self.pages.len(), self.pages.weight())
     }
 
     /// The invalidations of a page that this process has made until now.
@@ -189,7 +185,7 @@ mod tests {
         let meta = crate::protocol::Meta::of(Generation::new(body, 1, 60));
         let check = MetadataCheck::before_render(memory.snapshot(page, Timestamp::from_seconds(1)));
         let body = crate::Body { bytes: body.into(), ..crate::Body::default() };
-        Entry::new(CachedPage::new(meta, body), check, Duration::ZERO)
+        Entry::new(CachedPage::new(meta, body).into(), check, Duration::ZERO)
     }
 
     #[test]
