@@ -1,4 +1,4 @@
-//! Expiry by `ttl`, used only to delete rows: no other result depends on whether an expired row still exists.
+//! Expiry by `ttl`. Only the deletion of rows reads it: a row that is deleted early costs a render, never correctness.
 
 use std::time::Duration;
 

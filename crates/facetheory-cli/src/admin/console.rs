@@ -23,7 +23,7 @@ pub(super) async fn show() -> Html<&'static str> {
 <li>Health: <a href=\"/readyz\">readiness</a>, <a href=\"/healthz\">liveness</a>
 <li><a href=\"/metrics\">Metrics</a> (Prometheus)
 <li><a href=\"/api/v1/entries\">Cached pages</a>
-<li><a href=\"/api/v1/config\">Effective configuration</a>
+<li><a href=\"/api/v1/config\">Configuration</a>
 <li><a href=\"/api/v1/openapi.json\">API description</a> (OpenAPI)
 </ul>
 ",

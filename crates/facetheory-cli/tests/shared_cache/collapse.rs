@@ -26,7 +26,7 @@ on_each_store![
 const CLIENTS: usize = 12;
 
 /// Sends concurrent requests, each with the header line of its number.
-fn visitors(site: &Site, path: &str, line: impl Fn(usize) -> String) -> Vec<Connection> {
+fn clients(site: &Site, path: &str, line: impl Fn(usize) -> String) -> Vec<Connection> {
     let ask = |number| {
         let mut connection = site.gateway.connect();
         connection.send(get(path, &line(number)));
@@ -53,7 +53,7 @@ fn gated(site: &Site, path: &str, lines: &'static [&'static str]) -> (Gate, Arc<
 
 fn rfc9111_4_concurrent_clients_of_a_cacheable_page_share_one_request(site: &Site) {
     let (gate, waiting) = gated(site, "/shared", &["Cache-Control: max-age=3600"]);
-    let all = visitors(site, "/shared", |_| String::new());
+    let all = clients(site, "/shared", |_| String::new());
     wait_for("a request reaches the origin", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
     for response in answers(all) {
@@ -64,7 +64,7 @@ fn rfc9111_4_concurrent_clients_of_a_cacheable_page_share_one_request(site: &Sit
 
 fn rfc9211_2_6_collapsed_requests_are_reported(site: &Site) {
     let (gate, waiting) = gated(site, "/told", &["Cache-Control: max-age=3600"]);
-    let all = visitors(site, "/told", |_| String::new());
+    let all = clients(site, "/told", |_| String::new());
     wait_for("a request reaches the origin", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
     let responses = answers(all);
@@ -91,7 +91,7 @@ fn assert_none_shared(
     line: impl Fn(usize) -> String,
 ) {
     let (gate, waiting) = gated(site, path, lines);
-    let all = visitors(site, path, line);
+    let all = clients(site, path, line);
     wait_for("a request reaches the origin", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
     let mut texts: Vec<String> = answers(all).iter().map(Response::text).collect();
@@ -143,7 +143,7 @@ fn failures(
         counted.fetch_add(1, Ordering::Relaxed);
         ScriptedResponse::with("500 Error", lines, &format!("failure {number}")).after(&opened)
     });
-    let all = visitors(site, path, line);
+    let all = clients(site, path, line);
     wait_for("a request reaches the origin", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
     answers(all)
@@ -172,7 +172,7 @@ fn rfc9111_4_requests_for_an_uncacheable_page_are_not_serialized(site: &Site) {
     numbered(site, "/open", &["Cache-Control: no-store"]);
     site.get("/open");
     let (gate, waiting) = gated(site, "/open", &["Cache-Control: no-store"]);
-    let all = visitors(site, "/open", |_| String::new());
+    let all = clients(site, "/open", |_| String::new());
     // The gate is closed: all requests are at the origin only if none waits for another.
     wait_for("all requests are at the origin", || (waiting.load(Ordering::Relaxed) == CLIENTS).then_some(()));
     gate.open();
@@ -194,7 +194,7 @@ fn rfc9111_4_a_page_that_becomes_cacheable_is_cached(site: &Site) {
 
 fn rfc9111_4_1_waiting_clients_get_their_own_variant(site: &Site) {
     let (gate, waiting) = gated(site, "/variants", &["Cache-Control: max-age=3600", "Vary: X-Language"]);
-    let all = visitors(site, "/variants", |number| format!("X-Language: l{}\r\n", number % 3));
+    let all = clients(site, "/variants", |number| format!("X-Language: l{}\r\n", number % 3));
     wait_for("a request reaches the origin", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
     for (number, response) in answers(all).iter().enumerate() {

@@ -152,13 +152,13 @@ async fn an_unsafe_request_causes_no_lookup_of_other_pages() {
     }
     is_changed(&site, "/b").await;
     site.table.set_faults(Faults { fail: 1.0, ..Faults::default() });
-    let mut believed = 0;
+    let mut hits = 0;
     for language in &languages {
         let page = site.get_with("/a", &[("x-language", language)]).await;
-        believed += u32::from(page.state() == "hit");
+        hits += u32::from(page.state() == "hit");
     }
     // Some pages may share an epoch bucket with the changed one.
-    assert!(believed > 10, "the table was read for all but {believed} of 20 pages");
+    assert!(hits > 10, "the table was read for all but {hits} of 20 pages");
 }
 
 /// The key of the page at a path, as an operator names it.
