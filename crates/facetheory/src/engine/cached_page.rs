@@ -130,9 +130,11 @@ impl CachedPage {
         derived.downcast_ref().expect("only one type of value is derived from pages")
     }
 
-    /// The compressed forms of the body that are ready.
+    /// The compressed forms of the body that are ready. A page that follows its origin has none, also if it shares its body
+    /// with a page of a rule that has some: its origin controls the content coding.
     pub(crate) fn compressed(&self) -> &[(Coding, Bytes)] {
-        self.body.compressed.get().map_or(&[], Vec::as_slice)
+        let forms = self.body.compressed.get().filter(|_| !self.follows_origin());
+        forms.map_or(&[], Vec::as_slice)
     }
 
     /// The bytes of memory that this page takes, with those that are reserved for the [derived value](Self::derived): the

@@ -66,7 +66,10 @@ impl CachedPage {
     pub(super) fn is_compressible(&self) -> bool {
         let forbids_transformation = |(name, value): &(String, String)| {
             name.eq_ignore_ascii_case("cache-control")
-                && value.split(',').any(|directive| directive.trim().eq_ignore_ascii_case("no-transform"))
+                && value.split([',', ';']).any(|directive| {
+                    let name = directive.split('=').next().unwrap_or_default();
+                    name.trim().eq_ignore_ascii_case("no-transform")
+                })
         };
         // An origin that controls how its responses are cached also controls their content coding.
         !self.follows_origin()

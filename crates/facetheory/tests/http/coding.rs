@@ -1,6 +1,8 @@
 //! Compressed forms: made once, off the request path, each with its own entity tag.
 
-use crate::fixture::Site;
+use facetheory::{Policy, Route, Routes};
+
+use crate::fixture::{INTERVAL, Site};
 
 /// Blocks the only thread that compresses pages until it is dropped.
 struct Busy {
@@ -87,7 +89,7 @@ async fn small_pages_pictures_and_no_transform_are_never_compressed() {
         ("/image", &[("content-type", "image/png")][..], "x".repeat(5000)),
         (
             "/untouched",
-            &[("content-type", "text/html"), ("cache-control", "no-transform")][..],
+            &[("content-type", "text/html"), ("cache-control", "public; no-transform")][..],
             "x".repeat(5000),
         ),
     ] {
@@ -98,5 +100,26 @@ async fn small_pages_pictures_and_no_transform_are_never_compressed() {
             assert_eq!((reply.header("content-encoding"), reply.header("vary")), ("", ""), "{path}");
             site.settle().await;
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_follows_its_origin_is_not_sent_in_the_compressed_form_of_an_earlier_rule() {
+    let before = Site::with([Route::new("/a", Policy::every(INTERVAL))]);
+    let page = "<p>hello</p>".repeat(1000);
+    let headers = [("content-type", "text/html"), ("cache-control", "max-age=3600")];
+    before.responds(200, &headers, page.clone());
+    before.get("/a").await;
+    before.settle().await;
+    let compressed = before.get_with("/a", &[("accept-encoding", "br")]).await;
+    assert_eq!(compressed.header("content-encoding"), "br");
+    // The engine finds the same bytes, and reuses the body with its compressed forms.
+    let after = before.with_routes(Routes::new([Route::follow_origin("/a")]).expect("a route"));
+    after.responds(200, &headers, page.clone());
+    for state in ["miss", "hit"] {
+        let reply = after.get_with("/a", &[("accept-encoding", "br")]).await;
+        assert_eq!((reply.state(), reply.header("content-encoding")), (state, ""));
+        assert_eq!(reply.header("content-length"), page.len().to_string());
+        assert_eq!(reply.text(), page);
     }
 }
