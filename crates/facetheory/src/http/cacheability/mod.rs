@@ -146,6 +146,11 @@ impl Received<'_> {
         let is_method_cached =
             *self.method == Method::GET || (*self.method == Method::HEAD && !follows_origin);
         decline_if(!is_method_cached, UncacheableReason::Method)?;
+        let may_share_authorized =
+            if follows_origin { control.shares_authorized() } else { route.headers.contains(&AUTHORIZATION) };
+        let is_private_by_authorization = self.request.contains_key(AUTHORIZATION) && !may_share_authorized;
+        // First of all under a rule: a response to one client's credentials must not invalidate the page of all others.
+        decline_if(is_private_by_authorization && !follows_origin, UncacheableReason::Authorization)?;
         decline_if(self.hint.is_some_and(|hint| hint.never_cached), UncacheableReason::NeverCached)?;
         self.check_status(control)?;
         // A cookie is for one client, whatever else the response says.
@@ -156,10 +161,7 @@ impl Received<'_> {
             decline_if(control.no_store && !is_understood, UncacheableReason::NoStore)?;
             decline_if(control.private, UncacheableReason::Private)?;
         }
-        let may_share_authorized =
-            if follows_origin { control.shares_authorized() } else { route.headers.contains(&AUTHORIZATION) };
-        let is_authorized = self.request.contains_key(AUTHORIZATION);
-        decline_if(is_authorized && !may_share_authorized, UncacheableReason::Authorization)?;
+        decline_if(is_private_by_authorization, UncacheableReason::Authorization)?;
         let vary = variants::names(headers).ok_or(UncacheableReason::VaryAnything)?;
         let (fresh_for, initial_age, variant) = if follows_origin {
             let (fresh_for, initial_age) = self.freshness_by_origin(control)?;
