@@ -4,7 +4,7 @@ use libtest_mimic::Failed;
 use tabletheory::{Clock as _, SystemClock};
 
 use crate::child_protocol::{Burst, Row};
-use crate::process::{Process, SHORT_LEASE, release, renders, wait_until};
+use crate::process::{Process, SHORT_LEASE, release, renders, table_calls, wait_until};
 use crate::stores::Stores;
 
 /// Renders wait until this file exists.
@@ -17,8 +17,10 @@ pub(crate) fn without_freeze(stores: &Stores) -> Result<(), Failed> {
     slow.start_burst(&Burst { until: Some(RELEASED.to_owned()), ..Burst::of("page", 1) })?;
     let first = held(&mut other)?;
     wait_until("the end of its first lease", || Ok(SystemClock.now().seconds() > first))?;
-    // A request in another process waits for the render, too.
+    // A request in another process waits for the render, too, once its lookup has found the lease.
+    let calls = table_calls(stores, &other);
     other.start_burst(&Burst::of("page", 1))?;
+    wait_until("the lookup of the other process", || Ok(table_calls(stores, &other) > calls))?;
     release(stores, RELEASED)?;
     slow.responses()?.expect(&[("miss", &by, 1)])?;
     other.responses()?.expect(&[("wait-hit", &by, 1)])?;

@@ -18,6 +18,8 @@ pub(crate) const SHORT_LEASE: Duration = Duration::from_secs(8);
 pub(crate) const SHORT_TIMEOUT: Duration = Duration::from_secs(3);
 /// In this file each render is a line: the page and the process.
 pub(crate) const RENDERS: &str = "renders.txt";
+/// The files with this name and a process id have a byte for each finished call of that process to its table.
+pub(crate) const TABLE_CALLS: &str = "table-calls";
 /// How often the test polls a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -149,6 +151,12 @@ impl Drop for Process {
 /// The number of renders so far.
 pub(crate) fn renders(stores: &Stores) -> usize {
     std::fs::read_to_string(stores.directory.join(RENDERS)).map_or(0, |text| text.lines().count())
+}
+
+/// The number of calls to its table that a process has finished.
+pub(crate) fn table_calls(stores: &Stores, process: &Process) -> u64 {
+    let file = stores.directory.join(format!("{TABLE_CALLS}.{}", process.name()));
+    std::fs::metadata(file).map_or(0, |file| file.len())
 }
 
 /// Waits until a condition holds.

@@ -10,13 +10,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use facetheory::protocol::LeaseTerms;
+use facetheory::testing::{ObservedTable, TableHooks};
 use facetheory::{Bodies, GetResult, History, Isr, PageKey, PageStore, Pages, Policy, RenderError, Rendered};
 use libtest_mimic::Failed;
-use tabletheory::{Clock as _, Random as _, SystemClock, SystemRandom};
+use tabletheory::{Clock as _, Random as _, SystemClock, SystemRandom, Table};
 
 use crate::child_protocol::{Burst, ChildCommand, Message, Responses, Row};
-use crate::process::{RENDERS, TIMEOUT};
+use crate::process::{RENDERS, TABLE_CALLS, TIMEOUT};
 use crate::stores::Stores;
 
 /// How often a render polls whether it may finish.
@@ -35,6 +37,25 @@ impl Default for Timeouts {
     }
 }
 
+/// A table that appends a byte to a file after each call.
+#[derive(Debug)]
+struct RecordedTable {
+    table: Arc<dyn Table>,
+    calls: PathBuf,
+}
+
+#[async_trait]
+impl TableHooks for RecordedTable {
+    fn table(&self) -> &dyn Table {
+        &*self.table
+    }
+
+    async fn after(&self) {
+        let file = OpenOptions::new().create(true).append(true).open(&self.calls);
+        file.and_then(|mut file| file.write_all(b".")).expect("the file of table calls is writable");
+    }
+}
+
 #[derive(Clone)]
 struct Site {
     isr: Isr,
@@ -42,7 +63,9 @@ struct Site {
 }
 
 pub(crate) async fn serve(stores: &Stores, terms: LeaseTerms, timeouts: Timeouts) -> Result<(), Failed> {
-    let store = PageStore::new(tabletheory::open(&stores.table).await?).with_lease_terms(terms);
+    let calls = stores.directory.join(format!("{TABLE_CALLS}.{}", std::process::id()));
+    let table = RecordedTable { table: tabletheory::open(&stores.table).await?, calls };
+    let store = PageStore::new(Arc::new(ObservedTable(table))).with_lease_terms(terms);
     let pages = Pages::new(store, Bodies::open(&stores.bodies).await?).with_body_timeout(timeouts.bodies);
     let isr = Isr::builder(pages).table_timeout(timeouts.table).build();
     let site = Site { isr, directory: stores.directory.as_path().into() };
