@@ -6,7 +6,9 @@ mod queue;
 use std::io::IsTerminal as _;
 
 use anyhow::{Result, anyhow};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::Registry;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use self::queue::{Queue, Writer};
@@ -45,7 +47,7 @@ pub(crate) struct Log {
 pub(crate) fn start(arguments: &Arguments, configured: Option<LogFormat>) -> Result<Log> {
     let level = arguments.log_level.clone().or_else(|| std::env::var(VARIABLE).ok());
     let level = level.filter(|level| !level.is_empty()).unwrap_or_else(|| DEFAULT_LEVEL.to_owned());
-    let filter = EnvFilter::builder().parse(&level).map_err(|error| {
+    let filter: Targets = level.parse().map_err(|error| {
         anyhow!("`{level}` is not a log level: {error}; write error, warn, info, debug or trace, optionally by module, such as warn,facetheory=debug")
     })?;
     let is_terminal = std::io::stderr().is_terminal();
@@ -58,10 +60,12 @@ pub(crate) fn start(arguments: &Arguments, configured: Option<LogFormat>) -> Res
         LogFormat::Json => Queue::start(Writer::json(std::io::stderr()))?,
     };
     let lines = queue.lines();
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || lines.clone());
+    // Without it, events of levels that no module logs would reach the filter.
+    let max_level = Layer::<Registry>::max_level_hint(&filter).unwrap_or(LevelFilter::TRACE);
+    let builder = tracing_subscriber::fmt().with_max_level(max_level).with_writer(move || lines.clone());
     let set = match format {
-        LogFormat::Json => builder.json().flatten_event(true).finish().try_init(),
-        LogFormat::Human | LogFormat::Off => builder.with_ansi(colours).finish().try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).finish().with(filter).try_init(),
+        LogFormat::Human | LogFormat::Off => builder.with_ansi(colours).finish().with(filter).try_init(),
     };
     set.map_err(|error| anyhow!("cannot start the log: {error}"))?;
     Ok(Log { queue: Some(queue), access: !arguments.no_access_log })
