@@ -1,0 +1,81 @@
+//! The `facetheory` command: gateway, demo and configuration check. Only its `main` is public.
+
+mod admin;
+mod check_config;
+mod config;
+mod demo;
+mod gateway;
+mod log;
+mod open_files;
+mod serve;
+mod signals;
+mod wire;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+
+/// Incremental static regeneration: cache the pages of a slow site and regenerate them in the background.
+#[derive(Debug, Parser)]
+#[command(
+    name = "facetheory",
+    version,
+    after_help = "Examples:
+  facetheory demo                                          try it without an origin of your own
+  facetheory serve --origin http://127.0.0.1:3000          cache the site at this origin
+  facetheory check-config --url /blog/hello                show how facetheory.toml caches a page
+  facetheory serve --help                                  all options of a command"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    CheckConfig(check_config::Arguments),
+    Demo(demo::Arguments),
+    Serve(Box<serve::Arguments>),
+}
+
+/// Runs the command that the arguments of the process name.
+#[tokio::main]
+pub async fn main() -> ExitCode {
+    let Arguments { command } = Arguments::parse();
+    let outcome = match command {
+        Command::CheckConfig(arguments) => check_config::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments).await,
+        Command::Serve(arguments) => serve::run(&arguments).await,
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader of the output has exited, as `head` does.
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            print_error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// Prints an error and its causes.
+#[expect(clippy::print_stderr, reason = "this is where a command reports its error")]
+fn print_error(error: &anyhow::Error) {
+    eprintln!("facetheory: {error}");
+    for cause in error.chain().skip(1) {
+        eprintln!("  because: {cause}");
+    }
+}
+
+/// Writes a text to standard output, even if that is buffered.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut output = std::io::stdout().lock();
+    output.write_all(text.as_bytes()).and_then(|()| output.flush()).context("cannot write to standard output")
+}
