@@ -1,4 +1,4 @@
-//! What may be cached, who may invalidate it, and under which key.
+//! Rules about which responses are cached, under which key, and which clients may invalidate them.
 
 use std::net::SocketAddr;
 

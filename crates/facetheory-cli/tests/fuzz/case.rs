@@ -12,7 +12,7 @@ const HTTP2: usize = 30;
 /// The most pieces in which bytes are sent.
 const PIECES: usize = 12;
 
-/// What a client does after sending everything.
+/// The behaviour of a client after it has sent everything.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ConnectionEnd {
     /// Waits for the responses and closes.

@@ -3,7 +3,7 @@
 use super::{BypassReason, ServeDecision, State};
 use crate::RegenerateReason;
 
-/// What the next step depends on besides the decision.
+/// The conditions besides the decision that determine the next step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Situation {
     /// Whether another process holds the lease, and the policy prefers a stale page to waiting for it.

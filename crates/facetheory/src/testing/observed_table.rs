@@ -22,7 +22,7 @@ pub enum Call {
     },
 }
 
-/// What a test does around the calls to a table. By default every call is forwarded unchanged.
+/// Hooks that a test runs around the calls to a table. By default every call is forwarded unchanged.
 #[async_trait]
 pub trait TableHooks: fmt::Debug + Send + Sync {
     /// The table that executes the calls.

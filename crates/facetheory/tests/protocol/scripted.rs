@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use facetheory::testing::{ObservedTable, TableHooks};
 use tabletheory::{Commit, Error, Kind, Result, Table, Txn};
 
-/// What happens to one commit.
+/// The scripted outcome of one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Pass,
