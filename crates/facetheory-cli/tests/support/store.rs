@@ -6,7 +6,7 @@ use std::sync::Arc;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Credentials, Region};
 use facetheory::protocol::Lock;
-use tabletheory::{DynamoSettings, DynamoTable, Random as _, Scan, SystemRandom, Table};
+use tabletheory::{DynamoSettings, DynamoTable, Item, Random as _, Scan, SystemRandom, Table};
 
 /// A table and a body store that any number of gateways may use.
 pub(crate) struct Store {
@@ -20,6 +20,8 @@ pub(crate) struct Store {
 
 /// The variable with the endpoint of DynamoDB.
 const DYNAMODB: &str = "AWS_ENDPOINT_URL_DYNAMODB";
+/// The variable with the endpoint of S3.
+const S3: &str = "AWS_ENDPOINT_URL_S3";
 const REGION: &str = "us-east-1";
 
 impl Store {
@@ -38,12 +40,22 @@ impl Store {
             table: format!("dynamodb:{name}"),
             environment: vec![
                 (DYNAMODB, dynamodb.to_owned()),
-                ("AWS_ENDPOINT_URL_S3", s3.to_owned()),
+                (S3, s3.to_owned()),
                 ("AWS_ACCESS_KEY_ID", setting("AWS_ACCESS_KEY_ID")),
                 ("AWS_SECRET_ACCESS_KEY", setting("AWS_SECRET_ACCESS_KEY")),
                 ("AWS_REGION", REGION.to_owned()),
             ],
         }
+    }
+
+    /// The same table and bodies at other endpoints.
+    pub(crate) fn through(&self, dynamodb: &str, s3: &str) -> Store {
+        let environment = self.environment.iter().map(|(name, value)| match *name {
+            DYNAMODB => (DYNAMODB, dynamodb.to_owned()),
+            S3 => (S3, s3.to_owned()),
+            name => (name, value.clone()),
+        });
+        Store { table: self.table.clone(), bodies: self.bodies.clone(), environment: environment.collect() }
     }
 
     /// One SQLite file and bodies in files.
@@ -67,18 +79,21 @@ impl Store {
 
     /// All leases in the table, including expired ones.
     pub(crate) fn locks(&self) -> Vec<Lock> {
+        let is_lock = |row: &&Item| row.key().expect("a key").sk == "LOCK";
+        self.rows().iter().filter(is_lock).map(|row| Lock::read(row).expect("a lock")).collect()
+    }
+
+    /// All rows of the table.
+    pub(crate) fn rows(&self) -> Vec<Item> {
         runtime().block_on(async {
             let table = self.open().await;
-            let (mut locks, mut scan) = (Vec::new(), Scan::new());
+            let (mut rows, mut scan) = (Vec::new(), Scan::new());
             loop {
                 let page = table.scan(&scan).await.expect("rows");
-                let of_lock = |item: &&tabletheory::Item| {
-                    item.get("sk").and_then(|sk| sk.as_str()).is_some_and(|sk| sk == "LOCK")
-                };
-                locks.extend(page.items.iter().filter(of_lock).map(|item| Lock::read(item).expect("a lock")));
+                rows.extend(page.items);
                 match page.next {
                     Some(next) => scan = Scan::new().after(next),
-                    None => return locks,
+                    None => return rows,
                 }
             }
         })

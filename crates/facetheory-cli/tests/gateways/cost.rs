@@ -1,0 +1,218 @@
+//! The cost of two gateways on DynamoDB and S3, counted at the wire and printed as the table of docs/guides/cost.md.
+
+use tabletheory::{Clock as _, SystemClock};
+use tempfile::TempDir;
+
+use facetheory::protocol::Meta;
+
+use crate::meter::{Call, Meter};
+use crate::support::gateway::Gateway;
+use crate::support::origin::{Origin, ScriptedResponse};
+use crate::support::site::{HOST, get, with_long_timeouts};
+use crate::support::store::{Store, s3_endpoint, setting};
+use crate::support::{print, wait_for};
+
+/// List prices of us-east-1 on demand, in dollars per million: read units, write units, and requests to S3 by kind.
+const READ_UNIT: f64 = 0.125;
+const WRITE_UNIT: f64 = 0.625;
+const S3_PUT: f64 = 5.0;
+const S3_GET: f64 = 0.4;
+
+/// How long metadata is used after it was read, in milliseconds: `[store] metadata_max_age`.
+const MAX_AGE: i64 = 1_000;
+/// How many versions a page of the tests retains.
+const VERSIONS: usize = 5;
+
+/// The cost of one operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Cost {
+    read_units: f64,
+    write_units: f64,
+    puts: f64,
+    gets: f64,
+}
+
+impl Cost {
+    fn of(table: &[Call], bodies: &[Call]) -> Cost {
+        let mut cost = Cost::default();
+        for call in table {
+            cost.read_units += call.read_units;
+            cost.write_units += call.write_units;
+        }
+        for call in bodies {
+            match call.operation.as_str() {
+                // A deletion is free.
+                "DELETE" => {}
+                "GET" | "HEAD" => cost.gets += 1.0,
+                _ => cost.puts += 1.0,
+            }
+        }
+        cost
+    }
+
+    /// Dollars for a million operations.
+    fn dollars(&self) -> f64 {
+        let Cost { read_units, write_units, puts, gets } = self;
+        read_units * READ_UNIT + write_units * WRITE_UNIT + puts * S3_PUT + gets * S3_GET
+    }
+
+    /// A row of the table in the guide.
+    fn row(&self, what: &str) -> String {
+        let Cost { read_units, write_units, puts, gets } = self;
+        format!("| {what} | {read_units} | {write_units} | {puts} | {gets} | ${:.2} |", self.dollars())
+    }
+}
+
+/// Two gateways whose requests to DynamoDB and S3 are counted.
+struct MeteredSite {
+    one: Gateway,
+    other: Gateway,
+    origin: Origin,
+    /// The stores without the proxies.
+    store: Store,
+    table: Meter,
+    bodies: Meter,
+    _directories: [TempDir; 2],
+}
+
+impl MeteredSite {
+    fn start(config: &str) -> MeteredSite {
+        let (store, origin) = (Store::on_servers(), Origin::start());
+        let (table, bodies) =
+            (Meter::start(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT")), Meter::start(&s3_endpoint()));
+        let metered = store.through(&table.endpoint(), &bodies.endpoint());
+        let directories = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+        let config = with_long_timeouts(config);
+        let [one, other] = directories
+            .each_ref()
+            .map(|directory| Gateway::start_on(&metered, directory.path(), origin.address, &config));
+        MeteredSite { one, other, origin, store, table, bodies, _directories: directories }
+    }
+
+    /// The cost of an operation on pages and tags. `done` says when its last request was sent.
+    fn cost(&self, operation: impl FnOnce(), done: impl Fn() -> bool) -> Cost {
+        self.table.take();
+        self.bodies.take();
+        operation();
+        wait_for("the operation is complete", || done().then_some(()));
+        let of_pages = |call: &Call| {
+            call.names.iter().any(|name| ["CACHE#", "TENANT#", "TAG#"].iter().any(|of| name.starts_with(of)))
+        };
+        let table: Vec<Call> = self.table.take().into_iter().filter(of_pages).collect();
+        Cost::of(&table, &self.bodies.take())
+    }
+
+    fn get(&self, gateway: &Gateway, path: &str, state: &str) {
+        let response = gateway.exchange(get(path, ""));
+        assert_eq!((response.status, response.state()), (200, state), "{path}: {}", response.text());
+    }
+
+    fn respond(&self, path: &str, body: &str) {
+        self.origin.respond(path, ScriptedResponse::page(&[], body));
+    }
+
+    /// `META` of a page, if it is published and no worker holds the lease.
+    fn settled(&self, path: &str) -> Option<Meta> {
+        let rows = self.store.rows();
+        let sk = |row: &tabletheory::Item| row.key().expect("a key").sk;
+        if rows.iter().any(|row| sk(row) == "LOCK") {
+            return None;
+        }
+        let is_page = |row: &&tabletheory::Item| {
+            sk(row) == "META" && row.get("path").and_then(|value| value.as_str()) == Some(path)
+        };
+        rows.iter().find(is_page).map(|row| Meta::read(row).expect("META"))
+    }
+
+    fn meta(&self, path: &str) -> Meta {
+        wait_for("the page is published", || self.settled(path))
+    }
+
+    /// The number of stored versions, of all pages.
+    fn versions(&self) -> usize {
+        let is_version = |row: &&tabletheory::Item| row.key().expect("a key").sk.starts_with("VER#");
+        self.store.rows().iter().filter(is_version).count()
+    }
+
+    /// Renews a stale page because a client requests it, and returns the cost. `versions` are stored afterwards.
+    fn renew(&self, path: &str, body: &str, versions: usize) -> Cost {
+        self.respond(path, body);
+        let before = self.meta(path);
+        // Its interval is over, and its metadata has to be read again.
+        wait_until(before.generation.generated_at * 1000 + 2 * MAX_AGE);
+        let is_renewed = || self.settled(path).is_some_and(|meta| meta.mark != before.mark);
+        self.cost(|| self.get(&self.one, path, "stale"), || is_renewed() && self.versions() == versions)
+    }
+
+    /// Requests a page that a gateway need not render, and returns the cost. No metadata that it read before is used.
+    fn read(&self, gateway: &Gateway, path: &str) -> Cost {
+        wait_until(SystemClock.now().millis() + MAX_AGE);
+        self.cost(|| self.get(gateway, path, "hit"), || true)
+    }
+
+    fn invalidate(&self, json: &str) {
+        assert_eq!(self.one.admin_post("/api/v1/invalidate", json).status, 200, "{json}");
+    }
+}
+
+#[test]
+fn renewals_on_dynamodb_and_s3_cost_no_more_than_the_goals() {
+    let site = MeteredSite::start(&format!(
+        "[routes]\n\"/page\" = {{ isr = \"1s\" }}\n\"/versions\" = {{ isr = \"1s\", versions = {VERSIONS} }}\n\
+         \"/long/**\" = {{ isr = \"1h\", tags = [\"news\"] }}\n"
+    ));
+    let mut rows = Vec::new();
+    let mut note = |what: &str, cost: Cost| {
+        rows.push(cost.row(what));
+        cost
+    };
+
+    site.respond("/page", "<p>one</p>");
+    let is_published = |path| site.settled(path).is_some();
+    note("first render", site.cost(|| site.get(&site.one, "/page", "miss"), || is_published("/page")));
+    let changed = note("renewal, changed", site.renew("/page", "<p>two</p>", 0));
+    let unchanged = note("renewal, unchanged", site.renew("/page", "<p>two</p>", 0));
+
+    site.respond("/versions", "<p>0</p>");
+    site.get(&site.one, "/versions", "miss");
+    for number in 1..=VERSIONS {
+        let before = site.meta("/versions");
+        site.respond("/versions", &format!("<p>{number}</p>"));
+        site.invalidate(&format!(r#"{{ "url": "http://{HOST}/versions" }}"#));
+        site.get(&site.one, "/versions", "stale");
+        wait_for("a new version", || {
+            let meta = site.settled("/versions")?;
+            (meta.mark != before.mark).then_some(())
+        });
+    }
+    wait_for("all versions are stored", || (site.versions() == VERSIONS + 1).then_some(()));
+    let versioned = site.renew("/versions", "<p>last</p>", VERSIONS + 1);
+    note("renewal, changed, with five versions", versioned);
+
+    for path in ["/long/a", "/long/a/b/c/d"] {
+        site.respond(path, "<p>long</p>");
+        site.get(&site.one, path, "miss");
+        site.meta(path);
+    }
+    note("first request for a page that another gateway rendered", site.read(&site.other, "/long/a"));
+    note("check of a page in memory, `/long/a`", site.read(&site.other, "/long/a"));
+    site.get(&site.other, "/long/a/b/c/d", "hit");
+    note("check of a page in memory, `/long/a/b/c/d`", site.read(&site.other, "/long/a/b/c/d"));
+    let page = format!(r#"{{ "url": "http://{HOST}/long/a" }}"#);
+    note("invalidation of a page", site.cost(|| site.invalidate(&page), || true));
+    note("invalidation of a tag", site.cost(|| site.invalidate(r#"{ "tag": "news" }"#), || true));
+
+    print(
+        "| operation | read units | write units | S3 PUT | S3 GET | dollars per million |\n|---|---|---|---|---|---|",
+    );
+    rows.iter().for_each(|row| print(row));
+    for (what, cost, limit) in
+        [("changed", changed, 9.0), ("unchanged", unchanged, 4.0), ("versioned", versioned, 14.25)]
+    {
+        assert!(cost.dollars() <= limit, "a {what} page costs ${:.2}, more than ${limit:.2}", cost.dollars());
+    }
+}
+
+fn wait_until(millis: i64) {
+    wait_for("time passes", || (SystemClock.now().millis() > millis).then_some(()));
+}

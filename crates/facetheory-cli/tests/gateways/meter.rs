@@ -1,0 +1,267 @@
+//! A proxy in front of DynamoDB or S3 that counts requests and their capacity units, by the rules that AWS publishes.
+//!
+//! DynamoDB Local can report consumed capacity, but not as AWS charges it: some writes of a transaction count once instead
+//! of twice, and a read that finds nothing counts zero. The proxy therefore reads each row before and after a write.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, Request, Response, Uri};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+use crate::support::wait_for;
+
+/// The header with the operation of a request to DynamoDB.
+const TARGET: &str = "x-amz-target";
+/// A write unit covers this many bytes of a row.
+const WRITE_UNIT: usize = 1024;
+/// A read unit covers this many bytes.
+const READ_UNIT: usize = 4096;
+
+type Forwarded<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// One request to DynamoDB or S3.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Call {
+    /// The operation of DynamoDB, or the method of S3.
+    pub(crate) operation: String,
+    /// The strings in the keys of its rows, or the path of its object.
+    pub(crate) names: Vec<String>,
+    /// The read units that DynamoDB charges.
+    pub(crate) read_units: f64,
+    /// The write units that DynamoDB charges.
+    pub(crate) write_units: f64,
+}
+
+/// A running proxy.
+pub(crate) struct Meter {
+    address: SocketAddr,
+    calls: Calls,
+    _runtime: Runtime,
+}
+
+/// The requests so far. A request is `None` until its units are known.
+type Calls = Arc<Mutex<Vec<Option<Call>>>>;
+
+impl Meter {
+    /// Starts a proxy to the server at this endpoint.
+    pub(crate) fn start(endpoint: &str) -> Meter {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
+        let (address, calls) = (listener.local_addr().expect("an address"), Arc::default());
+        let server = Arc::new(Server {
+            authority: endpoint.trim_start_matches("http://").trim_end_matches('/').to_owned(),
+            client: Client::builder(TokioExecutor::new()).build_http(),
+            calls: Arc::clone(&calls),
+        });
+        runtime.spawn(accept(listener, server));
+        Meter { address, calls, _runtime: runtime }
+    }
+
+    /// The endpoint of the proxy.
+    pub(crate) fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The requests since the last call, as soon as none is under way.
+    pub(crate) fn take(&self) -> Vec<Call> {
+        wait_for("no request is under way", || {
+            let mut calls = self.calls.lock().expect("not poisoned");
+            let known = calls.iter().cloned().collect::<Option<Vec<Call>>>()?;
+            calls.clear();
+            Some(known)
+        })
+    }
+}
+
+async fn accept(listener: TcpListener, server: Arc<Server>) {
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let server = server.clone();
+        let service = service_fn(move |request| {
+            let server = server.clone();
+            async move { server.forward(request).await }
+        });
+        // A broken connection is an error for the client to handle.
+        connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+    }
+}
+
+/// The server behind the proxy.
+struct Server {
+    authority: String,
+    client: Client<HttpConnector, Full<Bytes>>,
+    calls: Calls,
+}
+
+impl Server {
+    /// Forwards a request and records it.
+    async fn forward(&self, request: Request<Incoming>) -> Forwarded<Response<Full<Bytes>>> {
+        // `take` clears the list only while no request is under way, so the place stays valid.
+        let place = {
+            let mut calls = self.calls.lock().expect("not poisoned");
+            calls.push(None);
+            calls.len() - 1
+        };
+        let (response, call) = match self.exchange(request).await {
+            Ok((response, call)) => (Ok(response), call),
+            Err(error) => (Err(error), Call::default()),
+        };
+        self.calls.lock().expect("not poisoned")[place] = Some(call);
+        response
+    }
+
+    async fn exchange(&self, request: Request<Incoming>) -> Forwarded<(Response<Full<Bytes>>, Call)> {
+        let (mut head, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let path = head.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        head.uri =
+            Uri::builder().scheme("http").authority(&*self.authority).path_and_query(&*path).build()?;
+        head.headers.remove(TRANSFER_ENCODING);
+        let target = head.headers.get(TARGET).map(|target| target.to_str()).transpose()?;
+        let Some(operation) = target.and_then(|target| target.rsplit('.').next()).map(str::to_owned) else {
+            let operation = head.method.to_string();
+            let response = self.send(Request::from_parts(head, Full::new(body))).await?;
+            return Ok((response, Call { operation, names: vec![path], read_units: 0.0, write_units: 0.0 }));
+        };
+        let sent: Value = serde_json::from_slice(&body)?;
+        let writes = written(&operation, &sent);
+        let headers = head.headers.clone();
+        let before = self.sizes(&headers, &writes).await?;
+        let response = self.send(Request::from_parts(head, Full::new(body))).await?;
+        let after = self.sizes(&headers, &writes).await?;
+        let factor = if operation == "TransactWriteItems" { 2.0 } else { 1.0 };
+        let written_sizes = writes.iter().zip(before.into_iter().zip(after));
+        let write_units: f64 = written_sizes
+            .map(|(write, (before, after))| factor * units(before.max(after).max(write.put), WRITE_UNIT))
+            .sum();
+        let received: Value = serde_json::from_slice(&response.body().clone().collect().await?.to_bytes())?;
+        let (read_units, mut names) = read(&operation, &sent, &received);
+        names.extend(writes.iter().flat_map(|write| strings(&write.key)));
+        Ok((response, Call { operation, names, read_units, write_units }))
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> Forwarded<Response<Full<Bytes>>> {
+        let (mut head, body) = self.client.request(request).await?.into_parts();
+        head.headers.remove(TRANSFER_ENCODING);
+        Ok(Response::from_parts(head, Full::new(body.collect().await?.to_bytes())))
+    }
+
+    /// The sizes of these rows; 0 for a row that does not exist.
+    async fn sizes(&self, headers: &HeaderMap, writes: &[RowWrite]) -> Forwarded<Vec<usize>> {
+        let mut sizes = Vec::with_capacity(writes.len());
+        for write in writes {
+            let body = json!({ "TableName": write.table, "Key": write.key, "ConsistentRead": true });
+            let mut request = Request::post(format!("http://{}/", self.authority))
+                .body(Full::new(Bytes::from(body.to_string())))?;
+            // Signed for another body, which DynamoDB Local does not check.
+            request.headers_mut().clone_from(headers);
+            request.headers_mut().remove(CONTENT_LENGTH);
+            request.headers_mut().insert(TARGET, "DynamoDB_20120810.GetItem".parse()?);
+            let response = self.send(request).await?.into_body().collect().await?.to_bytes();
+            sizes.push(size(&serde_json::from_slice::<Value>(&response)?["Item"]));
+        }
+        Ok(sizes)
+    }
+}
+
+/// A write to one row.
+struct RowWrite {
+    table: Value,
+    key: Value,
+    /// The size of the row that is put; 0 for other writes.
+    put: usize,
+}
+
+/// The rows that a request writes or checks.
+fn written(operation: &str, sent: &Value) -> Vec<RowWrite> {
+    let row = |write: &Value| {
+        let (item, table) = (&write["Item"], write["TableName"].clone());
+        let key = if item.is_object() {
+            json!({ "pk": item["pk"], "sk": item["sk"] })
+        } else {
+            write["Key"].clone()
+        };
+        RowWrite { table, key, put: size(item) }
+    };
+    match operation {
+        "PutItem" | "UpdateItem" | "DeleteItem" => vec![row(sent)],
+        "TransactWriteItems" => {
+            let writes = sent["TransactItems"].as_array().into_iter().flatten();
+            writes.filter_map(|write| write.as_object()?.values().next()).map(row).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The read units of a request, and the strings in the keys that it names.
+fn read(operation: &str, sent: &Value, received: &Value) -> (f64, Vec<String>) {
+    let factor = |request: &Value| if request["ConsistentRead"] == true { 1.0 } else { 0.5 };
+    let items = |of: &Value| of.as_array().into_iter().flatten().map(size).collect::<Vec<_>>();
+    match operation {
+        "GetItem" => (factor(sent) * units(size(&received["Item"]), READ_UNIT), strings(&sent["Key"])),
+        "Query" | "Scan" => {
+            let all = items(&received["Items"]).iter().sum();
+            (factor(sent) * units(all, READ_UNIT), strings(&sent["ExpressionAttributeValues"]))
+        }
+        "BatchGetItem" => {
+            let (mut total, mut names) = (0.0, Vec::new());
+            for (table, request) in sent["RequestItems"].as_object().into_iter().flatten() {
+                let keys: Vec<&Value> = request["Keys"].as_array().into_iter().flatten().collect();
+                let mut found = items(&received["Responses"][table]);
+                // A row that does not exist costs as much as a small one.
+                found.resize(keys.len(), 0);
+                total += factor(request) * found.iter().map(|size| units(*size, READ_UNIT)).sum::<f64>();
+                names.extend(keys.into_iter().flat_map(strings));
+            }
+            (total, names)
+        }
+        _ => (0.0, Vec::new()),
+    }
+}
+
+fn units(bytes: usize, unit: usize) -> f64 {
+    let units = u32::try_from(bytes.div_ceil(unit).max(1)).expect("rows have at most 400 KB");
+    f64::from(units)
+}
+
+/// The size of an item as DynamoDB counts it, in bytes.
+fn size(item: &Value) -> usize {
+    item.as_object().into_iter().flatten().map(|(name, value)| name.len() + size_of_value(value)).sum()
+}
+
+fn size_of_value(value: &Value) -> usize {
+    let Some((kind, value)) = value.as_object().and_then(|value| value.iter().next()) else { return 0 };
+    let text = |value: &Value| value.as_str().map_or(0, str::len);
+    let all = || value.as_array().into_iter().flatten();
+    match kind.as_str() {
+        "S" => text(value),
+        "N" => text(value).div_ceil(2) + 1,
+        "B" => text(value) * 3 / 4,
+        "SS" => all().map(text).sum(),
+        "NS" => all().map(|number| text(number).div_ceil(2) + 1).sum(),
+        "L" => 3 + all().map(|value| 1 + size_of_value(value)).sum::<usize>(),
+        "M" => 3 + size(value) + value.as_object().map_or(0, serde_json::Map::len),
+        _ => 1,
+    }
+}
+
+/// The strings among these attributes.
+fn strings(attributes: &Value) -> Vec<String> {
+    let values = attributes.as_object().into_iter().flat_map(|attributes| attributes.values());
+    values.filter_map(|value| value["S"].as_str()).map(str::to_owned).collect()
+}
