@@ -37,6 +37,8 @@ mutants! {
     AnyLock = "any-lock" => OncePerToken | GrantOrder | NotFreshAfterInvalidation;
     /// The table does not deduplicate client tokens, and executes an earlier publish again.
     Replay = "replay" => OncePerToken;
+    /// The network delivers the put of a lease again after an invalidation has deleted the lease.
+    RepeatedAcquire = "repeated-acquire" => NotFreshAfterInvalidation;
     /// The table executes half of a publish.
     HalfTransaction = "half-transaction" => AtomicPublish | TruthfulReport;
     /// The table does not increment the version.

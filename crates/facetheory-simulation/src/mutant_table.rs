@@ -26,11 +26,14 @@ pub(crate) struct MutantTable {
     seen: Mutex<(BTreeMap<String, Txn>, u64)>,
     /// Rows of completed requests that are deleted at the next commit.
     results: Mutex<Vec<Key>>,
+    /// The last acquisition of each page's lease.
+    acquired: Mutex<BTreeMap<String, Txn>>,
 }
 
 impl MutantTable {
     pub(crate) fn new(rows: MemoryTable, mutant: Option<Mutant>) -> Self {
-        MutantTable { rows, mutant, seen: Mutex::default(), results: Mutex::default() }
+        let (seen, results, acquired) = Default::default();
+        MutantTable { rows, mutant, seen, results, acquired }
     }
 
     pub(crate) fn rows(&self) -> &MemoryTable {
@@ -42,6 +45,21 @@ impl MutantTable {
         match (self.mutant, &kind) {
             (Some(Mutant::AnyLock), Transaction::Publish(page)) => self.publish_without_lock(txn, page).await,
             (Some(Mutant::Replay), Transaction::Publish(page)) => self.publish_again(txn, page).await,
+            (Some(Mutant::RepeatedAcquire), Transaction::Acquisition(lock)) => {
+                let commit = self.rows.commit(txn).await?;
+                if commit.is_done() {
+                    self.acquired.lock().insert(lock.pk.clone(), txn.clone());
+                }
+                Ok(commit)
+            }
+            (Some(Mutant::RepeatedAcquire), Transaction::Invalidation) => {
+                let commit = self.rows.commit(txn).await?;
+                let late = self.acquired.lock().get(&txn.writes()[0].key().pk).cloned();
+                if let Some(late) = late {
+                    drop(self.rows.commit(&late).await?);
+                }
+                Ok(commit)
+            }
             (Some(Mutant::HalfTransaction), Transaction::Publish(_)) => self.publish_half(txn).await,
             (Some(Mutant::VersionStuck), Transaction::Publish(page)) => {
                 let before = self.row(&page.sibling("META")).await;

@@ -3,6 +3,7 @@
 //! - Rows are structs that derive [`Model`], saved and read through [`TableExt::rows`].
 //! - [`Attr`] creates conditions ([`Cond`]) and changes ([`Update`]); a [`Txn`] combines several writes.
 //! - A refused condition is a value ([`Commit::Refused`]); the [`Kind`] of an [`Error`] tells the caller how to react.
+//! - [`LeaseManager`] grants leases, for mutual exclusion between processes, on any key.
 //! - [`MemoryTable`], `SqliteTable` and `DynamoTable` implement [`Table`]; [`open`] opens any of them by its [`Address`].
 //!
 //! ```
@@ -42,6 +43,7 @@ mod faulty;
 mod field;
 mod item;
 mod json;
+mod lease;
 pub mod limit;
 mod model;
 mod number;
@@ -72,6 +74,7 @@ pub use convert::{from_value, to_value};
 pub use error::{Error, Kind, Result};
 pub use faulty::{FaultCounts, Faults, Faulty};
 pub use item::{Item, Key};
+pub use lease::{Acquire, Lease, LeaseManager, LeaseTerms, Refresh};
 pub use model::{Model, Roles};
 pub use number::Number;
 pub use query::{Consistency, Cursor, Page, Query, Scan};

@@ -85,6 +85,23 @@ impl Number {
         Number::normalized(negative, digits, i32::from(low.exponent))
     }
 
+    /// Returns the whole part, saturated to 64 bits. A fraction is cut off.
+    ///
+    /// ```
+    /// use tabletheory::Number;
+    ///
+    /// assert_eq!("-1.9".parse::<Number>()?.whole(), -1);
+    /// assert_eq!("1E100".parse::<Number>()?.whole(), i64::MAX);
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn whole(&self) -> i64 {
+        let text = self.to_string();
+        let whole = text.split('.').next().unwrap_or(&text);
+        let saturated = if self.negative { i64::MIN } else { i64::MAX };
+        whole.parse().unwrap_or(saturated)
+    }
+
     /// The size in bytes as DynamoDB counts it: 1, plus 1 for each pair of digits, aligned to the decimal point, plus 1 for a
     /// minus sign.
     pub(crate) fn size(&self) -> usize {

@@ -2,12 +2,16 @@
 
 use std::future::Future;
 
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::model::Model;
 use crate::query::{Page, Query};
 use crate::rows::Rows;
 use crate::table::Table;
 use crate::transaction::Transaction;
+use crate::txn::{Commit, Txn};
+
+/// How often a transaction with an unknown outcome is committed.
+const MAX_COMMITS: u32 = 3;
 
 /// Typed rows, typed transactions and other conveniences for every [`Table`].
 ///
@@ -96,6 +100,24 @@ pub trait TableExt: Table {
     fn query_all(&self, query: &Query, most: usize) -> impl Future<Output = Result<Page>> + Send {
         query_pages(self.erased(), query.clone(), most)
     }
+
+    /// Commits a transaction, and commits it again up to two times while its outcome is unknown.
+    ///
+    /// Only for transactions that may be applied twice, or that have a client token.
+    ///
+    /// ```
+    /// use tabletheory::{Faults, Faulty, Key, Kind, MemoryTable, TableExt, Txn, Write};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let table = Faulty::new(MemoryTable::new(), 1, Faults { lose_response: 1.0, ..Faults::default() });
+    /// let delete = Txn::from(Write::delete(Key::new("CACHE#1", "LOCK")));
+    /// assert_eq!(table.commit_until_known(&delete).await.unwrap_err().kind(), Kind::Unknown);
+    /// assert_eq!(table.counts().responses_lost, 3);
+    /// # }
+    /// ```
+    fn commit_until_known(&self, txn: &Txn) -> impl Future<Output = Result<Commit>> + Send {
+        commit_until_known(self.erased(), txn)
+    }
 }
 
 impl<T: Table> TableExt for T {
@@ -108,6 +130,23 @@ impl TableExt for dyn Table + '_ {
     fn erased(&self) -> &dyn Table {
         self
     }
+}
+
+async fn commit_until_known(table: &dyn Table, txn: &Txn) -> Result<Commit> {
+    let is_unknown = |error: &Error| error.kind() == Kind::Unknown;
+    let unknown = match table.commit(txn).await {
+        Err(error) if is_unknown(&error) => error,
+        outcome => return outcome,
+    };
+    for _ in 1..MAX_COMMITS {
+        match table.commit(txn).await {
+            Ok(commit) => return Ok(commit),
+            Err(error) if is_unknown(&error) => {}
+            // This attempt was not applied; an earlier one may have been.
+            Err(_) => break,
+        }
+    }
+    Err(unknown)
 }
 
 async fn query_pages(table: &dyn Table, mut query: Query, most: usize) -> Result<Page> {

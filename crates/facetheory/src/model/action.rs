@@ -26,6 +26,7 @@ pub(super) enum Delivery {
 pub(super) enum Action {
     SecondPasses,
     Begin(usize),
+    ReadLock(usize),
     Writer(usize, Delivery, Request),
     LookupAgain(usize),
     Refresh(usize),
@@ -48,6 +49,7 @@ impl fmt::Display for Action {
         match self {
             Action::SecondPasses => write!(f, "a second passes"),
             Action::Begin(writer) => write!(f, "writer {writer} finds the page stale and requests the lease"),
+            Action::ReadLock(writer) => write!(f, "writer {writer} reads LOCK to find out about its put"),
             Action::Writer(writer, delivery, request) => {
                 write!(f, "writer {writer}: {request:?} {delivery:?}")
             }
@@ -107,6 +109,10 @@ impl Steps<'_> {
         let writer = self.from.writers[index];
         self.try_add(Action::Begin(index), |world, state| world.begin(state, index));
         match writer.phase {
+            Phase::ReadingLock => self.add(Action::ReadLock(index), |world, state| {
+                world.read_lock(state, index);
+                Some(None)
+            }),
             Phase::Granted => {
                 self.add(Action::LookupAgain(index), |world, state| Some(world.lookup_again(state, index)));
             }
@@ -158,6 +164,10 @@ impl Steps<'_> {
         receive: impl Fn(&World, &mut State, Response),
     ) {
         for delivery in [Delivery::Delivered, Delivery::Delayed, Delivery::Duplicated, Delivery::Rejected] {
+            // A put of `LOCK` is sent once, and the network does not multiply requests.
+            if delivery == Delivery::Duplicated && matches!(request, Request::Acquire { .. }) {
+                continue;
+            }
             self.add(action(delivery), |world, state| {
                 if delivery != Delivery::Delivered {
                     state.left.faults = state.left.faults.checked_sub(1)?;

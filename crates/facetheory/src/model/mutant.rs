@@ -33,8 +33,10 @@ pub(super) enum Mutant {
     NoSecondLookup,
     /// A publish whose response was lost is retried without its client token.
     PublishWithoutClientToken,
-    /// An acquire whose response was lost is retried without its client token.
-    AcquireWithoutClientToken,
+    /// A put of `LOCK` whose response was lost is sent again with the same token.
+    AcquireSentAgain,
+    /// A put of `LOCK` whose response was lost is taken for granted, without reading the row.
+    LostAcquireIsGranted,
     /// The rejection of a retry is taken for the result of the first attempt.
     RejectedRetryIsFinal,
     /// A publish with an unknown outcome is reported as not published if the release was rejected.
@@ -47,7 +49,7 @@ pub(super) enum Mutant {
 
 impl Mutant {
     /// All mutants, each with the smallest scope in which it is detected.
-    pub(super) const ALL: [(Mutant, Scope); 19] = [
+    pub(super) const ALL: [(Mutant, Scope); 20] = [
         (Mutant::NoToken, Scope::RACE),
         (Mutant::ExpiryForToken, Scope::RACE),
         (Mutant::RisingForToken, Scope::RACE),
@@ -62,7 +64,8 @@ impl Mutant {
         (Mutant::TagWithoutMargin, Scope::TAG),
         (Mutant::NoSecondLookup, Scope::RACE),
         (Mutant::PublishWithoutClientToken, Scope::ALONE_IN_PLACE),
-        (Mutant::AcquireWithoutClientToken, Scope::FENCE),
+        (Mutant::AcquireSentAgain, Scope::FENCE),
+        (Mutant::LostAcquireIsGranted, Scope::FENCE),
         (Mutant::RejectedRetryIsFinal, Scope::ALONE),
         (Mutant::RejectedReleaseIsFinal, Scope::ALONE),
         (Mutant::RefusalIsFinal, Scope::ALONE),

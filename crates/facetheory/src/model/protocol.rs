@@ -60,9 +60,10 @@ impl Request {
     pub(super) fn client_token(self, world: &World) -> Option<u8> {
         let leases = u8::try_from(LEASES).expect("few leases");
         match self {
-            Request::Acquire { .. } if world.is(Mutant::AcquireWithoutClientToken) => None,
+            // A plain put, which is sent once.
+            Request::Acquire { .. } => None,
             Request::Publish { .. } if world.is(Mutant::PublishWithoutClientToken) => None,
-            Request::Acquire { lease, .. } | Request::Start { lease, .. } => Some(lease),
+            Request::Start { lease, .. } => Some(lease),
             Request::Publish { lease, .. } => Some(leases + lease),
             // Applying it again changes nothing.
             Request::Invalidate { how: InvalidationKind::Tag, .. } => None,
@@ -75,8 +76,9 @@ impl Request {
 }
 
 pub(super) fn terms() -> LeaseTerms {
-    let term = Duration::from_secs(INTERVAL.unsigned_abs());
-    LeaseTerms { duration: term, ttl_buffer: Duration::ZERO, ..LeaseTerms::default() }
+    let mut terms = LeaseTerms::lasting(Duration::from_secs(INTERVAL.unsigned_abs()));
+    terms.ttl_buffer = Duration::ZERO;
+    terms
 }
 
 pub(super) fn at(now: i8) -> Timestamp {

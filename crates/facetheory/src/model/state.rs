@@ -53,6 +53,8 @@ pub(super) enum Phase {
     Acquiring {
         again: bool,
     },
+    /// The response to its put of `LOCK` was lost, and it reads the row to find out.
+    ReadingLock,
     /// Has the lease, and has not read `META` since.
     Granted,
     Rendering,
@@ -66,7 +68,7 @@ pub(super) enum Phase {
     Resolving,
     /// The lease is gone, and it reads `META` to find out.
     ReadingBack,
-    /// Another writer has published, and it releases the lease.
+    /// Another writer has published, or it gave up, and it releases the lease.
     Leaving,
 }
 
@@ -76,6 +78,8 @@ pub(super) struct Writer {
     pub(super) phase: Phase,
     /// The number of its lease, which is also its token.
     pub(super) lease: u8,
+    /// The lease that it requested before, if the response was lost: its put may still arrive.
+    pub(super) given_up: Option<u8>,
     /// `META` as it was read last.
     pub(super) seen: RowId,
     /// When the render began, by its own clock.

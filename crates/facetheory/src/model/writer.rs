@@ -8,7 +8,7 @@ use super::network::Response;
 use super::protocol::{self, Request, body_for};
 use super::scope::Recipe;
 use super::state::{Phase, Report, State, Writer};
-use super::table::{LOCK, META, REQUEST, World};
+use super::table::{LOCK, META, REQUEST, Rows, World};
 use crate::protocol::publish::Published;
 use crate::protocol::request::RequestStep;
 
@@ -47,6 +47,38 @@ impl World {
         true
     }
 
+    /// Reads `LOCK` to find out what became of its put: it has the lease, another writer has it, or it tries once more with
+    /// a new token.
+    pub(super) fn read_lock(&self, state: &mut State, index: usize) {
+        let now = clock(state, index);
+        let held = self.lock(state.rows.0[LOCK]).is_some_and(|lock| lock.is_held(protocol::at(now)));
+        let next = state.leases;
+        let writer = &mut state.writers[index];
+        if let Some(lease) = [Some(writer.lease), writer.given_up]
+            .into_iter()
+            .flatten()
+            .find(|lease| self.holds(Some(*lease), state.rows))
+        {
+            (writer.lease, writer.given_up, writer.phase) = (lease, None, Phase::Granted);
+        } else if held {
+            *writer = Writer::default();
+        } else if writer.given_up.is_none() && next < self.scope.leases {
+            writer.given_up = Some(writer.lease);
+            (writer.lease, writer.phase) = (next, Phase::Acquiring { again: false });
+            writer.request = Some(Request::Acquire { lease: next, now });
+            state.leases += 1;
+        } else {
+            writer.phase = Phase::Leaving;
+            writer.request = Some(Request::Release { lease: writer.lease });
+        }
+    }
+
+    /// Whether `LOCK` has the token of a lease.
+    fn holds(&self, lease: Option<u8>, rows: Rows) -> bool {
+        let holder = self.lock(rows.0[LOCK]).map(|lock| lock.lease_token.as_str());
+        lease.is_some_and(|lease| holder == Some(protocol::token(lease).as_str()))
+    }
+
     /// Reads `META` again under the lease, and renders if the page is still stale.
     pub(super) fn lookup_again(&self, state: &mut State, index: usize) -> Option<Violation> {
         let now = clock(state, index);
@@ -69,8 +101,7 @@ impl World {
         let mark = self.meta(state.rows.0[META]).and_then(|meta| meta.mark.clone());
         let earlier = (0..state.leases)
             .any(|other| mark == Some(protocol::token(other)) && grant(other) < grant(lease));
-        let holder = self.lock(state.rows.0[LOCK]).map(|lock| lock.lease_token.as_str());
-        let held = holder == Some(protocol::token(lease).as_str());
+        let held = self.holds(Some(lease), state.rows);
         (fresh && earlier && held).then_some(Violation::FreshPageRendered)
     }
 
@@ -105,10 +136,25 @@ impl World {
         let writer = &mut state.writers[index];
         let lease = writer.lease;
         let sent = writer.request.take();
+        let is_put = matches!(sent, Some(Request::Acquire { .. }));
         let release = Some(Request::Release { lease });
         let (phase, request) = match (writer.phase, response) {
             (Phase::Acquiring { .. }, Response::Applied) => (Phase::Granted, None),
-            (Phase::Acquiring { again: false }, Response::Lost) => (Phase::Acquiring { again: true }, sent),
+            // A put that was lost before has arrived since.
+            (Phase::Acquiring { .. }, Response::Refused) if self.holds(writer.given_up, state.rows) => {
+                writer.lease = writer.given_up.take().unwrap_or(lease);
+                (Phase::Granted, None)
+            }
+            (Phase::Acquiring { .. }, Response::Lost) if is_put && self.is(Mutant::LostAcquireIsGranted) => {
+                (Phase::Granted, None)
+            }
+            // A transaction has a client token and may be sent again; a put is sent once.
+            (Phase::Acquiring { again: false }, Response::Lost)
+                if !is_put || self.is(Mutant::AcquireSentAgain) =>
+            {
+                (Phase::Acquiring { again: true }, sent)
+            }
+            (Phase::Acquiring { .. }, Response::Lost) if is_put => (Phase::ReadingLock, None),
             (Phase::Refreshing, Response::Applied | Response::Lost | Response::Rejected) => {
                 (Phase::Rendering, None)
             }

@@ -11,11 +11,8 @@ use super::render::{Render, RenderContext, RenderError};
 use super::{Outcome, Pages};
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{
-    Acquire, Begin, Claim, Freshness, Generation, IdempotentRequest, Lease, Meta, PageKey, Published, Refresh,
+    Acquire, Begin, Claim, Freshness, Generation, IdempotentRequest, Lease, Meta, PageKey, Published,
 };
-
-/// How often a lease is refreshed within its duration.
-const HEARTBEATS_PER_LEASE: u32 = 3;
 
 impl Pages {
     /// Renders and publishes a page, if it is not fresh and no other worker renders it.
@@ -198,7 +195,7 @@ impl Pages {
             // In this order, not a random one: simulations repeat exactly, and a completed render wins over a lost lease.
             biased;
             rendered = rendering => rendered?,
-            () = self.refresh_until_lost(lease) => ControlFlow::Break(Outcome::Lost),
+            () = self.store.heartbeat(lease) => ControlFlow::Break(Outcome::Lost),
         };
         Ok(match rendered {
             ControlFlow::Continue(generation) => ControlFlow::Continue((generation, seen)),
@@ -207,23 +204,6 @@ impl Pages {
             }
             ControlFlow::Break(outcome) => ControlFlow::Break(outcome),
         })
-    }
-
-    /// Refreshes a lease until it is lost. Returns only then.
-    async fn refresh_until_lost(&self, lease: &Lease) {
-        let mut lease = lease.clone();
-        loop {
-            tokio::time::sleep(self.store.lease_terms().term() / HEARTBEATS_PER_LEASE).await;
-            match self.store.refresh(&lease).await {
-                Ok(Refresh::Extended(extended)) => lease = extended,
-                Ok(Refresh::Lost) => return,
-                // The next heartbeat may succeed before the lease expires.
-                Err(error) if self.store.now().seconds() < lease.expires_at() => {
-                    tracing::warn!(%error, page = %lease.page().redacted(), "a lease could not be refreshed");
-                }
-                Err(_) => return,
-            }
-        }
     }
 
     /// The hard invalidation of the current page. Returns whether it is certain; if not, the next render may repeat it.

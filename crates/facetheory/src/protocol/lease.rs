@@ -1,65 +1,30 @@
-//! Leases: the right to regenerate a page, granted by one conditional write.
+//! Leases of pages: the right to regenerate one, which row `LOCK` stands for.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tabletheory::{Commit, Cond, Timestamp, Txn, Update, Value, Write};
+use tabletheory::{Commit, Timestamp, Txn, Write};
 
-use crate::protocol::{Lock, PageKey, attribute as name, ttl::seconds};
+use crate::protocol::PageKey;
 
-/// How long leases are held.
+pub use tabletheory::LeaseTerms;
+
+/// Whether the lease of a page was granted.
 ///
 /// ```
-/// use std::time::Duration;
+/// use facetheory::protocol::Acquire;
 ///
-/// assert_eq!(facetheory::protocol::LeaseTerms::default().duration, Duration::from_secs(30));
+/// assert_ne!(Acquire::Held { until: 1 }, Acquire::Held { until: 2 });
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LeaseTerms {
-    /// How long a lease is held unless it is refreshed; at least one second.
-    pub duration: Duration,
-    /// How long after its expiry the row may be deleted by TTL.
-    pub ttl_buffer: Duration,
-    /// How long after its expiry other workers leave a lease alone, since their clocks may be ahead.
-    pub skew: Duration,
-    /// The name of the holder, for humans.
-    pub owner: Option<String>,
-}
+pub type Acquire = tabletheory::Acquire<Lease>;
 
-impl LeaseTerms {
-    /// The default terms, with leases of this duration.
-    ///
-    /// ```
-    /// use facetheory::protocol::LeaseTerms;
-    /// use std::time::Duration;
-    ///
-    /// assert_eq!(LeaseTerms::lasting(Duration::from_secs(5)).duration.as_secs(), 5);
-    /// ```
-    #[must_use]
-    pub fn lasting(duration: Duration) -> Self {
-        LeaseTerms { duration, ..LeaseTerms::default() }
-    }
+/// Whether the lease of a page was extended.
+///
+/// ```
+/// assert_eq!(facetheory::protocol::Refresh::Lost, facetheory::protocol::Refresh::Lost);
+/// ```
+pub type Refresh = tabletheory::Refresh<Lease>;
 
-    /// How long a lease is held. Rows have whole seconds, so a shorter lease would be refreshed without a pause.
-    pub(crate) fn term(&self) -> Duration {
-        const SHORTEST: Duration = Duration::from_secs(1);
-        self.duration.max(SHORTEST)
-    }
-}
-
-impl Default for LeaseTerms {
-    fn default() -> Self {
-        LeaseTerms {
-            duration: Duration::from_secs(30),
-            ttl_buffer: Duration::from_secs(3600),
-            skew: Duration::ZERO,
-            owner: None,
-        }
-    }
-}
-
-/// The right to regenerate one page, until it expires or is released.
+/// The right to regenerate one page, until it expires or is released: a [`tabletheory::Lease`] on `LOCK`.
 ///
 /// ```
 /// use facetheory::PageKey;
@@ -75,41 +40,7 @@ impl Default for LeaseTerms {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     page: Arc<PageKey>,
-    token: String,
-    expires_at: i64,
-}
-
-/// Whether a lease was granted.
-///
-/// ```
-/// use facetheory::protocol::Acquire;
-///
-/// assert_ne!(Acquire::Held { until: 1 }, Acquire::Held { until: 2 });
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "a lease that is not released blocks other workers until it expires"]
-pub enum Acquire {
-    /// The lease was granted.
-    Granted(Lease),
-    /// Another worker holds the lease.
-    Held {
-        /// Until when, in epoch seconds, unless it is refreshed or released.
-        until: i64,
-    },
-}
-
-/// Whether a lease was extended.
-///
-/// ```
-/// assert_eq!(facetheory::protocol::Refresh::Lost, facetheory::protocol::Refresh::Lost);
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "after a lease is lost its render can no longer be published"]
-pub enum Refresh {
-    /// The lease is held for another term.
-    Extended(Lease),
-    /// The lease expired, or another worker holds it.
-    Lost,
+    row: tabletheory::Lease,
 }
 
 impl Lease {
@@ -131,11 +62,14 @@ impl Lease {
         now: Timestamp,
         terms: &LeaseTerms,
     ) -> Self {
-        Lease {
-            page: page.into(),
-            token: token.into(),
-            expires_at: (now + terms.term()).seconds_rounded_up(),
-        }
+        let page = page.into();
+        let row = tabletheory::Lease::starting(page.lock(), token, now, terms);
+        Lease { page, row }
+    }
+
+    /// The lease of a page that its `LOCK` row stands for.
+    pub(crate) fn of(page: impl Into<Arc<PageKey>>, row: tabletheory::Lease) -> Self {
+        Lease { page: page.into(), row }
     }
 
     /// The page.
@@ -147,13 +81,18 @@ impl Lease {
     /// The token, which only the holder knows.
     #[must_use]
     pub fn token(&self) -> &str {
-        &self.token
+        self.row.token()
     }
 
     /// When the lease expires, in epoch seconds.
     #[must_use]
     pub fn expires_at(&self) -> i64 {
-        self.expires_at
+        self.row.expires_at()
+    }
+
+    /// The lease on the row `LOCK`.
+    pub(crate) fn row(&self) -> &tabletheory::Lease {
+        &self.row
     }
 
     /// Acquires the lease if nobody holds it.
@@ -170,14 +109,10 @@ impl Lease {
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     pub fn acquire(&self, now: Timestamp, terms: &LeaseTerms) -> Txn {
-        let free = name::PK.absent().or(name::LEASE_EXPIRES_AT.le((now - terms.skew).seconds()));
-        Txn::from(Write::put(self.page.lock(), self.row(terms).to_item()).when(free))
+        Txn::from(self.row.acquire(now, terms))
     }
 
     /// The result of [`acquire`](Lease::acquire), given the result of its commit.
-    ///
-    /// A refusal that shows our own token means that an earlier attempt was applied and its response was lost: the lease is
-    /// held.
     ///
     /// ```
     /// # use facetheory::PageKey;
@@ -188,17 +123,8 @@ impl Lease {
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     pub fn acquired(self, commit: Commit) -> Acquire {
-        let seen = match commit {
-            Commit::Done => return Acquire::Granted(self),
-            Commit::Refused { seen, .. } => seen.map(|item| Lock::read(&item)),
-        };
-        match seen {
-            Some(Ok(lock)) if lock.lease_token == self.token => Acquire::Granted(self),
-            Some(Ok(lock)) => Acquire::Held { until: lock.lease_expires_at },
-            // A row that cannot be read has no expiry either: it blocks the page until it is deleted. Trying again after
-            // the term of one lease is a reasonable interval.
-            Some(Err(_)) | None => Acquire::Held { until: self.expires_at },
-        }
+        let page = self.page;
+        self.row.acquired(commit).map(|row| Lease { page, row })
     }
 
     /// The lease for another term, and the write that extends it while it is held.
@@ -214,15 +140,8 @@ impl Lease {
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     pub fn refresh(&self, now: Timestamp, terms: &LeaseTerms) -> (Lease, Txn) {
-        let mut extended = Lease::starting(self.page.clone(), self.token.as_str(), now, terms);
-        // A clock that was set back must not shorten the lease.
-        extended.expires_at = extended.expires_at.max(self.expires_at);
-        let update = Update::new([
-            name::LEASE_EXPIRES_AT.set(extended.expires_at),
-            name::TTL.set(extended.row(terms).ttl.unwrap_or(extended.expires_at)),
-        ]);
-        let txn = Txn::from(Write::update(self.page.lock(), update).when(self.held_at(now)));
-        (extended, txn)
+        let (row, write) = self.row.refresh(now, terms);
+        (Lease { page: self.page.clone(), row }, Txn::from(write))
     }
 
     /// Releases the lease.
@@ -241,38 +160,16 @@ impl Lease {
 
     /// The write that releases the lease, as a part of another transaction.
     pub(crate) fn release_write(&self) -> Write {
-        Write::delete(self.page.lock()).when(self.is_ours())
+        self.row.release()
     }
 
     /// The write that releases the lease if it has not expired.
     pub(crate) fn release_held(&self, now: Timestamp) -> Write {
-        Write::delete(self.page.lock()).when(self.held_at(now))
+        self.row.release_held(now)
     }
 
-    /// Whether a refusal shows that the lease is lost for good: a token is granted only once.
-    ///
-    /// Any other refusal may come from a guard, or from an expiry that a refresh under way may still extend.
+    /// Whether a refusal shows that the lease is lost for good.
     pub(crate) fn is_gone(&self, txn: &Txn, commit: &Commit) -> bool {
-        let Commit::Refused { index, seen } = commit else { return false };
-        let of_lock = txn.writes().get(*index).is_some_and(|write| *write.key() == self.page.lock());
-        let token = seen.as_ref().and_then(|row| row.get(name::LEASE_TOKEN.name())).and_then(Value::as_str);
-        of_lock && token != Some(self.token.as_str())
-    }
-
-    /// The row has our token, expired or not.
-    fn is_ours(&self) -> Cond {
-        name::LEASE_TOKEN.is(self.token.as_str())
-    }
-
-    /// The row has our token, and has not expired.
-    fn held_at(&self, now: Timestamp) -> Cond {
-        self.is_ours().and(name::LEASE_EXPIRES_AT.gt(now.seconds()))
-    }
-
-    fn row(&self, terms: &LeaseTerms) -> Lock {
-        let mut lock = Lock::new(self.token.as_str(), self.expires_at);
-        lock.ttl = Some(self.expires_at.saturating_add(seconds(terms.ttl_buffer)));
-        lock.owner.clone_from(&terms.owner);
-        lock
+        self.row.is_gone(txn, commit)
     }
 }

@@ -1,6 +1,7 @@
-//! Acquires, refreshes and releases leases.
+//! Acquires, refreshes and releases the leases of pages.
 
-use tabletheory::{ClientToken, Commit};
+use tabletheory::{ClientToken, LeaseManager};
+use tracing::Instrument as _;
 
 use super::PageStore;
 use crate::error::Result;
@@ -20,12 +21,8 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire(&self, page: &PageKey) -> Result<Acquire> {
-        let now = self.now();
-        let lease = Lease::starting(page.clone(), self.new_token(), now, &self.lease_terms);
-        // Applied at most once, however often it is sent: an attempt that arrives late must not bring back a lease that was
-        // released, published under, or deleted by an invalidation.
-        let commit = self.persist(&self.once(lease.acquire(now, &self.lease_terms))).await?;
-        Ok(lease.acquired(commit))
+        let acquired = self.leases().acquire(&page.lock()).await?;
+        Ok(acquired.map(|row| Lease::of(page.clone(), row)))
     }
 
     /// Extends a lease for another term.
@@ -41,12 +38,14 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn refresh(&self, lease: &Lease) -> Result<Refresh> {
-        let (extended, txn) = lease.refresh(self.now(), &self.lease_terms);
-        // A retry sets the same expiry again, so it needs no client token.
-        Ok(match self.persist(&txn).await? {
-            Commit::Done => Refresh::Extended(extended),
-            Commit::Refused { .. } => Refresh::Lost,
-        })
+        let refreshed = self.leases().refresh(lease.row()).await?;
+        Ok(refreshed.map(|row| Lease::of(lease.page().clone(), row)))
+    }
+
+    /// Refreshes a lease three times in each term until it is lost. Returns only then.
+    pub(crate) async fn heartbeat(&self, lease: &Lease) {
+        let span = tracing::info_span!("heartbeat", page = %lease.page().redacted());
+        self.leases().heartbeat(lease.row()).instrument(span).await;
     }
 
     /// Releases a lease. It is not an error if the lease was lost before.
@@ -64,11 +63,17 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn release(&self, lease: &Lease) -> Result<()> {
-        self.persist(&lease.release()).await.map(|_| ())
+        Ok(self.leases().release(lease.row()).await?)
     }
 
-    /// A token for one attempt to acquire a lease.
+    /// A token for one attempt to start a request.
     pub(super) fn new_token(&self) -> String {
         ClientToken::random(&*self.random).as_str().to_owned()
+    }
+
+    fn leases(&self) -> LeaseManager {
+        LeaseManager::new(self.table.clone())
+            .with_terms(self.lease_terms.clone())
+            .with_random(self.random.clone())
     }
 }

@@ -14,7 +14,7 @@ mod versions;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tabletheory::{ClientToken, Commit, Query, Random, SystemRandom, Table, Txn};
+use tabletheory::{ClientToken, Commit, Query, Random, SystemRandom, Table, TableExt as _, Txn};
 
 use self::epochs::EpochCache;
 pub use self::listing::{Entry, Listed, Listing};
@@ -23,8 +23,6 @@ use crate::protocol::{EpochTerms, Guards, LeaseTerms, Lock, Meta, PageKey, Reque
 
 /// How often an operation starts again because rows have changed since they were read.
 const MAX_ROUNDS: u32 = 16;
-/// How often a write with an unknown outcome is attempted before the outcome is read back.
-const MAX_ATTEMPTS: u32 = 3;
 
 /// Pages in a table, and the leases to regenerate them.
 ///
@@ -216,20 +214,7 @@ impl PageStore {
 
     /// Commits a transaction, and retries it while its outcome is unknown: only for transactions that may be repeated.
     async fn persist(&self, txn: &Txn) -> Result<Commit> {
-        let is_unknown = |error: &tabletheory::Error| error.kind() == tabletheory::Kind::Unknown;
-        let unknown = match self.table.commit(txn).await {
-            Err(error) if is_unknown(&error) => error,
-            outcome => return Ok(outcome?),
-        };
-        for _ in 1..MAX_ATTEMPTS {
-            match self.table.commit(txn).await {
-                Ok(commit) => return Ok(commit),
-                Err(error) if is_unknown(&error) => {}
-                // This attempt was not applied; an earlier one may have been.
-                Err(_) => break,
-            }
-        }
-        Err(unknown.into())
+        Ok(self.table.commit_until_known(txn).await?)
     }
 }
 

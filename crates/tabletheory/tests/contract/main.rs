@@ -3,6 +3,7 @@
 mod condition;
 mod expiry;
 mod fixture;
+mod lease;
 mod limit;
 mod race;
 mod random;
@@ -87,6 +88,13 @@ on_every_backend! {
     }
     expiry {
         a_sweep_deletes_exactly_the_rows_that_expired_counts
+    }
+    lease {
+        a_lease_is_granted_to_one_of_twenty_contenders
+        the_row_of_a_lease_has_the_attributes_of_the_wire_format
+        only_the_holder_refreshes_and_releases
+        an_expired_lease_is_taken_over
+        a_guard_refuses_a_transaction_without_the_lease
     }
     race {
         one_of_twenty_concurrent_lease_attempts_succeeds

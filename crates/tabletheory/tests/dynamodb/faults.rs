@@ -236,3 +236,50 @@ async fn the_errors_of_rejected_credentials_say_what_to_do() {
         assert_eq!(proxy.seen().len(), 1, "not retried");
     }
 }
+
+#[tokio::test]
+async fn a_lease_is_acquired_by_one_put_and_a_lost_response_is_read_back() {
+    let direct = new_table().await;
+    let (table, proxy) = through_proxy(&direct).await;
+    let leases = LeaseManager::new(std::sync::Arc::new(table));
+    let granted = async |what: &str| match leases.acquire(&key("LOCK")).await.expect(what) {
+        Acquire::Granted(lease) => lease,
+        Acquire::Held { .. } => panic!("{what}: the lease is free"),
+    };
+    let tokens = || {
+        let token =
+            |request: &proxy::Request| request.body["Item"]["lease_token"]["S"].as_str().map(str::to_owned);
+        proxy.seen().iter().filter_map(token).collect::<Vec<_>>()
+    };
+
+    proxy.script([]);
+    let lease = granted("no fault").await;
+    assert_eq!(proxy.operations(), ["PutItem"], "half the write units of a transaction");
+    assert_eq!(proxy.seen()[0].body["ReturnValuesOnConditionCheckFailure"], "ALL_OLD");
+    assert!(matches!(leases.acquire(&key("LOCK")).await, Ok(Acquire::Held { .. })));
+    assert_eq!(proxy.operations(), ["PutItem", "PutItem"], "the refusal contains the expiry");
+    leases.release(&lease).await.expect("a release");
+
+    // The put is applied, and its response is lost. It is not sent again.
+    proxy.script([Action::ForwardThenDrop]);
+    let lease = granted("an applied put").await;
+    assert_eq!(proxy.operations(), ["PutItem", "GetItem"]);
+    assert_eq!(tokens(), [lease.token()]);
+    leases.release(&lease).await.expect("a release");
+
+    // The put does not arrive. The next one has another token.
+    proxy.script([Action::DropBefore]);
+    let lease = granted("a lost put").await;
+    assert_eq!(proxy.operations(), ["PutItem", "GetItem", "PutItem"]);
+    let sent = tokens();
+    assert_ne!(sent[0], sent[1]);
+    assert_eq!(sent[1], lease.token());
+
+    // A throttled put was certainly not applied, so it is sent again with its token.
+    leases.release(&lease).await.expect("a release");
+    proxy.script([Action::error(400, "ThrottlingException")]);
+    granted("a throttled put").await;
+    assert_eq!(proxy.operations(), ["PutItem", "PutItem"]);
+    let sent = tokens();
+    assert_eq!(sent[0], sent[1]);
+}

@@ -23,8 +23,9 @@ use serde_json::{Value as Json, json};
 use support::dynamodb_client;
 use tabletheory::dynamodb::{Creation, KeyPart, Problem};
 use tabletheory::{
-    Attr, Backoff, ClientToken, Commit, Cond, Consistency, Cursor, DynamoSettings, DynamoTable, Error, Item,
-    Key, Kind, Model, Page, Query, Random, Scan, SystemRandom, Table, TableExt, Txn, Update, Value, Write,
+    Acquire, Attr, Backoff, ClientToken, Commit, Cond, Consistency, Cursor, DynamoSettings, DynamoTable,
+    Error, Item, Key, Kind, LeaseManager, Model, Page, Query, Random, Scan, SystemRandom, Table, TableExt,
+    Txn, Update, Value, Write,
 };
 
 const PK: Attr<String> = Attr::new("pk");

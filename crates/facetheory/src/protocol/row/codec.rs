@@ -141,7 +141,7 @@ impl Field for String {
 /// Whole seconds. A fraction, as JavaScript sometimes writes it, is cut off.
 impl Field for i64 {
     fn read(place: Place<'_>, value: Option<&Value>) -> Result<Self> {
-        place.required(value, "N", |value| value.as_number().map(whole))
+        place.required(value, "N", |value| value.as_number().map(Number::whole))
     }
 
     fn to_value(&self) -> Option<Value> {
@@ -165,7 +165,7 @@ macro_rules! optional_field {
 }
 
 fn optional_whole(value: &Value) -> Option<i64> {
-    value.as_number().map(whole)
+    value.as_number().map(Number::whole)
 }
 
 optional_field! {
@@ -207,11 +207,3 @@ fn read_pairs(value: &Value) -> Vec<(String, String)> {
 
 /// The valid HTTP statuses. Any other number in a row or an object counts as absent.
 pub(crate) const STATUSES: std::ops::RangeInclusive<u16> = 100..=599;
-
-/// The whole part of a number, saturated to 64 bits.
-fn whole(number: &Number) -> i64 {
-    let text = number.to_string();
-    let whole = text.split('.').next().unwrap_or(&text);
-    let saturated = if text.starts_with('-') { i64::MIN } else { i64::MAX };
-    whole.parse().unwrap_or(saturated)
-}
