@@ -31,8 +31,9 @@ pub mod testing;
 
 #[cfg(feature = "http")]
 pub use self::http::{
-    CacheHint, Hit, IsrBody, IsrLayer, IsrService, Params, Preview, Query, RequestOrigin, ResolvedRequest,
-    Route, Routes, TenantFrom, is_valid_host, remove_hop_by_hop_headers,
+    CacheHint, Hit, IsrBody, IsrLayer, IsrService, Params, Preview, Query, QueuedRegeneration,
+    RegenerationQueue, RequestOrigin, ResolvedRequest, Route, Routes, TenantFrom, is_valid_host,
+    remove_hop_by_hop_headers,
 };
 pub use bodies::probe::{Probe, ProbeFailure};
 pub use bodies::{Bodies, Body, StoredBody};

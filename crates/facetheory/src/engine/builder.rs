@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tabletheory::{Random, SystemRandom};
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::circuit_breaker::CircuitBreaker;
@@ -77,8 +77,7 @@ impl IsrBuilder {
             detached: permits(DETACHED),
             writing_pending: AtomicBool::new(false),
             tasks: TaskTracker::new(),
-            abandon: CancellationToken::new(),
-            abort: CancellationToken::new(),
+            cancellation: Mutex::default(),
         };
         IsrBuilder { engine, memory: MEMORY }
     }

@@ -98,7 +98,9 @@ impl Engine {
             let Ok(_permit) = engine.compressions.clone().acquire_owned().await else { return };
             let bytes = entry.page.bytes().clone();
             let compressing = tokio::task::spawn_blocking(move || compress(&bytes));
-            let Some(Ok(forms)) = engine.abandon.run_until_cancelled(compressing).await else { return };
+            let Some(Ok(forms)) = engine.abandon_token().run_until_cancelled(compressing).await else {
+                return;
+            };
             // If two tasks compressed the same body, their results are the same.
             let _ = entry.page.body.compressed.set(forms);
             engine.memory.update_weight(&page, &entry);

@@ -49,7 +49,7 @@ impl<F: Future<Output: 'static> + Send + 'static> Drop for Detached<F> {
             );
             return;
         };
-        let abandon = self.engine.abandon.clone();
+        let abandon = self.engine.abandon_token();
         self.engine.spawn(Box::pin(async move {
             let _permit = permit;
             abandon.run_until_cancelled(work).await;

@@ -10,8 +10,8 @@ use tracing::Instrument as _;
 use super::render_fn::boxed_with_private;
 use super::serve::Request;
 use super::{
-    BypassReason, CachedPage, GetResult, Isr, RenderResult, ReusePolicy, ServeDecision, Served, State, boxed,
-    early_refresh,
+    BypassReason, CachedPage, GetResult, Isr, Offload, RenderResult, ReusePolicy, ServeDecision, Served,
+    State, boxed, early_refresh,
 };
 use crate::{PageKey, Policy, RegenerateReason, Render, RenderContext, RenderError, Result};
 
@@ -94,16 +94,18 @@ impl Isr {
         let render = |context| async move {
             RenderResult { outcome: render(context).await.map(Into::into), private: None::<()> }
         };
-        self.get_with(page, policy, policy, render).await.0
+        self.get_with(page, policy, policy, None, render).await.0
     }
 
-    /// Like [`get`](Isr::get), where `reuse` decides how a cached page may be used. Also returns the private value
-    /// of the render, if this request started it and waited for it.
+    /// Like [`get`](Isr::get), where `reuse` decides how a cached page may be used, and `offload` may have a page that is
+    /// served meanwhile regenerated elsewhere. Also returns the private value of the render, if this request started it and
+    /// waited for it.
     pub(crate) async fn get_with<P, F, R>(
         &self,
         page: &PageKey,
         policy: &Policy,
         reuse: &dyn ReusePolicy,
+        offload: Option<Offload>,
         render: F,
     ) -> (Result<GetResult>, Option<P>)
     where
@@ -132,7 +134,7 @@ impl Isr {
             if let Some((state, regenerate)) = serve {
                 if let Some(reason) = regenerate {
                     let render = boxed(|context| async { render(context).await.outcome });
-                    engine.regenerate_in_background(page, policy, reason, entry, render);
+                    engine.regenerate_in_background(page, policy, reason, entry, offload, render);
                 }
                 return (Ok(GetResult::Page(engine.served(page, state, entry))), None);
             }
@@ -141,7 +143,7 @@ impl Isr {
         let span = tracing::debug_span!("get", page = %page.redacted(), route = page.route());
         let (render, mut private) = boxed_with_private(render);
         let start = engine.memory.snapshot(page, now);
-        let request = Request { engine, page, policy, reuse, known, start };
+        let request = Request { engine, page, policy, reuse, offload, known, start };
         let result = Box::pin(request.serve(render)).instrument(span).await;
         if let Ok(GetResult::Bypass(reason)) = &result
             && *reason != BypassReason::OtherVariant

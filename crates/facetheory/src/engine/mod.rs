@@ -6,6 +6,7 @@ mod circuit_breaker;
 mod compression;
 mod decision;
 mod detached;
+mod drain;
 mod early_refresh;
 mod get;
 mod get_result;
@@ -30,9 +31,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tabletheory::{Random, Timestamp};
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
@@ -43,10 +44,11 @@ pub(crate) use decision::{EntryView, ReusePolicy, ServeDecision};
 pub(crate) use get::FreshPage;
 pub use get_result::{BypassReason, GetResult, Served};
 pub use metrics::{Incident, Phase};
-pub(crate) use render_fn::{RenderResult, boxed};
+pub(crate) use render_fn::{Offload, RenderResult, boxed};
 pub use state::State;
 
 use self::circuit_breaker::CircuitBreaker;
+use self::drain::Cancellation;
 use self::lookup::SharedLookup;
 use self::memory::{Entry, Memory};
 use self::metrics::Metrics;
@@ -109,10 +111,7 @@ struct Engine {
     /// Whether a task writes pending invalidations to the table.
     writing_pending: AtomicBool,
     tasks: TaskTracker,
-    /// Makes background work stop and release its leases, when the time for shutdown is over.
-    abandon: CancellationToken,
-    /// Stops background work at once, even if a store does not respond.
-    abort: CancellationToken,
+    cancellation: Mutex<Cancellation>,
 }
 
 impl Isr {
@@ -192,23 +191,10 @@ impl Isr {
     /// # }
     /// ```
     pub async fn shut_down(&self, limit: Duration) -> bool {
-        /// How long releasing the leases may take.
-        const RELEASE: Duration = Duration::from_secs(2);
-        let engine = &self.engine;
-        engine.background_queue.close();
+        self.engine.background_queue.close();
         // Pages that wait for compression would not be served any more.
-        engine.compressions.close();
-        engine.tasks.close();
-        if tokio::time::timeout(limit, engine.tasks.wait()).await.is_ok() {
-            return true;
-        }
-        engine.abandon.cancel();
-        if tokio::time::timeout(RELEASE, engine.tasks.wait()).await.is_err() {
-            tracing::warn!("shutdown: some leases were not released in time; they expire by themselves");
-            engine.abort.cancel();
-            engine.tasks.wait().await;
-        }
-        false
+        self.engine.compressions.close();
+        self.engine.drain(limit).await
     }
 }
 
@@ -227,6 +213,7 @@ impl Engine {
 
     /// Runs work in the background until it is done or aborted.
     fn spawn(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        self.tasks.spawn(self.abort.clone().run_until_cancelled_owned(work).in_current_span());
+        let abort = self.cancellation.lock().abort.clone();
+        self.tasks.spawn(abort.run_until_cancelled_owned(work).in_current_span());
     }
 }

@@ -48,15 +48,16 @@ impl Isr {
 
 impl Engine {
     /// Writes the pending invalidations in the background, until none is left or the process shuts down.
-    fn write_pending_in_background(self: &Arc<Self>) {
+    pub(super) fn write_pending_in_background(self: &Arc<Self>) {
         if self.writing_pending.swap(true, Ordering::AcqRel) {
             return;
         }
         let engine = self.clone();
         self.spawn(Box::pin(async move {
-            if engine.abandon.run_until_cancelled(engine.write_all_pending()).await.is_none() {
+            if engine.abandon_token().run_until_cancelled(engine.write_all_pending()).await.is_none() {
+                engine.writing_pending.store(false, Ordering::Release);
                 let pending = engine.pages.store().pending().len();
-                tracing::warn!(pending, "shutting down with invalidations that the table has not received");
+                tracing::warn!(pending, "stopped with invalidations that the table has not received");
             }
         }));
     }

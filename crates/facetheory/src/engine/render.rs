@@ -134,14 +134,14 @@ impl Engine {
         // A panic that was not caught would drop the lease without releasing it, and others would wait until it expires.
         let rendering = AssertUnwindSafe(async move { render(context).await }).catch_unwind();
         let rendering = rendering.instrument(tracing::debug_span!("render", page = %page.redacted()));
-        let timeout = policy.render_timeout;
+        let (timeout, abandon) = (policy.render_timeout, self.abandon_token());
         let rendered = tokio::select! {
             biased;
             rendered = tokio::time::timeout(timeout, rendering) => {
                 let rendered = rendered.map_err(|_| format!("the render took longer than {timeout:?}"))?;
                 rendered.map_err(|panic| format!("the render panicked: {}", panic_message(&*panic)))??
             }
-            () = self.abandon.cancelled() => return Err("the process is shutting down".into()),
+            () = abandon.cancelled() => return Err("the render was cancelled: the process stops its work".into()),
         };
         let is_confirmed = |served: &Meta, min_age| {
             let generated_at = served.generation.generated_at;

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
@@ -26,6 +27,9 @@ impl<P> RenderResult<P> {
 pub(crate) type RenderFn = Box<dyn FnOnce(RenderContext) -> RenderFuture + Send>;
 
 type RenderFuture = Pin<Box<dyn Future<Output = Result<Render, RenderError>> + Send>>;
+
+/// Asks another process to regenerate a page whose cached version was generated at this time. Returns whether it will.
+pub(crate) type Offload = Arc<dyn Fn(i64) -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync>;
 
 /// Boxes a render function.
 pub(crate) fn boxed<T, F, R>(render: F) -> RenderFn

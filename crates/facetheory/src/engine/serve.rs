@@ -11,7 +11,7 @@ use super::next_step::{LastRender, Situation, Step, next_step};
 use super::render::{RegenerateResult, Regeneration};
 use super::render_fn::RenderFn;
 use super::wait::WaitLimit;
-use super::{BypassReason, Engine, EntryView, GetResult, ReusePolicy, ServeDecision, Served, State};
+use super::{BypassReason, Engine, EntryView, GetResult, Offload, ReusePolicy, ServeDecision, Served, State};
 use crate::protocol::Freshness;
 use crate::{Contention, Error, Kind, OriginUnreachable, PageKey, Policy, RegenerateReason, Result};
 
@@ -24,6 +24,7 @@ pub(super) struct Request<'a> {
     pub(super) page: &'a PageKey,
     pub(super) policy: &'a Policy,
     pub(super) reuse: &'a dyn ReusePolicy,
+    pub(super) offload: Option<Offload>,
     /// The page in memory when the request arrived.
     pub(super) known: Option<Arc<Entry>>,
     pub(super) start: Snapshot,
@@ -45,7 +46,15 @@ impl Request<'_> {
                 Step::Serve { state, regenerate } => {
                     let Some(entry) = found.body.entry() else { continue };
                     if let (Some(reason), Some(render)) = (regenerate, render.take()) {
-                        self.engine.regenerate_in_background(self.page, self.policy, reason, entry, render);
+                        let (page, offload) = (self.page, self.offload.clone());
+                        self.engine.regenerate_in_background(
+                            page,
+                            self.policy,
+                            reason,
+                            entry,
+                            offload,
+                            render,
+                        );
                     }
                     self.page(state, entry)
                 }
@@ -207,13 +216,15 @@ impl Request<'_> {
 }
 
 impl Engine {
-    /// Regenerates a page without a request that waits for it, unless it is being regenerated or has just failed.
+    /// Regenerates a page without a request that waits for it, unless it is being regenerated or has just failed. With
+    /// `offload`, another process does it, unless it cannot be asked.
     pub(super) fn regenerate_in_background(
         self: &Arc<Self>,
         page: &PageKey,
         policy: &Policy,
         reason: RegenerateReason,
         entry: &Entry,
+        offload: Option<Offload>,
         render: RenderFn,
     ) {
         let now = self.now();
@@ -231,9 +242,15 @@ impl Engine {
             return;
         };
         let engine = self.clone();
+        let generated_at = entry.page.generation().generated_at;
         let regeneration = Regeneration { page: page.clone(), policy: *policy, reason, waits: false };
         let work = async move {
             let _permit = engine.background_renders.clone().acquire_owned().await;
+            if let Some(offload) = offload
+                && offload(generated_at).await
+            {
+                return RegenerateResult::Held;
+            }
             let result = engine.regenerate(regeneration, Some(render)).await;
             drop(queued);
             result

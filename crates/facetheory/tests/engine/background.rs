@@ -91,3 +91,45 @@ async fn a_panic_of_the_renderer_is_a_failed_render_and_releases_the_lease() {
     assert_eq!(cause, "the render panicked: a page");
     assert_eq!(site.get("one").await, served(State::Miss, "one"), "the lease was released");
 }
+
+#[tokio::test(start_paused = true)]
+async fn settling_waits_for_background_renders_and_the_engine_works_on() {
+    let site = Site::new();
+    site.get("one").await;
+    for body in ["two", "three"] {
+        tokio::time::advance(INTERVAL).await;
+        let response = site.get_slow(3 * SECOND, Ok(Rendered::html(body))).await;
+        assert_eq!(state_and_body(response).0, State::Stale);
+        assert!(site.isr.settle(10 * SECOND).await);
+        assert_eq!(site.get("other").await, served(State::Hit, body));
+        assert_eq!(site.isr.lookup(&site.page).await.expect("a result").lock, None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn settling_cancels_a_slow_render_and_later_renders_are_not_cancelled() {
+    let site = Site::new();
+    site.get("one").await;
+    tokio::time::advance(INTERVAL).await;
+    let response = site.get_slow(Duration::from_secs(25), Ok(Rendered::html("two"))).await;
+    assert_eq!(state_and_body(response), served(State::Stale, "one"));
+    assert!(!site.isr.settle(SECOND).await);
+    assert_eq!(site.isr.lookup(&site.page).await.expect("a result").lock, None, "the lease is released");
+    tokio::time::advance(INTERVAL).await;
+    assert_eq!(site.get("three").await, served(State::Stale, "one"));
+    assert!(site.isr.settle(SECOND).await);
+    assert_eq!(site.get("four").await, served(State::Hit, "three"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn settling_ends_even_if_the_table_does_not_respond_and_the_engine_recovers() {
+    let site = Site::new();
+    let response = site.get_slow(SECOND, Ok(Rendered::html("one")));
+    assert!(tokio::time::timeout(SECOND / 2, response).await.is_err(), "the client disconnects");
+    site.table.slow_down(Duration::from_secs(10_000));
+    assert!(!site.isr.settle(SECOND).await);
+    site.table.come_back();
+    tokio::time::advance(INTERVAL).await;
+    assert_eq!(site.get("two").await, served(State::Miss, "two"));
+    assert!(site.isr.settle(SECOND).await);
+}

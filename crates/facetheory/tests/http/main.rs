@@ -7,6 +7,7 @@ mod fixture;
 mod follow_origin;
 mod invalidation;
 mod pass_through;
+mod queue;
 mod regeneration;
 mod resolve_once;
 mod router;

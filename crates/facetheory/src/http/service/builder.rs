@@ -9,6 +9,7 @@ use tabletheory::SystemRandom;
 use super::{CacheHandler, IsrLayer};
 use crate::engine::Isr;
 use crate::http::limits::{NewPageLimiter, VARIANTS_PER_PAGE, VariantLimiter};
+use crate::http::regeneration_queue::RegenerationQueue;
 use crate::http::router::routes::Routes;
 use crate::http::semantics::cache_status::RequestIds;
 use crate::protocol::key::KeyScheme;
@@ -40,6 +41,7 @@ impl IsrLayer {
             strip_tags: false,
             ids: Arc::new(RequestIds::new(&SystemRandom)),
             responses: Arc::default(),
+            queue: None,
         };
         IsrLayer { handler: Arc::new(handler) }
     }
@@ -138,6 +140,17 @@ impl IsrLayer {
     /// ```
     pub fn strip_tags(self) -> Self {
         self.with(|handler| handler.strip_tags = true)
+    }
+
+    /// Sends regenerations of stale pages to a queue, instead of rendering them in the background of this process.
+    ///
+    /// ```no_run
+    /// # fn f(layer: facetheory::IsrLayer, queue: std::sync::Arc<dyn facetheory::RegenerationQueue>) {
+    /// let layer = layer.regeneration_queue(queue);
+    /// # }
+    /// ```
+    pub fn regeneration_queue(self, queue: Arc<dyn RegenerationQueue>) -> Self {
+        self.with(|handler| handler.queue = Some(queue))
     }
 
     fn with(mut self, change: impl FnOnce(&mut CacheHandler)) -> Self {

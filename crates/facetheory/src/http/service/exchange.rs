@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use http::header::{HeaderName, HeaderValue, IF_RANGE, RANGE};
 use http::request::Parts;
+use http::uri::Scheme;
 use http::{Method, Request, Uri};
 use parking_lot::Mutex;
 use tabletheory::Timestamp;
 
 use super::CacheHandler;
+use crate::engine::Offload;
 use crate::http::cacheability::Limits;
 use crate::http::fetch::{Fetch, RenderResult};
 use crate::http::headers::CONDITIONS;
+use crate::http::regeneration_queue::QueuedRegeneration;
 use crate::http::renderer::Renderer;
 use crate::http::request_origin::RequestOrigin;
 use crate::http::router::origin_request::narrowed_uri;
@@ -98,6 +101,34 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
         // The client's own body stays available in case its whole request has to be forwarded.
         let body = || if route.follow_origin { self.take_body() } else { B::default() };
         fetch.send(self.service(), request, body, || handler.now()).await
+    }
+
+    /// Returns the function that sends the regeneration of the page to the queue, if there is one.
+    ///
+    /// A page that follows its origin is rendered with the client's own request, which may contain credentials: it does not
+    /// leave this process.
+    pub(super) fn offload(self: &Arc<Self>, page: &PageKey) -> Option<Offload> {
+        let queue = self.handler.queue.clone().filter(|_| !self.route().follow_origin)?;
+        let (exchange, page) = (self.clone(), page.clone());
+        Some(Arc::new(move |generated_at| {
+            let (exchange, queue, page) = (exchange.clone(), queue.clone(), page.clone());
+            Box::pin(async move {
+                let (route, client) = (exchange.route(), &exchange.client);
+                let Ok(mut request) = exchange.handler.routes.keyed_request(route, client) else {
+                    return false;
+                };
+                if let Some(scheme) = client.extensions.get::<Scheme>() {
+                    request.extensions_mut().insert(scheme.clone());
+                }
+                let regeneration = QueuedRegeneration { request, page: page.clone(), generated_at };
+                let sent = queue.send(regeneration).await;
+                if let Err(error) = &sent {
+                    let page = page.redacted();
+                    tracing::warn!(%page, %error, "a regeneration was not queued, and runs in this process");
+                }
+                sent.is_ok()
+            })
+        }))
     }
 
     /// A request for a page that is not stored, without limits on new pages.

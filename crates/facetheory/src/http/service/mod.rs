@@ -24,6 +24,7 @@ use crate::engine::Isr;
 use crate::http::body::{BoxError, IsrBody};
 use crate::http::headers::{CACHE_TAG, SURROGATE_KEY};
 use crate::http::limits::{NewPageLimiter, VariantLimiter};
+use crate::http::regeneration_queue::RegenerationQueue;
 use crate::http::respond::{self, ResponseContext};
 use crate::http::response_cache::{Hit, ResponseCache, is_unconditional};
 use crate::http::router::resolve::{Resolution, ResolvedRequest};
@@ -77,6 +78,7 @@ struct CacheHandler {
     strip_tags: bool,
     ids: Arc<RequestIds>,
     responses: Arc<ResponseCache>,
+    queue: Option<Arc<dyn RegenerationQueue>>,
 }
 
 impl<S> Layer<S> for IsrLayer {

@@ -97,7 +97,8 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
             Some(directives) => directives,
             None => &route.policy,
         };
-        let (result, reply) = self.handler.isr.get_with(key, &route.policy, reuse, render).await;
+        let offload = self.offload(key);
+        let (result, reply) = self.handler.isr.get_with(key, &route.policy, reuse, offload, render).await;
         let OriginReply { status, response: reply } = reply.unwrap_or_default();
         let status_with = |detail| bypass(selected.forward_reason, detail);
         let response = match (result, reply) {
