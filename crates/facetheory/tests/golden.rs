@@ -1,6 +1,6 @@
 //! The wire format of rows, in a file that other languages can test against.
 
-use facetheory::protocol::{Epoch, Generation, Lock, Meta, Request, RequestStatus, Version};
+use facetheory::protocol::{Epoch, Generation, Lock, Meta, Request, RequestStatus, Version, request_hash};
 use facetheory::{KeyScheme, PageKey, Tag, Tenant};
 use tabletheory::{Item, Value};
 
@@ -47,6 +47,18 @@ fn every_row_is_read_and_written_byte_for_byte() {
             written.set(part, item.get(part).expect("a row has a key").clone());
         }
         assert_eq!(written.to_json(), line, "{name}");
+    }
+}
+
+#[test]
+fn requests_have_the_hashes_of_the_file() {
+    let vectors: serde_json::Value =
+        serde_json::from_str(include_str!("golden/request_hashes.json")).expect("the file is JSON");
+    for vector in vectors.as_array().expect("a list") {
+        let text = |name: &str| vector[name].as_str();
+        let cache_key = text("cache_key").expect("a cache key");
+        let hash = request_hash(cache_key, text("deployment"), text("policy_version"));
+        assert_eq!(Some(hash.as_str()), text("request_hash"), "{}", vector["name"]);
     }
 }
 

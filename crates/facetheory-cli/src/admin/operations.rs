@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::response::{IntoResponse as _, Response};
-use facetheory::{IdempotentRequest, Invalidated, InvalidationMode, Outcome, RolledBack, Tag, Tenant};
+use facetheory::{Invalidated, InvalidationMode, Outcome, RolledBack, Tag, Tenant};
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use utoipa::ToSchema;
 
 use super::extract::Json;
@@ -83,12 +82,6 @@ pub(super) struct PageRequest {
 impl PageRequest {
     fn selector(&self) -> PageSelector<'_> {
         PageSelector::new(&self.url, &self.headers, &self.cookies)
-    }
-
-    /// Returns the hash that an idempotency key is bound to.
-    fn hash(&self) -> String {
-        let text = serde_json::to_vec(&("regenerate", self)).unwrap_or_default();
-        Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
@@ -230,19 +223,22 @@ enum RegenerationOutcome {
     Fresh,
 }
 
-/// Identifies a request, so that it is executed once however often it is sent.
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The headers that identify a request, so that it is executed once however often it is sent. The first one sent is used.
+const REQUEST_KEYS: [&str; 2] = ["Idempotency-Key", "X-Request-Id"];
 /// Marks the result of an earlier execution.
 const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// Regenerate a page that is not fresh, once per idempotency key
 #[utoipa::path(
     post, path = "/api/v1/regenerate", operation_id = "regenerate", tag = "operations", request_body = PageRequest,
-    params(("Idempotency-Key" = String, Header, description = "Identifies the request, so that it is executed once however often it is sent")),
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "Identifies the request, so that it is executed once however often it is sent"),
+        ("X-Request-Id" = Option<String>, Header, description = "Used if there is no Idempotency-Key. Without both, the page is rendered once for each deployment and policy version"),
+    ),
     responses(
         (status = 200, description = "The page was rendered, or was fresh", body = Regeneration,
             headers(("Idempotency-Replayed" = String, description = "`true` if this is the result of an earlier execution"))),
-        (status = 400, description = "The key is missing, or the request is invalid", body = Problem, content_type = "application/problem+json"),
+        (status = 400, description = "The key or the request is invalid", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "A regeneration is in progress", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "The key was used for another request", body = Problem, content_type = "application/problem+json"),
         Problem,
@@ -253,11 +249,11 @@ pub(super) async fn regenerate(
     headers: HeaderMap,
     Json(request): Json<PageRequest>,
 ) -> Result<Response, Problem> {
-    let key = idempotency_key(&headers)?;
+    let key = request_key(&headers)?;
     let selector = request.selector();
     let page = selector.resolve(&admin)?;
     let service = admin.gateway.service();
-    let idempotent = IdempotentRequest::new(key, request.hash());
+    let idempotent = admin.isr.idempotent_request(&page, key);
     let outcome = service.regenerate(selector.request()?, Some(idempotent)).await?;
     let now = admin.isr.now().seconds();
     let (outcome, s3_key, replayed) = match outcome {
@@ -288,8 +284,8 @@ fn regeneration_problem(outcome: &Outcome, now: i64) -> Problem {
             Problem::in_progress("this request is being executed; try again later", seconds)
         }
         Outcome::OtherRequest => {
-            let detail =
-                "this Idempotency-Key was used for another request; nothing was done; choose a new key";
+            let detail = "this idempotency key was used for another page, or by another deployment or policy version; \
+                          nothing was done; choose a new key";
             Problem::new(&OTHER_REQUEST, detail)
         }
         Outcome::Declined => Problem::new(
@@ -306,19 +302,20 @@ fn regeneration_problem(outcome: &Outcome, now: i64) -> Problem {
     }
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<&str, Problem> {
+/// Returns the idempotency key of a request, or `None` if the client sent none.
+fn request_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let Some(name) = REQUEST_KEYS.into_iter().find(|name| headers.contains_key(*name)) else {
+        return Ok(None);
+    };
     let invalid = |what: &str| {
         Problem::bad_request(format!(
-            "the Idempotency-Key header {what}; send a unique value, and the same value when you repeat the request"
+            "the {name} header {what}; send one unique value, and the same value when you repeat the request"
         ))
     };
-    let mut keys = headers.get_all(IDEMPOTENCY_KEY).iter();
-    let key = keys.next().ok_or_else(|| invalid("is missing"))?;
+    let mut keys = headers.get_all(name).iter();
+    let key = keys.next().and_then(|key| key.to_str().ok()).filter(|key| !key.is_empty());
     if keys.next().is_some() {
         return Err(invalid("is repeated"));
     }
-    key.to_str()
-        .ok()
-        .filter(|key| !key.is_empty())
-        .ok_or_else(|| invalid("is empty, or contains invisible characters"))
+    key.map(Some).ok_or_else(|| invalid("is empty, or contains invisible characters"))
 }

@@ -21,6 +21,8 @@ table! {
         bodies: Option<String> = None, optional(bodies);
         /// The name of the deployment; pages rendered by another deployment are stale.
         deployment: Option<String> = None, optional(deployment);
+        /// The version of the caching policy; part of the hash of requests to regenerate.
+        policy_version: Option<String> = None, optional(policy_version);
         /// The size of this process's memory cache in bytes.
         memory: u64 = 128 << 20, bytes(1 << 20, 1 << 40), "serialize_size";
         /// How long metadata and tag epochs read from the table are used before they are read again. It bounds how long
@@ -58,10 +60,18 @@ fn bodies(value: &DeValue<'_>) -> Result<String, String> {
 }
 
 fn deployment(value: &DeValue<'_>) -> Result<String, String> {
+    short_name(value, "a deployment name")
+}
+
+fn policy_version(value: &DeValue<'_>) -> Result<String, String> {
+    short_name(value, "a policy version")
+}
+
+fn short_name(value: &DeValue<'_>, what: &str) -> Result<String, String> {
     const MAX_BYTES: usize = 128;
     let text = string(value)?;
     if text.is_empty() || text.len() > MAX_BYTES || text.chars().any(char::is_control) {
-        return Err(format!("a deployment name has 1 to {MAX_BYTES} bytes and no control characters"));
+        return Err(format!("{what} has 1 to {MAX_BYTES} bytes and no control characters"));
     }
     Ok(text.to_owned())
 }

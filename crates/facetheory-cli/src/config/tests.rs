@@ -229,6 +229,7 @@ fn invalid_values_are_rejected() {
         "[store]\nmemory = \"1KiB\"",
         "[store]\nmemory = -1",
         "[store]\ndeployment = \"\"",
+        "[store]\npolicy_version = \"\"",
         "[store]\ndata = \"\"",
         "[timeouts]\nconnect = \"0s\"",
         "[timeouts]\nshutdown = false",
@@ -299,8 +300,15 @@ fn the_docs_name_every_key_and_its_default() {
     let settings = serde_json::to_value(rule).expect("a value");
     let keys =
         ["origin", "listen", "hosts", "site", "tenant_headers", "trusted_proxies", "log", "token_file"];
-    let keys =
-        keys.into_iter().chain(["data", "table", "bodies", "memory", "deployment", "metadata_max_age"]);
+    let keys = keys.into_iter().chain([
+        "data",
+        "table",
+        "bodies",
+        "memory",
+        "deployment",
+        "policy_version",
+        "metadata_max_age",
+    ]);
     let keys = keys.chain(["certificate", "key", "blocking", "cache", "default", "strip_tags"]);
     for key in settings.as_object().expect("a table").keys().map(String::as_str).chain(keys) {
         assert!(DOCS.contains(&format!("\n| `{key}` |")), "docs/reference/configuration.md lacks `{key}`");

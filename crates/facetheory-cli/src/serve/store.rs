@@ -23,14 +23,17 @@ pub(crate) async fn open(store: &Store, timeouts: &Timeouts) -> Result<IsrBuilde
             pages(table, bodies).await?
         }
     };
-    let builder = Isr::builder(pages.with_body_timeout(timeouts.bodies))
+    let mut builder = Isr::builder(pages.with_body_timeout(timeouts.bodies))
         .table_timeout(timeouts.table)
         .memory(store.memory)
         .metadata_max_age(store.metadata_max_age);
-    Ok(match &store.deployment {
-        Some(deployment) => builder.deployment(deployment),
-        None => builder,
-    })
+    if let Some(deployment) = &store.deployment {
+        builder = builder.deployment(deployment);
+    }
+    if let Some(version) = &store.policy_version {
+        builder = builder.policy_version(version);
+    }
+    Ok(builder)
 }
 
 /// Whether [`open`] opens the embedded store, whose bodies no other table references.

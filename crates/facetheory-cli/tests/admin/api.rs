@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::process::{Gateway, Origin, Request};
+use crate::process::{Gateway, Origin, Request, facetheory};
 
 #[test]
 fn a_cached_page_is_listed_shown_and_downloaded() {
@@ -148,15 +148,57 @@ fn a_page_is_rendered_once_per_idempotency_key_and_the_result_is_replayed() {
 }
 
 #[test]
-fn a_regeneration_needs_an_idempotency_key() {
-    let gateway = Gateway::start(&Origin::start());
-    let body = json!({ "url": gateway.url("/a") });
-    let detail = gateway.post("/api/v1/regenerate", &body).problem(400);
-    assert!(detail.contains("Idempotency-Key header is missing"), "{detail}");
-    gateway.regenerate("", "/a").problem(400);
-    let twice =
-        Request::post("/api/v1/regenerate", &body).with("idempotency-key", "a").with("idempotency-key", "b");
-    twice.send(&gateway.admin).problem(400);
+fn a_request_id_is_the_idempotency_key_if_there_is_no_other() {
+    let origin = Origin::start();
+    let gateway = Gateway::start(&origin);
+    let regenerate = |headers: &[(&str, &str)], path: &str| {
+        let body = json!({ "url": gateway.url(path) });
+        let request = Request::post("/api/v1/regenerate", &body);
+        headers.iter().fold(request, |request, (name, value)| request.with(name, value)).send(&gateway.admin)
+    };
+    let first = regenerate(&[("x-request-id", "request-7")], "/a");
+    assert_eq!((first.status, first.json()["outcome"].as_str()), (200, Some("rendered")), "{first:?}");
+    let again = regenerate(&[("x-request-id", "request-7")], "/a");
+    assert_eq!((again.header("idempotency-replayed"), &again.body), ("true", &first.body));
+    regenerate(&[("x-request-id", "request-7")], "/b").problem(422);
+    let both = regenerate(&[("x-request-id", "request-7"), ("idempotency-key", "order-7")], "/b");
+    assert_eq!(both.status, 200, "the idempotency key takes precedence: {both:?}");
+    for (headers, name) in [
+        (vec![("idempotency-key", "")], "Idempotency-Key"),
+        (vec![("idempotency-key", "a"), ("idempotency-key", "b")], "Idempotency-Key"),
+        (vec![("x-request-id", "")], "X-Request-Id"),
+    ] {
+        let detail = regenerate(&headers, "/c").problem(400);
+        assert!(detail.contains(&format!("the {name} header")), "{detail}");
+    }
+    assert_eq!(origin.renders(), 2);
+}
+
+#[test]
+fn a_regeneration_without_a_key_is_done_once_for_each_deployment() {
+    let origin = Origin::start();
+    let config = |deployment: &str| {
+        format!(
+            "[store]\ndeployment = \"{deployment}\"\n[routes]\n\"/**\" = {{ isr = \"1h\" }}\n\
+             [timeouts]\ntable = \"20s\"\nbodies = \"1m\"\n"
+        )
+    };
+    let old = Gateway::with_config(&config("one"), &origin, &mut facetheory(), &["--log", "off"]);
+    // The page has the same address, and so the same cache key, behind both gateways.
+    let body = json!({ "url": "http://example.com/a" });
+    let first = old.post("/api/v1/regenerate", &body);
+    assert_eq!((first.status, first.json()["outcome"].as_str()), (200, Some("rendered")), "{first:?}");
+    let again = old.post("/api/v1/regenerate", &body);
+    assert_eq!((again.header("idempotency-replayed"), &again.body), ("true", &first.body));
+    let keyed = |gateway: &Gateway| {
+        Request::post("/api/v1/regenerate", &body).with("idempotency-key", "order-7").send(&gateway.admin)
+    };
+    assert_eq!(keyed(&old).json()["outcome"], "fresh");
+
+    let new = old.restarted(&config("two"), &origin);
+    let detail = keyed(&new).problem(422);
+    assert!(detail.contains("another deployment"), "{detail}");
+    assert_eq!(new.post("/api/v1/regenerate", &body).header("idempotency-replayed"), "");
 }
 
 #[test]
@@ -165,9 +207,10 @@ fn attack_62_an_idempotency_key_cannot_be_reused_for_another_request() {
     let gateway = Gateway::start(&origin);
     assert_eq!(gateway.regenerate("order-7", "/a").status, 200);
     gateway.regenerate("order-7", "/b").problem(422);
-    let other = json!({ "url": gateway.url("/a"), "headers": { "accept-language": "de" } });
-    let other = Request::post("/api/v1/regenerate", &other).with("idempotency-key", "order-7");
-    other.send(&gateway.admin).problem(422);
+    // A header that is not part of the cache key does not reach the origin either, so it is the same request.
+    let same = json!({ "url": gateway.url("/a"), "headers": { "accept-language": "de" } });
+    let same = Request::post("/api/v1/regenerate", &same).with("idempotency-key", "order-7");
+    assert_eq!(same.send(&gateway.admin).header("idempotency-replayed"), "true");
     assert_eq!(origin.renders(), 1);
     assert_eq!(gateway.get_page("entry", "/b").json()["state"], "absent");
 }

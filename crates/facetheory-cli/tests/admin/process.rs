@@ -144,6 +144,24 @@ impl Gateway {
         arguments: &[&str],
     ) -> Self {
         let data = tempfile::tempdir().expect("a directory");
+        Gateway::in_directory(data, config, origin, command, arguments)
+    }
+
+    /// Stops the gateway and starts another one with this configuration on its store.
+    pub(crate) fn restarted(mut self, config: &str, origin: &Origin) -> Self {
+        let empty = tempfile::tempdir().expect("a directory");
+        let data = std::mem::replace(&mut self.data, empty);
+        drop(self);
+        Gateway::in_directory(data, config, origin, &mut facetheory(), &["--log", "off"])
+    }
+
+    fn in_directory(
+        data: tempfile::TempDir,
+        config: &str,
+        origin: &Origin,
+        command: &mut Command,
+        arguments: &[&str],
+    ) -> Self {
         let rules = data.path().join("facetheory.toml");
         std::fs::write(&rules, config).expect("a configuration");
         let mut child = command

@@ -61,6 +61,7 @@ impl IsrBuilder {
             metadata_max_age: Duration::from_secs(1),
             table_timeout: Duration::from_secs(2),
             deployment: None,
+            policy_version: None,
             // Replaced once its size and its random numbers are known.
             memory: Memory::new(0, &SystemRandom),
             table_breaker: CircuitBreaker::default(),
@@ -145,6 +146,19 @@ impl IsrBuilder {
     /// ```
     pub fn deployment(mut self, id: impl Into<String>) -> Self {
         self.engine.deployment = Some(id.into());
+        self
+    }
+
+    /// Names the version of the caching policy. It is part of the hash of idempotent requests
+    /// ([`Isr::idempotent_request`]), so a changed policy makes a new request.
+    ///
+    /// ```no_run
+    /// # fn f(builder: facetheory::IsrBuilder) {
+    /// builder.policy_version("3");
+    /// # }
+    /// ```
+    pub fn policy_version(mut self, id: impl Into<String>) -> Self {
+        self.engine.policy_version = Some(id.into());
         self
     }
 

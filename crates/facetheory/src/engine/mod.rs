@@ -90,6 +90,7 @@ struct Engine {
     metadata_max_age: Duration,
     table_timeout: Duration,
     deployment: Option<String>,
+    policy_version: Option<String>,
     memory: Memory,
     table_breaker: CircuitBreaker,
     /// For the object storage, and for everything else that prevents publishing.

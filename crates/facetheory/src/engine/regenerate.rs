@@ -6,7 +6,8 @@ use tokio::sync::oneshot;
 
 use super::render::Regeneration;
 use super::render_fn::RenderFn;
-use super::{Isr, Phase, boxed};
+use super::{Engine, Isr, Phase, boxed};
+use crate::protocol::request_hash;
 use crate::{
     Error, IdempotentRequest, Kind, Outcome, PageKey, Policy, RegenerateReason, Render, RenderContext,
     RenderError, Result,
@@ -45,6 +46,30 @@ impl Isr {
         R: Future<Output = Result<T, RenderError>> + Send + 'static,
     {
         self.regenerate_for(page, policy, RegenerateReason::Stale, request, boxed(render)).await
+    }
+
+    /// Returns the request to regenerate a page by this deployment and policy version, with the idempotency key of the client.
+    ///
+    /// Without a key of the client, the hash is the key: the page is then rendered once for each deployment and policy
+    /// version. See [`request_hash`](crate::protocol::request_hash).
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, Isr, PageKey, Pages, PageStore};
+    /// use facetheory::protocol::request_hash;
+    /// # use std::sync::Arc;
+    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// let isr = Isr::builder(pages).deployment("2026-11-16.1").build();
+    /// let page = PageKey::new("/about")?;
+    /// let request = isr.idempotent_request(&page, Some("order-7"));
+    /// assert_eq!(request.hash, request_hash("/about", Some("2026-11-16.1"), None));
+    /// assert_eq!(isr.idempotent_request(&page, None).key, request.hash);
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn idempotent_request(&self, page: &PageKey, key: Option<&str>) -> IdempotentRequest {
+        let Engine { deployment, policy_version, .. } = &*self.engine;
+        let hash = request_hash(page.cache_key(), deployment.as_deref(), policy_version.as_deref());
+        IdempotentRequest::new(key.unwrap_or(&hash), hash.as_str())
     }
 
     /// Like [`regenerate`](Isr::regenerate), for the given reason.

@@ -11,7 +11,7 @@
 //! | refresh it while rendering | [`Refresh`] | [`Lease::refresh`] extends `LOCK` if the token is still ours |
 //! | publish the render | [`Publication`], [`Generation`], [`Content`], [`Guards`], [`Published`] | [`Publication`] writes `META` (and `VER#`) and deletes `LOCK` |
 //! | give the lease back | [`Lease`] | [`Lease::release`] deletes `LOCK` if the token is ours |
-//! | execute a request once | [`Request`], [`RequestTerms`], [`Begin`], [`Claim`] | `REQ#` is created together with `LOCK`, completed together with `META` |
+//! | execute a request once | [`request_hash`], [`Request`], [`RequestTerms`], [`Begin`], [`Claim`] | `REQ#` is created together with `LOCK`, completed together with `META` |
 //! | retain earlier versions | [`Version`], [`VersionId`], [`Ttls`] | `VER#` rows are written by a publish, and expire by `ttl` |
 //!
 //! The wire format of the rows, which services in other languages share, is described in `docs/reference/wire-format.md`.
@@ -27,6 +27,7 @@ pub(crate) mod key;
 pub(crate) mod lease;
 pub(crate) mod publish;
 pub(crate) mod request;
+pub(crate) mod request_hash;
 pub(crate) mod retention;
 pub(crate) mod rollback;
 pub(crate) mod row;
@@ -41,6 +42,7 @@ pub use key::MAX_CACHE_KEY_BYTES;
 pub use lease::{Acquire, Lease, LeaseTerms, Refresh};
 pub use publish::{Guards, Publication, Published};
 pub use request::{Begin, Claim, RequestTerms};
+pub use request_hash::request_hash;
 pub use row::{Lock, Meta, Request, RequestStatus, Version, View};
 pub use ttl::Ttls;
 pub use version_id::VersionId;

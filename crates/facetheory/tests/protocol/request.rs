@@ -31,11 +31,7 @@ async fn row(t: &Test) -> Option<Request> {
 
 /// A request of another language, with only the required attributes.
 async fn put_foreign(t: &Test, status: &str) {
-    let item = Item::from([
-        ("request_hash", Value::from(HASH)),
-        ("status", status.into()),
-        ("ttl", (NOW + 86_400).into()),
-    ]);
+    let item = Item::from([("request_hash", Value::from(HASH)), ("status", status.into())]);
     let put = Write::put(t.page.request(KEY).expect("a key"), item);
     assert!(t.table.commit(&Txn::from(put)).await.expect("a put").is_done());
 }
@@ -141,6 +137,22 @@ async fn a_request_of_another_language_is_in_progress_while_the_lease_is_held() 
         assert_eq!(begin(&t, HASH).await, Begin::InProgress { until: Some(NOW + 30) });
         t.store.release(&lease).await.expect("no error");
         started(&t).await;
+    }
+}
+
+#[tokio::test]
+async fn a_completed_request_of_another_language_is_replayed() {
+    for t in Test::on_each_table() {
+        for result in [None, Some("pages/abc.html")] {
+            let mut row = Item::from([("request_hash", Value::from(HASH)), ("status", "COMPLETED".into())]);
+            if let Some(s3_key) = result {
+                row.set("result_s3_key", s3_key);
+            }
+            let put = Write::put(t.page.request(KEY).expect("a key"), row);
+            assert!(t.table.commit(&Txn::from(put)).await.expect("a put").is_done());
+            assert_eq!(begin(&t, HASH).await, Begin::Replayed { s3_key: result.map(str::to_owned) });
+            assert_eq!(begin(&t, "other").await, Begin::OtherRequest);
+        }
     }
 }
 

@@ -168,7 +168,7 @@ codec::row! {
         /// The body that it produced.
         pub result_s3_key: Option<String> = RESULT_S3_KEY,
         /// When the row may be deleted by TTL, in epoch seconds.
-        pub ttl: i64 = TTL,
+        pub ttl: Option<i64> = TTL,
         /// The token of the lease under which it is executed.
         pub owner: Option<String> = OWNER,
         /// Until when it counts as in progress, in epoch seconds.
@@ -180,10 +180,10 @@ impl Request {
     /// The row of a request that has just started.
     ///
     /// ```
-    /// assert_eq!(facetheory::protocol::Request::started("h", 9).ttl, 9);
+    /// assert_eq!(facetheory::protocol::Request::started("h", 9).ttl, Some(9));
     /// ```
     pub fn started(request_hash: impl Into<String>, ttl: i64) -> Self {
-        Request { request_hash: request_hash.into(), ttl, ..Request::default() }
+        Request { request_hash: request_hash.into(), ttl: Some(ttl), ..Request::default() }
     }
 }
 
