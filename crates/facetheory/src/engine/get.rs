@@ -139,6 +139,7 @@ impl Isr {
                 return (Ok(GetResult::Page(engine.served(page, state, entry))), None);
             }
         }
+        let page = &page.clone().with_interval(policy.revalidate);
         // Boxed, so that the future of a hit stays small.
         let span = tracing::debug_span!("get", page = %page.redacted(), route = page.route());
         let (render, mut private) = boxed_with_private(render);

@@ -7,7 +7,7 @@ use tabletheory::{Item, Key, Value};
 use super::live_set::LiveSet;
 use crate::bodies::s3_key::{directory_of_hash, file_name, page_directory};
 use crate::error::{Error, Result};
-use crate::protocol::{Retention, attribute as name, row::codec::Reader};
+use crate::protocol::{Retention, attribute as name, row::codec::Reader, version_id::is_version_sk};
 
 /// How many cache keys a raw partition key may stand for, since the length of its prefix is not known.
 const MAX_POSSIBLE_CACHE_KEYS: usize = 8;
@@ -67,10 +67,19 @@ impl RowScan {
             self.protect_page();
         }
         let s3_key = reference(item, name::S3_KEY.name());
-        // A request has a result only once it is completed, and other rows need no S3 key.
+        let pointer = item.get(name::CURRENT_SK.name());
+        let points = pointer.and_then(Value::as_str).is_some_and(is_version_sk);
+        // A `META` that points at a version needs no S3 key: the row of the version has it. A request has a result only once
+        // it is completed, and other rows need no S3 key.
         let whole = match s3_key {
             Reference::To(_) => true,
-            Reference::None => !is_meta && !is_version,
+            Reference::None => {
+                if is_meta {
+                    points
+                } else {
+                    !is_version
+                }
+            }
             Reference::Damaged => false,
         };
         let result = reference(item, name::RESULT_S3_KEY.name());
@@ -85,7 +94,7 @@ impl RowScan {
             }
         }
         if is_meta {
-            match item.get(name::CURRENT_SK.name()) {
+            match pointer {
                 Some(Value::S(current_sk)) => self.partition.current_sk = Some(current_sk.clone()),
                 None => {}
                 Some(_) => self.partition.frozen = true,
@@ -221,7 +230,7 @@ mod tests {
                 .enumerate()
                 .map(|(index, at)| {
                     let generation = Generation::new(format!("isr/{index}"), *at, 60);
-                    (format!("VER#{index:02}"), Version { generation, ttl: None })
+                    (format!("VER#{index:02}"), Version::of(generation))
                 })
                 .collect();
             let current_sk = all.get(current).map(|(sk, _)| sk.as_str());
@@ -301,14 +310,30 @@ mod tests {
     }
 
     #[test]
+    fn a_row_that_is_only_a_pointer_is_not_damaged_and_protects_its_version() {
+        let mut rows = scan(Some(Retention::newest(0)));
+        let pointer = Item::from([("current_sk", "VER#1".into())]);
+        rows.read(&row("CACHE#1", "META", &pointer)).expect("a row");
+        for sk in ["VER#1", "VER#2"] {
+            let version = Version::of(Generation::new(format!("isr/{}.html", &sk[4..]), 1, 60));
+            rows.read(&row("CACHE#1", sk, &version.to_item())).expect("a row");
+        }
+        assert_eq!(rows.damaged, 0);
+        let superfluous = rows.take_superfluous();
+        assert_eq!(superfluous.iter().map(|version| version.sk.as_str()).collect::<Vec<_>>(), ["VER#2"]);
+        let live = rows.finish();
+        assert!(live.may_contain("1.html") && !live.may_contain("2.html"));
+    }
+
+    #[test]
     fn no_version_is_deleted_if_the_pointer_cannot_be_read() {
         for broken in [
             Item::from([("s3_key", "isr/meta".into()), ("current_sk", 7.into())]),
-            Item::from([("current_sk", "VER#2".into())]),
+            Item::from([("current_sk", "LOCK".into())]),
         ] {
             let mut rows = scan(Some(Retention::newest(0)));
             rows.read(&row("CACHE#1", "META", &broken)).expect("a row");
-            let version = Version { generation: Generation::new("isr/1", 1, 60), ttl: None };
+            let version = Version::of(Generation::new("isr/1", 1, 60));
             rows.read(&row("CACHE#1", "VER#1", &version.to_item())).expect("a row");
             assert_eq!(rows.take_superfluous(), []);
             assert!(rows.live.may_contain("1"));

@@ -257,7 +257,7 @@ impl World {
                 let mut meta = Meta::of(generation.clone());
                 meta.version = Some(2);
                 meta.current_sk = Some(self.key(version_place(body)).sk.clone());
-                let version = Version { generation, ttl: None }.to_item();
+                let version = Version::of(generation).to_item();
                 rows.0[version_place(body)] = self.settle(version_place(body), version);
                 rows.0[META] = self.settle(META, meta.to_item());
             }

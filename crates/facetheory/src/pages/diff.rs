@@ -221,6 +221,7 @@ fn fields(version: &Version, body: Option<&Body>) -> [(&'static str, Option<Stri
     let (generation, content) = (&version.generation, &version.generation.content);
     let status = content.status.or(body.and_then(|body| body.status));
     let content_type = content.content_type.clone().or(body.and_then(|body| body.content_type.clone()));
+    let interval = (!version.inherits_interval).then(|| generation.revalidate_seconds.to_string());
     let tags = Some(content.tags.join(", ")).filter(|tags| !tags.is_empty());
     [
         ("status", status.map(|status| status.to_string())),
@@ -228,7 +229,7 @@ fn fields(version: &Version, body: Option<&Body>) -> [(&'static str, Option<Stri
         ("etag", generation.etag.clone()),
         ("tags", tags),
         ("deployment", content.deployment.clone()),
-        ("revalidate-seconds", Some(generation.revalidate_seconds.to_string())),
+        ("revalidate-seconds", interval),
     ]
 }
 

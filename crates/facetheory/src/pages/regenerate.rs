@@ -66,7 +66,7 @@ impl Pages {
         reason: &RegenerateReason,
         render: impl FnOnce(RenderContext) -> R,
     ) -> Result<Outcome> {
-        let pages = self.with_lease_of(policy);
+        let (pages, page) = (self.with_lease_of(policy), &page.clone().with_interval(policy.revalidate));
         match pages.store.try_acquire(page).await? {
             Acquire::Granted(lease) => {
                 pages.regenerate_under(HeldLease { lease, claim: None }, policy, reason, render).await
@@ -102,7 +102,7 @@ impl Pages {
         request: &IdempotentRequest,
         render: impl FnOnce(RenderContext) -> R,
     ) -> Result<Outcome> {
-        let pages = self.with_lease_of(policy);
+        let (pages, page) = (self.with_lease_of(policy), &page.clone().with_interval(policy.revalidate));
         let held = match pages.store.begin_request(page, &request.key, &request.hash).await? {
             Begin::Started { lease, claim } => HeldLease { lease, claim: Some(claim) },
             Begin::Fresh => {
@@ -173,7 +173,8 @@ impl Pages {
             return Ok(ControlFlow::Break(Outcome::AlreadyFresh(meta.clone())));
         }
         let started = self.store.now();
-        let current = seen.clone().filter(|meta| !reason.is_body_missing(meta));
+        let has_body = |meta: &Meta| !meta.generation.s3_key.is_empty() && !reason.is_body_missing(meta);
+        let current = seen.clone().filter(has_body);
         let context = RenderContext { page: page.clone(), served: current.clone(), started };
         let rendering = async {
             let rendered = render(context).await.map_err(|cause| {

@@ -2,7 +2,7 @@
 
 use tabletheory::{Item, Key, Timestamp, Txn, Update, Write};
 
-use crate::protocol::{Epoch, Lease, Meta, PageKey, attribute as name};
+use crate::protocol::{Epoch, Lease, Meta, PageKey, attribute as name, pointer};
 
 /// Whether an invalidated page may be served while it is regenerated.
 ///
@@ -72,7 +72,7 @@ pub(crate) fn page(page: &PageKey, found: Found, mode: InvalidationMode, now: Ti
 pub(crate) fn page_under_lease(lease: &Lease, seen: &Meta, now: Timestamp) -> Txn {
     Txn::new([
         Write::update(lease.page().meta(), stale_update(InvalidationMode::Hard, now))
-            .when(name::S3_KEY.is(seen.generation.s3_key.as_str())),
+            .when(pointer::is_as_read(seen)),
         lease.release_held(now),
     ])
 }

@@ -25,6 +25,7 @@ pub(crate) mod generation;
 pub(crate) mod invalidate;
 pub(crate) mod key;
 pub(crate) mod lease;
+pub(crate) mod pointer;
 pub(crate) mod publish;
 pub(crate) mod request;
 pub(crate) mod request_hash;
@@ -49,6 +50,7 @@ pub use version_id::VersionId;
 
 pub(crate) use invalidate::{Found, Invalidated, InvalidationMode};
 pub(crate) use key::{PageKey, Tenant};
+pub(crate) use pointer::StoredMeta;
 pub(crate) use publish::History;
 pub(crate) use request::{IdempotentRequest, RequestDecision, RequestStep};
 pub(crate) use retention::Retention;

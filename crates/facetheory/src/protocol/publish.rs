@@ -5,7 +5,8 @@
 use tabletheory::{Attr, Change, Timestamp, Txn, Update, Value, Write};
 
 use crate::protocol::{
-    Claim, Generation, Lease, Meta, PageKey, Version, attribute as name, rollback, row::codec::Row as _,
+    Claim, Generation, Lease, Meta, PageKey, Version, attribute as name, pointer, rollback,
+    row::codec::Row as _, version_id::is_version_of,
 };
 
 /// Which generations of a page are stored.
@@ -16,7 +17,8 @@ use crate::protocol::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum History {
-    /// Only the latest: each publish replaces `META`.
+    /// Only the latest: each publish replaces `META`. If `META` points at a version, because another service publishes
+    /// versions of the page, the pointer is moved to a new version instead.
     Latest,
     /// Earlier ones too: each has a `VER#` row, and `META` points at one of them.
     Versions,
@@ -150,7 +152,7 @@ impl<'a> Publication<'a> {
         let key = self.lease.page().version(id);
         let mut meta = self.meta(self.page.clone());
         meta.current_sk = Some(key.sk.clone());
-        let counts = self.seen.is_none_or(|seen| seen.version.is_some());
+        let counts = self.seen.is_some_and(|seen| seen.version.is_some());
         let pointer = replace_meta(self.lease.page(), &meta).with(next_version(counts));
         let writes = [
             Write::put(key, Version::of(self.page.clone()).to_item()).when(name::PK.absent()),
@@ -169,7 +171,7 @@ impl<'a> Publication<'a> {
         let mut meta = self.meta(Generation { s3_key: s3_key.clone(), ..self.page.clone() });
         meta.current_sk.clone_from(&current.current_sk);
         let update = Write::update(self.lease.page().meta(), replace_meta(self.lease.page(), &meta))
-            .when(name::S3_KEY.is(s3_key.as_str()));
+            .when(pointer::is_as_read(current));
         self.finished([self.guarded(update), self.release()], s3_key)
     }
 
@@ -178,9 +180,22 @@ impl<'a> Publication<'a> {
         // The same body under a new key replaces one that was missing, so the pointer has to move.
         match self.seen.filter(|seen| seen.generation.s3_key == self.page.s3_key) {
             Some(current) => self.unchanged(current),
-            None if history == History::Latest => self.in_place(),
-            None => self.versioned(version_id),
+            None if history == History::Versions => self.versioned(version_id),
+            // Readers of the service that wrote the pointer follow it, so a put of `META` would take the page from them.
+            None if self.seen.is_some_and(|seen| seen.current_sk.is_some()) => self.pointed(version_id),
+            None => self.in_place(),
         }
+    }
+
+    /// Recipe B for a page of which no history is stored: the version that is replaced is deleted if it is one of ours. One of
+    /// another service expires.
+    fn pointed(&self, id: &str) -> Txn {
+        let page = self.lease.page();
+        let txn = self.versioned(id);
+        let own = self.seen.filter(|seen| seen.is_own_version()).and_then(|seen| seen.current_sk.as_deref());
+        let Some(own) = own.map(|sk| page.meta().sibling(sk)) else { return txn };
+        let others = txn.writes().iter().filter(|write| *write.key() != own).cloned();
+        Txn::new(others.chain([Write::delete(own.clone())]))
     }
 
     /// `META` as it will be.
@@ -243,6 +258,11 @@ pub(crate) fn replace_meta(page: &PageKey, meta: &Meta) -> Update {
 }
 
 impl Meta {
+    /// Whether the current version was published by this implementation, as far as its id shows.
+    fn is_own_version(&self) -> bool {
+        self.current_sk.as_deref().is_some_and(|sk| is_version_of(sk, &self.generation.s3_key))
+    }
+
     /// Whether a render has the body of the current generation.
     pub(crate) fn has_same_body(&self, page: &Generation) -> bool {
         let current = &self.generation.content.digest;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tabletheory::{Commit, Cond, Timestamp, Txn, Update, Write};
 
 use crate::protocol::{
-    Meta, PageKey, Version, attribute as name,
+    Meta, PageKey, Version, attribute as name, pointer,
     publish::{next_version, replace_meta},
     ttl::{after, seconds},
 };
@@ -106,7 +106,7 @@ fn is_as_read(seen: &Meta) -> Cond {
     match seen.version {
         Some(version) => name::VERSION.is(version),
         // A service in another language has replaced the row. Its pointer shows whether it did so again.
-        None => (!name::VERSION.ge(0_u64)).and(name::S3_KEY.is(seen.generation.s3_key.as_str())),
+        None => (!name::VERSION.ge(0_u64)).and(pointer::is_as_read(seen)),
     }
 }
 

@@ -97,7 +97,7 @@ impl Listing {
 }
 
 impl Entry {
-    /// The page of a `META` row; `None` for other rows.
+    /// The page of a `META` row, with the copy in it; `None` for other rows.
     fn of(item: &Item) -> Option<Self> {
         let key = item.key().ok().filter(|key| key.sk == "META")?;
         let text = |name: &str| item.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -142,7 +142,14 @@ impl PageStore {
             let page = self.table.scan(&scan).await?;
             rows_read += PAGE_ROWS;
             for item in &page.items {
-                let Some(entry) = Entry::of(item).filter(|entry| listing.matches(entry)) else { continue };
+                let Some(mut entry) = Entry::of(item) else { continue };
+                if entry.meta.is_none() {
+                    // Another service wrote nothing but a pointer.
+                    entry.meta = self.resolve(item, None).await?;
+                }
+                if !listing.matches(&entry) {
+                    continue;
+                }
                 listed.entries.push(entry);
                 if listed.entries.len() >= listing.most {
                     listed.next = Some(Cursor::after(item.key()?));

@@ -7,6 +7,7 @@ mod epochs;
 mod invalidate;
 mod lease;
 mod listing;
+mod pointer;
 mod publish;
 mod request;
 mod versions;
@@ -18,8 +19,9 @@ use tabletheory::{ClientToken, Commit, Query, Random, SystemRandom, Table, Table
 
 use self::epochs::EpochCache;
 pub use self::listing::{Entry, Listed, Listing};
+use self::pointer::KnownVersions;
 use crate::error::{Error, Kind, Result};
-use crate::protocol::{EpochTerms, Guards, LeaseTerms, Lock, Meta, PageKey, RequestTerms, Ttls, View};
+use crate::protocol::{EpochTerms, Guards, LeaseTerms, Lock, PageKey, RequestTerms, Ttls, View};
 
 /// How often an operation starts again because rows have changed since they were read.
 const MAX_ROUNDS: u32 = 16;
@@ -55,6 +57,7 @@ pub struct PageStore {
     ttls: Ttls,
     epoch_terms: EpochTerms,
     epochs: Arc<EpochCache>,
+    known_versions: Arc<KnownVersions>,
 }
 
 impl PageStore {
@@ -75,6 +78,7 @@ impl PageStore {
             ttls: Ttls::default(),
             epoch_terms: EpochTerms::default(),
             epochs: Arc::new(EpochCache::new()),
+            known_versions: Arc::new(KnownVersions::new()),
         }
     }
 
@@ -184,7 +188,8 @@ impl PageStore {
 
     /// Reads `META` and `LOCK` of a page, in one strongly consistent query.
     ///
-    /// A `META` that cannot be read counts as absent, so the page is rendered again.
+    /// A `META` that cannot be read counts as absent, so the page is rendered again. If another service has moved its pointer,
+    /// or wrote nothing but the pointer, the page is that version, which takes a second read.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -201,10 +206,11 @@ impl PageStore {
         let query = Query::of(page.pk()).sk_between("LOCK", "META").limit(ROWS);
         let rows = self.table.query(&query).await?.items;
         let row = |sk: &str| rows.iter().find(|row| row.key().is_ok_and(|key| key.sk == sk));
-        Ok(View {
-            meta: row("META").and_then(|item| Meta::read(item).ok()),
-            lock: row("LOCK").and_then(|item| Lock::read(item).ok()),
-        })
+        let meta = match row("META") {
+            Some(row) => self.resolve(row, page.interval()).await?,
+            None => None,
+        };
+        Ok(View { meta, lock: row("LOCK").and_then(|item| Lock::read(item).ok()) })
     }
 
     /// Gives a transaction its own client token, so that a retry is applied at most once.

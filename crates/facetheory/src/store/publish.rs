@@ -44,7 +44,7 @@ impl PageStore {
             guards: self.guards,
             ..Publication::new(lease, page, now)
         };
-        let id = VersionId::new(now, &*self.random).to_string();
+        let id = VersionId::of_body(now, &page.s3_key).to_string();
         let mut txn = publication.txn(history, &id).with_token(client_token(lease, "")?);
         let mut outcome = self.persist(&txn).await;
         if outcome.as_ref().is_ok_and(|commit| rollback::is_gone(lease.page(), seen, &txn, commit)) {

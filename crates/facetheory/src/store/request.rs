@@ -35,7 +35,10 @@ impl PageStore {
             let keys = [page.meta(), page.lock(), key.clone()];
             let rows = self.table.batch_get(&keys, Consistency::Strong).await?;
             let row = |index: usize| rows.get(index).and_then(Option::as_ref);
-            let meta = row(0).and_then(|item| Meta::read(item).ok());
+            let meta = match row(0) {
+                Some(row) => self.resolve(row, page.interval()).await?,
+                None => None,
+            };
             let lock = row(1).and_then(|item| Lock::read(item).ok());
             let found = row(2).map(Request::read).transpose()?;
             // A new token in each round: an attempt of an earlier round may still arrive, and must not grant this lease.

@@ -6,7 +6,7 @@ use tabletheory::{Commit, Consistency, Key, Query, TableExt as _};
 
 use super::{MAX_ROUNDS, PageStore, contended};
 use crate::error::{Error, Result};
-use crate::protocol::{Meta, PageKey, Retention, Rollback, RolledBack, Version, retention, rollback};
+use crate::protocol::{PageKey, Retention, Rollback, RolledBack, StoredMeta, Version, retention, rollback};
 
 impl PageStore {
     /// The version of a page with this sort key, or `None` if it is not stored.
@@ -75,7 +75,7 @@ impl PageStore {
             let keys = [page.meta(), page.meta().sibling(version_sk)];
             let rows = self.table.batch_get(&keys, Consistency::Strong).await?;
             let [Some(meta), Some(target)] = rows.as_slice() else { return Ok(RolledBack::NoSuchVersion) };
-            let (seen, target) = (Meta::read(meta)?, Version::read(target)?);
+            let (seen, target) = (StoredMeta::read(meta)?.into_copy(), Version::read(target)?);
             let now = self.now();
             let (target, seen, target_sk) = (&target, &seen, version_sk);
             let rollback = Rollback { page, target_sk, target, seen, pin, superseded_ttl, now };

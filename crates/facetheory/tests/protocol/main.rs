@@ -1,4 +1,4 @@
-//! The protocol on every embedded table, with controlled clocks and faults.
+//! The protocol on every embedded table, with controlled clocks and faults; with rows of other services on DynamoDB too.
 
 mod cost;
 mod diff;
@@ -7,9 +7,12 @@ mod freshness;
 mod invalidate;
 mod listing;
 mod pages;
+mod pointer;
 mod publish;
 mod request;
 mod rollback;
 mod scripted;
+#[path = "../support/mod.rs"]
+mod support;
 mod tag;
 mod ttl;

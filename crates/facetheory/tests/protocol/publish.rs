@@ -108,11 +108,13 @@ async fn versions_rise_by_one_and_meta_repeats_the_current_one() {
         let rows = t.rows().await;
         assert_eq!(rows.len(), 4, "META and three versions: {rows:?}");
         assert_eq!(t.meta().await.expect("a page").current_sk.as_ref(), rows.last(), "the newest sorts last");
-        // A page without further versions continues to count.
+        // A page without further history continues to count, and its pointer stays, for readers that follow it.
         let lease = t.acquire().await;
         assert_eq!(t.publish(&lease, "d", History::Latest).await, Published::Done);
-        let meta = t.meta().await.expect("a page");
-        assert_eq!((meta.version, meta.current_sk), (Some(4), None));
+        let (meta, now) = (t.meta().await.expect("a page"), t.rows().await);
+        assert_eq!((meta.version, meta.current_sk.as_ref()), (Some(4), now.last()));
+        assert_eq!(now[..3], rows[..3], "the current version replaces the one before");
+        assert_eq!(now.len(), 4);
     }
 }
 

@@ -36,8 +36,8 @@ async fn a_version_gets_a_ttl_when_another_replaces_it() {
         assert_eq!(publish(&t, "b", History::Versions).await, Published::Done);
         assert_eq!(ttls(&t).await, [Some(NOW + 1 + 604_800), None]);
         t.advance(SECOND);
-        assert_eq!(publish(&t, "c", History::Latest).await, Published::Done);
-        assert_eq!(ttls(&t).await, [Some(NOW + 1 + 604_800), Some(NOW + 2 + 604_800)]);
+        assert_eq!(publish(&t, "c", History::Versions).await, Published::Done);
+        assert_eq!(ttls(&t).await, [Some(NOW + 1 + 604_800), Some(NOW + 2 + 604_800), None]);
     }
 }
 

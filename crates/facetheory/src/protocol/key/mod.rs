@@ -8,6 +8,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tabletheory::Attr;
 
@@ -37,12 +38,14 @@ pub struct PageKey {
     target: Option<Arc<str>>,
     /// The part of the cache key that logs must not show: a query whose parameters no route lists.
     private: Range<usize>,
+    /// How long the page is fresh if its rows do not say.
+    interval: Option<Duration>,
     // Computed on first use: a page that is served from memory needs neither.
     pk: OnceLock<String>,
     tags: OnceLock<Vec<Tag>>,
 }
 
-/// Path and route do not distinguish pages.
+/// Path, route and interval do not distinguish pages.
 impl PartialEq for PageKey {
     fn eq(&self, other: &Self) -> bool {
         self.cache_key == other.cache_key && self.tenant == other.tenant && self.scheme == other.scheme
@@ -77,6 +80,7 @@ impl PageKey {
             route: None,
             target: None,
             private: 0..0,
+            interval: None,
             pk: OnceLock::new(),
             tags: OnceLock::new(),
         }
@@ -138,6 +142,27 @@ impl PageKey {
         self.target.as_deref().unwrap_or(&self.cache_key)
     }
 
+    /// Sets how long the page is fresh if its rows do not say, because another service wrote a version without an interval.
+    ///
+    /// [`Isr`](crate::Isr) and [`Pages`](crate::Pages) set it to the interval of the policy.
+    ///
+    /// ```
+    /// use facetheory::PageKey;
+    /// use std::time::Duration;
+    ///
+    /// let page = PageKey::new("/about")?.with_interval(Duration::from_secs(60));
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_interval(mut self, interval: Duration) -> Self {
+        self.interval = Some(interval);
+        self
+    }
+
+    pub(crate) fn interval(&self) -> Option<Duration> {
+        self.interval
+    }
+
     /// The page of which this is a variant, or itself.
     pub(crate) fn primary(&self) -> Result<Self> {
         self.with_cache_key(self.address().to_owned())
@@ -162,6 +187,7 @@ impl PageKey {
             route: self.route.clone(),
             target: self.target.clone(),
             private: self.private.clone(),
+            interval: self.interval,
             ..page
         })
     }

@@ -15,9 +15,15 @@
 
 pub(crate) mod codec;
 
-use self::codec::{Field, Place};
+use std::borrow::Cow;
+
+use tabletheory::{Item, Value};
+
+use self::codec::{Field, Place, Reader, Row as _};
 use crate::error::{Error, Result};
+use crate::protocol::attribute as name;
 use crate::protocol::generation::Generation;
+use crate::protocol::version_id::is_version_sk;
 
 codec::row! {
     "META"
@@ -41,7 +47,7 @@ codec::row! {
         /// When the row may be deleted by TTL, in epoch seconds.
         pub ttl: Option<i64> = TTL,
         /// The sort key of the current version, if the page has versions.
-        pub current_sk: Option<String> = CURRENT_SK,
+        pub current_sk: Option<String> = CURRENT_SK => |sk: Option<String>| sk.filter(|sk| is_version_sk(sk)),
         /// How often the pointer has moved, if the page has versions.
         pub version: Option<u64> = VERSION,
         /// Since when the page is invalidated, in epoch seconds.
@@ -117,22 +123,25 @@ pub struct View {
     pub lock: Option<Lock>,
 }
 
-codec::row! {
-    "VER#"
-    /// `VER#<id>`: a stored generation, to compare with and to roll back to.
-    ///
-    /// ```
-    /// use facetheory::protocol::{Generation, Version};
-    ///
-    /// let version = Version::of(Generation::new("a.html", 1, 60));
-    /// assert_eq!(Version::read(&version.to_item())?, version);
-    /// # Ok::<(), facetheory::Error>(())
-    /// ```
-    pub struct Version {
-        ..generation: Generation,
-        /// When the row may be deleted by TTL, in epoch seconds; `None` while it is the current version.
-        pub ttl: Option<i64> = TTL,
-    }
+/// `VER#<id>`: a stored generation, to compare with and to roll back to.
+///
+/// ```
+/// use facetheory::protocol::{Generation, Version};
+///
+/// let version = Version::of(Generation::new("a.html", 1, 60));
+/// assert_eq!(Version::read(&version.to_item())?, version);
+/// # Ok::<(), facetheory::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Version {
+    /// The attributes of a [`Generation`].
+    pub generation: Generation,
+    /// When the row may be deleted by TTL, in epoch seconds; `None` while it is the current version.
+    pub ttl: Option<i64>,
+    /// Whether the row has no `revalidate_seconds`, as other languages may write it: the interval is that of `META`, or else
+    /// of the policy. Its generation has an interval of 0 then.
+    pub inherits_interval: bool,
 }
 
 impl Version {
@@ -144,7 +153,39 @@ impl Version {
     /// ```
     #[must_use]
     pub fn of(generation: Generation) -> Self {
-        Version { generation, ttl: None }
+        Version { generation, ..Version::default() }
+    }
+
+    /// Reads a `VER#` row.
+    ///
+    /// A required attribute that is missing or mistyped is [`Kind::Corrupt`](crate::Kind::Corrupt). An optional one that is
+    /// mistyped counts as absent.
+    pub fn read(item: &Item) -> Result<Self> {
+        let role = "VER#";
+        let interval: Option<i64> = Reader { role, item }.field(&name::REVALIDATE_SECONDS)?;
+        let mut item = Cow::Borrowed(item);
+        if interval.is_none() {
+            item.to_mut().set(name::REVALIDATE_SECONDS.name(), 0);
+        }
+        let row = Reader { role, item: &item };
+        Ok(Version {
+            generation: Generation::read(&row)?,
+            ttl: row.field(&name::TTL)?,
+            inherits_interval: interval.is_none(),
+        })
+    }
+
+    /// The attributes of the row, without its key.
+    #[must_use]
+    pub fn to_item(&self) -> Item {
+        let mut item = self.generation.to_attributes();
+        if self.inherits_interval {
+            item.remove(name::REVALIDATE_SECONDS.name());
+        }
+        if let Some(ttl) = self.ttl {
+            item.set(name::TTL.name(), ttl);
+        }
+        item
     }
 }
 
@@ -217,7 +258,7 @@ impl RequestStatus {
 }
 
 impl Field for RequestStatus {
-    fn read(place: Place<'_>, value: Option<&tabletheory::Value>) -> Result<Self> {
+    fn read(place: Place<'_>, value: Option<&Value>) -> Result<Self> {
         let word = String::read(place, value)?;
         RequestStatus::ALL.into_iter().find(|status| status.as_str() == word).ok_or_else(|| {
             let role = place.role;
@@ -227,7 +268,7 @@ impl Field for RequestStatus {
         })
     }
 
-    fn to_value(&self) -> Option<tabletheory::Value> {
+    fn to_value(&self) -> Option<Value> {
         Some(self.as_str().into())
     }
 }

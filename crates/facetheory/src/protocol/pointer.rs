@@ -1,0 +1,197 @@
+//! The pointer of a page with versions: `META` repeats the version that `current_sk` names, so that one row is enough to
+//! serve the page. Other services may write only the pointer, or move it and leave the old copy.
+
+use std::time::Duration;
+
+use tabletheory::{Cond, Item};
+
+use crate::error::Result;
+use crate::protocol::row::codec::Reader;
+use crate::protocol::ttl::seconds;
+use crate::protocol::version_id::is_version_of;
+use crate::protocol::{Generation, Meta, Version, attribute as name};
+
+/// `META` as it is stored. Its copy of the current version may be missing, or of a version that is no longer current.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoredMeta {
+    /// Without a copy, its generation is empty.
+    meta: Meta,
+    has_copy: bool,
+    /// The interval for a version without one.
+    interval: Option<i64>,
+}
+
+impl StoredMeta {
+    /// Reads a `META` row, which must have a copy of the page or a pointer to a version.
+    pub(crate) fn read(item: &Item) -> Result<Self> {
+        let mut stored = match Meta::read(item) {
+            Ok(meta) => StoredMeta { meta, has_copy: true, interval: None },
+            Err(error) => {
+                let mut pointer = item.clone();
+                pointer.set(name::S3_KEY.name(), "");
+                pointer.set(name::GENERATED_AT.name(), 0);
+                pointer.set(name::REVALIDATE_SECONDS.name(), 0);
+                let mut meta = Meta::read(&pointer)?;
+                if meta.current_sk.is_none() {
+                    return Err(error);
+                }
+                meta.generation = Generation::default();
+                StoredMeta { meta, has_copy: false, interval: None }
+            }
+        };
+        // An invalidation and a pin replace the interval of the page.
+        if stored.meta.stale_since.is_none() && stored.meta.pinned_until.is_none() {
+            let interval: Option<i64> = Reader { role: "META", item }.field(&name::REVALIDATE_SECONDS)?;
+            stored.interval = interval.map(|seconds| seconds.max(0));
+        }
+        Ok(stored)
+    }
+
+    /// The sort key of the version that has to be read to know the page; `None` if the copy is certainly of the current one.
+    pub(crate) fn unread(&self) -> Option<&str> {
+        let sk = self.meta.current_sk.as_deref()?;
+        let is_current = self.has_copy && is_version_of(sk, &self.meta.generation.s3_key);
+        (!is_current).then_some(sk)
+    }
+
+    /// The S3 key of the copy, if there is one.
+    pub(crate) fn s3_key(&self) -> Option<&str> {
+        self.has_copy.then_some(self.meta.generation.s3_key.as_str())
+    }
+
+    /// The page as the copy describes it. Without a copy there is nothing that may be served.
+    pub(crate) fn into_copy(self) -> Meta {
+        Meta { must_not_serve: self.meta.must_not_serve || !self.has_copy, ..self.meta }
+    }
+
+    /// The page, given the version that `META` points at; `None` if its row is missing or cannot be read.
+    ///
+    /// `policy` is the interval if neither row has one. An invalidation of the page applies to the version if it was generated
+    /// at most `skew` after it. A pin and the mark belong to the copy, so a version that replaced it has neither.
+    pub(crate) fn follow(self, version: Option<Version>, policy: Option<Duration>, skew: Duration) -> Meta {
+        let moved = version.filter(|version| self.s3_key() != Some(version.generation.s3_key.as_str()));
+        let Some(version) = moved else { return self.into_copy() };
+        let Meta { ttl, current_sk, version: count, stale_since, must_not_serve, .. } = self.meta;
+        let mut generation = version.generation;
+        if version.inherits_interval {
+            generation.revalidate_seconds = self.interval.or(policy.map(seconds)).unwrap_or(0);
+        }
+        let until = stale_since.map(|since| since.saturating_add(seconds(skew)));
+        if until.is_some_and(|until| generation.generated_at > until) {
+            return Meta { ttl, current_sk, version: count, ..Meta::of(generation) };
+        }
+        if stale_since.is_some() {
+            generation.revalidate_seconds = 0;
+        }
+        Meta { ttl, current_sk, version: count, stale_since, must_not_serve, ..Meta::of(generation) }
+    }
+}
+
+/// The pointer of `META` is the one that was read: the version that is current, or for a page without versions its body.
+pub(crate) fn is_as_read(seen: &Meta) -> Cond {
+    match &seen.current_sk {
+        Some(sk) => name::CURRENT_SK.is(sk.as_str()),
+        None => name::S3_KEY.is(seen.generation.s3_key.as_str()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::version_id::VersionId;
+    use tabletheory::{Timestamp, Value};
+
+    const SKEW: Duration = Duration::from_secs(2);
+    const POLICY: Option<Duration> = Some(Duration::from_secs(7));
+
+    fn pointer(attributes: &[(&str, Value)]) -> StoredMeta {
+        let mut item = Item::from([("current_sk", Value::from("VER#2"))]);
+        attributes.iter().for_each(|(name, value)| item.set(*name, value.clone()));
+        StoredMeta::read(&item).expect("a pointer")
+    }
+
+    fn version(attributes: &[(&str, Value)]) -> Option<Version> {
+        let mut item = Item::from([("s3_key", Value::from("2.html")), ("generated_at", 200.into())]);
+        attributes.iter().for_each(|(name, value)| item.set(*name, value.clone()));
+        Some(Version::read(&item).expect("a version"))
+    }
+
+    /// A copy of an earlier version.
+    fn copy() -> [(&'static str, Value); 3] {
+        [("s3_key", "1.html".into()), ("generated_at", 100.into()), ("revalidate_seconds", 60.into())]
+    }
+
+    #[test]
+    fn a_copy_of_our_own_is_recognized_without_reading_its_version() {
+        let id = |s3_key| format!("VER#{}", VersionId::of_body(Timestamp::from_seconds(9), s3_key));
+        let mut meta = Meta::of(Generation::new("1.html", 100, 60));
+        meta.current_sk = Some(id("1.html"));
+        assert_eq!(StoredMeta::read(&meta.to_item()).expect("META").unread(), None);
+        meta.current_sk = Some(id("2.html"));
+        assert_eq!(StoredMeta::read(&meta.to_item()).expect("META").unread(), meta.current_sk.as_deref());
+        meta.current_sk = None;
+        assert_eq!(StoredMeta::read(&meta.to_item()).expect("META").unread(), None);
+    }
+
+    #[test]
+    fn the_interval_is_that_of_the_version_then_of_meta_then_of_the_policy() {
+        let interval = |meta: &[(&str, Value)], own: &[(&str, Value)], policy| {
+            pointer(meta).follow(version(own), policy, SKEW).generation.revalidate_seconds
+        };
+        let (own, of_meta) = ([("revalidate_seconds", 300.into())], [("revalidate_seconds", 60.into())]);
+        assert_eq!(interval(&of_meta, &own, POLICY), 300);
+        assert_eq!(interval(&of_meta, &[], POLICY), 60);
+        assert_eq!(interval(&[], &[], POLICY), 7);
+        assert_eq!(interval(&[], &[], None), 0);
+        let pinned = [("revalidate_seconds", 86_400.into()), ("pinned_until", 90_000.into())];
+        assert_eq!(interval(&pinned, &[], POLICY), 7, "a pin is no interval");
+        let mistyped = [("revalidate_seconds", "60".into())];
+        assert_eq!(interval(&mistyped, &mistyped, POLICY), 7);
+    }
+
+    #[test]
+    fn a_pointer_that_moved_is_followed_and_a_matching_copy_is_used() {
+        let meta = pointer(&copy()).follow(version(&[("revalidate_seconds", 300.into())]), POLICY, SKEW);
+        assert_eq!(meta.generation, Generation::new("2.html", 200, 300));
+        assert_eq!(meta.current_sk.as_deref(), Some("VER#2"));
+        // Our own unchanged publish moves only the times of META.
+        let meta = pointer(&copy()).follow(version(&[("s3_key", "1.html".into())]), POLICY, SKEW);
+        assert_eq!(meta.generation, Generation::new("1.html", 100, 60));
+    }
+
+    #[test]
+    fn a_version_that_is_missing_leaves_the_copy_or_nothing_that_may_be_served() {
+        let kept = pointer(&copy()).follow(None, POLICY, SKEW);
+        assert_eq!((kept.generation, kept.must_not_serve), (Generation::new("1.html", 100, 60), false));
+        let nothing = pointer(&[("version", 4.into())]).follow(None, POLICY, SKEW);
+        assert!(nothing.must_not_serve);
+        assert_eq!((nothing.version, nothing.current_sk.as_deref()), (Some(4), Some("VER#2")));
+    }
+
+    #[test]
+    fn an_invalidation_applies_to_versions_from_before_it() {
+        let invalidated = |since: i64| {
+            let meta = [
+                ("stale_since", since.into()),
+                ("must_not_serve", true.into()),
+                ("revalidate_seconds", 0.into()),
+            ];
+            let meta = pointer(&meta).follow(version(&[("revalidate_seconds", 300.into())]), POLICY, SKEW);
+            (meta.must_not_serve, meta.stale_since, meta.generation.revalidate_seconds)
+        };
+        assert_eq!(invalidated(197), (false, None, 300), "it was generated after it");
+        assert_eq!(invalidated(198), (true, Some(198), 0), "within the margin for clock skew");
+        assert_eq!(invalidated(201), (true, Some(201), 0));
+    }
+
+    #[test]
+    fn a_row_without_a_page_and_without_a_pointer_is_an_error() {
+        for current_sk in ["LOCK", "META", "", "ver#1"].map(Value::from).into_iter().chain([7.into()]) {
+            let row = Item::from([("current_sk", current_sk)]);
+            let error = StoredMeta::read(&row).expect_err("not a pointer");
+            assert_eq!(error.to_string(), "META: attribute `s3_key` is missing");
+        }
+        let long = Item::from([("current_sk", Value::from(format!("VER#{}", "x".repeat(1021))))]);
+        assert!(StoredMeta::read(&long).is_err(), "no row has such a key");
+    }
+}
