@@ -101,6 +101,23 @@ fn keys_are_written_as_in_the_file() {
 }
 
 #[test]
+fn partition_keys_are_built_as_in_the_file() {
+    let vectors: serde_json::Value =
+        serde_json::from_str(include_str!("golden/keys.json")).expect("the file is JSON");
+    for vector in vectors["partition_keys"].as_array().expect("a list") {
+        let text = |name: &str| vector[name].as_str();
+        let tenant = text("tenant").map(|name| Tenant::new(name).expect("a tenant"));
+        let scheme = match text("scheme") {
+            Some("raw") => KeyScheme::raw(text("prefix").expect("a prefix")).expect("a prefix"),
+            _ => KeyScheme::Hashed,
+        };
+        let page = scheme.page(tenant.as_ref(), text("cache_key").expect("a key")).expect("a page");
+        assert_eq!(Some(page.pk()), text("pk"), "{}", vector["name"]);
+        assert_eq!(page.lock().pk, page.meta().pk, "{}", vector["name"]);
+    }
+}
+
+#[test]
 fn rows_have_the_expected_values() {
     let of = |name: &str| {
         let vector = vectors().into_iter().find(|vector| vector.name == name).expect(name);

@@ -25,6 +25,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use facetheory::protocol::LeaseTerms;
 use facetheory::{GcOptions, Routes};
+use http::uri::Scheme;
 use serde::Serialize;
 use toml::de::{DeTable, DeValue};
 
@@ -35,7 +36,7 @@ pub(crate) use network::Network;
 pub(crate) use origin::Origin;
 pub(crate) use rule::Rule;
 pub(crate) use rules::{Rules, WrittenRule};
-pub(crate) use store::Store;
+pub(crate) use store::{KeyForm, Store};
 pub(crate) use timeouts::Timeouts;
 
 use diagnostic::Diagnostics;
@@ -160,11 +161,21 @@ impl Config {
             DefaultAction::Origin => routes.otherwise_follow_origin(),
             DefaultAction::Pass => routes,
         };
-        match &self.site {
+        let routes = match &self.site {
             Some(site) => routes.of_one_site(site),
             None if self.hosts.is_empty() => Ok(routes),
             None => routes.of_sites(&self.hosts),
+        }?;
+        match self.store.key_form {
+            KeyForm::Default => Ok(routes),
+            KeyForm::FacetheoryTs => routes.facetheory_ts_keys(self.public_scheme()),
         }
+    }
+
+    /// Returns the scheme that clients use, as far as one is known for all of them: HTTPS, unless the gateway listens for plain
+    /// HTTP and no proxy in front is trusted.
+    fn public_scheme(&self) -> Scheme {
+        if self.tls.is_some() || !self.trusted_proxies.is_empty() { Scheme::HTTPS } else { Scheme::HTTP }
     }
 
     /// Returns the shortest safe grace period of gc: an unreferenced body may be in use for as long as a lease is held or
@@ -216,7 +227,9 @@ impl Config {
         if self.site.is_some() && !self.hosts.is_empty() {
             report(key, "`site` and `hosts` exclude each other: `site` serves one site under every host");
         } else if let Err(error) = self.routes() {
-            report(key, &error.to_string());
+            let is_of_key_form = Config { store: Store::default(), ..self.clone() }.routes().is_ok();
+            let prefix = if is_of_key_form { "key_form = \"facetheory-ts\": " } else { "" };
+            report(key, &format!("{prefix}{error}"));
         }
     }
 }

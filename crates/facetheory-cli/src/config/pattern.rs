@@ -6,8 +6,9 @@ use serde::{Serialize, Serializer};
 
 /// A path pattern: `/blog/**`, `/blog/*/edit`, `/blog/{slug}`.
 ///
-/// `*` and `{name}` match one segment that is not empty. `{*name}` matches the rest of the path unless it is empty. `**`
-/// matches the rest of the path, even if there is none: `/blog/**` also matches `/blog` and `/blog/`.
+/// `*` and `{name}` match one segment that is not empty. `{*name}` and `{name+}` match the rest of the path unless it is empty.
+/// `{name*}` also matches if there is no rest: `/blog/{name*}` matches `/blog`, but not `/blog/`. `**` matches the rest of
+/// the path, even if there is none: `/blog/**` also matches `/blog` and `/blog/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     text: String,
@@ -20,8 +21,10 @@ enum Segment {
     Literal(String),
     /// One segment that is not empty: `*`, or `{name}`.
     One(Option<String>),
-    /// The rest of the path, unless it is empty: `{*name}`.
-    Rest(String),
+    /// The rest of the path, unless it is empty: `{*name}` or `{name+}`.
+    Rest { name: String, text: String },
+    /// The rest of the path, unless it is empty, or nothing: `{name*}`.
+    OptionalRest(String),
     /// The rest of the path, which may be empty or missing: `**`.
     All,
 }
@@ -53,14 +56,14 @@ impl Pattern {
 
     /// Whether this pattern matches every path that `other` matches.
     pub(crate) fn covers(&self, other: &Pattern) -> bool {
-        covers(&self.segments, &other.segments)
+        covers_all(&self.segments, &other.segments)
     }
 
     /// Whether the pattern matches a path.
     pub(crate) fn matches(&self, path: &str) -> bool {
         let literal = |part: &str| Segment::Literal(part.to_owned());
         path.strip_prefix('/')
-            .is_some_and(|path| covers(&self.segments, &path.split('/').map(literal).collect::<Vec<_>>()))
+            .is_some_and(|path| covers_all(&self.segments, &path.split('/').map(literal).collect::<Vec<_>>()))
     }
 
     /// Compares how specific two patterns are, segment by segment from the left, as the router does. A pattern that covers
@@ -69,12 +72,14 @@ impl Pattern {
         let ranks = |pattern: &Pattern| -> Vec<u8> {
             let ranks = pattern.segments.iter().map(|segment| match segment {
                 Segment::All => 0,
-                Segment::Rest(_) => 1,
-                Segment::One(_) => 2,
-                Segment::Literal(_) => 3,
+                // At the root, both match every path.
+                Segment::OptionalRest(_) => u8::from(pattern.segments.len() > 1),
+                Segment::Rest { .. } => 2,
+                Segment::One(_) => 3,
+                Segment::Literal(_) => 4,
             });
             // The end of a pattern is as specific as a literal: `/blog/**` covers `/blog`.
-            ranks.chain([3]).collect()
+            ranks.chain([4]).collect()
         };
         ranks(self).cmp(&ranks(other))
     }
@@ -95,7 +100,8 @@ impl Pattern {
                 Segment::Literal(part) => route.push_str(&format!("/{part}")),
                 Segment::One(Some(name)) => route.push_str(&format!("/{{{name}}}")),
                 Segment::One(None) => route.push_str(&format!("/{{{}}}", unused("part"))),
-                Segment::Rest(name) => route.push_str(&format!("/{{*{name}}}")),
+                Segment::Rest { text, .. } => route.push_str(&format!("/{text}")),
+                Segment::OptionalRest(name) => route.push_str(&format!("/{{{name}*}}")),
                 Segment::All => {
                     // There is no path without a slash at the root.
                     if !route.is_empty() {
@@ -115,7 +121,7 @@ impl Segment {
     fn name(&self) -> Option<String> {
         match self {
             Segment::One(name) => name.clone(),
-            Segment::Rest(name) => Some(name.clone()),
+            Segment::Rest { name, .. } | Segment::OptionalRest(name) => Some(name.clone()),
             Segment::Literal(_) | Segment::All => None,
         }
     }
@@ -130,24 +136,38 @@ fn segment(part: &str) -> Result<Segment, String> {
         }
         _ => Ok(match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
             None => Segment::Literal(part.to_owned()),
-            Some(name) => match name.strip_prefix('*') {
-                Some(name) => Segment::Rest(name.to_owned()),
-                None => Segment::One(Some(name.to_owned())),
-            },
+            Some(inner) => {
+                match (inner.strip_prefix('*').or(inner.strip_suffix('+')), inner.strip_suffix('*')) {
+                    (Some(name), _) => Segment::Rest { name: name.to_owned(), text: part.to_owned() },
+                    (None, Some(name)) => Segment::OptionalRest(name.to_owned()),
+                    (None, None) => Segment::One(Some(inner.to_owned())),
+                }
+            }
         }),
+    }
+}
+
+/// Whether `one` matches every path that `other` matches.
+fn covers_all(one: &[Segment], other: &[Segment]) -> bool {
+    match (one, other) {
+        // The path `/` has no segments, so an optional rest at the root matches every path.
+        ([Segment::OptionalRest(_)], _) => true,
+        _ => covers(one, other),
     }
 }
 
 /// Whether `one` matches every path that `other` matches, from this segment on.
 fn covers(one: &[Segment], other: &[Segment]) -> bool {
     match (one.split_first(), other.split_first()) {
-        (Some((Segment::All, _)), _) | (None, None) => true,
-        (Some((Segment::Rest(_), _)), Some((Segment::All, _))) => false,
-        // A last segment that is empty is an empty rest, which `Rest` does not match; `**` may be empty, too.
-        (Some((Segment::Rest(_), _)), Some((Segment::Literal(part), rest))) => {
-            !part.is_empty() || !matches!(rest, [] | [Segment::All])
-        }
-        (Some((Segment::Rest(_), _)), Some(_)) => true,
+        (Some((Segment::All, _)), _) | (None, None) | (Some((Segment::OptionalRest(_), _)), None) => true,
+        (Some((Segment::Rest { .. } | Segment::OptionalRest(_), _)), Some((Segment::All, _)))
+        | (Some((Segment::Rest { .. }, _)), Some((Segment::OptionalRest(_), _))) => false,
+        // A last segment that is empty is an empty rest, which these do not match; `**` and `{name*}` may be empty, too.
+        (
+            Some((Segment::Rest { .. } | Segment::OptionalRest(_), _)),
+            Some((Segment::Literal(part), rest)),
+        ) => !part.is_empty() || !matches!(rest, [] | [Segment::All | Segment::OptionalRest(_)]),
+        (Some((Segment::Rest { .. } | Segment::OptionalRest(_), _)), Some(_)) => true,
         (Some((Segment::One(_), one)), Some((Segment::One(_), other))) => covers(one, other),
         (Some((Segment::One(_), one)), Some((Segment::Literal(part), other))) => {
             !part.is_empty() && covers(one, other)
@@ -204,6 +224,12 @@ mod tests {
             ("/blog/{*rest}", "/blog", false),
             ("/blog/{*rest}", "/blog/", false),
             ("/blog/{*rest}", "/blog//", true),
+            ("/blog/{rest+}", "/blog", false),
+            ("/blog/{rest+}", "/blog/a/b", true),
+            ("/blog/{rest*}", "/blog", true),
+            ("/blog/{rest*}", "/blog/", false),
+            ("/blog/{rest*}", "/blog/a/", true),
+            ("/{rest*}", "/", true),
             ("/blog/*", "/blog/a", true),
             ("/blog/*", "/blog/", false),
             ("/blog/*", "/blog/a/", false),
@@ -245,6 +271,8 @@ mod tests {
             ("/{part}/*/**", &["/{part}/{part2}", "/{part}/{part2}/", "/{part}/{part2}/{*rest}"]),
             ("/{rest}/**", &["/{rest}", "/{rest}/", "/{rest}/{*rest2}"]),
             ("/a/{*all}", &["/a/{*all}"]),
+            ("/a/{all+}", &["/a/{all+}"]),
+            ("/a/{all*}", &["/a/{all*}"]),
         ] {
             assert_eq!(pattern(text).routes(), expected, "{text}");
         }
@@ -261,8 +289,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_pattern_covers_another_if_and_only_if_it_matches_all_its_paths(
-            one in "(/(a|b|\\*|\\{x\\}|)){1,3}(/\\*\\*|/\\{\\*r\\})?",
-            other in "(/(a|b|\\*|\\{x\\}|)){1,3}(/\\*\\*|/\\{\\*r\\})?",
+            one in "(/(a|b|\\*|\\{x\\}|)){0,3}(/\\*\\*|/\\{\\*r\\}|/\\{r\\*\\}|/a)",
+            other in "(/(a|b|\\*|\\{x\\}|)){0,3}(/\\*\\*|/\\{\\*r\\}|/\\{r\\*\\}|/a|/)",
         ) {
             let (one, other) = (pattern(&one), pattern(&other));
             let all = PATHS.iter().all(|path| !other.matches(path) || one.matches(path));
@@ -273,7 +301,7 @@ mod tests {
         }
 
         #[test]
-        fn the_routes_of_a_pattern_match_the_same_paths(text in "(/(a|b|\\*|)){1,4}(/\\*\\*|/\\{\\*r\\})?", path in "(/(a|b|c|)){1,6}") {
+        fn the_routes_of_a_pattern_match_the_same_paths(text in "(/(a|b|\\*|)){0,4}(/\\*\\*|/\\{\\*r\\}|/\\{r\\*\\}|/)", path in "(/(a|b|c|)){1,6}") {
             let routes = Routes::new(pattern(&text).routes().into_iter().map(Route::bypass)).expect("routes");
             prop_assert_eq!(routes.find(&path).is_some(), pattern(&text).matches(&path));
         }

@@ -160,8 +160,13 @@ impl Rules {
         let mut by_route = HashMap::new();
         for index in self.by_specificity((0..self.len()).collect()).into_iter().rev() {
             for route in self.written[index].pattern.routes() {
+                // An optional rest also matches the path above it, as far as no other route does.
+                let above = route.ends_with("*}").then(|| above(&route));
+                let is_new_above = above.as_ref().is_some_and(|above| shapes.insert(shape(above)));
                 if shapes.insert(shape(&route)) {
                     by_route.insert(route, index);
+                } else if let (Some(above), true) = (above, is_new_above) {
+                    by_route.insert(above, index);
                 }
             }
         }
@@ -198,11 +203,19 @@ fn route(rule: Option<&Rule>, pattern: String) -> Route {
 /// Removes the names from the pattern of a route. Patterns that match the same paths have the same shape.
 fn shape(route: &str) -> String {
     let parts = route.split('/').map(|part| match part.strip_prefix('{') {
-        Some(name) if name.starts_with('*') => "{*}",
+        Some(name) if name.starts_with('*') || name.ends_with("+}") || name.ends_with("*}") => "{*}",
         Some(_) => "{}",
         None => part,
     });
     parts.collect::<Vec<_>>().join("/")
+}
+
+/// Returns the path pattern above the last segment.
+fn above(route: &str) -> String {
+    match route.rsplit_once('/') {
+        None | Some(("", _)) => "/".to_owned(),
+        Some((above, _)) => above.to_owned(),
+    }
 }
 
 /// Splits an error of [`Routes::new`] into its messages without their patterns, since one rule may have several routes.

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use facetheory::KeyScheme;
+use serde::Serialize;
 use toml::de::DeValue;
 
 use super::section::{Section, table};
 use super::units::{serialize_duration, serialize_size};
-use super::value::{bytes, duration, optional, path, string};
+use super::value::{bytes, choice, duration, optional, path, string};
 
 table! {
     /// The stores of the gateway. The command line overrides `data`, `table` and `bodies`; if all are unset, the
@@ -28,13 +30,56 @@ table! {
         /// How long metadata and tag epochs read from the table are used before they are read again. It bounds how long
         /// an invalidation by another process goes unnoticed.
         metadata_max_age: Duration = Duration::from_secs(1), duration, "serialize_duration";
+        /// How a cache key becomes the partition key of its rows.
+        keys: Keys = Keys::Hashed, choice;
+        /// The prefix of raw partition keys.
+        key_prefix: Option<String> = None, optional(key_prefix);
+        /// The form of cache keys.
+        key_form: KeyForm = KeyForm::Default, choice;
     }
     check
 }
 
+/// How a cache key becomes the partition key of its rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Keys {
+    /// By its hash.
+    #[default]
+    Hashed,
+    /// As it is, after a prefix.
+    Raw,
+}
+
+/// The form of cache keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum KeyForm {
+    /// With the host.
+    #[default]
+    Default,
+    /// As FaceTheory's TypeScript services build them by default.
+    FacetheoryTs,
+}
+
+/// The prefix of raw partition keys that the TypeScript store uses by default.
+const DEFAULT_KEY_PREFIX: &str = "CACHE#";
+
 impl Store {
+    /// Returns how cache keys become partition keys.
+    pub(crate) fn key_scheme(&self) -> facetheory::Result<KeyScheme> {
+        match self.keys {
+            Keys::Hashed => Ok(KeyScheme::Hashed),
+            Keys::Raw => KeyScheme::raw(self.key_prefix.as_deref().unwrap_or(DEFAULT_KEY_PREFIX)),
+        }
+    }
+
     /// Reports keys that exclude each other.
     fn check(&self, section: &Section<'_>) {
+        if self.key_prefix.is_some() && self.keys == Keys::Hashed {
+            let message = "`key_prefix` is used only with keys = \"raw\"; set that, or remove the prefix";
+            section.source.report(section.position("key_prefix"), message);
+        }
         for (key, url) in [("table", &self.table), ("bodies", &self.bodies)] {
             if self.data.is_some() && url.is_some() {
                 let message =
@@ -57,6 +102,11 @@ fn bodies(value: &DeValue<'_>) -> Result<String, String> {
     }
     Err("this is not the URL of a body store; write `file:PATH`, `s3://BUCKET/PREFIX` or `memory:`"
         .to_owned())
+}
+
+fn key_prefix(value: &DeValue<'_>) -> Result<String, String> {
+    let text = string(value)?;
+    KeyScheme::raw(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 fn deployment(value: &DeValue<'_>) -> Result<String, String> {

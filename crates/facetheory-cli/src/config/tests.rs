@@ -7,6 +7,7 @@ use super::gc::Interval;
 use super::section::{RULE, TOP};
 use super::suggestion::RENAMED;
 use super::*;
+use facetheory::KeyScheme;
 
 /// Returns the errors of an invalid configuration, one per line.
 fn errors(text: &str) -> String {
@@ -74,6 +75,67 @@ fn all_keys_are_read() {
         }
     );
     assert_eq!(config.limits, Limits { headers: 50, body_bytes: 0, page_bytes: 1000, ..Limits::default() });
+}
+
+#[test]
+fn keys_may_be_those_of_a_typescript_store() {
+    let config = valid(
+        r#"
+        site = "www.example.com"
+        [store]
+        keys = "raw"
+        key_prefix = "PAGE#"
+        key_form = "facetheory-ts"
+        [routes]
+        "/docs/**" = false
+        "/docs/{page*}" = { isr = "60s" }
+        "/news/{slug}" = { isr = "60s" }
+        "#,
+    );
+    assert_eq!(config.store.key_scheme().expect("a prefix"), KeyScheme::raw("PAGE#").expect("a prefix"));
+    let routes = config.routes().expect("routes");
+    let route =
+        |path: &str| routes.find(path).map(|(route, _)| (route.pattern().to_owned(), route.is_bypass()));
+    assert_eq!(route("/docs"), Some(("/docs/{page*}".to_owned(), false)));
+    assert_eq!(route("/docs/a/b"), Some(("/docs/{page*}".to_owned(), false)));
+    assert_eq!(route("/docs/"), Some(("/docs/".to_owned(), true)));
+    assert_eq!(valid("").store.key_scheme().expect("a scheme"), KeyScheme::Hashed);
+    let default = valid("[store]\nkeys = \"raw\"").store.key_scheme();
+    assert_eq!(default.expect("a prefix"), KeyScheme::raw("CACHE#").expect("a prefix"));
+}
+
+#[test]
+fn invalid_key_settings_are_errors() {
+    for (text, expected) in [
+        (
+            "[store]\nkeys = \"plain\"",
+            "line 2: `keys`: \"plain\" is not allowed; write one of \"hashed\", \"raw\"",
+        ),
+        (
+            "[store]\nkey_form = \"ts\"",
+            "line 2: `key_form`: \"ts\" is not allowed; write one of \"default\", \"facetheory-ts\"",
+        ),
+        (
+            "[store]\nkey_prefix = \"PAGE#\"",
+            "line 2: `key_prefix` is used only with keys = \"raw\"; set that, or remove the prefix",
+        ),
+        (
+            "[store]\nkeys = \"raw\"\nkey_prefix = \"TAG#\"",
+            "line 3: `key_prefix`: with the raw prefix \"TAG#\" a cache key could name rows that begin with TAG#; use CACHE#",
+        ),
+        (
+            "[store]\nkey_form = \"facetheory-ts\"",
+            "line 1: key_form = \"facetheory-ts\": the keys of TypeScript services have no host, so pages of all hosts would \
+             be the same; serve one host: set `site`",
+        ),
+        (
+            "site = \"a.example\"\n[store]\nkey_form = \"facetheory-ts\"\n[routes]\n\"/docs/**\" = { isr = \"60s\" }",
+            "line 1: key_form = \"facetheory-ts\": invalid routes:\n- `/docs/{*rest}`: the keys of TypeScript services contain \
+             the pattern; write the rest of the path as the service does, `{name+}` or `{name*}`",
+        ),
+    ] {
+        assert_eq!(errors(text), format!("- {expected}"), "{text}");
+    }
 }
 
 #[test]

@@ -23,6 +23,7 @@ pub(crate) async fn open(store: &Store, timeouts: &Timeouts) -> Result<IsrBuilde
             pages(table, bodies).await?
         }
     };
+    let pages = pages.with_key_scheme(store.key_scheme()?);
     let mut builder = Isr::builder(pages.with_body_timeout(timeouts.bodies))
         .table_timeout(timeouts.table)
         .memory(store.memory)

@@ -7,6 +7,7 @@ use tabletheory::{Item, Key, Value};
 use super::live_set::LiveSet;
 use crate::bodies::s3_key::{directory_of_hash, file_name, page_directory};
 use crate::error::{Error, Result};
+use crate::protocol::key::KeyScheme;
 use crate::protocol::{Retention, attribute as name, row::codec::Reader, version_id::is_version_sk};
 
 /// How many cache keys a raw partition key may stand for, since the length of its prefix is not known.
@@ -22,6 +23,7 @@ pub(super) struct RowScan {
     /// Rows whose S3 key cannot be read.
     pub(super) damaged: u64,
     retention: Option<Retention>,
+    scheme: KeyScheme,
     partition: Partition,
     superfluous: Vec<Superfluous>,
 }
@@ -49,9 +51,9 @@ struct Partition {
 }
 
 impl RowScan {
-    pub(super) fn new(live: LiveSet, retention: Option<Retention>) -> Self {
+    pub(super) fn new(live: LiveSet, retention: Option<Retention>, scheme: KeyScheme) -> Self {
         let (partition, superfluous) = (Partition::default(), Vec::new());
-        RowScan { live, damaged: 0, retention, partition, superfluous }
+        RowScan { live, damaged: 0, retention, scheme, partition, superfluous }
     }
 
     /// Reads the next row.
@@ -167,9 +169,12 @@ impl RowScan {
         if hashed {
             self.live.insert(directory_of_hash(digits));
         }
-        // A raw key follows a prefix of unknown length, which ends with `#`.
-        let possible_cache_keys =
-            pk.match_indices('#').take(MAX_POSSIBLE_CACHE_KEYS).map(|(place, _)| &pk[place + 1..]);
+        // Another writer's raw key follows a prefix of unknown length, which usually ends with `#`.
+        let possible_cache_keys = pk
+            .match_indices('#')
+            .take(MAX_POSSIBLE_CACHE_KEYS)
+            .map(|(place, _)| &pk[place + 1..])
+            .chain(self.scheme.cache_key_of(pk));
         let mut known = hashed;
         for cache_key in possible_cache_keys {
             self.live.insert(&page_directory(cache_key));
@@ -206,7 +211,7 @@ mod tests {
     use tabletheory::SeededRandom;
 
     fn scan(retention: Option<Retention>) -> RowScan {
-        RowScan::new(LiveSet::new(4096, &SeededRandom::new(1)), retention)
+        RowScan::new(LiveSet::new(4096, &SeededRandom::new(1)), retention, KeyScheme::Hashed)
     }
 
     fn row(pk: &str, sk: &str, item: &Item) -> Item {
@@ -276,13 +281,21 @@ mod tests {
             PageKey::new("/a#b").expect("a page"),
             crate::KeyScheme::Hashed.page(Some(&tenant), "/a#b").expect("a page"),
             raw.page(None, "/a#b").expect("a page"),
-            raw.page(Some(&tenant), "/a#b").expect("a page"),
         ] {
             let mut rows = scan(None);
             rows.read(&row(page.pk(), "LOCK", &Item::new())).expect("a row");
             assert!(rows.live.may_contain(&page_directory("/a#b")), "{}", page.pk());
             assert!(!rows.live.may_contain(&page_directory("/b")), "{}", page.pk());
         }
+        let of_tenant = raw.page(Some(&tenant), "acme::/a?#b").expect("a page");
+        let mut rows = scan(None);
+        rows.read(&row(of_tenant.pk(), "LOCK", &Item::new())).expect("a row");
+        assert!(rows.live.may_contain(&page_directory("acme::/a?#b")));
+        // A prefix without `#` is known only from the settings.
+        let scheme = KeyScheme::raw("page:").expect("a prefix");
+        let mut rows = RowScan { scheme, ..scan(None) };
+        rows.read(&row("page:default::/a?", "LOCK", &Item::new())).expect("a row");
+        assert!(rows.live.may_contain(&page_directory("default::/a?")));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tabletheory::{Random, SystemRandom};
 pub use self::outcome::Outcome;
 use crate::bodies::{Bodies, Body};
 use crate::error::Result;
+use crate::protocol::key::KeyScheme;
 use crate::protocol::{Freshness, Meta, PageKey};
 use crate::store::PageStore;
 
@@ -87,6 +88,21 @@ impl Pages {
         ///     .with_body_timeout(Duration::from_secs(2));
         /// ```
         pub fn with_body_timeout(body_timeout: Duration);
+    }
+
+    /// Sets the key scheme of the pages: see [`PageStore::with_key_scheme`].
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, KeyScheme, PageStore, Pages};
+    /// # use std::sync::Arc;
+    /// let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory())
+    ///     .with_key_scheme(KeyScheme::raw("CACHE#")?);
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_key_scheme(mut self, key_scheme: KeyScheme) -> Self {
+        self.store = self.store.with_key_scheme(key_scheme);
+        self
     }
 
     /// The rows.

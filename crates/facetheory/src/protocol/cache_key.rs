@@ -1,6 +1,8 @@
 //! The default cache key: the parts of a request that select a page.
 
-use crate::protocol::{Tenant, digest::sha256_hex};
+use std::borrow::Cow;
+
+use crate::protocol::{Tenant, digest::sha256_hex, javascript};
 
 /// The default cache key: the parts of a request that select a page.
 ///
@@ -10,6 +12,8 @@ use crate::protocol::{Tenant, digest::sha256_hex};
 ///   and percent-encoded as by JavaScript's `encodeURIComponent`;
 /// - `auth` and `cookies` are the first 24 hex digits of a SHA-256 over `name=values` lines sorted by name, the
 ///   values of one name joined by NUL and the lines by a line feed. An empty part is omitted, and `#` if both are empty.
+///
+/// [`CacheKey::facetheory_ts`] gives the key that FaceTheory's TypeScript services build by default.
 ///
 /// ```
 /// use facetheory::CacheKey;
@@ -25,6 +29,7 @@ pub struct CacheKey {
     query: Vec<(String, String)>,
     auth: Vec<(String, String)>,
     cookies: Vec<(String, String)>,
+    is_facetheory_ts: bool,
 }
 
 macro_rules! parts {
@@ -95,53 +100,79 @@ impl CacheKey {
         self.tenant = Some(tenant.as_str().to_owned());
         self
     }
+
+    /// Sorts names as JavaScript's `localeCompare` does, and uses the last value of a cookie, as FaceTheory's TypeScript
+    /// services do by default. Values are those that these services see: parameters of the query decoded, those of the
+    /// path not decoded.
+    ///
+    /// ```
+    /// use facetheory::CacheKey;
+    ///
+    /// let key = CacheKey::route("/news/{slug}").param("slug", "hello%20w").query("B", "1").query("a", "2");
+    /// assert_eq!(key.clone().to_string(), "default::/news/{slug}?slug=hello%2520w&B=1&a=2");
+    /// assert_eq!(key.facetheory_ts().to_string(), "default::/news/{slug}?slug=hello%2520w&a=2&B=1");
+    /// ```
+    #[must_use]
+    pub fn facetheory_ts(mut self) -> Self {
+        self.is_facetheory_ts = true;
+        self
+    }
+
+    /// Sorts pairs by name; pairs of one name stay in order.
+    fn sorted<'k>(&self, pairs: &'k [(String, String)]) -> Vec<(&'k str, &'k str)> {
+        let mut pairs: Vec<(&str, &str)> =
+            pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        if self.is_facetheory_ts {
+            return javascript::sort_by_name(pairs);
+        }
+        pairs.sort_by_key(|(name, _)| *name);
+        pairs
+    }
+
+    /// The cookies that are part of the key: those of one name, or the last of them.
+    fn distinct_cookies(&self) -> Cow<'_, [(String, String)]> {
+        if !self.is_facetheory_ts {
+            return Cow::Borrowed(&self.cookies);
+        }
+        let is_last = |place: &usize| {
+            let (name, _) = &self.cookies[*place];
+            !self.cookies[place + 1..].iter().any(|(later, _)| later == name)
+        };
+        (0..self.cookies.len()).filter(is_last).map(|place| self.cookies[place].clone()).collect()
+    }
 }
 
 impl std::fmt::Display for CacheKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let pairs: Vec<String> = sorted(&self.params)
-            .into_iter()
-            .chain(sorted(&self.query))
-            .map(|(name, value)| format!("{}={}", encode(name), encode(value)))
-            .collect();
+        let mut pairs = String::new();
+        javascript::push_pairs(
+            &mut pairs,
+            self.sorted(&self.params).into_iter().chain(self.sorted(&self.query)),
+        );
         let tenant = self.tenant.as_deref().unwrap_or("default");
-        write!(f, "{tenant}::{}?{}", self.route, pairs.join("&"))?;
-        let variants: Vec<String> = [("auth", &self.auth), ("cookies", &self.cookies)]
+        write!(f, "{tenant}::{}?{pairs}", self.route)?;
+        let cookies = self.distinct_cookies();
+        let variants: Vec<String> = [("auth", &self.auth[..]), ("cookies", &cookies)]
             .into_iter()
             .filter(|(_, pairs)| !pairs.is_empty())
-            .map(|(name, pairs)| format!("{name}={}", digest(pairs)))
+            .map(|(name, pairs)| format!("{name}={}", digest(&self.sorted(pairs))))
             .collect();
         if variants.is_empty() { Ok(()) } else { write!(f, "#{}", variants.join("&")) }
     }
 }
 
-/// Sorts by the bytes of the names; pairs of one name stay in order.
-fn sorted(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
-    let mut pairs: Vec<(&str, &str)> =
-        pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    pairs.sort_by_key(|(name, _)| *name);
-    pairs
-}
-
-fn digest(pairs: &[(String, String)]) -> String {
+/// Hashes pairs that are sorted by name.
+fn digest(pairs: &[(&str, &str)]) -> String {
     let mut lines: Vec<(&str, Vec<&str>)> = Vec::new();
-    for (name, value) in sorted(pairs) {
+    for (name, value) in pairs {
         match lines.last_mut() {
-            Some((last, values)) if *last == name => values.push(value),
+            Some((last, values)) if last == name => values.push(value),
             _ => lines.push((name, vec![value])),
         }
     }
     let lines: Vec<String> =
         lines.into_iter().map(|(name, values)| format!("{name}={}", values.join("\0"))).collect();
     sha256_hex(lines.join("\n").as_bytes())[..24].to_owned()
-}
-
-/// Percent-encodes as JavaScript's `encodeURIComponent` does.
-fn encode(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.!~*'()".contains(&byte);
-    text.bytes()
-        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
 }
 
 #[cfg(test)]

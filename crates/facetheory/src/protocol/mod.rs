@@ -23,6 +23,7 @@ pub(crate) mod epoch;
 pub(crate) mod freshness;
 pub(crate) mod generation;
 pub(crate) mod invalidate;
+pub(crate) mod javascript;
 pub(crate) mod key;
 pub(crate) mod lease;
 pub(crate) mod pointer;

@@ -4,6 +4,7 @@ use tabletheory::{Cursor, Item, Scan, Value};
 
 use super::PageStore;
 use crate::error::Result;
+use crate::protocol::key::KeyScheme;
 use crate::protocol::{Meta, Tenant, attribute as name};
 
 /// The most rows that one call reads. If few of them match, it returns those and a cursor.
@@ -65,7 +66,7 @@ pub struct Entry {
     pub pk: String,
     /// The tenant.
     pub tenant: Option<String>,
-    /// The cache key, if its writer recorded it.
+    /// The cache key, if its writer recorded it or the partition key contains it.
     pub cache_key: Option<String>,
     /// The path, if its writer recorded it.
     pub path: Option<String>,
@@ -98,13 +99,13 @@ impl Listing {
 
 impl Entry {
     /// The page of a `META` row, with the copy in it; `None` for other rows.
-    fn of(item: &Item) -> Option<Self> {
+    fn of(item: &Item, scheme: &KeyScheme) -> Option<Self> {
         let key = item.key().ok().filter(|key| key.sk == "META")?;
         let text = |name: &str| item.get(name).and_then(Value::as_str).map(str::to_owned);
-        let tenant = key.pk.strip_prefix("TENANT#").and_then(|rest| rest.split_once('#'));
+        let in_pk = || scheme.cache_key_of(&key.pk).map(str::to_owned);
         Some(Entry {
-            tenant: tenant.map(|(tenant, _)| tenant.to_owned()),
-            cache_key: text(name::CACHE_KEY.name()),
+            tenant: scheme.tenant_of(&key.pk).map(str::to_owned),
+            cache_key: text(name::CACHE_KEY.name()).or_else(in_pk),
             path: text(name::PATH.name()),
             meta: Meta::read(item).ok(),
             pk: key.pk,
@@ -142,7 +143,7 @@ impl PageStore {
             let page = self.table.scan(&scan).await?;
             rows_read += PAGE_ROWS;
             for item in &page.items {
-                let Some(mut entry) = Entry::of(item) else { continue };
+                let Some(mut entry) = Entry::of(item, &self.key_scheme) else { continue };
                 if entry.meta.is_none() {
                     // Another service wrote nothing but a pointer.
                     entry.meta = self.resolve(item, None).await?;

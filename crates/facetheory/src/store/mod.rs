@@ -21,6 +21,7 @@ use self::epochs::EpochCache;
 pub use self::listing::{Entry, Listed, Listing};
 use self::pointer::KnownVersions;
 use crate::error::{Error, Kind, Result};
+use crate::protocol::key::KeyScheme;
 use crate::protocol::{EpochTerms, Guards, LeaseTerms, Lock, PageKey, RequestTerms, Ttls, View};
 
 /// How often an operation starts again because rows have changed since they were read.
@@ -58,6 +59,7 @@ pub struct PageStore {
     epoch_terms: EpochTerms,
     epochs: Arc<EpochCache>,
     known_versions: Arc<KnownVersions>,
+    key_scheme: KeyScheme,
 }
 
 impl PageStore {
@@ -79,10 +81,28 @@ impl PageStore {
             epoch_terms: EpochTerms::default(),
             epochs: Arc::new(EpochCache::new()),
             known_versions: Arc::new(KnownVersions::new()),
+            key_scheme: KeyScheme::default(),
         }
     }
 
+    /// The key scheme of the pages.
+    pub(crate) fn key_scheme(&self) -> &KeyScheme {
+        &self.key_scheme
+    }
+
     setters! {
+        /// Sets the key scheme of the pages. Listings, garbage collection and `IsrLayer` use it.
+        ///
+        /// ```
+        /// use facetheory::{KeyScheme, PageStore};
+        /// use std::sync::Arc;
+        ///
+        /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new()))
+        ///     .with_key_scheme(KeyScheme::raw("CACHE#")?);
+        /// # Ok::<(), facetheory::Error>(())
+        /// ```
+        pub fn with_key_scheme(key_scheme: KeyScheme);
+
         /// Sets how long leases are held.
         ///
         /// ```

@@ -6,6 +6,7 @@ mod conditional;
 mod fixture;
 mod follow_origin;
 mod invalidation;
+mod key_form;
 mod pass_through;
 mod queue;
 mod regeneration;

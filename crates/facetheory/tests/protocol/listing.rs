@@ -59,6 +59,28 @@ async fn pages_are_listed_by_tenant_path_and_tag() {
 }
 
 #[tokio::test]
+async fn pages_with_raw_keys_are_listed_with_the_tenant_and_key_that_the_partition_names() {
+    for t in Test::on_each_table() {
+        let raw = KeyScheme::raw("page:").expect("a prefix");
+        let store = t.store.clone().with_key_scheme(raw.clone());
+        let foreign = Item::from([("s3_key", Value::from("a.html")), ("generated_at", NOW.into())]);
+        for pk in ["page:default::/a?", "page:acme::/a?"] {
+            let put = Write::put(Key::new(pk, "META"), foreign.clone());
+            assert!(t.table.commit(&Txn::from(put)).await.expect("a put").is_done());
+        }
+        let acme = Tenant::new("acme").expect("a tenant");
+        publish(&t, &raw.page(Some(&acme), "acme::/b?").expect("a page").at_path("/b"), &["news"]).await;
+        let mut listing = Listing::new(10);
+        assert_eq!(
+            keys(&store.list(&listing).await.expect("no error")),
+            ["acme::/a?", "acme::/b?", "default::/a?"]
+        );
+        listing.tenant = Some(acme);
+        assert_eq!(keys(&store.list(&listing).await.expect("no error")), ["acme::/a?", "acme::/b?"]);
+    }
+}
+
+#[tokio::test]
 async fn every_page_is_listed_once_however_few_are_listed_at_a_time() {
     for t in Test::on_each_table() {
         for number in 0..30 {

@@ -2,6 +2,7 @@
 
 pub(crate) mod cookie;
 pub(crate) mod host;
+pub(crate) mod key_form;
 pub(crate) mod origin_request;
 mod page_key;
 pub(crate) mod path;

@@ -7,6 +7,7 @@ use http::{Request, Uri};
 
 use crate::http::headers::{FORWARDED_HOST, remove_named_hops};
 use crate::http::router::cookie;
+use crate::http::router::key_form::KeyForm;
 use crate::http::router::query::Query;
 use crate::http::router::rejection::Rejection;
 use crate::http::router::route::Route;
@@ -21,7 +22,8 @@ impl Routes {
         let malformed = || Rejection::bad("the request cannot be forwarded");
         let (host, _) = self.site.host(client)?;
         let mut request = Request::new(());
-        *request.uri_mut() = keyed_uri(route, client).ok_or_else(malformed)?;
+        let form = self.key_form_of(route);
+        *request.uri_mut() = keyed_uri(route, client, form).ok_or_else(malformed)?;
         let headers = request.headers_mut();
         headers.insert(HOST, HeaderValue::try_from(host.to_ascii_lowercase()).map_err(|_| malformed())?);
         for name in route.headers.iter().chain(&route.tenant_header) {
@@ -32,10 +34,16 @@ impl Routes {
                 });
             }
         }
-        let cookies: Vec<Vec<u8>> = cookie::listed(&client.headers, &route.cookies)
-            .into_iter()
-            .map(|(name, value)| [name, b"=", value].concat())
-            .collect();
+        let cookies: Vec<Vec<u8>> = match form {
+            KeyForm::Default => cookie::listed(&client.headers, &route.cookies)
+                .into_iter()
+                .map(|(name, value)| [name, b"=", value].concat())
+                .collect(),
+            KeyForm::FacetheoryTs { .. } => cookie::listed_decoded(&client.headers, &route.cookies)
+                .iter()
+                .map(|(name, value)| cookie::encoded(name, value))
+                .collect(),
+        };
         if !cookies.is_empty() {
             let line = cookies.join(&b"; "[..]);
             headers.insert(COOKIE, HeaderValue::from_bytes(&line).map_err(|_| malformed())?);
@@ -64,12 +72,12 @@ impl Routes {
 /// Returns the request target for an origin that sees the whole request otherwise, or `None` if the key has the whole query
 /// and the client's target can be used.
 pub(crate) fn narrowed_uri(route: &Route, client: &Parts) -> Option<Uri> {
-    if route.query == Query::All { None } else { keyed_uri(route, client) }
+    if route.query == Query::All { None } else { keyed_uri(route, client, &KeyForm::Default) }
 }
 
-fn keyed_uri(route: &Route, client: &Parts) -> Option<Uri> {
+fn keyed_uri(route: &Route, client: &Parts, form: &KeyForm) -> Option<Uri> {
     let path = client.uri.path();
-    let text = match route.query.keyed_part(client.uri.query()) {
+    let text = match route.query.keyed_part(client.uri.query(), form) {
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),
     };

@@ -7,9 +7,11 @@ use http::uri::Scheme;
 use sha2::{Digest, Sha256};
 
 use crate::http::router::cookie;
+use crate::http::router::key_form::KeyForm;
 use crate::http::router::path::{push_part, push_short_digest};
 use crate::http::router::route::Route;
 use crate::http::router::routes::Params;
+use crate::protocol::javascript::push_encoded;
 
 /// Room for the separators and the digests of a key.
 const SEPARATOR_BYTES: usize = 96;
@@ -19,11 +21,12 @@ const SEPARATOR_BYTES: usize = 96;
 /// It has the form of [`CacheKey`](crate::CacheKey), with the host before the pattern unless one site is served under
 /// every host, and `https://` before that for requests with the extension [`Scheme::HTTPS`]:
 /// `acme::acme.example.com/news/{slug}?slug=hello&page=2#auth=<24 hex>&cookies=<24 hex>`, where `auth` covers all
-/// headers that the route lists.
+/// headers that the route lists. For the form of FaceTheory's TypeScript services see [`KeyForm::FacetheoryTs`].
 ///
-/// `host` is in any case, and empty where one site is served under every host.
+/// `host` is in any case, and empty where one site is served under every host. `query` is in the form of the key.
 pub(super) fn cache_key(
     request: &Parts,
+    form: &KeyForm,
     route: &Route,
     params: Params<'_>,
     tenant: &str,
@@ -32,7 +35,11 @@ pub(super) fn cache_key(
 ) -> (String, Range<usize>) {
     // Pages may differ by scheme in the links that they contain. The server that received the request says whether it came
     // over TLS; the client's own claim, in the request target or in a header, does not count.
-    let scheme = if request.extensions.get() == Some(&Scheme::HTTPS) { "https://" } else { "" };
+    let is_https = request.extensions.get() == Some(&Scheme::HTTPS);
+    let (scheme, host) = match form {
+        KeyForm::Default => (if is_https { "https://" } else { "" }, host),
+        KeyForm::FacetheoryTs { .. } => ("", ""),
+    };
     let param_bytes: usize = params.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     let names = tenant.len() + scheme.len() + host.len() + route.pattern().len();
     let mut key = String::with_capacity(names + param_bytes + query.map_or(0, str::len) + SEPARATOR_BYTES);
@@ -47,10 +54,22 @@ pub(super) fn cache_key(
     let mut push_separator = |key: &mut String| key.push(std::mem::replace(&mut separator, '&'));
     for index in &route.by_name {
         let (name, value) = params.at(*index);
-        push_separator(&mut key);
-        key.push_str(name);
-        key.push('=');
-        push_part(&mut key, value);
+        match form {
+            KeyForm::Default => {
+                push_separator(&mut key);
+                key.push_str(name);
+                key.push('=');
+                push_part(&mut key, value);
+            }
+            // The rest of a path that has ended is no parameter.
+            KeyForm::FacetheoryTs { .. } if value.is_empty() => {}
+            KeyForm::FacetheoryTs { .. } => {
+                push_separator(&mut key);
+                key.push_str(name);
+                key.push('=');
+                push_encoded(&mut key, value);
+            }
+        }
     }
     let mut query_range = 0..0;
     if let Some(query) = query {
@@ -61,12 +80,27 @@ pub(super) fn cache_key(
     if separator == '?' {
         key.push('?');
     }
+    let cookies_label = |has_headers| if has_headers { "&cookies=" } else { "#cookies=" };
     let headers = route.headers.iter().flat_map(|name| {
-        request.headers.get_all(name).iter().map(move |value| (name.as_str().as_bytes(), value.as_bytes()))
+        request.headers.get_all(name).iter().map(move |value| (name.as_str(), value.as_bytes()))
     });
-    let has_headers = push_digest(&mut key, "#auth=", headers);
-    let cookies = cookie::listed(&request.headers, &route.cookies).into_iter();
-    push_digest(&mut key, if has_headers { "&cookies=" } else { "#cookies=" }, cookies);
+    match form {
+        KeyForm::Default => {
+            let headers = headers.map(|(name, value)| (name.as_bytes(), value));
+            let has_headers = push_digest(&mut key, "#auth=", headers);
+            let cookies = cookie::listed(&request.headers, &route.cookies);
+            push_digest(&mut key, cookies_label(has_headers), cookies.into_iter());
+        }
+        KeyForm::FacetheoryTs { .. } => {
+            let headers: Vec<(&str, String)> =
+                headers.map(|(name, value)| (name, cookie::latin1(value))).collect();
+            let headers = headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+            let has_headers = push_digest(&mut key, "#auth=", headers);
+            let cookies = cookie::listed_decoded(&request.headers, &route.cookies);
+            let cookies = cookies.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+            push_digest(&mut key, cookies_label(has_headers), cookies);
+        }
+    }
     (key, query_range)
 }
 

@@ -7,11 +7,13 @@ enum Segment {
     Exactly(String),
     /// One segment, not empty.
     One,
-    /// The rest of the path, not empty.
+    /// The rest of the path, not empty: `{*name}` or `{name+}`.
     Rest,
+    /// The rest of the path, or nothing: `{name*}`. The slash before it is missing with it.
+    OptionalRest,
 }
 
-/// A path pattern: `/news/{slug}`, `/docs/{*rest}`.
+/// A path pattern: `/news/{slug}`, `/docs/{*rest}`, `/docs/{rest+}`, `/docs/{rest*}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     segments: Vec<Segment>,
@@ -41,8 +43,10 @@ impl Pattern {
             if pattern.segments.len() == MAX_SEGMENTS {
                 return Err(format!("it has more than {MAX_SEGMENTS} segments"));
             }
-            if pattern.segments.last() == Some(&Segment::Rest) {
-                return Err("nothing may follow `{*…}`".into());
+            match pattern.segments.last() {
+                Some(Segment::Rest) => return Err("nothing may follow `{*…}` or `{…+}`".into()),
+                Some(Segment::OptionalRest) => return Err("nothing may follow `{…*}`".into()),
+                _ => {}
             }
             let segment = pattern.segment(part)?;
             pattern.segments.push(segment);
@@ -60,9 +64,10 @@ impl Pattern {
                 None => Ok(Segment::Exactly(part.to_owned())),
             };
         };
-        let (segment, name) = match name.strip_prefix('*') {
-            Some(name) => (Segment::Rest, name),
-            None => (Segment::One, name),
+        let (segment, name) = match (name.strip_prefix('*'), name.strip_suffix('+'), name.strip_suffix('*')) {
+            (Some(name), _, _) | (None, Some(name), _) => (Segment::Rest, name),
+            (None, None, Some(name)) => (Segment::OptionalRest, name),
+            (None, None, None) => (Segment::One, name),
         };
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
         if name.is_empty() || !name.bytes().all(plain) {
@@ -90,6 +95,8 @@ pub(crate) struct Tree {
     rest: Option<usize>,
     /// The pattern that ends here.
     end: Option<usize>,
+    /// The pattern that matches the rest of the path, for a path that ends here.
+    end_without_rest: Option<usize>,
 }
 
 /// The values of path parameters, in the order of the path.
@@ -113,6 +120,10 @@ impl Tree {
                 }
                 Segment::One => tree.one.get_or_insert_default(),
                 Segment::Rest => return claim(&mut tree.rest, number),
+                Segment::OptionalRest => {
+                    claim(&mut tree.rest, number)?;
+                    return claim(&mut tree.end_without_rest, number);
+                }
             };
         }
         claim(&mut tree.end, number)
@@ -124,13 +135,16 @@ impl Tree {
     /// specific than the rest. No part of the tree is visited twice, and nothing is allocated.
     pub(crate) fn find<'p>(&self, path: &'p str) -> Option<(usize, Values<'p>)> {
         let mut values = [""; MAX_PARAMS];
-        let number = self.find_below(Some(path.strip_prefix('/')?), &mut values, 0)?;
+        let path = path.strip_prefix('/')?;
+        let found = self.find_below(Some(path), &mut values, 0);
+        // The path `/` has no segments.
+        let number = found.or_else(|| self.end_without_rest.filter(|_| path.is_empty()))?;
         Some((number, values))
     }
 
     /// `path` is the rest of the path without the slash before it, or `None` at its end.
     fn find_below<'p>(&self, path: Option<&'p str>, values: &mut Values<'p>, found: usize) -> Option<usize> {
-        let Some(path) = path else { return self.end };
+        let Some(path) = path else { return self.end.or(self.end_without_rest) };
         let (segment, rest) = match path.split_once('/') {
             Some((segment, rest)) => (segment, Some(rest)),
             None => (path, None),
@@ -229,7 +243,11 @@ mod tests {
             ("/a{b}", "`a{b}`: a parameter must be a whole segment, such as `{slug}`"),
             ("/{a", "`{a`: a parameter must be a whole segment, such as `{slug}`"),
             ("/{a}/{a}", "it has two parameters `a`"),
-            ("/{*a}/b", "nothing may follow `{*…}`"),
+            ("/{*a}/b", "nothing may follow `{*…}` or `{…+}`"),
+            ("/{a+}/b", "nothing may follow `{*…}` or `{…+}`"),
+            ("/{a*}/b", "nothing may follow `{…*}`"),
+            ("/{*a+}", "`{*a+}`: the name of a parameter has letters, digits, `_` and `-` only"),
+            ("/{+}", "`{+}`: the name of a parameter has letters, digits, `_` and `-` only"),
             ("/a/../b", "`..` has a dot segment, and such paths are rejected"),
             ("/a%", "`a%` has a percent sign without two hexadecimal digits, and such paths are rejected"),
             ("/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}/{i}", "it has more than 8 parameters"),
@@ -246,16 +264,43 @@ mod tests {
         let mut insert = |text| tree.insert(&Pattern::parse(text).expect("a pattern"), 9);
         assert_eq!(insert("/a/{y}"), Err(0));
         assert_eq!(insert("/a/{*y}"), Err(1));
+        assert_eq!(insert("/a/{y+}"), Err(1));
+        assert_eq!(insert("/a/{y*}"), Err(1));
         assert_eq!(insert("/{y}/a"), Ok(()));
+    }
+
+    #[test]
+    fn the_rest_of_a_path_may_be_optional() {
+        let patterns = ["/docs/{rest*}", "/news/{rest+}", "/news", "/{all*}", "/docs/a/{rest*}"];
+        let tree = tree(&patterns);
+        for (path, expected, value) in [
+            ("/docs", "/docs/{rest*}", ""),
+            ("/docs/b/c", "/docs/{rest*}", "b/c"),
+            ("/docs/a", "/docs/a/{rest*}", ""),
+            ("/docs/a/b", "/docs/a/{rest*}", "b"),
+            ("/docs/", "/{all*}", "docs/"),
+            ("/news", "/news", ""),
+            ("/news/b", "/news/{rest+}", "b"),
+            ("/", "/{all*}", ""),
+            ("//", "/{all*}", "/"),
+        ] {
+            let (number, values) = tree.find(path).expect(path);
+            assert_eq!((patterns[number], values[0]), (expected, value), "{path}");
+        }
     }
 
     /// A slow reference implementation: matches one pattern, and returns how specific each segment is.
     fn naive(patterns: &[String], path: &str) -> Option<usize> {
         let rank = |pattern: &str| -> Option<Vec<u8>> {
+            let is_root = path == "/";
             let (mut ranks, mut path) = (Vec::new(), path.strip_prefix('/'));
             for segment in pattern[1..].split('/') {
+                if segment.ends_with("*}") && path.is_none_or(|path| is_root && path.is_empty()) {
+                    ranks.push(3);
+                    return Some(ranks);
+                }
                 let left = path?;
-                if segment.starts_with("{*") {
+                if segment.starts_with("{*") || segment.ends_with("*}") {
                     ranks.push(2);
                     return (!left.is_empty()).then_some(ranks);
                 }
@@ -275,7 +320,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_tree_finds_the_same_pattern_as_a_linear_search(
-            patterns in proptest::collection::vec("(/(|a|b|\\{x\\})){1,4}(/\\{\\*r\\})?", 1..12),
+            patterns in proptest::collection::vec("(/(|a|b|\\{x\\})){0,4}(/\\{\\*r\\}|/\\{r\\*\\}|/a)", 1..12),
             paths in proptest::collection::vec("(/(|a|b|c)){1,5}", 1..8),
         ) {
             // Names must differ within a pattern.
@@ -298,11 +343,16 @@ mod tests {
                 prop_assert_eq!(found.map(|(number, _)| number), naive(&inserted, &path), "{} in {:?}", path, inserted);
                 // The values put into the pattern give the path back.
                 if let Some((number, values)) = found {
+                    let params = inserted[number].matches('{').count();
+                    let is_without_rest = inserted[number].ends_with("*}") && values[params - 1].is_empty();
                     let mut values = values.into_iter();
                     let back: Vec<&str> = inserted[number].split('/')
                         .map(|part| if part.starts_with('{') { values.next().expect("a value") } else { part })
                         .collect();
-                    prop_assert_eq!(&back.join("/"), &path);
+                    let back = back.join("/");
+                    // The slash before an optional rest is missing with it.
+                    let without = back.strip_suffix('/').filter(|text| is_without_rest && !text.is_empty());
+                    prop_assert_eq!(without.unwrap_or(&back), &path);
                 }
             }
         }

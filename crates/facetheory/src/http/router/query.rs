@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+use crate::http::router::key_form::KeyForm;
+use crate::protocol::javascript;
+
 /// Which query parameters distinguish pages and reach the origin.
 ///
 /// ```
@@ -32,8 +35,17 @@ impl Query {
         Query::Only(names.into_iter().map(Into::into).collect())
     }
 
-    /// Returns the part of a query that distinguishes pages and reaches the origin, or `None` if nothing is left.
-    pub(super) fn keyed_part<'q>(&self, query: Option<&'q str>) -> Option<Cow<'q, str>> {
+    /// Returns the part of a query that distinguishes pages and reaches the origin, in the form of the key, or `None` if
+    /// nothing is left.
+    pub(super) fn keyed_part<'q>(&self, query: Option<&'q str>, form: &KeyForm) -> Option<Cow<'q, str>> {
+        let part = self.listed_part(query)?;
+        match form {
+            KeyForm::Default => Some(part),
+            KeyForm::FacetheoryTs { .. } => canonical(&part).map(Cow::Owned),
+        }
+    }
+
+    fn listed_part<'q>(&self, query: Option<&'q str>) -> Option<Cow<'q, str>> {
         let query = query.filter(|query| !query.is_empty())?;
         match self {
             Query::All => Some(Cow::Borrowed(query)),
@@ -47,4 +59,15 @@ impl Query {
             }
         }
     }
+}
+
+/// Returns a query as TypeScript services have it in their keys: parsed as by `URLSearchParams`, sorted, and encoded again.
+fn canonical(query: &str) -> Option<String> {
+    // `URLSearchParams` skips a question mark, and so does the service before it.
+    let query = query.strip_prefix('?').unwrap_or(query);
+    let query = query.strip_prefix('?').unwrap_or(query);
+    let pairs = javascript::sort_by_name(form_urlencoded::parse(query.as_bytes()).collect());
+    let mut text = String::with_capacity(query.len());
+    javascript::push_pairs(&mut text, pairs.iter().map(|(name, value)| (name.as_ref(), value.as_ref())));
+    (!text.is_empty()).then_some(text)
 }

@@ -15,7 +15,7 @@ use crate::http::router::rejection::Rejection;
 use crate::http::router::route::Route;
 use crate::http::router::routes::{Params, Routes};
 use crate::http::router::tenant::{self, TenantFrom};
-use crate::protocol::key::{KeyScheme, MAX_CACHE_KEY_BYTES, PageKey, Tenant};
+use crate::protocol::key::{KeyScheme, PageKey, Tenant};
 
 #[cfg(test)]
 mod tests;
@@ -174,12 +174,14 @@ impl Routes {
         check_path(parts)?;
         let tenant = self.tenant(parts, route, params)?;
         let (host, is_keyed) = self.site.host(parts)?;
-        let query = route.query.keyed_part(parts.uri.query());
+        let form = self.key_form_of(route);
+        let query = route.query.keyed_part(parts.uri.query(), form);
         let name = tenant.as_ref().map_or("default", Tenant::as_str);
         let host = if is_keyed { host } else { "" };
-        let (key, query_range) = cache_key(parts, route, params, name, host, query.as_deref());
-        if key.len() > MAX_CACHE_KEY_BYTES {
-            let text = format!("the address is longer than the {MAX_CACHE_KEY_BYTES} bytes of a cache key");
+        let (key, query_range) = cache_key(parts, form, route, params, name, host, query.as_deref());
+        let max_bytes = scheme.max_cache_key_bytes();
+        if key.len() > max_bytes {
+            let text = format!("the address is longer than the {max_bytes} bytes of a cache key");
             return Err(Rejection { status: StatusCode::URI_TOO_LONG, text });
         }
         let key = scheme.page(tenant.as_ref(), key).map_err(|error| Rejection::bad(error.to_string()))?;

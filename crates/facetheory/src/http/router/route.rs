@@ -17,8 +17,9 @@ use crate::protocol::tag::Tag;
 /// This input is part of the cache key and reaches the origin: by default the host, the path and the query. Everything else is
 /// removed from the request, so that it cannot influence a page that others get.
 ///
-/// In a pattern, `{name}` is one segment and `{*name}` is the rest of the path; neither is empty. Paths are compared byte for
-/// byte, without decoding: `/news`, `/news/`, `/News` and `/%6Eews` are four paths.
+/// In a pattern, `{name}` is one segment, and `{*name}` or `{name+}` is the rest of the path; neither is empty. `{name*}` is the
+/// rest of the path or nothing: `/docs/{page*}` also matches `/docs`. Paths are compared byte for byte, without decoding:
+/// `/news`, `/news/`, `/News` and `/%6Eews` are four paths.
 ///
 /// ```
 /// use facetheory::{Policy, Query, Route};
@@ -170,6 +171,11 @@ impl Route {
     #[must_use]
     pub fn follows_origin(&self) -> bool {
         self.follow_origin
+    }
+
+    /// Whether its policy says how pages are cached: they are neither passed through nor cached as the origin says.
+    pub(crate) fn has_policy(&self) -> bool {
+        !self.bypass && !self.follow_origin
     }
 
     /// Whether its requests are passed through.

@@ -6,6 +6,7 @@ use http::header::HeaderName;
 
 use crate::error::{Error, Result};
 use crate::http::router::host::{Site, is_valid_host};
+use crate::http::router::key_form::KeyForm;
 use crate::http::router::pattern::{Tree, Values};
 use crate::http::router::preview::Preview;
 use crate::http::router::route::Route;
@@ -13,8 +14,8 @@ use crate::http::router::tenant::{KNOWN_HEADERS, TenantFrom};
 
 /// A set of routes. The most specific route that matches a path applies to it.
 ///
-/// Segment by segment from the left, exact bytes are more specific than `{name}`, and `{name}` is more specific than
-/// `{*name}`. The order of the routes does not matter.
+/// Segment by segment from the left, exact bytes are more specific than `{name}`, and `{name}` is more specific than the rest of
+/// a path. The order of the routes does not matter.
 ///
 /// ```
 /// use facetheory::{Policy, Route, Routes};
@@ -35,6 +36,7 @@ pub struct Routes {
     routes: Vec<Route>,
     tree: Tree,
     pub(crate) site: Site,
+    pub(crate) key_form: KeyForm,
     pub(crate) tenant_headers: Vec<HeaderName>,
     pub(crate) preview: Option<Preview>,
     /// The index of the route for paths without another route.
@@ -82,6 +84,7 @@ impl Routes {
                 routes,
                 tree,
                 site: Site::Any,
+                key_form: KeyForm::Default,
                 tenant_headers: KNOWN_HEADERS.to_vec(),
                 preview: None,
                 otherwise: None,
@@ -125,6 +128,7 @@ impl Routes {
     pub fn of_sites<S: Into<String>>(mut self, hosts: impl IntoIterator<Item = S>) -> Result<Self> {
         self.site =
             Site::These(hosts.into_iter().map(|host| checked_host(host.into())).collect::<Result<_>>()?);
+        self.check_key_form()?;
         Ok(self)
     }
 
@@ -214,6 +218,14 @@ impl Routes {
     /// Whether any route follows its origin.
     pub(crate) fn any_follows_origin(&self) -> bool {
         self.routes.iter().any(|route| route.follow_origin)
+    }
+
+    pub(super) fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.routes.iter()
+    }
+
+    pub(super) fn routes_mut(&mut self) -> impl Iterator<Item = &mut Route> {
+        self.routes.iter_mut()
     }
 
     /// Returns the route with an index of [`Routes::locate`].
@@ -320,7 +332,7 @@ mod tests {
 - `/d/{x}`: its tenant parameter `y` is not in the pattern
 - `/e`: the header cookie cannot be listed: list the cookies that distinguish pages
 - `/f`: `https://example.com` is not a valid domain; write it without a port, as in example.com
-- `/{*all}/x`: nothing may follow `{*…}`";
+- `/{*all}/x`: nothing may follow `{*…}` or `{…+}`";
         assert_eq!(error.to_string(), expected);
     }
 

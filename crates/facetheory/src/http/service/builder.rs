@@ -12,13 +12,13 @@ use crate::http::limits::{NewPageLimiter, VARIANTS_PER_PAGE, VariantLimiter};
 use crate::http::regeneration_queue::RegenerationQueue;
 use crate::http::router::routes::Routes;
 use crate::http::semantics::cache_status::RequestIds;
-use crate::protocol::key::KeyScheme;
 
 /// The default of [`IsrLayer::max_page_bytes`].
 const MAX_PAGE_BYTES: u64 = 16 * 1024 * 1024;
 
 impl IsrLayer {
-    /// Creates a layer that caches the pages of these routes with this engine. Requests without a route are passed through.
+    /// Creates a layer that caches the pages of these routes with this engine, under the
+    /// [key scheme](crate::PageStore::with_key_scheme) of its store. Requests without a route are passed through.
     ///
     /// ```
     /// # use facetheory::{Bodies, Isr, IsrLayer, Pages, PageStore, Routes};
@@ -30,9 +30,9 @@ impl IsrLayer {
     pub fn new(isr: Isr, routes: Routes) -> Self {
         let handler = CacheHandler {
             generation: next_generation(),
+            scheme: isr.pages().store().key_scheme().clone(),
             isr,
             routes,
-            scheme: KeyScheme::Hashed,
             max_page_bytes: MAX_PAGE_BYTES,
             strict: false,
             new_pages: None,
@@ -105,17 +105,6 @@ impl IsrLayer {
     /// ```
     pub fn variants_per_page(self, limit: usize) -> Self {
         self.with(|handler| handler.variants = Arc::new(VariantLimiter::new(limit)))
-    }
-
-    /// Sets another key scheme, for tables that other software wrote.
-    ///
-    /// ```no_run
-    /// # fn f(layer: facetheory::IsrLayer) -> facetheory::Result<()> {
-    /// let layer = layer.key_scheme(facetheory::KeyScheme::raw("CACHE#")?);
-    /// # Ok(()) }
-    /// ```
-    pub fn key_scheme(self, scheme: KeyScheme) -> Self {
-        self.with(|handler| handler.scheme = scheme)
     }
 
     /// Puts the [`PageKey`](crate::PageKey) of a page into the extensions of its response, for outer services that log it, for

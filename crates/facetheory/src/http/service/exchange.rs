@@ -155,6 +155,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
             request.extensions_mut().clone_from(&client.extensions);
             // An outer layer may have set it for the client's request, which this is not.
             request.extensions_mut().remove::<RequestOrigin>();
+            self.handler.routes.fix_scheme(route, request.extensions_mut());
             return Ok(request);
         }
         let mut request = Request::from_parts(client.clone(), ());

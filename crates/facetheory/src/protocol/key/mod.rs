@@ -291,6 +291,10 @@ mod tests {
 
     #[test]
     fn hostile_names_are_rejected_with_a_reason() {
+        let raw_page = |tenant: Option<&str>, key: &str| {
+            let tenant = tenant.map(|name| Tenant::new(name).expect("a tenant"));
+            KeyScheme::raw("CACHE#").and_then(|raw| raw.page(tenant.as_ref(), key)).map(drop)
+        };
         for (made, reason) in [
             (Tenant::new("t".repeat(129)).map(drop), "a tenant has 129 bytes; it must have 1 to 128"),
             (
@@ -315,6 +319,27 @@ mod tests {
                 "with the raw prefix \"TEN\" a cache key could name rows that begin with TENANT#; use CACHE#",
             ),
             (
+                raw_page(Some("acme"), "/a"),
+                "the raw cache key of a page of the tenant `acme` must begin with `acme::`",
+            ),
+            (
+                raw_page(Some("a:"), "a:::/a"),
+                "the tenant `a:` is not possible with raw keys, where `::` ends the tenant; use the hashed scheme",
+            ),
+            (
+                raw_page(Some("default"), "default::/a"),
+                "raw cache keys begin with `default::` for pages without a tenant, so no tenant may be named `default`",
+            ),
+            (
+                raw_page(None, "acme::/a"),
+                "a raw cache key names a tenant before `::`, but its page has none; name the tenant, or begin the key \
+                 with `default::`",
+            ),
+            (
+                KeyScheme::raw("p".repeat(256)).map(drop),
+                "the prefix of raw keys has 256 bytes; it must have 1 to 255",
+            ),
+            (
                 KeyScheme::raw("TAG#x").map(drop),
                 "with the raw prefix \"TAG#x\" a cache key could name rows that begin with TAG#; use CACHE#",
             ),
@@ -328,14 +353,29 @@ mod tests {
         fn two_pages_share_a_partition_only_if_they_are_equal(
             one in ("[a-b]{0,2}", "[#a-bCAHET]{1,12}"),
             other in ("[a-b]{0,2}", "[#a-bCAHET]{1,12}"),
-            raw: bool,
         ) {
-            let scheme = if raw { KeyScheme::raw("CACHE#").expect("a prefix") } else { KeyScheme::Hashed };
             let page = |(tenant, key): &(String, String)| {
                 let tenant = Tenant::new(tenant.as_str()).ok();
-                scheme.page(tenant.as_ref(), key.as_str()).expect("a short key")
+                KeyScheme::Hashed.page(tenant.as_ref(), key.as_str()).expect("a short key")
             };
             prop_assert_eq!(page(&one).pk() == page(&other).pk(), one == other);
+        }
+
+        #[test]
+        fn two_raw_pages_share_a_partition_only_if_they_are_equal(
+            one in ("(a|b|a:|a::b|default){0,1}", "(a|b|default){0,1}:{0,3}(a|b|/){0,3}"),
+            other in ("(a|b|a:|a::b|default){0,1}", "(a|b|default){0,1}:{0,3}(a|b|/){0,3}"),
+        ) {
+            let scheme = KeyScheme::raw("CACHE#").expect("a prefix");
+            let page = |(tenant, key): &(String, String)| {
+                let tenant = Tenant::new(tenant.as_str()).ok();
+                scheme.page(tenant.as_ref(), key.as_str()).ok()
+            };
+            if let (Some(first), Some(second)) = (page(&one), page(&other)) {
+                prop_assert_eq!(first.pk() == second.pk(), one == other);
+                prop_assert_eq!(scheme.tenant_of(first.pk()), first.tenant().map(Tenant::as_str));
+                prop_assert_eq!(scheme.cache_key_of(first.pk()), Some(first.cache_key()));
+            }
         }
 
         #[test]

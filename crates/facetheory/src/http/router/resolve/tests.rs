@@ -40,6 +40,21 @@ static ROUTES_OF_ONE_SITE: LazyLock<Routes> = LazyLock::new(|| {
     routes.and_then(|routes| routes.of_one_site("www.example.com")).expect("the routes are right")
 });
 
+/// Some of them, with the keys of TypeScript services.
+static ROUTES_OF_TYPESCRIPT: LazyLock<Routes> = LazyLock::new(|| {
+    let routes = Routes::new([
+        route("/news/{slug}"),
+        route("/list/{b}/{a}").query(Query::only(["page", "a"])),
+        route("/plain/{rest+}").query(Query::None),
+        route("/wide/{slug}").headers(["authorization"]).cookies(["theme", "lang"]),
+        route("/t/{tenant}/{rest*}").tenant(TenantFrom::Param("tenant".into())),
+        route("/h/{slug}").tenant(TenantFrom::TrustedHeader("x-tenant-id".into())),
+    ]);
+    let routes =
+        routes.and_then(|routes| routes.of_one_site("www.example.com")).expect("the routes are right");
+    routes.facetheory_ts_keys(http::uri::Scheme::HTTPS).expect("keys without a host")
+});
+
 fn client(uri: &str, lines: &[(&str, &str)]) -> Parts {
     let mut request = Request::builder().uri(uri);
     for (name, value) in lines {
@@ -231,7 +246,7 @@ fn words() -> impl Strategy<Value = Words> {
         "/(list|t)/(a|b|a&b=c)/(a|b|c|&a=b)",
         "/(mine)?",
     ];
-    let query = proptest::option::of("((a|page|b)?(=|%3D)?(1|2|&|;|a=1)?&?){0,3}");
+    let query = proptest::option::of("((a|A|page|b|%61)?(=|%3D)?(1|2|&|;|a=1|\\+|%20|%2B)?&?){0,3}");
     let hosts = ["x.example.com", "X.example.com", "y.example.com", "y.example.com:1"];
     let names = [
         "accept-language",
@@ -242,7 +257,8 @@ fn words() -> impl Strategy<Value = Words> {
         "user-agent",
         "x-forwarded-host",
     ];
-    let value = prop_oneof!["(a|b|c)?", "(theme|lang|x)=(1|2|1=1)?(; ?(theme|lang|x)=(1|2)?){0,2}"];
+    let value =
+        prop_oneof!["(a|b|c)?", "(theme|lang|x)=(1|2|1=1|%31|\"1\"|%)?(; ?(theme|lang|x)=(1|2|%25)?){0,2}"];
     let lines = proptest::collection::vec((proptest::sample::select(names.to_vec()), value), 0..4);
     (path, query, proptest::sample::select(hosts.to_vec()), lines)
 }
@@ -291,7 +307,7 @@ fn seen(routes: &Routes, parts: &Parts) -> Option<(String, Seen)> {
 proptest! {
     #[test]
     fn keys_differ_exactly_if_the_renderer_sees_a_difference((one, other) in relatives()) {
-        for routes in [&*ROUTES, &ROUTES_OF_ONE_SITE] {
+        for routes in [&*ROUTES, &ROUTES_OF_ONE_SITE, &ROUTES_OF_TYPESCRIPT] {
             if let (Some((key, page)), Some((other_key, other_page))) = (seen(routes, &one), seen(routes, &other)) {
                 prop_assert_eq!(key == other_key, page == other_page, "{} and {}", key, other_key);
             }
@@ -400,4 +416,78 @@ fn https_has_its_own_pages_only_if_the_server_says_so() {
     assert_eq!(key_of(&one, &keyed("/a", false)), "default::/{*rest}?rest=a");
     let why = "the origin gets the scheme, and may redirect from one to the other";
     assert_eq!(key_of(&one, &keyed("/a", true)), "default::https:///{*rest}?rest=a", "{why}");
+}
+
+#[test]
+fn the_origin_sees_only_what_the_key_of_a_typescript_service_distinguishes() {
+    let routes = &*ROUTES_OF_TYPESCRIPT;
+    let of = |uri: &str, lines: &[(&str, &str)], secure: bool| {
+        let mut parts = client(uri, lines);
+        if secure {
+            parts.extensions.insert(http::uri::Scheme::HTTPS);
+        }
+        let page = page_of(routes, &parts).expect("a page");
+        let (key, (_, uri, headers)) = seen(routes, &parts).expect("a page");
+        routes.fix_scheme(routes.at(page.route), &mut parts.extensions);
+        let line = |name: &str| headers.get(name).map(|value| value.to_str().expect("a text").to_owned());
+        (
+            key,
+            uri.to_string(),
+            line("host"),
+            line("cookie"),
+            parts.extensions.get::<http::uri::Scheme>().cloned(),
+        )
+    };
+    let https = Some(http::uri::Scheme::HTTPS);
+    let one =
+        of("/wide/a?B=1&q=x+y&a", &[("host", "a.example"), ("cookie", "lang=\"%C3%A9\"; lang=d")], false);
+    assert_eq!(one.1, "/wide/a?a=&B=1&q=x%20y");
+    assert_eq!((one.2.as_deref(), one.3.as_deref()), (Some("www.example.com"), Some("lang=d")));
+    assert_eq!(one.4, https);
+    let other = of("/wide/a?q=x%20y&%61=&B=1", &[("host", "b.example"), ("cookie", "lang=%64")], true);
+    assert_eq!(one, other, "two requests with one key look the same");
+}
+
+#[test]
+fn routes_that_the_keys_of_typescript_services_cannot_express_are_rejected() {
+    let routes = [
+        route("/a").headers(["accept-language", "x-api-key"]),
+        route("/b/{*rest}"),
+        Route::follow_origin("/c/{*rest}"),
+        Route::bypass("/d/{*rest}"),
+    ];
+    let one_site = |routes: Routes| routes.of_one_site("example.com");
+    let keys = |routes: Routes| routes.facetheory_ts_keys(http::uri::Scheme::HTTPS);
+    let error = Routes::new(routes).and_then(one_site).and_then(keys).expect_err("invalid routes");
+    assert_eq!(
+        error.to_string(),
+        "invalid routes:\n- `/a`: the keys of TypeScript services cannot contain the header accept-language; only \
+         authorization, x-amz-security-token, x-api-key can be listed\n- `/b/{*rest}`: the keys of TypeScript services \
+         contain the pattern; write the rest of the path as the service does, `{name+}` or `{name*}`"
+    );
+    let no_host = "the keys of TypeScript services have no host, so pages of all hosts would be the same; serve one host: \
+                   set `site`";
+    let of = || Routes::new([route("/a")]).expect("a route");
+    assert_eq!(keys(of()).expect_err("any host").to_string(), no_host);
+    let both = |routes: Routes| routes.of_sites(["a.example", "b.example"]);
+    assert_eq!(both(of()).and_then(keys).expect_err("two hosts").to_string(), no_host);
+    assert_eq!(one_site(of()).and_then(keys).and_then(both).expect_err("two hosts").to_string(), no_host);
+    assert!(of().of_sites(["a.example"]).and_then(keys).is_ok());
+}
+
+#[test]
+fn an_address_that_does_not_fit_into_a_raw_key_is_rejected() {
+    let raw = KeyScheme::raw("CACHE#").expect("a prefix");
+    let resolve = |slug: usize| {
+        let parts = client(&format!("/news/{}", "x".repeat(slug)), &[]);
+        match ROUTES_OF_ONE_SITE.resolve(&parts, &raw, || NOW) {
+            Resolution::Page(page) => Ok(page.key.pk().len()),
+            Resolution::Rejected(rejection) => Err((rejection.status.as_u16(), rejection.text)),
+            Resolution::PassThrough(_) => panic!("the path has a route"),
+        }
+    };
+    let others = "CACHE#default::/news/{slug}?slug=".len();
+    assert_eq!(resolve(2048 - others), Ok(2048));
+    let text = "the address is longer than the 2042 bytes of a cache key".to_owned();
+    assert_eq!(resolve(2049 - others), Err((414, text)));
 }

@@ -1,0 +1,128 @@
+// Writes keys.json: partition keys and cache keys as a TypeScript service computes them. `node keys.mjs > keys.json`
+import { createHash } from 'node:crypto';
+
+const sha256 = (text) => createHash('sha256').update(text).digest('hex');
+const byLocale = (one, other) => one.localeCompare(other);
+const encode = (name, value) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`;
+
+/** The parameters of a path that matches the pattern, not decoded. */
+function parameters(pattern, path) {
+  const found = Object.create(null);
+  const segments = path.split('/').slice(1);
+  for (const [index, part] of pattern.split('/').slice(1).entries()) {
+    const [, name, rest] = part.match(/^\{([^+*]+)([+*]?)\}$/) ?? [];
+    const value = rest ? segments.slice(index).join('/') : segments[index];
+    if (name && value) found[name] = value;
+  }
+  return found;
+}
+
+/** Values by name, in the order in which the names first occur. */
+function group(query) {
+  const values = Object.create(null);
+  for (const [name, value] of new URLSearchParams(query)) (values[name] ??= []).push(value);
+  return values;
+}
+
+/** The listed cookies: without quotation marks, decoded; the last one of a name counts. */
+function cookies(line, listed) {
+  const found = Object.create(null);
+  for (const pair of line.split(';')) {
+    const [, name, value] = pair.trim().match(/^([^=]+)=(.*)$/) ?? [];
+    if (!name || !listed.includes(name.trim())) continue;
+    const inner = value.trim().replace(/^"(.*)"$/, '$1');
+    try { found[name.trim()] = decodeURIComponent(inner); } catch { found[name.trim()] = inner; }
+  }
+  return found;
+}
+
+const digest = (label, lines) => (lines.length ? [`${label}=${sha256(lines.join('\n')).slice(0, 24)}`] : []);
+
+function cacheKey({ tenant = 'default', pattern, path, query = '', headers = {}, listed = [], cookie = '' }) {
+  const params = parameters(pattern, path);
+  const values = group(query.replace(/^\?/, ''));
+  const pairs = [
+    ...Object.keys(params).sort(byLocale).map((name) => encode(name, params[name])),
+    ...Object.keys(values).sort(byLocale).flatMap((name) => values[name].map((value) => encode(name, value))),
+  ];
+  const jar = cookies(cookie, listed);
+  const variants = [
+    ...digest('auth', Object.keys(headers).sort(byLocale).map((name) => `${name}=${headers[name].join('\0')}`)),
+    ...digest('cookies', Object.keys(jar).sort(byLocale).map((name) => `${name}=${jar[name]}`)),
+  ];
+  return `${tenant}::${pattern}?${pairs.join('&')}${variants.length ? `#${variants.join('&')}` : ''}`;
+}
+
+const partition = [
+  { name: 'hashed', scheme: 'hashed', cache_key: 'default::/about?' },
+  { name: 'hashed, with a tenant', scheme: 'hashed', tenant: 'acme', cache_key: 'acme::/about?' },
+  { name: 'hashed, any text', scheme: 'hashed', cache_key: '/' },
+  { name: 'raw', scheme: 'raw', prefix: 'CACHE#', cache_key: 'default::/news/{slug}?slug=hello' },
+  { name: 'raw, with a tenant', scheme: 'raw', prefix: 'CACHE#', tenant: 'acme', cache_key: 'acme::/news/{slug}?slug=hello' },
+  { name: 'raw, another prefix', scheme: 'raw', prefix: 'PAGE#', cache_key: 'default::/about?' },
+  { name: 'raw, another prefix and a tenant', scheme: 'raw', prefix: 'page:', tenant: 'acme', cache_key: 'acme::/about?' },
+  { name: 'raw, with a digest', scheme: 'raw', prefix: 'CACHE#', cache_key: 'default::/?#auth=0123456789abcdef01234567' },
+].map((vector) => {
+  const { scheme, prefix, tenant, cache_key: key } = vector;
+  const hashed = `${tenant ? `TENANT#${tenant}#` : ''}CACHE#${sha256(key)}`;
+  return { ...vector, pk: scheme === 'raw' ? prefix + key : hashed };
+});
+
+const news = { pattern: '/news/{slug}', path: '/news/a' };
+const requests = [
+  { name: 'no parameter', pattern: '/', path: '/' },
+  { name: 'a tenant', tenant: 'acme', ...news },
+  { name: 'a path parameter', ...news },
+  { name: 'an escape in the path is encoded once more', pattern: '/news/{slug}', path: '/news/hello%20w' },
+  { name: 'other characters in the path', pattern: '/news/{slug}', path: "/news/a&b=c;d@e:f,g+h$i!~*'()" },
+  { name: 'path parameters are sorted', pattern: '/{b}/{A}/{a}/{B}', path: '/1/2/3/4' },
+  { name: 'names with punctuation', pattern: '/{a-b}/{a_b}/{ab}/{a1}', path: '/1/2/3/4' },
+  { name: 'the rest of a path', pattern: '/docs/{page+}', path: '/docs/a/b' },
+  { name: 'the rest of a path with an empty segment', pattern: '/docs/{page+}', path: '/docs//b/' },
+  { name: 'an optional rest', pattern: '/docs/{page*}', path: '/docs/a/b' },
+  { name: 'an optional rest that is missing', pattern: '/docs/{page*}', path: '/docs' },
+  { name: 'an optional rest of the root', pattern: '/{page*}', path: '/' },
+  { name: 'path parameters come before the query', ...news, query: 'a=1&slug=2' },
+  { name: 'lower case before upper case of one letter', ...news, query: 'B=1&a=2' },
+  { name: 'case decides last', ...news, query: 'A=1&b=2&a=3&B=4&ab=5&Ab=6&AA=7' },
+  { name: 'punctuation before digits before letters', ...news, query: 'z=1&1=2&_=3&-=4&a=5&$=6&.=7&~=8&10=9&2=10&!=11&(=12' },
+  { name: 'a prefix comes first', ...news, query: 'ab=1&a-b=2&a=3&a_b=4&a.b=5&a%20b=6' },
+  { name: 'a plus sign is a space', ...news, query: 'q=a+b&r=a%2Bb&s=a%20b' },
+  { name: 'a name without a value', ...news, query: 'q' },
+  { name: 'an empty value', ...news, query: 'q=&r' },
+  { name: 'an empty name', ...news, query: '=x&a=1&=' },
+  { name: 'empty pairs', ...news, query: '&&a=1&&b=2&' },
+  { name: 'an empty query', ...news, query: '' },
+  { name: 'only separators', ...news, query: '&&' },
+  { name: 'a second question mark', ...news, query: '?a=1' },
+  { name: 'a third question mark', ...news, query: '??a=1' },
+  { name: 'repeated parameters stay in order', ...news, query: 'b=2&a=z&b=1&a=y' },
+  { name: 'equals signs in a value', ...news, query: 'a=b=c' },
+  { name: 'the case of escapes', ...news, query: 'a=%c3%a9&b=%C3%A9' },
+  { name: 'needless escapes', ...news, query: '%61=%62' },
+  { name: 'malformed escapes', ...news, query: 'a=%&b=%z1&c=%4' },
+  { name: 'bytes that are not UTF-8', ...news, query: 'a=%ff&b=%c3&c=%e2%82x' },
+  { name: 'a byte order mark', ...news, query: 'a=%EF%BB%BFx' },
+  { name: 'Unicode in a value', ...news, query: 'a=%E2%82%AC%F0%9F%98%80&b=%E6%97%A5' },
+  { name: 'accents in names', ...news, query: '%C3%A9=1&f=2&e=3&E=4&%C3%89=5&z=6&%C3%A4=7&a=8' },
+  { name: 'two spellings of one accent', ...news, query: 'e%CC%81=1&%C3%A9=2&e%CC%81=3' },
+  { name: 'two spellings of one accent, the other way round', ...news, query: '%C3%A9=2&e%CC%81=1&%C3%A9=3' },
+  { name: 'names that differ by an ignored character', ...news, query: 'a%00=1&a=2&1%00=3&1=4' },
+  { name: 'names in several scripts', ...news, query: '%E6%97%A5=1&%D0%B1=2&%CE%B1=3&z=4&%ED%95%9C=5&%E3%81%82=6&%D7%90=7&%F0%9F%98%80=8&%C3%9F=9&st=10&ss=11&%C3%A6=12&af=13&ad=14' },
+  { name: 'a name of JavaScript objects', ...news, query: 'toString=1&a=2&constructor=3' },
+  { name: 'authorization', ...news, headers: { authorization: ['Bearer x'] } },
+  { name: 'an empty authorization', ...news, headers: { authorization: [''] } },
+  { name: 'several credentials', ...news, headers: { 'x-api-key': ['k'], authorization: ['Bearer x'], 'x-amz-security-token': ['t'] } },
+  { name: 'several lines of one header', ...news, headers: { authorization: ['one', 'two'] } },
+  { name: 'a cookie', ...news, listed: ['theme'], cookie: 'other=1; theme=dark' },
+  { name: 'listed cookies that are missing', ...news, listed: ['theme'], cookie: 'other=1' },
+  { name: 'cookies are sorted', ...news, listed: ['b', 'A', 'a', 'B'], cookie: 'B=1; b=2; A=3; a=4' },
+  { name: 'the last cookie of a name counts', ...news, listed: ['a'], cookie: 'a=1; a=2' },
+  { name: 'a cookie in quotation marks', ...news, listed: ['a'], cookie: 'a="dark mode"' },
+  { name: 'an encoded cookie', ...news, listed: ['a'], cookie: 'a=%E2%82%AC%20x' },
+  { name: 'a malformed cookie', ...news, listed: ['a'], cookie: 'a=%E2%82' },
+  { name: 'credentials and cookies', tenant: 'acme', ...news, query: 'b=1&a=2', headers: { authorization: ['Bearer x'] }, listed: ['theme'], cookie: 'theme=dark' },
+].map((vector) => ({ ...vector, cache_key: cacheKey(vector) }));
+
+const lines = (vectors) => vectors.map((vector) => `    ${JSON.stringify(vector)}`).join(',\n');
+console.log(`{\n  "partition_keys": [\n${lines(partition)}\n  ],\n  "facetheory_ts": [\n${lines(requests)}\n  ]\n}`);

@@ -1,0 +1,62 @@
+//! The cache keys of TypeScript services, compared with values that JavaScript computed (`golden/keys.mjs`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use facetheory::{Bodies, Isr, IsrLayer, PageStore, Pages, Policy, Route, Routes, TenantFrom};
+use http::Request;
+use http::uri::Scheme;
+use serde_json::Value;
+use tabletheory::MemoryTable;
+use tower::Layer as _;
+
+/// Returns the cache key of the request that a vector describes.
+fn cache_key(vector: &Value) -> String {
+    let text = |name: &str| vector[name].as_str();
+    let texts = |value: &Value| -> Vec<String> {
+        let list = value.as_array().into_iter().flatten();
+        list.map(|text| text.as_str().expect("a text").to_owned()).collect()
+    };
+    let headers: Vec<(String, Vec<String>)> = vector["headers"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, values)| (name.clone(), texts(values)))
+        .collect();
+    let mut route = Route::new(text("pattern").expect("a pattern"), Policy::every(Duration::from_secs(60)))
+        .headers(headers.iter().map(|(name, _)| name))
+        .cookies(texts(&vector["listed"]));
+    let uri = match text("query") {
+        Some(query) => format!("{}?{query}", text("path").expect("a path")),
+        None => text("path").expect("a path").to_owned(),
+    };
+    let mut request = Request::get(uri);
+    if let Some(tenant) = text("tenant") {
+        route = route.tenant(TenantFrom::TrustedHeader("x-tenant-id".into()));
+        request = request.header("x-tenant-id", tenant);
+    }
+    for (name, value) in
+        headers.iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)))
+    {
+        request = request.header(name, value);
+    }
+    if let Some(cookie) = text("cookie") {
+        request = request.header("cookie", cookie);
+    }
+    let routes = Routes::new([route]).and_then(|routes| routes.of_one_site("example.com"));
+    let routes = routes.and_then(|routes| routes.facetheory_ts_keys(Scheme::HTTPS)).expect("a route");
+    let pages = Pages::new(PageStore::new(Arc::new(MemoryTable::new())), Bodies::memory());
+    let service = IsrLayer::new(Isr::new(pages), routes).layer("any service");
+    let resolved = service.resolve(&request.body(()).expect("a request").into_parts().0);
+    resolved.page().map_or_else(|| "no page".to_owned(), |page| page.cache_key().to_owned())
+}
+
+#[tokio::test]
+async fn cache_keys_equal_those_of_typescript_services() {
+    let vectors: Value = serde_json::from_str(include_str!("../golden/keys.json")).expect("the file is JSON");
+    let vectors = vectors["facetheory_ts"].as_array().expect("a list");
+    assert!(vectors.len() > 40);
+    for vector in vectors {
+        assert_eq!(cache_key(vector), vector["cache_key"].as_str().expect("a key"), "{}", vector["name"]);
+    }
+}
