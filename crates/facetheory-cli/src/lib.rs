@@ -1,10 +1,11 @@
-//! The `facetheory` command: gateway, demo and configuration check. Only its `main` is public.
+//! The `facetheory` command: gateway, Lambda function, demo and configuration check. Only its `main` is public.
 
 mod admin;
 mod check_config;
 mod config;
 mod demo;
 mod gateway;
+mod lambda;
 mod log;
 mod open_files;
 mod serve;
@@ -37,16 +38,22 @@ struct Arguments {
 enum Command {
     CheckConfig(check_config::Arguments),
     Demo(demo::Arguments),
+    Lambda(lambda::Arguments),
     Serve(Box<serve::Arguments>),
 }
 
 /// Runs the command that the arguments of the process name.
 #[tokio::main]
 pub async fn main() -> ExitCode {
-    let Arguments { command } = Arguments::parse();
+    let Arguments { command } = if lambda::is_bootstrap(std::env::args_os()) {
+        Arguments::parse_from(["facetheory", "lambda"])
+    } else {
+        Arguments::parse()
+    };
     let outcome = match command {
         Command::CheckConfig(arguments) => check_config::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments).await,
+        Command::Lambda(arguments) => lambda::run(&arguments).await,
         Command::Serve(arguments) => serve::run(&arguments).await,
     };
     match outcome {

@@ -72,6 +72,11 @@ pub(crate) fn start(arguments: &Arguments, configured: Option<LogFormat>) -> Res
 }
 
 impl Log {
+    /// Waits until all lines so far are written, for a limited time.
+    pub(crate) fn flush(&self) {
+        self.queue.iter().for_each(Queue::flush);
+    }
+
     /// Returns the access log, or `None` if requests are not logged.
     pub(crate) fn access(&self) -> Option<AccessLog> {
         self.queue.as_ref().filter(|_| self.access).map(|queue| AccessLog::new(queue.lines()))

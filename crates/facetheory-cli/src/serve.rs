@@ -16,7 +16,7 @@ use crate::{admin, config, log, print};
 
 pub(crate) use server::Server;
 pub(crate) use settings::Settings;
-pub(crate) use store::embedded;
+pub(crate) use store::{embedded, is_embedded, open};
 
 /// Run the caching gateway in front of an origin.
 ///
@@ -37,22 +37,22 @@ pub(crate) use store::embedded;
 pub(crate) struct Arguments {
     /// URL of the origin
     #[arg(long, value_name = "URL")]
-    origin: Option<config::Origin>,
+    pub(crate) origin: Option<config::Origin>,
     /// Address to listen on [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     /// Configuration file [default: facetheory.toml, if it exists]
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// Directory of the embedded store
     #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["table", "bodies"])]
-    data: Option<PathBuf>,
+    pub(crate) data: Option<PathBuf>,
     /// Table for metadata: memory:, sqlite:PATH or dynamodb:TABLE
     #[arg(long, value_name = "URL", requires = "bodies")]
-    table: Option<String>,
+    pub(crate) table: Option<String>,
     /// Object store for bodies: memory:, file:PATH or s3://BUCKET/PREFIX
     #[arg(long, value_name = "URL", requires = "table")]
-    bodies: Option<String>,
+    pub(crate) bodies: Option<String>,
     /// TLS certificate chain (PEM); enables HTTPS
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,

@@ -37,6 +37,7 @@ use crate::gateway::{ConnectionLimit, Gateway};
 pub(crate) use self::health::Readiness;
 pub(crate) use self::listener::Listener;
 pub(crate) use self::metrics::Metrics;
+pub(crate) use self::page_selector::PageSelector;
 
 /// Options of the admin listener on the command line.
 #[derive(Clone, Debug, Default, clap::Args)]

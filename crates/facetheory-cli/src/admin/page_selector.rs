@@ -12,14 +12,14 @@ use super::problem::Problem;
 
 /// The parts of a client request that determine the page.
 #[derive(Debug)]
-pub(super) struct PageSelector<'a> {
+pub(crate) struct PageSelector<'a> {
     pub(super) url: &'a str,
     pub(super) headers: Vec<(&'a str, &'a str)>,
     pub(super) cookies: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> PageSelector<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         url: &'a str,
         headers: &'a BTreeMap<String, String>,
         cookies: &'a BTreeMap<String, String>,
@@ -53,7 +53,7 @@ impl<'a> PageSelector<'a> {
     }
 
     /// Returns the request of a client for the page.
-    pub(super) fn request(&self) -> Result<Request<()>, Problem> {
+    pub(crate) fn request(&self) -> Result<Request<()>, Problem> {
         let url = self.url;
         let invalid = || {
             Problem::bad_request(format!(

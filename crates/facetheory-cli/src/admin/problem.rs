@@ -31,7 +31,7 @@ pub(super) const LATE: ProblemType = ProblemType("late", "Timeout", 504);
 
 /// An error response.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     /// The kind of problem, as an identifier that does not change.
     #[serde(rename = "type")]
     #[schema(example = "urn:facetheory:problem:in-progress")]
@@ -65,6 +65,11 @@ impl Problem {
         let ProblemType(name, title, status) = *problem;
         let kind = format!("urn:facetheory:problem:{name}");
         Problem { kind, title, status, detail: detail.into(), retry_after: None }
+    }
+
+    /// The cause of this problem, and what to do.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
     }
 
     pub(super) fn bad_request(detail: impl Into<String>) -> Self {

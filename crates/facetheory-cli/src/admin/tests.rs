@@ -34,7 +34,8 @@ pub(super) async fn site() -> Router {
     "#;
     let config = Config::parse(config).expect("a configuration");
     let origin = origin.parse().expect("an address");
-    let rules = ServingConfig::new(&config, &origin, isr.clone(), Tunnels::default(), false).expect("rules");
+    let rules =
+        ServingConfig::new(&config, &origin, isr.clone(), Tunnels::default(), None, false).expect("rules");
     let settings =
         AdminSettings { address: "127.0.0.1:1".parse().expect("an address"), is_default: true, token: None };
     let admin = Admin {

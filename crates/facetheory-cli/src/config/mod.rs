@@ -2,6 +2,7 @@
 
 mod diagnostic;
 mod gc;
+mod lambda;
 mod limits;
 mod network;
 mod origin;
@@ -31,6 +32,7 @@ use toml::de::{DeTable, DeValue};
 
 pub(crate) use diagnostic::{Diagnostic, InvalidFile};
 pub(crate) use gc::Gc;
+pub(crate) use lambda::{InvokeMode, Lambda, QueueUrl};
 pub(crate) use limits::Limits;
 pub(crate) use network::Network;
 pub(crate) use origin::Origin;
@@ -72,6 +74,7 @@ pub(crate) struct Config {
     pub(crate) timeouts: Timeouts,
     pub(crate) limits: Limits,
     pub(crate) gc: Gc,
+    pub(crate) lambda: Lambda,
     /// How pages are cached.
     #[serde(rename = "routes")]
     pub(crate) rules: Rules,
@@ -204,6 +207,7 @@ impl Config {
             timeouts: Timeouts::read(top.section("timeouts", "[timeouts]")),
             limits: Limits::read(top.section("limits", "[limits]")),
             gc: Gc::default(),
+            lambda: Lambda::read(top.section("lambda", "[lambda]")),
             rules: Rules::read(source, top.read("routes", routes)),
         };
         config.gc = Gc::read(top.section("gc", "[gc]"), config.min_grace());

@@ -162,7 +162,7 @@ connect = 5
 "/y" = { headers = ["cookie"], isr = "5s" }
 "/z/**" = { isr = "500ms", tenant = { param = "q" } }
 "#;
-    let expected = r#"- line 1: unknown key `orgin`; did you mean `origin`? keys of the file: origin, listen, hosts, site, tenant_headers, trusted_proxies, log, default, strip_tags, admin, store, tls, timeouts, limits, routes, gc
+    let expected = r#"- line 1: unknown key `orgin`; did you mean `origin`? keys of the file: origin, listen, hosts, site, tenant_headers, trusted_proxies, log, default, strip_tags, admin, store, tls, timeouts, limits, lambda, routes, gc
 - line 2: `listen`: `8080` is not an address to listen on; write an IP address and a port, such as 127.0.0.1:8080
 - line 3: `log`: "loud" is not allowed; write one of "human", "json", "off"
 - line 5: unknown key `headrs`; did you mean `headers`? keys of [limits]: header_bytes, headers, uri_bytes, body_bytes, page_bytes, origin_bytes, connections, connections_per_address, new_pages_per_second, variants_per_page
@@ -317,6 +317,22 @@ fn invalid_values_are_rejected() {
 }
 
 #[test]
+fn a_queue_is_a_standard_queue() {
+    let config = |url: &str| format!("[lambda]\ninvoke_mode = \"buffered\"\nqueue_url = \"{url}\"\n");
+    let lambda = valid(&config("https://sqs.eu-central-1.amazonaws.com/123456789012/pages")).lambda;
+    let url = lambda.queue_url.expect("a URL");
+    assert_eq!((lambda.invoke_mode, url.is_https()), (InvokeMode::Buffered, true));
+    assert_eq!(url.endpoint(), "https://sqs.eu-central-1.amazonaws.com/");
+    assert_eq!(url.to_string(), "https://sqs.eu-central-1.amazonaws.com/123456789012/pages");
+    for invalid in
+        ["pages", "https://sqs.eu-central-1.amazonaws.com/", "arn:aws:sqs:eu-central-1:1:pages", ""]
+    {
+        assert!(errors(&config(invalid)).contains("write it like https://sqs."), "{invalid}");
+    }
+    assert!(errors(&config("https://sqs.a.amazonaws.com/1/pages.fifo")).contains("standard queue"));
+}
+
+#[test]
 fn a_fetch_that_follows_the_origin_may_take_longer_than_the_total_timeout() {
     let fetch = |text: &str| valid(text).timeouts.fetch();
     assert!(fetch("") > Duration::from_secs(60 * 60));
@@ -372,6 +388,7 @@ fn the_docs_name_every_key_and_its_default() {
         "metadata_max_age",
     ]);
     let keys = keys.chain(["certificate", "key", "blocking", "cache", "default", "strip_tags"]);
+    let keys = keys.chain(["invoke_mode", "queue_url"]);
     for key in settings.as_object().expect("a table").keys().map(String::as_str).chain(keys) {
         assert!(DOCS.contains(&format!("\n| `{key}` |")), "docs/reference/configuration.md lacks `{key}`");
     }

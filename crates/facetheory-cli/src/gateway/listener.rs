@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, anyhow};
 use http::uri::Scheme;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -40,6 +40,8 @@ const STREAM_BUFFER_BYTES: usize = 64 * 1024;
 const GOAWAY_INTERVAL: Duration = Duration::from_secs(1);
 /// The number of headers that hyper reads by default.
 const HYPER_DEFAULT_HEADERS: usize = 100;
+/// How much of a request or a response is buffered on a connection within this process.
+const LOCAL_BUFFER_BYTES: usize = 64 * 1024;
 /// The smallest read buffer that hyper allows.
 const HYPER_MIN_BUFFER: usize = 8192;
 
@@ -50,6 +52,21 @@ pub(crate) struct Endpoint {
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) connections: Arc<ConnectionLimit>,
     pub(crate) deadline_ticker: Arc<DeadlineTicker>,
+}
+
+impl Endpoint {
+    /// Opens a connection of a client within this process. It is served like an HTTP/1 connection of a listener. Returns the
+    /// client's side, and a tracker that is empty once the connection has ended; `None` if there are too many connections.
+    pub(crate) fn connect(&self, address: SocketAddr, scheme: Scheme) -> Option<(DuplexStream, TaskTracker)> {
+        let (permit, open) = (Arc::new(self.connections.acquire(None)?), TaskTracker::new());
+        let (client_side, io) = tokio::io::duplex(LOCAL_BUFFER_BYTES);
+        let client = Client { address, scheme, http1_state: None, permit: Arc::downgrade(&permit) };
+        let (drain, abort) = (ShutdownSignal::default(), ShutdownSignal::default());
+        let connection = Connection { endpoint: self.clone(), drain, abort, permit, token: open.token() };
+        connection.spawn(connection.http1(io, client));
+        open.close();
+        Some((client_side, open))
+    }
 }
 
 /// A bound listener.

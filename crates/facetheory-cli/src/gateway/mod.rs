@@ -35,11 +35,11 @@ use crate::log::{AccessLog, ResponseReason};
 use crate::wire::{InformationalWindow, rejection};
 use body::RequestBody;
 use client::{Client, ClientContext};
-use failure::local_response;
 
 pub(crate) use connection_limit::ConnectionLimit;
+pub(crate) use failure::{causes, describe, local_response};
 pub(crate) use listener::{Endpoint, Listener};
-pub(crate) use origin::Origin;
+pub(crate) use origin::{Origin, tls as client_tls};
 pub(crate) use serving_config::ServingConfig;
 pub(crate) use tls::Tls;
 pub(crate) use tunnel::Tunnels;

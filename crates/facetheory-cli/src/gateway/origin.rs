@@ -284,12 +284,12 @@ fn from_text(text: String) -> OriginBody {
     OriginBody::Right(Full::from(text))
 }
 
-/// The TLS settings of connections to the origin. Without TLS no CA certificates are needed: a small container may not
+/// The TLS settings of connections to other servers. Without TLS no CA certificates are needed: a small container may not
 /// have any.
-fn tls(is_used: bool) -> Result<ClientConfig> {
+pub(crate) fn tls(is_used: bool) -> Result<ClientConfig> {
     let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
-        .context("cannot set up TLS for connections to the origin")?;
+        .context("cannot set up TLS for connections to other servers")?;
     let config = if is_used {
         config.with_native_roots().context(
             "cannot read the CA certificates of this machine: install them (on Debian the package ca-certificates), \

@@ -1,6 +1,8 @@
 //! Everything that a reload of the configuration replaces.
 
-use facetheory::{Isr, IsrLayer, IsrService};
+use std::sync::Arc;
+
+use facetheory::{Isr, IsrLayer, IsrService, RegenerationQueue};
 use http::header::HeaderName;
 use tower::Layer as _;
 
@@ -23,12 +25,14 @@ pub(crate) struct ServingConfig {
 }
 
 impl ServingConfig {
-    /// Builds the cache layer and the origin's connection pool from a configuration.
+    /// Builds the cache layer and the origin's connection pool from a configuration. With a queue, stale pages are regenerated
+    /// by the processes that read it.
     pub(crate) fn new(
         config: &Config,
         origin: &config::Origin,
         isr: Isr,
         tunnels: Tunnels,
+        queue: Option<Arc<dyn RegenerationQueue>>,
         is_logged: bool,
     ) -> anyhow::Result<Self> {
         let (limits, timeouts) = (&config.limits, &config.timeouts);
@@ -46,6 +50,10 @@ impl ServingConfig {
             .new_pages_per_second(u32::try_from(limits.new_pages_per_second).unwrap_or(u32::MAX))
             .variants_per_page(size(limits.variants_per_page));
         let layer = if config.strip_tags { layer.strip_tags() } else { layer };
+        let layer = match queue {
+            Some(queue) => layer.regeneration_queue(queue),
+            None => layer,
+        };
         let layer = if is_logged { layer.expose_page_key() } else { layer };
         let body_bytes = if limits.body_bytes == 0 { u64::MAX } else { limits.body_bytes };
         Ok(ServingConfig {

@@ -16,7 +16,7 @@ use super::access::AccessEntry;
 const MAX_LINES: usize = 8192;
 /// How many bytes are collected for one write.
 const BATCH_BYTES: usize = 64 * 1024;
-/// How long a shutdown waits for queued lines to be written.
+/// How long a shutdown or a flush waits for queued lines to be written.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often a shutdown tries to put the end marker into a full queue.
 const END_ATTEMPTS: u32 = 20;
@@ -28,6 +28,8 @@ pub(super) enum Line {
     Event(Box<[u8]>),
     /// A request.
     Access(Box<AccessEntry>),
+    /// Is dropped once all lines before it are written.
+    Flush(SyncSender<()>),
     /// The end marker: the thread exits.
     End,
 }
@@ -63,6 +65,16 @@ impl Queue {
 
     pub(super) fn lines(&self) -> Lines {
         self.lines.clone()
+    }
+
+    /// Waits until the queued lines are written.
+    pub(super) fn flush(&self) {
+        let (sender, written) = sync_channel(0);
+        // If the queue is full, nobody reads the output.
+        if self.lines.sender.try_send(Line::Flush(sender)).is_ok() {
+            // Nothing is received: the channel is closed, or the time is over.
+            let _ = written.recv_timeout(DRAIN_TIMEOUT);
+        }
     }
 }
 
@@ -118,13 +130,17 @@ impl<W: Write> Writer<W> {
 
     fn run(mut self, lines: &Receiver<Line>, dropped: &AtomicU64) {
         let mut text = Vec::with_capacity(BATCH_BYTES);
+        let mut flushed = Vec::new();
         let mut ended = false;
         while !ended {
             let Ok(first) = lines.recv() else { return };
             let mut next = Some(first);
             while let Some(line) = next.take() {
                 ended |= matches!(line, Line::End);
-                self.add(line, &mut text);
+                match line {
+                    Line::Flush(waiting) => flushed.push(waiting),
+                    line => self.add(line, &mut text),
+                }
                 if text.len() < BATCH_BYTES && !ended {
                     next = lines.try_recv().ok();
                 }
@@ -137,6 +153,7 @@ impl<W: Write> Writer<W> {
             // An error cannot be reported anywhere.
             drop(self.output.write_all(&text).and_then(|()| self.output.flush()));
             text.clear();
+            flushed.clear();
         }
     }
 
@@ -146,7 +163,7 @@ impl<W: Write> Writer<W> {
             Line::Event(event) => add_escaped(&event, self.colours, text),
             Line::Access(entry) if self.is_json => entry.add_json(text),
             Line::Access(entry) => entry.add_human(text),
-            Line::End => {}
+            Line::Flush(_) | Line::End => {}
         }
     }
 
@@ -222,6 +239,18 @@ mod tests {
         assert!(written.starts_with("first\n0\n1\n"), "{}", &written[..20]);
         assert!(written.contains(" WARN 3 log lines dropped"));
         assert!(written.contains(&format!("\n{}\n", MAX_LINES - 1)));
+    }
+
+    #[test]
+    fn a_flush_returns_once_the_lines_before_it_are_written() {
+        let ((entered, _), (release, released)) = (channel(), channel());
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let output = Blocked { entered, released, written: written.clone() };
+        let queue = Queue::start(Writer::human(output, false)).expect("a thread");
+        queue.lines().put(Line::Event(b"first\n"[..].into()));
+        drop(release);
+        queue.flush();
+        assert_eq!(*written.lock(), b"first\n");
     }
 
     #[test]

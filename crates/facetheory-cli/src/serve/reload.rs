@@ -55,6 +55,6 @@ impl Reloadable {
 
     fn serving_config(&self, settings: &Settings) -> Result<ServingConfig> {
         let (isr, tunnels) = (self.isr.clone(), self.tunnels.clone());
-        ServingConfig::new(&settings.config, &settings.origin, isr, tunnels, self.is_logged)
+        ServingConfig::new(&settings.config, &settings.origin, isr, tunnels, None, self.is_logged)
     }
 }

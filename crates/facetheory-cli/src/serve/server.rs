@@ -44,8 +44,14 @@ impl Server {
         let (pages, isr) = (engine.pages().clone(), engine.build());
         let metrics = Metrics::install()?;
         let (tunnels, is_logged) = (Tunnels::default(), access.is_some());
-        let serving =
-            ServingConfig::new(&settings.config, &settings.origin, isr.clone(), tunnels.clone(), is_logged)?;
+        let serving = ServingConfig::new(
+            &settings.config,
+            &settings.origin,
+            isr.clone(),
+            tunnels.clone(),
+            None,
+            is_logged,
+        )?;
         let certificate = settings.config.tls.clone();
         let tls = certificate.as_ref().map(|tls| Tls::open(&tls.certificate, &tls.key)).transpose()?;
         let listener = Listener::bind(settings.listen, "--listen").await?;

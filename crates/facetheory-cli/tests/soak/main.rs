@@ -6,7 +6,6 @@ mod client;
 mod dynamodb;
 mod memory;
 mod origin;
-mod proxy;
 mod resources;
 mod stats;
 #[path = "../support/mod.rs"]
@@ -22,11 +21,11 @@ use tempfile::TempDir;
 use dynamodb::Dynamodb;
 use memory::Memory;
 use origin::Origin;
-use proxy::Proxy;
 use resources::Resources;
 use stats::Stats;
 use support::gateway::Gateway;
 use support::print;
+use support::proxy::Proxy;
 use support::store::{Store, s3_endpoint};
 
 /// The duration, unless `FACETHEORY_SOAK_SECONDS` is set.

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::proxy::Proxy;
 use crate::support::gateway::Gateway;
+use crate::support::proxy::Proxy;
 use crate::support::wait_for;
 
 /// The allowed growth: pooled connections and threads of the runtime.

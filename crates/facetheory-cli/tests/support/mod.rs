@@ -5,6 +5,7 @@ pub(crate) mod client;
 pub(crate) mod gateway;
 pub(crate) mod http2;
 pub(crate) mod origin;
+pub(crate) mod proxy;
 pub(crate) mod site;
 pub(crate) mod store;
 pub(crate) mod table;

@@ -1,0 +1,180 @@
+//! The function: handles one invocation after the other, and leaves nothing behind when it waits for the next one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use facetheory::{Isr, RegenerationQueue};
+use http::{Response, StatusCode};
+use http_body_util::Either;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::task::TaskTracker;
+
+use super::event::Event;
+use super::http_event::{ClientRequest, HttpEvent, Source};
+use super::regenerate;
+use super::response::{ClientBody, StreamedResponse, buffered, text_response};
+use super::runtime_api::{Failure, Invocation, RuntimeApi};
+use crate::config::InvokeMode;
+use crate::gateway::{ConnectionLimit, Endpoint, Gateway, ServingConfig, Tunnels, describe};
+use crate::log::Log;
+use crate::serve::Settings;
+use crate::signals::{Signal, Signals};
+use crate::wire::{DeadlineTicker, Rejection};
+
+/// Connections of clients at the same time. Lambda sends one request after the other.
+const MAX_CONNECTIONS: usize = 16;
+/// The number of headers of a response: those of the origin and of the gateway.
+const MAX_HEADERS: usize = 512;
+/// The time before the end of an invocation in which unfinished work is cancelled and its leases are released; at most a
+/// quarter of the invocation.
+const RESERVE: Duration = Duration::from_secs(3);
+/// How long a connection within the process may take to close after its response.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+const TIMEOUT: Rejection =
+    Rejection::new(StatusCode::GATEWAY_TIMEOUT, "there was no response before the timeout of the function");
+const NO_RESPONSE: Rejection = Rejection::new(StatusCode::BAD_GATEWAY, "there is no valid response");
+
+/// The gateway behind the runtime API.
+pub(super) struct Function {
+    api: RuntimeApi,
+    endpoint: Endpoint,
+    isr: Isr,
+    invoke_mode: InvokeMode,
+    shutdown_timeout: Duration,
+    log: Log,
+}
+
+impl Function {
+    pub(super) fn new(
+        api: RuntimeApi,
+        settings: &Settings,
+        isr: Isr,
+        queue: Option<Arc<dyn RegenerationQueue>>,
+        log: Log,
+    ) -> Result<Self> {
+        let (config, origin, access) = (&settings.config, &settings.origin, log.access());
+        let (tunnels, is_logged) = (Tunnels::default(), access.is_some());
+        let serving = ServingConfig::new(config, origin, isr.clone(), tunnels, queue, is_logged)?;
+        let endpoint = Endpoint {
+            gateway: Gateway::new(serving, access),
+            tls: None,
+            connections: ConnectionLimit::new(MAX_CONNECTIONS, MAX_CONNECTIONS),
+            deadline_ticker: DeadlineTicker::new(),
+        };
+        let (invoke_mode, shutdown_timeout) = (config.lambda.invoke_mode, config.timeouts.shutdown);
+        Ok(Function { api, endpoint, isr, invoke_mode, shutdown_timeout, log })
+    }
+
+    /// Handles invocations until the process is terminated, or the runtime API fails.
+    pub(super) async fn run(self) -> Result<()> {
+        let mut signals = Signals::install()?;
+        let ticker = self.endpoint.deadline_ticker.clone();
+        let ticker = tokio::spawn(async move { ticker.run().await });
+        tracing::info!("waiting for invocations");
+        loop {
+            self.log.flush();
+            let next = tokio::select! {
+                next = self.api.next() => next.context("no more invocations can be received")?,
+                () = terminated(&mut signals) => break,
+            };
+            self.invoke(next).await;
+        }
+        ticker.abort();
+        self.isr.shut_down(self.shutdown_timeout).await;
+        Ok(())
+    }
+
+    /// Handles an invocation, and finishes or cancels all the work that it started.
+    async fn invoke(&self, Invocation { id, deadline, event }: Invocation) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let work_deadline = deadline - RESERVE.min(left / 4);
+        let sent = match Event::parse(&event) {
+            Ok(Event::Http(event)) => self.respond(&id, *event, work_deadline).await,
+            Ok(Event::Messages(messages)) => {
+                let result =
+                    regenerate::all(&self.endpoint.gateway, &self.isr, messages, work_deadline).await;
+                self.api.respond(&id, result).await
+            }
+            Err(error) => {
+                tracing::error!(error, "an event was rejected");
+                let failure = Failure { error_type: "FaceTheory.UnsupportedEvent", error_message: &error };
+                self.api.fail(&id, &failure).await
+            }
+        };
+        if let Err(error) = sent {
+            tracing::error!(error = format!("{error:#}"), request_id = id, "a response was not sent");
+        }
+        let limit = work_deadline.saturating_duration_since(Instant::now());
+        if !self.isr.settle(limit).await {
+            tracing::warn!(
+                request_id = id,
+                "work in the background was cancelled, because it was not done before the timeout of the function; \
+                 give the function more time, or set `queue_url` in [lambda]"
+            );
+        }
+    }
+
+    /// Responds to an HTTP request.
+    async fn respond(&self, id: &str, event: HttpEvent, deadline: Instant) -> Result<()> {
+        let source = event.source.clone();
+        let (response, connection) = match event.into_request() {
+            Ok(client) => self.exchange(client, deadline).await,
+            Err(rejection) => (text_response(rejection), None),
+        };
+        let is_streamed =
+            matches!(source, Source::FunctionUrl { .. }) && self.invoke_mode == InvokeMode::ResponseStream;
+        let sent = if is_streamed {
+            self.api.stream(id, StreamedResponse::new(response, deadline)).await
+        } else {
+            let json = match timeout_at(deadline, buffered(response, &source)).await {
+                Ok(json) => json,
+                Err(_) => buffered(text_response(TIMEOUT), &source).await,
+            };
+            self.api.respond(id, json).await
+        };
+        // Work that continues without its client begins when the connection ends.
+        if let Some(connection) = connection
+            && timeout(CLOSE_TIMEOUT, connection.wait()).await.is_err()
+        {
+            tracing::warn!(request_id = id, "a connection did not close after its response");
+        }
+        sent
+    }
+
+    /// Sends a request to the gateway, over a connection of its own. Also returns the tracker of that connection.
+    async fn exchange(
+        &self,
+        client: ClientRequest,
+        deadline: Instant,
+    ) -> (Response<ClientBody>, Option<TaskTracker>) {
+        let ClientRequest { address, scheme, request } = client;
+        let Some((io, connection)) = self.endpoint.connect(address, scheme) else {
+            return (text_response(NO_RESPONSE), None);
+        };
+        let sending = async {
+            let (mut sender, connection) =
+                http1::Builder::new().max_headers(MAX_HEADERS).handshake(TokioIo::new(io)).await?;
+            // It ends with the response, or when that is dropped.
+            tokio::spawn(connection);
+            sender.send_request(request).await
+        };
+        let response = match timeout_at(deadline, sending).await {
+            Ok(Ok(response)) => response.map(Either::Left),
+            Ok(Err(error)) => {
+                tracing::warn!(error = describe(&error), "the gateway did not respond");
+                text_response(NO_RESPONSE)
+            }
+            Err(_) => text_response(TIMEOUT),
+        };
+        (response, Some(connection))
+    }
+}
+
+/// Waits for a signal that terminates the process.
+async fn terminated(signals: &mut Signals) {
+    while signals.next().await != Signal::Shutdown {}
+}

@@ -1,0 +1,87 @@
+//! Lambda freezes the process between two invocations: nothing may be pending then.
+
+use std::time::Duration;
+
+use crate::events::{Streamed, function_url};
+use crate::fixture::Setup;
+use crate::support::origin::{Gate, ScriptedResponse};
+use crate::support::wait_for;
+
+const PAGE: &str = "/pages/a";
+
+#[test]
+fn a_stale_page_is_published_before_the_process_may_be_frozen_on_the_embedded_store() {
+    is_published_before_the_process_may_be_frozen(&Setup::start());
+}
+
+#[test]
+fn a_stale_page_is_published_before_the_process_may_be_frozen_on_dynamodb_and_s3() {
+    is_published_before_the_process_may_be_frozen(&Setup::start_on_servers("", &[]));
+}
+
+fn is_published_before_the_process_may_be_frozen(setup: &Setup) {
+    assert_eq!(setup.get(PAGE).state(), "miss");
+    setup.invalidate(PAGE);
+    let gate = Gate::default();
+    setup.origin.respond(PAGE, ScriptedResponse::page(&[], "<p>new</p>").after(&gate));
+    let stale = setup.get(PAGE);
+    assert_eq!((stale.state(), stale.text()), ("stale", format!("<p>{PAGE}, render 1</p>")));
+
+    // The client has its whole response, but the invocation has not ended: the page is being rendered.
+    wait_for("the background render", || (setup.origin.requests_for(PAGE).len() == 2).then_some(()));
+    assert_eq!(setup.store.locks().len(), 1, "its lease is held");
+    assert!(!setup.api.is_idle());
+    gate.open();
+
+    setup.api.wait_until_idle();
+    setup.function.freeze();
+    assert_eq!(setup.store.locks().len(), 0, "the lease is released");
+    let (_other, api) = setup.another();
+    let hit = Streamed::receive(&api.invoke(function_url(PAGE)));
+    assert_eq!((hit.state(), hit.text()), ("hit", "<p>new</p>".to_owned()), "other processes have the page");
+    assert_eq!(setup.origin.requests_for(PAGE).len(), 2);
+
+    setup.function.thaw();
+    let hit = setup.get(PAGE);
+    assert_eq!((hit.state(), hit.text()), ("hit", "<p>new</p>".to_owned()));
+    assert!(
+        setup.function.log().contains("\"request\""),
+        "the access log was written: {}",
+        setup.function.log()
+    );
+}
+
+#[test]
+fn a_render_that_does_not_end_is_cancelled_before_the_invocation_times_out() {
+    let setup = Setup::start();
+    assert_eq!(setup.get(PAGE).state(), "miss");
+    setup.invalidate(PAGE);
+    let never = Gate::default();
+    setup.origin.respond(PAGE, ScriptedResponse::page(&[], "").after(&never));
+    let call = setup.api.invoke_within(Duration::from_secs(12), function_url(PAGE));
+    assert_eq!(Streamed::receive(&call).state(), "stale");
+    setup.api.wait_until_idle();
+    setup.function.freeze();
+    assert_eq!(setup.store.locks().len(), 0, "the lease is released");
+    setup.function.thaw();
+    assert!(setup.function.log().contains("was cancelled"), "{}", setup.function.log());
+    never.open();
+    setup.origin.respond(PAGE, ScriptedResponse::page(&[], "<p>new</p>"));
+    wait_for("a later request regenerates the page", || {
+        (setup.get(PAGE).text() == "<p>new</p>").then_some(())
+    });
+}
+
+#[test]
+fn a_request_that_gets_no_response_ends_before_the_invocation_times_out() {
+    let setup = Setup::start();
+    let never = Gate::default();
+    setup.origin.respond(PAGE, ScriptedResponse::page(&[], "").after(&never));
+    let call = setup.api.invoke_within(Duration::from_secs(4), function_url(PAGE));
+    let response = Streamed::receive(&call);
+    assert_eq!(response.status, 504, "{}", response.text());
+    setup.api.wait_until_idle();
+    setup.function.freeze();
+    assert_eq!(setup.store.locks().len(), 0, "the lease of the miss is released");
+    never.open();
+}
