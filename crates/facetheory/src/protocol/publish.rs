@@ -2,11 +2,13 @@
 //!
 //! The lease is verified by its own conditional delete: a transaction may name a row only once.
 
+use std::time::Duration;
+
 use tabletheory::{Attr, Change, Timestamp, Txn, Update, Value, Write};
 
 use crate::protocol::{
     Claim, Generation, Lease, Meta, PageKey, Version, attribute as name, pointer, rollback,
-    row::codec::Row as _, version_id::is_version_of,
+    row::codec::Row as _, ttl::after, version_id::is_version_of,
 };
 
 /// Which generations of a page are stored.
@@ -187,15 +189,14 @@ impl<'a> Publication<'a> {
         }
     }
 
-    /// Recipe B for a page of which no history is stored: the version that is replaced is deleted if it is one of ours. One of
-    /// another service expires.
+    /// Recipe B for a page of which no history is stored: the version that is replaced expires soon if it is one of ours.
     fn pointed(&self, id: &str) -> Txn {
-        let page = self.lease.page();
-        let txn = self.versioned(id);
-        let own = self.seen.filter(|seen| seen.is_own_version()).and_then(|seen| seen.current_sk.as_deref());
-        let Some(own) = own.map(|sk| page.meta().sibling(sk)) else { return txn };
-        let others = txn.writes().iter().filter(|write| *write.key() != own).cloned();
-        Txn::new(others.chain([Write::delete(own.clone())]))
+        /// As long as gc retains a body that was replaced, by default.
+        const DAY: Duration = Duration::from_secs(86_400);
+        let is_own = self.seen.is_some_and(Meta::is_own_version);
+        let soon = if is_own { after(self.now, DAY) } else { i64::MAX };
+        let superseded_ttl = self.superseded_ttl.map(|ttl| ttl.min(soon));
+        Publication { superseded_ttl, ..*self }.versioned(id)
     }
 
     /// `META` as it will be.
