@@ -26,6 +26,8 @@ fn implementation(model: &ModelDescription) -> TokenStream {
     let table_env = optional(model.table_env.as_deref());
     let [ttl, version, created_at, updated_at] = [Role::Ttl, Role::Version, Role::CreatedAt, Role::UpdatedAt]
         .map(|role| optional(model.role(role).map(|field| field.attribute.as_str())));
+    let optional_version = model.role(Role::Version).is_some_and(Field::is_option);
+    let time_form = time_form(model.has_text_times());
     let key = [Role::Pk, Role::Sk].map(|role| model.role(role).map(|field| &field.name));
     let key = key.iter().flatten();
     let writes = model.fields.iter().filter_map(write);
@@ -38,8 +40,10 @@ fn implementation(model: &ModelDescription) -> TokenStream {
             const ROLES: ::tabletheory::Roles = ::tabletheory::Roles {
                 ttl: #ttl,
                 version: #version,
+                optional_version: #optional_version,
                 created_at: #created_at,
                 updated_at: #updated_at,
+                time_form: #time_form,
             };
 
             fn key(&self) -> ::tabletheory::Key {
@@ -61,6 +65,10 @@ fn implementation(model: &ModelDescription) -> TokenStream {
             }
         }
     }
+}
+
+fn time_form(is_text: bool) -> TokenStream {
+    if is_text { quote!(::tabletheory::TimeForm::Rfc3339) } else { quote!(::tabletheory::TimeForm::Seconds) }
 }
 
 fn optional(text: Option<&str>) -> TokenStream {
@@ -114,7 +122,16 @@ fn read(field: &Field) -> TokenStream {
                 None if field.is_bytes() => quote!(::tabletheory::__private::bytes::deserialize),
                 None => quote_spanned!(span=> ::tabletheory::__private::Deserialize::deserialize),
             };
-            quote!(row.#method(#attribute, #ty, #deserialize)?)
+            let value = quote!(row.#method(#attribute, #ty, #deserialize)?);
+            if field.role.is_some_and(Role::is_time) {
+                let form = time_form(field.is_text());
+                quote!({
+                    row.convert_time(#attribute, #form);
+                    #value
+                })
+            } else {
+                value
+            }
         }
     };
     quote!(#name: #value)

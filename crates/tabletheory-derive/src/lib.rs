@@ -21,13 +21,18 @@ use proc_macro::TokenStream;
 /// | `pk`, `sk` | the partition key and the sort key, each a `String`; the attributes are named `pk` and `sk` |
 /// | `ttl` | the epoch second after which the row may be deleted; the attribute is named `ttl` |
 /// | `version` | version for optimistic locking: incremented by every save; a save over another version is refused |
-/// | `created_at` | the epoch second of the first save |
-/// | `updated_at` | the epoch second of the last save |
+/// | `created_at` | the time of the first save |
+/// | `updated_at` | the time of the last save |
 /// | `omitempty` | zero, `""`, `false` and empty collections are not stored; an absent attribute is read as the default |
 /// | `rename = "…"` | the attribute's name, if it differs from the field's |
 /// | `with = "…"` | a module whose `serialize` and `deserialize` convert the field, as in serde |
 ///
-/// `ttl`, `version`, `created_at` and `updated_at` must be integers or `Option`s of integers.
+/// `ttl` and `version` must be integers or `Option`s of integers. A version that is an `Option` starts at 0, as in other
+/// languages of TableTheory, and `None` is a row that was never saved; a version that is an integer starts at 1, and 0 is a row
+/// that was never saved.
+///
+/// `created_at` and `updated_at` are integers (stored as epoch seconds) or `String`s (stored as RFC 3339 with nanoseconds, as
+/// Go and TypeScript do), or `Option`s of one of them. Both forms are read, whichever one the model writes.
 ///
 /// # Options of the struct
 ///

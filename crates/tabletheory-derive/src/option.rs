@@ -44,6 +44,10 @@ impl Role {
         matches!(self, Role::Pk | Role::Sk)
     }
 
+    pub(crate) fn is_time(self) -> bool {
+        matches!(self, Role::CreatedAt | Role::UpdatedAt)
+    }
+
     fn named(name: &str) -> Option<Role> {
         Role::ALL.into_iter().find(|role| role.name() == name)
     }

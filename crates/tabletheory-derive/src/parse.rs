@@ -56,6 +56,7 @@ impl ModelDescription {
         combined(errors)?;
         let model = ModelDescription { name: input.ident.clone(), table_env: options.table_env, fields };
         model.check_roles()?;
+        model.check_time_forms()?;
         model.check_attributes_differ()?;
         Ok(model)
     }
@@ -63,6 +64,27 @@ impl ModelDescription {
     /// Returns the field with a role.
     pub(crate) fn role(&self, role: Role) -> Option<&Field> {
         self.fields.iter().find(|field| field.role == Some(role))
+    }
+
+    /// Whether the times of saves are stored as text, not as numbers.
+    pub(crate) fn has_text_times(&self) -> bool {
+        self.time_fields().any(Field::is_text)
+    }
+
+    fn time_fields(&self) -> impl Iterator<Item = &Field> {
+        self.fields.iter().filter(|field| field.role.is_some_and(Role::is_time))
+    }
+
+    fn check_time_forms(&self) -> Result<()> {
+        let text = self.time_fields().find(|field| field.is_text());
+        let number = self.time_fields().find(|field| !field.is_text());
+        let (Some(text), Some(number)) = (text, number) else { return Ok(()) };
+        let message = format!(
+            "struct `{}`: the field `{}` stores its time as text and the field `{}` as a number; \
+             make both a String or both an integer",
+            self.name, text.name, number.name
+        );
+        Err(Error::new(text.name.span(), message))
     }
 
     fn check_roles(&self) -> Result<()> {
@@ -166,6 +188,10 @@ impl Field {
         self.with.is_none() && type_text(self.value_type()) == "Vec<u8>"
     }
 
+    pub(crate) fn is_text(&self) -> bool {
+        is_one_of(self.value_type(), &["String"])
+    }
+
     pub(crate) fn is_option(&self) -> bool {
         in_option(&self.ty).is_some()
     }
@@ -214,15 +240,20 @@ fn attribute_name(
 }
 
 fn check_type(place: &str, role: Role, ty: &Type) -> Result<()> {
-    let fits = if role.is_key() {
-        is_one_of(ty, &["String"])
+    let value = in_option(ty).unwrap_or(ty);
+    let (fits, needs) = if role.is_key() {
+        (is_one_of(ty, &["String"]), "a String")
+    } else if role.is_time() {
+        (
+            is_one_of(value, &INTEGERS) || is_one_of(value, &["String"]),
+            "an integer of up to 64 bits, a String, or an Option of one of them",
+        )
     } else {
-        is_one_of(in_option(ty).unwrap_or(ty), &INTEGERS)
+        (is_one_of(value, &INTEGERS), "an integer of up to 64 bits or an Option of one")
     };
     if fits {
         return Ok(());
     }
-    let needs = if role.is_key() { "a String" } else { "an integer of up to 64 bits or an Option of one" };
     let message = format!("{place}: the role {} needs {needs}, not {}", role.name(), type_text(ty));
     Err(Error::new_spanned(ty, message))
 }
@@ -235,7 +266,11 @@ fn check_options(place: &str, role: Role, options: &FieldOptions) -> Result<()> 
         return Err(Error::new(span, message));
     }
     if let Some(with) = &options.with {
-        let kind = if role.is_key() { "a plain string" } else { "a plain number" };
+        let kind = match role {
+            _ if role.is_key() => "a plain string",
+            _ if role.is_time() => "a plain number or string",
+            _ => "a plain number",
+        };
         let message = format!("{place}: the role {} is {kind}, which excludes `with`", role.name());
         return Err(Error::new(with.span(), message));
     }

@@ -41,9 +41,11 @@ fn the_error_of_an_invalid_field_says_what_to_do() {
         ("#[model(version)] a: i64, #[model(version)] b: i64", "field `b`: the field `a` has the role version already".into()),
         ("#[model(ttl)] ttl: String", "field `ttl`: the role ttl needs an integer of up to 64 bits or an Option of one, not String".into()),
         ("#[model(version)] version: Option<f64>", "field `version`: the role version needs an integer of up to 64 bits or an Option of one, not Option<f64>".into()),
-        ("#[model(created_at)] created: std::time::SystemTime", "field `created`: the role created_at needs an integer of up to 64 bits or an Option of one, not std::time::SystemTime".into()),
-        ("#[model(updated_at)] updated: u128", "field `updated`: the role updated_at needs an integer of up to 64 bits or an Option of one, not u128".into()),
+        ("#[model(created_at)] created: std::time::SystemTime", "field `created`: the role created_at needs an integer of up to 64 bits, a String, or an Option of one of them, not std::time::SystemTime".into()),
+        ("#[model(updated_at)] updated: u128", "field `updated`: the role updated_at needs an integer of up to 64 bits, a String, or an Option of one of them, not u128".into()),
         ("#[model(version, with = \"a::b\")] version: i64", "field `version`: the role version is a plain number, which excludes `with`".into()),
+        ("#[model(created_at)] a: String, #[model(updated_at)] b: i64", "struct `Page`: the field `a` stores its time as text and the field `b` as a number; make both a String or both an integer".into()),
+        ("#[model(created_at, with = \"a::b\")] created: String", "field `created`: the role created_at is a plain number or string, which excludes `with`".into()),
         // Names.
         ("#[model(ttl, rename = \"expires\")] ttl: i64", "field `ttl`: the attribute of the role ttl is always named `ttl`; it cannot be renamed to `expires`".into()),
         ("ttl: i64", "field `ttl`: the attribute `ttl` belongs to the role ttl; mark the field with #[model(ttl)] or rename it".into()),
@@ -154,6 +156,7 @@ fn valid_models_have_no_errors() {
         "#[model(version, rename = \"v\")] version: std::option::Option<i64>",
         "#[model(with = \"serde_dynamo::string_set\", omitempty)] tags: Vec<String>",
         "r#type: String, #[serde(skip)] other: u8",
+        "#[model(created_at)] a: String, #[model(updated_at, omitempty)] b: Option<String>",
         "#[model()] nothing: ()",
     ];
     for fields in valid {

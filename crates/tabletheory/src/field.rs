@@ -5,6 +5,7 @@ use serde_dynamo::{AttributeValue, Deserializer, Serializer};
 use crate::error::{Error, Kind, Result};
 use crate::item::{Item, Key};
 use crate::number::Number;
+use crate::time_form::TimeForm;
 use crate::value::Value;
 
 /// Collects the fields of one row into an item.
@@ -88,6 +89,13 @@ impl RowReader {
     #[must_use]
     pub fn sk(&self) -> String {
         self.row.key.sk.clone()
+    }
+
+    /// Converts a time that is stored in the other form, as other programs may store it, to the form of the model.
+    pub fn convert_time(&mut self, attribute: &'static str, form: TimeForm) {
+        if let Some(value) = self.item.get(attribute).and_then(|stored| form.convert(stored)) {
+            self.item.set(attribute, value);
+        }
     }
 
     /// Reads a field. An absent attribute is read as null, for types that accept null without being an `Option`.

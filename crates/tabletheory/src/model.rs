@@ -4,6 +4,7 @@ use std::env::{self, VarError};
 
 use crate::error::{Error, Result};
 use crate::item::{Item, Key};
+use crate::time_form::TimeForm;
 
 /// A struct that is stored as a row: its key, and its conversion to and from attributes.
 ///
@@ -206,10 +207,15 @@ pub use tabletheory_derive::Model;
 pub struct Roles {
     /// Epoch second after which the row may be deleted; always named `ttl`.
     pub ttl: Option<&'static str>,
-    /// Version for optimistic locking: incremented by every save, 0 or absent before the first.
+    /// Version for optimistic locking, incremented by every save.
     pub version: Option<&'static str>,
-    /// Epoch second of the first save.
+    /// Whether the version is an `Option`. `None` is then a row that was never saved, and its first save stores version 0, as
+    /// in other languages of TableTheory. Otherwise 0 is a row that was never saved, and its first save stores version 1.
+    pub optional_version: bool,
+    /// The time of the first save.
     pub created_at: Option<&'static str>,
-    /// Epoch second of the last save.
+    /// The time of the last save.
     pub updated_at: Option<&'static str>,
+    /// The form in which these times are stored.
+    pub time_form: TimeForm,
 }

@@ -19,6 +19,10 @@ use crate::update::Update;
 /// If the model has a `version`, a save or delete is refused unless the stored version is the one that was read. The first
 /// save sets `created_at`, every save sets `updated_at`.
 ///
+/// A version that is an `Option` starts at 0 and is `None` before the first save, as in other languages of TableTheory. A
+/// version that is an integer starts at 1 and is 0 before the first save, so it cannot save a row over one that another
+/// program stored with version 0, or without a version: use an `Option`, or [`update`](Rows::update).
+///
 /// ```
 /// use tabletheory::{MemoryTable, Model, Saved, TableExt};
 ///
@@ -61,8 +65,8 @@ impl<'t, M: Model> Rows<'t, M> {
         Rows { table, model: PhantomData }
     }
 
-    /// Saves a row when awaited. If the model has a version, the stored version must be the one that was read (0 or `None`:
-    /// there must be no row); otherwise any existing row is replaced.
+    /// Saves a row when awaited. If the model has a version, the stored version must be the one that was read, and there must
+    /// be no row if this one was never read (its version is `None`, or an integer 0); otherwise any existing row is replaced.
     ///
     /// ```
     /// # use tabletheory::{Model, MemoryTable, TableExt};

@@ -7,18 +7,19 @@ use crate::error::{Error, Result};
 use crate::item::{Item, Key, PK};
 use crate::model::Model;
 use crate::number::Number;
+use crate::time_form::TimeForm;
 use crate::txn::Write;
 use crate::update::Update;
 use crate::value::Value;
 
-/// Saves a row. If the model has a version, the stored version must be the one that was read.
+/// Saves a row. If the model has a version, the stored version must be the one that was read, and there must be no row if this
+/// one was never saved.
 ///
 /// Returns the write, and the row as it will be stored.
 pub(crate) fn put<M: Model>(row: &M, now: Timestamp) -> Result<(Write, M)> {
     let (mut write, saved, seen) = prepare(row, now)?;
     if let Some(version) = M::ROLES.version {
-        let never_saved = || row_is_absent().or(has_no_version(version));
-        write = write.when(seen.map_or_else(never_saved, |seen| is_at(version, seen)));
+        write = write.when(seen.map_or_else(row_is_absent, |seen| is_at(version, seen)));
     }
     Ok((write, saved))
 }
@@ -44,10 +45,10 @@ pub(crate) fn update<M: Model>(key: &Key, mut update: Update, now: Timestamp) ->
     }
     // Callers may set the times themselves, for example to copy rows.
     if let Some(name) = M::ROLES.created_at.filter(|name| !changes(&update, name)) {
-        update = update.with(Attr::<i64>::new(name).set_if_absent(now.seconds()));
+        update = update.with(Attr::<Value>::new(name).set_if_absent(M::ROLES.time_form.value(now)));
     }
     if let Some(name) = M::ROLES.updated_at.filter(|name| !changes(&update, name)) {
-        update = update.with(Attr::<i64>::new(name).set(now.seconds()));
+        update = update.with(Attr::<Value>::new(name).set(M::ROLES.time_form.value(now)));
     }
     Ok(Write::update(key.clone(), update))
 }
@@ -56,7 +57,7 @@ pub(crate) fn update<M: Model>(key: &Key, mut update: Update, now: Timestamp) ->
 pub(crate) fn delete<M: Model>(row: &M) -> Result<Write> {
     let write = Write::delete(row.key());
     let Some(name) = M::ROLES.version else { return Ok(write) };
-    let seen = version(&row.to_item()?, name)?;
+    let seen = version::<M>(&row.to_item()?, name)?;
     // Other writers may store rows without a version.
     Ok(write.when(seen.map_or_else(|| has_no_version(name), |seen| is_at(name, seen))))
 }
@@ -66,16 +67,18 @@ fn prepare<M: Model>(row: &M, now: Timestamp) -> Result<(Write, M, Option<Number
     let mut item = row.to_item()?;
     let mut seen = None;
     if let Some(name) = M::ROLES.version {
-        seen = version(&item, name)?;
-        item.set(name, seen.unwrap_or(Number::ZERO).checked_add(&Number::from(1))?);
+        seen = version::<M>(&item, name)?;
+        let first = if M::ROLES.optional_version { Number::ZERO } else { Number::from(1) };
+        item.set(name, seen.map_or(Ok(first), |seen| seen.checked_add(&Number::from(1)))?);
     }
+    let now = M::ROLES.time_form.value(now);
     if let Some(name) = M::ROLES.created_at
-        && item.get(name).is_none_or(|at| *at == Value::N(Number::ZERO))
+        && TimeForm::is_unset(item.get(name))
     {
-        item.set(name, now.seconds());
+        item.set(name, now.clone());
     }
     if let Some(name) = M::ROLES.updated_at {
-        item.set(name, now.seconds());
+        item.set(name, now);
     }
     // Fails before anything is written if the version no longer fits in its field.
     let saved = M::from_item(item.clone())?;
@@ -83,10 +86,11 @@ fn prepare<M: Model>(row: &M, now: Timestamp) -> Result<(Write, M, Option<Number
 }
 
 /// Returns the version that a row was read with, `None` if it was never saved.
-fn version(item: &Item, name: &str) -> Result<Option<Number>> {
+fn version<M: Model>(item: &Item, name: &str) -> Result<Option<Number>> {
+    let counts = |number: &Number| M::ROLES.optional_version || *number != Number::ZERO;
     match item.get(name) {
         None => Ok(None),
-        Some(Value::N(number)) => Ok(Some(*number).filter(|number| *number != Number::ZERO)),
+        Some(Value::N(number)) => Ok(Some(*number).filter(counts)),
         Some(other) => Err(Error::invalid(format!(
             "the version `{name}` is of type {}; it must be N",
             other.type_name()

@@ -158,6 +158,7 @@ fn a_model_has_a_name_and_roles() {
         version: Some("version"),
         created_at: Some("created"),
         updated_at: Some("updated"),
+        ..Roles::default()
     };
     assert_eq!(Document::ROLES, roles);
     assert_eq!(CacheLease::ROLES, Roles { ttl: Some("ttl"), ..Roles::default() });

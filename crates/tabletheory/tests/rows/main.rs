@@ -1,5 +1,6 @@
 //! Typed rows: saves with versions and times, queries, and transactions of several models.
 
+mod interop;
 #[path = "../support/row.rs"]
 mod row;
 mod saving;
