@@ -99,8 +99,11 @@ pub mod __private {
     pub use crate::field::{RowReader, RowWriter, bytes};
 }
 
-/// Types for creating, describing and verifying tables on DynamoDB.
+/// Types for creating, describing and verifying tables on DynamoDB, and for observing requests to it.
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb {
-    pub use crate::backend::dynamodb::{Creation, Description, KeyPart, Problem};
+    pub use crate::backend::dynamodb::{
+        Creation, Description, Feature, KeyPart, OPERATIONS, Observation, Observer, Operation, Permission,
+        Problem, Purpose, RequestOutcome, SetupStep, TableSetup, error_code,
+    };
 }

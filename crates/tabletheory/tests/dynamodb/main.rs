@@ -1,6 +1,7 @@
 //! Tests of the DynamoDB backend with DynamoDB Local: operations, and errors.
 
 mod faults;
+mod observer;
 mod pages;
 #[path = "../support/proxy.rs"]
 mod proxy;

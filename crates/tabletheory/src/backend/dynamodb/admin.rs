@@ -1,4 +1,4 @@
-//! Creating, describing and deleting tables.
+//! Creating, describing and deleting tables. `setup` adds the protection of a table in production.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use crate::error::{Error, Result};
 use crate::item::{PK, SK, TTL};
 
 /// Time between polls of a table that is being created.
-const POLL_INTERVAL: Duration = Duration::from_millis(500);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Two minutes; an on-demand table is ready after some seconds.
-const MAX_POLLS: u32 = 240;
+pub(super) const MAX_POLLS: u32 = 240;
 
 impl DynamoTable {
     /// Creates the table if it does not exist, with string keys `pk` and `sk`, on-demand billing and TTL on `ttl`. Returns
@@ -38,29 +38,36 @@ impl DynamoTable {
     /// # Ok(()) }
     /// ```
     pub async fn create_table_if_missing(&self) -> Result<Creation> {
-        let creation = self.create().await?;
-        let mut polls = 0;
-        let description = loop {
-            match self.find().await? {
-                Some(table) if table.status == TableStatus::Active.as_str() => break table,
-                // A new table may not be visible immediately.
-                _ => polls += 1,
-            }
-            if polls >= MAX_POLLS {
-                return Err(Error::unavailable(format!(
-                    "{} is still not active after {:?}; check its state in the AWS console",
-                    self.label,
-                    POLL_INTERVAL * MAX_POLLS
-                )));
-            }
-            tokio::time::sleep(POLL_INTERVAL).await;
-        };
-        use Problem::{NoSortKey, WrongPartitionKey, WrongSortKey};
-        let is_about_keys = |problem| matches!(problem, WrongPartitionKey(_) | NoSortKey | WrongSortKey(_));
-        if description.ttl.is_none() && !problems(&description).into_iter().any(is_about_keys) {
+        let creation = self.create(false).await?;
+        let description = self.wait_until_active(&mut |_| {}).await?;
+        if description.ttl.is_none() && !problems(&description).iter().any(Problem::is_about_keys) {
             self.enable_ttl().await?;
         }
         Ok(creation)
+    }
+
+    /// Waits until the table is ready, and reports every state that it has meanwhile.
+    pub(super) async fn wait_until_active(
+        &self,
+        waiting: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<Description> {
+        for _ in 0..MAX_POLLS {
+            // A new table may not be visible immediately.
+            let found = self.find().await?;
+            let status = found.as_ref().map_or("CREATING", |table| table.status.as_str());
+            if status == TableStatus::Active.as_str()
+                && let Some(table) = found
+            {
+                return Ok(table);
+            }
+            waiting(status);
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        Err(Error::unavailable(format!(
+            "{} is still not active after {:?}; check its state in the AWS console",
+            self.label,
+            POLL_INTERVAL * MAX_POLLS
+        )))
     }
 
     /// Describes the table: status, approximate size, keys and TTL attribute.
@@ -113,10 +120,13 @@ impl DynamoTable {
         deleted.map(|retried| retried.result)
     }
 
-    async fn create(&self) -> Result<Creation> {
+    pub(super) async fn create(&self, deletion_protection: bool) -> Result<Creation> {
         let invalid = |cause| Error::invalid("the keys of the table cannot be sent").caused_by(cause);
         let mut request =
             self.client.create_table().table_name(&self.label.table).billing_mode(BillingMode::PayPerRequest);
+        if deletion_protection {
+            request = request.deletion_protection_enabled(true);
+        }
         for (name, role) in [(PK, KeyType::Hash), (SK, KeyType::Range)] {
             let key = KeySchemaElement::builder().attribute_name(name).key_type(role).build();
             let attribute = AttributeDefinition::builder()
@@ -137,7 +147,7 @@ impl DynamoTable {
         creation.map(|retried| retried.result)
     }
 
-    async fn find(&self) -> Result<Option<Description>> {
+    pub(super) async fn find(&self) -> Result<Option<Description>> {
         let request = self.client.describe_table().table_name(&self.label.table);
         let found = send!(
             self,
@@ -159,7 +169,7 @@ impl DynamoTable {
         }))
     }
 
-    async fn enable_ttl(&self) -> Result<()> {
+    pub(super) async fn enable_ttl(&self) -> Result<()> {
         let specification = TimeToLiveSpecification::builder().enabled(true).attribute_name(TTL).build();
         let specification = specification
             .map_err(|cause| Error::invalid("the TTL setting cannot be sent").caused_by(cause))?;

@@ -198,7 +198,10 @@ fn classify_cancellation(
     if let Some(index) = first(&["TransactionInProgress"]) {
         return Err(Failure::new(FailureKind::Ambiguous, describe(index)));
     }
-    if let Some(index) = first(&["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"]) {
+    if let Some(index) = first(&["ThrottlingError", "ProvisionedThroughputExceeded"]) {
+        return Err(Failure::throttled(describe(index)));
+    }
+    if let Some(index) = first(&["TransactionConflict"]) {
         return Err(Failure::new(FailureKind::NotApplied, describe(index)));
     }
     let unknown = reasons.iter().position(|reason| !matches!(reason.code(), None | Some("None")));

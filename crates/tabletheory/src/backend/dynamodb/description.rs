@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use aws_sdk_dynamodb::types::{KeyType, ScalarAttributeType, TableDescription, TableStatus};
+use aws_sdk_dynamodb::types::{BillingMode, KeyType, ScalarAttributeType, TableDescription, TableStatus};
 
 use crate::item::{PK, SK, TTL};
 
@@ -29,6 +29,10 @@ pub struct Description {
     pub partition_key: Option<KeyPart>,
     /// The sort key, if the table has one.
     pub sort_key: Option<KeyPart>,
+    /// Whether requests are billed one by one; otherwise capacity is provisioned.
+    pub on_demand: bool,
+    /// Whether the table cannot be deleted.
+    pub deletion_protection: bool,
 }
 
 impl Description {
@@ -49,7 +53,25 @@ impl Description {
             ttl,
             partition_key: key(&KeyType::Hash),
             sort_key: key(&KeyType::Range),
+            on_demand: table
+                .billing_mode_summary()
+                .is_some_and(|billing| billing.billing_mode() == Some(&BillingMode::PayPerRequest)),
+            deletion_protection: table.deletion_protection_enabled().unwrap_or(false),
         }
+    }
+}
+
+impl Description {
+    /// Returns all problems of the table; empty if there are none.
+    ///
+    /// ```no_run
+    /// # async fn example(table: tabletheory::DynamoTable) -> tabletheory::Result<()> {
+    /// assert_eq!(table.describe().await?.problems(), []);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
+        problems(self)
     }
 }
 
@@ -106,6 +128,21 @@ pub enum Problem {
         /// The other attribute.
         attribute: String,
     },
+}
+
+impl Problem {
+    /// Whether the keys of the table are wrong, so that it cannot be used at all.
+    ///
+    /// ```
+    /// use tabletheory::dynamodb::Problem;
+    ///
+    /// assert!(Problem::NoSortKey.is_about_keys());
+    /// assert!(!Problem::TtlOff.is_about_keys());
+    /// ```
+    #[must_use]
+    pub fn is_about_keys(&self) -> bool {
+        matches!(self, Problem::WrongPartitionKey(_) | Problem::NoSortKey | Problem::WrongSortKey(_))
+    }
 }
 
 impl fmt::Display for Problem {
@@ -172,6 +209,8 @@ mod tests {
             ttl: Some("ttl".into()),
             partition_key: Some(key("pk", "S")),
             sort_key: Some(key("sk", "S")),
+            on_demand: true,
+            deletion_protection: true,
         }
     }
 

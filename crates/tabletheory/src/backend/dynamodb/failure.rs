@@ -1,6 +1,7 @@
 //! Failed attempts: whether the request may have been applied, and the message for the caller.
 
 use std::error::Error as StdError;
+use std::fmt;
 
 use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
@@ -24,13 +25,20 @@ pub(super) enum FailureKind {
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) kind: FailureKind,
+    /// Whether the request exceeded a capacity.
+    pub(super) is_throttling: bool,
     message: String,
     cause: Option<Box<dyn StdError + Send + Sync>>,
 }
 
 impl Failure {
     pub(super) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Failure { kind, message: message.into(), cause: None }
+        Failure { kind, is_throttling: false, message: message.into(), cause: None }
+    }
+
+    /// A request that exceeded a capacity, and was not applied.
+    pub(super) fn throttled(message: impl Into<String>) -> Self {
+        Failure { is_throttling: true, ..Failure::new(FailureKind::NotApplied, message) }
     }
 
     /// Classifies an error of the SDK.
@@ -63,7 +71,16 @@ impl Failure {
             // The SDK may add variants; a request with an unknown failure may have been applied.
             _ => (FailureKind::Ambiguous, format!("unknown failure of {table}")),
         };
-        Failure { kind, message, cause: Some(Box::new(error)) }
+        let is_throttling = match error.code() {
+            Some(code) => THROTTLING.contains(&without_suffix(code)),
+            None => error.raw_response().is_some_and(|response| response.status().as_u16() == 429),
+        };
+        let code = error.code().map(str::to_owned);
+        let cause: Box<dyn StdError + Send + Sync> = match code {
+            Some(code) => Box::new(Coded { code, error: Box::new(error) }),
+            None => Box::new(error),
+        };
+        Failure { kind, is_throttling, message, cause: Some(cause) }
     }
 
     /// Marks the request as not sent, so that it was certainly not applied.
@@ -76,7 +93,7 @@ impl Failure {
 
     /// Converts to the error for the caller.
     pub(super) fn into_error(self, error_kind: Kind) -> Error {
-        let Failure { kind, message, cause } = self;
+        let Failure { kind, message, cause, .. } = self;
         let message = match error_kind {
             Kind::Unknown if kind != FailureKind::Permanent(Kind::Unknown) => {
                 format!("{message}; the write may or may not have been applied: read the rows back")
@@ -95,6 +112,44 @@ impl Failure {
     }
 }
 
+/// An error of the SDK with the code of the service.
+#[derive(Debug)]
+struct Coded {
+    code: String,
+    error: Box<dyn StdError + Send + Sync>,
+}
+
+impl fmt::Display for Coded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl StdError for Coded {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.error.source()
+    }
+}
+
+/// Returns the code of DynamoDB's response that caused this error, such as `AccessDeniedException`. `None` if another
+/// failure caused it.
+///
+/// ```
+/// let error = tabletheory::Key::new("", "").check().unwrap_err();
+/// assert_eq!(tabletheory::dynamodb::error_code(&error), None);
+/// ```
+#[must_use]
+pub fn error_code<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e str> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(coded) = error.downcast_ref::<Coded>() {
+            return Some(&coded.code);
+        }
+        next = error.source();
+    }
+    None
+}
+
 /// Error codes of requests that were certainly not applied and may be retried. Here and below without the suffix
 /// `Exception`, which some codes have and some lack, depending on the service that responds.
 const NOT_APPLIED: &[&str] = &[
@@ -109,6 +164,17 @@ const NOT_APPLIED: &[&str] = &[
     "Throttling",
     "TooManyRequests",
     "TransactionConflict",
+];
+
+/// Those of them that mean that a capacity was exceeded.
+const THROTTLING: &[&str] = &[
+    "ProvisionedThroughputExceeded",
+    "RequestLimitExceeded",
+    "RequestThrottled",
+    "SlowDown",
+    "Throttled",
+    "Throttling",
+    "TooManyRequests",
 ];
 
 /// Error codes of requests that may have been applied, or may still be.

@@ -10,17 +10,27 @@ macro_rules! send {
         $table:expr, $idempotency:expr, $request:expr, $output:pat => $result:expr
         $(, $($error:pat => $expected:expr $(,)?)+)?
     ) => {{
+        use crate::backend::dynamodb::operation::{Request as _, Response as _};
         let request = $request;
+        let operation = crate::backend::dynamodb::operation::name_of(&request);
+        let request = if $table.observer.is_some() { request.count_capacity() } else { request };
         let attempt = || async {
             match request.clone().send().await {
-                Ok($output) => Ok($result),
-                Err(error) => match error.as_service_error() {
-                    $($(Some($error) => $expected,)+)?
-                    _ => Err(Failure::of(error, &$table.label)),
-                },
+                Ok(response) => {
+                    let units = response.units();
+                    let $output = response;
+                    (Ok($result), units)
+                }
+                Err(error) => {
+                    let result = match error.as_service_error() {
+                        $($(Some($error) => $expected,)+)?
+                        _ => Err(Failure::of(error, &$table.label)),
+                    };
+                    (result, None)
+                }
             }
         };
-        $table.retry($idempotency, attempt).await
+        $table.retry(operation, $idempotency, attempt).await
     }};
 }
 
@@ -30,12 +40,17 @@ mod convert;
 mod description;
 mod expression;
 mod failure;
+mod observer;
+mod operation;
+mod permissions;
 mod read;
 mod retry;
 mod settings;
+mod setup;
 mod transport;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use aws_config::BehaviorVersion;
 use aws_sdk_dynamodb::Client;
@@ -44,9 +59,15 @@ use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 
 pub use admin::Creation;
 pub use description::{Description, KeyPart, Problem};
+pub use failure::error_code;
+pub use observer::{Observation, Observer, RequestOutcome};
+pub use operation::{OPERATIONS, Operation, Purpose};
+pub use permissions::Permission;
 pub use settings::DynamoSettings;
+pub use setup::{Feature, SetupStep, TableSetup};
 
 use self::failure::Failure;
+use self::observer::Measurement;
 use self::retry::{Idempotency, Retried};
 use self::transport::TableLabel;
 use crate::clock::{Clock, SystemClock};
@@ -75,6 +96,7 @@ pub struct DynamoTable {
     settings: DynamoSettings,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 impl DynamoTable {
@@ -112,7 +134,7 @@ impl DynamoTable {
         check_name(&table)?;
         settings.check()?;
         ensure!(
-            client.config().region().is_some(),
+            client.config().region().is_some_and(|region| !region.as_ref().is_empty()),
             "there is no AWS region; set AWS_REGION or the region of the profile, also for DynamoDB Local"
         );
         let label = TableLabel { table, endpoint: Arc::default() };
@@ -137,6 +159,7 @@ impl DynamoTable {
             settings,
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
+            observer: None,
         })
     }
 
@@ -184,19 +207,32 @@ impl DynamoTable {
         self
     }
 
+    /// Calls this observer after every request, and makes DynamoDB return the consumed capacity, which costs nothing.
+    ///
+    /// See [`Observer`](crate::dynamodb::Observer) for an example.
+    #[must_use]
+    pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
     async fn retry<T, A>(
         &self,
+        operation: &'static str,
         idempotency: Idempotency,
         attempt: impl Fn() -> A + Send + Sync,
     ) -> Result<Retried<T>>
     where
-        A: Future<Output = Result<T, Failure>> + Send,
+        T: Send,
+        A: Future<Output = (Result<T, Failure>, Option<f64>)> + Send,
     {
+        let attempts = AtomicU32::new(0);
         let tracked = || async {
-            match transport::track_sent(attempt()).await {
-                (Err(failure), false) => Err(failure.unsent()),
-                (result, _) => result,
-            }
+            let number = attempts.fetch_add(1, Ordering::Relaxed) + 1;
+            let measurement = Measurement::start(self.observer.as_ref(), operation, number);
+            let ((result, units), sent) = transport::track_sent(attempt()).await;
+            measurement.finish(&result, units);
+            if sent { result } else { result.map_err(Failure::unsent) }
         };
         // Boxed, because the nested futures of the SDK would exceed the compiler's recursion limit in callers.
         Box::pin(retry::retry(&self.settings, &*self.random, idempotency, tracked)).await
