@@ -65,6 +65,16 @@ impl Environment {
         Environment::from_lookup(|name| std::env::var(name))
     }
 
+    /// Reads the address of the table alone.
+    ///
+    /// ```no_run
+    /// let table = facetheory::Environment::table_of_process()?;
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub fn table_of_process() -> Result<Address> {
+        Ok(Address::from_env(&TABLE)?)
+    }
+
     /// Reads the variables with this function.
     ///
     /// ```

@@ -35,8 +35,12 @@ pub use self::http::{
     RegenerationQueue, RequestOrigin, ResolvedRequest, Route, Routes, TenantFrom, is_valid_host,
     remove_hop_by_hop_headers,
 };
+#[cfg(feature = "s3")]
+pub use bodies::lifecycle::UnsafeLifecycleRule;
 pub use bodies::probe::{Probe, ProbeFailure};
 pub use bodies::{Bodies, Body, StoredBody};
+#[cfg(feature = "dynamodb")]
+pub use engine::DynamoMetrics;
 pub use engine::{BypassReason, CachedPage, GetResult, Incident, Isr, IsrBuilder, Phase, Served, State};
 pub use environment::Environment;
 pub use error::{Error, Kind, Result};

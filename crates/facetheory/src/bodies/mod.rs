@@ -1,6 +1,8 @@
 //! Bodies: the rendered bytes, in objects that are written once and never overwritten.
 
 mod create;
+#[cfg(feature = "s3")]
+pub(crate) mod lifecycle;
 mod metadata;
 mod open;
 pub(crate) mod probe;

@@ -84,9 +84,9 @@ impl Bodies {
         if let Some(directory) = address.strip_prefix("file:").filter(|directory| !directory.is_empty()) {
             return Bodies::files(directory);
         }
-        match address.strip_prefix("s3://").map(|rest| rest.split_once('/').unwrap_or((rest, ""))) {
-            Some((bucket, prefix)) if !bucket.is_empty() => open_s3(bucket, prefix).await,
-            _ => Err(Error::invalid(format!(
+        match s3_address(address) {
+            Some((bucket, prefix)) => open_s3(bucket, prefix).await,
+            None => Err(Error::invalid(format!(
                 "`{address}` is not an address of bodies; it must be memory:, file:DIRECTORY or s3://BUCKET/PREFIX"
             ))),
         }
@@ -116,9 +116,16 @@ impl Bodies {
     }
 }
 
+/// Bucket and prefix of an address `s3://bucket/prefix`; `None` for other addresses.
+pub(super) fn s3_address(address: &str) -> Option<(&str, &str)> {
+    let rest = address.strip_prefix("s3://")?;
+    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    (!bucket.is_empty()).then_some((bucket, prefix))
+}
+
 /// The prefix of S3 keys, normalized as in other languages.
 #[cfg(feature = "s3")]
-fn normalized_prefix(text: &str) -> Result<String> {
+pub(super) fn normalized_prefix(text: &str) -> Result<String> {
     let text = text.trim();
     if text.is_empty() {
         return Ok(PREFIX.to_owned());

@@ -7,6 +7,8 @@ mod compression;
 mod decision;
 mod detached;
 mod drain;
+#[cfg(feature = "dynamodb")]
+mod dynamodb_metrics;
 mod early_refresh;
 mod get;
 mod get_result;
@@ -41,6 +43,8 @@ pub use builder::IsrBuilder;
 pub use cached_page::CachedPage;
 pub(crate) use compression::Coding;
 pub(crate) use decision::{EntryView, ReusePolicy, ServeDecision};
+#[cfg(feature = "dynamodb")]
+pub use dynamodb_metrics::DynamoMetrics;
 pub(crate) use get::FreshPage;
 pub use get_result::{BypassReason, GetResult, Served};
 pub use metrics::{Incident, Phase};

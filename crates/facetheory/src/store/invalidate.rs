@@ -2,7 +2,7 @@
 
 use tabletheory::Consistency;
 
-use super::{MAX_ROUNDS, PageStore, contended};
+use super::{Entry, MAX_ROUNDS, PageStore, contended};
 use crate::error::Result;
 use crate::protocol::{
     Epoch, Found, Invalidated, InvalidationMode, Lease, Meta, PageKey, Tag, Tenant, invalidate,
@@ -33,6 +33,21 @@ impl PageStore {
             }
         }
         Err(contended("invalidated"))
+    }
+
+    /// Invalidates a page that [`list`](PageStore::list) has found, whoever wrote its rows.
+    ///
+    /// ```no_run
+    /// # async fn f(store: facetheory::PageStore) -> facetheory::Result<()> {
+    /// use facetheory::{InvalidationMode, Listing};
+    ///
+    /// for entry in store.list(&Listing::new(20)).await?.entries {
+    ///     store.invalidate_listed(&entry, InvalidationMode::Soft).await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn invalidate_listed(&self, entry: &Entry, mode: InvalidationMode) -> Result<Invalidated> {
+        self.invalidate(&PageKey::of_partition(&entry.pk), mode).await
     }
 
     /// The hard invalidation of the page that was `seen`, by the holder of its lease, which it releases. Returns false if the

@@ -50,6 +50,8 @@ pub struct Listed {
     pub entries: Vec<Entry>,
     /// Where the next call continues; `None` at the end.
     pub next: Option<Cursor>,
+    /// How many rows of the table this call has read.
+    pub rows: usize,
 }
 
 /// A page in a listing, as its `META` describes it.
@@ -133,7 +135,7 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn list(&self, listing: &Listing) -> Result<Listed> {
-        let mut listed = Listed { entries: Vec::new(), next: listing.after.clone() };
+        let mut listed = Listed { next: listing.after.clone(), ..Listed::default() };
         let mut rows_read = 0;
         while rows_read < MAX_ROWS {
             let mut scan = Scan::new().limit(PAGE_ROWS);
@@ -143,6 +145,7 @@ impl PageStore {
             let page = self.table.scan(&scan).await?;
             rows_read += PAGE_ROWS;
             for item in &page.items {
+                listed.rows += 1;
                 let Some(mut entry) = Entry::of(item, &self.key_scheme) else { continue };
                 if entry.meta.is_none() {
                     // Another service wrote nothing but a pointer.

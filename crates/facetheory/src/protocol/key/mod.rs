@@ -86,6 +86,14 @@ impl PageKey {
         }
     }
 
+    /// The page whose rows are in this partition. Its cache key is not known, and its rows are all that can be named.
+    pub(crate) fn of_partition(pk: &str) -> Self {
+        PageKey {
+            pk: OnceLock::from(pk.to_owned()),
+            ..PageKey::with_scheme(KeyScheme::default(), None, String::new())
+        }
+    }
+
     /// Sets the path of the page. The page is invalidated with the path and every path above it.
     ///
     /// ```
