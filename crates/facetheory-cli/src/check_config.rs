@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use facetheory::Routes;
 use http::Uri;
 use serde::Serialize;
 
 use crate::config::{Config, DefaultAction, Diagnostic, InvalidFile, Rule, WrittenRule};
 use crate::print;
+use crate::table::{self, StoreReport};
 
 /// Validate a configuration file, and show how it caches a URL.
 #[derive(Debug, clap::Args)]
@@ -18,8 +19,9 @@ use crate::print;
   facetheory check-config --config other.toml                validate another file
   facetheory check-config --url /blog/hello --url /cart      show the rules and settings of two paths
   facetheory check-config --url https://example.com/ --json  print all settings as JSON
+  facetheory check-config --stores                           verify table and bodies as `serve` does
 
-The exit status is 0 if the file is valid, and 1 if it is not. All errors are printed with their lines.")]
+The exit status is 0 if the file is valid, and 1 if it is not or if a store cannot be used. All errors are printed with their lines.")]
 pub(crate) struct Arguments {
     /// The configuration file
     #[arg(long, value_name = "FILE", default_value = "facetheory.toml")]
@@ -27,6 +29,9 @@ pub(crate) struct Arguments {
     /// A URL, or only its path, whose rules are shown; can be repeated
     #[arg(long, value_name = "URL")]
     url: Vec<String>,
+    /// Verify the table and the bodies as `serve` does when it starts
+    #[arg(long)]
+    stores: bool,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -43,6 +48,8 @@ struct Report<'c> {
     #[serde(skip_serializing_if = "Option::is_none")]
     settings: Option<&'c Config>,
     urls: Vec<UrlReport<'c>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stores: Option<StoreReport>,
 }
 
 /// How one URL is cached.
@@ -66,15 +73,22 @@ struct UrlReport<'c> {
 }
 
 /// Validates the file and prints a report.
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let file = arguments.config.display().to_string();
     let config = match Config::read(&arguments.config) {
         Ok(config) => config,
         Err(error) => {
             if let (true, Some(invalid)) = (arguments.json, error.downcast_ref::<InvalidFile>()) {
                 let errors = invalid.diagnostics.0.as_slice();
-                let report =
-                    Report { file, valid: false, errors, rules: None, settings: None, urls: Vec::new() };
+                let report = Report {
+                    file,
+                    valid: false,
+                    errors,
+                    rules: None,
+                    settings: None,
+                    urls: Vec::new(),
+                    stores: None,
+                };
                 print(&json(&report)?)?;
             }
             return Err(error);
@@ -83,8 +97,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let routes = config.routes()?;
     let urls = arguments.url.iter().map(|url| url_report(&config, &routes, url)).collect::<Result<_>>()?;
     let (rules, settings) = (Some(config.rules.len()), Some(&config));
-    let report = Report { file, valid: true, errors: &[], rules, settings, urls };
-    print(&if arguments.json { json(&report)? } else { text(&report)? })
+    let stores = match arguments.stores {
+        true => Some(table::of_stores(&config.store, &config.timeouts).await?),
+        false => None,
+    };
+    let are_usable = stores.as_ref().is_none_or(StoreReport::passed);
+    let report = Report { file, valid: true, errors: &[], rules, settings, urls, stores };
+    print(&if arguments.json { json(&report)? } else { text(&report)? })?;
+    ensure!(are_usable, "the stores cannot be used; the lines above say what to do");
+    Ok(())
 }
 
 fn url_report<'c>(config: &'c Config, routes: &Routes, url: &str) -> Result<UrlReport<'c>> {
@@ -155,6 +176,9 @@ fn text(report: &Report<'_>) -> Result<String> {
             "rules that match, but do not apply, because another one is more specific:",
             &url.other_rules,
         )?;
+    }
+    if let Some(stores) = &report.stores {
+        write!(text, "\n{stores}")?;
     }
     Ok(text)
 }

@@ -1,15 +1,18 @@
-//! The `facetheory` command: gateway, Lambda function, demo and configuration check. Only its `main` is public.
+//! The `facetheory` command: gateway, Lambda function, demo, configuration check and operation of the stores. Only its
+//! `main` is public.
 
 mod admin;
 mod check_config;
 mod config;
 mod demo;
 mod gateway;
+mod invalidate;
 mod lambda;
 mod log;
 mod open_files;
 mod serve;
 mod signals;
+mod table;
 mod wire;
 
 use std::io::Write as _;
@@ -27,6 +30,8 @@ use clap::{Parser, Subcommand};
   facetheory demo                                          try it without an origin of your own
   facetheory serve --origin http://127.0.0.1:3000          cache the site at this origin
   facetheory check-config --url /blog/hello                show how facetheory.toml caches a page
+  facetheory invalidate --tag news                         make all pages with a tag stale
+  facetheory table create --table dynamodb:pages           create the table of several gateways
   facetheory serve --help                                  all options of a command"
 )]
 struct Arguments {
@@ -38,8 +43,10 @@ struct Arguments {
 enum Command {
     CheckConfig(check_config::Arguments),
     Demo(demo::Arguments),
+    Invalidate(invalidate::Arguments),
     Lambda(lambda::Arguments),
     Serve(Box<serve::Arguments>),
+    Table(table::Arguments),
 }
 
 /// Runs the command that the arguments of the process name.
@@ -51,10 +58,12 @@ pub async fn main() -> ExitCode {
         Arguments::parse()
     };
     let outcome = match command {
-        Command::CheckConfig(arguments) => check_config::run(&arguments),
+        Command::CheckConfig(arguments) => check_config::run(&arguments).await,
         Command::Demo(arguments) => demo::run(&arguments).await,
+        Command::Invalidate(arguments) => invalidate::run(&arguments).await,
         Command::Lambda(arguments) => lambda::run(&arguments).await,
         Command::Serve(arguments) => serve::run(&arguments).await,
+        Command::Table(arguments) => table::run(&arguments).await,
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -15,8 +15,8 @@ use anyhow::Result;
 use crate::{admin, config, log, print};
 
 pub(crate) use server::Server;
-pub(crate) use settings::Settings;
-pub(crate) use store::{embedded, is_embedded, open};
+pub(crate) use settings::{DEFAULT_FILE, Settings};
+pub(crate) use store::{Stores, embedded, is_embedded, open};
 
 /// Run the caching gateway in front of an origin.
 ///

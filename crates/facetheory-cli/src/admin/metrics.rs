@@ -14,12 +14,26 @@ use super::AdminState;
 /// The histogram buckets of regenerations, in seconds.
 const REGENERATION_SECONDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 const REGENERATION: &str = "facetheory_regeneration_duration_seconds";
+/// The histogram buckets of requests to DynamoDB, in seconds.
+const DYNAMODB_SECONDS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+const DYNAMODB: &str = "facetheory_dynamodb_request_duration_seconds";
+/// The histogram buckets of the capacity that a request to DynamoDB consumes, in units.
+const CAPACITY_UNITS: [f64; 8] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 200.0];
+const CAPACITY: &str = "facetheory_dynamodb_capacity_units";
+/// The metrics that are histograms, with their buckets and help texts.
+const HISTOGRAMS: [(&str, &[f64], &str); 3] = [
+    (REGENERATION, &REGENERATION_SECONDS, "Duration of regenerations, by outcome and route"),
+    (DYNAMODB, &DYNAMODB_SECONDS, "Duration of requests to DynamoDB, by operation"),
+    (CAPACITY, &CAPACITY_UNITS, "Capacity units that requests to DynamoDB consumed, by operation"),
+];
 /// The help texts of counters. docs/reference/metrics.md lists all metrics.
-const COUNTERS: [(&str, &str); 5] = [
+const COUNTERS: [(&str, &str); 7] = [
     ("facetheory_requests_total", "Requests served by the cache, by state and route"),
     ("facetheory_lease_contention_total", "Regenerations that found the lease held by another process"),
     ("facetheory_regenerations_dropped_total", "Background regenerations dropped because the queue was full"),
     ("facetheory_incidents_total", "Failures of stores and renders, by phase"),
+    ("facetheory_dynamodb_requests_total", "Requests to DynamoDB, by operation and outcome"),
+    ("facetheory_dynamodb_retries_total", "Requests to DynamoDB that repeat a failed one, by operation"),
     ("facetheory_log_dropped_lines_total", "Log lines dropped because the output was too slow"),
 ];
 /// The help texts of gauges.
@@ -57,9 +71,13 @@ impl Metrics {
     }
 
     fn builder() -> Result<PrometheusBuilder> {
-        let regeneration = Matcher::Full(REGENERATION.to_owned());
-        let builder = PrometheusBuilder::new().set_buckets_for_metric(regeneration, &REGENERATION_SECONDS);
-        builder.context("invalid histogram buckets")
+        let with_buckets = |builder: PrometheusBuilder, (name, buckets, _): (&str, &[f64], &str)| {
+            builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets)
+        };
+        HISTOGRAMS
+            .into_iter()
+            .try_fold(PrometheusBuilder::new(), with_buckets)
+            .context("invalid histogram buckets")
     }
 
     /// Returns metrics that are not installed.
@@ -74,7 +92,7 @@ impl Metrics {
 fn describe() {
     COUNTERS.into_iter().for_each(|(name, help)| describe_counter!(name, help));
     GAUGES.into_iter().for_each(|(name, help)| describe_gauge!(name, help));
-    describe_histogram!(REGENERATION, "Duration of regenerations, by outcome and route");
+    HISTOGRAMS.into_iter().for_each(|(name, _, help)| describe_histogram!(name, help));
 }
 
 /// All metrics

@@ -9,7 +9,7 @@ use super::Arguments;
 use crate::config::{self, Config};
 
 /// The configuration file that is read if it exists and `--config` names no other.
-const DEFAULT_FILE: &str = "facetheory.toml";
+pub(crate) const DEFAULT_FILE: &str = "facetheory.toml";
 /// The default port for clients, on the loopback interface.
 const DEFAULT_PORT: u16 = 8080;
 /// The directory of the embedded store, unless another store is configured.

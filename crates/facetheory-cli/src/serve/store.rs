@@ -2,28 +2,25 @@
 
 use std::env::VarError;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use facetheory::{Bodies, Environment, Isr, IsrBuilder, PageStore, Pages};
+use facetheory::{Bodies, DynamoMetrics, Environment, Isr, IsrBuilder, PageStore, Pages};
+use tabletheory::{Address, DynamoSettings, DynamoTable, Table};
 
 use super::settings::DEFAULT_DATA;
 use crate::config::{Store, Timeouts};
+use crate::table;
 
-/// Opens the configured store, or the one that the environment names, or the default directory.
+/// Opens the configured store, or the one that the environment names, or the default directory. Verifies a table on
+/// DynamoDB.
 pub(crate) async fn open(store: &Store, timeouts: &Timeouts) -> Result<IsrBuilder> {
-    let pages = match (&store.data, &store.table, &store.bodies) {
-        (Some(data), _, _) => embedded(data).await?,
-        (None, None, None) => match environment(|name| std::env::var(name))? {
-            Some(environment) => environment.open().await?,
-            None => embedded(Path::new(DEFAULT_DATA)).await?,
-        },
-        (None, table, bodies) => {
-            let table = table.as_deref().context("`bodies` needs a `table`: name both, or only `data`")?;
-            let bodies = bodies.as_deref().context("`table` needs `bodies`: name both, or only `data`")?;
-            pages(table, bodies).await?
-        }
-    };
-    let pages = pages.with_key_scheme(store.key_scheme()?);
+    let stores = Stores::of(store)?;
+    let opened = stores.open_table().await?;
+    if let Some(dynamo) = &opened.dynamo {
+        table::verify_at_start(dynamo, timeouts.table).await?;
+    }
+    let pages = stores.pages(opened, store).await?;
     let mut builder = Isr::builder(pages.with_body_timeout(timeouts.bodies))
         .table_timeout(timeouts.table)
         .memory(store.memory)
@@ -48,16 +45,64 @@ pub(crate) fn is_embedded(store: &Store) -> Result<bool> {
 
 /// Opens the embedded store in a directory.
 pub(crate) async fn embedded(data: &Path) -> Result<Pages> {
-    std::fs::create_dir_all(data)
-        .with_context(|| format!("cannot create the directory {}", data.display()))?;
-    let table = format!("sqlite:{}", data.join("table.db").display());
-    let bodies = format!("file:{}", data.join("bodies").display());
-    Ok(pages(&table, &bodies).await?)
+    let stores = Stores::embedded(data);
+    stores.pages(stores.open_table().await?, &Store::default()).await
 }
 
-async fn pages(table: &str, bodies: &str) -> facetheory::Result<Pages> {
-    let store = PageStore::new(tabletheory::open(table).await?);
-    Ok(Pages::new(store, Bodies::open(bodies).await?))
+/// The addresses of the table and of the bodies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stores {
+    pub(crate) table: Address,
+    pub(crate) bodies: String,
+}
+
+/// A table, and the same table as one on DynamoDB if it is there.
+pub(crate) struct OpenedTable {
+    pub(crate) table: Arc<dyn Table>,
+    pub(crate) dynamo: Option<DynamoTable>,
+}
+
+impl Stores {
+    /// The stores of a configuration: those that it names, or those that the environment names, or the default directory.
+    pub(crate) fn of(store: &Store) -> Result<Self> {
+        match (&store.data, &store.table, &store.bodies) {
+            (Some(data), _, _) => Ok(Stores::embedded(data)),
+            (None, None, None) => Ok(match environment(|name| std::env::var(name))? {
+                Some(Environment { table, bodies, .. }) => Stores { table, bodies },
+                None => Stores::embedded(Path::new(DEFAULT_DATA)),
+            }),
+            (None, table, bodies) => {
+                let table =
+                    table.as_deref().context("`bodies` needs a `table`: name both, or only `data`")?;
+                let bodies =
+                    bodies.as_deref().context("`table` needs `bodies`: name both, or only `data`")?;
+                Ok(Stores { table: table.parse()?, bodies: bodies.to_owned() })
+            }
+        }
+    }
+
+    fn embedded(data: &Path) -> Self {
+        Stores {
+            table: Address::Sqlite(data.join("table.db")),
+            bodies: format!("file:{}", data.join("bodies").display()),
+        }
+    }
+
+    /// Opens the table. The requests to DynamoDB are counted in the metrics.
+    pub(crate) async fn open_table(&self) -> Result<OpenedTable> {
+        let Address::Dynamodb(name) = &self.table else {
+            return Ok(OpenedTable { table: self.table.open().await?, dynamo: None });
+        };
+        let dynamo = DynamoTable::connect(name.as_str(), DynamoSettings::default()).await?;
+        let dynamo = dynamo.with_observer(Arc::new(DynamoMetrics));
+        Ok(OpenedTable { table: Arc::new(dynamo.clone()), dynamo: Some(dynamo) })
+    }
+
+    /// The pages in this table, with their bodies, in the form that the configuration says.
+    pub(crate) async fn pages(&self, opened: OpenedTable, store: &Store) -> Result<Pages> {
+        let pages = Pages::new(PageStore::new(opened.table), Bodies::open(&self.bodies).await?);
+        Ok(pages.with_key_scheme(store.key_scheme()?))
+    }
 }
 
 /// Returns the store that the environment names, or `None`. A table without bodies, or the reverse, is an error.

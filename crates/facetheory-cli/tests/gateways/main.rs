@@ -3,8 +3,11 @@
 mod burst;
 mod cost;
 mod invalidation;
+mod materialise;
 mod meter;
 mod pair;
+mod policy;
 #[path = "../support/mod.rs"]
 mod support;
+mod table;
 mod takeover;

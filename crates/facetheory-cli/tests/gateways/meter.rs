@@ -40,16 +40,22 @@ pub(crate) struct Call {
     pub(crate) operation: String,
     /// The strings in the keys of its rows, or the path of its object.
     pub(crate) names: Vec<String>,
+    /// The IAM actions that DynamoDB requires for it.
+    pub(crate) actions: Vec<String>,
     /// The read units that DynamoDB charges.
     pub(crate) read_units: f64,
     /// The write units that DynamoDB charges.
     pub(crate) write_units: f64,
 }
 
+/// Replaces the response to a request with this operation of DynamoDB or method of S3, and this path: status and body.
+type Replacement = Box<dyn Fn(&str, &str) -> Option<(u16, String)> + Send + Sync>;
+
 /// A running proxy.
 pub(crate) struct Meter {
     address: SocketAddr,
     calls: Calls,
+    replacement: Arc<Mutex<Option<Replacement>>>,
     _runtime: Runtime,
 }
 
@@ -63,13 +69,30 @@ impl Meter {
         let runtime = runtime.expect("a runtime");
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
         let (address, calls) = (listener.local_addr().expect("an address"), Arc::default());
+        let replacement = Arc::default();
         let server = Arc::new(Server {
             authority: endpoint.trim_start_matches("http://").trim_end_matches('/').to_owned(),
             client: Client::builder(TokioExecutor::new()).build_http(),
             calls: Arc::clone(&calls),
+            replacement: Arc::clone(&replacement),
         });
         runtime.spawn(accept(listener, server));
-        Meter { address, calls, _runtime: runtime }
+        Meter { address, calls, replacement, _runtime: runtime }
+    }
+
+    /// Responds to some requests without forwarding them. See [`Replacement`] for the parameters.
+    pub(crate) fn replace(
+        &self,
+        replacement: impl Fn(&str, &str) -> Option<(u16, String)> + Send + Sync + 'static,
+    ) {
+        *self.replacement.lock().expect("not poisoned") = Some(Box::new(replacement));
+    }
+
+    /// Denies these operations of DynamoDB, as a policy without their actions does.
+    pub(crate) fn deny(&self, operations: &'static [&'static str]) {
+        self.replace(|operation, _| {
+            operations.contains(&operation).then(|| (400, dynamodb_error("AccessDeniedException")))
+        });
     }
 
     /// The endpoint of the proxy.
@@ -106,6 +129,13 @@ struct Server {
     authority: String,
     client: Client<HttpConnector, Full<Bytes>>,
     calls: Calls,
+    replacement: Arc<Mutex<Option<Replacement>>>,
+}
+
+/// The body of an error response of DynamoDB.
+pub(crate) fn dynamodb_error(code: &str) -> String {
+    let body = json!({ "__type": format!("com.amazonaws.dynamodb.v20120810#{code}"), "message": "replaced" });
+    body.to_string()
 }
 
 impl Server {
@@ -133,10 +163,20 @@ impl Server {
             Uri::builder().scheme("http").authority(&*self.authority).path_and_query(&*path).build()?;
         head.headers.remove(TRANSFER_ENCODING);
         let target = head.headers.get(TARGET).map(|target| target.to_str()).transpose()?;
-        let Some(operation) = target.and_then(|target| target.rsplit('.').next()).map(str::to_owned) else {
-            let operation = head.method.to_string();
+        let operation = target.and_then(|target| target.rsplit('.').next()).map(str::to_owned);
+        let name = operation.clone().unwrap_or_else(|| head.method.to_string());
+        let replaced = {
+            let replacement = self.replacement.lock().expect("not poisoned");
+            replacement.as_ref().and_then(|replacement| replacement(&name, &path))
+        };
+        if let Some((status, body)) = replaced {
+            let response = Response::builder().status(status).body(Full::new(Bytes::from(body)))?;
+            return Ok((response, Call { operation: name, ..Call::default() }));
+        }
+        let Some(operation) = operation else {
+            let operation = name;
             let response = self.send(Request::from_parts(head, Full::new(body))).await?;
-            return Ok((response, Call { operation, names: vec![path], read_units: 0.0, write_units: 0.0 }));
+            return Ok((response, Call { operation, names: vec![path], ..Call::default() }));
         };
         let sent: Value = serde_json::from_slice(&body)?;
         let writes = written(&operation, &sent);
@@ -152,7 +192,8 @@ impl Server {
         let received: Value = serde_json::from_slice(&response.body().clone().collect().await?.to_bytes())?;
         let (read_units, mut names) = read(&operation, &sent, &received);
         names.extend(writes.iter().flat_map(|write| strings(&write.key)));
-        Ok((response, Call { operation, names, read_units, write_units }))
+        let actions = actions(&operation, &sent);
+        Ok((response, Call { operation, names, actions, read_units, write_units }))
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Forwarded<Response<Full<Bytes>>> {
@@ -177,6 +218,17 @@ impl Server {
         }
         Ok(sizes)
     }
+}
+
+/// The IAM actions of a request: its operation, or the operations in a transaction.
+fn actions(operation: &str, sent: &Value) -> Vec<String> {
+    let action = |name: &str| format!("dynamodb:{name}");
+    if operation != "TransactWriteItems" {
+        return vec![action(operation)];
+    }
+    let writes = sent["TransactItems"].as_array().into_iter().flatten();
+    let kinds = writes.filter_map(|write| write.as_object()?.keys().next());
+    kinds.map(|kind| action(&format!("{kind}Item"))).collect()
 }
 
 /// A write to one row.

@@ -185,14 +185,19 @@ impl Gateway {
         line.trim().parse().expect("a number")
     }
 
-    /// The value of a metric without labels; `None` before it was counted.
+    /// The value of a metric, with its labels in the name; `None` before it was counted.
     pub(crate) fn metric(&self, name: &str) -> Option<f64> {
-        let mut connection = Connection::open(self.admin());
-        connection
-            .send(format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.admin()));
-        let text = connection.response().text();
+        let text = self.admin_get("/metrics").text();
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
         Some(value.parse().expect("a number"))
+    }
+
+    /// Sends a GET to the admin API.
+    pub(crate) fn admin_get(&self, path: &str) -> Response {
+        let admin = self.admin();
+        let mut connection = Connection::open(admin);
+        connection.send(format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n"));
+        connection.response()
     }
 
     /// Sends JSON to the admin API.

@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Credentials, Region};
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
+};
 use facetheory::protocol::Lock;
 use tabletheory::{DynamoSettings, DynamoTable, Item, Random as _, Scan, SystemRandom, Table};
 
@@ -77,6 +80,23 @@ impl Store {
         }
     }
 
+    /// Creates the table in DynamoDB with this partition key and no sort key.
+    pub(crate) fn create_table_with_key(&self, name: &str) {
+        let key = KeySchemaElement::builder().attribute_name(name).key_type(KeyType::Hash).build();
+        let attribute = AttributeDefinition::builder()
+            .attribute_name(name)
+            .attribute_type(ScalarAttributeType::S)
+            .build();
+        let request = self
+            .client()
+            .create_table()
+            .table_name(self.table.trim_start_matches("dynamodb:"))
+            .billing_mode(BillingMode::PayPerRequest)
+            .key_schema(key.expect("a key"))
+            .attribute_definitions(attribute.expect("an attribute"));
+        runtime().block_on(request.send()).expect("a table");
+    }
+
     /// All leases in the table, including expired ones.
     pub(crate) fn locks(&self) -> Vec<Lock> {
         let is_lock = |row: &&Item| row.key().expect("a key").sk == "LOCK";
@@ -108,6 +128,11 @@ impl Store {
 
     /// Connects with the variables of the gateways, which are not set in the environment of the test.
     fn dynamo_table(&self) -> DynamoTable {
+        let name = self.table.trim_start_matches("dynamodb:");
+        DynamoTable::new(&self.client(), name, DynamoSettings::default()).expect("a table")
+    }
+
+    fn client(&self) -> Client {
         let variable = |sought: &str| {
             let found = self.environment.iter().find(|(name, _)| *name == sought);
             found.map(|(_, value)| value.clone()).expect("a variable of the gateways")
@@ -116,10 +141,9 @@ impl Store {
         let config = Config::builder()
             .behavior_version(BehaviorVersion::latest())
             .region(Region::new(REGION))
+            .endpoint_url(variable(DYNAMODB))
             .credentials_provider(Credentials::new(id, secret, None, None, "tests"));
-        let name = self.table.trim_start_matches("dynamodb:");
-        let settings = DynamoSettings::default().endpoint(variable(DYNAMODB));
-        DynamoTable::new(&Client::from_conf(config.build()), name, settings).expect("a table")
+        Client::from_conf(config.build())
     }
 }
 
