@@ -35,7 +35,8 @@ const CONFIG_FILE: &str = "facetheory.toml";
 
 /// Run the gateway as an AWS Lambda function.
 ///
-/// Handles events of Function URLs and Application Load Balancers, and regenerates the pages that SQS messages name.
+/// Handles events of Function URLs and Application Load Balancers, regenerates the pages that SQS messages name, and
+/// collects garbage when a schedule sends {"facetheory": "gc"}.
 /// An executable with the name `bootstrap` runs this command when it is started without arguments.
 ///
 /// Without --table and --bodies the environment names the store (FACETHEORY_CACHE_TABLE_NAME, FACETHEORY_ISR_BUCKET).
@@ -97,7 +98,7 @@ async fn start(arguments: &Arguments, api: &RuntimeApi) -> Result<Function> {
         None => None,
     };
     let engine = serve::open(store, &settings.config.timeouts).await?;
-    Function::new(api.clone(), &settings, engine.build(), queue, log)
+    Function::new(api.clone(), &settings, engine, queue, log)
 }
 
 /// Returns the options of `serve` that this command shares.

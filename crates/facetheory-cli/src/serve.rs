@@ -14,6 +14,7 @@ use anyhow::Result;
 
 use crate::{admin, config, log, print};
 
+pub(crate) use gc::GcTask;
 pub(crate) use server::Server;
 pub(crate) use settings::{DEFAULT_FILE, Settings};
 pub(crate) use store::{Stores, embedded, is_embedded, open};

@@ -15,6 +15,15 @@ pub(super) enum Event {
     Http(Box<HttpEvent>),
     /// Messages of an SQS queue.
     Messages(Vec<Message>),
+    /// Garbage collection, from a schedule.
+    Gc,
+}
+
+/// What an event of an operator asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Operation {
+    Gc,
 }
 
 /// A message of an SQS queue.
@@ -30,13 +39,14 @@ pub(super) struct Message {
 /// The name of SQS in an event.
 const SQS: &str = "aws:sqs";
 /// The end of the error about any other event.
-const SUPPORTED: &str = "this function handles requests of a Function URL, requests of an Application Load Balancer, and messages \
-     of an SQS queue";
+const SUPPORTED: &str = "this function handles requests of a Function URL, requests of an Application Load Balancer, messages of \
+     an SQS queue, and {\"facetheory\": \"gc\"}";
 
 /// All fields of all events, of which an event has some.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AnyEvent {
+    facetheory: Option<Operation>,
     #[serde(rename = "Records")]
     records: Option<Vec<Message>>,
     request_context: Option<RequestContext>,
@@ -74,6 +84,9 @@ impl Event {
     pub(super) fn parse(json: &[u8]) -> Result<Event, String> {
         let event: AnyEvent = serde_json::from_slice(json)
             .map_err(|error| format!("the event is not supported ({error}); {SUPPORTED}"))?;
+        if let Some(Operation::Gc) = event.facetheory {
+            return Ok(Event::Gc);
+        }
         if let Some(messages) = event.records {
             return match messages.iter().find(|message| message.event_source != SQS) {
                 None => Ok(Event::Messages(messages)),
@@ -163,6 +176,7 @@ mod tests {
         for (event, what) in [
             ("", "EOF"),
             ("[]", "invalid"),
+            (r#"{"facetheory": "flush"}"#, "unknown variant"),
             ("{}", "`requestContext`"),
             (r#"{"requestContext": {}}"#, "`requestContext.http`"),
             (r#"{"requestContext": {"http": {"method": "GET", "sourceIp": "1.2.3.4"}}}"#, "`rawPath`"),

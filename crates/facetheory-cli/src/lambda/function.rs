@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use facetheory::{Isr, RegenerationQueue};
+use bytes::Bytes;
+use facetheory::{Isr, IsrBuilder, Outcome, RegenerationQueue};
 use http::{Response, StatusCode};
 use http_body_util::Either;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use tabletheory::SystemRandom;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 
@@ -20,7 +22,7 @@ use super::runtime_api::{Failure, Invocation, RuntimeApi};
 use crate::config::InvokeMode;
 use crate::gateway::{ConnectionLimit, Endpoint, Gateway, ServingConfig, Tunnels, describe};
 use crate::log::Log;
-use crate::serve::Settings;
+use crate::serve::{GcTask, Settings, is_embedded};
 use crate::signals::{Signal, Signals};
 use crate::wire::{DeadlineTicker, Rejection};
 
@@ -43,6 +45,7 @@ pub(super) struct Function {
     api: RuntimeApi,
     endpoint: Endpoint,
     isr: Isr,
+    gc: GcTask,
     invoke_mode: InvokeMode,
     shutdown_timeout: Duration,
     log: Log,
@@ -52,10 +55,11 @@ impl Function {
     pub(super) fn new(
         api: RuntimeApi,
         settings: &Settings,
-        isr: Isr,
+        engine: IsrBuilder,
         queue: Option<Arc<dyn RegenerationQueue>>,
         log: Log,
     ) -> Result<Self> {
+        let (pages, isr) = (engine.pages().clone(), engine.build());
         let (config, origin, access) = (&settings.config, &settings.origin, log.access());
         let (tunnels, is_logged) = (Tunnels::default(), access.is_some());
         let serving = ServingConfig::new(config, origin, isr.clone(), tunnels, queue, is_logged)?;
@@ -65,8 +69,10 @@ impl Function {
             connections: ConnectionLimit::new(MAX_CONNECTIONS, MAX_CONNECTIONS),
             deadline_ticker: DeadlineTicker::new(),
         };
+        let interval = config.gc.interval.resolve(is_embedded(&config.store)?);
+        let gc = GcTask { pages, interval, grace: config.gc.grace, random: Arc::new(SystemRandom) };
         let (invoke_mode, shutdown_timeout) = (config.lambda.invoke_mode, config.timeouts.shutdown);
-        Ok(Function { api, endpoint, isr, invoke_mode, shutdown_timeout, log })
+        Ok(Function { api, endpoint, isr, gc, invoke_mode, shutdown_timeout, log })
     }
 
     /// Handles invocations until the process is terminated, or the runtime API fails.
@@ -99,11 +105,11 @@ impl Function {
                     regenerate::all(&self.endpoint.gateway, &self.isr, messages, work_deadline).await;
                 self.api.respond(&id, result).await
             }
-            Err(error) => {
-                tracing::error!(error, "an event was rejected");
-                let failure = Failure { error_type: "FaceTheory.UnsupportedEvent", error_message: &error };
-                self.api.fail(&id, &failure).await
-            }
+            Ok(Event::Gc) => match self.collect_garbage(work_deadline).await {
+                Ok(result) => self.api.respond(&id, result).await,
+                Err(error) => self.fail(&id, "FaceTheory.GcFailed", &error).await,
+            },
+            Err(error) => self.fail(&id, "FaceTheory.UnsupportedEvent", &error).await,
         };
         if let Err(error) = sent {
             tracing::error!(error = format!("{error:#}"), request_id = id, "a response was not sent");
@@ -115,6 +121,30 @@ impl Function {
                 "work in the background was cancelled, because it was not done before the timeout of the function; \
                  give the function more time, or set `queue_url` in [lambda]"
             );
+        }
+    }
+
+    async fn fail(&self, id: &str, error_type: &str, error: &str) -> Result<()> {
+        tracing::error!(error_type, error, "an event could not be handled");
+        self.api.fail(id, &Failure { error_type, error_message: error }).await
+    }
+
+    /// Deletes expired rows and unused bodies, if that is due. Returns the response to the schedule.
+    async fn collect_garbage(&self, deadline: Instant) -> Result<Bytes, String> {
+        let interval = self.gc.interval.ok_or("gc is disabled: set `interval` in [gc] of facetheory.toml")?;
+        let outcome = match timeout_at(deadline, self.gc.run_if_due(interval)).await {
+            Ok(outcome) => outcome.map_err(|error| describe(&error))?,
+            Err(_) => {
+                return Err(
+                    "gc was not done before the timeout of the function; give it more time".to_owned()
+                );
+            }
+        };
+        match outcome {
+            Outcome::Published(_) | Outcome::Unchanged(_) => Ok(r#"{"gc":"finished"}"#.into()),
+            Outcome::AlreadyFresh(_) => Ok(r#"{"gc":"not-due"}"#.into()),
+            Outcome::Held { .. } => Ok(r#"{"gc":"running-elsewhere"}"#.into()),
+            other => Err(format!("gc was interrupted: {other:?}")),
         }
     }
 

@@ -67,7 +67,7 @@ impl GcTask {
     }
 
     /// Runs gc, unless a gateway has run it within the interval or is running it now.
-    async fn run_if_due(&self, interval: Duration) -> facetheory::Result<Outcome> {
+    pub(crate) async fn run_if_due(&self, interval: Duration) -> facetheory::Result<Outcome> {
         let (page, policy) = (PageKey::new(PAGE)?, Policy::every(interval.mul_f64(FRESH)));
         self.pages.regenerate(&page, &policy, |_| self.collect()).await
     }

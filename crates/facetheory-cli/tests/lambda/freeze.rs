@@ -36,6 +36,10 @@ fn is_published_before_the_process_may_be_frozen(setup: &Setup) {
     setup.api.wait_until_idle();
     setup.function.freeze();
     assert_eq!(setup.store.locks().len(), 0, "the lease is released");
+    wait_for("the log of the stale response", || {
+        let is_stale = |line: &str| line.contains(PAGE) && line.contains("\"stale\"");
+        setup.function.log().lines().any(is_stale).then_some(())
+    });
     let (_other, api) = setup.another();
     let hit = Streamed::receive(&api.invoke(function_url(PAGE)));
     assert_eq!((hit.state(), hit.text()), ("hit", "<p>new</p>".to_owned()), "other processes have the page");
@@ -44,11 +48,6 @@ fn is_published_before_the_process_may_be_frozen(setup: &Setup) {
     setup.function.thaw();
     let hit = setup.get(PAGE);
     assert_eq!((hit.state(), hit.text()), ("hit", "<p>new</p>".to_owned()));
-    assert!(
-        setup.function.log().contains("\"request\""),
-        "the access log was written: {}",
-        setup.function.log()
-    );
 }
 
 #[test]
@@ -58,13 +57,15 @@ fn a_render_that_does_not_end_is_cancelled_before_the_invocation_times_out() {
     setup.invalidate(PAGE);
     let never = Gate::default();
     setup.origin.respond(PAGE, ScriptedResponse::page(&[], "").after(&never));
-    let call = setup.api.invoke_within(Duration::from_secs(12), function_url(PAGE));
+    let call = setup.api.invoke_within(Duration::from_secs(8), function_url(PAGE));
     assert_eq!(Streamed::receive(&call).state(), "stale");
     setup.api.wait_until_idle();
     setup.function.freeze();
     assert_eq!(setup.store.locks().len(), 0, "the lease is released");
     setup.function.thaw();
-    assert!(setup.function.log().contains("was cancelled"), "{}", setup.function.log());
+    wait_for("a warning", || {
+        setup.function.log().contains("work in the background was cancelled").then_some(())
+    });
     never.open();
     setup.origin.respond(PAGE, ScriptedResponse::page(&[], "<p>new</p>"));
     wait_for("a later request regenerates the page", || {

@@ -9,6 +9,7 @@ mod events;
 mod fixture;
 mod freeze;
 mod function;
+mod gc;
 mod http;
 mod queue;
 mod runtime_api;
