@@ -1,6 +1,9 @@
 //! The operations on pages.
 
+use facetheory::PageKey;
+use facetheory::protocol::{Lock, request_hash};
 use serde_json::json;
+use tabletheory::{Item, Key, Table as _, Txn, Value, Write};
 
 use crate::process::{Gateway, Origin, Request, facetheory};
 
@@ -199,6 +202,43 @@ fn a_regeneration_without_a_key_is_done_once_for_each_deployment() {
     let detail = keyed(&new).problem(422);
     assert!(detail.contains("another deployment"), "{detail}");
     assert_eq!(new.post("/api/v1/regenerate", &body).header("idempotency-replayed"), "");
+}
+
+#[test]
+fn requests_of_another_service_with_the_same_hash_are_respected() {
+    const CONFIG: &str = "[store]\ndeployment = \"one\"\npolicy_version = \"3\"\n\
+                          [routes]\n\"/**\" = { isr = \"1h\" }\n[timeouts]\ntable = \"20s\"\nbodies = \"1m\"\n";
+    let origin = Origin::start();
+    let gateway = Gateway::with_config(CONFIG, &origin, &mut facetheory(), &["--log", "off"]);
+    let entry = gateway.get_page("entry", "/a").json();
+    let cache_key = entry["cache_key"].as_str().expect("a cache key");
+    let hash = request_hash(cache_key, Some("one"), Some("3"));
+    let page = PageKey::new(cache_key).expect("a page");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let put = |key: Key, row: Item| {
+        let address = format!("sqlite:{}", gateway.data().join("table.db").display());
+        let commit = runtime.block_on(async {
+            let table = tabletheory::open(&address).await?;
+            table.commit(&Txn::from(Write::put(key, row))).await
+        });
+        assert!(commit.expect("a put").is_done());
+    };
+    let request =
+        |status: &str| Item::from([("request_hash", Value::from(hash.as_str())), ("status", status.into())]);
+
+    let mut completed = request("COMPLETED");
+    completed.set("result_s3_key", "pages/abc.html");
+    put(page.request("job-7").expect("a key"), completed);
+    let replayed = gateway.regenerate("job-7", "/a");
+    assert_eq!((replayed.status, replayed.header("idempotency-replayed")), (200, "true"), "{replayed:?}");
+    assert_eq!(replayed.json()["s3_key"], "pages/abc.html");
+
+    // The other service derived its key, and renders under the lease.
+    put(page.request(&hash).expect("a key"), request("STARTED"));
+    put(page.lock(), Lock::new("theirs", 4_000_000_000).to_item());
+    let body = json!({ "url": gateway.url("/a") });
+    gateway.post("/api/v1/regenerate", &body).problem(409);
+    assert_eq!(origin.renders(), 0);
 }
 
 #[test]
