@@ -23,7 +23,8 @@ use crate::table::read_store;
 /// other languages, which read only the rows of a page, do not. With --materialise the row of every matching page is
 /// written as well, which every language understands. The pages are found by reading the whole table.
 ///
-/// Pages that another language wrote have no tags and no path in their rows: only --everything and --tenant find them.
+/// Pages that another language wrote have no tags in their rows, so --tag does not find them. --path finds them if their
+/// keys are raw; --everything and --tenant find them in any case.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   facetheory invalidate --tag news                             one write, for FaceTheory gateways

@@ -40,6 +40,10 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stderr(output)))
+}
+
 /// DynamoDB and S3 without the table.
 fn without_table() -> Store {
     Store::at(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"), &s3_endpoint())
@@ -60,7 +64,7 @@ fn check(store: &Store, more: &[&str]) -> (bool, Value) {
     let mut arguments = vec!["table", "check", "--json", "--table", &store.table, "--bodies", &store.bodies];
     arguments.extend(more);
     let output = facetheory(store, &arguments);
-    let report = serde_json::from_slice(&output.stdout).expect(&stderr(&output));
+    let report = json(&output);
     (output.status.success(), report)
 }
 
@@ -89,7 +93,7 @@ fn a_table_is_created_once_and_passes_the_check() {
     assert!(text.contains("skipped point-in-time recovery"), "{text}");
 
     let again = facetheory(&store, &["table", "create", "--json", "--table", name(&store)]);
-    let report: Value = serde_json::from_slice(&again.stdout).expect(&stderr(&again));
+    let report = json(&again);
     assert_eq!((again.status.success(), &report["created"]), (true, &Value::Bool(false)), "{report}");
 
     let (passed, report) = check(&store, &["--strict"]);

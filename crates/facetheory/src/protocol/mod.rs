@@ -26,6 +26,7 @@ pub(crate) mod invalidate;
 pub(crate) mod javascript;
 pub(crate) mod key;
 pub(crate) mod lease;
+pub(crate) mod path_of_key;
 pub(crate) mod pointer;
 pub(crate) mod publish;
 pub(crate) mod request;

@@ -5,6 +5,7 @@ use tabletheory::{Cursor, Item, Scan, Value};
 use super::PageStore;
 use crate::error::Result;
 use crate::protocol::key::KeyScheme;
+use crate::protocol::path_of_key::path_of_key;
 use crate::protocol::{Meta, Tenant, attribute as name};
 
 /// The most rows that one call reads. If few of them match, it returns those and a cursor.
@@ -70,7 +71,7 @@ pub struct Entry {
     pub tenant: Option<String>,
     /// The cache key, if its writer recorded it or the partition key contains it.
     pub cache_key: Option<String>,
-    /// The path, if its writer recorded it.
+    /// The path, if its writer recorded it, or if the cache key contains it as those of TypeScript services do.
     pub path: Option<String>,
     /// The row; `None` if it cannot be read.
     pub meta: Option<Meta>,
@@ -105,10 +106,11 @@ impl Entry {
         let key = item.key().ok().filter(|key| key.sk == "META")?;
         let text = |name: &str| item.get(name).and_then(Value::as_str).map(str::to_owned);
         let in_pk = || scheme.cache_key_of(&key.pk).map(str::to_owned);
+        let cache_key = text(name::CACHE_KEY.name()).or_else(in_pk);
         Some(Entry {
             tenant: scheme.tenant_of(&key.pk).map(str::to_owned),
-            cache_key: text(name::CACHE_KEY.name()).or_else(in_pk),
-            path: text(name::PATH.name()),
+            path: text(name::PATH.name()).or_else(|| path_of_key(cache_key.as_deref()?)),
+            cache_key,
             meta: Meta::read(item).ok(),
             pk: key.pk,
         })
@@ -166,5 +168,40 @@ impl PageStore {
             }
         }
         Ok(listed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Generation, InvalidationMode};
+    use std::sync::Arc;
+    use tabletheory::{Key, MemoryTable, Table as _, Txn, Write};
+
+    #[tokio::test]
+    async fn pages_of_typescript_services_are_listed_and_invalidated_by_their_path() {
+        let table = Arc::new(MemoryTable::new());
+        for path in ["news/{slug}?slug=a", "news/{slug}?slug=b", "about?"] {
+            let key = Key::new(format!("CACHE#default::/{path}"), "META");
+            let row = Meta::of(Generation::new("isr/a.html", 1_700_000_000, 60)).to_item();
+            assert!(table.commit(&Txn::from(Write::put(key, row))).await.expect("a row").is_done());
+        }
+        let raw = KeyScheme::raw("CACHE#").expect("a prefix");
+        let store = PageStore::new(table).with_key_scheme(raw);
+        let mut news = Listing::new(10);
+        news.below = Some("/news".into());
+        let listed = store.list(&news).await.expect("pages");
+        assert_eq!((listed.entries.len(), listed.rows), (2, 3));
+        for entry in &listed.entries {
+            store.invalidate_listed(entry, InvalidationMode::Soft).await.expect("a page");
+        }
+        let all = store.list(&Listing::new(10)).await.expect("pages").entries;
+        let mut stale: Vec<String> = all
+            .into_iter()
+            .filter(|entry| entry.meta.as_ref().is_some_and(|meta| meta.generation.revalidate_seconds == 0))
+            .filter_map(|entry| entry.path)
+            .collect();
+        stale.sort();
+        assert_eq!(stale, ["/news/a", "/news/b"]);
     }
 }
