@@ -59,6 +59,11 @@ impl StoredMeta {
         self.has_copy.then_some(self.meta.generation.s3_key.as_str())
     }
 
+    /// Whether `META` repeats this version completely.
+    pub(crate) fn is_copy_of(&self, s3_key: &str, digest: Option<&str>) -> bool {
+        self.s3_key() == Some(s3_key) && self.meta.generation.content.digest.as_deref() == digest
+    }
+
     /// The page as the copy describes it. Without a copy there is nothing that may be served.
     pub(crate) fn into_copy(self) -> Meta {
         Meta { must_not_serve: self.meta.must_not_serve || !self.has_copy, ..self.meta }
@@ -69,8 +74,18 @@ impl StoredMeta {
     /// `policy` is the interval if neither row has one. An invalidation of the page applies to the version if it was generated
     /// at most `skew` after it. A pin and the mark belong to the copy, so a version that replaced it has neither.
     pub(crate) fn follow(self, version: Option<Version>, policy: Option<Duration>, skew: Duration) -> Meta {
-        let moved = version.filter(|version| self.s3_key() != Some(version.generation.s3_key.as_str()));
-        let Some(version) = moved else { return self.into_copy() };
+        let Some(version) = version else { return self.into_copy() };
+        if self.s3_key() == Some(version.generation.s3_key.as_str()) {
+            // Another service that copied its version by an update has left our description of an earlier body in `META`.
+            let mut meta = self.into_copy();
+            let tags = std::mem::take(&mut meta.generation.content.tags);
+            meta.generation.content = version.generation.content;
+            // Invalidating too much is safe.
+            meta.generation.content.tags.extend(tags);
+            meta.generation.content.tags.sort_unstable();
+            meta.generation.content.tags.dedup();
+            return meta;
+        }
         let Meta { ttl, current_sk, version: count, stale_since, must_not_serve, .. } = self.meta;
         let mut generation = version.generation;
         if version.inherits_interval {
@@ -157,6 +172,21 @@ mod tests {
         // Our own unchanged publish moves only the times of META.
         let meta = pointer(&copy()).follow(version(&[("s3_key", "1.html".into())]), POLICY, SKEW);
         assert_eq!(meta.generation, Generation::new("1.html", 100, 60));
+    }
+
+    #[test]
+    fn a_copy_by_another_service_does_not_keep_our_description_of_an_earlier_body() {
+        let ours = [
+            ("digest", "sha256:00".into()),
+            ("http_status", 404.into()),
+            ("tags", Value::from(tabletheory::Set::new(["news".to_owned()]).expect("a set"))),
+        ];
+        let meta = pointer(&[copy().as_slice(), &ours].concat());
+        assert!(!meta.is_copy_of("1.html", None), "its digest is of another body");
+        let meta = meta.follow(version(&[("s3_key", "1.html".into())]), POLICY, SKEW);
+        let mut expected = Generation::new("1.html", 100, 60);
+        expected.content.tags = vec!["news".to_owned()];
+        assert_eq!(meta.generation, expected);
     }
 
     #[test]

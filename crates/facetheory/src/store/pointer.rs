@@ -7,14 +7,14 @@ use tabletheory::{Consistency, Item, Key};
 
 use super::PageStore;
 use crate::error::Result;
-use crate::protocol::{Meta, StoredMeta, Version};
+use crate::protocol::{Generation, Meta, StoredMeta, Version};
 
 /// The most versions whose S3 key is remembered.
 const MAX_KNOWN: usize = 10_000;
 
-/// The S3 keys of versions, as they were read. They never change, so a copy in `META` with the same S3 key is of this version.
+/// The S3 keys and digests of versions, as they were read. They never change, so a copy in `META` with both is of this version.
 #[derive(Debug)]
-pub(super) struct KnownVersions(Cache<Key, Box<str>>);
+pub(super) struct KnownVersions(Cache<Key, (String, Option<String>)>);
 
 impl KnownVersions {
     pub(super) fn new() -> Self {
@@ -31,14 +31,15 @@ impl PageStore {
         let Ok(stored) = StoredMeta::read(row) else { return Ok(None) };
         let Some(sk) = stored.unread() else { return Ok(Some(stored.into_copy())) };
         let key = row.key()?.sibling(sk);
-        let is_known = |s3_key: &str| self.known_versions.0.get(&key).is_some_and(|known| *known == *s3_key);
-        if stored.s3_key().is_some_and(is_known) {
+        let known = self.known_versions.0.get(&key);
+        if known.is_some_and(|(s3_key, digest)| stored.is_copy_of(&s3_key, digest.as_deref())) {
             return Ok(Some(stored.into_copy()));
         }
         let version = self.table.get(&key, Consistency::Strong).await?;
         let version = version.and_then(|row| Version::read(&row).ok());
         if let Some(version) = &version {
-            self.known_versions.0.insert(key, version.generation.s3_key.as_str().into());
+            let Generation { s3_key, content, .. } = &version.generation;
+            self.known_versions.0.insert(key, (s3_key.clone(), content.digest.clone()));
         }
         Ok(Some(stored.follow(version, policy, self.epoch_terms.skew)))
     }
