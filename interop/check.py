@@ -1,0 +1,367 @@
+"""Checks that the gateway, the Python program and the TypeScript program share pages, leases and requests.
+
+Started by scripts/test-interop, which installs the programs and names them in the environment. Each check counts the renders
+of its pages at one origin that all three use.
+"""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import quote
+
+import boto3
+
+BUCKET = os.environ["FACETHEORY_TEST_S3_BUCKET"]
+GATEWAY = os.environ["FACETHEORY_GATEWAY"]
+PROGRAMS = {
+    "python": [sys.executable, str(Path(__file__).parent / "python" / "isr.py")],
+    "typescript": ["node", os.environ["FACETHEORY_INTEROP_TYPESCRIPT"]],
+}
+
+POINTERS = ("absolute",)
+RENDER_SECONDS = 0.3
+# Limits for a process that never responds; a busy machine takes long.
+READY_SECONDS = 120
+RESULT_SECONDS = 120
+CONTENDED_PAGES = 6
+CLIENTS = 6
+
+db = boto3.client("dynamodb")
+s3 = boto3.client("s3")
+
+
+class Origin:
+    """Renders slowly, and counts the renders of each path."""
+
+    def __init__(self):
+        self.renders, counting = {}, threading.Lock()
+        origin = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                with counting:
+                    number = origin.renders[self.path] = origin.renders.get(self.path, 0) + 1
+                time.sleep(RENDER_SECONDS)
+                body = f"<p>{self.path}, render {number}</p>".encode()
+                self.send_response(200)
+                self.send_header("content-type", "text/html; charset=utf-8")
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+class Process:
+    """A process whose lines of standard output are read in the background."""
+
+    def __init__(self, command, environment, on_line):
+        # Standard error is inherited: it explains a failure.
+        self.process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+        def read():
+            for line in self.process.stdout:
+                on_line(line)
+
+        threading.Thread(target=read, daemon=True).start()
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Program:
+    """A program in another language, which executes commands concurrently."""
+
+    def __init__(self, language, environment):
+        self.results, self.number, self.writing = {}, 0, threading.Lock()
+        self.process = Process(PROGRAMS[language], environment, self._on_line)
+
+    def _on_line(self, line):
+        result = json.loads(line)
+        self.results[result["id"]].set_result(result)
+
+    def start(self, op, page, **command):
+        with self.writing:
+            self.number += 1
+            future = self.results[self.number] = Future()
+            line = {"id": self.number, "op": op, "key": page.key, "render": page.origin_url, **command}
+            self.process.process.stdin.write(json.dumps(line) + "\n")
+            self.process.process.stdin.flush()
+        return future
+
+    def run(self, op, page, **command):
+        result = self.start(op, page, **command).result(RESULT_SECONDS)
+        assert "error" not in result, result
+        return result
+
+
+class Gateway:
+    """`facetheory serve` with the keys of TypeScript services."""
+
+    def __init__(self, directory, origin, table, prefix, pointers):
+        config = Path(directory) / "facetheory.toml"
+        config.write_text(
+            f"""
+            origin = "{origin.url}"
+            listen = "127.0.0.1:0"
+            site = "www.example.com"
+            log = "off"
+            [admin]
+            listen = "127.0.0.1:0"
+            [store]
+            table = "dynamodb:{table}"
+            bodies = "s3://{BUCKET}/{prefix}"
+            keys = "raw"
+            key_form = "facetheory-ts"
+
+            [routes]
+            "/news/{{slug}}" = {{ isr = "10m" }}
+            "/docs/{{page+}}" = {{ isr = "10m", versions = 3 }}
+            """
+        )
+        lines = queue.Queue()
+        self.process = Process([GATEWAY, "serve", "--config", str(config)], dict(os.environ), lines.put)
+        found = []
+        while len(found) < 2:
+            line = lines.get(timeout=READY_SECONDS)
+            found += [word.strip(".,)/") for word in line.split() if word.startswith("http://127.0.0.1:")]
+        self.url, self.admin = found[:2]
+
+    def get(self, page):
+        with urllib.request.urlopen(self.url + page.target, timeout=RESULT_SECONDS) as response:
+            return response.read().decode(), response.headers["x-facetheory-isr"]
+
+    def post(self, endpoint, page, **headers):
+        body = json.dumps({"url": "http://www.example.com" + page.target}).encode()
+        headers = {"content-type": "application/json", **headers}
+        request = urllib.request.Request(f"{self.admin}/api/v1/{endpoint}", body, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=RESULT_SECONDS) as response:
+                return response.status, dict(response.headers), json.load(response)
+        except urllib.error.HTTPError as error:
+            return error.code, dict(error.headers), json.load(error)
+
+
+class Page:
+    """A page that no other check uses."""
+
+    def __init__(self, origin, name, route="news"):
+        self.origin, name = origin, f"{name}-{uuid.uuid4().hex[:8]}"
+        pattern, parameter = {"news": ("/news/{slug}", "slug"), "docs": ("/docs/{page+}", "page")}[route]
+        self.target = f"/{route}/{name}%20w?B=1&a=x+y&q"
+        # The path is encoded once more; the query is decoded, sorted and encoded again.
+        query = "a=x%20y&B=1&q="
+        self.key = f"default::{pattern}?{parameter}={quote(name, safe='')}%2520w&{query}"
+        self.origin_path = f"/{route}/{name}%20w?{query}"
+        self.origin_url = origin.url + self.origin_path
+
+    @property
+    def renders(self):
+        return self.origin.renders.get(self.origin_path, 0)
+
+    def row(self, table, sk="META"):
+        key = {"pk": {"S": f"CACHE#{self.key}"}, "sk": {"S": sk}}
+        return db.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
+
+
+class Site:
+    """One table with all three services."""
+
+    def __init__(self, directory, origin, pointers):
+        self.origin, self.pointers = origin, pointers
+        self.table, self.prefix = f"interop-{uuid.uuid4().hex[:12]}", f"interop-{uuid.uuid4().hex[:12]}"
+        db.create_table(
+            TableName=self.table,
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
+            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+        )
+        db.update_time_to_live(
+            TableName=self.table, TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"}
+        )
+        environment = {
+            **os.environ,
+            "FACETHEORY_CACHE_TABLE_NAME": self.table,
+            "FACETHEORY_ISR_BUCKET": BUCKET,
+            "FACETHEORY_ISR_PREFIX": self.prefix,
+            "FACETHEORY_POINTERS": pointers,
+        }
+        self.programs = {language: Program(language, environment) for language in PROGRAMS}
+        self.gateway = Gateway(directory, origin, self.table, self.prefix, pointers)
+
+    def stop(self):
+        for process in [self.gateway, *self.programs.values()]:
+            process.process.stop()
+        db.delete_table(TableName=self.table)
+
+    def page(self, name, route="news"):
+        return Page(self.origin, name, route)
+
+
+def expect(actual, expected, what):
+    assert actual == expected, f"{what}: {actual!r}, expected {expected!r}"
+
+
+def a_page_of_a_program_is_served_by_the_gateway_and_by_the_other_program(site):
+    for language, program in site.programs.items():
+        for recipe in "AB":
+            for route in ("news", "docs"):
+                what, page = f"{language}, recipe {recipe}, {route}", site.page(language, route)
+                rendered = program.run("visit", page, recipe=recipe)
+                expect(rendered["state"], "miss", what)
+                expect(site.gateway.get(page), (rendered["body"], "hit"), what)
+                for other in site.programs.values():
+                    found = other.run("visit", page, recipe=recipe)
+                    expect((found["state"], found["body"]), ("hit", rendered["body"]), what)
+                expect(page.renders, 1, f"renders of {what}")
+
+
+def a_page_of_the_gateway_is_served_by_the_programs(site):
+    for route in ("news", "docs"):
+        page = site.page("gateway", route)
+        body, state = site.gateway.get(page)
+        expect(state, "miss", route)
+        pointer = page.row(site.table)["s3_key"]["S"]
+        expect(pointer.startswith(site.prefix), site.pointers == "absolute", f"the pointer {pointer} has the prefix")
+        for language, program in site.programs.items():
+            found = program.run("visit", page, recipe="A")
+            expect((found["state"], found["body"]), ("hit", body), language)
+        expect(page.renders, 1, "renders")
+
+
+def a_pointer_without_a_copy_is_followed(site):
+    """Recipe B with nothing but `current_sk` and `version` in META."""
+    page = site.page("bare")
+    rendered = site.programs["python"].run("visit", page, recipe="A")
+    pk = {"S": f"CACHE#{page.key}"}
+    version = {name: value for name, value in page.row(site.table).items() if name not in ("pk", "sk", "revalidate_seconds")}
+    version = {**version, "pk": pk, "sk": {"S": "VER#01"}}
+    meta = {"pk": pk, "sk": {"S": "META"}, "current_sk": {"S": "VER#01"}, "version": {"N": "1"}}
+    for row in (version, meta):
+        db.put_item(TableName=site.table, Item=row)
+    expect(site.gateway.get(page), (rendered["body"], "hit"), "the gateway")
+    for language, program in site.programs.items():
+        expect(program.run("visit", page, recipe="B")["body"], rendered["body"], language)
+    expect(page.renders, 1, "renders")
+
+
+def an_invalidation_by_the_gateway_is_seen_by_the_programs_and_their_render_by_the_gateway(site):
+    for language, program in site.programs.items():
+        for recipe in "AB":
+            what, page = f"{language}, recipe {recipe}", site.page("invalidated")
+            site.gateway.get(page)
+            expect(site.gateway.post("invalidate", page)[2], {"outcome": "stale"}, what)
+            rendered = program.run("visit", page, recipe=recipe)
+            expect((rendered["state"], page.renders), ("miss", 2), what)
+            # The gateway reads the table again after `metadata_max_age`, one second.
+            deadline = time.monotonic() + RESULT_SECONDS
+            while site.gateway.get(page)[0] != rendered["body"]:
+                assert time.monotonic() < deadline, f"{what}: the gateway does not serve the new render"
+                time.sleep(0.1)
+            expect(page.renders, 2, f"renders of {what}")
+
+
+def services_in_all_languages_render_a_contended_page_once(site):
+    pages = [site.page("contended", route) for route in ("news", "docs") for _ in range(CONTENDED_PAGES // 2)]
+    with ThreadPoolExecutor(len(pages) * CLIENTS) as clients:
+        responses = [(page, clients.submit(site.gateway.get, page)) for page in pages for _ in range(CLIENTS)]
+        recipes = {"python": "A", "typescript": "B"}
+        results = [
+            (page, program.start("visit", page, recipe=recipes[language]))
+            for _ in range(CLIENTS)
+            for page in pages
+            for language, program in site.programs.items()
+        ]
+        bodies = [(page, response.result(RESULT_SECONDS)[0]) for page, response in responses]
+        bodies += [(page, result.result(RESULT_SECONDS).get("body")) for page, result in results]
+    for page, body in bodies:
+        expect(body, f"<p>{page.origin_path}, render 1</p>", "the body")
+    expect([page.renders for page in pages], [1] * len(pages), "renders")
+
+
+def a_request_is_executed_once_across_languages(site):
+    for language, program in site.programs.items():
+        for recipe in "AB":
+            what, page = f"{language}, recipe {recipe}", site.page("request")
+            identity = {"idempotency_key": uuid.uuid4().hex, "recipe": recipe}
+            first = program.run("request", page, **identity)
+            expect(first["state"], "done", what)
+            for other in site.programs.values():
+                again = other.run("request", page, **identity)
+                expect((again["state"], again["s3_key"]), ("completed", first["s3_key"]), what)
+                conflict = other.run("request", page, deployment="another", **identity)
+                expect(conflict["state"], "mismatch", what)
+            site.gateway.post("invalidate", page)
+            status, headers, _ = site.gateway.post("regenerate", page, **{"idempotency-key": identity["idempotency_key"]})
+            replayed = {name.lower(): value for name, value in headers.items()}.get("idempotency-replayed")
+            expect((status, replayed), (200, "true"), f"the gateway replays the request of {what}")
+            expect(page.renders, 1, f"renders of {what}")
+
+
+def a_request_of_the_gateway_is_respected_by_the_programs(site):
+    page, key = site.page("gateway-request"), uuid.uuid4().hex
+    status, _, _ = site.gateway.post("regenerate", page, **{"idempotency-key": key})
+    expect((status, page.renders), (200, 1), "the gateway")
+    for language, program in site.programs.items():
+        again = program.run("request", page, idempotency_key=key, recipe="A")
+        expect((again["state"], again["s3_key"]), ("completed", page.row(site.table)["s3_key"]["S"]), language)
+    expect(page.renders, 1, "renders")
+
+
+CHECKS = [
+    a_page_of_a_program_is_served_by_the_gateway_and_by_the_other_program,
+    a_page_of_the_gateway_is_served_by_the_programs,
+    a_pointer_without_a_copy_is_followed,
+    an_invalidation_by_the_gateway_is_seen_by_the_programs_and_their_render_by_the_gateway,
+    services_in_all_languages_render_a_contended_page_once,
+    a_request_is_executed_once_across_languages,
+    a_request_of_the_gateway_is_respected_by_the_programs,
+]
+
+
+def main():
+    origin, failed = Origin(), 0
+    for pointers in POINTERS:
+        with tempfile.TemporaryDirectory() as directory:
+            site = Site(directory, origin, pointers)
+            try:
+                for check in CHECKS:
+                    name, began = check.__name__.replace("_", " "), time.monotonic()
+                    try:
+                        check(site)
+                        print(f"ok      {pointers} pointers: {name} ({time.monotonic() - began:.1f} s)", flush=True)
+                    except Exception as error:  # the other checks still run
+                        failed += 1
+                        print(f"FAILED  {pointers} pointers: {name}: {type(error).__name__}: {error}", flush=True)
+            finally:
+                site.stop()
+    sys.exit(f"{failed} checks failed" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
