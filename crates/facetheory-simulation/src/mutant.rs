@@ -35,6 +35,8 @@ macro_rules! mutants {
 mutants! {
     /// The table accepts a publish of any worker, whether or not it holds the lock.
     AnyLock = "any-lock" => OncePerToken | GrantOrder | NotFreshAfterInvalidation;
+    /// The table ignores the condition under which an unchanged page is extended.
+    BlindExtension = "blind-extension" => NotFreshAfterInvalidation;
     /// The table does not deduplicate client tokens, and executes an earlier publish again.
     Replay = "replay" => OncePerToken;
     /// The network delivers the put of a lease again after an invalidation has deleted the lease.
@@ -86,7 +88,7 @@ mutants! {
     /// A process has two engines, and the table grants every lease.
     TwoEngines = "two-engines" => SingleRender;
     /// The table grants leases without writing them.
-    UnrecordedLease = "unrecorded-lease" => SingleRender;
+    UnrecordedLease = "unrecorded-lease" => RecoversOnce;
     /// The table takes a day to grant a lease, and engines let clients wait for it.
     HungTable = "hung-table" => RespondsInTime;
     /// Processes are not shut down.

@@ -28,12 +28,14 @@ pub(crate) struct MutantTable {
     results: Mutex<Vec<Key>>,
     /// The last acquisition of each page's lease.
     acquired: Mutex<BTreeMap<String, Txn>>,
+    /// Earlier rows of each `META`, oldest first.
+    earlier: Mutex<BTreeMap<Key, Vec<Item>>>,
 }
 
 impl MutantTable {
     pub(crate) fn new(rows: MemoryTable, mutant: Option<Mutant>) -> Self {
-        let (seen, results, acquired) = Default::default();
-        MutantTable { rows, mutant, seen, results, acquired }
+        let (seen, results, acquired, earlier) = Default::default();
+        MutantTable { rows, mutant, seen, results, acquired, earlier }
     }
 
     pub(crate) fn rows(&self) -> &MemoryTable {
@@ -73,6 +75,7 @@ impl MutantTable {
                 Ok(commit)
             }
             (Some(Mutant::FalseAck), Transaction::Publish(_)) => Ok(Commit::Done),
+            (Some(Mutant::BlindExtension), _) => self.extend_blindly(txn, &kind).await,
             (Some(Mutant::ForgottenResult), _) => {
                 // Deleted only at the next commit, so that the checker has seen the result.
                 let forgotten = std::mem::take(&mut *self.results.lock());
@@ -140,6 +143,32 @@ impl MutantTable {
         Ok(again)
     }
 
+    /// Extends a page whatever became of it since it was read: an extension that is refused finds the earlier row.
+    async fn extend_blindly(&self, txn: &Txn, kind: &Transaction) -> Result<Commit> {
+        let meta = txn.writes().iter().map(Write::key).find(|key| key.sk == "META");
+        let before = match meta {
+            Some(meta) => self.row(meta).await,
+            None => None,
+        };
+        let commit = self.rows.commit(txn).await?;
+        let (Some(meta), Some(before)) = (meta, before) else { return Ok(commit) };
+        if commit.is_done() {
+            self.earlier.lock().entry(meta.clone()).or_default().push(before);
+            return Ok(commit);
+        }
+        if let Transaction::Extension = kind {
+            let earlier = self.earlier.lock().get(meta).cloned().unwrap_or_default();
+            for row in earlier.into_iter().rev() {
+                self.put(meta.clone(), row).await;
+                if self.rows.commit(txn).await?.is_done() {
+                    return Ok(Commit::Done);
+                }
+            }
+            self.put(meta.clone(), before).await;
+        }
+        Ok(commit)
+    }
+
     /// After a publish, executes the first publish of that page again.
     async fn publish_again(&self, txn: &Txn, page: &Key) -> Result<Commit> {
         let commit = self.rows.commit(txn).await?;
@@ -196,6 +225,8 @@ impl MutantTable {
 enum Transaction {
     /// A publish, with a key of its page.
     Publish(Key),
+    /// The update of an unchanged page.
+    Extension,
     Invalidation,
     Tag,
     /// The acquisition of this lock, possibly together with a request.
@@ -216,6 +247,7 @@ impl Transaction {
             (None, Some(lock)) if condition(lock).contains("attribute_not_exists") => {
                 Transaction::Acquisition(lock.key().clone())
             }
+            (Some(meta), None) if condition(meta).contains("mark = ") => Transaction::Extension,
             (None, None) if write("TAG").is_some() => Transaction::Tag,
             _ => Transaction::Other,
         }

@@ -38,6 +38,7 @@ pub(super) enum Action {
     RowExpires(usize),
     Invalidate(InvalidationKind),
     RollBack(u8),
+    Swap(u8),
     Collect(u8),
     Operator(usize, Delivery, Request),
     DeleteBody,
@@ -63,6 +64,7 @@ impl fmt::Display for Action {
             Action::RowExpires(place) => write!(f, "row {place} is deleted by its ttl"),
             Action::Invalidate(how) => write!(f, "an operator invalidates ({how:?})"),
             Action::RollBack(body) => write!(f, "an operator rolls back to version {body}"),
+            Action::Swap(body) => write!(f, "another service moves the pointer to version {body}"),
             Action::Collect(body) => write!(f, "the collector chooses version {body}"),
             Action::Operator(_, delivery, request) => write!(f, "operator: {request:?} {delivery:?}"),
             Action::DeleteBody => write!(f, "the collector deletes the body of that version"),
@@ -230,6 +232,7 @@ impl World {
         }
         for body in (0..BODIES).filter_map(|body| u8::try_from(body).ok()) {
             steps.try_add(Action::RollBack(body), |world, state| world.roll_back(state, body));
+            steps.try_add(Action::Swap(body), |world, state| world.swap(state, body));
             steps.try_add(Action::Collect(body), |world, state| world.collect(state, body));
             steps.try_add(Action::CollectOrphan(body), |world, state| world.collect_orphan(state, body));
         }
@@ -257,6 +260,7 @@ impl World {
                 let mut meta = Meta::of(generation.clone());
                 meta.version = Some(2);
                 meta.current_sk = Some(self.key(version_place(body)).sk.clone());
+                meta.mark = Some("an earlier publish".to_owned());
                 let version = Version::of(generation).to_item();
                 rows.0[version_place(body)] = self.settle(version_place(body), version);
                 rows.0[META] = self.settle(META, meta.to_item());

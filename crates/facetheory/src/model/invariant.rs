@@ -25,6 +25,7 @@ pub(super) enum Violation {
     BodyRewritten,
     OutdatedIsFresh,
     UnseenPageRolledBack,
+    UnseenPageExtended,
     FreshPageRendered,
     ResultReplaced,
 }
@@ -44,6 +45,7 @@ impl fmt::Display for Violation {
             Violation::BodyRewritten => "a body was rewritten",
             Violation::OutdatedIsFresh => "a page that was rendered before an invalidation is fresh after it",
             Violation::UnseenPageRolledBack => "a rollback replaced a page that its operator had not seen",
+            Violation::UnseenPageExtended => "a writer extended a page that it had not seen",
             Violation::FreshPageRendered => {
                 "a page was rendered although another writer had just published it"
             }
@@ -95,10 +97,18 @@ pub(super) fn of_state(world: &World, state: &State) -> Option<Violation> {
 
 /// Checks the invariants of a write that the table has applied.
 pub(super) fn of_write(world: &World, before: &State, after: &State, request: Request) -> Option<Violation> {
-    if let Request::Publish { lease, .. } = request {
+    if let Request::Publish { lease, .. } | Request::Extend { lease, .. } = request {
         let holder = world.lock(before.rows.0[LOCK]).map(|lock| lock.lease_token.as_str());
-        if holder != Some(protocol::token(lease).as_str()) && !world.ignore_lock_ownership {
-            return Some(Violation::PublishedWithoutLock);
+        let is_holder = holder == Some(protocol::token(lease).as_str());
+        match request {
+            // It needs no lock, because it writes nothing but the times of the row that was read under the lock.
+            Request::Extend { seen, .. } if before.rows.0[META] != seen => {
+                return Some(Violation::UnseenPageExtended);
+            }
+            Request::Publish { .. } if !is_holder && !world.ignore_lock_ownership => {
+                return Some(Violation::PublishedWithoutLock);
+            }
+            _ => {}
         }
         if before.past.published.has(lease) {
             return Some(Violation::PublishedTwice);

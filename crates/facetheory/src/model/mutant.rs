@@ -35,7 +35,7 @@ pub(super) enum Mutant {
     PublishWithoutClientToken,
     /// A put of `LOCK` whose response was lost is sent again with the same token.
     AcquireSentAgain,
-    /// A put of `LOCK` whose response was lost is taken for granted, without reading the row.
+    /// A put of `LOCK` whose response was lost is taken for granted, and the row is not read, not even by the second lookup.
     LostAcquireIsGranted,
     /// The rejection of a retry is taken for the result of the first attempt.
     RejectedRetryIsFinal,
@@ -45,11 +45,23 @@ pub(super) enum Mutant {
     RefusalIsFinal,
     /// A publish with an unknown outcome is reported as not published, without releasing the lease.
     NoReleaseBeforeNotPublished,
+    /// The second lookup does not check whether the lock is still there.
+    LookupWithoutLock,
+    /// The update of an unchanged page does not check the pointer.
+    ExtensionWithoutPointer,
+    /// The update of an unchanged page does not check the interval, which an invalidation sets to zero.
+    ExtensionWithoutInterval,
+    /// The update of an unchanged page does not check whether another writer has published.
+    ExtensionWithoutPublish,
+    /// A page that was invalidated is extended without a transaction.
+    ExtensionOfInvalidated,
+    /// The update of an unchanged page with an unknown outcome is reported as not published.
+    UnknownExtensionIsFinal,
 }
 
 impl Mutant {
     /// All mutants, each with the smallest scope in which it is detected.
-    pub(super) const ALL: [(Mutant, Scope); 20] = [
+    pub(super) const ALL: [(Mutant, Scope); 26] = [
         (Mutant::NoToken, Scope::RACE),
         (Mutant::ExpiryForToken, Scope::RACE),
         (Mutant::RisingForToken, Scope::RACE),
@@ -70,5 +82,11 @@ impl Mutant {
         (Mutant::RejectedReleaseIsFinal, Scope::ALONE),
         (Mutant::RefusalIsFinal, Scope::ALONE),
         (Mutant::NoReleaseBeforeNotPublished, Scope::ALONE),
+        (Mutant::LookupWithoutLock, Scope::LATE_LOOKUP),
+        (Mutant::ExtensionWithoutPointer, Scope::EXTENSION),
+        (Mutant::ExtensionWithoutInterval, Scope::EXTENSION),
+        (Mutant::ExtensionWithoutPublish, Scope::UNCHANGED),
+        (Mutant::ExtensionOfInvalidated, Scope::INVALIDATED_TWICE),
+        (Mutant::UnknownExtensionIsFinal, Scope::UNCHANGED),
     ];
 }

@@ -52,7 +52,7 @@ impl World {
                     *grant = past.granted;
                 }
             }
-            Request::Publish { lease, .. } => {
+            Request::Publish { lease, .. } | Request::Extend { lease, .. } => {
                 past.published.insert(lease);
                 past.last = past.grants[usize::from(lease)];
                 let served = self.meta(state.rows.0[META]).map(|meta| body_of(&meta.generation.s3_key));
@@ -69,7 +69,8 @@ impl World {
             Request::Refresh { .. }
             | Request::Release { .. }
             | Request::RollBack { .. }
-            | Request::Collect { .. } => {}
+            | Request::Collect { .. }
+            | Request::Swap { .. } => {}
         }
     }
 }

@@ -59,6 +59,20 @@ impl World {
         true
     }
 
+    /// Requests a swap of the pointer to a version, as a service in another language does it.
+    pub(super) fn swap(&self, state: &mut State, body: u8) -> bool {
+        if state.left.operations.swap == 0
+            || state.operators[ROLLER] != Operator::Idle
+            || state.rows.0[version_place(body)] == 0
+        {
+            return false;
+        }
+        state.left.operations.swap -= 1;
+        state.operators[ROLLER] = Operator::Waiting(Request::Swap { operation: state.operations, body });
+        state.operations += 1;
+        true
+    }
+
     /// Requests the deletion of a version that is not retained.
     pub(super) fn collect(&self, state: &mut State, body: u8) -> bool {
         if state.left.operations.collect == 0

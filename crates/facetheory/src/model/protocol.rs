@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tabletheory::{Timestamp, Txn, Write};
+use tabletheory::{Timestamp, Txn, Update, Write};
 
 use super::mutant::Mutant;
 use super::scope::Recipe;
@@ -10,6 +10,7 @@ use super::state::{FIRST, LEASES};
 use super::table::{LOCK, META, REQUEST, RowId, Rows, World, version_place};
 use crate::protocol::attribute as name;
 use crate::protocol::epoch::Epoch;
+use crate::protocol::extend::Witness;
 use crate::protocol::generation::Generation;
 use crate::protocol::invalidate::{self, Found, InvalidationMode};
 use crate::protocol::lease::{Lease, LeaseTerms};
@@ -50,9 +51,11 @@ pub(super) enum Request {
     Refresh { lease: u8, now: i8 },
     Release { lease: u8 },
     Publish { lease: u8, now: i8, seen: RowId, generated_at: i8 },
+    Extend { lease: u8, now: i8, seen: RowId, generated_at: i8 },
     Invalidate { operation: u8, now: i8, how: InvalidationKind, target: Target },
     RollBack { operation: u8, now: i8, body: u8, target: RowId, seen: RowId },
     Collect { operation: u8, body: u8 },
+    Swap { operation: u8, body: u8 },
 }
 
 impl Request {
@@ -69,8 +72,9 @@ impl Request {
             Request::Invalidate { how: InvalidationKind::Tag, .. } => None,
             Request::Invalidate { operation, .. }
             | Request::RollBack { operation, .. }
-            | Request::Collect { operation, .. } => Some(2 * leases + operation),
-            Request::Refresh { .. } | Request::Release { .. } => None,
+            | Request::Collect { operation, .. }
+            | Request::Swap { operation, .. } => Some(2 * leases + operation),
+            Request::Refresh { .. } | Request::Release { .. } | Request::Extend { .. } => None,
         }
     }
 }
@@ -156,6 +160,9 @@ pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
         Request::Publish { lease, now, seen, generated_at } => {
             publish(world, lease, now, world.meta(seen), generated_at)
         }
+        Request::Extend { lease, now, seen, generated_at } => {
+            extension(world, lease, now, seen, generated_at).expect("a page that can be extended")
+        }
         Request::Invalidate { now, how, target, .. } => invalidation(world, now, how, target),
         Request::RollBack { now, body, target, seen, .. } => {
             let seen = if world.is(Mutant::RollbackOfUnseenPage) { rows.0[META] } else { seen };
@@ -181,24 +188,59 @@ pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
             let txn = retention::delete_version(&world.page.meta(), &world.key(version_place(body)).sk);
             without(txn, world.is(Mutant::GcDeletesCurrent), &world.key(META).sk)
         }
+        // As the recipe of other languages describes it.
+        Request::Swap { body, .. } => {
+            let pointer = Update::new([name::CURRENT_SK.set(world.key(version_place(body)).sk.as_str())]);
+            Txn::new([
+                Write::update(world.page.meta(), pointer).when(name::PK.exists()),
+                Write::delete(world.page.lock()),
+            ])
+        }
     }
+}
+
+/// The update that extends an unchanged page, if production would send it.
+pub(super) fn extension(world: &World, number: u8, now: i8, seen: RowId, generated_at: i8) -> Option<Txn> {
+    let missing = match world.mutant {
+        Some(Mutant::ExtensionWithoutPointer) => Some(Witness::Pointer),
+        Some(Mutant::ExtensionWithoutInterval) => Some(Witness::Interval),
+        Some(Mutant::ExtensionWithoutPublish) => Some(Witness::Publish),
+        _ => None,
+    };
+    let witnesses: Vec<Witness> =
+        Witness::ALL.into_iter().filter(|witness| Some(*witness) != missing).collect();
+    let page = match world.meta(seen) {
+        Some(meta) if world.scope.recipe == Recipe::Unchanged => {
+            rendered(world, body_of(&meta.generation.s3_key), generated_at)
+        }
+        _ => return None,
+    };
+    let lease = lease(world, number, now);
+    let claim = claim(world, number, now);
+    let publication = publication(world, &lease, &page, world.meta(seen), claim.as_ref(), now);
+    let extension = publication.extension();
+    let is_possible = extension.is_some() || world.is(Mutant::ExtensionOfInvalidated);
+    publication.seen.filter(|_| is_possible).map(|seen| publication.extend_if(seen, &witnesses))
+}
+
+fn publication<'a>(
+    world: &World,
+    lease: &'a Lease,
+    page: &'a Generation,
+    seen: Option<&'a Meta>,
+    request: Option<&'a Claim>,
+    now: i8,
+) -> Publication<'a> {
+    let guards = Guards { newer: world.is(Mutant::RisingForToken), ..Guards::default() };
+    let ttl = ttl(world, now);
+    Publication { lease, page, seen, ttl, superseded_ttl: ttl, request, guards, now: at(now) }
 }
 
 fn publish(world: &World, number: u8, now: i8, seen: Option<&Meta>, generated_at: i8) -> Txn {
     let page = rendered(world, body_for(world, number), generated_at);
     let lease = lease(world, number, now);
     let claim = claim(world, number, now);
-    let guards = Guards { newer: world.is(Mutant::RisingForToken), ..Guards::default() };
-    let publication = Publication {
-        lease: &lease,
-        page: &page,
-        seen,
-        ttl: ttl(world, now),
-        superseded_ttl: ttl(world, now),
-        request: claim.as_ref(),
-        guards,
-        now: at(now),
-    };
+    let publication = publication(world, &lease, &page, seen, claim.as_ref(), now);
     let txn = match (world.scope.recipe, seen) {
         (Recipe::Versioned, _) => publication.versioned(&version_id(usize::from(body_for(world, number)))),
         (Recipe::Unchanged, Some(current)) => publication.unchanged(current),

@@ -17,6 +17,8 @@ pub(super) struct Operations {
     pub(super) tag: u8,
     pub(super) roll_back: u8,
     pub(super) collect: u8,
+    /// A service in another language moves the pointer.
+    pub(super) swap: u8,
 }
 
 /// The bounds of an exploration.
@@ -49,7 +51,7 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    const NOTHING: Operations = Operations { soft: 0, hard: 0, tag: 0, roll_back: 0, collect: 0 };
+    const NOTHING: Operations = Operations { soft: 0, hard: 0, tag: 0, roll_back: 0, collect: 0, swap: 0 };
 
     /// Two writers and no faults: the base of the other scopes.
     const BASE: Scope = Scope {
@@ -80,7 +82,7 @@ impl Scope {
         expiries: 1,
         row_expiries: 1,
         refreshes: true,
-        operations: Operations { soft: 1, hard: 1, tag: 1, roll_back: 1, collect: 2 },
+        operations: Operations { soft: 1, hard: 1, tag: 1, roll_back: 1, collect: 2, swap: 0 },
         ..Scope::BASE
     };
 
@@ -133,6 +135,35 @@ impl Scope {
         faults: 2,
         operations: Operations { roll_back: 1, hard: 1, collect: 1, ..Scope::NOTHING },
         ..Scope::BASE
+    };
+
+    /// One writer whose render does not change the body, and everybody else who changes the page meanwhile.
+    pub(super) const EXTENSION: Scope = Scope {
+        name: "extension",
+        writers: 1,
+        leases: 1,
+        seconds: 1,
+        faults: 0,
+        operations: Operations { soft: 1, roll_back: 1, swap: 1, ..Scope::NOTHING },
+        ..Scope::UNCHANGED
+    };
+
+    /// A writer that loses its lease before it reads `META`, and whose clock finds the next page stale at once.
+    pub(super) const LATE_LOOKUP: Scope = Scope {
+        name: "late lookup",
+        writers: 3,
+        leases: 2,
+        seconds: 0,
+        expiries: 1,
+        operations: Scope::NOTHING,
+        ..Scope::EXTENSION
+    };
+
+    /// A page that is invalidated a second time while it is regenerated after the first.
+    pub(super) const INVALIDATED_TWICE: Scope = Scope {
+        name: "invalidated twice",
+        operations: Operations { soft: 2, ..Scope::NOTHING },
+        ..Scope::EXTENSION
     };
 
     /// Invalidation of the page while it is regenerated.
@@ -224,13 +255,16 @@ impl Scope {
     };
 
     /// All scopes.
-    pub(super) const ALL: [Scope; 18] = [
+    pub(super) const ALL: [Scope; 21] = [
         Scope::RACE,
         Scope::ALONE,
         Scope::ALONE_IN_PLACE,
         Scope::NETWORK,
         Scope::IN_PLACE,
         Scope::UNCHANGED,
+        Scope::EXTENSION,
+        Scope::LATE_LOOKUP,
+        Scope::INVALIDATED_TWICE,
         Scope::INVALIDATION,
         Scope::FENCE,
         Scope::TAKEOVER,

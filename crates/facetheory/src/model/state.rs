@@ -60,6 +60,10 @@ pub(super) enum Phase {
     Rendering,
     /// Waits for a refresh, and renders meanwhile.
     Refreshing,
+    /// Waits for the update of an unchanged page, for the second time if `again`.
+    Extending {
+        again: bool,
+    },
     /// Waits for its publish, for the second time if `again`.
     Publishing {
         again: bool,
@@ -68,7 +72,7 @@ pub(super) enum Phase {
     Resolving,
     /// The lease is gone, and it reads `META` to find out.
     ReadingBack,
-    /// Another writer has published, or it gave up, and it releases the lease.
+    /// It has extended the page, another writer has published, or it gave up, and it releases the lease.
     Leaving,
 }
 

@@ -194,6 +194,8 @@ impl World {
                 Acquire::Granted(_) => Response::Applied,
                 Acquire::Held { .. } => Response::Refused,
             },
+            // The row shows that an earlier attempt was applied.
+            Request::Extend { lease, .. } if self.is_marked(rows, lease) => Response::Applied,
             Request::Publish { lease, now, .. }
                 if protocol::lease(self, lease, now).is_gone(&txn, &commit) =>
             {
@@ -207,6 +209,14 @@ impl World {
             after.0[place] = self.number(place, item.as_ref());
         }
         CommitResult { rows: after, applied, response }
+    }
+}
+
+impl World {
+    /// Whether `META` was published under a lease.
+    fn is_marked(&self, rows: Rows, lease: u8) -> bool {
+        let mark = self.meta(rows.0[META]).and_then(|meta| meta.mark.as_deref());
+        mark == Some(protocol::token(lease).as_str())
     }
 }
 

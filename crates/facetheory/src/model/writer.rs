@@ -83,7 +83,13 @@ impl World {
     pub(super) fn lookup_again(&self, state: &mut State, index: usize) -> Option<Violation> {
         let now = clock(state, index);
         let fresh = invariant::is_fresh(self, state.rows, now);
+        let held = self.holds(Some(state.writers[index].lease), state.rows);
         let writer = &mut state.writers[index];
+        let ignores_lock = self.is(Mutant::LookupWithoutLock) || self.is(Mutant::LostAcquireIsGranted);
+        if !held && !ignores_lock {
+            *writer = Writer::default();
+            return None;
+        }
         if !self.is(Mutant::NoSecondLookup) {
             writer.seen = state.rows.0[META];
             if fresh {
@@ -101,7 +107,6 @@ impl World {
         let mark = self.meta(state.rows.0[META]).and_then(|meta| meta.mark.clone());
         let earlier = (0..state.leases)
             .any(|other| mark == Some(protocol::token(other)) && grant(other) < grant(lease));
-        let held = self.holds(Some(lease), state.rows);
         (fresh && earlier && held).then_some(Violation::FreshPageRendered)
     }
 
@@ -119,8 +124,13 @@ impl World {
         let now = clock(state, index);
         let writer = &mut state.writers[index];
         let Writer { lease, seen, generated_at, .. } = *writer;
-        writer.phase = Phase::Publishing { again: false };
-        writer.request = Some(Request::Publish { lease, now, seen, generated_at });
+        (writer.phase, writer.request) = if protocol::extension(self, lease, now, seen, generated_at)
+            .is_some()
+        {
+            (Phase::Extending { again: false }, Some(Request::Extend { lease, now, seen, generated_at }))
+        } else {
+            (Phase::Publishing { again: false }, Some(Request::Publish { lease, now, seen, generated_at }))
+        };
         if self.scope.recipe == Recipe::Unchanged && seen != 0 {
             return None;
         }
@@ -138,6 +148,9 @@ impl World {
         let sent = writer.request.take();
         let is_put = matches!(sent, Some(Request::Acquire { .. }));
         let release = Some(Request::Release { lease });
+        if let Phase::Extending { again } = writer.phase {
+            return self.receive_extension(state, index, sent, again, response);
+        }
         let (phase, request) = match (writer.phase, response) {
             (Phase::Acquiring { .. }, Response::Applied) => (Phase::Granted, None),
             // A put that was lost before has arrived since.
@@ -186,6 +199,40 @@ impl World {
         };
         writer.phase = phase;
         writer.request = request;
+    }
+
+    /// Receives the response to the update of an unchanged page.
+    fn receive_extension(
+        &self,
+        state: &mut State,
+        index: usize,
+        sent: Option<Request>,
+        again: bool,
+        response: Response,
+    ) {
+        let writer = &mut state.writers[index];
+        let lease = writer.lease;
+        let report = match (response, sent) {
+            (Response::Applied, _) => Report::Done,
+            // The row is not as it was read: the transaction decides.
+            (
+                Response::Refused | Response::LeaseLost,
+                Some(Request::Extend { lease, now, seen, generated_at }),
+            ) if !again => {
+                writer.phase = Phase::Publishing { again: false };
+                writer.request = Some(Request::Publish { lease, now, seen, generated_at });
+                return;
+            }
+            (Response::Lost, sent) if !again => {
+                (writer.phase, writer.request) = (Phase::Extending { again: true }, sent);
+                return;
+            }
+            (Response::Rejected, _) if !again => Report::NotPublished,
+            _ if self.is(Mutant::UnknownExtensionIsFinal) => Report::NotPublished,
+            _ => Report::Open,
+        };
+        (writer.phase, writer.request) = (Phase::Leaving, Some(Request::Release { lease }));
+        state.report(lease, report);
     }
 
     /// The report of a writer that stops about its publish.

@@ -11,7 +11,7 @@ use super::render::{Render, RenderContext, RenderError};
 use super::{Outcome, Pages};
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{
-    Acquire, Begin, Claim, Freshness, Generation, IdempotentRequest, Lease, Meta, PageKey, Published,
+    Acquire, Begin, Claim, Freshness, Generation, IdempotentRequest, Lease, Meta, PageKey, Published, View,
 };
 
 impl Pages {
@@ -165,7 +165,11 @@ impl Pages {
     ) -> Result<ControlFlow<Outcome, (Generation, Option<Meta>)>> {
         let page = lease.page();
         // Another worker may have published since the caller read `META`.
-        let seen = self.store.lookup(page).await?.meta;
+        let View { meta: seen, lock } = self.store.lookup(page).await?;
+        // An invalidation or another worker may have ended the lease since: then `META` was not read under it.
+        if lock.is_none_or(|lock| lock.lease_token != lease.token()) {
+            return Ok(ControlFlow::Break(Outcome::Lost));
+        }
         if let Some(meta) = &seen
             && !reason.still_applies(meta, self.store.now())
             && self.store.freshness(page, meta).await? == Freshness::Fresh

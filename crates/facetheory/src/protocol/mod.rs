@@ -20,6 +20,7 @@ pub(crate) mod attribute;
 pub(crate) mod cache_key;
 pub(crate) mod digest;
 pub(crate) mod epoch;
+pub(crate) mod extend;
 pub(crate) mod freshness;
 pub(crate) mod generation;
 pub(crate) mod invalidate;

@@ -170,11 +170,17 @@ impl<'a> Publication<'a> {
     /// was read, so it cannot refresh what another worker published in the meantime.
     pub fn unchanged(&self, current: &Meta) -> Txn {
         let s3_key = &current.generation.s3_key;
-        let mut meta = self.meta(Generation { s3_key: s3_key.clone(), ..self.page.clone() });
-        meta.current_sk.clone_from(&current.current_sk);
-        let update = Write::update(self.lease.page().meta(), replace_meta(self.lease.page(), &meta))
+        let update = Write::update(self.lease.page().meta(), self.moved_times(current))
             .when(pointer::is_as_read(current));
         self.finished([self.guarded(update), self.release()], s3_key)
+    }
+
+    /// The update of `META` that leaves the pointer where it was read.
+    pub(crate) fn moved_times(&self, current: &Meta) -> Update {
+        let s3_key = current.generation.s3_key.clone();
+        let mut meta = self.meta(Generation { s3_key, ..self.page.clone() });
+        meta.current_sk.clone_from(&current.current_sk);
+        replace_meta(self.lease.page(), &meta)
     }
 
     /// The transaction that publishes. `version_id` is the id of a new version, if the page has versions.
@@ -220,7 +226,7 @@ impl<'a> Publication<'a> {
     }
 
     /// Adds the guards that concern `META`.
-    fn guarded(&self, write: Write) -> Write {
+    pub(crate) fn guarded(&self, write: Write) -> Write {
         let mut conds = Vec::new();
         if self.guards.version {
             conds.push(match self.seen.and_then(|seen| seen.version) {

@@ -223,7 +223,8 @@ impl PageStore {
     pub async fn lookup(&self, page: &PageKey) -> Result<View> {
         /// More than the two rows, in case other services store some between them.
         const ROWS: usize = 8;
-        let query = Query::of(page.pk()).sk_between("LOCK", "META").limit(ROWS);
+        // Backward, so that `META` is read before `LOCK`: a holder that still finds its lock has read `META` under it.
+        let query = Query::of(page.pk()).sk_between("LOCK", "META").backward().limit(ROWS);
         let rows = self.table.query(&query).await?.items;
         let row = |sk: &str| rows.iter().find(|row| row.key().is_ok_and(|key| key.sk == sk));
         let meta = match row("META") {

@@ -1,15 +1,19 @@
 //! Publishes renders, and finds out what became of a publish whose response was lost.
 
-use tabletheory::{ClientToken, Commit};
+use tabletheory::{ClientToken, Commit, Item, Txn, Value};
 
 use super::PageStore;
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{
-    Claim, Generation, History, Lease, Meta, Publication, Published, VersionId, digest::sha256_hex, rollback,
+    Claim, Generation, History, Lease, Meta, Publication, Published, VersionId, attribute as name,
+    digest::sha256_hex, rollback,
 };
 
+const UNKNOWN: &str = "it is unknown whether the page was published";
+
 impl PageStore {
-    /// Publishes a render, releases the lease and completes the request that it executes, if any, in one transaction.
+    /// Publishes a render, releases the lease and completes the request that it executes, if any, in one transaction. A render
+    /// that has not changed the page needs only an update of `META`, and the lease is released after it.
     ///
     /// `seen` is `META` as it was read after the lease was acquired. If the render names the current body, the pointer does not
     /// move; only times and headers change. An unknown outcome is resolved before this returns.
@@ -44,6 +48,11 @@ impl PageStore {
             guards: self.guards,
             ..Publication::new(lease, page, now)
         };
+        if let Some(extension) = publication.extension()
+            && let Some(published) = self.extend(&publication, &extension).await?
+        {
+            return Ok(published);
+        }
         let id = VersionId::of_body(now, &page.s3_key).to_string();
         let mut txn = publication.txn(history, &id).with_token(client_token(lease, "")?);
         let mut outcome = self.persist(&txn).await;
@@ -70,6 +79,51 @@ impl PageStore {
         }
     }
 
+    /// Publishes an unchanged page by one update of `META`, and releases the lease. Returns `None` if the row is not as it was
+    /// read: then the transaction decides, which verifies the lease.
+    ///
+    /// The update sets our mark and requires another one, so it can be repeated, and no attempt is applied once the row has
+    /// changed.
+    async fn extend(&self, publication: &Publication<'_>, extension: &Txn) -> Result<Option<Published>> {
+        /// How often the update is sent if its outcome is unknown.
+        const MAX_ATTEMPTS: u32 = 3;
+        let lease = publication.lease;
+        let mut in_doubt = false;
+        for _ in 0..MAX_ATTEMPTS {
+            match self.table.commit(extension).await.map_err(Error::from) {
+                Ok(Commit::Refused { seen, .. }) if !is_marked(seen.as_ref(), lease) => {
+                    // An earlier attempt may have been applied, and another worker may have published after it.
+                    return Ok(in_doubt.then_some(Published::Superseded));
+                }
+                // Applied, now or by an earlier attempt.
+                Ok(_) => {
+                    self.release_if_possible(lease).await;
+                    return Ok(Some(Published::Done));
+                }
+                Err(error) if error.kind() == Kind::Unknown => in_doubt = true,
+                Err(error) if !in_doubt => return Err(error),
+                // This attempt was not applied; an earlier one may have been, or may still be.
+                Err(_) => break,
+            }
+        }
+        self.release_if_possible(lease).await;
+        let unknown = || Error::new(Kind::Unknown, UNKNOWN);
+        match self.lookup(lease.page()).await.map_err(|error| unknown().caused_by(error))?.meta {
+            Some(meta) if meta.mark.as_deref() == Some(lease.token()) => Ok(Some(Published::Done)),
+            // An attempt may still arrive.
+            meta if meta.as_ref() == publication.seen => Err(unknown()),
+            _ => Ok(Some(Published::Superseded)),
+        }
+    }
+
+    /// Releases the lease of a page that was published. If that fails, it expires by itself.
+    async fn release_if_possible(&self, lease: &Lease) {
+        if let Err(error) = self.release(lease).await {
+            let page = lease.page().redacted();
+            tracing::warn!(%error, %page, "a lease could not be released; it expires by itself");
+        }
+    }
+
     /// Finds out what became of a publish whose response was lost or did not decide; `None` if it was not published.
     ///
     /// "Not published" may be reported only once the token can no longer win, so the lease is released first: if that delete
@@ -77,9 +131,7 @@ impl PageStore {
     /// whatever the error was.
     async fn resolve_publish(&self, publication: &Publication<'_>) -> Result<Option<Published>> {
         let Publication { lease, page, seen, .. } = *publication;
-        let unknown = |error: Error| {
-            Error::new(Kind::Unknown, "it is unknown whether the page was published").caused_by(error)
-        };
+        let unknown = |error: Error| Error::new(Kind::Unknown, UNKNOWN).caused_by(error);
         match self.persist(&lease.release()).await.map_err(unknown)? {
             Commit::Done => Ok(None),
             Commit::Refused { .. } => {
@@ -88,6 +140,11 @@ impl PageStore {
             }
         }
     }
+}
+
+/// Whether a row of `META` was published under this lease.
+fn is_marked(row: Option<&Item>, lease: &Lease) -> bool {
+    row.and_then(|row| row.get(name::MARK.name())).and_then(Value::as_str) == Some(lease.token())
 }
 
 /// The client token of a publish. A lease publishes once, so its own token identifies the attempt: all retries have the same

@@ -72,6 +72,11 @@ impl Test {
         self.store.lookup(&self.page).await.expect("no error").meta
     }
 
+    pub(crate) async fn row(&self, sk: &str) -> Option<tabletheory::Item> {
+        let key = self.page.meta().sibling(sk);
+        self.table.get(&key, tabletheory::Consistency::Strong).await.expect("a read")
+    }
+
     pub(crate) async fn rows(&self) -> Vec<String> {
         let page = self.table.query(&Query::of(self.page.pk())).await.expect("a query");
         page.items.iter().map(|row| row.key().expect("a key").sk).collect()

@@ -2,6 +2,7 @@
 
 mod cost;
 mod diff;
+mod extend;
 mod fixture;
 mod freshness;
 mod invalidate;

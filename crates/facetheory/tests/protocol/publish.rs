@@ -344,31 +344,6 @@ async fn a_publish_removes_every_attribute_of_the_page_before() {
     }
 }
 
-#[tokio::test]
-async fn an_unchanged_publish_with_a_lost_response_is_recognized_by_its_mark() {
-    use Fate::{LoseAnswer, LoseRequest, Pass};
-    // The fate of three attempts to publish and two to release the lease, and the result.
-    for (fates, expected) in [
-        ([LoseAnswer, LoseAnswer, LoseAnswer, Pass, Pass], Published::Done),
-        ([LoseRequest, LoseRequest, LoseRequest, LoseAnswer, Pass], Published::Lost),
-    ] {
-        for t in Test::on_each_table() {
-            let lease = t.acquire().await;
-            assert_eq!(t.publish(&lease, "a", History::Latest).await, Published::Done);
-            t.advance(Duration::from_secs(60));
-            let lease = t.acquire().await;
-            t.table.script(&fates);
-            assert_eq!(
-                t.publish(&lease, "a", History::Latest).await,
-                expected,
-                "the pointer alone does not decide"
-            );
-            let meta = t.meta().await.expect("a page");
-            assert_eq!(meta.generation.generated_at == NOW + 60, expected == Published::Done);
-        }
-    }
-}
-
 #[test]
 fn a_refusal_that_shows_our_own_token_means_that_the_lease_was_granted() {
     let page = facetheory::PageKey::new("/").expect("a page");
