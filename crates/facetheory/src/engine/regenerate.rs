@@ -81,7 +81,8 @@ impl Isr {
         request: Option<IdempotentRequest>,
         render: RenderFn,
     ) -> Result<Outcome> {
-        let regeneration = Regeneration { page: page.clone(), policy: *policy, reason, waits: false };
+        let regeneration =
+            Regeneration { page: page.clone(), policy: *policy, reason, waits: false, leased_until: 0 };
         let (sender, receiver) = oneshot::channel();
         let engine = self.engine.clone();
         // In a task of its own: if the caller is cancelled, the lease must still be released.

@@ -31,6 +31,8 @@ pub(super) struct Regeneration {
     pub(super) reason: RegenerateReason,
     /// Whether a request waits for the page, also if another process renders it.
     pub(super) waits: bool,
+    /// When the lease of another process ends, in epoch seconds, according to the lookup before; zero if there is none.
+    pub(super) leased_until: i64,
 }
 
 /// The result of a regeneration, for all requests that wait for it.
@@ -74,12 +76,20 @@ impl Engine {
         regeneration: Regeneration,
         mut render: Option<RenderFn>,
     ) -> RegenerateResult {
-        let Regeneration { page, policy, reason, waits } = &regeneration;
+        let Regeneration { page, policy, reason, waits, leased_until } = &regeneration;
         let mut limit = WaitLimit::new(policy.wait);
+        // A lease that was just read as held is not requested: a refused put costs as much as a granted one.
+        let mut known = Some(*leased_until).filter(|until| self.is_held(*until));
         loop {
-            let attempt = self.attempt(&regeneration, None, &mut render).await;
-            let Ok(Outcome::Held { until }) = attempt.outcome else {
-                return self.conclude(page, policy, attempt).await;
+            let until = match known.take() {
+                Some(until) => until,
+                None => {
+                    let attempt = self.attempt(&regeneration, None, &mut render).await;
+                    let Ok(Outcome::Held { until }) = attempt.outcome else {
+                        return self.conclude(page, policy, attempt).await;
+                    };
+                    until
+                }
             };
             self.metrics.route(page).contention.increment(1);
             if let Some(entry) = self.memory.get(page) {

@@ -105,7 +105,7 @@ impl Request<'_> {
         if !engine.bodies_breaker.allows_call(engine.now()) {
             return Ok(Some(store_unreachable()));
         }
-        let (started, result) = self.join_render(decision.reason(), render).await;
+        let (started, result) = self.join_render(decision.reason(), found.check.leased_until, render).await;
         Ok(Some(match result {
             RegenerateResult::Page { entry, rendered_here } => {
                 let is_own = started && rendered_here;
@@ -152,10 +152,12 @@ impl Request<'_> {
     async fn join_render(
         &self,
         reason: RegenerateReason,
+        leased_until: i64,
         render: &mut Option<RenderFn>,
     ) -> (bool, RegenerateResult) {
         let (engine, page) = (self.engine, self.page);
-        let regeneration = Regeneration { page: page.clone(), policy: *self.policy, reason, waits: true };
+        let policy = *self.policy;
+        let regeneration = Regeneration { page: page.clone(), policy, reason, waits: true, leased_until };
         let start = || engine.clone().regenerate(regeneration, render.take());
         let flight = engine.regenerations.join(engine, page, start);
         let started = flight.started;
@@ -243,7 +245,8 @@ impl Engine {
         };
         let engine = self.clone();
         let generated_at = entry.page.generation().generated_at;
-        let regeneration = Regeneration { page: page.clone(), policy: *policy, reason, waits: false };
+        let regeneration =
+            Regeneration { page: page.clone(), policy: *policy, reason, waits: false, leased_until: 0 };
         let work = async move {
             let _permit = engine.background_renders.clone().acquire_owned().await;
             if let Some(offload) = offload

@@ -26,10 +26,8 @@ impl Engine {
         mut leased_until: i64,
         limit: &mut WaitLimit,
     ) -> Option<RegenerateResult> {
-        let skew = i64::try_from(self.pages.store().lease_terms().skew.as_secs()).unwrap_or(i64::MAX);
         loop {
-            // The lease is free once it has also ended by the clock of its holder.
-            let free_at = leased_until.saturating_add(skew).saturating_mul(1000);
+            let free_at = self.free_at(leased_until).saturating_mul(1000);
             let free_in = u64::try_from(free_at.saturating_sub(self.now().millis())).unwrap_or(0).max(1);
             let Some(pause) = limit.next_pause(Duration::from_millis(free_in), &*self.random, Instant::now())
             else {
@@ -45,10 +43,21 @@ impl Engine {
                 return Some(RegenerateResult::Page { entry: entry.clone(), rendered_here: false });
             }
             leased_until = found.check.leased_until;
-            if leased_until.saturating_add(skew) <= self.now().seconds() {
+            if !self.is_held(leased_until) {
                 return None;
             }
         }
+    }
+
+    /// Whether a request for a lease that ends at this time would be refused now.
+    pub(super) fn is_held(&self, leased_until: i64) -> bool {
+        self.free_at(leased_until) > self.now().seconds()
+    }
+
+    /// When a lease that ends at this time is free, in epoch seconds: once it has also ended by the clock of its holder.
+    fn free_at(&self, leased_until: i64) -> i64 {
+        let skew = self.pages.store().lease_terms().skew.as_secs();
+        leased_until.saturating_add(i64::try_from(skew).unwrap_or(i64::MAX))
     }
 }
 

@@ -87,6 +87,6 @@ impl Mutant {
         (Mutant::ExtensionWithoutInterval, Scope::EXTENSION),
         (Mutant::ExtensionWithoutPublish, Scope::UNCHANGED),
         (Mutant::ExtensionOfInvalidated, Scope::INVALIDATED_TWICE),
-        (Mutant::UnknownExtensionIsFinal, Scope::UNCHANGED),
+        (Mutant::UnknownExtensionIsFinal, Scope::ALONE_UNCHANGED),
     ];
 }

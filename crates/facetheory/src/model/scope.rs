@@ -117,6 +117,10 @@ impl Scope {
     pub(super) const ALONE_IN_PLACE: Scope =
         Scope { name: "alone, in place", recipe: Recipe::InPlace, ..Scope::ALONE };
 
+    /// One writer that extends an unchanged page, where only the mark reveals a retry.
+    pub(super) const ALONE_UNCHANGED: Scope =
+        Scope { name: "alone, unchanged", recipe: Recipe::Unchanged, ..Scope::ALONE };
+
     /// Publishing in place, where the writer computes the version from the row that it read.
     pub(super) const IN_PLACE: Scope = Scope {
         name: "in place",
@@ -255,10 +259,11 @@ impl Scope {
     };
 
     /// All scopes.
-    pub(super) const ALL: [Scope; 21] = [
+    pub(super) const ALL: [Scope; 22] = [
         Scope::RACE,
         Scope::ALONE,
         Scope::ALONE_IN_PLACE,
+        Scope::ALONE_UNCHANGED,
         Scope::NETWORK,
         Scope::IN_PLACE,
         Scope::UNCHANGED,
