@@ -37,6 +37,7 @@ pub use self::http::{
 };
 #[cfg(feature = "s3")]
 pub use bodies::lifecycle::UnsafeLifecycleRule;
+pub use bodies::pointer::Pointers;
 pub use bodies::probe::{Probe, ProbeFailure};
 pub use bodies::{Bodies, Body, StoredBody};
 #[cfg(feature = "dynamodb")]

@@ -36,6 +36,8 @@ table! {
         key_prefix: Option<String> = None, optional(key_prefix);
         /// The form of cache keys.
         key_form: KeyForm = KeyForm::Default, choice;
+        /// The form in which rows name the objects of bodies.
+        pointers: Pointers = Pointers::Absolute, choice;
     }
     check
 }
@@ -60,6 +62,26 @@ pub(crate) enum KeyForm {
     Default,
     /// As FaceTheory's TypeScript services build them by default.
     FacetheoryTs,
+}
+
+/// The form in which rows name the objects of bodies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Pointers {
+    /// With the prefix of the body store.
+    #[default]
+    Absolute,
+    /// Without it.
+    Relative,
+}
+
+impl From<Pointers> for facetheory::Pointers {
+    fn from(pointers: Pointers) -> Self {
+        match pointers {
+            Pointers::Absolute => facetheory::Pointers::Absolute,
+            Pointers::Relative => facetheory::Pointers::Relative,
+        }
+    }
 }
 
 /// The prefix of raw partition keys that the TypeScript store uses by default.

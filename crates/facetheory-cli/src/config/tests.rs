@@ -86,6 +86,7 @@ fn keys_may_be_those_of_a_typescript_store() {
         keys = "raw"
         key_prefix = "PAGE#"
         key_form = "facetheory-ts"
+        pointers = "relative"
         [routes]
         "/docs/**" = false
         "/docs/{page*}" = { isr = "60s" }
@@ -93,6 +94,8 @@ fn keys_may_be_those_of_a_typescript_store() {
         "#,
     );
     assert_eq!(config.store.key_scheme().expect("a prefix"), KeyScheme::raw("PAGE#").expect("a prefix"));
+    assert_eq!(facetheory::Pointers::from(config.store.pointers), facetheory::Pointers::Relative);
+    assert_eq!(facetheory::Pointers::from(valid("").store.pointers), facetheory::Pointers::Absolute);
     let routes = config.routes().expect("routes");
     let route =
         |path: &str| routes.find(path).map(|(route, _)| (route.pattern().to_owned(), route.is_bypass()));
@@ -110,6 +113,10 @@ fn invalid_key_settings_are_errors() {
         (
             "[store]\nkeys = \"plain\"",
             "line 2: `keys`: \"plain\" is not allowed; write one of \"hashed\", \"raw\"",
+        ),
+        (
+            "[store]\npointers = \"s3\"",
+            "line 2: `pointers`: \"s3\" is not allowed; write one of \"absolute\", \"relative\"",
         ),
         (
             "[store]\nkey_form = \"ts\"",

@@ -101,7 +101,7 @@ impl Stores {
     /// The pages in this table, with their bodies, in the form that the configuration says.
     pub(crate) async fn pages(&self, opened: OpenedTable, store: &Store) -> Result<Pages> {
         let pages = Pages::new(PageStore::new(opened.table), Bodies::open(&self.bodies).await?);
-        Ok(pages.with_key_scheme(store.key_scheme()?))
+        Ok(pages.with_key_scheme(store.key_scheme()?).with_pointers(store.pointers.into()))
     }
 }
 

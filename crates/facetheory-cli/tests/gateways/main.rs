@@ -6,6 +6,7 @@ mod invalidation;
 mod materialise;
 mod meter;
 mod pair;
+mod pointers;
 mod policy;
 #[path = "../support/mod.rs"]
 mod support;

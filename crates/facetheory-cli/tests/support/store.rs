@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
 use facetheory::protocol::Lock;
-use tabletheory::{DynamoSettings, DynamoTable, Item, Random as _, Scan, SystemRandom, Table};
+use tabletheory::{DynamoSettings, DynamoTable, Item, Random as _, Scan, SystemRandom, Table, Txn};
 
 /// A table and a body store that any number of gateways may use.
 pub(crate) struct Store {
@@ -101,6 +101,12 @@ impl Store {
     pub(crate) fn locks(&self) -> Vec<Lock> {
         let is_lock = |row: &&Item| row.key().expect("a key").sk == "LOCK";
         self.rows().iter().filter(is_lock).map(|row| Lock::read(row).expect("a lock")).collect()
+    }
+
+    /// Writes rows, as another service does.
+    pub(crate) fn commit(&self, txn: &Txn) {
+        let commit = runtime().block_on(async { self.open().await.commit(txn).await });
+        assert!(commit.expect("a response").is_done(), "the transaction was refused");
     }
 
     /// All rows of the table.

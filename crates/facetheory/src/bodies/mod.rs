@@ -5,6 +5,7 @@ mod create;
 pub(crate) mod lifecycle;
 mod metadata;
 mod open;
+pub(crate) mod pointer;
 pub(crate) mod probe;
 #[cfg(feature = "s3")]
 mod s3;
@@ -18,6 +19,7 @@ use object_store::{Attributes, ObjectStore, ObjectStoreExt as _};
 use tabletheory::{Random, Timestamp};
 
 use self::create::{Created, create};
+use self::pointer::Pointers;
 use self::s3_key::new_s3_key;
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{Content, PageKey, digest::sha256_hex};
@@ -46,8 +48,10 @@ pub struct Bodies {
     pub(crate) objects: Arc<dyn ObjectStore>,
     /// The prefix of S3 keys.
     pub(crate) prefix: String,
-    /// The start of an absolute S3 key, `s3://bucket/`, as rows of other languages may have it.
+    /// The start of an S3 key with its bucket, `s3://bucket/`, as rows of other languages may have it.
     root: Option<String>,
+    /// The form of S3 keys in rows.
+    pointers: Pointers,
     /// Whether objects can have a content type and metadata.
     has_metadata: bool,
     /// Whether objects are listed in the order of their keys, so that a listing can be resumed.
@@ -58,7 +62,7 @@ pub struct Bodies {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredBody {
-    /// The S3 key.
+    /// The S3 key, in the form of [`Pointers`].
     pub s3_key: String,
     /// `sha256:` and the hexadecimal digest.
     pub digest: String,
@@ -91,6 +95,24 @@ impl<B: Into<Bytes>> From<B> for Body {
 }
 
 impl Bodies {
+    setters! {
+        /// Sets the form of S3 keys in rows. All forms are read.
+        ///
+        /// ```
+        /// # use facetheory::protocol::Content;
+        /// # use facetheory::{Bodies, PageKey, Pointers};
+        /// # use tabletheory::{SystemRandom, Timestamp};
+        /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+        /// let bodies = Bodies::memory().with_pointers(Pointers::Relative);
+        /// let (page, now) = (PageKey::new("/")?, Timestamp::from_millis(1_700_000_000_123));
+        /// let stored = bodies.put(&page, now, "x".into(), &Content::default(), &SystemRandom).await?;
+        /// assert!(stored.s3_key.starts_with("8a5edab282632443219e051e/1700000000123-"));
+        /// assert!(bodies.get(&format!("isr/{}", stored.s3_key), None).await?.is_some());
+        /// # Ok(()) }
+        /// ```
+        pub fn with_pointers(pointers: Pointers);
+    }
+
     /// Stores a body under a new S3 key, which no other body ever has.
     ///
     /// ```
@@ -117,10 +139,13 @@ impl Bodies {
         let attributes = self.attributes(content);
         for _ in 0..MAX_KEYS {
             let content_type = content.content_type.as_deref();
-            let s3_key = new_s3_key(&self.prefix, page, generated_at, content_type, random);
-            let created = create(&*self.objects, &object_path(&s3_key)?, &bytes, &attributes).await;
+            let key = new_s3_key(&self.prefix, page, generated_at, content_type, random);
+            let created = create(&*self.objects, &object_path(&key)?, &bytes, &attributes).await;
             match created.map_err(|cause| unavailable("a body cannot be stored", cause))? {
-                Created::Done => return Ok(StoredBody { s3_key, digest }),
+                Created::Done => {
+                    let s3_key = self.pointers.to_object(&key, &self.prefix);
+                    return Ok(StoredBody { s3_key, digest });
+                }
                 // Perhaps by our own request, whose response was lost. Another key is always right.
                 Created::Taken => {}
             }
@@ -130,28 +155,36 @@ impl Bodies {
 
     /// Reads a body. Returns `None` if it does not exist, or does not have this digest.
     ///
+    /// The S3 key may have the prefix or not, or the form `s3://bucket/key`, as rows of other services have it.
+    ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
     /// assert_eq!(facetheory::Bodies::memory().get("isr/0/1-a.html", None).await?, None);
     /// # Ok(()) }
     /// ```
     pub async fn get(&self, s3_key: &str, digest: Option<&str>) -> Result<Option<Body>> {
-        let Some(path) = self.path(s3_key) else {
+        let paths = self.paths(s3_key);
+        if paths.is_empty() {
             tracing::warn!(s3_key, "a row has an S3 key that is not valid in this store");
-            return Ok(None);
-        };
-        let found = match self.objects.get(&path).await {
-            Ok(found) => found,
-            Err(object_store::Error::NotFound { .. }) => return Ok(None),
-            Err(cause) => return Err(unavailable("a body cannot be read", cause)),
-        };
-        let attributes = found.attributes.clone();
-        let bytes = found.bytes().await.map_err(|cause| unavailable("a body cannot be read", cause))?;
-        if digest.is_some_and(|digest| digest != self::digest(&bytes)) {
-            tracing::warn!(s3_key, "a body is damaged: its digest differs from the one in its row");
-            return Ok(None);
         }
-        Ok(Some(Body::with_metadata(bytes, &attributes)))
+        let unreadable = |cause| unavailable("a body cannot be read", cause);
+        for path in &paths {
+            let found = match self.objects.get(path).await {
+                Ok(found) => found,
+                Err(object_store::Error::NotFound { .. }) => continue,
+                // A service that may use only its prefix is told nothing about other keys, not even that they do not exist.
+                Err(object_store::Error::PermissionDenied { .. }) if !self.is_below_prefix(path) => continue,
+                Err(cause) => return Err(unreadable(cause)),
+            };
+            let attributes = found.attributes.clone();
+            let bytes = found.bytes().await.map_err(unreadable)?;
+            if digest.is_some_and(|digest| digest != self::digest(&bytes)) {
+                tracing::warn!(s3_key, "a body is damaged: its digest differs from the one in its row");
+                continue;
+            }
+            return Ok(Some(Body::with_metadata(bytes, &attributes)));
+        }
+        Ok(None)
     }
 
     /// Deletes a body. It is not an error if it does not exist.
@@ -162,11 +195,22 @@ impl Bodies {
     /// # Ok(()) }
     /// ```
     pub async fn delete(&self, s3_key: &str) -> Result<()> {
-        let Some(path) = self.path(s3_key) else { return Ok(()) };
-        match self.objects.delete(&path).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(cause) => Err(unavailable("a body cannot be deleted", cause)),
+        let paths = self.paths(s3_key);
+        let missing_or = |cause| match cause {
+            object_store::Error::NotFound { .. } => Ok(()),
+            cause => Err(unavailable("a body cannot be deleted", cause)),
+        };
+        for path in &paths {
+            // A delete does not tell whether the object existed. The pointer names one object: the first that exists.
+            if paths.len() > 1
+                && let Err(cause) = self.objects.head(path).await
+            {
+                missing_or(cause)?;
+                continue;
+            }
+            return self.objects.delete(path).await.or_else(missing_or);
         }
+        Ok(())
     }
 
     /// The attributes of the object of a body, if objects can have any.
@@ -174,13 +218,13 @@ impl Bodies {
         if self.has_metadata { metadata::attributes(content) } else { Attributes::new() }
     }
 
-    /// The path of the object with an S3 key from a row; `None` for a text that could lead out of the store.
-    fn path(&self, s3_key: &str) -> Option<Path> {
-        let key = match &self.root {
-            Some(root) => s3_key.strip_prefix(root.as_str()).unwrap_or(s3_key),
-            None => s3_key,
-        };
-        Path::parse(key).ok().filter(|path| !path.as_ref().is_empty())
+    /// The objects that an S3 key from a row may name; none for a text that could lead out of the store.
+    fn paths(&self, s3_key: &str) -> Vec<Path> {
+        pointer::objects(s3_key, &self.prefix, self.root.as_deref())
+    }
+
+    fn is_below_prefix(&self, path: &Path) -> bool {
+        path.as_ref().starts_with(self.prefix.as_str())
     }
 }
 

@@ -7,6 +7,7 @@ use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 
 use super::Bodies;
+use super::pointer::Pointers;
 use crate::error::{Error, Kind, Result};
 
 /// The default prefix of S3 keys.
@@ -40,7 +41,14 @@ impl Bodies {
     /// ```
     #[must_use]
     pub fn over(objects: Arc<dyn ObjectStore>) -> Self {
-        Bodies { objects, prefix: PREFIX.into(), root: None, has_metadata: true, lists_in_order: false }
+        Bodies {
+            objects,
+            prefix: PREFIX.into(),
+            root: None,
+            pointers: Pointers::default(),
+            has_metadata: true,
+            lists_in_order: false,
+        }
     }
 
     /// Bodies in files under a directory, which is created if it does not exist. Files are written atomically and durably.

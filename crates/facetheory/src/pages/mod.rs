@@ -14,6 +14,7 @@ use std::time::Duration;
 use tabletheory::{Random, SystemRandom};
 
 pub use self::outcome::Outcome;
+use crate::bodies::pointer::Pointers;
 use crate::bodies::{Bodies, Body};
 use crate::error::Result;
 use crate::protocol::key::KeyScheme;
@@ -102,6 +103,20 @@ impl Pages {
     #[must_use]
     pub fn with_key_scheme(mut self, key_scheme: KeyScheme) -> Self {
         self.store = self.store.with_key_scheme(key_scheme);
+        self
+    }
+
+    /// Sets the form in which rows name bodies: see [`Bodies::with_pointers`].
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, PageStore, Pages, Pointers};
+    /// # use std::sync::Arc;
+    /// let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory())
+    ///     .with_pointers(Pointers::Relative);
+    /// ```
+    #[must_use]
+    pub fn with_pointers(mut self, pointers: Pointers) -> Self {
+        self.bodies = self.bodies.with_pointers(pointers);
         self
     }
 

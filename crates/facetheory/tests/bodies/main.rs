@@ -11,7 +11,7 @@ use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use facetheory::protocol::{Content, Generation, Meta};
-use facetheory::{Bodies, PageKey, PageStore, Pages, Rendered};
+use facetheory::{Bodies, PageKey, PageStore, Pages, Pointers, Rendered};
 use support::setting;
 use tabletheory::{MemoryTable, Random, SeededRandom, SystemRandom, Table as _, Timestamp, Txn, Write};
 
@@ -149,4 +149,39 @@ async fn wrong_credentials_are_an_error_not_a_missing_body() {
     assert_eq!(error.kind(), facetheory::Kind::Unavailable);
     let page = PageKey::new("/").expect("a page");
     assert!(bodies.put(&page, NOW, "x".into(), &Content::default(), &SystemRandom).await.is_err());
+}
+
+#[tokio::test]
+async fn a_body_is_read_and_deleted_in_every_form_of_its_key() {
+    let (_directory, stores) = each_store();
+    let page = PageKey::new("/").expect("a page");
+    for (name, bodies) in stores {
+        let put = async |pointers| {
+            let bodies = bodies.clone().with_pointers(pointers);
+            bodies.put(&page, NOW, "body".into(), &Content::default(), &SystemRandom).await.expect(name)
+        };
+        let (absolute, relative) = (put(Pointers::Absolute).await, put(Pointers::Relative).await);
+        let start = absolute.s3_key.find("8a5edab282632443219e051e/").expect("the directory of the page");
+        let prefix = &absolute.s3_key[..start];
+        assert!(prefix.ends_with('/'), "{name}: {}", absolute.s3_key);
+        assert!(relative.s3_key.starts_with("8a5edab282632443219e051e/"), "{name}: {}", relative.s3_key);
+        for (stored, key) in [(&absolute, &absolute.s3_key[start..]), (&relative, relative.s3_key.as_str())] {
+            let mut forms = vec![key.to_owned(), format!("{prefix}{key}"), format!("/{prefix}{key}")];
+            if name == "s3" {
+                forms.push(format!("s3://{}/{prefix}{key}", setting("FACETHEORY_TEST_S3_BUCKET")));
+                let other = format!("s3://other/{prefix}{key}");
+                assert_eq!(bodies.get(&other, None).await.expect(name), None, "{name}: {other}");
+            }
+            for form in &forms {
+                let body = bodies.get(form, Some(&stored.digest)).await.expect(name);
+                assert_eq!(body.expect("a body").bytes, "body", "{name}: {form}");
+                assert_eq!(bodies.get(form, Some("sha256:0")).await.expect(name), None, "{name}: {form}");
+            }
+            bodies.delete(key).await.expect(name);
+            bodies.delete(key).await.expect("deleting twice is not an error");
+            for form in &forms {
+                assert_eq!(bodies.get(form, None).await.expect(name), None, "{name}: {form}");
+            }
+        }
+    }
 }

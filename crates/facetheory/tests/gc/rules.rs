@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use facetheory::protocol::Content;
-use facetheory::{History, Kind, PageKey, PageStore, RolledBack};
+use facetheory::{History, Kind, Outcome, PageKey, PageStore, Pointers, Policy, Rendered, RolledBack};
 use tabletheory::{Clock as _, Item, SeededRandom};
 
 use crate::fixture::{DAY, GRACE, Test, dry_run, how, page, retaining};
@@ -261,4 +261,40 @@ async fn a_run_can_be_stopped_while_it_reads_rows() {
     let stopped = t.pages.gc(&how(), |_| ControlFlow::Break(())).await.expect("a report");
     assert!(!stopped.finished);
     assert!(stopped.rows < 5 && t.has(&orphan).await, "no body is deleted before every row was read");
+}
+
+#[tokio::test]
+async fn a_body_is_not_deleted_in_whatever_form_a_row_names_it() {
+    for t in Test::on_each_store() {
+        let absolute = t.publish(&page("/absolute"), "absolute", History::Latest).await;
+        let relative = t.pages.clone().with_pointers(Pointers::Relative);
+        let policy = Policy::every(Duration::ZERO).with_history(History::Versions);
+        let render = |_| async { Ok(Rendered::html("relative")) };
+        let outcome = relative.regenerate(&page("/relative"), &policy, render).await.expect(t.name);
+        let Outcome::Published(generation) = outcome else { panic!("{}: {outcome:?}", t.name) };
+        assert_eq!(generation.s3_key.matches('/').count(), 1, "{}: it has no prefix", generation.s3_key);
+
+        // A row of another service names a body of ours with its bucket, and another one only in a version.
+        let (with_bucket, swapped) =
+            (t.orphan(&page("/bucket"), "b").await, t.orphan(&page("/b"), "v").await);
+        let row = |s3_key: String| {
+            Item::from([
+                ("s3_key", s3_key.into()),
+                ("generated_at", t.clock.now().seconds().into()),
+                ("revalidate_seconds", 60.into()),
+            ])
+        };
+        t.put(page("/bucket").meta(), row(format!("s3://bucket/{with_bucket}"))).await;
+        t.put(page("/b").meta(), Item::from([("current_sk", "VER#1".into())])).await;
+        t.put(page("/b").version("1"), row(swapped.rsplit_once('/').expect("a file").1.to_owned())).await;
+
+        t.clock.advance(2 * DAY);
+        let report = t.gc(&retaining(0)).await;
+        assert_eq!((report.orphans, report.named, report.damaged), (0, 4, 0), "{}", t.name);
+        for s3_key in [absolute, generation.s3_key, with_bucket, swapped] {
+            assert!(t.has(&s3_key).await, "{}: {s3_key}", t.name);
+        }
+        let (_, body) = t.pages.read(&page("/relative")).await.expect("no error").expect("a page");
+        assert_eq!(body.bytes, "relative", "{}: it is read by a process that writes the other form", t.name);
+    }
 }
