@@ -209,7 +209,7 @@ impl DynamoTable {
 
     /// Calls this observer after every request, and makes DynamoDB return the consumed capacity, which costs nothing.
     ///
-    /// See [`Observer`](crate::dynamodb::Observer) for an example.
+    /// See [`Observer`] for an example.
     #[must_use]
     pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = Some(observer);
