@@ -1,8 +1,11 @@
-//! The wire format of rows, in a file that other languages can test against.
+//! The wire format of rows, in files that other languages can test against.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use facetheory::protocol::{Epoch, Generation, Lock, Meta, Request, RequestStatus, Version, request_hash};
-use facetheory::{KeyScheme, PageKey, Tag, Tenant};
-use tabletheory::{Item, Value};
+use facetheory::{KeyScheme, PageKey, PageStore, Tag, Tenant};
+use tabletheory::{Item, MemoryTable, Table as _, Txn, Value, Write};
 
 struct Vector {
     name: String,
@@ -131,6 +134,27 @@ fn rows_have_the_expected_values() {
     let request = Request::read(&of("REQ#, completed")).expect("REQ#");
     assert_eq!(request.status, RequestStatus::Completed);
     assert_eq!(request.result_s3_key.as_deref(), Some("pages/t1/abc.html"));
+}
+
+#[tokio::test]
+async fn pages_of_recipe_b_are_read_as_in_the_file() {
+    let vectors: serde_json::Value =
+        serde_json::from_str(include_str!("golden/recipe_b.json")).expect("the file is JSON");
+    let page = PageKey::new("/").expect("a page").with_interval(Duration::from_secs(120));
+    for vector in vectors.as_array().expect("a list") {
+        let item = |name: &str| {
+            let item = vector.get(name).filter(|item| !item.is_null());
+            item.map(|item| Item::from_json(&item.to_string()).expect(name))
+        };
+        let table = Arc::new(MemoryTable::new());
+        let rows = [(page.meta(), item("meta")), (page.version("7"), item("version"))];
+        for (key, row) in rows.into_iter().filter_map(|(key, row)| Some((key, row?))) {
+            assert!(table.commit(&Txn::from(Write::put(key, row))).await.expect("a put").is_done());
+        }
+        let read = PageStore::new(table).lookup(&page).await.expect("no error").meta.expect("a row");
+        let served = Some(read).filter(|meta| !meta.must_not_serve).map(|meta| meta.to_item());
+        assert_eq!(served, item("page"), "{}", vector["name"]);
+    }
 }
 
 fn foreign(attributes: &[(&str, Value)]) -> Item {
