@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use bytes::Bytes;
 use facetheory::{Isr, IsrBuilder, Outcome, RegenerationQueue};
 use http::{Response, StatusCode};
@@ -33,7 +33,7 @@ const MAX_HEADERS: usize = 512;
 /// The time before the end of an invocation in which unfinished work is cancelled and its leases are released; at most a
 /// quarter of the invocation.
 const RESERVE: Duration = Duration::from_secs(3);
-/// How long a connection within the process may take to close after its response.
+/// How long a response may take to end after its deadline, and the connection within the process after that.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 const TIMEOUT: Rejection =
@@ -158,7 +158,11 @@ impl Function {
         let is_streamed =
             matches!(source, Source::FunctionUrl { .. }) && self.invoke_mode == InvokeMode::ResponseStream;
         let sent = if is_streamed {
-            self.api.stream(id, StreamedResponse::new(response, deadline)).await
+            let sending = self.api.stream(id, StreamedResponse::new(response, deadline));
+            // The stream ends at its deadline, unless Lambda does not read it because the client does not.
+            let stalled =
+                |_| Err(anyhow!("the client did not read the response before the timeout of the function"));
+            timeout_at(deadline + CLOSE_TIMEOUT, sending).await.unwrap_or_else(stalled)
         } else {
             let json = match timeout_at(deadline, buffered(response, &source)).await {
                 Ok(json) => json,

@@ -213,13 +213,12 @@ impl Body for StreamedResponse {
             return Poll::Ready(Some(Ok(Frame::data(prelude))));
         }
         loop {
-            let Some(body) = &mut self.body else { return Poll::Ready(None) };
-            let Poll::Ready(frame) = Pin::new(body).poll_frame(context) else {
-                ready!(self.deadline.as_mut().poll(context));
+            if self.body.is_some() && self.deadline.as_mut().poll(context).is_ready() {
                 let error = "the response was not complete before the timeout of the function";
                 return Poll::Ready(Some(Ok(self.fail(error))));
-            };
-            match frame {
+            }
+            let Some(body) = &mut self.body else { return Poll::Ready(None) };
+            match ready!(Pin::new(body).poll_frame(context)) {
                 // The trailers of a response are lost: Lambda has no field for them.
                 Some(Ok(frame)) if !frame.is_data() => {}
                 Some(Ok(frame)) => return Poll::Ready(Some(Ok(frame))),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::events::{Streamed, function_url};
 use crate::fixture::Setup;
+use crate::runtime_api::Part;
 use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::wait_for;
 
@@ -70,6 +71,41 @@ fn a_render_that_does_not_end_is_cancelled_before_the_invocation_times_out() {
     setup.origin.respond(PAGE, ScriptedResponse::page(&[], "<p>new</p>"));
     wait_for("a later request regenerates the page", || {
         (setup.get(PAGE).text() == "<p>new</p>").then_some(())
+    });
+}
+
+/// An endless response.
+fn endless() -> ScriptedResponse {
+    let head =
+        "HTTP/1.1 200 OK\r\ncache-control: no-store\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n";
+    ScriptedResponse::raw(head).then_endlessly("endless ".repeat(1000))
+}
+
+#[test]
+fn an_endless_response_is_cut_off_before_the_invocation_times_out() {
+    let setup = Setup::start();
+    setup.origin.respond("/endless", endless());
+    assert_eq!(setup.get(PAGE).status, 200);
+    let call = setup.api.invoke_within(Duration::from_secs(4), function_url("/endless"));
+    assert!(call.is_cut_off(), "the response must not look complete");
+    setup.api.wait_until_idle();
+    assert_eq!(setup.get(PAGE).state(), "hit");
+}
+
+#[test]
+fn a_client_that_does_not_read_does_not_delay_the_end_of_the_invocation() {
+    let setup = Setup::start();
+    setup.origin.respond("/endless", endless());
+    assert_eq!(setup.get(PAGE).status, 200);
+    setup.api.wait_until_idle();
+    setup.api.set_reading(false);
+    let call = setup.api.invoke_within(Duration::from_secs(4), function_url("/endless"));
+    setup.api.wait_until_idle();
+    assert!(matches!(call.next(), Part::Head(_)));
+    setup.api.set_reading(true);
+    assert_eq!(setup.get(PAGE).state(), "hit");
+    wait_for("an error in the log", || {
+        setup.function.log().contains("did not read the response").then_some(())
     });
 }
 

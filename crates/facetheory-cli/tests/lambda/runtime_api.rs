@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ use crate::support::{TIMEOUT, wait_for};
 
 /// The time of an invocation, unless a test sets another one.
 const INVOCATION: Duration = Duration::from_secs(300);
+
+/// The pause after each part of a response, as of a client that is not on this machine.
+const PACE: Duration = Duration::from_millis(1);
 
 /// The runtime API. Its server ends when this is dropped.
 pub(crate) struct RuntimeApi {
@@ -45,6 +48,8 @@ struct Shared {
     /// Where the parts of each response are sent.
     calls: Mutex<Vec<mpsc::Sender<Part>>>,
     init_errors: Mutex<Vec<Value>>,
+    /// Whether the clients read their responses.
+    is_reading: AtomicBool,
 }
 
 /// A part of a response of the function.
@@ -54,8 +59,21 @@ pub(crate) enum Part {
     Data(Bytes),
     /// The end, with trailers if there are any.
     End(Option<HeaderMap>),
+    /// The function has closed the connection before the end.
+    Aborted,
     /// The function has reported an error.
     Error(Value),
+}
+
+/// Sends [`Part::Aborted`] if the request that it belongs to is dropped.
+struct Receiving(Option<mpsc::Sender<Part>>);
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        if let Some(call) = self.0.take() {
+            let _ = call.send(Part::Aborted);
+        }
+    }
 }
 
 /// An invocation.
@@ -87,6 +105,7 @@ impl RuntimeApi {
             invocations: AtomicUsize::new(0),
             calls: Mutex::default(),
             init_errors: Mutex::default(),
+            is_reading: AtomicBool::new(true),
         });
         let of_server = shared.clone();
         runtime.spawn(async move {
@@ -129,6 +148,11 @@ impl RuntimeApi {
         wait_for("the function asks for the next event", || self.is_idle().then_some(()));
     }
 
+    /// Sets whether the clients of later invocations read their responses.
+    pub(crate) fn set_reading(&self, is_reading: bool) {
+        self.shared.is_reading.store(is_reading, Ordering::SeqCst);
+    }
+
     /// The errors at the start of the function.
     pub(crate) fn init_errors(&self) -> Vec<Value> {
         self.shared.init_errors.lock().expect("not poisoned").clone()
@@ -163,6 +187,18 @@ impl Call {
                 Part::Data(data) => body.extend_from_slice(&data),
                 Part::End(trailers) => return Received { head, body, trailers },
                 other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Reads the response to its end, and returns whether Lambda can tell that it is incomplete.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        loop {
+            match self.next() {
+                Part::Head(_) | Part::Data(_) => {}
+                Part::End(trailers) => return trailers.is_some(),
+                Part::Aborted => return true,
+                other @ Part::Error(_) => panic!("{other:?}"),
             }
         }
     }
@@ -205,13 +241,23 @@ async fn handle(
         (&Method::POST, ["invocation", id, "response"]) => {
             let call = call(&shared, id);
             let _ = call.send(Part::Head(head.headers));
+            let mut receiving = Receiving(Some(call.clone()));
+            if !shared.is_reading.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
             let mut trailers = None;
-            while let Some(Ok(frame)) = body.frame().await {
+            while let Some(frame) = body.frame().await {
+                // A broken connection ends this request.
+                let Ok(frame) = frame else { return Ok(response) };
                 match frame.into_data() {
-                    Ok(data) => drop(call.send(Part::Data(data))),
+                    Ok(data) => {
+                        let _ = call.send(Part::Data(data));
+                        tokio::time::sleep(PACE).await;
+                    }
                     Err(frame) => trailers = frame.into_trailers().ok(),
                 }
             }
+            receiving.0 = None;
             let _ = call.send(Part::End(trailers));
         }
         (&Method::POST, ["invocation", id, "error"]) => {
