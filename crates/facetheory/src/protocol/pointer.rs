@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::protocol::row::codec::Reader;
 use crate::protocol::ttl::seconds;
 use crate::protocol::version_id::is_version_of;
-use crate::protocol::{Generation, Meta, Version, attribute as name};
+use crate::protocol::{Content, Generation, Meta, Version, attribute as name};
 
 /// `META` as it is stored. Its copy of the current version may be missing, or of a version that is no longer current.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +69,18 @@ impl StoredMeta {
         Meta { must_not_serve: self.meta.must_not_serve || !self.has_copy, ..self.meta }
     }
 
+    /// The page as the copy describes it, with the content of its version: another service that copied the version by an
+    /// update has left our description of an earlier body in `META`.
+    pub(crate) fn into_copy_with(self, content: Content) -> Meta {
+        let mut meta = self.into_copy();
+        let tags = std::mem::replace(&mut meta.generation.content, content).tags;
+        // The tags of the earlier body remain, since invalidating too much is safe.
+        meta.generation.content.tags.extend(tags);
+        meta.generation.content.tags.sort_unstable();
+        meta.generation.content.tags.dedup();
+        meta
+    }
+
     /// The page, given the version that `META` points at; `None` if its row is missing or cannot be read.
     ///
     /// `policy` is the interval if neither row has one. An invalidation of the page applies to the version if it was generated
@@ -76,15 +88,7 @@ impl StoredMeta {
     pub(crate) fn follow(self, version: Option<Version>, policy: Option<Duration>, skew: Duration) -> Meta {
         let Some(version) = version else { return self.into_copy() };
         if self.s3_key() == Some(version.generation.s3_key.as_str()) {
-            // Another service that copied its version by an update has left our description of an earlier body in `META`.
-            let mut meta = self.into_copy();
-            let tags = std::mem::take(&mut meta.generation.content.tags);
-            meta.generation.content = version.generation.content;
-            // Invalidating too much is safe.
-            meta.generation.content.tags.extend(tags);
-            meta.generation.content.tags.sort_unstable();
-            meta.generation.content.tags.dedup();
-            return meta;
+            return self.into_copy_with(version.generation.content);
         }
         let Meta { ttl, current_sk, version: count, stale_since, must_not_serve, .. } = self.meta;
         let mut generation = version.generation;

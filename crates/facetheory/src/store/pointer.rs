@@ -7,14 +7,22 @@ use tabletheory::{Consistency, Item, Key};
 
 use super::PageStore;
 use crate::error::Result;
-use crate::protocol::{Generation, Meta, StoredMeta, Version};
+use crate::protocol::{Content, Generation, Meta, StoredMeta, Version};
 
 /// The most versions whose S3 key is remembered.
 const MAX_KNOWN: usize = 10_000;
 
-/// The S3 keys and digests of versions, as they were read. They never change, so a copy in `META` with both is of this version.
+/// Versions as they were read. They never change, so a copy in `META` with the same S3 key and digest is of this version.
 #[derive(Debug)]
-pub(super) struct KnownVersions(Cache<Key, (String, Option<String>)>);
+pub(super) struct KnownVersions(Cache<Key, KnownVersion>);
+
+#[derive(Clone, Debug)]
+struct KnownVersion {
+    s3_key: String,
+    digest: Option<String>,
+    /// Whether its row has no attributes of our own, as those of other services.
+    is_foreign: bool,
+}
 
 impl KnownVersions {
     pub(super) fn new() -> Self {
@@ -31,15 +39,20 @@ impl PageStore {
         let Ok(stored) = StoredMeta::read(row) else { return Ok(None) };
         let Some(sk) = stored.unread() else { return Ok(Some(stored.into_copy())) };
         let key = row.key()?.sibling(sk);
-        let known = self.known_versions.0.get(&key);
-        if known.is_some_and(|(s3_key, digest)| stored.is_copy_of(&s3_key, digest.as_deref())) {
-            return Ok(Some(stored.into_copy()));
+        if let Some(KnownVersion { s3_key, digest, is_foreign }) = self.known_versions.0.get(&key) {
+            if stored.is_copy_of(&s3_key, digest.as_deref()) {
+                return Ok(Some(stored.into_copy()));
+            }
+            if is_foreign && stored.s3_key() == Some(&s3_key) {
+                return Ok(Some(stored.into_copy_with(Content::default())));
+            }
         }
         let version = self.table.get(&key, Consistency::Strong).await?;
         let version = version.and_then(|row| Version::read(&row).ok());
         if let Some(version) = &version {
             let Generation { s3_key, content, .. } = &version.generation;
-            self.known_versions.0.insert(key, (s3_key.clone(), content.digest.clone()));
+            let (digest, is_foreign) = (content.digest.clone(), *content == Content::default());
+            self.known_versions.0.insert(key, KnownVersion { s3_key: s3_key.clone(), digest, is_foreign });
         }
         Ok(Some(stored.follow(version, policy, self.epoch_terms.skew)))
     }
