@@ -3,6 +3,7 @@
 mod access;
 mod api;
 mod health;
+mod keys;
 mod log;
 mod openapi;
 mod process;
