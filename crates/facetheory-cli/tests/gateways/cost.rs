@@ -18,6 +18,8 @@ const WRITE_UNIT: f64 = 0.625;
 const S3_PUT: f64 = 5.0;
 const S3_GET: f64 = 0.4;
 
+/// The guide, which has the rows that this test prints.
+const GUIDE: &str = include_str!("../../../../docs/guides/cost.md");
 /// How long metadata is used after it was read, in milliseconds: `[store] metadata_max_age`.
 const MAX_AGE: i64 = 1_000;
 /// How many versions a page of the tests retains.
@@ -199,13 +201,18 @@ fn renewals_on_dynamodb_and_s3_cost_no_more_than_the_goals() {
     site.get(&site.other, "/long/a/b/c/d", "hit");
     note("check of a page in memory, `/long/a/b/c/d`", site.read(&site.other, "/long/a/b/c/d"));
     let page = format!(r#"{{ "url": "http://{HOST}/long/a" }}"#);
-    note("invalidation of a page", site.cost(|| site.invalidate(&page), || true));
-    note("invalidation of a tag", site.cost(|| site.invalidate(r#"{ "tag": "news" }"#), || true));
+    let of_page = site.cost(|| site.invalidate(&page), || true);
+    let of_tag = site.cost(|| site.invalidate(r#"{ "tag": "news" }"#), || true);
 
     print(
         "| operation | read units | write units | S3 PUT | S3 GET | dollars per million |\n|---|---|---|---|---|---|",
     );
     rows.iter().for_each(|row| print(row));
+    print(&of_page.row("invalidation of a page"));
+    print(&of_tag.row("invalidation of a tag"));
+    for row in &rows {
+        assert!(GUIDE.lines().any(|line| line == row), "docs/guides/cost.md lacks this row:\n{row}");
+    }
     for (what, cost, limit) in
         [("changed", changed, 8.4), ("unchanged", unchanged, 2.3), ("versioned", versioned, 13.7)]
     {
