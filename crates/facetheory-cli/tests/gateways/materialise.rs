@@ -1,14 +1,22 @@
 //! `facetheory invalidate --materialise` writes the rows of pages, which services in other languages read.
 
-use facetheory::protocol::Meta;
-use serde_json::Value;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
+use facetheory::PageKey;
+use facetheory::protocol::{Generation, Meta};
+use serde_json::Value;
+use tabletheory::{Txn, Write};
+
+use crate::meter::Meter;
 use crate::support::gateway::Gateway;
 use crate::support::origin::{Origin, ScriptedResponse};
 use crate::support::site::{get, with_long_timeouts};
-use crate::support::store::Store;
+use crate::support::store::{Store, s3_endpoint, setting};
 use crate::support::wait_for;
-use crate::table::{facetheory, stderr};
+use crate::table::{command, facetheory, stderr};
 
 /// The number of pages below `/news`.
 const NEWS: usize = 5;
@@ -81,6 +89,54 @@ fn all_pages_of_a_path_or_tag_are_written_on_dynamodb() {
 fn all_pages_of_a_path_or_tag_are_written_in_the_embedded_store() {
     let directory = tempfile::tempdir().expect("a directory");
     pages_are_written(&Store::in_directory(directory.path()));
+}
+
+#[test]
+fn ctrl_c_ends_a_run_after_the_write_in_progress_and_since_continues_it() {
+    /// More pages than one process writes between a signal and its handling.
+    const PAGES: u64 = 40;
+    /// The write during which the signal is sent.
+    const INTERRUPTED: usize = 3;
+    let proxy = Meter::start(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
+    let direct = Store::on_servers();
+    direct.commit(&Txn::new((0..PAGES).map(|number| {
+        let page = PageKey::new(format!("/{number}")).expect("a page");
+        Write::put(page.meta(), Meta::of(Generation::new("isr/a.html", 1_700_000_000, 60)).to_item())
+    })));
+    let store = direct.through(&proxy.endpoint(), &s3_endpoint());
+    let (writes, sent) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (counted, is_sent) = (writes.clone(), sent.clone());
+    proxy.replace(move |operation, _| {
+        if operation == "TransactWriteItems" && counted.fetch_add(1, Ordering::SeqCst) + 1 == INTERRUPTED {
+            // Shorter than the timeout of the client in any case.
+            let is_over = |_: &u32| is_sent.load(Ordering::SeqCst);
+            (0..300).inspect(|_| std::thread::sleep(Duration::from_millis(10))).find(is_over);
+        }
+        None
+    });
+    let arguments = ["invalidate", "--everything", "--materialise", "--json", "--concurrency", "1"];
+    let stores = ["--table", &store.table, "--bodies", &store.bodies];
+    let child =
+        command(&store).args(arguments).args(stores).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.expect("the binary runs");
+    wait_for("a write is in progress", || (writes.load(Ordering::SeqCst) == INTERRUPTED).then_some(()));
+    let kill =
+        Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status().expect("kill starts");
+    assert!(kill.success());
+    sent.store(true, Ordering::SeqCst);
+    let output = child.wait_with_output().expect("an output");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let [_, written, _] = counts(&report);
+    assert!(!output.status.success() && report["finished"] == false, "{report}");
+    assert!(stderr(&output).contains(&format!("--since {}", report["since"])), "{}", stderr(&output));
+
+    let rest = invalidate(&direct, &["--everything", "--since", &report["since"].to_string()]);
+    let all = i64::try_from(PAGES).expect("a small number");
+    assert_eq!(
+        (counts(&rest), rest["finished"].as_bool()),
+        ([all, all - written, written], Some(true)),
+        "{rest}"
+    );
 }
 
 #[test]

@@ -24,12 +24,14 @@ pub(crate) fn facetheory(store: &Store, arguments: &[&str]) -> Output {
 }
 
 fn facetheory_in(directory: &Path, store: &Store, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_facetheory"))
-        .args(arguments)
-        .current_dir(directory)
-        .envs(store.environment.iter().map(|(name, value)| (name, value)))
-        .output()
-        .expect("the binary runs")
+    command(store).args(arguments).current_dir(directory).output().expect("the binary runs")
+}
+
+/// The command with the environment of a store.
+pub(crate) fn command(store: &Store) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_facetheory"));
+    command.envs(store.environment.iter().map(|(name, value)| (name, value)));
+    command
 }
 
 pub(crate) fn stdout(output: &Output) -> String {
