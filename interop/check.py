@@ -29,7 +29,7 @@ PROGRAMS = {
     "typescript": ["node", os.environ["FACETHEORY_INTEROP_TYPESCRIPT"]],
 }
 
-POINTERS = ("absolute",)
+POINTERS = ("absolute", "relative")
 RENDER_SECONDS = 0.3
 # Limits for a process that never responds; a busy machine takes long.
 READY_SECONDS = 120
@@ -138,7 +138,7 @@ class Gateway:
             bodies = "s3://{BUCKET}/{prefix}"
             keys = "raw"
             key_form = "facetheory-ts"
-
+            pointers = "{pointers}"
             [routes]
             "/news/{{slug}}" = {{ isr = "10m" }}
             "/docs/{{page+}}" = {{ isr = "10m", versions = 3 }}
