@@ -21,7 +21,7 @@ use crate::table::{self, StoreReport};
   facetheory check-config --url https://example.com/ --json  print all settings as JSON
   facetheory check-config --stores                           verify table and bodies as `serve` does
 
-The exit status is 0 if the file is valid, and 1 if it is not or if a store cannot be used. All errors are printed with their lines.")]
+The exit status is 0 if the file is valid, and 1 if it is not or if a store cannot be used. All errors and warnings are printed with their lines.")]
 pub(crate) struct Arguments {
     /// The configuration file
     #[arg(long, value_name = "FILE", default_value = "facetheory.toml")]
@@ -43,6 +43,8 @@ struct Report<'c> {
     file: String,
     valid: bool,
     errors: &'c [Diagnostic],
+    /// What is valid, but most likely not intended.
+    warnings: &'c [Diagnostic],
     #[serde(skip_serializing_if = "Option::is_none")]
     rules: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,6 +86,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
                     file,
                     valid: false,
                     errors,
+                    warnings: &[],
                     rules: None,
                     settings: None,
                     urls: Vec::new(),
@@ -96,13 +99,14 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     };
     let routes = config.routes()?;
     let urls = arguments.url.iter().map(|url| url_report(&config, &routes, url)).collect::<Result<_>>()?;
-    let (rules, settings) = (Some(config.rules.len()), Some(&config));
+    let (rules, settings, warnings) = (Some(config.rules.len()), Some(&config), config.rules.warnings());
     let stores = match arguments.stores {
         true => Some(table::of_stores(&config.store, &config.timeouts).await?),
         false => None,
     };
     let are_usable = stores.as_ref().is_none_or(StoreReport::passed);
-    let report = Report { file, valid: true, errors: &[], rules, settings, urls, stores };
+    let report =
+        Report { file, valid: true, errors: &[], warnings: &warnings, rules, settings, urls, stores };
     print(&if arguments.json { json(&report)? } else { text(&report)? })?;
     ensure!(are_usable, "the stores cannot be used; the lines above say what to do");
     Ok(())
@@ -143,6 +147,9 @@ fn text(report: &Report<'_>) -> Result<String> {
     let rules = report.rules.unwrap_or_default();
     let plural = if rules == 1 { "" } else { "s" };
     let mut text = format!("{} is valid: {rules} rule{plural}\n", report.file);
+    for Diagnostic { line, message } in report.warnings {
+        writeln!(text, "warning: line {line}: {message}")?;
+    }
     for url in &report.urls {
         write!(text, "\n{}\n", url.url)?;
         if let Some(reason) = &url.rejected {

@@ -70,6 +70,7 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let settings = Settings::read(arguments)?;
     let log = log::start(&arguments.log, settings.config.log)?;
+    settings.log_warnings();
     let admin = arguments.admin.bind(&settings.config.admin).await?;
     let engine = store::open(&settings.config.store, &settings.config.timeouts).await?;
     let server = Server::bind(settings, engine, admin, log.access()).await?;

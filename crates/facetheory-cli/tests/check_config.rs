@@ -64,7 +64,7 @@ fn the_rules_of_a_url_are_listed_from_the_least_to_the_most_specific() {
     headers = []
     cookies = []
     versions = 0
-    lease = "30s"
+    lease = "8s"
     render_timeout = "30s"
     wait_timeout = "10s"
     early_refresh = 0.0
@@ -143,4 +143,25 @@ fn a_missing_file_and_an_invalid_url_are_errors() {
     assert_eq!(nonsense.status.code(), Some(1));
     let help = text(&check(site.path(), &["--help"]).stdout);
     assert!(help.contains("--url <URL>") && help.contains("Examples:\n  facetheory check-config "), "{help}");
+}
+
+#[test]
+fn a_lease_that_outlasts_the_wait_for_it_is_a_warning() {
+    let config = "[routes]\n\"/a\" = { isr = \"1m\", lease = \"30s\" }\n\"/b\" = { isr = \"1m\", lease = \"9s\" }\n\
+                  \"/c\" = { isr = \"1m\", wait_timeout = \"5s\" }\n\"/d\" = { isr = \"1m\" }\n";
+    let site = site(config);
+    let output = check(site.path(), &[]);
+    assert!(output.status.success(), "the file is valid");
+    let printed = text(&output.stdout);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines.len(), 3, "{printed}");
+    let expected = "warning: line 2: `/a`: `lease` (30s) is not at least a second shorter than `wait_timeout` (10s): if a process \
+                    dies while it renders a page, requests for the page give up before another process may take over; \
+                    shorten `lease` or extend `wait_timeout`";
+    assert_eq!(lines[1], expected);
+    assert!(lines[2].starts_with("warning: line 4: `/c`: `lease` (8s)"), "{printed}");
+    let json: serde_json::Value =
+        serde_json::from_slice(&check(site.path(), &["--json"]).stdout).expect("JSON");
+    assert_eq!(json["warnings"][0]["line"], 2);
+    assert_eq!(json["valid"], true);
 }

@@ -26,7 +26,7 @@ named_enum! {
         FreshToClients = "a response marked as fresh was rendered after every invalidation that its process must know",
         HardInvalidated = "a hard-invalidated page is not served",
         StaleLimits = "a stale page is served only within the limits of its policy",
-        SingleRender = "a process renders a page once at a time, and only under a lease",
+        SingleRender = "a process renders a page once at a time under a lease, and once at a time without one",
         RespondsInTime = "every client gets a response within a bound of time",
         ShutsDown = "a process shuts down in time and does nothing afterwards",
         RecoversOnce = "once faults stop, every page becomes fresh with one render",

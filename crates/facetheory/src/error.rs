@@ -49,6 +49,8 @@ pub struct Error {
     kind: Kind,
     context: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    /// Whether the object storage failed, and not the table.
+    is_of_bodies: bool,
 }
 
 impl Error {
@@ -60,7 +62,7 @@ impl Error {
     /// assert_eq!(Error::new(Kind::Invalid, "no").kind(), Kind::Invalid);
     /// ```
     pub fn new(kind: Kind, context: impl Into<String>) -> Self {
-        Error { kind, context: context.into(), source: None }
+        Error { kind, context: context.into(), source: None, is_of_bodies: false }
     }
 
     /// The kind, which decides how the caller should react.
@@ -81,9 +83,20 @@ impl Error {
         self
     }
 
+    /// An error of the object storage with the bodies.
+    pub(crate) fn bodies_unavailable(context: impl Into<String>) -> Self {
+        Error { is_of_bodies: true, ..Error::new(Kind::Unavailable, context) }
+    }
+
+    /// Whether the object storage failed, and not the table.
+    pub(crate) fn is_of_bodies(&self) -> bool {
+        self.is_of_bodies
+    }
+
     /// The error of a shared operation, for each of the callers that wait for it.
     pub(crate) fn shared(error: Arc<Error>) -> Self {
-        Error { kind: error.kind, context: error.context.clone(), source: Some(Box::new(error)) }
+        let (kind, context, is_of_bodies) = (error.kind, error.context.clone(), error.is_of_bodies);
+        Error { kind, context, source: Some(Box::new(error)), is_of_bodies }
     }
 
     pub(crate) fn invalid(context: impl Into<String>) -> Self {
@@ -123,6 +136,6 @@ impl From<tabletheory::Error> for Error {
             tabletheory::Kind::Corrupt => Kind::Corrupt,
             _ => Kind::Unavailable,
         };
-        Error { kind, context: error.to_string(), source: Some(error.into()) }
+        Error { kind, context: error.to_string(), source: Some(error.into()), is_of_bodies: false }
     }
 }

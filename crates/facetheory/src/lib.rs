@@ -42,7 +42,9 @@ pub use bodies::probe::{Probe, ProbeFailure};
 pub use bodies::{Bodies, Body, StoredBody};
 #[cfg(feature = "dynamodb")]
 pub use engine::DynamoMetrics;
-pub use engine::{BypassReason, CachedPage, GetResult, Incident, Isr, IsrBuilder, Phase, Served, State};
+pub use engine::{
+    BypassReason, CachedPage, FailedStore, GetResult, Incident, Isr, IsrBuilder, Phase, Served, State,
+};
 pub use environment::Environment;
 pub use error::{Error, Kind, Result};
 pub use gc::{GcOptions, GcReport};

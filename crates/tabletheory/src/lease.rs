@@ -21,12 +21,16 @@ const EXPIRES_AT: Attr<i64> = Attr::new("lease_expires_at");
 /// The name of the holder; only humans read it.
 const OWNER: &str = "owner";
 
+/// The default duration. A holder that dies blocks the others for this long, and for up to a second more because the expiry
+/// rounds up. It leaves time for two more attempts to refresh a lease while the table takes seconds to respond.
+const DURATION: Duration = Duration::from_secs(8);
+
 /// How long leases are held.
 ///
 /// ```
 /// use std::time::Duration;
 ///
-/// assert_eq!(tabletheory::LeaseTerms::default().duration, Duration::from_secs(30));
+/// assert_eq!(tabletheory::LeaseTerms::default().duration, Duration::from_secs(8));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -73,7 +77,7 @@ impl LeaseTerms {
 impl Default for LeaseTerms {
     fn default() -> Self {
         LeaseTerms {
-            duration: Duration::from_secs(30),
+            duration: DURATION,
             ttl_buffer: Duration::from_secs(3600),
             skew: Duration::ZERO,
             owner: None,
@@ -91,7 +95,7 @@ impl Default for LeaseTerms {
 /// let now = Timestamp::from_millis(1_700_000_000_250);
 /// let lease = Lease::starting(Key::new("JOB#1", "LOCK"), "token", now, &LeaseTerms::default());
 /// assert_eq!((lease.key().pk.as_str(), lease.token()), ("JOB#1", "token"));
-/// assert_eq!(lease.expires_at(), 1_700_000_031, "the expiry rounds up");
+/// assert_eq!(lease.expires_at(), 1_700_000_009, "the expiry rounds up");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
@@ -175,7 +179,7 @@ impl Lease {
     ///
     /// let now = Timestamp::from_seconds(100);
     /// let lease = Lease::starting(Key::new("JOB#1", "LOCK"), "token", now, &LeaseTerms::default());
-    /// assert_eq!(lease.expires_at(), 130);
+    /// assert_eq!(lease.expires_at(), 108);
     /// ```
     pub fn starting(key: Key, token: impl Into<String>, now: Timestamp, terms: &LeaseTerms) -> Self {
         Lease { key, token: token.into(), expires_at: (now + terms.term()).seconds_rounded_up() }
@@ -249,8 +253,8 @@ impl Lease {
     /// # use tabletheory::{Key, Lease, LeaseTerms, Timestamp};
     /// let terms = LeaseTerms::default();
     /// let lease = Lease::starting(Key::new("JOB#1", "LOCK"), "t", Timestamp::from_seconds(1), &terms);
-    /// let (extended, _write) = lease.refresh(Timestamp::from_seconds(11), &terms);
-    /// assert_eq!(extended.expires_at(), 41);
+    /// let (extended, _write) = lease.refresh(Timestamp::from_seconds(4), &terms);
+    /// assert_eq!(extended.expires_at(), 12);
     /// ```
     pub fn refresh(&self, now: Timestamp, terms: &LeaseTerms) -> (Lease, Write) {
         let mut extended = Lease::starting(self.key.clone(), self.token.as_str(), now, terms);

@@ -259,6 +259,22 @@ fn lease(value: &DeValue<'_>) -> Result<Duration, String> {
     whole_seconds(value)
 }
 
+/// Returns why requests may give up before the lease of a process that died is free, if they do. The expiry of a lease rounds up
+/// to whole seconds.
+pub(super) fn lease_warning(policy: &Policy) -> Option<String> {
+    const ROUNDING: Duration = Duration::from_secs(1);
+    let (lease, wait) = (policy.lease?, policy.wait);
+    (lease.saturating_add(ROUNDING) > wait).then(|| {
+        format!(
+            "`lease` ({}) is not at least a second shorter than `wait_timeout` ({}): if a process dies while it renders a \
+             page, requests for the page give up before another process may take over; shorten `lease` or extend \
+             `wait_timeout`",
+            format_duration(lease),
+            format_duration(wait)
+        )
+    })
+}
+
 fn query(value: &DeValue<'_>) -> Result<Query, String> {
     match value {
         DeValue::Boolean(true) => Ok(Query::All),

@@ -6,8 +6,9 @@ use facetheory::{Route, Routes};
 use serde::{Deserialize as _, Serialize, Serializer};
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+use super::diagnostic::Diagnostic;
 use super::pattern::Pattern;
-use super::rule::Rule;
+use super::rule::{Rule, lease_warning};
 use super::section::{Source, shortened};
 use super::value::describe;
 
@@ -102,6 +103,16 @@ impl Rules {
     /// Returns the effective settings of all rules that cache.
     pub(crate) fn resolved(&self) -> impl Iterator<Item = &Rule> {
         self.resolved.iter().filter_map(|resolved| resolved.rule.as_ref())
+    }
+
+    /// Returns what is valid, but most likely not intended.
+    pub(crate) fn warnings(&self) -> Vec<Diagnostic> {
+        let warning = |(resolved, written): (&Resolved, &WrittenRule)| {
+            let policy = resolved.rule.as_ref()?.policy()?;
+            let message = format!("`{}`: {}", shortened(written.pattern.as_str()), lease_warning(policy)?);
+            Some(Diagnostic { line: written.line, message })
+        };
+        self.resolved.iter().zip(&self.written).filter_map(warning).collect()
     }
 
     /// Returns the rule of a route of [`Rules::routes`] by the pattern of the route.

@@ -243,8 +243,8 @@ fn keys_that_exclude_each_other_are_rejected() {
 
 #[test]
 fn a_gc_grace_that_is_shorter_than_a_lease_is_rejected() {
-    let printed = errors("[gc]\ngrace = \"630s\"\ninterval = \"0s\"\n");
-    let expected = "- line 2: `grace`: \"630s\" is too short; the minimum is 631s: the longest lease, `metadata_max_age` and ten \
+    let printed = errors("[gc]\ngrace = \"608s\"\ninterval = \"0s\"\n");
+    let expected = "- line 2: `grace`: \"608s\" is too short; the minimum is 609s: the longest lease, `metadata_max_age` and ten \
                     minutes for requests in progress\n\
                     - line 3: `interval`: \"0s\" is too short; the minimum is 1s; write \"auto\" for the default, or \
                     `false` to disable gc";
@@ -255,8 +255,8 @@ fn a_gc_grace_that_is_shorter_than_a_lease_is_rejected() {
     let day = Duration::from_secs(86_400);
     let least = Duration::from_secs(601);
     assert_eq!(with("").expect("a valid configuration").gc.grace, 2 * day + least);
-    let off = valid("[gc]\ninterval = false\ngrace = \"631s\"").gc;
-    assert_eq!(off, Gc { interval: Interval::Never, grace: Duration::from_secs(631) });
+    let off = valid("[gc]\ninterval = false\ngrace = \"609s\"").gc;
+    assert_eq!(off, Gc { interval: Interval::Never, grace: Duration::from_secs(609) });
     assert_eq!(Config::default().gc, Gc { interval: Interval::Auto, grace: day });
 }
 

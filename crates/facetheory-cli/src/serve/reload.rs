@@ -36,6 +36,7 @@ impl Reloadable {
                 self.gateway.reload(serving);
                 self.effective.store(Arc::new(new.to_json()));
                 tracing::info!("configuration reloaded");
+                new.log_warnings();
                 self.settings.warn_about_restart(&new);
                 self.certificate = new.config.tls.or(self.certificate.take());
             }

@@ -61,6 +61,13 @@ impl Settings {
         Settings::new(config, origin, arguments.listen)
     }
 
+    /// Logs what is valid, but most likely not intended.
+    pub(crate) fn log_warnings(&self) {
+        for config::Diagnostic { line, message } in self.config.rules.warnings() {
+            tracing::warn!(line, "configuration: {message}");
+        }
+    }
+
     /// Combines a configuration with the origin and the address of the command line.
     pub(crate) fn new(config: Config, origin: config::Origin, listen: Option<SocketAddr>) -> Result<Self> {
         let default = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT));

@@ -23,9 +23,9 @@ pub(super) struct ClientHistory {
     invalidations: Vec<AcknowledgedInvalidation>,
     /// When each page was last rolled back, in milliseconds.
     pub(super) rolled_back: BTreeMap<String, i64>,
-    /// By process and page: how many renders are running, and how many there were.
-    rendering: BTreeMap<(usize, String), u64>,
-    renders: BTreeMap<(usize, String), u64>,
+    /// By process, page and whether it holds a lease: how many renders are running, and how many there were.
+    rendering: BTreeMap<(usize, String, bool), u64>,
+    renders: BTreeMap<(usize, String, bool), u64>,
     /// By owner and page: how many leases were granted.
     pub(super) grants: BTreeMap<(String, String), u64>,
 }
@@ -74,7 +74,7 @@ pub(crate) struct ClientRequest {
 #[derive(Debug)]
 pub(crate) struct Rendering {
     checker: Arc<Checker>,
-    page: (usize, String),
+    page: (usize, String, bool),
 }
 
 impl Drop for Rendering {
@@ -136,9 +136,10 @@ impl Checker {
         checker: &Arc<Checker>,
         process: usize,
         pk: &str,
+        leased: bool,
     ) -> (u64, Rendering) {
         let mut state = checker.state();
-        let page = (process, pk.to_owned());
+        let page = (process, pk.to_owned(), leased);
         let input = *state.clients.inputs.entry(pk.to_owned()).or_default();
         let running = state.clients.rendering.entry(page.clone()).or_default();
         *running += 1;
@@ -148,12 +149,13 @@ impl Checker {
         let renders = *renders;
         let owner = crate::client::owner_name(process);
         let grants = state.clients.grants.get(&(owner, pk.to_owned())).copied().unwrap_or(0);
-        state.note(format!("{} process {process} renders input {input}", short(pk)));
+        let how = if leased { "" } else { " without a lease" };
+        state.note(format!("{} process {process} renders input {input}{how}", short(pk)));
         state.count(Counter::Rendered);
         state.ensure(alone, Invariant::SingleRender, || {
             format!("process {process} renders {pk} twice at once")
         });
-        state.ensure(renders <= grants, Invariant::SingleRender, || {
+        state.ensure(!leased || renders <= grants, Invariant::SingleRender, || {
             format!("process {process} has rendered {pk} {renders} times with {grants} leases")
         });
         (input, Rendering { checker: checker.clone(), page })
@@ -162,12 +164,12 @@ impl Checker {
     /// The number of renders of a page, in all processes.
     pub(crate) fn renders(&self, pk: &str) -> u64 {
         let state = self.state();
-        state.clients.renders.iter().filter(|((_, page), _)| page == pk).map(|(_, count)| count).sum()
+        state.clients.renders.iter().filter(|((_, page, _), _)| page == pk).map(|(_, count)| count).sum()
     }
 
     /// Whether a process is rendering.
     pub(crate) fn is_rendering(&self, process: usize) -> bool {
-        self.state().clients.rendering.iter().any(|((number, _), count)| *number == process && *count > 0)
+        self.state().clients.rendering.iter().any(|((number, ..), count)| *number == process && *count > 0)
     }
 
     /// A client sends a request.

@@ -171,9 +171,9 @@ fn renderer(
 + 'static {
     let (signature, pk) = (page.signature(), page.key.pk().to_owned());
     let tags: Vec<String> = page.tags().iter().map(|tag| tag.as_str().to_owned()).collect();
-    move |_| {
+    move |context: RenderContext| {
         Box::pin(async move {
-            let (input, _rendering) = Checker::client_render_started(&checker, process, &pk);
+            let (input, _rendering) = Checker::client_render_started(&checker, process, &pk, context.leased);
             tokio::time::sleep(plan.duration).await;
             if plan.fails {
                 return Err("the origin is down".into());

@@ -21,7 +21,7 @@ use tabletheory::{Random, Timestamp};
 use self::create::{Created, create};
 use self::pointer::Pointers;
 use self::s3_key::new_s3_key;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::protocol::{Content, PageKey, digest::sha256_hex};
 
 /// How many S3 keys are tried for a body. Keys are random, so it is unlikely that even the first is taken.
@@ -150,7 +150,7 @@ impl Bodies {
                 Created::Taken => {}
             }
         }
-        Err(Error::new(Kind::Unavailable, "all S3 keys that were tried for a body are taken; try again"))
+        Err(Error::bodies_unavailable("all S3 keys that were tried for a body are taken; try again"))
     }
 
     /// Reads a body. Returns `None` if it does not exist, or does not have this digest.
@@ -235,7 +235,7 @@ fn object_path(s3_key: &str) -> Result<Path> {
 }
 
 pub(crate) fn unavailable(what: &str, cause: object_store::Error) -> Error {
-    Error::new(Kind::Unavailable, format!("{what}; check the object storage and try again")).caused_by(cause)
+    Error::bodies_unavailable(format!("{what}; check the object storage and try again")).caused_by(cause)
 }
 
 /// `sha256:` and the hexadecimal digest of a body.

@@ -9,7 +9,8 @@ use tabletheory::{Random, SystemRandom};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use super::circuit_breaker::CircuitBreaker;
+use super::circuit_breaker::{CircuitBreaker, WriteBreakers};
+use super::fallback::MAX_LINGERING_BYTES;
 use super::memory::Memory;
 use super::metrics::Metrics;
 use super::render_failures::RenderFailures;
@@ -66,9 +67,13 @@ impl IsrBuilder {
             memory: Memory::new(0, &SystemRandom),
             table_breaker: CircuitBreaker::default(),
             bodies_breaker: CircuitBreaker::default(),
+            write_breakers: WriteBreakers::default(),
             render_failures: RenderFailures::new(),
             lookups: SingleFlight::new(),
+            body_reads: SingleFlight::new(),
             regenerations: SingleFlight::new(),
+            fetches: SingleFlight::new(),
+            lingering_bytes: permits(MAX_LINGERING_BYTES),
             metrics: Metrics::new(),
             random: Arc::new(SystemRandom),
             background_renders: permits(BACKGROUND_RENDERS),

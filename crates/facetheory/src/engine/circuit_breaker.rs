@@ -5,13 +5,27 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tabletheory::{Backoff, Random, Timestamp};
 
+use super::FailedStore;
+
 /// The longest delay is short, so that a store that is back is noticed soon.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
+
+/// How long after its last failure a store that nobody has tried since does not count as failing any more.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
 
 /// Whether a store may be called.
 #[derive(Debug, Default)]
 pub(super) struct CircuitBreaker {
     state: Mutex<Circuit>,
+}
+
+/// Whether a call of a store is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Permit {
+    Granted,
+    /// The store failed a moment ago, and this call tries it again.
+    Trial,
+    Denied,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,14 +41,20 @@ impl CircuitBreaker {
     /// Whether the store may be called now. While the circuit is open, one request may try the store after each backoff;
     /// the others get `false` until it has reported its result, but for no longer than a second.
     pub(super) fn allows_call(&self, now: Timestamp) -> bool {
+        self.permit(now) != Permit::Denied
+    }
+
+    /// Like [`allows_call`](Self::allows_call), and tells a trial from a usual call.
+    pub(super) fn permit(&self, now: Timestamp) -> Permit {
         let mut state = self.state.lock();
-        let Circuit::Open { failures, retry_at } = *state else { return true };
+        let Circuit::Open { failures, retry_at } = *state else { return Permit::Granted };
         // A clock that was set back must not prolong the wait.
         if now < retry_at && retry_at <= now + BACKOFF.longest() {
-            return false;
+            return Permit::Denied;
         }
         *state = Circuit::Open { failures, retry_at: now + BACKOFF.longest() };
-        true
+        // Nobody has tried for a while, so the store is most likely back.
+        if retry_at + FORGOTTEN_AFTER <= now { Permit::Granted } else { Permit::Trial }
     }
 
     pub(super) fn record_success(&self) {
@@ -46,6 +66,35 @@ impl CircuitBreaker {
         let failures = if let Circuit::Open { failures, .. } = *state { failures } else { 0 };
         let delay = BACKOFF.delay(failures, random).max(Duration::from_millis(1));
         *state = Circuit::Open { failures: failures.saturating_add(1), retry_at: now + delay };
+    }
+}
+
+/// Whether pages can be published: both stores have to accept writes. Reads may succeed meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct WriteBreakers {
+    table: CircuitBreaker,
+    bodies: CircuitBreaker,
+}
+
+impl WriteBreakers {
+    /// Returns the store that must not be written now, because it failed a moment ago; `None` if a page may be published.
+    pub(super) fn blocked(&self, now: Timestamp) -> Option<FailedStore> {
+        if !self.bodies.allows_call(now) {
+            return Some(FailedStore::Bodies);
+        }
+        (!self.table.allows_call(now)).then_some(FailedStore::Table)
+    }
+
+    pub(super) fn record_success(&self) {
+        self.table.record_success();
+        self.bodies.record_success();
+    }
+
+    pub(super) fn record_failure(&self, store: FailedStore, now: Timestamp, random: &dyn Random) {
+        match store {
+            FailedStore::Table => self.table.record_failure(now, random),
+            FailedStore::Bodies => self.bodies.record_failure(now, random),
+        }
     }
 }
 
@@ -78,6 +127,16 @@ mod tests {
             breaker.record_failure(at(failure * 10_000), &random);
             assert!(breaker.allows_call(at(failure * 10_000 + 1000)));
         }
+    }
+
+    #[test]
+    fn a_failure_of_long_ago_does_not_make_a_call_a_trial() {
+        let (breaker, random) = (CircuitBreaker::default(), SeededRandom::new(1));
+        breaker.record_failure(at(0), &random);
+        assert_eq!(breaker.permit(at(1000)), Permit::Trial);
+        breaker.record_failure(at(1000), &random);
+        assert_eq!(breaker.permit(at(60_000)), Permit::Granted);
+        assert_eq!(breaker.permit(at(60_001)), Permit::Denied, "until it has reported its result");
     }
 
     #[test]

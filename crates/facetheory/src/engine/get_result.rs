@@ -39,12 +39,47 @@ pub struct Served {
     pub state: State,
     /// The page.
     pub page: Arc<CachedPage>,
+    /// Why the page was not served in the usual way: which store failed, or that the wait was too long.
+    pub reason: Option<BypassReason>,
+    /// Whether an unpublished page was rendered for another request.
+    pub(crate) is_collapsed: bool,
+}
+
+/// A store that failed.
+///
+/// ```
+/// assert_eq!(facetheory::FailedStore::Bodies.as_str(), "bodies");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FailedStore {
+    /// The table.
+    Table,
+    /// The object storage with the bodies.
+    Bodies,
+}
+
+impl FailedStore {
+    /// The name in metrics and logs.
+    ///
+    /// ```
+    /// assert_eq!(facetheory::FailedStore::Table.as_str(), "table");
+    /// ```
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FailedStore::Table => "table",
+            FailedStore::Bodies => "bodies",
+        }
+    }
 }
 
 /// Why a request is not served from the cache.
 ///
 /// ```
-/// assert_eq!(facetheory::BypassReason::Unreachable.as_str(), "unreachable");
+/// use facetheory::{BypassReason, FailedStore};
+///
+/// assert_eq!(BypassReason::Unreachable(FailedStore::Bodies).as_str(), "bodies-unreachable");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -53,8 +88,8 @@ pub enum BypassReason {
     Declined,
     /// The render of another request or process took longer than the policy lets requests wait.
     WaitedTooLong,
-    /// The table or the bodies are unreachable, and no page in memory may be served.
-    Unreachable,
+    /// This store is unreachable or refuses writes, and no cached page may be served as usual.
+    Unreachable(FailedStore),
     /// The page was invalidated during each of several renders.
     Contended,
     /// The cached page is for requests with other headers.
@@ -72,9 +107,18 @@ impl BypassReason {
         match self {
             BypassReason::Declined => "not-kept",
             BypassReason::WaitedTooLong => "waited-too-long",
-            BypassReason::Unreachable => "unreachable",
+            BypassReason::Unreachable(FailedStore::Table) => "table-unreachable",
+            BypassReason::Unreachable(FailedStore::Bodies) => "bodies-unreachable",
             BypassReason::Contended => "invalidated",
             BypassReason::OtherVariant => "other-headers",
+        }
+    }
+
+    /// Whether the page may be cacheable, and only the stores or other processes prevent it. Requests then share one render.
+    pub(super) fn is_temporary(self) -> bool {
+        match self {
+            BypassReason::WaitedTooLong | BypassReason::Unreachable(_) | BypassReason::Contended => true,
+            BypassReason::Declined | BypassReason::OtherVariant => false,
         }
     }
 }

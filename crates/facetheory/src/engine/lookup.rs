@@ -1,12 +1,12 @@
 //! Reads the metadata of a page from the table, and its body: once for all concurrent requests.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tabletheory::Timestamp;
 use tracing::Instrument as _;
 
-use super::memory::{Entry, MetadataCheck, Snapshot};
+use super::body_lookup::BodyLookup;
+use super::memory::{MetadataCheck, Snapshot};
 use super::{CachedPage, Engine, EntryView, Isr, Phase, ReusePolicy, ServeDecision};
 use crate::protocol::{Freshness, Meta};
 use crate::{Error, Kind, PageKey, RegenerateReason, Result};
@@ -19,24 +19,6 @@ pub(super) struct LookupResult {
     pub(super) freshness: Freshness,
     pub(super) check: MetadataCheck,
     pub(super) body: BodyLookup,
-}
-
-/// The result of reading the body that `META` names.
-#[derive(Clone, Debug)]
-pub(super) enum BodyLookup {
-    Found(Arc<Entry>),
-    /// There is no page, or it must not be served.
-    None,
-    /// The body is missing or damaged.
-    Missing,
-    /// The body could not be read.
-    Unreachable,
-}
-
-impl BodyLookup {
-    pub(super) fn entry(&self) -> Option<&Arc<Entry>> {
-        if let BodyLookup::Found(entry) = self { Some(entry) } else { None }
-    }
 }
 
 impl LookupResult {
@@ -88,6 +70,10 @@ impl Isr {
         let Ok(found) = engine.lookup(page, start).await else {
             return known.map(|entry| (entry.page.clone(), engine.decide_offline(page, &entry, reuse, now)));
         };
+        if matches!(found.body, BodyLookup::Pending) {
+            let older = engine.memory.get(page)?;
+            return Some((older.page.clone(), engine.decide_offline(page, &older, reuse, engine.now())));
+        }
         let entry = found.body.entry()?;
         Some((entry.page.clone(), found.decide(reuse, engine.deployment.as_deref(), engine.now())))
     }
@@ -118,7 +104,7 @@ impl Engine {
             let (engine, page) = (self.clone(), page.clone());
             async move { engine.read(&page).await }
         };
-        let flight = self.lookups.join(self, page, start);
+        let mut flight = self.lookups.join(self, page, start);
         flight
             .result()
             .await
@@ -155,7 +141,7 @@ impl Engine {
         self.table_breaker.record_success();
         let stale = freshness == Freshness::Stale;
         let leased_until = view.lock.map_or(0, |lock| lock.lease_expires_at);
-        let check = MetadataCheck { before, stale, invalidated, leased_until };
+        let check = MetadataCheck { before, stale, invalidated, leased_until, superseded: false };
         let body = match &view.meta {
             Some(meta) if freshness != Freshness::MustNotServe => self.read_body(page, meta, check).await,
             Some(meta) => {
@@ -167,48 +153,6 @@ impl Engine {
             None => BodyLookup::None,
         };
         Ok(Arc::new(LookupResult { meta: view.meta, freshness, check, body }))
-    }
-
-    /// Returns the body that `META` names, from memory if it is there.
-    pub(super) async fn read_body(
-        self: &Arc<Self>,
-        page: &PageKey,
-        meta: &Meta,
-        check: MetadataCheck,
-    ) -> BodyLookup {
-        let s3_key = &meta.generation.s3_key;
-        let known = self.memory.get(page).filter(|entry| entry.page.generation().s3_key == *s3_key);
-        if let Some(entry) = known {
-            if entry.page.meta() == meta {
-                return BodyLookup::Found(self.memory.insert(page, entry.checked_again(check)));
-            }
-            let updated = CachedPage::with_body(meta.clone(), entry.page.body.clone());
-            let updated = Entry::new(updated.into(), check, entry.render_time);
-            return BodyLookup::Found(self.insert(page, updated));
-        }
-        if !self.bodies_breaker.allows_call(self.now()) {
-            return BodyLookup::Unreachable;
-        }
-        let body = self.pages.body(meta).await;
-        if body.is_ok() {
-            self.bodies_breaker.record_success();
-        }
-        match body {
-            Ok(Some(body)) => {
-                let read = CachedPage::new(meta.clone(), body);
-                BodyLookup::Found(self.insert(page, Entry::new(read.into(), check, Duration::ZERO)))
-            }
-            Ok(None) => {
-                let context = format!("the body {s3_key} is missing or damaged; the page is rendered again");
-                self.metrics.incident(Phase::Body, page, &Error::new(Kind::Corrupt, context));
-                BodyLookup::Missing
-            }
-            Err(error) => {
-                self.bodies_breaker.record_failure(self.now(), &*self.random);
-                self.metrics.incident(Phase::Body, page, &error);
-                BodyLookup::Unreachable
-            }
-        }
     }
 
     /// Runs a call of the table within its timeout.

@@ -1,5 +1,6 @@
 //! The engine: serves a page from memory, then from the table, then from the renderer, once for all clients.
 
+mod body_lookup;
 mod builder;
 mod cached_page;
 mod circuit_breaker;
@@ -10,6 +11,7 @@ mod drain;
 #[cfg(feature = "dynamodb")]
 mod dynamodb_metrics;
 mod early_refresh;
+mod fallback;
 mod get;
 mod get_result;
 mod lookup;
@@ -46,13 +48,15 @@ pub(crate) use decision::{EntryView, ReusePolicy, ServeDecision};
 #[cfg(feature = "dynamodb")]
 pub use dynamodb_metrics::DynamoMetrics;
 pub(crate) use get::FreshPage;
-pub use get_result::{BypassReason, GetResult, Served};
+pub use get_result::{BypassReason, FailedStore, GetResult, Served};
 pub use metrics::{Incident, Phase};
 pub(crate) use render_fn::{Offload, RenderResult, boxed};
 pub use state::State;
 
-use self::circuit_breaker::CircuitBreaker;
+use self::body_lookup::SharedBody;
+use self::circuit_breaker::{CircuitBreaker, WriteBreakers};
 use self::drain::Cancellation;
+use self::fallback::Fetched;
 use self::lookup::SharedLookup;
 use self::memory::{Entry, Memory};
 use self::metrics::Metrics;
@@ -96,13 +100,20 @@ struct Engine {
     deployment: Option<String>,
     policy_version: Option<String>,
     memory: Memory,
+    /// For reads of the table, and of the bodies.
     table_breaker: CircuitBreaker,
-    /// For the object storage, and for everything else that prevents publishing.
     bodies_breaker: CircuitBreaker,
+    /// For everything that prevents publishing.
+    write_breakers: WriteBreakers,
     render_failures: RenderFailures,
     lookups: Arc<SingleFlight<SharedLookup>>,
+    body_reads: Arc<SingleFlight<SharedBody>>,
     /// Renders, and waits for renders of other processes.
     regenerations: Arc<SingleFlight<RegenerateResult>>,
+    /// Calls of the renderer, with a lease or without.
+    fetches: Arc<SingleFlight<Fetched>>,
+    /// Permits for the bytes of fetched pages that are held for further requests.
+    lingering_bytes: Arc<Semaphore>,
     metrics: Metrics,
     random: Arc<dyn Random>,
     /// Permits for renders in the background, and for those that run or wait.

@@ -8,12 +8,13 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use tracing::Instrument as _;
 
-use super::lookup::BodyLookup;
+use super::body_lookup::BodyLookup;
+use super::fallback::unpublished_page;
 use super::memory::{Entry, MetadataCheck};
 use super::render_fn::RenderFn;
 use super::wait::WaitLimit;
-use super::{CachedPage, Engine, Phase};
-use crate::protocol::{Generation, Meta};
+use super::{CachedPage, Engine, FailedStore, Phase};
+use crate::protocol::Meta;
 use crate::{
     Body, Error, History, IdempotentRequest, Kind, Outcome, PageKey, Policy, RegenerateReason, Render,
     RenderContext, RenderError, Rendered, Result, Retention,
@@ -44,8 +45,12 @@ pub(super) enum RegenerateResult {
         /// Whether this process rendered it.
         rendered_here: bool,
     },
-    /// A page that could not be published. Only the request that started the render may be served with it.
-    Unpublished(Arc<CachedPage>),
+    /// A page that could not be published.
+    Unpublished {
+        entry: Arc<Entry>,
+        /// The store that failed; `None` if the lease was lost, and only the request that started the render may get the page.
+        failed: Option<FailedStore>,
+    },
     /// The lease was lost, and the render cancelled.
     Lost,
     /// The response is not cacheable.
@@ -56,7 +61,7 @@ pub(super) enum RegenerateResult {
     /// The render failed.
     Failed(Arc<Error>),
     /// A store is unreachable.
-    Unreachable,
+    Unreachable(FailedStore),
 }
 
 /// An attempt to regenerate a page: its outcome, and what the engine has to know besides.
@@ -114,7 +119,7 @@ impl Engine {
         let Regeneration { page, policy, reason, .. } = regeneration;
         let before = self.memory.snapshot(page, self.now());
         let rendered = OnceLock::new();
-        let render = |context| self.render(render.take(), context, policy, &rendered);
+        let render = |context| self.render_announced(render.take(), context, policy, before, &rendered);
         let span = tracing::debug_span!("regenerate", page = %page.redacted(), reason = reason.as_str());
         let outcome = match request {
             None => self.pages.regenerate_for(page, policy, reason, render).instrument(span).await,
@@ -132,7 +137,7 @@ impl Engine {
     }
 
     /// Calls the render function within its timeout, and records its result.
-    async fn render(
+    pub(super) async fn render(
         &self,
         render: Option<RenderFn>,
         context: RenderContext,
@@ -220,7 +225,13 @@ impl Engine {
                 RegenerateResult::Declined
             }
             Ok(Outcome::Held { .. }) => RegenerateResult::Held,
-            Ok(Outcome::Lost | Outcome::Superseded) => unpublished(rendered, RegenerateResult::Lost),
+            Ok(Outcome::Lost | Outcome::Superseded) => {
+                let entry = rendered.and_then(|rendered| unpublished_page(rendered, policy, check.before));
+                entry.map_or(RegenerateResult::Lost, |entry| RegenerateResult::Unpublished {
+                    entry,
+                    failed: None,
+                })
+            }
             Ok(other) => {
                 let context = format!("unexpected outcome of a regeneration without a request: {other:?}");
                 RegenerateResult::Failed(Arc::new(Error::new(Kind::Render, context)))
@@ -231,11 +242,22 @@ impl Engine {
             }
             Err(error) => {
                 self.metrics.incident(Phase::Publish, page, &error);
-                // While no page can be published, rendering more of them is useless.
-                if rendered.is_some() && error.kind() != Kind::Invalid {
-                    self.bodies_breaker.record_failure(now, &*self.random);
+                let failed = failed_store(&error);
+                // While no page can be published, rendering more of them is useless. An error of this page alone says
+                // nothing about the others.
+                let is_of_page = if rendered.is_some() {
+                    error.kind() == Kind::Invalid
+                } else {
+                    error.kind() != Kind::Unavailable
+                };
+                if !is_of_page {
+                    self.write_breakers.record_failure(failed, now, &*self.random);
                 }
-                unpublished(rendered, RegenerateResult::Unreachable)
+                let entry = rendered.and_then(|rendered| unpublished_page(rendered, policy, check.before));
+                entry.map_or(RegenerateResult::Unreachable(failed), |entry| RegenerateResult::Unpublished {
+                    entry,
+                    failed: Some(failed),
+                })
             }
         }
     }
@@ -265,11 +287,15 @@ impl Engine {
         check: MetadataCheck,
         rendered_here: bool,
     ) -> RegenerateResult {
-        match self.read_body(page, meta, check).await {
+        let body = match self.read_body(page, meta, check).await {
+            BodyLookup::Pending => self.await_body(page, meta, check).await,
+            body => body,
+        };
+        match body {
             BodyLookup::Found(entry) => RegenerateResult::Page { entry, rendered_here },
-            BodyLookup::Unreachable => RegenerateResult::Unreachable,
+            BodyLookup::Unreachable => RegenerateResult::Unreachable(FailedStore::Bodies),
             // The next lookup regenerates it.
-            BodyLookup::Missing | BodyLookup::None => RegenerateResult::Lost,
+            BodyLookup::Missing | BodyLookup::None | BodyLookup::Pending => RegenerateResult::Lost,
         }
     }
 
@@ -282,7 +308,7 @@ impl Engine {
         check: MetadataCheck,
         took: Duration,
     ) -> RegenerateResult {
-        self.bodies_breaker.record_success();
+        self.write_breakers.record_success();
         self.render_failures.record_success(page);
         // A body in memory may have compressed forms already.
         let known =
@@ -307,12 +333,9 @@ fn is_gone(status: Option<u16>) -> bool {
     matches!(status, Some(404 | 410))
 }
 
-/// The result for a rendered page that was not published; `otherwise` if there is no body.
-fn unpublished(rendered: Option<Rendered>, otherwise: RegenerateResult) -> RegenerateResult {
-    let Some(Rendered { bytes: Some(bytes), content, etag, .. }) = rendered else { return otherwise };
-    let meta = Meta::of(Generation { etag, content, ..Generation::new("", 0, 0) });
-    let body = Body { bytes, ..Body::default() };
-    RegenerateResult::Unpublished(Arc::new(CachedPage::new(meta, body)))
+/// The store that an error comes from.
+fn failed_store(error: &Error) -> FailedStore {
+    if error.is_of_bodies() { FailedStore::Bodies } else { FailedStore::Table }
 }
 
 /// The outcome of a regeneration in metrics.

@@ -1,17 +1,21 @@
 //! Serves one request that memory alone cannot answer: looks the page up, and carries out the [next step](next_step).
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tabletheory::Timestamp;
 
-use super::lookup::{BodyLookup, LookupResult};
+use super::body_lookup::BodyLookup;
+use super::lookup::LookupResult;
 use super::memory::{Entry, MetadataCheck, Snapshot};
 use super::next_step::{LastRender, Situation, Step, next_step};
 use super::render::{RegenerateResult, Regeneration};
 use super::render_fn::RenderFn;
 use super::wait::WaitLimit;
-use super::{BypassReason, Engine, EntryView, GetResult, Offload, ReusePolicy, ServeDecision, Served, State};
+use super::{
+    BypassReason, Engine, EntryView, FailedStore, GetResult, Offload, ReusePolicy, ServeDecision, Served,
+    State,
+};
 use crate::protocol::Freshness;
 use crate::{Contention, Error, Kind, OriginUnreachable, PageKey, Policy, RegenerateReason, Result};
 
@@ -32,14 +36,28 @@ pub(super) struct Request<'a> {
 
 impl Request<'_> {
     pub(super) async fn serve(self, render: RenderFn) -> Result<GetResult> {
+        let now = self.engine.now();
+        let superseded = self.known.as_ref().filter(|known| self.engine.is_superseded(self.page, known, now));
+        if let Some(served) = superseded.and_then(|older| self.serve_superseded(older)) {
+            return Ok(served);
+        }
         let mut render = Some(render);
+        match self.serve_cached(&mut render).await? {
+            GetResult::Bypass(reason) if reason.is_temporary() => self.fall_back(reason, &mut render).await,
+            result => Ok(result),
+        }
+    }
+
+    /// Serves the page from the cache, or renders and publishes it.
+    async fn serve_cached(&self, render: &mut Option<RenderFn>) -> Result<GetResult> {
         for _ in 0..MAX_ROUNDS {
             let Ok(found) = self.engine.lookup(self.page, self.start).await else {
-                return Ok(self.serve_offline());
+                return Ok(self.serve_offline(FailedStore::Table));
             };
-            if matches!(found.body, BodyLookup::Unreachable) {
-                return Ok(self.serve_offline());
-            }
+            let found = match self.with_body(found).await {
+                ControlFlow::Continue(found) => found,
+                ControlFlow::Break(served) => return Ok(served),
+            };
             let now = self.engine.now();
             let decision = found.decide(self.reuse, self.engine.deployment.as_deref(), now);
             return Ok(match next_step(decision, self.situation(&found, render.is_none(), now)) {
@@ -69,13 +87,39 @@ impl Request<'_> {
                         None => GetResult::Bypass(BypassReason::Contended),
                     }
                 }
-                Step::Render(decision) => match self.render(&found, decision, &mut render).await? {
+                Step::Render(decision) => match self.render(&found, decision, render).await? {
                     Some(result) => result,
                     None => continue,
                 },
             });
         }
         Ok(GetResult::Bypass(BypassReason::Contended))
+    }
+
+    /// Returns what the lookup found with its body, or breaks with an older copy of the page or a bypass.
+    async fn with_body(&self, found: Arc<LookupResult>) -> ControlFlow<GetResult, Arc<LookupResult>> {
+        let (engine, page) = (self.engine, self.page);
+        let body = match (&found.body, &found.meta) {
+            (BodyLookup::Pending, Some(meta)) => {
+                if let Some(served) = engine.memory.get(page).and_then(|older| self.serve_superseded(&older))
+                {
+                    return ControlFlow::Break(served);
+                }
+                engine.await_body(page, meta, found.check).await
+            }
+            _ => found.body.clone(),
+        };
+        if matches!(body, BodyLookup::Unreachable) {
+            return ControlFlow::Break(self.serve_offline(FailedStore::Bodies));
+        }
+        ControlFlow::Continue(Arc::new(LookupResult { body, ..(*found).clone() }))
+    }
+
+    /// Serves a page in memory that the table has a newer version of, whose body cannot be read, if that may be served.
+    fn serve_superseded(&self, older: &Arc<Entry>) -> Option<GetResult> {
+        let decision = self.engine.decide_offline(self.page, older, self.reuse, self.engine.now());
+        let is_servable = decision.is_servable_if_error();
+        is_servable.then(|| self.page_or_unreachable(Some(older), FailedStore::Bodies))
     }
 
     fn situation(&self, found: &LookupResult, has_rendered: bool, now: Timestamp) -> Situation {
@@ -99,11 +143,10 @@ impl Request<'_> {
         let (engine, page) = (self.engine, self.page);
         let if_error = found.body.entry().filter(|_| decision.is_servable_if_error());
         let servable_if_unreachable = matches!(decision, ServeDecision::Stale { if_unreachable: true, .. });
-        let store_unreachable =
-            || self.page_or_bypass(if_error, State::StaleMetadataError, BypassReason::Unreachable);
-        // While no body can be stored, each request renders for itself: nothing could be shared.
-        if !engine.bodies_breaker.allows_call(engine.now()) {
-            return Ok(Some(store_unreachable()));
+        let store_unreachable = |store| self.page_or_unreachable(if_error, store);
+        // While no page can be published, renders under a lease are useless.
+        if let Some(store) = engine.write_breakers.blocked(engine.now()) {
+            return Ok(Some(store_unreachable(store)));
         }
         let (started, result) = self.join_render(decision.reason(), found.check.leased_until, render).await;
         Ok(Some(match result {
@@ -122,12 +165,13 @@ impl Request<'_> {
                 }
                 self.page(if is_own { State::Miss } else { State::WaitHit }, &entry)
             }
-            RegenerateResult::Unpublished(unpublished) if started => {
-                engine.metrics.served(page, State::Bypass);
-                GetResult::Page(Served { state: State::Bypass, page: unpublished })
+            RegenerateResult::Unpublished { entry, failed }
+                if started || (failed.is_some() && self.may_share(&entry)) =>
+            {
+                self.unpublished(&entry, failed.map(BypassReason::Unreachable), !started)
             }
             // The render may have started before an invalidation, and this request after it.
-            RegenerateResult::Unpublished(_) | RegenerateResult::Lost | RegenerateResult::Held => {
+            RegenerateResult::Unpublished { .. } | RegenerateResult::Lost | RegenerateResult::Held => {
                 return Ok(None);
             }
             RegenerateResult::Declined => GetResult::Bypass(BypassReason::Declined),
@@ -141,10 +185,10 @@ impl Request<'_> {
                     None => return Err(Error::shared(error)),
                 }
             }
-            RegenerateResult::Unreachable if if_error.is_none() && found.meta.is_none() => {
-                self.serve_offline()
+            RegenerateResult::Unreachable(store) if if_error.is_none() && found.meta.is_none() => {
+                self.serve_offline(store)
             }
-            RegenerateResult::Unreachable => store_unreachable(),
+            RegenerateResult::Unreachable(store) => store_unreachable(store),
         }))
     }
 
@@ -159,12 +203,17 @@ impl Request<'_> {
         let policy = *self.policy;
         let regeneration = Regeneration { page: page.clone(), policy, reason, waits: true, leased_until };
         let start = || engine.clone().regenerate(regeneration, render.take());
-        let flight = engine.regenerations.join(engine, page, start);
+        let mut flight = engine.regenerations.join(engine, page, start);
         let started = flight.started;
-        // The render itself is limited: it is the stores that may take much longer than a client waits.
-        let own_render = if started { self.policy.render_timeout } else { Duration::ZERO };
-        let limit = own_render.saturating_add(self.policy.wait);
-        let result = match tokio::time::timeout(limit, flight.result()).await {
+        // The render itself is limited: it is the stores and other processes that may take much longer than a client waits.
+        let with_render = self.policy.render_timeout.saturating_add(self.policy.wait);
+        let limit = if started { with_render } else { self.policy.wait };
+        let mut result = tokio::time::timeout(limit, flight.result()).await;
+        // A render in this process, perhaps after another process has died, is what a fallback would have to repeat.
+        if result.is_err() && !started && engine.fetches.is_running(page) {
+            result = tokio::time::timeout(with_render, flight.result()).await;
+        }
+        let result = match result {
             Ok(Some(result)) => result,
             Ok(None) => {
                 let context = format!("the render of {} failed: the task panicked", page.redacted());
@@ -175,14 +224,13 @@ impl Request<'_> {
         (started, result)
     }
 
-    /// Serves the page in memory while a store is unreachable.
-    fn serve_offline(&self) -> GetResult {
+    /// Serves the page in memory while this store is unreachable.
+    fn serve_offline(&self, store: FailedStore) -> GetResult {
         let (engine, page) = (self.engine, self.page);
         let is_servable = |entry: &&Arc<Entry>| {
             engine.decide_offline(page, entry, self.reuse, engine.now()).is_servable_if_error()
         };
-        let entry = self.known.as_ref().filter(is_servable);
-        self.page_or_bypass(entry, State::StaleMetadataError, BypassReason::Unreachable)
+        self.page_or_unreachable(self.known.as_ref().filter(is_servable), store)
     }
 
     /// Whether a page that was rendered for another request may be served to this one as new: the render may have started
@@ -212,6 +260,14 @@ impl Request<'_> {
         entry.map_or(GetResult::Bypass(reason), |entry| self.page(state, entry))
     }
 
+    /// The result while this store is unreachable.
+    fn page_or_unreachable(&self, entry: Option<&Arc<Entry>>, store: FailedStore) -> GetResult {
+        let reason = BypassReason::Unreachable(store);
+        let Some(entry) = entry else { return GetResult::Bypass(reason) };
+        let served = self.engine.served(self.page, State::StaleMetadataError, entry);
+        GetResult::Page(Served { reason: Some(reason), ..served })
+    }
+
     fn page(&self, state: State, entry: &Entry) -> GetResult {
         GetResult::Page(self.engine.served(self.page, state, entry))
     }
@@ -233,7 +289,7 @@ impl Engine {
         if entry.is_leased(now)
             || self.render_failures.is_backing_off(page, now)
             || self.regenerations.is_running(page)
-            || !self.bodies_breaker.allows_call(now)
+            || self.write_breakers.blocked(now).is_some()
         {
             return;
         }
@@ -264,12 +320,17 @@ impl Engine {
     pub(super) fn served(&self, page: &PageKey, state: State, entry: &Entry) -> Served {
         tracing::debug!(page = %page.redacted(), state = state.as_str(), "served");
         self.metrics.served(page, state);
-        Served { state, page: entry.page.clone() }
+        Served { state, page: entry.page.clone(), reason: None, is_collapsed: false }
     }
 
     /// Whether the metadata of an entry was read recently enough to serve it without reading the table.
     pub(super) fn is_current(&self, page: &PageKey, entry: &Entry, now: Timestamp) -> bool {
-        self.memory.is_current(page, entry, now, self.metadata_max_age)
+        !entry.check.superseded && self.memory.is_current(page, entry, now, self.metadata_max_age)
+    }
+
+    /// Whether the table was read a moment ago, and names a newer body than that of an entry, which could not be read.
+    fn is_superseded(&self, page: &PageKey, entry: &Entry, now: Timestamp) -> bool {
+        entry.check.superseded && self.memory.is_current(page, entry, now, self.metadata_max_age)
     }
 
     /// Decides how a page in memory may be used.

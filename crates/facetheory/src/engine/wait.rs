@@ -7,7 +7,7 @@ use tabletheory::{Backoff, Random};
 use tokio::time::Instant;
 
 use super::Engine;
-use super::lookup::BodyLookup;
+use super::body_lookup::BodyLookup;
 use super::render::RegenerateResult;
 use crate::protocol::Freshness;
 use crate::{PageKey, RegenerateReason};

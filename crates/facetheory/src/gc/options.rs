@@ -68,7 +68,7 @@ impl GcOptions {
     /// use facetheory::GcOptions;
     /// use facetheory::protocol::LeaseTerms;
     ///
-    /// assert_eq!(GcOptions::shortest_grace(&LeaseTerms::default()).as_secs(), 630);
+    /// assert_eq!(GcOptions::shortest_grace(&LeaseTerms::default()).as_secs(), 608);
     /// ```
     #[must_use]
     pub fn shortest_grace(terms: &LeaseTerms) -> Duration {

@@ -11,7 +11,7 @@ use http_body::{Body as _, SizeHint};
 use tabletheory::Timestamp;
 
 use crate::engine::state::State;
-use crate::engine::{CachedPage, Served};
+use crate::engine::{BypassReason, CachedPage, Served};
 use crate::http::body::IsrBody;
 use crate::http::compression::{Coding, choose};
 use crate::http::headers::{CACHE_STATUS, REQUEST_ID, STATE};
@@ -125,7 +125,7 @@ impl ResponseContext<'_> {
             stored: served.state == State::Miss,
             ttl: is_cached.then(|| reuse::remaining(page, self.now)),
             key: Some(self.cache_key).filter(|_| is_cached),
-            detail: (!is_cached).then_some("not-published"),
+            ..status_of(served)
         };
         // A response that was just received has the age that it came with.
         let is_new = matches!(served.state, State::Miss | State::Bypass);
@@ -163,9 +163,9 @@ impl ResponseContext<'_> {
         set(ACCEPT_RANGES, Some(HeaderValue::from_static("bytes")));
         set(DATE, format_date(self.now).and_then(|date| HeaderValue::try_from(date).ok()));
         if served.state == State::Bypass {
-            // The page was rendered for this client, and could not be published.
+            // The page could not be published.
             set(CACHE_CONTROL, Some(HeaderValue::from_static("no-store")));
-            return CacheStatus { detail: Some("not-published"), ..CacheStatus::default() };
+            return CacheStatus { rendered: StatusCode::from_u16(page.status()).ok(), ..status_of(served) };
         }
         let age = self.now.seconds().saturating_sub(generation.generated_at).max(0);
         let remaining = generation.revalidate_seconds.saturating_sub(age);
@@ -179,8 +179,15 @@ impl ResponseContext<'_> {
         let ttl = (is_fresh || remaining <= 0).then_some(remaining);
         let stored = served.state == State::Miss;
         let rendered = StatusCode::from_u16(page.status()).ok().filter(|_| stored);
-        CacheStatus { ttl, stored, rendered, ..CacheStatus::default() }
+        CacheStatus { ttl, stored, rendered, ..status_of(served) }
     }
+}
+
+/// The part of `Cache-Status` that says why a page was not served in the usual way.
+fn status_of(served: &Served) -> CacheStatus<'static> {
+    let unpublished = (served.state == State::Bypass).then_some("not-published");
+    let detail = served.reason.map(BypassReason::as_str).or(unpublished);
+    CacheStatus { detail, collapsed: served.is_collapsed, ..CacheStatus::default() }
 }
 
 /// Adds the headers of the cache to a response of the origin that is passed through.

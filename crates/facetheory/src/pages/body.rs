@@ -20,7 +20,7 @@ impl Pages {
     async fn with_timeout<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let limit = self.body_timeout;
         tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
-            Err(Error::new(Kind::Unavailable, format!("the object storage did not respond within {limit:?}")))
+            Err(Error::bodies_unavailable(format!("the object storage did not respond within {limit:?}")))
         })
     }
 

@@ -179,7 +179,7 @@ impl Pages {
         let started = self.store.now();
         let has_body = |meta: &Meta| !meta.generation.s3_key.is_empty() && !reason.is_body_missing(meta);
         let current = seen.clone().filter(has_body);
-        let context = RenderContext { page: page.clone(), served: current.clone(), started };
+        let context = RenderContext { page: page.clone(), served: current.clone(), started, leased: true };
         let rendering = async {
             let rendered = render(context).await.map_err(|cause| {
                 let context = format!("the render of {} failed", page.redacted());

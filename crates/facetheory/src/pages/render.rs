@@ -32,6 +32,9 @@ pub struct RenderContext {
     pub served: Option<Meta>,
     /// When the render started.
     pub started: Timestamp,
+    /// Whether the render holds the lease of the page, and its result will be published. Without, it is only for the
+    /// clients that wait for it, because a store or another process does not respond.
+    pub leased: bool,
 }
 
 /// A rendered page.

@@ -34,7 +34,7 @@ pub type Refresh = tabletheory::Refresh<Lease>;
 /// let now = Timestamp::from_millis(1_700_000_000_250);
 /// let lease = Lease::starting(PageKey::new("/")?, "token", now, &LeaseTerms::default());
 /// assert_eq!((lease.page().cache_key(), lease.token()), ("/", "token"));
-/// assert_eq!(lease.expires_at(), 1_700_000_031, "the expiry rounds up");
+/// assert_eq!(lease.expires_at(), 1_700_000_009, "the expiry rounds up");
 /// # Ok::<(), facetheory::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Lease {
     ///
     /// let now = Timestamp::from_seconds(100);
     /// let lease = Lease::starting(PageKey::new("/")?, "token", now, &LeaseTerms::default());
-    /// assert_eq!(lease.expires_at(), 130);
+    /// assert_eq!(lease.expires_at(), 108);
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     pub fn starting(
@@ -135,8 +135,8 @@ impl Lease {
     /// # use tabletheory::Timestamp;
     /// let terms = LeaseTerms::default();
     /// let lease = Lease::starting(PageKey::new("/")?, "t", Timestamp::from_seconds(1), &terms);
-    /// let (extended, _txn) = lease.refresh(Timestamp::from_seconds(11), &terms);
-    /// assert_eq!(extended.expires_at(), 41);
+    /// let (extended, _txn) = lease.refresh(Timestamp::from_seconds(4), &terms);
+    /// assert_eq!(extended.expires_at(), 12);
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     pub fn refresh(&self, now: Timestamp, terms: &LeaseTerms) -> (Lease, Txn) {

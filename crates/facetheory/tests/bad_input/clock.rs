@@ -81,7 +81,7 @@ async fn holder_refreshes(jump: i64) -> String {
         Refresh::Extended(longer) => format!("held until {}", offset(longer.expires_at())),
         Refresh::Lost => "lost".into(),
     });
-    site.set_clock(NOW + 29);
+    site.set_clock(NOW + 7);
     format!("{refreshed}; for others {}", acquired(&site).await)
 }
 

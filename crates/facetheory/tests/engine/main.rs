@@ -6,6 +6,7 @@ mod metrics;
 mod operations;
 mod outage;
 mod pin;
+mod read_only;
 mod stampede;
 mod state;
 mod wait;

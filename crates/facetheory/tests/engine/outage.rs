@@ -1,15 +1,18 @@
-//! Outages: pages in memory are served and marked; other requests bypass the cache.
+//! Outages: pages in memory are served and marked; other requests share renders that are not published.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use facetheory::{Bodies, InvalidationMode, PageKey, Rendered, State};
+use facetheory::{
+    Bodies, BypassReason, FailedStore, GetResult, InvalidationMode, PageKey, Render, Rendered, State,
+};
 use object_store::memory::InMemory;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
 
 use tabletheory::{Table as _, Txn, Write};
 
 use crate::fixture::{INTERVAL, SECOND, Site, served, slow_bodies, state_and_body};
+use crate::read_only::ReadOnly;
 
 #[tokio::test(start_paused = true)]
 async fn while_the_table_is_down_pages_in_memory_are_served_and_marked() {
@@ -21,13 +24,13 @@ async fn while_the_table_is_down_pages_in_memory_are_served_and_marked() {
         tokio::time::advance(SECOND).await;
         assert_eq!(site.get("two").await, served(State::StaleMetadataError, "one"));
     }
-    assert_eq!(site.another().get("two").await, served(State::Bypass, "unreachable"));
+    assert_eq!(site.another().get("two").await, served(State::Bypass, "two"));
     site.table.come_back();
     tokio::time::advance(SECOND).await;
     assert_eq!(site.get("two").await, served(State::Stale, "one"), "its interval is over");
     site.settle().await;
     assert_eq!(site.get("three").await, served(State::Hit, "two"));
-    assert_eq!(site.renders(), 2);
+    assert_eq!(site.renders(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,7 +67,7 @@ async fn a_hard_invalidated_page_is_not_served_while_the_table_is_down() {
     assert!(site.get_failing().await.is_err());
     site.table.break_down();
     tokio::time::advance(SECOND).await;
-    assert_eq!(site.get("two").await, served(State::Bypass, "unreachable"));
+    assert_eq!(site.get("two").await, served(State::Bypass, "two"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,7 +76,7 @@ async fn a_page_that_this_process_hard_invalidated_is_not_served_even_without_a_
     site.get("one").await;
     site.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("a result");
     site.table.break_down();
-    assert_eq!(site.get("two").await, served(State::Bypass, "unreachable"));
+    assert_eq!(site.get("two").await, served(State::Bypass, "two"));
 }
 
 /// Invalidates a page while a process reads its body, then makes the table unreachable. Returns the next response of that
@@ -94,7 +97,7 @@ async fn get_after_invalidation_during_a_read(mode: InvalidationMode) -> (State,
 #[tokio::test(start_paused = true)]
 async fn a_page_that_is_hard_invalidated_while_it_is_read_is_not_stored_in_memory() {
     let response = get_after_invalidation_during_a_read(InvalidationMode::Hard).await;
-    assert_eq!(response, served(State::Bypass, "unreachable"));
+    assert_eq!(response, served(State::Bypass, "two"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +117,7 @@ async fn stale_if_error_also_limits_pages_from_memory_during_an_outage() {
     tokio::time::advance(INTERVAL + 10 * SECOND).await;
     assert_eq!(site.get("two").await, served(State::StaleMetadataError, "one"));
     tokio::time::advance(SECOND).await;
-    assert_eq!(site.get("two").await, served(State::Bypass, "unreachable"));
+    assert_eq!(site.get("two").await, served(State::Bypass, "two"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,15 +160,14 @@ async fn while_the_bodies_do_not_respond_memory_is_served_and_other_requests_byp
     bodies.config_mut(|config| *config = silent);
     tokio::time::advance(INTERVAL).await;
     // The first request notices after ten seconds.
-    let unreachable = served(State::Bypass, "unreachable");
+    let unreachable = served(State::Bypass, "two");
     assert_eq!(elsewhere.get("two").await, unreachable);
     let mut waits = 0;
     for _ in 0..600 {
         let before = site.isr.now();
         assert_eq!(site.get("two").await, served(State::Stale, "one"), "the table is reachable");
         assert_eq!(elsewhere.get("two").await, unreachable);
-        let missing = at(&site, "/missing").get("two").await;
-        assert!([served(State::Bypass, "two"), unreachable.clone()].contains(&missing), "{missing:?}");
+        assert_eq!(at(&site, "/missing").get("two").await, unreachable);
         let waited = site.isr.now().millis() - before.millis();
         waits += u32::from(waited > 0);
         tokio::time::advance(Duration::from_millis(100)).await;
@@ -177,7 +179,11 @@ async fn while_the_bodies_do_not_respond_memory_is_served_and_other_requests_byp
     site.get("three").await;
     site.settle().await;
     assert_eq!(site.get("four").await.0, State::Hit);
-    assert_eq!(elsewhere.get("three").await, served(State::Stale, "one"));
+    // This request may try the bodies again without waiting for them; otherwise it starts a regeneration.
+    elsewhere.get("three").await;
+    site.settle().await;
+    let last = elsewhere.get("three").await;
+    assert!([served(State::Stale, "one"), served(State::Hit, "three")].contains(&last), "{last:?}");
     assert_eq!(at(&site, "/missing").get("three").await, served(State::Miss, "three"));
 }
 
@@ -228,4 +234,154 @@ async fn a_page_whose_row_was_missing_before_an_outage_is_served_from_memory_dur
     assert!(site.get_failing().await.is_err(), "without a row no page is served");
     site.table.break_down();
     assert_eq!(site.get("two").await, served(State::StaleMetadataError, "one"));
+}
+
+/// Sends this many requests at once, whose renders take so long. Returns the responses.
+async fn herd(site: &Site, requests: usize, render_time: Duration) -> Vec<(State, String)> {
+    let get = |_| {
+        let site = site.clone();
+        async move { state_and_body(site.get_slow(render_time, Ok(Rendered::html("one"))).await) }
+    };
+    futures_util::future::join_all((0..requests).map(get)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_bodies_cannot_be_stored_a_herd_costs_one_render_at_a_time() {
+    const HERD: usize = 56;
+    let site = Site::on(|builder| builder, Bodies::over(Arc::new(ReadOnly::default())));
+    for round in 0..10 {
+        let render_time = SECOND * (round % 2);
+        assert_eq!(herd(&site, HERD, render_time).await, vec![served(State::Bypass, "one"); HERD]);
+        // Once a second, a request tries to publish, and renders on its own.
+        assert!((1..=2).contains(&site.renders()));
+        tokio::time::advance(SECOND).await;
+    }
+    let result = site.get_slow(Duration::ZERO, Ok(Rendered::html("one"))).await.expect("a page");
+    let GetResult::Page(page) = result else { panic!("{result:?}") };
+    assert_eq!(page.reason, Some(BypassReason::Unreachable(FailedStore::Bodies)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_table_is_down_a_herd_costs_one_render_at_a_time() {
+    const HERD: usize = 300;
+    let site = Site::new();
+    site.table.break_down();
+    for round in 0..10 {
+        let render_time = SECOND * (round % 2);
+        assert_eq!(herd(&site, HERD, render_time).await, vec![served(State::Bypass, "one"); HERD]);
+        // A request that tries the table again may render on its own.
+        assert!((1..=2).contains(&site.renders()));
+        tokio::time::advance(SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_after_an_invalidation_does_not_share_a_render_that_started_before_it() {
+    let site = Site::new();
+    site.table.break_down();
+    let follower = async {
+        tokio::time::sleep(SECOND / 10).await;
+        let _ = site.isr.invalidate(&site.page, InvalidationMode::Soft).await;
+        site.get("after").await
+    };
+    let first = site.get_slow(5 * SECOND, Ok(Rendered::html("before")));
+    let (first, follower) = tokio::join!(first, follower);
+    assert_eq!(state_and_body(first), served(State::Bypass, "before"));
+    assert_eq!(follower, served(State::Bypass, "after"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_uncacheable_response_is_never_shared_during_an_outage() {
+    const HERD: usize = 20;
+    let site = Site::new();
+    site.table.break_down();
+    let get = |_| {
+        let (site, renders) = (site.clone(), site.renders.clone());
+        async move {
+            let render = move |_| async move {
+                renders.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                tokio::time::sleep(SECOND).await;
+                Ok(Render::Declined)
+            };
+            state_and_body(site.isr.get(&site.page, &site.policy, render).await)
+        }
+    };
+    let responses = futures_util::future::join_all((0..HERD).map(get)).await;
+    assert_eq!(responses, vec![served(State::Bypass, "not-kept"); HERD], "each client calls the origin");
+    assert_eq!(site.renders(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_render_is_shared_during_an_outage() {
+    const HERD: usize = 20;
+    let site = Site::new();
+    site.table.break_down();
+    let get = |_| {
+        let site = site.clone();
+        async move { site.get_slow(SECOND, Err("the origin is down")).await.is_err() }
+    };
+    assert_eq!(futures_util::future::join_all((0..HERD).map(get)).await, [true; HERD]);
+    assert_eq!(site.renders(), 1);
+}
+
+/// A process that has an older copy of the page in memory while the bodies do not respond, and another process that has
+/// published a newer one.
+async fn superseded(mode: impl Fn(&mut facetheory::Policy)) -> (Site, Arc<ThrottledStore<InMemory>>) {
+    let (bodies, silent) = bodies();
+    let site = Site::on(|builder| builder, Bodies::over(bodies.clone())).with(&mode);
+    site.get("one").await;
+    tokio::time::advance(INTERVAL).await;
+    let other = site.another().with(|policy| policy.mode = facetheory::Mode::Blocking);
+    assert_eq!(other.get("two").await, served(State::Miss, "two"));
+    bodies.config_mut(|config| *config = silent);
+    site.table.take();
+    site.renders();
+    (site, bodies)
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_newer_body_does_not_arrive_the_older_copy_is_served_at_once() {
+    let (site, bodies) = superseded(|_| {}).await;
+    let began = tokio::time::Instant::now();
+    let mut slowest = Duration::ZERO;
+    for _ in 0..300 {
+        let sent = tokio::time::Instant::now();
+        let result = site.get_slow(SECOND, Ok(Rendered::html("three"))).await.expect("a page");
+        slowest = slowest.max(sent.elapsed());
+        let GetResult::Page(page) = &result else { panic!("{result:?}") };
+        assert_eq!(page.reason, Some(BypassReason::Unreachable(FailedStore::Bodies)));
+        assert_eq!(state_and_body(Ok(result)), served(State::StaleMetadataError, "one"));
+        tokio::time::advance(SECOND / 10).await;
+    }
+    assert!(slowest < SECOND, "{slowest:?}");
+    assert!(began.elapsed() > 30 * SECOND, "longer than the timeout of the bodies");
+    assert_eq!(site.renders(), 0, "the page is fresh");
+    let (reads, _) = site.table.take();
+    assert!(reads < 80, "{reads} reads in 30 seconds: one lookup a second, of two reads");
+    bodies.config_mut(|config| *config = ThrottleConfig::default());
+    tokio::time::sleep(20 * SECOND).await;
+    site.get("three").await;
+    site.settle().await;
+    assert_eq!(site.get("three").await, served(State::Hit, "two"), "the newer body was read behind it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_copy_is_not_served_past_its_stale_limits_while_a_newer_body_does_not_arrive() {
+    let limit = |policy: &mut facetheory::Policy| {
+        policy.stale_while_revalidate = Some(5 * SECOND);
+        policy.stale_if_error = Some(5 * SECOND);
+    };
+    let (site, _) = superseded(limit).await;
+    assert_eq!(site.get("three").await, served(State::StaleMetadataError, "one"));
+    tokio::time::advance(6 * SECOND).await;
+    assert_eq!(site.get("three").await, served(State::Bypass, "three"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_copy_is_not_served_after_a_hard_invalidation_while_a_newer_body_does_not_arrive() {
+    let (site, _) = superseded(|_| {}).await;
+    assert_eq!(site.get("three").await, served(State::StaleMetadataError, "one"));
+    site.another().isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("a result");
+    tokio::time::advance(SECOND).await;
+    assert_eq!(site.get("three").await, served(State::Bypass, "three"));
 }

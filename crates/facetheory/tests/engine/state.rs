@@ -201,9 +201,7 @@ async fn a_request_whose_render_lost_its_lease_waits_for_the_new_holder() {
     let site = Site::new();
     let get = |site: &Site, body: &'static str| {
         let site = site.clone();
-        tokio::spawn(
-            async move { state_and_body(site.get_slow(15 * SECOND, Ok(Rendered::html(body))).await) },
-        )
+        tokio::spawn(async move { state_and_body(site.get_slow(8 * SECOND, Ok(Rendered::html(body))).await) })
     };
     let first = get(&site, "one");
     tokio::time::sleep(SECOND).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use facetheory::protocol::{Acquire, LeaseTerms};
 use facetheory::{GetResult, Isr, PageStore, Pages, Rendered, State};
 
-use crate::fixture::{SECOND, Site, served};
+use crate::fixture::{SECOND, Site, served, state_and_body};
 
 #[tokio::test(start_paused = true)]
 async fn a_request_waits_no_longer_than_the_policy_says_even_if_the_table_is_slow() {
@@ -71,4 +71,44 @@ async fn the_request_that_renders_waits_at_most_for_render_timeout_plus_wait() {
     let (result, ()) = tokio::join!(site.get_slow(2 * SECOND, Ok(Rendered::html("late"))), slow);
     assert!(began.elapsed() <= policy.render_timeout + policy.wait, "{:?}", began.elapsed());
     assert!(matches!(result, Ok(GetResult::Bypass(_) | GetResult::Page(_))), "{result:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_the_holder_of_a_lease_died_the_requests_that_wait_get_the_page_from_one_render() {
+    const HERD: usize = 300;
+    let site = Site::new();
+    let store = PageStore::new(site.table.clone());
+    // The holder never refreshes its lease.
+    let Ok(Acquire::Granted(_)) = store.try_acquire(&site.page).await else { panic!("the lease is held") };
+    let began = tokio::time::Instant::now();
+    let get = |_| async { state_and_body(site.get_slow(5 * SECOND, Ok(Rendered::html("one"))).await) };
+    let responses = futures_util::future::join_all((0..HERD).map(get)).await;
+    let misses = responses.iter().filter(|response| **response == served(State::Miss, "one")).count();
+    let waited = responses.iter().filter(|response| **response == served(State::WaitHit, "one")).count();
+    assert_eq!((misses, waited), (1, HERD - 1));
+    assert_eq!(site.renders(), 1);
+    assert!(began.elapsed() < site.policy.wait + 5 * SECOND, "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_give_up_waiting_for_another_process_share_one_render() {
+    const HERD: usize = 300;
+    let site = Site::new();
+    let terms = LeaseTerms::lasting(60 * SECOND);
+    let store = PageStore::new(site.table.clone()).with_lease_terms(terms);
+    let Ok(Acquire::Granted(_)) = store.try_acquire(&site.page).await else { panic!("the lease is held") };
+    let get = |_| async { state_and_body(site.get_slow(5 * SECOND, Ok(Rendered::html("one"))).await) };
+    let responses = futures_util::future::join_all((0..HERD).map(get)).await;
+    assert_eq!(responses, vec![served(State::Bypass, "one"); HERD]);
+    assert_eq!(site.renders(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_wait_for_a_render_in_their_own_process_longer_than_for_another_process() {
+    const HERD: usize = 300;
+    let site = Site::new();
+    let get = |_| async { state_and_body(site.get_slow(25 * SECOND, Ok(Rendered::html("one"))).await) };
+    let responses = futures_util::future::join_all((0..HERD).map(get)).await;
+    let waited = responses.iter().filter(|response| **response == served(State::WaitHit, "one")).count();
+    assert_eq!((waited, site.renders()), (HERD - 1, 1));
 }

@@ -12,7 +12,7 @@ use tabletheory::{
 use crate::scripted::{Scripted, scripted};
 
 pub(crate) const NOW: i64 = 1_700_000_000;
-pub(crate) const LEASE: Duration = Duration::from_secs(30);
+pub(crate) const LEASE: Duration = Duration::from_secs(8);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 /// A store on a table whose clock and faults a test controls.

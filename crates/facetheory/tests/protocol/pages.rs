@@ -83,7 +83,7 @@ async fn of_many_workers_one_renders() {
     );
     assert!(matches!(one, Ok(Outcome::Published(_))));
     for other in [two, three] {
-        assert!(matches!(other, Ok(Outcome::Held { until }) if until == NOW + 30));
+        assert!(matches!(other, Ok(Outcome::Held { until }) if until == NOW + 8));
     }
     assert_eq!(site.renders.load(Ordering::SeqCst), 1);
 }

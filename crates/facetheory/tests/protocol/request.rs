@@ -134,7 +134,7 @@ async fn a_request_of_another_language_is_in_progress_while_the_lease_is_held() 
     for t in Test::on_each_table() {
         put_foreign(&t, "STARTED").await;
         let lease = t.acquire().await;
-        assert_eq!(begin(&t, HASH).await, Begin::InProgress { until: Some(NOW + 30) });
+        assert_eq!(begin(&t, HASH).await, Begin::InProgress { until: Some(NOW + 8) });
         t.store.release(&lease).await.expect("no error");
         started(&t).await;
     }
@@ -160,7 +160,7 @@ async fn a_completed_request_of_another_language_is_replayed() {
 async fn a_request_and_its_lease_are_acquired_together_or_not_at_all() {
     for t in Test::on_each_table() {
         let other = t.acquire().await;
-        assert_eq!(begin(&t, HASH).await, Begin::Held { until: NOW + 30 });
+        assert_eq!(begin(&t, HASH).await, Begin::Held { until: NOW + 8 });
         assert_eq!(row(&t).await, None, "no request without its lease");
         t.store.release(&other).await.expect("no error");
         started(&t).await;

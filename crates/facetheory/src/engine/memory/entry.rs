@@ -54,12 +54,14 @@ pub(in crate::engine) struct MetadataCheck {
     pub(in crate::engine) invalidated: bool,
     /// When the lease on the page ends, in epoch seconds; zero if there is none.
     pub(in crate::engine) leased_until: i64,
+    /// Whether the table names a newer body, which could not be read yet.
+    pub(in crate::engine) superseded: bool,
 }
 
 impl MetadataCheck {
     /// The check of a page that was just rendered: its tags were last read before the render began.
     pub(in crate::engine) fn before_render(before: Snapshot) -> Self {
-        MetadataCheck { before, stale: false, invalidated: false, leased_until: 0 }
+        MetadataCheck { before, stale: false, invalidated: false, leased_until: 0, superseded: false }
     }
 }
 

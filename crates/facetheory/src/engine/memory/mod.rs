@@ -100,6 +100,11 @@ impl Memory {
 
     /// Counts an entry anew whose page has become heavier, if it is still in memory.
     pub(super) fn update_weight(&self, page: &PageKey, entry: &Arc<Entry>) {
+        self.replace(page, entry, entry.checked_again(entry.check));
+    }
+
+    /// Replaces an entry by another one, if it is still in memory.
+    pub(super) fn replace(&self, page: &PageKey, entry: &Arc<Entry>, other: Entry) {
         let replace_same = |_: &MemoryKey, present: &mut Arc<Entry>| {
             if Arc::ptr_eq(present, entry) { EntryAction::ReplaceWithGuard } else { EntryAction::Retain(()) }
         };
@@ -107,9 +112,9 @@ impl Memory {
         if let EntryResult::Replaced(guard, _) =
             self.pages.entry(&MemoryKey::from(page), Some(Duration::ZERO), replace_same)
         {
-            let heavier = Arc::new(entry.checked_again(entry.check));
-            if guard.insert(heavier.clone()).is_ok() {
-                self.remove_if_unservable(page, &heavier);
+            let other = Arc::new(other);
+            if guard.insert(other.clone()).is_ok() {
+                self.remove_if_unservable(page, &other);
             }
         }
     }

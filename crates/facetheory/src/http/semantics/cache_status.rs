@@ -22,7 +22,9 @@ pub(crate) struct CacheStatus<'a> {
     pub(crate) stored: bool,
     /// The cache key of the page.
     pub(crate) key: Option<&'a str>,
-    /// Why the cache was bypassed.
+    /// Whether the request shared the response to another one, where the state does not say so.
+    pub(crate) collapsed: bool,
+    /// Why the cache was bypassed, or which store failed.
     pub(crate) detail: Option<&'static str>,
 }
 
@@ -43,6 +45,9 @@ impl CacheStatus<'_> {
             Some(why) => format!("FaceTheory; fwd={why}"),
             None => format!("FaceTheory; {how}"),
         };
+        if self.collapsed && how != "hit" {
+            text.push_str("; collapsed");
+        }
         // A hit was not forwarded.
         if let Some(status) = self.rendered.filter(|_| how != "hit") {
             let _ = write!(text, "; fwd-status={}", status.as_u16());

@@ -1,0 +1,166 @@
+//! Reads the body that `META` names: from memory, or from the object storage, once for all lookups of the page.
+//!
+//! An object storage that hangs must not delay pages that are in memory. If memory has an older copy of the page, a lookup
+//! waits for the newer body only for a moment; the read continues behind it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::circuit_breaker::Permit;
+use super::memory::{Entry, MetadataCheck};
+use super::single_flight::Flight;
+use super::{CachedPage, Engine, Phase};
+use crate::protocol::Meta;
+use crate::{Error, Kind, PageKey};
+
+/// How long a lookup waits for a newer body if memory has an older copy. A healthy store responds sooner.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// The result of reading the body that `META` names.
+#[derive(Clone, Debug)]
+pub(super) enum BodyLookup {
+    Found(Arc<Entry>),
+    /// There is no page, or it must not be served.
+    None,
+    /// The body is missing or damaged.
+    Missing,
+    /// The body is still being read, and memory has an older copy of the page.
+    Pending,
+    /// The body could not be read.
+    Unreachable,
+}
+
+impl BodyLookup {
+    pub(super) fn entry(&self) -> Option<&Arc<Entry>> {
+        if let BodyLookup::Found(entry) = self { Some(entry) } else { None }
+    }
+}
+
+/// The read of a body that several lookups may share: its S3 key and its result.
+pub(super) type SharedBody = (Arc<str>, BodyLookup);
+
+impl Engine {
+    /// Returns the body that `META` names, from memory if it is there. It is `Pending` if the object storage is slow and
+    /// memory has an older copy of the page.
+    pub(super) async fn read_body(
+        self: &Arc<Self>,
+        page: &PageKey,
+        meta: &Meta,
+        check: MetadataCheck,
+    ) -> BodyLookup {
+        let known = self.memory.get(page);
+        if let Some(entry) = known.as_ref().filter(|entry| has_body_of(entry, meta)) {
+            return BodyLookup::Found(self.insert_checked(page, entry, meta, check));
+        }
+        let permit = self.bodies_breaker.permit(self.now());
+        let body = match (permit, &known) {
+            (Permit::Denied, _) => BodyLookup::Unreachable,
+            (Permit::Trial, _) => {
+                // No client waits for a store that failed a moment ago. If it is back, the next lookup finds the body.
+                drop(self.join_body_read(page, meta, check));
+                BodyLookup::Unreachable
+            }
+            (Permit::Granted, None) => self.await_body(page, meta, check).await,
+            (Permit::Granted, Some(_)) => {
+                let waiting = tokio::time::timeout(PATIENCE, self.await_body(page, meta, check));
+                waiting.await.unwrap_or(BodyLookup::Pending)
+            }
+        };
+        if let (BodyLookup::Unreachable | BodyLookup::Pending, Some(older)) = (&body, &known) {
+            self.mark_superseded(page, older, check).await;
+        }
+        body
+    }
+
+    /// Waits for the body that `META` names, for as long as the object storage may take.
+    pub(super) async fn await_body(
+        self: &Arc<Self>,
+        page: &PageKey,
+        meta: &Meta,
+        check: MetadataCheck,
+    ) -> BodyLookup {
+        // The first read may be that of another body, which an earlier `META` named.
+        for _ in 0..2 {
+            let Some((s3_key, body)) = self.join_body_read(page, meta, check).result().await else { break };
+            match body {
+                BodyLookup::Found(entry) if has_body_of(&entry, meta) => {
+                    return BodyLookup::Found(self.insert_checked(page, &entry, meta, check));
+                }
+                body if *s3_key == *meta.generation.s3_key => return body,
+                _ => {}
+            }
+        }
+        BodyLookup::Unreachable
+    }
+
+    fn join_body_read(
+        self: &Arc<Self>,
+        page: &PageKey,
+        meta: &Meta,
+        check: MetadataCheck,
+    ) -> Flight<SharedBody> {
+        let start = || {
+            let (engine, page, meta) = (self.clone(), page.clone(), meta.clone());
+            async move {
+                let body = engine.read_object(&page, &meta, check).await;
+                (meta.generation.s3_key.as_str().into(), body)
+            }
+        };
+        self.body_reads.join(self, page, start)
+    }
+
+    async fn read_object(self: &Arc<Self>, page: &PageKey, meta: &Meta, check: MetadataCheck) -> BodyLookup {
+        let body = self.pages.body(meta).await;
+        if body.is_ok() {
+            self.bodies_breaker.record_success();
+        }
+        match body {
+            Ok(Some(body)) => {
+                let read = CachedPage::new(meta.clone(), body);
+                BodyLookup::Found(self.insert(page, Entry::new(read.into(), check, Duration::ZERO)))
+            }
+            Ok(None) => {
+                let s3_key = &meta.generation.s3_key;
+                let context = format!("the body {s3_key} is missing or damaged; the page is rendered again");
+                self.metrics.incident(Phase::Body, page, &Error::new(Kind::Corrupt, context));
+                BodyLookup::Missing
+            }
+            Err(error) => {
+                self.bodies_breaker.record_failure(self.now(), &*self.random);
+                self.metrics.incident(Phase::Body, page, &error);
+                BodyLookup::Unreachable
+            }
+        }
+    }
+
+    /// Stores an entry again after another check, with the metadata that was read.
+    fn insert_checked(
+        self: &Arc<Self>,
+        page: &PageKey,
+        entry: &Entry,
+        meta: &Meta,
+        check: MetadataCheck,
+    ) -> Arc<Entry> {
+        if entry.page.meta() == meta {
+            return self.memory.insert(page, entry.checked_again(check));
+        }
+        let updated = CachedPage::with_body(meta.clone(), entry.page.body.clone());
+        self.insert(page, Entry::new(updated.into(), check, entry.render_time))
+    }
+
+    /// Remembers that the table names a newer body than that of an entry, so that the next requests do not read the table
+    /// just to learn it again.
+    async fn mark_superseded(&self, page: &PageKey, older: &Arc<Entry>, check: MetadataCheck) {
+        let store = self.pages.store();
+        let invalidated = older.page.follows_origin() && {
+            let outdated = store.is_outdated(page, older.page.meta());
+            self.within_table_timeout(outdated).await.unwrap_or(true)
+        };
+        let check = MetadataCheck { stale: true, invalidated, superseded: true, ..check };
+        self.memory.replace(page, older, older.checked_again(check));
+    }
+}
+
+fn has_body_of(entry: &Entry, meta: &Meta) -> bool {
+    entry.page.generation().s3_key == meta.generation.s3_key
+}
