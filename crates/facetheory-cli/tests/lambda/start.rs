@@ -4,6 +4,7 @@ use crate::events::{Streamed, function_url};
 use crate::function::Function;
 use crate::runtime_api::RuntimeApi;
 use crate::support::origin::Origin;
+use crate::support::wait_for;
 
 #[test]
 fn an_executable_named_bootstrap_reads_the_configuration_of_the_function() {
@@ -43,6 +44,6 @@ fn an_invalid_configuration_is_reported_to_lambda_and_ends_the_process() {
         let errors = api.init_errors();
         let [error] = &errors[..] else { panic!("{errors:?}: {}", function.log()) };
         assert!(error["errorMessage"].as_str().is_some_and(|text| text.contains(what)), "{error}");
-        assert!(function.log().contains(what), "{}", function.log());
+        wait_for("the error on standard error", || function.log().contains(what).then_some(()));
     }
 }
