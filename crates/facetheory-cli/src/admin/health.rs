@@ -16,10 +16,15 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a result is cached: readiness needs no token, and must not load the stores.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
+/// How long the result of a write is used, if it succeeded, and if it failed: writes cost money.
+const WRITE_MAX_AGE: Duration = Duration::from_secs(30);
+const FAILED_WRITE_MAX_AGE: Duration = Duration::from_secs(10);
+
 /// The last result of the store checks.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
     last: Mutex<Option<(Instant, Vec<NotReady>)>>,
+    last_write: Mutex<Option<(Instant, Vec<NotReady>)>>,
 }
 
 /// Whether requests should be sent to this process.
@@ -53,6 +58,10 @@ enum NotReady {
     TableUnreachable,
     /// The body store does not respond.
     BodiesUnreachable,
+    /// The table does not accept writes, so that no page can be published.
+    TableNotWritable,
+    /// The body store does not accept writes, so that no page can be published.
+    BodiesNotWritable,
 }
 
 /// Liveness
@@ -104,6 +113,38 @@ impl Readiness {
         }
         if !matches!(bodies, Ok(Some(_))) {
             reasons.push(NotReady::BodiesUnreachable);
+        }
+        if reasons.is_empty() {
+            reasons = self.check_writes(isr).await;
+        }
+        *last = Some((checked, reasons.clone()));
+        reasons
+    }
+
+    /// Writes a row and an object that mean nothing, or returns the last result if it is recent.
+    async fn check_writes(&self, isr: &Isr) -> Vec<NotReady> {
+        let mut last = self.last_write.lock().await;
+        if let Some((checked, reasons)) = &*last {
+            let max_age = if reasons.is_empty() { WRITE_MAX_AGE } else { FAILED_WRITE_MAX_AGE };
+            if checked.elapsed() < max_age {
+                return reasons.clone();
+            }
+        }
+        let checked = Instant::now();
+        let (table, bodies) = tokio::join!(
+            timeout(STORE_TIMEOUT, isr.check_table_write()),
+            timeout(STORE_TIMEOUT, isr.check_bodies_write())
+        );
+        let mut reasons = Vec::new();
+        for (outcome, reason) in [(table, NotReady::TableNotWritable), (bodies, NotReady::BodiesNotWritable)]
+        {
+            let error = match outcome {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => format!("{:#}", anyhow::Error::from(error)),
+                Err(_) => format!("no response within {STORE_TIMEOUT:?}"),
+            };
+            tracing::warn!(%error, ?reason, "not ready: a store does not accept writes");
+            reasons.push(reason);
         }
         *last = Some((checked, reasons.clone()));
         reasons

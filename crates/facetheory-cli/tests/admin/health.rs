@@ -130,3 +130,18 @@ fn metrics_are_exported_for_prometheus() {
     assert!(value("facetheory_process_uptime_seconds") >= 0.0);
     assert!(value("facetheory_process_tasks") >= 1.0, "this request is a task");
 }
+
+#[test]
+fn a_gateway_whose_bodies_cannot_be_stored_is_not_ready_and_says_why() {
+    let origin = Origin::start();
+    let gateway = Gateway::start(&origin);
+    // A file in place of the directory: reads still work, and no object can be stored there.
+    let directory = gateway.data().join("bodies").join("isr");
+    std::fs::create_dir_all(&directory).expect("a directory");
+    std::fs::write(directory.join("probe"), "in the way").expect("a file");
+    let expected = serde_json::json!(["bodies-not-writable"]);
+    eventually("not ready", || {
+        let ready = gateway.get("/readyz");
+        ready.status == 503 && ready.json()["reasons"] == expected
+    });
+}

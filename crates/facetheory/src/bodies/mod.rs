@@ -229,7 +229,7 @@ impl Bodies {
 }
 
 /// The path of an S3 key that we created.
-fn object_path(s3_key: &str) -> Result<Path> {
+pub(crate) fn object_path(s3_key: &str) -> Result<Path> {
     Path::parse(s3_key)
         .map_err(|cause| Error::invalid(format!("{s3_key:?} is not a valid S3 key")).caused_by(cause))
 }

@@ -29,6 +29,7 @@ mod serve;
 mod single_flight;
 pub(crate) mod state;
 mod wait;
+mod write_check;
 
 use std::pin::Pin;
 use std::sync::Arc;

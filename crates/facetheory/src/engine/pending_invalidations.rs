@@ -9,7 +9,7 @@ use tabletheory::Backoff;
 
 use super::{Engine, Isr, Phase};
 use crate::protocol::Epoch;
-use crate::{PageKey, Tag};
+use crate::{Error, Kind, PageKey, Tag};
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
 /// How long the table is tried for one invalidation before it is dropped.
@@ -35,7 +35,16 @@ impl Isr {
                 Ok(())
             }
         };
-        if let Err(error) = engine.within_table_timeout(write).await {
+        // The client waits for its response. A table that failed a moment ago gets the invalidation in the background.
+        let outcome = if engine.table_breaker.allows_call(engine.now()) {
+            let limit = engine.table_timeout / 2;
+            tokio::time::timeout(limit, write).await.unwrap_or_else(|_| {
+                Err(Error::new(Kind::Unavailable, format!("the table did not respond within {limit:?}")))
+            })
+        } else {
+            Err(Error::new(Kind::Unavailable, "the table was unreachable a moment ago"))
+        };
+        if let Err(error) = outcome {
             engine.metrics.incident(Phase::Table, page, &error);
             if pending.is_some() {
                 engine.write_pending_in_background();

@@ -385,3 +385,14 @@ async fn an_older_copy_is_not_served_after_a_hard_invalidation_while_a_newer_bod
     tokio::time::advance(SECOND).await;
     assert_eq!(site.get("three").await, served(State::Bypass, "three"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn writes_are_checked_apart_from_reads() {
+    let site = Site::on(|builder| builder, Bodies::over(Arc::new(ReadOnly::default())));
+    for _ in 0..2 {
+        assert!(site.isr.check_table_write().await.is_ok());
+        assert!(site.isr.check_bodies().await.is_ok() && site.isr.check_bodies_write().await.is_err());
+    }
+    site.table.break_down();
+    assert!(site.isr.check_table_write().await.is_err());
+}
