@@ -101,7 +101,10 @@ impl MeteredSite {
             call.names.iter().any(|name| ["CACHE#", "TENANT#", "TAG#"].iter().any(|of| name.starts_with(of)))
         };
         let table: Vec<Call> = self.table.take().into_iter().filter(of_pages).collect();
-        Cost::of(&table, &self.bodies.take())
+        // Objects of readiness checks are not bodies.
+        let is_body = |call: &Call| !call.names.iter().any(|path| path.contains("/probe/"));
+        let bodies: Vec<Call> = self.bodies.take().into_iter().filter(is_body).collect();
+        Cost::of(&table, &bodies)
     }
 
     fn get(&self, gateway: &Gateway, path: &str, state: &str) {
