@@ -139,9 +139,13 @@ class Gateway:
             keys = "raw"
             key_form = "facetheory-ts"
             pointers = "{pointers}"
+            # A busy machine may be slow; no check waits for these.
+            [timeouts]
+            table = "20s"
+            bodies = "1m"
             [routes]
-            "/news/{{slug}}" = {{ isr = "10m" }}
-            "/docs/{{page+}}" = {{ isr = "10m", versions = 3 }}
+            "/news/{{slug}}" = {{ isr = "10m", wait_timeout = "100s" }}
+            "/docs/{{page+}}" = {{ isr = "10m", wait_timeout = "100s", versions = 3 }}
             """
         )
         lines = queue.Queue()

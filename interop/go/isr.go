@@ -30,13 +30,13 @@ import (
 )
 
 const (
-	leaseSeconds      = 10
+	leaseSeconds      = 30
 	revalidateSeconds = 600
 	retentionSeconds  = 30 * 86_400
 	leaseTTLBuffer    = 3_600
 	requestTTLSeconds = 86_400
-	renderTimeout     = 5 * time.Second
-	waitTime          = 60 * time.Second
+	renderTimeout     = 20 * time.Second
+	waitTime          = 100 * time.Second
 	pollInterval      = 100 * time.Millisecond
 	maxAttempts       = 8
 )

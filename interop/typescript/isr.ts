@@ -27,13 +27,13 @@ const PREFIX = `${setting('FACETHEORY_ISR_PREFIX', 'isr').replace(/^\/+|\/+$/g, 
 const PK_PREFIX = setting('FACETHEORY_KEY_PREFIX', 'CACHE#');
 const RELATIVE = setting('FACETHEORY_POINTERS', 'absolute') === 'relative';
 
-const LEASE_SECONDS = 10;
+const LEASE_SECONDS = 30;
 const REVALIDATE_SECONDS = 600;
 const RETENTION_SECONDS = 30 * 86_400;
 const LEASE_TTL_BUFFER_SECONDS = 3_600;
 const REQUEST_TTL_SECONDS = 86_400;
-const RENDER_TIMEOUT_MS = 5_000;
-const WAIT_MS = 60_000;
+const RENDER_TIMEOUT_MS = 20_000;
+const WAIT_MS = 100_000;
 const POLL_MS = 100;
 const MAX_ATTEMPTS = 8;
 const CONFLICTS = ['TransactionConflict', 'TransactionConflictException', 'TransactionInProgressException'];
