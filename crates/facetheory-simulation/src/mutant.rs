@@ -81,6 +81,8 @@ mutants! {
     EngineBypassed = "engine-bypassed" => FreshToClients | HardInvalidated;
     /// Engines use metadata for a second, although the checker expects a read for each request.
     UndeclaredMaxAge = "undeclared-max-age" => FreshToClients;
+    /// The table acknowledges entries of the change feed without storing them.
+    LostFeedEntries = "lost-feed-entries" => FreshToClients;
     /// The table loses the mark of a hard invalidation.
     LostHardInvalidation = "lost-hard-invalidation" => HardInvalidated;
     /// Engines serve stale pages without limits.

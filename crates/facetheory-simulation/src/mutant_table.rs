@@ -95,6 +95,7 @@ impl MutantTable {
                 self.rows.commit(&Txn::new(unfenced)).await
             }
             (Some(Mutant::IgnoredTag), Transaction::Tag) => Ok(Commit::Done),
+            (Some(Mutant::LostFeedEntries), Transaction::FeedEntry) => Ok(Commit::Done),
             (Some(Mutant::EternalLock), Transaction::Acquisition(lock)) => match self.row(lock).await {
                 Some(held) => Ok(Commit::Refused { index: txn.writes().len() - 1, seen: Some(held) }),
                 None => self.rows.commit(txn).await,
@@ -229,6 +230,7 @@ enum Transaction {
     Extension,
     Invalidation,
     Tag,
+    FeedEntry,
     /// The acquisition of this lock, possibly together with a request.
     Acquisition(Key),
     Other,
@@ -249,6 +251,9 @@ impl Transaction {
             }
             (Some(meta), None) if condition(meta).contains("mark = ") => Transaction::Extension,
             (None, None) if write("TAG").is_some() => Transaction::Tag,
+            (None, None) if txn.writes().iter().all(|write| write.key().pk.starts_with("FEED#")) => {
+                Transaction::FeedEntry
+            }
             _ => Transaction::Other,
         }
     }

@@ -43,7 +43,7 @@ pub use bodies::{Bodies, Body, StoredBody};
 #[cfg(feature = "dynamodb")]
 pub use engine::DynamoMetrics;
 pub use engine::{
-    BypassReason, CachedPage, FailedStore, GetResult, Incident, Isr, IsrBuilder, Phase, Served, State,
+    BypassReason, CachedPage, FailedStore, Feed, GetResult, Incident, Isr, IsrBuilder, Phase, Served, State,
 };
 pub use environment::Environment;
 pub use error::{Error, Kind, Result};

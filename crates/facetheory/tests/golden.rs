@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use facetheory::protocol::{Epoch, Generation, Lock, Meta, Request, RequestStatus, Version, request_hash};
+use facetheory::protocol::{
+    Epoch, FeedEntry, Generation, Lock, Meta, Request, RequestStatus, Version, request_hash,
+};
 use facetheory::{KeyScheme, PageKey, PageStore, Tag, Tenant};
 use tabletheory::{Item, MemoryTable, Table as _, Txn, Value, Write};
 
@@ -37,6 +39,7 @@ fn again(role: &str, item: &Item) -> Item {
         "VER#" => Version::read(item).expect(role).to_item(),
         "REQ#" => Request::read(item).expect(role).to_item(),
         "TAG" => Epoch::read(item).expect(role).to_item(),
+        "FEED#" => FeedEntry::read(item).expect(role).to_item(),
         other => panic!("no row has the role {other}"),
     }
 }

@@ -27,17 +27,21 @@ const HISTOGRAMS: [(&str, &[f64], &str); 3] = [
     (CAPACITY, &CAPACITY_UNITS, "Capacity units that requests to DynamoDB consumed, by operation"),
 ];
 /// The help texts of counters. docs/reference/metrics.md lists all metrics.
-const COUNTERS: [(&str, &str); 7] = [
+const COUNTERS: [(&str, &str); 10] = [
     ("facetheory_requests_total", "Requests served by the cache, by state and route"),
     ("facetheory_lease_contention_total", "Regenerations that found the lease held by another process"),
     ("facetheory_regenerations_dropped_total", "Background regenerations dropped because the queue was full"),
     ("facetheory_incidents_total", "Failures of stores and renders, by phase"),
     ("facetheory_dynamodb_requests_total", "Requests to DynamoDB, by operation and outcome"),
     ("facetheory_dynamodb_retries_total", "Requests to DynamoDB that repeat a failed one, by operation"),
+    ("facetheory_feed_reads_total", "Reads of the change feed, by outcome"),
+    ("facetheory_feed_entries_total", "Changes that the change feed named"),
+    ("facetheory_feed_gaps_total", "Times that entries of the change feed may have been missed"),
     ("facetheory_log_dropped_lines_total", "Log lines dropped because the output was too slow"),
 ];
 /// The help texts of gauges.
-const GAUGES: [(&str, &str); 6] = [
+const GAUGES: [(&str, &str); 7] = [
+    ("facetheory_feed_complete", "1 while this process relies on the change feed"),
     ("facetheory_memory_pages", "Pages in the memory cache"),
     ("facetheory_memory_bytes", "Bytes of pages in the memory cache"),
     ("facetheory_gateway_connections", "Open client connections"),
@@ -93,6 +97,10 @@ fn describe() {
     COUNTERS.into_iter().for_each(|(name, help)| describe_counter!(name, help));
     GAUGES.into_iter().for_each(|(name, help)| describe_gauge!(name, help));
     HISTOGRAMS.into_iter().for_each(|(name, _, help)| describe_histogram!(name, help));
+    describe_histogram!(
+        "facetheory_feed_lag_seconds",
+        "Time from a change to its arrival by the change feed"
+    );
 }
 
 /// All metrics

@@ -38,6 +38,8 @@ table! {
         key_form: KeyForm = KeyForm::Default, choice;
         /// The form in which rows name the objects of bodies.
         pointers: Pointers = Pointers::Absolute, choice;
+        /// Who writes the table.
+        feed: FeedChoice = FeedChoice::Mixed, choice;
     }
     check
 }
@@ -86,6 +88,25 @@ impl From<Pointers> for facetheory::Pointers {
 
 /// The prefix of raw partition keys that the TypeScript store uses by default.
 const DEFAULT_KEY_PREFIX: &str = "CACHE#";
+
+/// Who writes the table, and thus how the gateway learns about changes of other processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum FeedChoice {
+    /// Other programs may write the table too: metadata is read again when it is older than `metadata_max_age`.
+    Mixed,
+    /// Only FaceTheory writes the table: the gateway reads the change feed instead of each page.
+    Exclusive,
+}
+
+impl From<FeedChoice> for facetheory::Feed {
+    fn from(choice: FeedChoice) -> Self {
+        match choice {
+            FeedChoice::Mixed => facetheory::Feed::Mixed,
+            FeedChoice::Exclusive => facetheory::Feed::Exclusive,
+        }
+    }
+}
 
 impl Store {
     /// Returns how cache keys become partition keys.

@@ -393,6 +393,7 @@ fn the_docs_name_every_key_and_its_default() {
         "deployment",
         "policy_version",
         "metadata_max_age",
+        "feed",
     ]);
     let keys = keys.chain(["certificate", "key", "blocking", "cache", "default", "strip_tags"]);
     let keys = keys.chain(["invoke_mode", "queue_url"]);

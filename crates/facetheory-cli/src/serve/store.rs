@@ -24,7 +24,8 @@ pub(crate) async fn open(store: &Store, timeouts: &Timeouts) -> Result<IsrBuilde
     let mut builder = Isr::builder(pages.with_body_timeout(timeouts.bodies))
         .table_timeout(timeouts.table)
         .memory(store.memory)
-        .metadata_max_age(store.metadata_max_age);
+        .metadata_max_age(store.metadata_max_age)
+        .feed(store.feed.into());
     if let Some(deployment) = &store.deployment {
         builder = builder.deployment(deployment);
     }

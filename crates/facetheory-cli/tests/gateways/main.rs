@@ -2,6 +2,7 @@
 
 mod burst;
 mod cost;
+mod feed;
 mod invalidation;
 mod materialise;
 mod meter;

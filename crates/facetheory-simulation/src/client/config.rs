@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use facetheory::{Contention, History, InvalidationMode, Mode, OtherDeployment, Policy};
+use facetheory::{Contention, Feed, History, InvalidationMode, Mode, OtherDeployment, Policy};
 
 use crate::random::RandomStream;
 use crate::scenario::Scenario;
 
 /// The random stream of this configuration.
 const CONFIG: u64 = u64::MAX - 1;
+/// The random stream that decides whether processes rely on the change feed.
+const FEED: u64 = u64::MAX - 2;
 /// The timeout of a table lookup.
 pub(crate) const TABLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest backoff after failed renders.
@@ -34,6 +36,8 @@ pub(crate) struct ProcessConfig {
     pub(super) metadata_max_age: Duration,
     /// The size of the memory tier in bytes: plenty or none, since eviction depends on more than the seed.
     pub(super) memory: u64,
+    /// Whether it relies on the change feed. `None` if no process of the history appends to it.
+    pub(super) feed: Option<Feed>,
     pub(super) deployment: Option<&'static str>,
 }
 
@@ -70,12 +74,15 @@ impl ClientConfig {
         }
         let deployments: &[Option<&'static str>] =
             if random.chance(0.2) { &[Some("old"), Some("new")] } else { &[None] };
+        let feeds = RandomStream::new(seed, FEED);
+        let with_feed = feeds.chance(0.5);
         let processes = (0..random.between(1, 4)).map(|_| {
             let skew_millis = scenario.faults.draw_skew(&random);
             ProcessConfig {
                 skew_millis,
                 metadata_max_age: seconds(&[0, 1]),
                 memory: *random.pick(&[MEMORY, MEMORY, MEMORY, 0]),
+                feed: with_feed.then(|| *feeds.pick(&[Feed::Exclusive, Feed::Exclusive, Feed::Mixed])),
                 deployment: *random.pick(deployments),
             }
         });

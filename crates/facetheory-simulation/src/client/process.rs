@@ -53,6 +53,7 @@ impl<'w> Process<'w> {
                 .with_epoch_terms(epochs)
                 .with_lease_terms(lease)
                 .with_guards(world.scenario.protocol.guards)
+                .with_announcements(config.feed.is_some())
                 .with_random(random.clone())
         };
         let engine = |store, memory| {
@@ -62,6 +63,10 @@ impl<'w> Process<'w> {
                 .metadata_max_age(config.metadata_max_age)
                 .table_timeout(TABLE_TIMEOUT)
                 .random(random.clone());
+            let builder = match config.feed {
+                Some(feed) => builder.feed(feed),
+                None => builder,
+            };
             match config.deployment {
                 Some(id) => builder.deployment(id).build(),
                 None => builder.build(),

@@ -11,11 +11,12 @@ use tokio_util::task::TaskTracker;
 
 use super::circuit_breaker::{CircuitBreaker, WriteBreakers};
 use super::fallback::MAX_LINGERING_BYTES;
+use super::feed::FeedWatch;
 use super::memory::Memory;
 use super::metrics::Metrics;
 use super::render_failures::RenderFailures;
 use super::single_flight::SingleFlight;
-use super::{Engine, Incident, Isr};
+use super::{Engine, Feed, Incident, Isr};
 use crate::Pages;
 
 const MEMORY: u64 = 128 * 1024 * 1024;
@@ -64,7 +65,8 @@ impl IsrBuilder {
             deployment: None,
             policy_version: None,
             // Replaced once its size and its random numbers are known.
-            memory: Memory::new(0, &SystemRandom),
+            memory: Memory::new(0, &SystemRandom, Arc::default()),
+            feed: FeedWatch::new(),
             table_breaker: CircuitBreaker::default(),
             bodies_breaker: CircuitBreaker::default(),
             write_breakers: WriteBreakers::default(),
@@ -127,6 +129,23 @@ impl IsrBuilder {
     pub fn metadata_max_age(mut self, max_age: Duration) -> Self {
         self.engine.metadata_max_age = max_age;
         self.engine.pages.store = self.engine.pages.store.with_epoch_max_age(max_age);
+        self
+    }
+
+    /// Sets who writes the table, and thus how the engine learns about changes of other processes. With either value the
+    /// engine appends its own changes to the change feed, so that processes can be switched one after the other.
+    ///
+    /// With [`Feed::Exclusive`], [`build`](Self::build) must be called in a tokio runtime: it starts a task that reads the
+    /// change feed. There is no such task without memory, or if `metadata_max_age` is zero.
+    ///
+    /// ```no_run
+    /// # fn f(builder: facetheory::IsrBuilder) {
+    /// builder.feed(facetheory::Feed::Exclusive);
+    /// # }
+    /// ```
+    pub fn feed(mut self, feed: Feed) -> Self {
+        self.engine.feed.mode = feed;
+        self.engine.pages.store = self.engine.pages.store.with_announcements(true);
         self
     }
 
@@ -214,7 +233,10 @@ impl IsrBuilder {
     /// ```
     #[must_use]
     pub fn build(self) -> Isr {
-        let memory = Memory::new(self.memory, &*self.engine.random);
-        Isr { engine: Arc::new(Engine { memory, ..self.engine }) }
+        let changes = self.engine.pages.store().known_changes().clone();
+        let memory = Memory::new(self.memory, &*self.engine.random, changes);
+        let engine = Arc::new(Engine { memory, ..self.engine });
+        engine.watch_feed(self.memory);
+        Isr { engine }
     }
 }

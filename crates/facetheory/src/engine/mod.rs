@@ -12,6 +12,7 @@ mod drain;
 mod dynamodb_metrics;
 mod early_refresh;
 mod fallback;
+mod feed;
 mod get;
 mod get_result;
 mod lookup;
@@ -48,6 +49,7 @@ pub(crate) use compression::Coding;
 pub(crate) use decision::{EntryView, ReusePolicy, ServeDecision};
 #[cfg(feature = "dynamodb")]
 pub use dynamodb_metrics::DynamoMetrics;
+pub use feed::Feed;
 pub(crate) use get::FreshPage;
 pub use get_result::{BypassReason, FailedStore, GetResult, Served};
 pub use metrics::{Incident, Phase};
@@ -58,6 +60,7 @@ use self::body_lookup::SharedBody;
 use self::circuit_breaker::{CircuitBreaker, WriteBreakers};
 use self::drain::Cancellation;
 use self::fallback::Fetched;
+use self::feed::FeedWatch;
 use self::lookup::SharedLookup;
 use self::memory::{Entry, Memory};
 use self::metrics::Metrics;
@@ -101,6 +104,7 @@ struct Engine {
     deployment: Option<String>,
     policy_version: Option<String>,
     memory: Memory,
+    feed: FeedWatch,
     /// For reads of the table, and of the bodies.
     table_breaker: CircuitBreaker,
     bodies_breaker: CircuitBreaker,
@@ -208,6 +212,7 @@ impl Isr {
     /// # }
     /// ```
     pub async fn shut_down(&self, limit: Duration) -> bool {
+        self.engine.feed.stop.cancel();
         self.engine.background_queue.close();
         // Pages that wait for compression would not be served any more.
         self.engine.compressions.close();

@@ -1,12 +1,14 @@
 //! Operations on pages: invalidate (purge), roll back, unpin. They take effect in this process at once.
 //!
 //! The memory tier must be updated by every change that this process makes to the table, so an engine offers no other way
-//! to make one.
+//! to make one. An operation continues even if its caller is gone: a change that was made must also be announced.
 
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 use super::Isr;
-use crate::{Invalidated, InvalidationMode, PageKey, Result, RolledBack, Tag, Tenant};
+use crate::{Error, Invalidated, InvalidationMode, Kind, PageKey, Result, RolledBack, Tag, Tenant};
 
 impl Isr {
     /// Purges a page with all its variants: makes it stale (soft), or unusable (hard). Other processes notice once their
@@ -25,10 +27,14 @@ impl Isr {
         let outcome = self.invalidate_entry(page, mode).await?;
         // The variants of a pinned page are left alone, like the page.
         if page.has_variants() && outcome != Invalidated::Pinned {
-            let tag = Tag::target(page.address());
-            let outcome = self.engine.pages.store().invalidate_tag(&tag, page.tenant()).await;
-            self.engine.memory.mark_unverified(page);
-            outcome?;
+            let (engine, page) = (self.engine.clone(), page.clone());
+            let variants = async move {
+                let tag = Tag::target(page.address());
+                let outcome = engine.pages.store().invalidate_tag(&tag, page.tenant()).await;
+                engine.memory.mark_unverified(&page);
+                outcome
+            };
+            self.complete(variants).await?;
         }
         Ok(outcome)
     }
@@ -39,14 +45,18 @@ impl Isr {
         page: &PageKey,
         mode: InvalidationMode,
     ) -> Result<Invalidated> {
-        let outcome = self.engine.pages.store().invalidate(page, mode).await;
-        if outcome.is_ok() && mode == InvalidationMode::Hard {
-            self.engine.memory.invalidate_hard(page);
-        } else {
-            // Also after an error: the table may have been written.
-            self.engine.memory.mark_unverified(page);
-        }
-        outcome
+        let (engine, page) = (self.engine.clone(), page.clone());
+        let invalidate = async move {
+            let outcome = engine.pages.store().invalidate(&page, mode).await;
+            if outcome.is_ok() && mode == InvalidationMode::Hard {
+                engine.memory.invalidate_hard(&page);
+            } else {
+                // Also after an error: the table may have been written.
+                engine.memory.mark_unverified(&page);
+            }
+            outcome
+        };
+        self.complete(invalidate).await
     }
 
     /// Purges all pages with a tag: of a path, a route, a tenant, or one that renderers set.
@@ -61,9 +71,13 @@ impl Isr {
     /// # Ok(()) }
     /// ```
     pub async fn invalidate_tag(&self, tag: &Tag, tenant: Option<&Tenant>) -> Result<()> {
-        let outcome = self.engine.pages.store().invalidate_tag(tag, tenant).await;
-        self.engine.memory.mark_all_unverified();
-        outcome
+        let (engine, tag, tenant) = (self.engine.clone(), tag.clone(), tenant.cloned());
+        let invalidate = async move {
+            let outcome = engine.pages.store().invalidate_tag(&tag, tenant.as_ref()).await;
+            engine.mark_tag_unverified(&tag, tenant.as_ref());
+            outcome
+        };
+        self.complete(invalidate).await
     }
 
     /// Rolls a page back to a retained version, and pins that for the given time.
@@ -79,9 +93,13 @@ impl Isr {
     /// # Ok(()) }
     /// ```
     pub async fn roll_back(&self, page: &PageKey, version_sk: &str, pin: Duration) -> Result<RolledBack> {
-        let outcome = self.engine.pages.store().roll_back(page, version_sk, pin).await;
-        self.engine.memory.mark_unverified(page);
-        outcome
+        let (engine, page, sk) = (self.engine.clone(), page.clone(), version_sk.to_owned());
+        let roll_back = async move {
+            let outcome = engine.pages.store().roll_back(&page, &sk, pin).await;
+            engine.memory.mark_unverified(&page);
+            outcome
+        };
+        self.complete(roll_back).await
     }
 
     /// Ends the pin of a page. Returns `false` if the page was not pinned.
@@ -95,8 +113,24 @@ impl Isr {
     /// # Ok(()) }
     /// ```
     pub async fn unpin(&self, page: &PageKey) -> Result<bool> {
-        let outcome = self.engine.pages.store().unpin(page).await;
-        self.engine.memory.mark_unverified(page);
-        outcome
+        let (engine, page) = (self.engine.clone(), page.clone());
+        let unpin = async move {
+            let outcome = engine.pages.store().unpin(&page).await;
+            engine.memory.mark_unverified(&page);
+            outcome
+        };
+        self.complete(unpin).await
+    }
+
+    /// Runs an operation in a task of its own, which completes even if the returned future is dropped.
+    async fn complete<T: Send + 'static>(
+        &self,
+        operation: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let (sender, receiver) = oneshot::channel();
+        // The caller may be gone.
+        self.engine.spawn(Box::pin(async move { drop(sender.send(operation.await)) }));
+        let stopped = |_| Error::new(Kind::Unknown, "the operation was stopped by a shutdown; try again");
+        receiver.await.map_err(stopped)?
     }
 }

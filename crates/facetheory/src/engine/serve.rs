@@ -323,11 +323,6 @@ impl Engine {
         Served { state, page: entry.page.clone(), reason: None, is_collapsed: false }
     }
 
-    /// Whether the metadata of an entry was read recently enough to serve it without reading the table.
-    pub(super) fn is_current(&self, page: &PageKey, entry: &Entry, now: Timestamp) -> bool {
-        !entry.check.superseded && self.memory.is_current(page, entry, now, self.metadata_max_age)
-    }
-
     /// Whether the table was read a moment ago, and names a newer body than that of an entry, which could not be read.
     fn is_superseded(&self, page: &PageKey, entry: &Entry, now: Timestamp) -> bool {
         entry.check.superseded && self.memory.is_current(page, entry, now, self.metadata_max_age)

@@ -10,6 +10,7 @@
 
 mod action;
 mod explore;
+mod feed;
 mod invariant;
 mod mutant;
 mod network;

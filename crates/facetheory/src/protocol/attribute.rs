@@ -23,6 +23,9 @@ pub(crate) const RESULT_S3_KEY: Attr<String> = Attr::new("result_s3_key");
 // Tags.
 pub(crate) const INVALIDATED_AT: Attr<i64> = Attr::new("invalidated_at");
 
+// The change feed.
+pub(crate) const CHANGED: Attr<String> = Attr::new("changed");
+
 // Our own: no reader may require them, and a put of META by another language removes them.
 pub(crate) const CACHE_KEY: Attr<String> = Attr::new("cache_key");
 pub(crate) const PATH: Attr<String> = Attr::new("path");

@@ -12,6 +12,7 @@
 //! | publish the render | [`Publication`], [`Generation`], [`Content`], [`Guards`], [`Published`] | [`Publication`] writes `META` (and `VER#`) and deletes `LOCK` |
 //! | give the lease back | [`Lease`] | [`Lease::release`] deletes `LOCK` if the token is ours |
 //! | execute a request once | [`request_hash`], [`Request`], [`RequestTerms`], [`Begin`], [`Claim`] | `REQ#` is created together with `LOCK`, completed together with `META` |
+//! | announce a change to other processes | [`FeedEntry`] | `FEED#` rows are put after the change |
 //! | retain earlier versions | [`Version`], [`VersionId`], [`Ttls`] | `VER#` rows are written by a publish, and expire by `ttl` |
 //!
 //! The wire format of the rows, which services in other languages share, is described in `docs/reference/wire-format.md`.
@@ -21,6 +22,7 @@ pub(crate) mod cache_key;
 pub(crate) mod digest;
 pub(crate) mod epoch;
 pub(crate) mod extend;
+pub(crate) mod feed;
 pub(crate) mod freshness;
 pub(crate) mod generation;
 pub(crate) mod invalidate;
@@ -40,6 +42,7 @@ pub(crate) mod ttl;
 pub(crate) mod version_id;
 
 pub use epoch::{Epoch, EpochTerms};
+pub use feed::FeedEntry;
 pub use freshness::Freshness;
 pub use generation::{Content, Generation};
 pub use key::MAX_CACHE_KEY_BYTES;

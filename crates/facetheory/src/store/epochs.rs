@@ -7,14 +7,17 @@ use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use tabletheory::{Consistency, Key, Timestamp};
 
-use super::PageStore;
+use super::{KnownChanges, PageStore};
 use crate::error::Result;
+use crate::protocol::feed::Subject;
 use crate::protocol::{Epoch, Freshness, Meta, PageKey, Tag, Tenant};
 
 /// The most epochs in the cache.
 const MAX_CACHED: usize = 10_000;
 /// The most pending invalidations.
 const MAX_PENDING: usize = 10_000;
+/// How long an epoch is used while the change feed says that it has not changed.
+const MAX_AGE_WITH_FEED: Duration = Duration::from_secs(3600);
 
 /// Epochs as they were last read.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ pub(super) struct EpochCache {
 struct CachedEpoch {
     epoch: Option<Epoch>,
     read_at: Timestamp,
+    /// The number of changes that were known when it was read.
+    known: u64,
 }
 
 impl EpochCache {
@@ -37,18 +42,30 @@ impl EpochCache {
         EpochCache { cached: Cache::new(MAX_CACHED), replacing: Mutex::default(), pending: Mutex::default() }
     }
 
-    /// The cached epoch of a tag, unless it is older than `max_age`. If the clock was set back, every entry is too old.
-    fn get(&self, key: &Key, max_age: Duration, now: Timestamp) -> Option<Option<Epoch>> {
+    /// The cached epoch of a tag, unless it is older than `max_age`, or has changed. If the clock was set back, every entry is
+    /// too old. As long as the change feed is read, an epoch need not be read again because of its age.
+    fn get(
+        &self,
+        key: &Key,
+        max_age: Duration,
+        now: Timestamp,
+        changes: &KnownChanges,
+    ) -> Option<Option<Epoch>> {
         let cached = self.cached.get(key)?;
-        (cached.read_at <= now && now < cached.read_at + max_age).then_some(cached.epoch)
+        let max_age =
+            if changes.is_complete(now, max_age) { MAX_AGE_WITH_FEED.max(max_age) } else { max_age };
+        let is_current = cached.read_at <= now
+            && now < cached.read_at + max_age
+            && !changes.has_changed(cached.known, std::iter::once_with(|| Subject::of(&key.pk)));
+        is_current.then_some(cached.epoch)
     }
 
     /// Caches an epoch. Epochs only rise, so a read that an invalidation has overtaken does not undo it.
-    pub(super) fn insert(&self, key: &Key, epoch: Option<Epoch>, read_at: Timestamp) {
+    pub(super) fn insert(&self, key: &Key, epoch: Option<Epoch>, read_at: Timestamp, known: u64) {
         let _replacing = self.replacing.lock();
         let later = self.cached.get(key).and_then(|cached| cached.epoch);
         let epoch = epoch.into_iter().chain(later).max_by_key(|epoch| epoch.invalidated_at);
-        self.cached.insert(key.clone(), CachedEpoch { epoch, read_at });
+        self.cached.insert(key.clone(), CachedEpoch { epoch, read_at, known });
     }
 
     fn pending(&self, key: &Key) -> Option<Epoch> {
@@ -102,6 +119,14 @@ impl PageStore {
         meta.is_outdated(&epochs, self.epoch_terms.skew)
     }
 
+    /// Whether a change of the page with this row, or of one of its tags, has become known since the change with this number.
+    pub(crate) fn has_changed(&self, page: &PageKey, meta: &Meta, since: u64) -> bool {
+        let own = std::iter::once_with(|| Subject::of(page.pk()));
+        let tags = std::iter::once_with(|| tags_of(page, meta)).flatten();
+        let tags = tags.map(|tag| Subject::of(&tag.key(page.tenant()).pk));
+        self.known_changes.has_changed(since, own.chain(tags))
+    }
+
     /// Whether a response that was requested at this time may be older than an invalidation of the page with this row.
     pub(crate) fn invalidated_since(&self, row: &Meta, requested: Timestamp) -> bool {
         let since = row.stale_since.map(|since| Timestamp::from_seconds(since) + self.epoch_terms.skew);
@@ -121,12 +146,12 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn epochs(&self, tags: &[Tag], tenant: Option<&Tenant>) -> Result<Vec<Epoch>> {
-        let now = self.now();
+        let (now, known) = (self.now(), self.known_changes.number());
         let (mut found, mut unknown) = (Vec::new(), Vec::new());
         for tag in tags {
             let key = tag.key(tenant);
             found.extend(self.epochs.pending(&key));
-            match self.epochs.get(&key, self.epoch_terms.max_age, now) {
+            match self.epochs.get(&key, self.epoch_terms.max_age, now, &self.known_changes) {
                 Some(epoch) => found.extend(epoch),
                 None => unknown.push(key),
             }
@@ -141,7 +166,7 @@ impl PageStore {
                 found.push(Epoch::at(i64::MAX));
                 continue;
             };
-            self.epochs.insert(key, epoch, now);
+            self.epochs.insert(key, epoch, now, known);
             found.extend(epoch);
         }
         Ok(found)

@@ -21,6 +21,11 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn invalidate(&self, page: &PageKey, mode: InvalidationMode) -> Result<Invalidated> {
+        let outcome = self.invalidate_page(page, mode).await;
+        self.announce(&page.meta(), outcome).await
+    }
+
+    async fn invalidate_page(&self, page: &PageKey, mode: InvalidationMode) -> Result<Invalidated> {
         for _ in 0..MAX_ROUNDS {
             let row = self.table.get(&page.meta(), Consistency::Strong).await?;
             let now = self.now();
@@ -54,7 +59,8 @@ impl PageStore {
     /// lease was lost or another render has been published.
     pub(crate) async fn invalidate_under_lease(&self, lease: &Lease, seen: &Meta) -> Result<bool> {
         let txn = invalidate::page_under_lease(lease, seen, self.now());
-        Ok(self.persist(&self.once(txn)).await?.is_done())
+        let outcome = self.persist(&self.once(txn)).await.map(|commit| commit.is_done());
+        self.announce(&lease.page().meta(), outcome).await
     }
 
     /// Makes all pages with a tag stale, with one write. This process applies it at once.
@@ -75,10 +81,10 @@ impl PageStore {
 
     /// Writes the epoch row of a tag, unless it has a later epoch.
     pub(super) async fn write_epoch(&self, tag: &tabletheory::Key, epoch: Epoch) -> Result<()> {
-        let now = self.now();
+        let (now, known) = (self.now(), self.known_changes.number());
         // A refusal means that the tag has a later epoch, so there is nothing left to do.
-        let _ = self.persist(&invalidate::tag(tag.clone(), epoch)).await?;
-        self.epochs.insert(tag, Some(epoch), now);
-        Ok(())
+        let outcome = self.persist(&invalidate::tag(tag.clone(), epoch)).await;
+        let outcome = outcome.map(|_| self.epochs.insert(tag, Some(epoch), now, known));
+        self.announce(tag, outcome).await
     }
 }

@@ -4,6 +4,7 @@
 //! and commits the transactions that they return. It is the only place that does so.
 
 mod epochs;
+mod feed;
 mod invalidate;
 mod lease;
 mod listing;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use tabletheory::{ClientToken, Commit, Query, Random, SystemRandom, Table, TableExt as _, Txn};
 
 use self::epochs::EpochCache;
+pub(crate) use self::feed::KnownChanges;
 pub use self::listing::{Entry, Listed, Listing};
 use self::pointer::KnownVersions;
 use crate::error::{Error, Kind, Result};
@@ -60,6 +62,9 @@ pub struct PageStore {
     epochs: Arc<EpochCache>,
     known_versions: Arc<KnownVersions>,
     key_scheme: KeyScheme,
+    /// Whether changes are appended to the feed.
+    announces: bool,
+    known_changes: Arc<KnownChanges>,
 }
 
 impl PageStore {
@@ -82,6 +87,8 @@ impl PageStore {
             epochs: Arc::new(EpochCache::new()),
             known_versions: Arc::new(KnownVersions::new()),
             key_scheme: KeyScheme::default(),
+            announces: false,
+            known_changes: Arc::default(),
         }
     }
 
@@ -166,6 +173,17 @@ impl PageStore {
         /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new())).with_epoch_terms(always_read);
         /// ```
         pub fn with_epoch_terms(epoch_terms: EpochTerms);
+
+        /// Sets whether every invalidation, rollback and unpin appends an entry to the change feed, before it returns. Off by
+        /// default. All processes that write the table must do so if one [relies on the feed](crate::Feed::Exclusive).
+        ///
+        /// ```
+        /// use facetheory::PageStore;
+        /// use std::sync::Arc;
+        ///
+        /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new())).with_announcements(true);
+        /// ```
+        pub fn with_announcements(announces: bool);
 
         /// Sets the source of tokens and ids, for tests.
         ///

@@ -70,6 +70,11 @@ impl PageStore {
     /// ```
     pub async fn roll_back(&self, page: &PageKey, version_sk: &str, pin: Duration) -> Result<RolledBack> {
         check_version_sk(version_sk)?;
+        let outcome = self.move_pointer(page, version_sk, pin).await;
+        self.announce(&page.meta(), outcome).await
+    }
+
+    async fn move_pointer(&self, page: &PageKey, version_sk: &str, pin: Duration) -> Result<RolledBack> {
         let mut superseded_ttl = self.ttls.of_superseded(self.now());
         for _ in 0..MAX_ROUNDS {
             let keys = [page.meta(), page.meta().sibling(version_sk)];
@@ -100,7 +105,9 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn unpin(&self, page: &PageKey) -> Result<bool> {
-        Ok(self.persist(&self.once(rollback::unpin(page, self.now()))).await?.is_done())
+        let outcome = self.persist(&self.once(rollback::unpin(page, self.now()))).await;
+        // A refusal is announced too: an earlier call may have ended the pin and failed to announce that.
+        self.announce(&page.meta(), outcome.map(|commit| commit.is_done())).await
     }
 
     /// Deletes the versions of a page that are not retained, and returns the S3 keys of their bodies.

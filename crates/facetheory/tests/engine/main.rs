@@ -1,6 +1,7 @@
 //! The engine: every state of a response, and its cost in reads and renders. Time is paused, and passes while all tasks wait.
 
 mod background;
+mod feed;
 mod fixture;
 mod metrics;
 mod operations;

@@ -3,6 +3,7 @@
 mod cost;
 mod diff;
 mod extend;
+mod feed;
 mod fixture;
 mod freshness;
 mod invalidate;

@@ -1,7 +1,7 @@
 //! A page in memory, with the metadata that was read from the table.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tabletheory::Timestamp;
@@ -20,12 +20,15 @@ pub(in crate::engine) struct Entry {
     pub(in crate::engine) render_time: Duration,
     /// When the lease of another process ends, in epoch seconds, as far as is known.
     leased_until: AtomicI64,
+    /// The number of changes that are known not to concern this page.
+    known_changes: AtomicU64,
 }
 
 impl Entry {
     pub(in crate::engine) fn new(page: Arc<CachedPage>, check: MetadataCheck, render_time: Duration) -> Self {
         let (weight, leased_until) = (page.weight(), AtomicI64::new(check.leased_until));
-        Entry { page, weight, check, render_time, leased_until }
+        let known_changes = AtomicU64::new(check.before.known_changes);
+        Entry { page, weight, check, render_time, leased_until, known_changes }
     }
 
     /// This page after another check.
@@ -35,6 +38,14 @@ impl Entry {
 
     pub(in crate::engine) fn is_leased(&self, now: Timestamp) -> bool {
         self.leased_until.load(Ordering::Relaxed) > now.seconds()
+    }
+
+    pub(in crate::engine) fn known_changes(&self) -> u64 {
+        self.known_changes.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::engine) fn set_known_changes(&self, number: u64) {
+        self.known_changes.store(number, Ordering::Relaxed);
     }
 
     pub(in crate::engine) fn set_leased_until(&self, until: i64) {
@@ -70,13 +81,17 @@ impl MetadataCheck {
 pub(in crate::engine) struct Snapshot {
     pub(in crate::engine) at: Timestamp,
     pub(in crate::engine) invalidations: InvalidationCount,
+    /// The number of changes of other processes that were known by then.
+    pub(in crate::engine) known_changes: u64,
 }
 
 impl Snapshot {
     /// Whether a check that was made for another request is recent enough for the request that arrived at this time.
     pub(in crate::engine) fn accepts(&self, check: MetadataCheck, max_age: Duration) -> bool {
         let age = self.at.millis() - check.before.at.millis();
-        age < millis(max_age) && check.before.invalidations.includes(self.invalidations)
+        age < millis(max_age)
+            && check.before.invalidations.includes(self.invalidations)
+            && check.before.known_changes >= self.known_changes
     }
 }
 

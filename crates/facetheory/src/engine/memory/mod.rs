@@ -19,6 +19,7 @@ pub(super) use self::key::MemoryKey;
 use self::key::{MemoryKeyRef, SecretHasher};
 
 use crate::protocol::Generation;
+use crate::store::KnownChanges;
 use crate::{PageKey, Tenant};
 
 /// The bytes of an entry besides those that it counts itself: the slot and the key in the cache, reference counts, and the
@@ -36,6 +37,8 @@ pub(super) struct Memory {
     invalidations: Invalidations,
     /// Generations that must not be served, according to the table.
     unservable: Cache<MemoryKey, Unservable, UnitWeighter, SecretHasher>,
+    /// Changes of other processes.
+    changes: Arc<KnownChanges>,
 }
 
 /// A body and the time up to which its generations must not be served.
@@ -56,7 +59,7 @@ impl Weighter<MemoryKey, Arc<Entry>> for ByWeight {
 }
 
 impl Memory {
-    pub(super) fn new(max_bytes: u64, random: &dyn Random) -> Self {
+    pub(super) fn new(max_bytes: u64, random: &dyn Random, changes: Arc<KnownChanges>) -> Self {
         let items = usize::try_from(max_bytes / TYPICAL_WEIGHT).unwrap_or(usize::MAX).max(16);
         let hasher = SecretHasher::new(random);
         Memory {
@@ -69,6 +72,7 @@ impl Memory {
                 hasher,
                 DefaultLifecycle::default(),
             ),
+            changes,
         }
     }
 
@@ -130,7 +134,8 @@ impl Memory {
 
     /// The invalidations of a page that this process has made until now.
     pub(super) fn snapshot(&self, page: &PageKey, now: Timestamp) -> Snapshot {
-        Snapshot { at: now, invalidations: self.invalidations.count(page) }
+        let (invalidations, known_changes) = (self.invalidations.count(page), self.changes.number());
+        Snapshot { at: now, invalidations, known_changes }
     }
 
     /// Removes a page and its variants, which must not be served any more, not even while the table is unreachable.
@@ -183,7 +188,7 @@ mod tests {
     use tabletheory::SeededRandom;
 
     fn memory() -> (Memory, PageKey) {
-        (Memory::new(1 << 20, &SeededRandom::new(1)), PageKey::new("/a").expect("a page"))
+        (Memory::new(1 << 20, &SeededRandom::new(1), Arc::default()), PageKey::new("/a").expect("a page"))
     }
 
     fn entry(memory: &Memory, page: &PageKey, body: &'static str) -> Entry {

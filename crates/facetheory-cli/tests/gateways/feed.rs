@@ -1,0 +1,69 @@
+//! Three gateways that rely on the change feed, on DynamoDB and S3.
+
+use tabletheory::{Clock as _, SystemClock};
+use tempfile::TempDir;
+
+use crate::support::gateway::Gateway;
+use crate::support::origin::{Origin, ScriptedResponse};
+use crate::support::site::{HOST, get, with_long_timeouts};
+use crate::support::store::Store;
+use crate::support::{print, wait_for};
+
+const GATEWAYS: usize = 3;
+const PAGES: usize = 50;
+/// Fresh for so long that only an invalidation explains another render.
+const CONFIG: &str = "[routes]\n\"/**\" = { isr = \"1h\", tags = [\"news\"] }\n[store]\nfeed = \"exclusive\"\nmetadata_max_age = \"10s\"\n";
+
+/// How long a gateway may take to notice a change on a busy machine, in milliseconds: far less than the ten seconds after
+/// which metadata is read again, so that only the feed can have informed it.
+const BOUND: i64 = 8_000;
+
+#[test]
+fn an_invalidation_is_known_to_three_gateways_that_read_nothing_but_the_feed() {
+    let (store, origin) = (Store::on_servers(), Origin::start());
+    let directories: Vec<TempDir> =
+        (0..GATEWAYS).map(|_| tempfile::tempdir().expect("a directory")).collect();
+    let config = with_long_timeouts(CONFIG);
+    let start = |directory: &TempDir| Gateway::start_on(&store, directory.path(), origin.address, &config);
+    let gateways: Vec<Gateway> = directories.iter().map(start).collect();
+    for gateway in &gateways {
+        wait_for("the gateway relies on the feed", || {
+            (gateway.metric("facetheory_feed_complete") == Some(1.0)).then_some(())
+        });
+    }
+    for number in 0..PAGES {
+        origin.respond(&path(number), ScriptedResponse::page(&[], "<p>old</p>"));
+        for gateway in &gateways {
+            wait_for("the page is in memory", || (state(gateway, number) == "hit").then_some(()));
+        }
+    }
+    for (what, body) in [
+        ("a page", format!(r#"{{ "url": "http://{HOST}{}" }}"#, path(7))),
+        ("a tag", r#"{ "tag": "news" }"#.to_owned()),
+    ] {
+        let entries = |gateway: &Gateway| gateway.metric("facetheory_feed_entries_total").unwrap_or(0.0);
+        let before: Vec<f64> = gateways.iter().map(entries).collect();
+        assert_eq!(gateways[0].admin_post("/api/v1/invalidate", &body).status, 200);
+        let invalidated = SystemClock.now();
+        for (gateway, before) in gateways.iter().zip(before) {
+            wait_for("the gateway knows", || (entries(gateway) > before).then_some(()));
+        }
+        let took = SystemClock.now().millis() - invalidated.millis();
+        print(&format!("{what}: {GATEWAYS} gateways with {PAGES} pages each knew after {took} ms"));
+        assert!(took < BOUND, "{took} ms");
+        for gateway in &gateways {
+            wait_for("the page is regenerated", || (state(gateway, 7) == "hit").then_some(()));
+        }
+    }
+    assert_eq!(gateways[1].metric("facetheory_feed_gaps_total"), None, "no gap");
+}
+
+fn path(number: usize) -> String {
+    format!("/page/{number}")
+}
+
+fn state(gateway: &Gateway, number: usize) -> String {
+    let response = gateway.exchange(get(&path(number), ""));
+    assert_eq!(response.status, 200, "{}", response.text());
+    response.state().to_owned()
+}

@@ -1,0 +1,195 @@
+//! The change feed in an engine: reads it from time to time, and decides which pages in memory need not be read again.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use metrics::{counter, gauge, histogram};
+use tabletheory::Timestamp;
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use super::Engine;
+use super::memory::Entry;
+use crate::protocol::Freshness;
+use crate::protocol::feed::{Changes, FeedRead, FeedReader, Subject};
+use crate::{PageKey, Result, Tag, Tenant};
+
+/// How often the feed is read. Half of the time within which a change must be known, so that one slow read does not matter.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// The feed is not read more often, however short `metadata_max_age` is.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
+/// A page that has not been read for this long is read again although the feed says that it has not changed, ...
+const CHECK_AFTER: Duration = Duration::from_secs(3600);
+/// ... but only one page in this time, so that the cost does not grow with the number of pages.
+const CHECK_PAUSE: Duration = Duration::from_secs(10);
+
+/// Who writes the table, and thus how an engine learns about changes of other processes.
+///
+/// ```
+/// assert_eq!(facetheory::Feed::default(), facetheory::Feed::Mixed);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Feed {
+    /// Other programs may write the table too. Metadata is read again once it is older than
+    /// [`metadata_max_age`](crate::IsrBuilder::metadata_max_age).
+    #[default]
+    Mixed,
+    /// Every process that writes the table appends its changes to the change feed: other engines do if they have this
+    /// setting, and stores [with announcements](crate::PageStore::with_announcements). The engine reads the feed twice per
+    /// second. As long as it can, it does not read a fresh page again unless the feed names it or one of its tags.
+    Exclusive,
+}
+
+/// The state of an engine that relies on the feed.
+#[derive(Debug)]
+pub(super) struct FeedWatch {
+    pub(super) mode: Feed,
+    /// Whether the task that reads the feed was started.
+    running: AtomicBool,
+    /// When the next page may be read although the feed says that it has not changed, in milliseconds.
+    next_check: AtomicI64,
+    pub(super) stop: CancellationToken,
+}
+
+impl FeedWatch {
+    pub(super) fn new() -> Self {
+        let (running, next_check) = (AtomicBool::new(false), AtomicI64::new(i64::MIN));
+        FeedWatch { mode: Feed::Mixed, running, next_check, stop: CancellationToken::new() }
+    }
+
+    /// Whether a page may be read now although the feed says that it has not changed.
+    fn allows_check(&self, now: Timestamp) -> bool {
+        let next = self.next_check.load(Ordering::Relaxed);
+        // If the clock was set back, the next check would be far away.
+        let is_due = next <= now.millis() || next > (now + CHECK_PAUSE).millis();
+        let after = (now + CHECK_PAUSE).millis();
+        is_due && self.next_check.compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+impl Engine {
+    /// Starts to read the feed, if this engine relies on it and has something to gain from it.
+    pub(super) fn watch_feed(self: &Arc<Self>, memory: u64) {
+        if self.feed.mode == Feed::Mixed || memory == 0 || self.metadata_max_age.is_zero() {
+            return;
+        }
+        self.feed.running.store(true, Ordering::Relaxed);
+        let interval = INTERVAL.min(self.metadata_max_age / 2).max(SHORTEST_INTERVAL);
+        let (engine, stop) = (Arc::downgrade(self), self.feed.stop.clone());
+        tokio::spawn(async move {
+            stop.run_until_cancelled(read_feed(engine, interval, &stop)).await;
+        });
+    }
+
+    /// Whether the metadata of an entry was read recently enough to serve it without reading the table, or is known not to
+    /// have changed since.
+    pub(super) fn is_current(&self, page: &PageKey, entry: &Entry, now: Timestamp) -> bool {
+        let age = if self.is_watched(entry, now) { Duration::MAX } else { self.metadata_max_age };
+        !entry.check.superseded
+            && self.memory.is_current(page, entry, now, age)
+            && !self.has_changed(page, entry)
+            && !self.is_due_for_check(entry, now)
+    }
+
+    /// Whether the feed names every change of this page before its interval ends. A stale page is published without an
+    /// entry in the feed.
+    fn is_watched(&self, entry: &Entry, now: Timestamp) -> bool {
+        let changes = self.pages.store().known_changes();
+        if !changes.is_complete(now, self.metadata_max_age) {
+            return false;
+        }
+        let (meta, deployment) = (entry.page.meta(), self.deployment.as_deref());
+        let is_ours =
+            deployment.is_none_or(|ours| meta.generation.content.deployment.as_deref() == Some(ours));
+        is_ours && !entry.check.stale && !entry.check.invalidated && meta.freshness(now) == Freshness::Fresh
+    }
+
+    /// Whether a change of the page or of its tags has become known since its metadata was read.
+    fn has_changed(&self, page: &PageKey, entry: &Entry) -> bool {
+        let (store, known) = (self.pages.store(), entry.known_changes());
+        let number = store.known_changes().number();
+        if known == number {
+            return false;
+        }
+        let has_changed = store.has_changed(page, entry.page.meta(), known);
+        if !has_changed {
+            entry.set_known_changes(number);
+        }
+        has_changed
+    }
+
+    /// Whether the page is read again for safety.
+    fn is_due_for_check(&self, entry: &Entry, now: Timestamp) -> bool {
+        let is_due = now >= entry.check.before.at + CHECK_AFTER && self.feed.allows_check(now);
+        if is_due {
+            // This request may look at the entry several times.
+            entry.set_known_changes(0);
+        }
+        is_due
+    }
+
+    /// Makes requests read the metadata of the pages with a tag again.
+    pub(super) fn mark_tag_unverified(&self, tag: &Tag, tenant: Option<&Tenant>) {
+        if self.feed.running.load(Ordering::Relaxed) {
+            let subject = Subject::of(&tag.key(tenant).pk);
+            self.pages.store().known_changes().add(Changes::Of(vec![subject]));
+        } else {
+            self.memory.mark_all_unverified();
+        }
+    }
+
+    /// Reads the feed once.
+    async fn read_feed_once(&self, reader: &mut FeedReader, start: Instant) -> Result<()> {
+        let (store, now, began) = (self.pages.store(), self.now(), start.elapsed());
+        let reading = self.within_table_timeout(store.read_feed(reader.bound())).await;
+        let (entries, complete) = reading.inspect_err(|_| count_read("error"))?;
+        count_read("ok");
+        let read = FeedRead { at: now, began, finished: start.elapsed(), entries, complete };
+        let (was_watching, changes) = (reader.bound().is_some(), reader.observe(&read));
+        match (&changes, read.entries.first()) {
+            (Changes::Of(changed), Some(newest)) if !changed.is_empty() => {
+                counter!("facetheory_feed_entries_total")
+                    .increment(u64::try_from(changed.len()).unwrap_or(0));
+                let written = i64::try_from(newest.position.sequence).unwrap_or(i64::MAX);
+                let lag = u64::try_from(self.now().millis().saturating_sub(written)).unwrap_or(0);
+                histogram!("facetheory_feed_lag_seconds").record(Duration::from_millis(lag).as_secs_f64());
+            }
+            (Changes::Everything, _) if was_watching => {
+                counter!("facetheory_feed_gaps_total").increment(1);
+                tracing::warn!("entries of the change feed may have been missed; pages are read again");
+            }
+            _ => {}
+        }
+        store.known_changes().apply(changes, now);
+        gauge!("facetheory_feed_complete").set(1.0);
+        Ok(())
+    }
+}
+
+fn count_read(outcome: &'static str) {
+    counter!("facetheory_feed_reads_total", "outcome" => outcome).increment(1);
+}
+
+/// Reads the feed until the engine is dropped.
+async fn read_feed(engine: Weak<Engine>, interval: Duration, stop: &CancellationToken) {
+    let (start, mut reader, mut failing) = (Instant::now(), FeedReader::default(), false);
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(engine) = engine.upgrade().filter(|_| !stop.is_cancelled()) else { return };
+        let read = engine.read_feed_once(&mut reader, start).await;
+        // One message per outage.
+        match &read {
+            Err(error) if !failing => {
+                gauge!("facetheory_feed_complete").set(0.0);
+                tracing::warn!(%error, "the change feed cannot be read; pages are read again after metadata_max_age");
+            }
+            Ok(()) if failing => tracing::info!("the change feed is read again"),
+            _ => {}
+        }
+        failing = read.is_err();
+    }
+}

@@ -1,0 +1,362 @@
+//! The change feed in every interleaving of a writer that changes a page, entries about another page, and a process with
+//! the page in memory, within bounds.
+//!
+//! The process reads the feed with the production reader. Whenever it could serve the page without reading the table, the
+//! page must include every change that was acknowledged long enough ago.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use tabletheory::{SeededRandom, Timestamp};
+
+use crate::protocol::feed::{
+    APPEND_LIMIT, Appended, Changes, FeedRead, FeedReader, LATE, MAX_PAUSE, Position, Subject,
+};
+use crate::store::KnownChanges;
+
+/// One step of time. A writer may need one to store an entry; the reader waits for two.
+const TICK: Duration = APPEND_LIMIT;
+/// How long the process may rely on a read of the feed, and thus how late it may notice a change.
+const MAX_AGE: u32 = 1;
+/// Longer than entries are stored.
+const LONG: u32 = 2 * (MAX_PAUSE.as_secs() / TICK.as_secs()) as u32;
+/// The bounds of an exploration.
+struct Scope {
+    /// How often time advances by one tick.
+    ticks: u32,
+    /// How often the process reads the feed. It reads the page once.
+    reads: u32,
+    /// Whether other steps happen between the beginning and the end of a read.
+    slow_reads: bool,
+    /// Whether entries expire.
+    expires: bool,
+}
+
+const SCOPES: [Scope; 2] = [
+    Scope { ticks: 3, reads: 3, slow_reads: true, expires: true },
+    Scope { ticks: 4, reads: 4, slow_reads: false, expires: false },
+];
+
+/// How often the writer appends.
+const APPENDS: u32 = 2;
+
+/// A deliberate defect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mutant {
+    /// A writer acknowledges its change without appending to the feed.
+    NoAppend,
+    /// A writer appends to the feed before it makes its change.
+    AppendsFirst,
+    /// A writer does not append again if an entry was stored late.
+    AcceptsLate,
+    /// The reader ignores entries below the highest position that it has seen.
+    NoOverlap,
+    /// The process does not read pages again that it read before its first read of the feed, or before a gap.
+    KeepsOldPages,
+    /// The reader does not notice that it was away longer than entries are stored.
+    IgnoresPause,
+    /// The reader does not notice that the positions began again.
+    IgnoresReset,
+    /// The process does not mark the pages that the feed names.
+    DoesNotMark,
+}
+
+const MUTANTS: [Mutant; 8] = [
+    Mutant::NoAppend,
+    Mutant::AppendsFirst,
+    Mutant::AcceptsLate,
+    Mutant::NoOverlap,
+    Mutant::KeepsOldPages,
+    Mutant::IgnoresPause,
+    Mutant::IgnoresReset,
+    Mutant::DoesNotMark,
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Step {
+    /// The writer is about to make its change.
+    Change,
+    /// The writer is about to read the newest position.
+    ReadNewest,
+    /// An entry is on its way to the table since this time.
+    Store(Position, u32),
+    /// The change was acknowledged at this time.
+    Acknowledged(u32),
+    /// The writer gave up: its change is not acknowledged.
+    Failed,
+}
+
+/// A page in memory.
+#[derive(Clone, Copy, Debug, Hash)]
+struct Copy {
+    /// Whether it includes the change.
+    is_changed: bool,
+    /// The number of changes that were known before it was read.
+    known: u64,
+}
+
+/// An entry: its position, and whether it is about the page.
+type Entry = (Position, bool);
+
+#[derive(Clone, Debug, Hash)]
+struct State {
+    now: u32,
+    ticks: u32,
+    /// How much of `now` the reader does not know about, for a mutant.
+    hidden: u32,
+    /// Whether the entries of the feed have been deleted.
+    expired: bool,
+    log: Vec<Entry>,
+    /// Whether an entry about another page was appended.
+    has_other: bool,
+    step: Step,
+    is_changed: bool,
+    appends: u32,
+    reader: FeedReader,
+    reads: u32,
+    reading: Option<(u32, Vec<Entry>)>,
+    /// What the feed said, in order.
+    news: Vec<Changes>,
+    /// When the last read began, and how many entries it found.
+    read_at: Option<u32>,
+    read_entries: usize,
+    page: Option<Copy>,
+}
+
+fn subject(is_page: bool) -> Subject {
+    static SUBJECTS: LazyLock<[Subject; 2]> =
+        LazyLock::new(|| ["CACHE#other", "CACHE#page"].map(Subject::of));
+    SUBJECTS[usize::from(is_page)].clone()
+}
+
+impl State {
+    fn start() -> Self {
+        State {
+            now: 1,
+            ticks: 0,
+            hidden: 0,
+            expired: false,
+            log: Vec::new(),
+            has_other: false,
+            step: Step::Change,
+            is_changed: false,
+            appends: 0,
+            reader: FeedReader::default(),
+            reads: 0,
+            reading: None,
+            news: Vec::new(),
+            read_at: None,
+            read_entries: 0,
+            page: None,
+        }
+    }
+
+    /// What the process knows, in production's type.
+    fn known_changes(&self) -> KnownChanges {
+        let known = KnownChanges::default();
+        for changes in &self.news {
+            known.add(changes.clone());
+        }
+        known
+    }
+
+    /// The page includes the change if it was acknowledged `MAX_AGE` ago, and the page would be served from memory.
+    fn violation(&self) -> Option<String> {
+        let page = self.page?;
+        let relies = self.read_at.is_some_and(|at| self.now < at + MAX_AGE);
+        let is_due = matches!(self.step, Step::Acknowledged(at) if at + MAX_AGE <= self.now);
+        if page.is_changed || !relies || !is_due {
+            return None;
+        }
+        let is_served = !self.known_changes().has_changed(page.known, [subject(true)]);
+        is_served.then(|| format!("the change is not known: {self:?}"))
+    }
+
+    fn successors(&self, scope: &Scope, mutant: Option<Mutant>) -> Vec<State> {
+        let mut next = Vec::new();
+        // After the last read of the feed, or with a page that includes the change, nothing can go wrong.
+        let has_read_all = self.reads == scope.reads && self.reading.is_none();
+        if has_read_all || self.page.is_some_and(|page| page.is_changed) {
+            return next;
+        }
+        let mut with = |change: &dyn Fn(&mut State)| {
+            let mut state = self.clone();
+            change(&mut state);
+            next.push(state);
+        };
+        if self.ticks < scope.ticks {
+            with(&|state| (state.now, state.ticks) = (state.now + 1, state.ticks + 1));
+        }
+        // Nothing is in progress over a long time: every step has a timeout.
+        let is_idle = self.reading.is_none() && !matches!(self.step, Step::Store(..) | Step::ReadNewest);
+        if scope.expires && !self.expired && is_idle && self.read_at.is_some() {
+            with(&|state| {
+                state.now += LONG;
+                (state.expired, state.log) = (true, Vec::new());
+                state.hidden = if mutant == Some(Mutant::IgnoresPause) { LONG } else { 0 };
+            });
+            // The process has read the feed all the time, and saw each entry before it was deleted.
+            if self.read_entries == self.log.len() {
+                with(&|state| (state.expired, state.log) = (true, Vec::new()));
+            }
+        }
+        if !self.has_other {
+            // The clock of this writer is right, and that of the other one far behind.
+            let now = Timestamp::from_millis(i64::from(self.now) * 1000);
+            let position = Position::after(self.newest(), now, &SeededRandom::new(1));
+            with(&|state| {
+                state.has_other = true;
+                state.log.push((position, false));
+            });
+        }
+        next.extend(self.writer_step(mutant));
+        self.reader_steps(scope, mutant, &mut next);
+        next
+    }
+
+    fn newest(&self) -> Option<Position> {
+        self.log.iter().map(|(position, _)| *position).max()
+    }
+
+    fn writer_step(&self, mutant: Option<Mutant>) -> Option<State> {
+        let mut state = self.clone();
+        let appends_first = mutant == Some(Mutant::AppendsFirst);
+        state.step = match self.step {
+            Step::Change if appends_first && self.appends == 0 => state.append(),
+            Step::Change => {
+                state.is_changed = true;
+                if appends_first || mutant == Some(Mutant::NoAppend) {
+                    Step::Acknowledged(self.now)
+                } else {
+                    state.append()
+                }
+            }
+            Step::ReadNewest if self.appends == APPENDS => Step::Failed,
+            Step::ReadNewest => state.append(),
+            Step::Store(position, since) => {
+                let in_time = self.now - since <= 1 || mutant == Some(Mutant::AcceptsLate);
+                state.log.push((position, true));
+                match in_time {
+                    true if appends_first => Step::Change,
+                    true => Step::Acknowledged(self.now),
+                    false => Step::ReadNewest,
+                }
+            }
+            Step::Acknowledged(_) | Step::Failed => return None,
+        };
+        Some(state)
+    }
+
+    /// The writer reads the newest position, and sends an entry.
+    fn append(&mut self) -> Step {
+        self.appends += 1;
+        let random = SeededRandom::new(1 + u64::from(self.appends));
+        Step::Store(Position::after(self.newest(), Timestamp::from_millis(0), &random), self.now)
+    }
+
+    fn reader_steps(&self, scope: &Scope, mutant: Option<Mutant>, next: &mut Vec<State>) {
+        let mut state = self.clone();
+        match &self.reading {
+            None if self.reads < scope.reads => {
+                state.reads += 1;
+                if scope.slow_reads {
+                    state.reading = Some((self.now, self.log.clone()));
+                } else {
+                    state.apply(self.now, self.log.clone(), mutant);
+                }
+                next.push(state);
+            }
+            None => {}
+            // A read has a timeout.
+            Some((began, _)) if self.now > began + 1 => {
+                state.reading = None;
+                next.push(state);
+            }
+            Some((began, log)) => {
+                state.reading = None;
+                state.apply(*began, log.clone(), mutant);
+                next.push(state);
+            }
+        }
+        // A page that arrives later is served later, so that this need not be two steps.
+        if self.page.is_none() {
+            let mut state = self.clone();
+            let known = u64::try_from(self.news.len()).expect("few");
+            state.page = Some(Copy { is_changed: self.is_changed, known });
+            next.push(state);
+        }
+    }
+
+    fn apply(&mut self, began: u32, mut log: Vec<Entry>, mutant: Option<Mutant>) {
+        self.read_entries = log.len();
+        let highest = self.reader.newest();
+        if mutant == Some(Mutant::NoOverlap) {
+            log.retain(|(position, _)| highest.is_none_or(|highest| position.sequence > highest));
+        }
+        log.sort_unstable();
+        log.reverse();
+        let newest = log.first().map(|(position, _)| position.sequence);
+        if mutant == Some(Mutant::IgnoresReset) && newest < highest {
+            log.clear();
+        }
+        let entry =
+            |(position, is_page): &Entry| Appended { position: *position, changed: Some(subject(*is_page)) };
+        let entries = log.iter().map(entry).collect();
+        let time = |ticks: u32| TICK * (ticks - self.hidden);
+        let (at, began_at) = (Timestamp::from_millis(0) + time(began), time(began));
+        let read = FeedRead { at, began: began_at, finished: time(self.now), entries, complete: true };
+        let changes = self.reader.observe(&read);
+        let is_ignored = match &changes {
+            Changes::Of(changed) => changed.is_empty() || mutant == Some(Mutant::DoesNotMark),
+            Changes::Everything => mutant == Some(Mutant::KeepsOldPages),
+        };
+        if !is_ignored {
+            self.news.push(changes);
+        }
+        self.read_at = Some(began);
+    }
+}
+
+fn fingerprint(state: &State) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    state.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Explores all states, and returns their number, or a violation.
+fn explore(scope: &Scope, mutant: Option<Mutant>) -> Result<usize, String> {
+    const MOST: usize = 500_000;
+    let (mut seen, mut open) = (HashSet::new(), vec![State::start()]);
+    while let Some(state) = open.pop() {
+        if let Some(violation) = state.violation() {
+            return Err(violation);
+        }
+        for next in state.successors(scope, mutant) {
+            if seen.insert(fingerprint(&next)) {
+                open.push(next);
+            }
+        }
+        assert!(seen.len() < MOST, "the scope is too large");
+    }
+    Ok(seen.len())
+}
+
+#[test]
+fn no_acknowledged_change_is_missed_in_any_interleaving() {
+    const { assert!(LATE.as_secs() == 2 * TICK.as_secs()) };
+    for scope in &SCOPES {
+        let states = explore(scope, None).expect("no violation");
+        println!("{states} states");
+        assert!(states > 1_000, "{states} states");
+    }
+}
+
+#[test]
+fn every_defect_of_the_feed_is_detected() {
+    for mutant in MUTANTS {
+        let is_detected = SCOPES.iter().any(|scope| explore(scope, Some(mutant)).is_err());
+        assert!(is_detected, "{mutant:?} was not detected");
+    }
+}

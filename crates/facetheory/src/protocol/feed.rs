@@ -1,0 +1,331 @@
+//! The change feed: a small log of what changed before its interval ended, so that a process need not read each page again.
+//!
+//! A writer appends an entry after its change and before it acknowledges it. The position of an entry is higher than every
+//! position that the writer saw in the feed just before, so positions are a logical clock. A reader remembers the highest
+//! position of each of its reads, and reads again from the one that it had seen [`LATE`] before its previous read began:
+//! an entry that is stored later than that was written by a writer who saw that position. See
+//! `docs/concepts/change-feed.md`.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use tabletheory::{Item, Key, Random, Timestamp, Txn, Write};
+
+use crate::protocol::digest::sha256_hex;
+use crate::protocol::row::codec;
+use crate::protocol::ttl::after;
+
+/// The partition of the feed. There is one: it takes a thousand changes per second, and each more would cost every reader
+/// another read per interval.
+pub(crate) const PK: &str = "FEED#0";
+/// How long entries are stored.
+pub(crate) const TTL: Duration = Duration::from_secs(3600);
+/// A writer stores an entry within this time after it has read the newest position, or starts again.
+pub(crate) const APPEND_LIMIT: Duration = Duration::from_secs(5);
+/// How long after reading the newest position a writer may store an entry, with a margin for clocks that run at different
+/// speeds.
+pub(crate) const LATE: Duration = Duration::from_secs(10);
+/// After a longer pause between two reads, entries that the reader has not seen may have been deleted.
+pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(1800);
+
+codec::row! {
+    "FEED#"
+    /// An entry of the change feed: some row has changed.
+    ///
+    /// ```
+    /// use facetheory::protocol::FeedEntry;
+    ///
+    /// let mut entry = FeedEntry::default();
+    /// entry.changed = "0f3c".to_owned();
+    /// assert_eq!(FeedEntry::read(&entry.to_item())?, entry);
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub struct FeedEntry {
+        /// The first 24 hexadecimal digits of the SHA-256 of the partition key of the row that changed: `META` of a page, or
+        /// the epoch of a tag.
+        pub changed: String = CHANGED,
+        /// When the entry may be deleted.
+        pub ttl: Option<i64> = TTL,
+    }
+}
+
+/// A partition whose rows changed: a page or a tag. Only a digest is stored, so that long keys do not make reads expensive.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Subject(Box<str>);
+
+impl Subject {
+    const DIGITS: usize = 24;
+
+    pub(crate) fn of(pk: &str) -> Self {
+        Subject(sha256_hex(pk.as_bytes())[..Self::DIGITS].into())
+    }
+}
+
+/// The place of an entry in the feed, which is also its sort key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Position {
+    /// Milliseconds since the Unix epoch by the clock of the writer, or more if an earlier entry has more.
+    pub(crate) sequence: u64,
+    /// Distinguishes entries with the same sequence number.
+    suffix: u64,
+}
+
+impl Position {
+    const DIGITS: usize = 15;
+    const MAX_SEQUENCE: u64 = 999_999_999_999_999;
+
+    /// A position after the newest one.
+    pub(crate) fn after(newest: Option<Position>, now: Timestamp, random: &dyn Random) -> Self {
+        // Zero is the position before the first entry.
+        let next = newest.map_or(1, |newest| newest.sequence.saturating_add(1));
+        let sequence = next.max(u64::try_from(now.millis()).unwrap_or(0)).min(Self::MAX_SEQUENCE);
+        Position { sequence, suffix: random.next_u64() }
+    }
+
+    /// The position with this sort key; `None` if it is not the sort key of an entry.
+    pub(crate) fn parse(sk: &str) -> Option<Self> {
+        let (sequence, suffix) = sk.split_at_checked(Self::DIGITS)?;
+        let is_sequence = sequence.bytes().all(|digit| digit.is_ascii_digit());
+        let suffix = suffix.strip_prefix('-').filter(|suffix| suffix.len() == 16)?;
+        let suffix = u64::from_str_radix(suffix, 16).ok()?;
+        Some(Position { sequence: sequence.parse().ok().filter(|_| is_sequence)?, suffix })
+    }
+
+    pub(crate) fn key(self) -> Key {
+        Key::new(PK, format!("{:0width$}-{:016x}", self.sequence, self.suffix, width = Self::DIGITS))
+    }
+}
+
+/// Appends an entry.
+pub(crate) fn append(position: Position, changed: &Subject, now: Timestamp) -> Txn {
+    let entry = FeedEntry { changed: changed.0.to_string(), ttl: Some(after(now, TTL)) };
+    Txn::from(Write::put(position.key(), entry.to_item()))
+}
+
+/// An entry as a reader sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Appended {
+    pub(crate) position: Position,
+    /// `None` if the row cannot be read: it may concern everything.
+    pub(crate) changed: Option<Subject>,
+}
+
+impl Appended {
+    /// The entry of a row; `None` if its sort key is not that of an entry.
+    pub(crate) fn of(row: &Item) -> Option<Self> {
+        let position = Position::parse(&row.key().ok()?.sk)?;
+        let changed = FeedEntry::read(row).ok().map(|entry| Subject(entry.changed.into()));
+        Some(Appended { position, changed })
+    }
+}
+
+/// One read of the feed.
+#[derive(Clone, Debug)]
+pub(crate) struct FeedRead {
+    /// When it began, by the wall clock. It runs while a machine is suspended, but may be set.
+    pub(crate) at: Timestamp,
+    /// When it began, by a clock that is never set.
+    pub(crate) began: Duration,
+    pub(crate) finished: Duration,
+    /// The newest entries, newest first: all after the position from which the reader reads, if it is `complete`.
+    pub(crate) entries: Vec<Appended>,
+    /// Whether no entry between that position and the oldest of `entries` was left out.
+    pub(crate) complete: bool,
+}
+
+/// Which rows changed. After a read, every change that was acknowledged before the read began has been announced.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Changes {
+    Of(Vec<Subject>),
+    /// Any row may have changed: at the start, and after a gap.
+    Everything,
+}
+
+/// Reads the feed without missing an entry that is stored late.
+#[derive(Clone, Debug, Default, Hash)]
+pub(crate) struct FeedReader {
+    watching: Option<Watching>,
+}
+
+#[derive(Clone, Debug, Hash)]
+struct Watching {
+    /// When the previous read began, by both clocks.
+    previous: (Duration, Timestamp),
+    /// Entries up to this sequence number are known.
+    bound: u64,
+    /// The highest sequence number.
+    newest: u64,
+    /// When a read that saw a new highest sequence number finished, oldest first.
+    reads: VecDeque<(Duration, u64)>,
+    /// The entries after the bound that are known.
+    seen: BTreeSet<Position>,
+}
+
+impl FeedReader {
+    /// Entries up to this sequence number need not be read. `None` for the first read, which needs only the newest entry.
+    pub(crate) fn bound(&self) -> Option<u64> {
+        self.watching.as_ref().map(|watching| watching.bound)
+    }
+
+    /// The highest sequence number that it has seen.
+    #[cfg(test)]
+    pub(crate) fn newest(&self) -> Option<u64> {
+        self.watching.as_ref().map(|watching| watching.newest)
+    }
+
+    /// Takes note of a read, and returns what changed.
+    pub(crate) fn observe(&mut self, read: &FeedRead) -> Changes {
+        let newest = read.entries.first().map(|entry| entry.position.sequence);
+        match &mut self.watching {
+            Some(watching) if !watching.has_gap(read, newest) => {
+                let changes = watching.take_new(&read.entries);
+                watching.advance(read, newest);
+                changes
+            }
+            // An entry that is stored later, at a position that this read skips, is of a writer that had not seen the newest
+            // entry. Its change was made before, so a page that is read from now on includes it.
+            start_again => {
+                *start_again = Some(Watching::from(read, newest.unwrap_or(0)));
+                Changes::Everything
+            }
+        }
+    }
+}
+
+impl Watching {
+    fn from(read: &FeedRead, newest: u64) -> Self {
+        let (reads, seen) = (VecDeque::new(), BTreeSet::new());
+        Watching { previous: (read.began, read.at), bound: newest, newest, reads, seen }
+    }
+
+    /// Whether entries may be missing.
+    fn has_gap(&self, read: &FeedRead, newest: Option<u64>) -> bool {
+        let (began, at) = self.previous;
+        let wall_millis = u128::from(read.at.millis().abs_diff(at.millis()));
+        let was_away = read.began.saturating_sub(began) > MAX_PAUSE || wall_millis > MAX_PAUSE.as_millis();
+        // If the newest entry is older than before, the feed was deleted, and its sequence numbers began again.
+        let began_again = newest.is_some_and(|newest| newest < self.newest);
+        was_away || began_again || !read.complete
+    }
+
+    fn take_new(&mut self, entries: &[Appended]) -> Changes {
+        let bound = self.bound;
+        let new = entries
+            .iter()
+            .filter(|entry| entry.position.sequence > bound && self.seen.insert(entry.position));
+        let changed: Vec<Option<Subject>> = new.map(|entry| entry.changed.clone()).collect();
+        let changed: Option<Vec<Subject>> = changed.into_iter().collect();
+        changed.map_or(Changes::Everything, Changes::Of)
+    }
+
+    /// Moves the bound to the highest sequence number that was known [`LATE`] before this read began.
+    fn advance(&mut self, read: &FeedRead, newest: Option<u64>) {
+        self.previous = (read.began, read.at);
+        if let Some(newest) = newest.filter(|newest| *newest > self.newest) {
+            self.newest = newest;
+            self.reads.push_back((read.finished, newest));
+        }
+        while let Some((_, newest)) =
+            self.reads.pop_front_if(|(finished, _)| finished.saturating_add(LATE) <= read.began)
+        {
+            self.bound = newest;
+        }
+        let bound = self.bound;
+        self.seen.retain(|position| position.sequence > bound);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tabletheory::SeededRandom;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn entry(sequence: u64) -> Appended {
+        Appended {
+            position: Position { sequence, suffix: 0 },
+            changed: Some(Subject::of(&sequence.to_string())),
+        }
+    }
+
+    /// A read of these entries, oldest first, after so many seconds.
+    fn read(seconds: u32, entries: &[u64]) -> FeedRead {
+        let began = seconds * SECOND;
+        let entries = entries.iter().rev().map(|sequence| entry(*sequence)).collect();
+        FeedRead { at: Timestamp::from_seconds(0) + began, began, finished: began, entries, complete: true }
+    }
+
+    fn changed(sequences: &[u64]) -> Changes {
+        Changes::Of(sequences.iter().filter_map(|sequence| entry(*sequence).changed).collect())
+    }
+
+    /// A reader whose first read, at second 10, found the newest entry 100.
+    fn reader() -> FeedReader {
+        let mut reader = FeedReader::default();
+        assert_eq!(reader.observe(&read(10, &[99, 100])), Changes::Everything, "pages were read before");
+        reader
+    }
+
+    #[test]
+    fn an_entry_that_is_stored_late_is_read_and_each_entry_is_announced_once() {
+        let mut reader = reader();
+        assert_eq!(reader.observe(&read(11, &[100, 105])), changed(&[105]));
+        assert_eq!(reader.observe(&read(12, &[100, 103, 105])), changed(&[103]), "it was stored late");
+        assert_eq!(reader.observe(&read(13, &[100, 103, 105])), changed(&[]));
+        assert_eq!(reader.bound(), Some(100));
+        reader.observe(&read(21, &[100, 103, 105]));
+        assert_eq!(reader.bound(), Some(105), "no writer that has not seen 105 can store an entry any more");
+    }
+
+    #[test]
+    fn after_a_gap_everything_counts_as_changed_and_the_reader_starts_again() {
+        let gap = Changes::Everything;
+        assert_eq!(reader().observe(&read(10 + 1801, &[100])), gap, "it was away");
+        assert_eq!(reader().observe(&read(11, &[50])), gap, "the positions began again");
+        assert_eq!(
+            reader().observe(&FeedRead { complete: false, ..read(11, &[105]) }),
+            gap,
+            "there are too many"
+        );
+        let suspended = FeedRead { at: Timestamp::from_seconds(3600), ..read(11, &[100]) };
+        assert_eq!(reader().observe(&suspended), gap, "the machine was suspended, or its clock was set");
+        assert_eq!(reader().observe(&read(11, &[])), changed(&[]), "expired entries are no gap");
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_read_concerns_everything_and_another_row_nothing() {
+        let mut row = FeedEntry { changed: "0f".to_owned(), ttl: None }.to_item();
+        for (sk, is_entry) in [
+            ("000001700000000-00000000000000ff", true),
+            ("000001700000000", false),
+            ("000001700000000-ff", false),
+            ("+00001700000000-00000000000000ff", false),
+            ("0000017000000é0-00000000000000ff", false),
+            ("META", false),
+        ] {
+            row.set("pk", PK);
+            row.set("sk", sk);
+            assert_eq!(Appended::of(&row).is_some(), is_entry, "{sk}");
+        }
+        row.set("sk", Position { sequence: 101, suffix: 1 }.key().sk);
+        row.set("changed", 1);
+        let unreadable = Appended::of(&row).expect("an entry");
+        let news = reader().observe(&FeedRead { entries: vec![unreadable, entry(100)], ..read(11, &[]) });
+        assert_eq!(news, Changes::Everything);
+    }
+
+    #[test]
+    fn a_position_is_higher_than_the_newest_whatever_the_clock_of_the_writer() {
+        let random = SeededRandom::new(1);
+        let after = |newest, seconds| Position::after(newest, Timestamp::from_seconds(seconds), &random);
+        let first = after(None, 1_700_000_000);
+        assert_eq!(Position::parse(&first.key().sk), Some(first));
+        let behind = after(Some(first), 0);
+        assert!(behind > first && behind.key().sk > first.key().sk);
+        assert!(
+            after(Some(behind), 1_700_000_100).sequence > behind.sequence + 1,
+            "it follows the clock again"
+        );
+    }
+}
