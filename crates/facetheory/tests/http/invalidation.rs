@@ -412,3 +412,21 @@ async fn tags_of_a_304_or_of_a_new_rule_invalidate_a_page() {
         assert_ne!(site.get("/a").await.state(), "hit", "{tag}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_invalidates_does_not_wait_for_a_table_that_does_not_respond() {
+    let site = Site::of(routes());
+    changes(&site, |_| false);
+    site.get("/a").await;
+    site.table.slow_down(10_000 * SECOND);
+    let began = tokio::time::Instant::now();
+    site.send("POST", "/a", &[]).await;
+    assert!(began.elapsed() <= SECOND, "half the timeout of the table: {:?}", began.elapsed());
+    // This request notices the outage.
+    site.get("/a").await;
+    for _ in 0..3 {
+        let began = tokio::time::Instant::now();
+        site.send("POST", "/a", &[]).await;
+        assert!(began.elapsed() < SECOND / 10, "{:?}", began.elapsed());
+    }
+}

@@ -6,6 +6,7 @@
 
 mod child_protocol;
 mod freeze;
+mod herd;
 mod outage;
 mod private_servers;
 mod process;
@@ -38,9 +39,10 @@ fn main() -> ExitCode {
     if let Some((role, stores)) = Stores::for_child() {
         return run_child(child(&role, &stores));
     }
-    let tests: [(&str, Test); 5] = [
+    let tests: [(&str, Test); 6] = [
         ("a_missing_page_is_rendered_once_by_three_processes", stampede::of_a_missing_page),
         ("a_stale_page_is_rendered_once_and_no_client_waits_for_it", stampede::of_a_stale_page),
+        ("after_the_holder_was_killed_a_herd_costs_one_render", herd::after_the_holder_was_killed),
         ("a_render_longer_than_its_lease_is_published", freeze::without_freeze),
         ("a_frozen_process_cannot_publish_after_its_lease", freeze::during_render),
         ("a_render_that_ends_after_a_freeze_is_not_published", freeze::until_render_ends),
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         trials.push(Trial::test(format!("{name}_on_sqlite"), move || on_sqlite(test)));
         trials.push(Trial::test(format!("{name}_on_servers"), move || on_servers(test)));
     }
+    trials.push(Trial::test("while_puts_are_denied_a_herd_costs_one_render", herd::while_puts_are_denied));
     let outages = [
         ("the_table_is_stopped", ProxyOutage { table: Some(Failure::Stopped), bodies: None }),
         ("the_table_is_unresponsive", ProxyOutage { table: Some(Failure::Unresponsive), bodies: None }),

@@ -213,12 +213,12 @@ fn summary(responses: &Responses) -> String {
 /// The proxies in front of the servers.
 pub(crate) struct Proxies {
     table: Proxy,
-    bodies: Proxy,
+    pub(crate) bodies: Proxy,
 }
 
 impl Proxies {
     /// Puts proxies between the processes and the servers of these stores.
-    fn in_front_of(stores: &mut Stores) -> Result<Proxies, Failed> {
+    pub(crate) fn in_front_of(stores: &mut Stores) -> Result<Proxies, Failed> {
         let mut proxy = |name: &str| {
             let endpoint = stores.environment.iter_mut().find(|(other, _)| *other == name);
             let (_, endpoint) = endpoint.ok_or("the stores have no such server")?;

@@ -5,6 +5,7 @@
 //! only counts.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use libtest_mimic::Failed;
@@ -35,6 +36,7 @@ pub(crate) struct Proxy {
     _port: TcpSocket,
     server: String,
     seen: Arc<Mutex<Vec<String>>>,
+    denies_puts: Arc<AtomicBool>,
     task: Option<JoinHandle<()>>,
 }
 
@@ -48,6 +50,7 @@ impl Proxy {
             runtime,
             server: endpoint.trim_start_matches("http://").trim_end_matches('/').to_owned(),
             seen: Arc::default(),
+            denies_puts: Arc::default(),
             task: None,
         };
         proxy.restore()?;
@@ -71,6 +74,11 @@ impl Proxy {
             }));
         }
         Ok(())
+    }
+
+    /// Responds to every PUT of S3 with 403 from now on, as without `s3:PutObject`.
+    pub(crate) fn deny_puts(&self) {
+        self.denies_puts.store(true, Ordering::SeqCst);
     }
 
     /// Forwards to the server again.
@@ -100,15 +108,15 @@ impl Proxy {
     }
 
     fn forward(&mut self, listener: TcpListener) {
-        let (server, seen) = (self.server.clone(), self.seen.clone());
+        let (server, seen, denies_puts) = (self.server.clone(), self.seen.clone(), self.denies_puts.clone());
         self.task = Some(self.runtime.spawn(async move {
             // Dropped with the task, which closes the connections.
             let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                let (server, seen) = (server.clone(), seen.clone());
+                let (server, seen, denies_puts) = (server.clone(), seen.clone(), denies_puts.clone());
                 connections.spawn(async move {
                     // A broken connection is an error for the client to handle.
-                    let _ = connect(client, &server, &seen).await;
+                    let _ = connect(client, &server, &seen, &denies_puts).await;
                 });
             }
         }));
@@ -125,7 +133,12 @@ fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
 }
 
 /// Forwards both directions, and records the requests.
-async fn connect(client: TcpStream, server: &str, seen: &Mutex<Vec<String>>) -> std::io::Result<()> {
+async fn connect(
+    client: TcpStream,
+    server: &str,
+    seen: &Mutex<Vec<String>>,
+    denies_puts: &AtomicBool,
+) -> std::io::Result<()> {
     let server = TcpStream::connect(server).await?;
     let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
         (client.into_split(), server.into_split());
@@ -134,26 +147,37 @@ async fn connect(client: TcpStream, server: &str, seen: &Mutex<Vec<String>>) -> 
         loop {
             let read = from_client.read(&mut buffer).await?;
             if read == 0 {
-                return Ok::<_, std::io::Error>(());
+                return Ok::<_, std::io::Error>(false);
             }
+            let mut is_put = false;
             for byte in &buffer[..read] {
                 match byte {
                     b'\n' => {
-                        seen.lock().expect("not poisoned").extend(operation(&line));
+                        let operation = operation(&line);
+                        is_put |= operation.as_deref() == Some("PUT");
+                        seen.lock().expect("not poisoned").extend(operation);
                         line.clear();
                     }
                     byte if line.len() < MAX_LINE_BYTES => line.push(*byte),
                     _ => line.clear(),
                 }
             }
+            if is_put && denies_puts.load(Ordering::SeqCst) {
+                return Ok(true);
+            }
             to_server.write_all(&buffer[..read]).await?;
         }
     };
     // The connection is over when either side has closed it.
-    tokio::select! {
-        result = requests => result,
-        result = tokio::io::copy(&mut from_server, &mut to_client) => result.map(drop),
+    let is_denied = tokio::select! {
+        result = requests => result?,
+        result = tokio::io::copy(&mut from_server, &mut to_client) => result.map(|_| false)?,
+    };
+    if is_denied {
+        let denied = "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        to_client.write_all(denied.as_bytes()).await?;
     }
+    Ok(())
 }
 
 /// The operation that a line of a request names, if any: for DynamoDB in a header, for S3 in the request line, which
