@@ -12,7 +12,7 @@ use std::time::Duration;
 use tabletheory::{SeededRandom, Timestamp};
 
 use crate::protocol::feed::{
-    APPEND_LIMIT, Appended, Changes, FeedRead, FeedReader, LATE, MAX_PAUSE, Position, Subject,
+    APPEND_LIMIT, Appended, Changes, FeedRead, FeedReader, LATE, MAX_PAUSE, Position, Subject, TTL,
 };
 use crate::store::KnownChanges;
 
@@ -20,8 +20,8 @@ use crate::store::KnownChanges;
 const TICK: Duration = APPEND_LIMIT;
 /// How long the process may rely on a read of the feed, and thus how late it may notice a change.
 const MAX_AGE: u32 = 1;
-/// Longer than entries are stored.
-const LONG: u32 = 2 * (MAX_PAUSE.as_secs() / TICK.as_secs()) as u32;
+/// Longer than entries are stored, in ticks.
+const LONG: u32 = 1000;
 /// The bounds of an exploration.
 struct Scope {
     /// How often time advances by one tick.
@@ -346,6 +346,7 @@ fn explore(scope: &Scope, mutant: Option<Mutant>) -> Result<usize, String> {
 #[test]
 fn no_acknowledged_change_is_missed_in_any_interleaving() {
     const { assert!(LATE.as_secs() == 2 * TICK.as_secs()) };
+    assert!(LONG * TICK > MAX_PAUSE.max(TTL));
     for scope in &SCOPES {
         let states = explore(scope, None).expect("no violation");
         println!("{states} states");
