@@ -33,6 +33,7 @@ POINTERS = ("absolute", "relative")
 RENDER_SECONDS = 0.3
 # Limits for a process that never responds; a busy machine takes long.
 READY_SECONDS = 120
+READY_POLL_SECONDS = 0.5
 RESULT_SECONDS = 120
 CONTENDED_PAGES = 6
 CLIENTS = 6
@@ -148,11 +149,21 @@ class Gateway:
             "/docs/{{page+}}" = {{ isr = "10m", wait_timeout = "100s", versions = 3 }}
             """
         )
-        lines = queue.Queue()
-        self.process = Process([GATEWAY, "serve", "--config", str(config)], dict(os.environ), lines.put)
-        found = []
+        self.lines = queue.Queue()
+        self.process = Process([GATEWAY, "serve", "--config", str(config)], dict(os.environ), self.lines.put)
+
+    def wait_until_ready(self):
+        """Reads the two addresses that the gateway prints."""
+        found, deadline = [], time.monotonic() + READY_SECONDS
         while len(found) < 2:
-            line = lines.get(timeout=READY_SECONDS)
+            assert time.monotonic() < deadline, f"the gateway did not print its addresses within {READY_SECONDS} s"
+            # Before the lines are read, so that the last lines of a process that has exited count.
+            status = self.process.process.poll()
+            try:
+                line = self.lines.get(timeout=READY_POLL_SECONDS)
+            except queue.Empty:
+                assert status is None, f"the gateway exited with {status}; its messages are above"
+                continue
             found += [word.strip(".,)/") for word in line.split() if word.startswith("http://127.0.0.1:")]
         self.url, self.admin = found[:2]
 
@@ -197,8 +208,11 @@ class Site:
     """One table with all three services."""
 
     def __init__(self, directory, origin, pointers):
-        self.origin, self.pointers = origin, pointers
+        self.origin, self.pointers, self.directory = origin, pointers, directory
+        self.programs, self.gateway = {}, None
         self.table, self.prefix = f"interop-{uuid.uuid4().hex[:12]}", f"interop-{uuid.uuid4().hex[:12]}"
+
+    def start(self):
         db.create_table(
             TableName=self.table,
             BillingMode="PAY_PER_REQUEST",
@@ -213,15 +227,22 @@ class Site:
             "FACETHEORY_CACHE_TABLE_NAME": self.table,
             "FACETHEORY_ISR_BUCKET": BUCKET,
             "FACETHEORY_ISR_PREFIX": self.prefix,
-            "FACETHEORY_POINTERS": pointers,
+            "FACETHEORY_POINTERS": self.pointers,
         }
-        self.programs = {language: Program(language, environment) for language in PROGRAMS}
-        self.gateway = Gateway(directory, origin, self.table, self.prefix, pointers)
+        for language in PROGRAMS:
+            self.programs[language] = Program(language, environment)
+        self.gateway = Gateway(self.directory, self.origin, self.table, self.prefix, self.pointers)
+        self.gateway.wait_until_ready()
 
     def stop(self):
-        for process in [self.gateway, *self.programs.values()]:
-            process.process.stop()
-        db.delete_table(TableName=self.table)
+        """Stops everything that was started, also if `start` failed."""
+        for service in [self.gateway, *self.programs.values()]:
+            if service is not None:
+                service.process.stop()
+        try:
+            db.delete_table(TableName=self.table)
+        except db.exceptions.ResourceNotFoundException:
+            pass
 
     def page(self, name, route="news"):
         return Page(self.origin, name, route)
@@ -354,6 +375,7 @@ def main():
         with tempfile.TemporaryDirectory() as directory:
             site = Site(directory, origin, pointers)
             try:
+                site.start()
                 for check in CHECKS:
                     name, began = check.__name__.replace("_", " "), time.monotonic()
                     try:
