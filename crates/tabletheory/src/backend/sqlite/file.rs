@@ -86,9 +86,12 @@ fn harden(connection: &Connection) -> Result<(), BackendError> {
 
 /// Rejects files of other programs, and of later versions of this one, before anything is changed in them.
 fn check_format(connection: &Connection) -> Result<(), BackendError> {
+    // Tables first: another process that creates the file writes its tables and these numbers in one transaction, so
+    // once there are tables, the numbers are there, too.
+    let has_tables = has_tables(connection)?;
     let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let (application, layout) = (number("application_id")?, number("user_version")?);
-    if application == 0 && !has_tables(connection)? {
+    if application == 0 && !has_tables {
         return Ok(());
     }
     ensure!(application == APPLICATION_ID, "this SQLite file belongs to another program; use another file");
