@@ -60,3 +60,16 @@ async fn cache_keys_equal_those_of_typescript_services() {
         assert_eq!(cache_key(vector), vector["cache_key"].as_str().expect("a key"), "{}", vector["name"]);
     }
 }
+
+#[tokio::test]
+async fn a_query_that_would_give_the_key_of_another_path_is_not_cached() {
+    let key = |path: &str, query: Option<&str>| {
+        cache_key(&serde_json::json!({ "pattern": "/docs/{page*}", "path": path, "query": query }))
+    };
+    assert_eq!(key("/docs/a/b", None), "default::/docs/{page*}?page=a%2Fb");
+    for query in ["page=a%2Fb", "page=a/b", "x=1&page=a", "page", "p%61ge=a"] {
+        assert_eq!(key("/docs", Some(query)), "no page", "{query}");
+    }
+    assert_eq!(key("/docs", Some("pages=a")), "default::/docs/{page*}?pages=a");
+    assert_eq!(key("/docs/a", Some("page=b")), "default::/docs/{page*}?page=a&page=b");
+}

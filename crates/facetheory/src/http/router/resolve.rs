@@ -8,6 +8,7 @@ use tabletheory::Timestamp;
 
 use crate::http::headers::offers_upgrade;
 use crate::http::router::host::requested_host;
+use crate::http::router::key_form::KeyForm;
 use crate::http::router::page_key::cache_key;
 use crate::http::router::path::path_error;
 use crate::http::router::query::Query;
@@ -79,6 +80,8 @@ pub(crate) enum PassReason {
     Authorization,
     /// See [`Preview`](crate::Preview).
     Preview,
+    /// The cache key would be that of another path.
+    AmbiguousKey,
 }
 
 impl PassReason {
@@ -92,6 +95,7 @@ impl PassReason {
             PassReason::Upgrade => "upgrade",
             PassReason::Authorization => "authorization",
             PassReason::Preview => "draft",
+            PassReason::AmbiguousKey => "ambiguous-key",
         }
     }
 }
@@ -133,6 +137,9 @@ impl Routes {
             return Resolution::PassThrough(PassReason::Bypass);
         }
         match self.page_key(parts, route, params, scheme) {
+            Ok(_) if self.is_ambiguous(parts, route, params) => {
+                Resolution::PassThrough(PassReason::AmbiguousKey)
+            }
             Ok(key) => match self.pass_reason(parts, route, now) {
                 Some(reason) => Resolution::PassThrough(reason),
                 None => Resolution::Page(ResolvedPage { route: index, key }),
@@ -155,6 +162,17 @@ impl Routes {
         let (index, params) = self.locate(parts.uri.path())?;
         let route = self.at(index);
         if route.follow_origin { self.page_key(&parts, route, params, scheme).ok() } else { None }
+    }
+
+    /// Whether the query of a request has the name of an optional rest of the path, and the path has no such rest. Keys of
+    /// TypeScript services do not tell `/docs?page=a` from `/docs/a` then.
+    fn is_ambiguous(&self, parts: &Parts, route: &Route, params: Params<'_>) -> bool {
+        let KeyForm::FacetheoryTs { .. } = self.key_form_of(route) else { return false };
+        let absent =
+            route.by_name.iter().map(|index| params.at(*index)).filter(|(_, value)| value.is_empty());
+        let Some(query) = route.query.keyed_part(parts.uri.query(), &self.key_form) else { return false };
+        let has = |name: &str| query.split('&').any(|pair| pair.split('=').next() == Some(name));
+        absent.into_iter().any(|(name, _)| has(name))
     }
 
     /// Checks a request that is passed through as strictly as one for a page.
