@@ -104,15 +104,18 @@ impl Engine {
     async fn fetch(self: Arc<Self>, page: PageKey, policy: Policy, render: Option<RenderFn>) -> Fetched {
         let before = self.memory.snapshot(&page, self.now());
         let context = RenderContext { page: page.clone(), served: None, started: before.at, leased: false };
-        let rendered = self.render(render, context, &policy, &OnceLock::new()).await;
+        let recorded = OnceLock::new();
+        let rendered = self.render(render, context, &policy, &recorded).await;
         match rendered {
             Ok(Render::Page(rendered)) => match unpublished_page(*rendered, &policy, before) {
                 Some(entry) => Fetched::Page(entry),
                 None => Fetched::Declined,
             },
-            Ok(Render::Uncacheable) => Fetched::Declined,
-            Ok(Render::Declined | Render::Invalidate) => {
-                self.render_failures.record_declined(&page, self.now());
+            Ok(Render::Declined | Render::Uncacheable | Render::Invalidate) => {
+                // A response that was for its client alone, such as a part of the page, says nothing about the others.
+                if recorded.get().is_none() {
+                    self.render_failures.record_declined(&page, self.now());
+                }
                 Fetched::Declined
             }
             Err(cause) => {
