@@ -66,10 +66,16 @@ impl Engine {
                 waiting.await.unwrap_or(BodyLookup::Pending)
             }
         };
-        if let (BodyLookup::Unreachable | BodyLookup::Pending, Some(older)) = (&body, &known) {
-            self.mark_superseded(page, older, check).await;
+        let (BodyLookup::Unreachable | BodyLookup::Pending, Some(older)) = (&body, &known) else {
+            return body;
+        };
+        if !meta.may_have_expired(older.page.generation(), self.pages.store().skew()) {
+            self.mark_superseded(page, older, meta, check).await;
+            return body;
         }
-        body
+        // The older copy must not be served, so the lookup waits as if memory had none.
+        self.memory.remove_generation(page, older.page.generation());
+        if matches!(body, BodyLookup::Pending) { self.await_body(page, meta, check).await } else { body }
     }
 
     /// Waits for the body that `META` names, for as long as the object storage may take.
@@ -149,15 +155,19 @@ impl Engine {
     }
 
     /// Remembers that the table names a newer body than that of an entry, so that the next requests do not read the table
-    /// just to learn it again.
-    async fn mark_superseded(&self, page: &PageKey, older: &Arc<Entry>, check: MetadataCheck) {
+    /// just to learn it again. The entry is stale since the newer page was generated, if it was fresh until then.
+    async fn mark_superseded(&self, page: &PageKey, older: &Arc<Entry>, newer: &Meta, check: MetadataCheck) {
         let store = self.pages.store();
         let invalidated = older.page.follows_origin() && {
             let outdated = store.is_outdated(page, older.page.meta());
             self.within_table_timeout(outdated).await.unwrap_or(true)
         };
         let check = MetadataCheck { stale: true, invalidated, superseded: true, ..check };
-        self.memory.replace(page, older, older.checked_again(check));
+        let mut meta = older.page.meta().clone();
+        let stale_since = meta.stale_since.unwrap_or_else(|| meta.generation.expires_at());
+        meta.stale_since = Some(stale_since.min(newer.generation.generated_at));
+        let superseded = CachedPage::with_body(meta, older.page.body.clone());
+        self.memory.replace(page, older, Entry::new(superseded.into(), check, older.render_time));
     }
 }
 

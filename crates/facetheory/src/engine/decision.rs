@@ -117,9 +117,7 @@ impl ServeDecision {
 
 /// How long a page has been stale by its own times. Since when its tags or its deployment make it stale is unknown.
 fn stale_for(meta: &Meta, now: Timestamp) -> Duration {
-    let page = &meta.generation;
-    let expired = page.generated_at.saturating_add(page.revalidate_seconds);
-    let since = meta.stale_since.unwrap_or(expired);
+    let since = meta.stale_since.unwrap_or_else(|| meta.generation.expires_at());
     Duration::from_secs(u64::try_from(now.seconds().saturating_sub(since)).unwrap_or(0))
 }
 

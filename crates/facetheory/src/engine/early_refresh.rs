@@ -21,7 +21,7 @@ pub(super) fn window(entry: &Entry, policy: &Policy, now: Timestamp) -> Option<(
         return None;
     }
     let page = entry.page.generation();
-    let end = page.generated_at.saturating_add(page.revalidate_seconds).saturating_mul(1000);
+    let end = page.expires_at().saturating_mul(1000);
     let left = end.saturating_sub(now.millis()) as f64;
     let scale = entry.render_time.as_secs_f64() * 1000.0 * eagerness;
     (left < scale * MAX_SCALES).then_some((left, scale))

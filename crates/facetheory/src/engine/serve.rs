@@ -110,7 +110,9 @@ impl Request<'_> {
             _ => found.body.clone(),
         };
         if matches!(body, BodyLookup::Unreachable) {
-            return ControlFlow::Break(self.serve_offline(FailedStore::Bodies));
+            let older = engine.memory.get(page).and_then(|older| self.serve_superseded(&older));
+            let unreachable = || GetResult::Bypass(BypassReason::Unreachable(FailedStore::Bodies));
+            return ControlFlow::Break(older.unwrap_or_else(unreachable));
         }
         ControlFlow::Continue(Arc::new(LookupResult { body, ..(*found).clone() }))
     }
@@ -228,7 +230,8 @@ impl Request<'_> {
     fn serve_offline(&self, store: FailedStore) -> GetResult {
         let (engine, page) = (self.engine, self.page);
         let is_servable = |entry: &&Arc<Entry>| {
-            engine.decide_offline(page, entry, self.reuse, engine.now()).is_servable_if_error()
+            let decision = engine.decide_offline(page, entry, self.reuse, engine.now());
+            decision.is_servable_if_error() && !engine.memory.is_unservable(page, entry)
         };
         self.page_or_unreachable(self.known.as_ref().filter(is_servable), store)
     }

@@ -39,6 +39,7 @@ pub(crate) const VARIANT: Attr<String> = Attr::new("variant");
 pub(crate) const DEPLOYMENT: Attr<String> = Attr::new("deployment");
 pub(crate) const STALE_SINCE: Attr<i64> = Attr::new("stale_since");
 pub(crate) const MUST_NOT_SERVE: Attr<bool> = Attr::new("must_not_serve");
+pub(crate) const EXPIRED_AT: Attr<i64> = Attr::new("expired_at");
 pub(crate) const PINNED_UNTIL: Attr<i64> = Attr::new("pinned_until");
 pub(crate) const MARK: Attr<String> = Attr::new("mark");
 pub(crate) const OWNER: Attr<String> = Attr::new("owner");

@@ -65,4 +65,9 @@ impl Generation {
     pub(crate) fn follows_origin(&self) -> bool {
         self.content.initial_age.is_some()
     }
+
+    /// When its interval ends, in epoch seconds.
+    pub(crate) fn expires_at(&self) -> i64 {
+        self.generated_at.saturating_add(self.revalidate_seconds)
+    }
 }

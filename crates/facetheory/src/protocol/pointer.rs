@@ -90,19 +90,27 @@ impl StoredMeta {
         if self.s3_key() == Some(version.generation.s3_key.as_str()) {
             return self.into_copy_with(version.generation.content);
         }
-        let Meta { ttl, current_sk, version: count, stale_since, must_not_serve, .. } = self.meta;
+        let Meta { ttl, current_sk, version: count, stale_since, must_not_serve, expired_at, .. } = self.meta;
         let mut generation = version.generation;
         if version.inherits_interval {
             generation.revalidate_seconds = self.interval.or(policy.map(seconds)).unwrap_or(0);
         }
         let until = stale_since.map(|since| since.saturating_add(seconds(skew)));
         if until.is_some_and(|until| generation.generated_at > until) {
-            return Meta { ttl, current_sk, version: count, ..Meta::of(generation) };
+            return Meta { ttl, current_sk, version: count, expired_at, ..Meta::of(generation) };
         }
         if stale_since.is_some() {
             generation.revalidate_seconds = 0;
         }
-        Meta { ttl, current_sk, version: count, stale_since, must_not_serve, ..Meta::of(generation) }
+        Meta {
+            ttl,
+            current_sk,
+            version: count,
+            stale_since,
+            must_not_serve,
+            expired_at,
+            ..Meta::of(generation)
+        }
     }
 }
 

@@ -8,7 +8,9 @@ use tabletheory::{Attr, Change, Timestamp, Txn, Update, Value, Write};
 
 use crate::protocol::{
     Claim, Generation, Lease, Meta, PageKey, Version, attribute as name, pointer, rollback,
-    row::codec::Row as _, ttl::after, version_id::is_version_of,
+    row::codec::Row as _,
+    ttl::{after, seconds},
+    version_id::is_version_of,
 };
 
 /// Which generations of a page are stored.
@@ -210,6 +212,7 @@ impl<'a> Publication<'a> {
         let mut meta = Meta::of(generation);
         meta.ttl = self.ttl;
         meta.mark = Some(self.lease.token().to_owned());
+        meta.expired_at = self.seen.and_then(Meta::last_hard_invalidation);
         meta
     }
 
@@ -270,6 +273,18 @@ impl Meta {
         self.current_sk.as_deref().is_some_and(|sk| is_version_of(sk, &self.generation.s3_key))
     }
 
+    /// When the page was last hard invalidated, in epoch seconds.
+    pub(crate) fn last_hard_invalidation(&self) -> Option<i64> {
+        if self.must_not_serve { self.stale_since } else { self.expired_at }
+    }
+
+    /// Whether an earlier generation may have been hard invalidated before this one was published. Unless this
+    /// implementation has published the row, that is unknown.
+    pub(crate) fn may_have_expired(&self, earlier: &Generation, skew: Duration) -> bool {
+        let until = self.expired_at.map(|at| at.saturating_add(seconds(skew)));
+        self.mark.is_none() || until.is_some_and(|until| earlier.generated_at <= until)
+    }
+
     /// Whether a render has the body of the current generation.
     pub(crate) fn has_same_body(&self, page: &Generation) -> bool {
         let current = &self.generation.content.digest;
@@ -303,6 +318,7 @@ mod tests {
             version: Some(7),
             stale_since: Some(1),
             must_not_serve: true,
+            expired_at: Some(1),
             pinned_until: Some(1),
             mark: text(),
             ..meta

@@ -63,6 +63,7 @@ impl Rollback<'_> {
     fn meta(&self) -> Meta {
         let mut meta = Meta::of(self.target.generation.clone());
         meta.current_sk = Some(self.target_sk.to_owned());
+        meta.expired_at = self.seen.last_hard_invalidation();
         if self.pin.is_zero() {
             // The version may be young enough to be fresh, although the page was invalidated since.
             meta.generation.revalidate_seconds = 0;

@@ -34,7 +34,7 @@ impl Default for Ttls {
 impl Ttls {
     /// The `ttl` of `META` for this generation, in epoch seconds.
     pub(crate) fn of_page(&self, page: &Generation) -> Option<i64> {
-        let stale = page.generated_at.saturating_add(page.revalidate_seconds);
+        let stale = page.expires_at();
         self.page.map(|ttl| stale.saturating_add(seconds(ttl)))
     }
 

@@ -203,6 +203,11 @@ impl PageStore {
         self
     }
 
+    /// By how much the clocks of two processes may differ.
+    pub(crate) fn skew(&self) -> Duration {
+        self.epoch_terms.skew
+    }
+
     /// The time of the table's clock.
     ///
     /// ```

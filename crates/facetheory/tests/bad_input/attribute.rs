@@ -47,6 +47,7 @@ fn full_rows() -> [FullRow; 5] {
     meta.current_sk = Some(VERSION_SK.into());
     meta.version = Some(3);
     meta.stale_since = Some(NOW - 1);
+    meta.expired_at = Some(NOW - 10);
     meta.pinned_until = Some(NOW);
     meta.mark = Some("mark".into());
     let mut lock = Lock::new("token", NOW + 10);

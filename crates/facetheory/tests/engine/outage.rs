@@ -378,12 +378,47 @@ async fn an_older_copy_is_not_served_past_its_stale_limits_while_a_newer_body_do
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_older_copy_is_stale_since_the_newer_page_was_generated() {
+    let (bodies, silent) = bodies();
+    let site = Site::on(|builder| builder, Bodies::over(bodies.clone())).with(|policy| {
+        policy.stale_while_revalidate = Some(5 * SECOND);
+        policy.stale_if_error = Some(5 * SECOND);
+    });
+    site.get("one").await;
+    tokio::time::advance(3 * SECOND).await;
+    let other = site.another().with(|policy| policy.mode = facetheory::Mode::Blocking);
+    other.isr.invalidate(&site.page, InvalidationMode::Soft).await.expect("a result");
+    assert_eq!(other.get("two").await, served(State::Miss, "two"));
+    bodies.config_mut(|config| *config = silent);
+    tokio::time::advance(SECOND).await;
+    assert_eq!(site.get("three").await, served(State::StaleMetadataError, "one"));
+    tokio::time::advance(6 * SECOND).await;
+    assert_eq!(site.get("three").await, served(State::Bypass, "three"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_older_copy_is_not_served_after_a_hard_invalidation_while_a_newer_body_does_not_arrive() {
     let (site, _) = superseded(|_| {}).await;
     assert_eq!(site.get("three").await, served(State::StaleMetadataError, "one"));
     site.another().isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("a result");
     tokio::time::advance(SECOND).await;
     assert_eq!(site.get("three").await, served(State::Bypass, "three"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_copy_is_not_served_if_it_was_hard_invalidated_before_the_newer_one_was_published() {
+    let (bodies, silent) = bodies();
+    let site = Site::on(|builder| builder, Bodies::over(bodies.clone()));
+    site.get("one").await;
+    let other = site.another();
+    tokio::time::advance(3 * SECOND).await;
+    other.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("a result");
+    assert_eq!(other.get("two").await, served(State::Miss, "two"));
+    tokio::time::advance(INTERVAL).await;
+    let later = site.another().with(|policy| policy.mode = facetheory::Mode::Blocking);
+    assert_eq!(later.get("three").await, served(State::Miss, "three"), "a second publish after it");
+    bodies.config_mut(|config| *config = silent);
+    assert_eq!(site.get("four").await, served(State::Bypass, "four"));
 }
 
 #[tokio::test(start_paused = true)]

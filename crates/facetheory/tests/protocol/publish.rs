@@ -313,7 +313,7 @@ async fn a_version_that_is_not_a_number_counts_as_absent_for_the_guard_too() {
 }
 
 #[tokio::test]
-async fn a_publish_removes_every_attribute_of_the_page_before() {
+async fn a_publish_removes_every_attribute_of_the_page_before_and_records_its_hard_invalidation() {
     for (body, history) in
         [("next", History::Latest), ("next", History::Versions), ("before", History::Versions)]
     {
@@ -337,7 +337,7 @@ async fn a_publish_removes_every_attribute_of_the_page_before() {
             let after = t.meta().await.expect("a page");
             assert_eq!(after.freshness(t.store.now()), Freshness::Fresh, "it may be served again");
             let mut expected = Meta::of(t.rendered(body));
-            expected.mark = Some(lease.token().into());
+            (expected.mark, expected.expired_at) = (Some(lease.token().into()), Some(NOW));
             (expected.version, expected.current_sk) = (after.version, after.current_sk.clone());
             assert_eq!(after, expected, "{body} {history:?}");
         }

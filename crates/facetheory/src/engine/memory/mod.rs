@@ -92,14 +92,19 @@ impl Memory {
     /// before the page is removed, so that either this call or the invalidation removes it. A page that only became stale
     /// stays, for the time when the table is unreachable.
     fn remove_if_unservable(&self, page: &PageKey, entry: &Entry) {
+        if self.is_unservable(page, entry) {
+            self.remove(page);
+        }
+    }
+
+    /// Whether this process knows that an entry was hard invalidated since its metadata was read.
+    pub(super) fn is_unservable(&self, page: &PageKey, entry: &Entry) -> bool {
         let known = (!self.unservable.is_empty()).then(|| self.unservable.get(&MemoryKeyRef::from(page)));
         let is_known = known.flatten().is_some_and(|unservable| {
             let generation = entry.page.generation();
             *unservable.s3_key == *generation.s3_key && generation.generated_at <= unservable.generated_at
         });
-        if is_known || entry.check.before.invalidations.hard != self.invalidations.count(page).hard {
-            self.remove(page);
-        }
+        is_known || entry.check.before.invalidations.hard != self.invalidations.count(page).hard
     }
 
     /// Counts an entry anew whose page has become heavier, if it is still in memory.

@@ -56,7 +56,7 @@ pub(crate) fn age(page: &Generation, now: Timestamp) -> i64 {
 /// Returns how many more seconds a stored response is fresh; negative if it is stale.
 pub(crate) fn remaining(page: &CachedPage, now: Timestamp) -> i64 {
     let generation = page.generation();
-    let by_row = generation.generated_at.saturating_add(generation.revalidate_seconds);
+    let by_row = generation.expires_at();
     let by_row = by_row.saturating_sub(now.seconds());
     if by_row > 0 {
         return by_row;

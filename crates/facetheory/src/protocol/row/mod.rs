@@ -54,6 +54,8 @@ codec::row! {
         pub stale_since: Option<i64> = STALE_SINCE,
         /// Whether the page must not be served, not even while it is regenerated.
         pub must_not_serve: bool = MUST_NOT_SERVE,
+        /// When an earlier generation was last hard invalidated, in epoch seconds.
+        pub expired_at: Option<i64> = EXPIRED_AT,
         /// Until when a page that was rolled back is pinned, in epoch seconds.
         pub pinned_until: Option<i64> = PINNED_UNTIL,
         /// The token of the lease that published it last.
