@@ -10,7 +10,8 @@ use crate::protocol::key::PageKey;
 /// [`IsrService::regenerate`](crate::IsrService::regenerate).
 ///
 /// It is used for pages of rules. Pages that [follow their origin](crate::Route::follow_origin) are always regenerated in
-/// this process, because their render needs the client's own request.
+/// this process, because their render needs the client's own request. So are pages whose key contains credentials: the
+/// header `authorization`, `x-api-key` or `x-amz-security-token`, or a cookie.
 ///
 /// ```
 /// use facetheory::{QueuedRegeneration, RegenerationQueue};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::header::{HeaderName, HeaderValue, IF_RANGE, RANGE};
+use http::header::{COOKIE, HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE};
 use http::request::Parts;
 use http::uri::Scheme;
 use http::{Method, Request, Uri};
@@ -17,6 +17,7 @@ use crate::http::headers::CONDITIONS;
 use crate::http::regeneration_queue::QueuedRegeneration;
 use crate::http::renderer::Renderer;
 use crate::http::request_origin::RequestOrigin;
+use crate::http::router::key_form::CREDENTIALS;
 use crate::http::router::origin_request::narrowed_uri;
 use crate::http::router::rejection::Rejection;
 use crate::http::router::resolve::ResolvedPage;
@@ -105,21 +106,21 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
 
     /// Returns the function that sends the regeneration of the page to the queue, if there is one.
     ///
-    /// A page that follows its origin is rendered with the client's own request, which may contain credentials: it does not
-    /// leave this process.
-    pub(super) fn offload(self: &Arc<Self>, page: &PageKey) -> Option<Offload> {
+    /// Credentials do not leave this process. A page that follows its origin is rendered with the client's own request, which
+    /// may contain them; a rule may list a header with credentials, or cookies.
+    pub(super) fn offload(&self, page: &PageKey) -> Option<Offload> {
         let queue = self.handler.queue.clone().filter(|_| !self.route().follow_origin)?;
-        let (exchange, page) = (self.clone(), page.clone());
+        let mut request = self.handler.routes.keyed_request(self.route(), &self.client).ok()?;
+        if has_credentials(request.headers()) {
+            return None;
+        }
+        if let Some(scheme) = self.client.extensions.get::<Scheme>() {
+            request.extensions_mut().insert(scheme.clone());
+        }
+        let page = page.clone();
         Some(Arc::new(move |generated_at| {
-            let (exchange, queue, page) = (exchange.clone(), queue.clone(), page.clone());
+            let (request, queue, page) = (request.clone(), queue.clone(), page.clone());
             Box::pin(async move {
-                let (route, client) = (exchange.route(), &exchange.client);
-                let Ok(mut request) = exchange.handler.routes.keyed_request(route, client) else {
-                    return false;
-                };
-                if let Some(scheme) = client.extensions.get::<Scheme>() {
-                    request.extensions_mut().insert(scheme.clone());
-                }
                 let regeneration = QueuedRegeneration { request, page: page.clone(), generated_at };
                 let sent = queue.send(regeneration).await;
                 if let Err(error) = &sent {
@@ -196,6 +197,11 @@ impl CacheHandler {
         self.new_pages.as_ref().is_none_or(|limiter| limiter.allows(now))
             && (!is_variant || self.variants.allows(page, now))
     }
+}
+
+/// Whether a request has headers that may identify a client.
+fn has_credentials(headers: &HeaderMap) -> bool {
+    headers.contains_key(COOKIE) || CREDENTIALS.iter().any(|name| headers.contains_key(*name))
 }
 
 /// Whether the origin sees everything that the client sent.
