@@ -33,6 +33,8 @@ const MAX_HEADERS: usize = 512;
 /// The time before the end of an invocation in which unfinished work is cancelled and its leases are released; at most a
 /// quarter of the invocation.
 const RESERVE: Duration = Duration::from_secs(3);
+/// How long the lease of gc may take to be released after the deadline of the work.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a response may take to end after its deadline, and the connection within the process after that.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -132,15 +134,10 @@ impl Function {
     /// Deletes expired rows and unused bodies, if that is due. Returns the response to the schedule.
     async fn collect_garbage(&self, deadline: Instant) -> Result<Bytes, String> {
         let interval = self.gc.interval.ok_or("gc is disabled: set `interval` in [gc] of facetheory.toml")?;
-        let outcome = match timeout_at(deadline, self.gc.run_if_due(interval)).await {
-            Ok(outcome) => outcome.map_err(|error| describe(&error))?,
-            Err(_) => {
-                return Err(
-                    "gc was not done before the timeout of the function; give it more time".to_owned()
-                );
-            }
-        };
-        match outcome {
+        let run = self.gc.run_if_due(interval, Some(deadline));
+        let stalled = |_| "the table did not respond before the timeout of the function".to_owned();
+        let outcome = timeout_at(deadline + RELEASE_TIMEOUT, run).await.map_err(stalled)?;
+        match outcome.map_err(|error| describe(&error))? {
             Outcome::Published(_) | Outcome::Unchanged(_) => Ok(r#"{"gc":"finished"}"#.into()),
             Outcome::AlreadyFresh(_) => Ok(r#"{"gc":"not-due"}"#.into()),
             Outcome::Held { .. } => Ok(r#"{"gc":"running-elsewhere"}"#.into()),

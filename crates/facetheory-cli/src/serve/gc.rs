@@ -10,7 +10,7 @@ use std::time::Duration;
 use facetheory::protocol::Content;
 use facetheory::{GcOptions, GcReport, Outcome, PageKey, Pages, Policy, RenderError, Rendered};
 use tabletheory::Random;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 /// The page that records the last run. Cache keys of requests contain `::`, so no request reaches it.
@@ -25,6 +25,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The record is fresh for this part of the interval. If it were fresh for the whole interval, a clock that is slightly
 /// slower than the timer would make every second run be skipped.
 const FRESH: f64 = 0.9;
+const TOO_SLOW: &str =
+    "gc was not done before its deadline, and starts over at the next run; give it more time";
 
 /// The background task of garbage collection.
 #[derive(Debug)]
@@ -49,7 +51,7 @@ impl GcTask {
         // A random first delay spreads gateways that start together, and lets short-lived ones take part.
         tokio::time::sleep(interval.mul_f64(self.random.fraction())).await;
         loop {
-            match self.run_if_due(interval).await {
+            match self.run_if_due(interval, None).await {
                 Ok(Outcome::Published(_) | Outcome::Unchanged(_)) => {}
                 Ok(outcome @ (Outcome::AlreadyFresh(_) | Outcome::Held { .. })) => {
                     tracing::debug!(?outcome, "garbage collection skipped: another gateway runs it");
@@ -66,10 +68,19 @@ impl GcTask {
         }
     }
 
-    /// Runs gc, unless a gateway has run it within the interval or is running it now.
-    pub(crate) async fn run_if_due(&self, interval: Duration) -> facetheory::Result<Outcome> {
+    /// Runs gc, unless a gateway has run it within the interval or is running it now. A run that is not done at the deadline
+    /// is interrupted, and its lease is released.
+    pub(crate) async fn run_if_due(
+        &self,
+        interval: Duration,
+        deadline: Option<Instant>,
+    ) -> facetheory::Result<Outcome> {
         let (page, policy) = (PageKey::new(PAGE)?, Policy::every(interval.mul_f64(FRESH)));
-        self.pages.regenerate(&page, &policy, |_| self.collect()).await
+        let collect = |_| async {
+            let Some(deadline) = deadline else { return self.collect().await };
+            timeout_at(deadline, self.collect()).await.unwrap_or_else(|_| Err(TOO_SLOW.into()))
+        };
+        self.pages.regenerate(&page, &policy, collect).await
     }
 
     async fn collect(&self) -> Result<Rendered, RenderError> {
@@ -231,6 +242,22 @@ mod tests {
 
         store.start_gc(2, &CancellationToken::new());
         advance(&store, HOUR).await;
+        assert_eq!(store.left().await, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_reaches_its_deadline_releases_its_lease() {
+        let store = Store::with(10 * BATCH).await;
+        let random = Arc::new(SeededRandom::new(1));
+        let task = GcTask { pages: store.pages(), interval: Some(HOUR), grace: DAY, random };
+        let deadline = Instant::now() + 8 * PAUSE;
+        let error = task.run_if_due(HOUR, Some(deadline)).await.expect_err("the deadline");
+        assert_eq!(std::error::Error::source(&error).expect("a cause").to_string(), TOO_SLOW);
+        let left = store.left().await;
+        assert!((1..10 * BATCH).contains(&left), "the run was interrupted with {left} bodies left");
+        // The clock of the rows has not moved, so a lease that was not released would still be held.
+        let outcome = task.run_if_due(HOUR, None).await.expect("an outcome");
+        assert!(matches!(outcome, Outcome::Published(_)), "{outcome:?}");
         assert_eq!(store.left().await, 0);
     }
 
