@@ -73,10 +73,7 @@ impl HttpEvent {
             let line = HeaderValue::try_from(self.cookies.join("; ")).map_err(|_| INVALID_HEADER)?;
             headers.insert(COOKIE, line);
         }
-        // They describe the connection to the service. The body is complete, and its length is known.
-        remove_hop_by_hop_headers(&mut headers);
-        headers.remove(CONTENT_LENGTH);
-        headers.remove(EXPECT);
+        // Before headers are removed: `Connection` of the client may name those that the service has added.
         let (address, scheme) = match self.source {
             Source::FunctionUrl { address } => {
                 let address = parse_address(&address);
@@ -93,6 +90,10 @@ impl HttpEvent {
                 (address, if is_https { Scheme::HTTPS } else { Scheme::HTTP })
             }
         };
+        // They describe the connection to the service. The body is complete, and its length is known.
+        remove_hop_by_hop_headers(&mut headers);
+        headers.remove(CONTENT_LENGTH);
+        headers.remove(EXPECT);
         let body = if self.is_base64 {
             BASE64_STANDARD.decode(&self.body).map_err(|_| INVALID_BODY)?
         } else {
@@ -183,6 +184,22 @@ mod tests {
         }
         let https = event(balancer(), &[("x-forwarded-proto", "https")]).into_request().expect("a request");
         assert_eq!(https.scheme, Scheme::HTTPS);
+    }
+
+    #[test]
+    fn a_client_cannot_hide_its_address_or_scheme_with_the_connection_header() {
+        let lines = [
+            ("connection", "x-forwarded-for, x-forwarded-proto"),
+            ("x-forwarded-for", "6.6.6.6, 198.51.100.7"),
+            ("x-forwarded-proto", "https"),
+        ];
+        let balancer = event(Source::LoadBalancer { multi_value: false }, &lines);
+        let client = balancer.into_request().expect("a request");
+        assert_eq!(
+            (client.address.ip().to_string().as_str(), client.scheme),
+            ("198.51.100.7", Scheme::HTTPS)
+        );
+        assert!(client.request.headers().is_empty(), "{:?}", client.request.headers());
     }
 
     #[test]
