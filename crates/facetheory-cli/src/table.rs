@@ -62,7 +62,7 @@ struct StoreArguments {
 }
 
 impl StoreArguments {
-    /// Reads the configuration, unless the command line names the table.
+    /// Reads `[store]` of the configuration.
     fn read(&self) -> Result<Store> {
         read_store(self.config.as_deref())
     }

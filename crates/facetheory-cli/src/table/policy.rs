@@ -4,7 +4,7 @@
 pub(super) const OPTIONAL: [&str; 1] = ["dynamodb:Scan"];
 
 /// The actions on the bucket: reading, storing and deleting bodies, listing them, and reading the lifecycle rules.
-/// `tests/table/policy.rs` compares them with the requests of the binary.
+/// `tests/gateways/policy.rs` compares them with the requests of the binary.
 #[cfg(test)]
 const BUCKET: [&str; 5] =
     ["s3:DeleteObject", "s3:GetLifecycleConfiguration", "s3:GetObject", "s3:ListBucket", "s3:PutObject"];

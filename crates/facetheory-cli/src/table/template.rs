@@ -63,7 +63,7 @@ impl Format {
     /// The lines with the default values of the table name and of the prefix.
     fn defaults(self, value: &str) -> String {
         match self {
-            Format::Cloudformation => format!("    Default: {value}\n"),
+            Format::Cloudformation => format!("    Default: \"{value}\"\n"),
             Format::Terraform => format!("  default     = \"{value}\"\n"),
             Format::Cdk => format!("?? \"{value}\";\n"),
         }
@@ -71,8 +71,11 @@ impl Format {
 
     /// The template with other names.
     fn with(self, table: &str, prefix: &str) -> String {
-        let replaced = self.text().replacen(&self.defaults(DEFAULT_TABLE), &self.defaults(table), 1);
-        replaced.replacen(&self.defaults(DEFAULT_PREFIX), &self.defaults(prefix), 1)
+        // Both lines are found before either is replaced: the new table name may be the default prefix, or vice versa.
+        let (before, rest) =
+            self.text().split_once(&self.defaults(DEFAULT_TABLE)).unwrap_or((self.text(), ""));
+        let (between, after) = rest.split_once(&self.defaults(DEFAULT_PREFIX)).unwrap_or((rest, ""));
+        [before, &self.defaults(table), between, &self.defaults(prefix), after].concat()
     }
 }
 
@@ -131,14 +134,18 @@ mod tests {
     fn names_replace_the_defaults_and_nothing_else() {
         for format in Format::ALL {
             assert_eq!(format.with(DEFAULT_TABLE, DEFAULT_PREFIX), format.text(), "{format:?}");
-            let other = format.with("blog-table", "html/pages");
-            let changed: Vec<(&str, &str)> =
-                format.text().lines().zip(other.lines()).filter(|(old, new)| old != new).collect();
-            assert_eq!(changed.len(), 2, "{format:?}: {changed:?}");
-            assert!(
-                changed[0].1.contains("blog-table") && changed[1].1.contains("html/pages"),
-                "{changed:?}"
-            );
+            // The default of one is also a valid name of the other.
+            for (table, prefix) in
+                [("blog-table", "html/pages"), (DEFAULT_PREFIX, "html"), (DEFAULT_PREFIX, DEFAULT_TABLE)]
+            {
+                let other = format.with(table, prefix);
+                let changed: Vec<(&str, &str)> =
+                    format.text().lines().zip(other.lines()).filter(|(old, new)| old != new).collect();
+                assert_eq!(changed.len(), 2, "{format:?}: {changed:?}");
+                for ((_, new), name) in changed.iter().zip([table, prefix]) {
+                    assert!(new.contains(&format!("\"{name}\"")), "{format:?}: {changed:?}");
+                }
+            }
         }
     }
 }
