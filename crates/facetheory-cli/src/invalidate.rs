@@ -11,7 +11,7 @@ use serde::Serialize;
 use tabletheory::Address;
 use tokio_util::sync::CancellationToken;
 
-use self::materialise::{Materialise, Report};
+use self::materialise::{Materialise, Report, remedy};
 use crate::print;
 use crate::serve::Stores;
 use crate::signals::Signals;
@@ -19,15 +19,16 @@ use crate::table::read_store;
 
 /// Make all pages of a tag, path or tenant stale, directly in the table.
 ///
-/// Without --materialise this is one write, however many pages there are. FaceTheory gateways notice it; services in
-/// other languages, which read only the rows of a page, do not. With --materialise the row of every matching page is
-/// written as well, which every language understands. The pages are found by reading the whole table.
+/// Without --materialise two small rows are written, however many pages there are: the tag, and an entry of the change
+/// feed. FaceTheory gateways notice it; services in other languages, which read only the rows of a page, do not. With
+/// --materialise the row of every matching page is written as well, which every language understands. The pages are
+/// found by reading the whole table.
 ///
 /// Pages that another language wrote have no tags in their rows, so --tag does not find them. --path finds them if their
 /// keys are raw; --everything and --tenant find them in any case.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  facetheory invalidate --tag news                             one write, for FaceTheory gateways
+  facetheory invalidate --tag news                             two small rows, for FaceTheory gateways
   facetheory invalidate --tag news --materialise               also every page, for services in other languages
   facetheory invalidate --path /docs --materialise --dry-run   count the pages, write nothing
   facetheory invalidate --everything --materialise --hard --table dynamodb:pages --bodies s3://bucket/isr
@@ -91,6 +92,8 @@ struct Output<'o> {
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let (tag, tenant) = arguments.target()?;
     let (store, rows) = arguments.open().await?;
+    // A gateway that relies on the change feed notices nothing else.
+    let announcing = store.clone().with_announcements(true);
     let began = store.now().seconds();
     ensure!(
         arguments.since.is_none_or(|since| (0..=began).contains(&since)),
@@ -99,7 +102,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     // First, so that gateways already notice it, and so that a continued run does not do it again.
     let writes_epoch = !arguments.dry_run && arguments.since.is_none();
     if writes_epoch {
-        store.invalidate_tag(&tag, tenant.as_ref()).await?;
+        announcing.invalidate_tag(&tag, tenant.as_ref()).await?;
     }
     if !arguments.materialise {
         return if arguments.json {
@@ -108,7 +111,11 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
             print("invalidated for FaceTheory gateways; services in other languages need --materialise\n")
         };
     }
-    let report = arguments.materialise(&store, began, tenant, progress_bar(rows)).await?;
+    let report = arguments.materialise(&store, began, tenant.clone(), progress_bar(rows)).await?;
+    // Once for all pages: a gateway cannot read thousands of entries at once. Also if this run wrote no page, because the
+    // one that it continues may have ended before this.
+    let announced =
+        if arguments.dry_run { Ok(()) } else { announcing.announce_tag(&tag, tenant.as_ref()).await };
     if arguments.json {
         let output = Output { invalidated: !arguments.dry_run, materialised: Some(&report) };
         print(&(serde_json::to_string_pretty(&output)? + "\n"))?;
@@ -122,7 +129,13 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
             report.remedy()
         );
     }
+    if let Some(error) = &report.read_error {
+        bail!("the table could not be read to its end: {error}; {}", report.remedy());
+    }
     ensure!(report.finished, "interrupted; {}", report.remedy());
+    if let Err(error) = announced {
+        bail!("{:#}; {}", anyhow::Error::from(error), report.remedy());
+    }
     Ok(())
 }
 
@@ -158,7 +171,7 @@ impl Arguments {
         }
         ensure!(
             stores.table != Address::Memory,
-            "a table in memory belongs to one process and cannot be reached"
+            "a table in memory belongs to one process and cannot be reached; use POST /api/v1/invalidate of that process"
         );
         let table = stores.open_table().await?;
         let rows = match &table.dynamo {
@@ -194,12 +207,16 @@ impl Arguments {
         }));
         loop {
             tokio::select! {
-                outcome = &mut running => {
+                report = &mut running => {
                     progress.finish_and_clear();
-                    return outcome;
+                    return Ok(report);
                 }
                 _ = signals.next() => {
-                    ensure!(!stop.is_cancelled(), "interrupted while writes were in progress");
+                    ensure!(
+                        !stop.is_cancelled(),
+                        "interrupted while writes were in progress; {}",
+                        remedy(run.since)
+                    );
                     stop.cancel();
                 }
             }

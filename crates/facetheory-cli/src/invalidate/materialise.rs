@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use anyhow::Result;
 use facetheory::protocol::{EpochTerms, Meta};
 use facetheory::{Entry, Invalidated, InvalidationMode, Listing, PageStore, Tenant};
 use futures_util::StreamExt as _;
@@ -46,27 +45,36 @@ pub(super) struct Report {
     pub(super) failed: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) first_error: Option<String>,
+    /// Why the rest of the table could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) read_error: Option<String>,
     pub(super) dry_run: bool,
     /// Whether the whole table was read.
     pub(super) finished: bool,
 }
 
 impl Materialise {
-    /// Reads the table in parts and writes the matching pages of each, until the end or until `stop`. Writes in progress
-    /// are always awaited.
+    /// Reads the table in parts and writes the matching pages of each, until the end, until `stop`, or until the table
+    /// cannot be read. Writes in progress are always awaited.
     pub(super) async fn run(
         &self,
         store: &PageStore,
         stop: &CancellationToken,
         mut progress: impl FnMut(&Report),
-    ) -> Result<Report> {
+    ) -> Report {
         let mut listing = Listing::new(BATCH);
         listing.tag.clone_from(&self.tag);
         listing.below.clone_from(&self.path);
         listing.tenant.clone_from(&self.tenant);
         let mut report = Report { since: self.since, dry_run: self.dry_run, ..Report::default() };
         while !stop.is_cancelled() && report.failed < MAX_FAILURES {
-            let listed = store.list(&listing).await?;
+            let listed = match store.list(&listing).await {
+                Ok(listed) => listed,
+                Err(error) => {
+                    report.read_error = Some(format!("{:#}", anyhow::Error::from(error)));
+                    break;
+                }
+            };
             report.rows += listed.rows;
             // Without a tenant, only pages without one are meant; a list contains the pages of all tenants.
             let is_meant = |entry: &Entry| entry.tenant.is_some() == self.tenant.is_some();
@@ -84,7 +92,7 @@ impl Materialise {
                 break;
             }
         }
-        Ok(report)
+        report
     }
 
     async fn write(&self, store: &PageStore, stop: &CancellationToken, entry: Entry) -> Outcome {
@@ -148,8 +156,13 @@ impl Report {
 
     /// How to continue a run that did not finish.
     pub(super) fn remedy(&self) -> String {
-        format!("run the same command with --since {} to continue", self.since)
+        remedy(self.since)
     }
+}
+
+/// How to continue a run that began at this time.
+pub(super) fn remedy(since: i64) -> String {
+    format!("run the same command with --since {since} to continue")
 }
 
 impl fmt::Display for Report {
@@ -212,12 +225,11 @@ mod tests {
                 stop.cancel();
             }
         };
-        let first = everything().run(&store, &stop, interrupt).await.expect("a report");
+        let first = everything().run(&store, &stop, interrupt).await;
         assert!(!first.finished && (10..PAGES).contains(&first.written), "{first:?}");
 
         let mut calls = 0;
-        let rest =
-            everything().run(&store, &CancellationToken::new(), |_| calls += 1).await.expect("a report");
+        let rest = everything().run(&store, &CancellationToken::new(), |_| calls += 1).await;
         assert!(rest.finished && calls > 0, "{rest:?}");
         assert_eq!((rest.written, rest.unaffected), (PAGES - first.written, first.written));
     }
@@ -228,19 +240,19 @@ mod tests {
         let stop = CancellationToken::new();
         let acme = Some(Tenant::new("acme").expect("a tenant"));
         let of_tenant = Materialise { tenant: acme, ..everything() };
-        assert_eq!(of_tenant.run(&store, &stop, |_| {}).await.expect("a report").written, PAGES);
-        assert_eq!(everything().run(&store, &stop, |_| {}).await.expect("a report").written, PAGES);
+        assert_eq!(of_tenant.run(&store, &stop, |_| {}).await.written, PAGES);
+        assert_eq!(everything().run(&store, &stop, |_| {}).await.written, PAGES);
     }
 
     #[tokio::test]
     async fn pages_that_were_rendered_since_are_left_alone_and_a_dry_run_writes_nothing() {
         let (store, stop) = (store().await, CancellationToken::new());
         let dry = Materialise { dry_run: true, ..everything() };
-        assert_eq!(dry.run(&store, &stop, |_| {}).await.expect("a report").written, PAGES);
+        assert_eq!(dry.run(&store, &stop, |_| {}).await.written, PAGES);
         // Rendered 60 s ago: after an invalidation 63 s ago, but not after one 62 s ago, because of the margin.
         for (since, written) in [(NOW - 63, 0), (NOW - 62, PAGES)] {
             let run = Materialise { since, ..everything() };
-            assert_eq!(run.run(&store, &stop, |_| {}).await.expect("a report").written, written, "{since}");
+            assert_eq!(run.run(&store, &stop, |_| {}).await.written, written, "{since}");
         }
     }
 }

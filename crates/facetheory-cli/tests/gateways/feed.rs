@@ -8,6 +8,7 @@ use crate::support::origin::{Origin, ScriptedResponse};
 use crate::support::site::{HOST, get, with_long_timeouts};
 use crate::support::store::Store;
 use crate::support::{print, wait_for};
+use crate::table::{facetheory, stderr};
 
 const GATEWAYS: usize = 3;
 const PAGES: usize = 50;
@@ -41,7 +42,6 @@ fn an_invalidation_is_known_to_three_gateways_that_read_nothing_but_the_feed() {
         ("a page", format!(r#"{{ "url": "http://{HOST}{}" }}"#, path(7))),
         ("a tag", r#"{ "tag": "news" }"#.to_owned()),
     ] {
-        let entries = |gateway: &Gateway| gateway.metric("facetheory_feed_entries_total").unwrap_or(0.0);
         let before: Vec<f64> = gateways.iter().map(entries).collect();
         assert_eq!(gateways[0].admin_post("/api/v1/invalidate", &body).status, 200);
         let invalidated = SystemClock.now();
@@ -55,7 +55,27 @@ fn an_invalidation_is_known_to_three_gateways_that_read_nothing_but_the_feed() {
             wait_for("the page is regenerated", || (state(gateway, 7) == "hit").then_some(()));
         }
     }
+    the_command_line_informs_gateways(&store, &gateways);
     assert_eq!(gateways[1].metric("facetheory_feed_gaps_total"), None, "no gap");
+}
+
+/// Invalidates all pages with `facetheory invalidate`, which is a process without an engine.
+fn the_command_line_informs_gateways(store: &Store, gateways: &[Gateway]) {
+    let before: Vec<f64> = gateways.iter().map(entries).collect();
+    let stores = ["--table", &store.table, "--bodies", &store.bodies];
+    let arguments = [&["invalidate", "--tag", "news", "--materialise", "--hard"][..], &stores].concat();
+    let output = facetheory(store, &arguments);
+    assert!(output.status.success(), "{}", stderr(&output));
+    // One entry before the pages are written and one after them, but none for each page.
+    for (number, (gateway, before)) in gateways.iter().zip(before).enumerate() {
+        wait_for("the gateway knows", || (entries(gateway) >= before + 2.0).then_some(()));
+        assert_eq!(state(gateway, number), "miss", "the page must not be served");
+        assert!(entries(gateway) < before + PAGES as f64, "{}", entries(gateway));
+    }
+}
+
+fn entries(gateway: &Gateway) -> f64 {
+    gateway.metric("facetheory_feed_entries_total").unwrap_or(0.0)
 }
 
 fn path(number: usize) -> String {

@@ -1,6 +1,6 @@
 //! `facetheory invalidate --materialise` writes the rows of pages, which services in other languages read.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -99,30 +99,19 @@ fn ctrl_c_ends_a_run_after_the_write_in_progress_and_since_continues_it() {
     const INTERRUPTED: usize = 3;
     let proxy = Meter::start(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
     let direct = Store::on_servers();
-    direct.commit(&Txn::new((0..PAGES).map(|number| {
-        let page = PageKey::new(format!("/{number}")).expect("a page");
-        Write::put(page.meta(), Meta::of(Generation::new("isr/a.html", 1_700_000_000, 60)).to_item())
-    })));
+    direct.commit(&Txn::new((0..PAGES).map(old_page)));
     let store = direct.through(&proxy.endpoint(), &s3_endpoint());
     let (writes, sent) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let (counted, is_sent) = (writes.clone(), sent.clone());
     proxy.replace(move |operation, _| {
-        if operation == "TransactWriteItems" && counted.fetch_add(1, Ordering::SeqCst) + 1 == INTERRUPTED {
-            // Shorter than the timeout of the client in any case.
-            let is_over = |_: &u32| is_sent.load(Ordering::SeqCst);
-            (0..300).inspect(|_| std::thread::sleep(Duration::from_millis(10))).find(is_over);
+        if operation == "TransactWriteItems" && counted.fetch_add(1, Ordering::SeqCst) + 1 >= INTERRUPTED {
+            wait_until(&is_sent);
         }
         None
     });
-    let arguments = ["invalidate", "--everything", "--materialise", "--json", "--concurrency", "1"];
-    let stores = ["--table", &store.table, "--bodies", &store.bodies];
-    let child =
-        command(&store).args(arguments).args(stores).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let child = child.expect("the binary runs");
-    wait_for("a write is in progress", || (writes.load(Ordering::SeqCst) == INTERRUPTED).then_some(()));
-    let kill =
-        Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status().expect("kill starts");
-    assert!(kill.success());
+    let child = invalidate_everything(&store);
+    wait_for("a write is in progress", || (writes.load(Ordering::SeqCst) >= INTERRUPTED).then_some(()));
+    interrupt(&child);
     sent.store(true, Ordering::SeqCst);
     let output = child.wait_with_output().expect("an output");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -140,6 +129,79 @@ fn ctrl_c_ends_a_run_after_the_write_in_progress_and_since_continues_it() {
 }
 
 #[test]
+fn a_second_ctrl_c_ends_a_run_at_once_and_says_how_to_continue() {
+    let proxy = Meter::start(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
+    let direct = Store::on_servers();
+    direct.commit(&Txn::new((0..2).map(old_page)));
+    let store = direct.through(&proxy.endpoint(), &s3_endpoint());
+    let (is_writing, is_over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (writing, over) = (is_writing.clone(), is_over.clone());
+    proxy.replace(move |operation, _| {
+        if operation == "TransactWriteItems" {
+            writing.store(true, Ordering::SeqCst);
+            wait_until(&over);
+        }
+        None
+    });
+    let mut child = invalidate_everything(&store);
+    wait_for("a write is in progress", || is_writing.load(Ordering::SeqCst).then_some(()));
+    // Signals that arrive together count as one, so they are repeated.
+    wait_for("the process ends", || {
+        let has_ended = child.try_wait().expect("a process").is_some();
+        if !has_ended {
+            interrupt(&child);
+        }
+        has_ended.then_some(())
+    });
+    is_over.store(true, Ordering::SeqCst);
+    let output = child.wait_with_output().expect("an output");
+    let message = stderr(&output);
+    assert!(!output.status.success() && message.contains("writes were in progress; run"), "{message}");
+    assert!(message.contains("--since "), "{message}");
+}
+
+#[test]
+fn a_table_that_cannot_be_read_does_not_lose_the_time_to_continue_from() {
+    let proxy = Meter::start(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
+    proxy.deny(&["Scan"]);
+    let store = Store::on_servers().through(&proxy.endpoint(), &s3_endpoint());
+    let output = invalidate_everything(&store).wait_with_output().expect("an output");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let message = stderr(&output);
+    assert!(!output.status.success() && message.contains("the table could not be read"), "{message}");
+    assert!(message.contains(&format!("--since {}", report["since"])), "{message}");
+    assert!(report["finished"] == false && report["read_error"].is_string(), "{report}");
+}
+
+/// Starts to invalidate all pages, one after the other.
+fn invalidate_everything(store: &Store) -> Child {
+    let arguments = ["invalidate", "--everything", "--materialise", "--json", "--concurrency", "1"];
+    let stores = ["--table", &store.table, "--bodies", &store.bodies];
+    let mut command = command(store);
+    command.args(arguments).args(stores).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("the binary runs")
+}
+
+/// The write of a page that was rendered long ago.
+fn old_page(number: u64) -> Write {
+    let page = PageKey::new(format!("/{number}")).expect("a page");
+    Write::put(page.meta(), Meta::of(Generation::new("isr/a.html", 1_700_000_000, 60)).to_item())
+}
+
+/// Sends the signal of Ctrl-C.
+fn interrupt(child: &Child) {
+    let kill = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
+    assert!(kill.expect("kill starts").success());
+}
+
+/// Waits until the flag is set, or for 15 seconds: the client of DynamoDB repeats a write that takes more than five seconds,
+/// and gives up after twenty.
+fn wait_until(flag: &AtomicBool) {
+    let is_over = |_: &u32| flag.load(Ordering::SeqCst);
+    (0..1500).inspect(|_| std::thread::sleep(Duration::from_millis(10))).find(is_over);
+}
+
+#[test]
 fn an_invalidation_without_pages_or_without_a_store_is_an_error() {
     let store = Store { table: String::new(), bodies: String::new(), environment: Vec::new() };
     let nothing = facetheory(&store, &["invalidate", "--materialise"]);
@@ -152,4 +214,7 @@ fn an_invalidation_without_pages_or_without_a_store_is_an_error() {
         "{}",
         stderr(&nowhere)
     );
+    let memory = ["invalidate", "--tag", "news", "--table", "memory:", "--bodies", "memory:"];
+    let memory = facetheory(&store, &memory);
+    assert!(stderr(&memory).contains("use POST /api/v1/invalidate of that process"), "{}", stderr(&memory));
 }

@@ -63,7 +63,7 @@ impl PageStore {
         self.announce(&lease.page().meta(), outcome).await
     }
 
-    /// Makes all pages with a tag stale, with one write. This process applies it at once.
+    /// Makes all pages with a tag stale, with one write, however many pages there are. This process applies it at once.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -77,6 +77,26 @@ impl PageStore {
     /// ```
     pub async fn invalidate_tag(&self, tag: &Tag, tenant: Option<&Tenant>) -> Result<()> {
         self.write_epoch(&tag.key(tenant), Epoch::at(self.now().seconds())).await
+    }
+
+    /// Announces in the change feed that pages with a tag have changed, without invalidating them. One entry is cheaper to
+    /// read than one for each page, if many pages of the tag were written [without
+    /// announcements](PageStore::with_announcements). A store without announcements does nothing.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::Arc;
+    /// use facetheory::{InvalidationMode, PageKey, PageStore, Tag};
+    ///
+    /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// for path in ["/docs/a", "/docs/b"] {
+    ///     store.invalidate(&PageKey::new(path)?, InvalidationMode::Hard).await?;
+    /// }
+    /// store.with_announcements(true).announce_tag(&Tag::path("/docs")?, None).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn announce_tag(&self, tag: &Tag, tenant: Option<&Tenant>) -> Result<()> {
+        self.announce_change(&tag.key(tenant)).await
     }
 
     /// Writes the epoch row of a tag, unless it has a later epoch.
