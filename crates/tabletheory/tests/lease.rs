@@ -11,6 +11,10 @@ use tabletheory::{
 const NOW: i64 = 1_700_000_000;
 const HISTORIES: u64 = 300;
 
+fn terms() -> LeaseTerms {
+    LeaseTerms::lasting(Duration::from_secs(30))
+}
+
 fn key() -> Key {
     Key::new("JOB#1", "LOCK")
 }
@@ -26,7 +30,7 @@ impl Test {
         let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(NOW)));
         let table = Arc::new(Faulty::new(MemoryTable::with_clock(clock.clone()), seed, faults));
         let random = Arc::new(SeededRandom::new(seed));
-        let leases = LeaseManager::new(table.clone()).with_random(random);
+        let leases = LeaseManager::new(table.clone()).with_terms(terms()).with_random(random);
         Test { clock, table, leases }
     }
 
@@ -85,7 +89,7 @@ async fn a_lease_that_was_given_up_blocks_others_no_longer_than_its_term() {
     let t = Test::new(1, Faults { late: 1.0, ..Faults::default() });
     let _unknown = t.leases.acquire(&key()).await;
     t.settle().await;
-    t.clock.advance(LeaseTerms::default().duration);
+    t.clock.advance(terms().duration);
     assert!(matches!(t.leases.acquire(&key()).await.expect("no error"), Acquire::Granted(_)));
 }
 
@@ -127,8 +131,8 @@ async fn a_heartbeat_extends_a_lease_until_it_is_lost() {
     assert!(extended.is_err(), "the lease is still held");
     assert_eq!(expiry().await, Some(NOW + 40));
 
-    let forged = Lease::starting(key(), "other", Timestamp::from_seconds(NOW), &LeaseTerms::default());
-    let put = forged.acquire(Timestamp::from_seconds(NOW + 100), &LeaseTerms::default());
+    let forged = Lease::starting(key(), "other", Timestamp::from_seconds(NOW), &terms());
+    let put = forged.acquire(Timestamp::from_seconds(NOW + 100), &terms());
     assert!(t.table.inner().commit(&Txn::from(put)).await.expect("in memory").is_done());
     t.leases.heartbeat(&lease).await;
     assert_eq!(t.token().await.as_deref(), Some("other"));
