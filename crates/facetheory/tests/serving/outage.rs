@@ -121,8 +121,10 @@ pub(crate) fn run_outage(name: &str, mut stores: Stores, mut outage: impl Outage
     }
     let (reads, gets) = proxies.reads();
     let max_reads = 2 * PAGES * MAX_READS + PAGES * usize::try_from(took.as_secs())?;
-    // Pages that are not in memory are rendered without being published, until the bodies are noticed to be back.
-    let to_render = if outage.loses_rows() { 3 * PAGES } else { 2 * PAGES };
+    // Each page is rendered and published once: those in memory since they are stale, and all if their rows are lost. A
+    // page that cannot be served from memory is also rendered once without being published, until the stores are noticed
+    // to be back.
+    let to_render = if outage.loses_rows() { 4 * PAGES } else { 2 * PAGES };
     // On a slow machine a store may time out, and the page is rendered again.
     let max_renders = to_render * (1 + usize::try_from(took.as_secs() / SHORT_TIMEOUT.as_secs())?);
     let again = renders(&stores) - before;
