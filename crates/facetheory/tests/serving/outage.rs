@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use libtest_mimic::Failed;
-use tabletheory::{Clock as _, SystemClock};
+use tabletheory::{Clock as _, SystemClock, Timestamp};
 
 use crate::child_protocol::{Burst, Responses};
 use crate::private_servers::{BODIES, TABLE};
-use crate::process::{Process, SHORT_TIMEOUT, TIMEOUT, renders, wait_until};
+use crate::process::{Process, TIMEOUT, renders, wait_until};
 use crate::proxy::{Failure, Proxy};
 use crate::stores::Stores;
 
@@ -25,9 +25,9 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// The most reads of a store per page after the outage, until all pages are fresh. One more per second is allowed,
 /// since metadata is used for a second.
 const MAX_READS: usize = 8;
-/// The most renders for all clients of a burst during the outage: one for each page, and a second one for the clients that
-/// arrived a second after the first began, or tried a store meanwhile. Pages in memory are regenerated as well.
-const MAX_RENDERS: usize = 3 * PAGES;
+/// The most renders per page of a burst, or of the time after the outage: one that is published, one that is not, and
+/// one of a regeneration that failed. One more per second is allowed, since a render is shared for a second.
+const MAX_RENDERS: usize = 3;
 /// The pause between two bursts.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -115,18 +115,13 @@ pub(crate) fn run_outage(name: &str, mut stores: Stores, mut outage: impl Outage
             Ok(fresh)
         })?;
     }
-    let took = Duration::from_millis(u64::try_from((SystemClock.now().millis() - end.millis()).max(0))?);
+    let took = since(end)?;
     if took > INTERVAL {
         return Err(format!("pages were fresh again after {took:?}").into());
     }
     let (reads, gets) = proxies.reads();
     let max_reads = 2 * PAGES * MAX_READS + PAGES * usize::try_from(took.as_secs())?;
-    // Each page is rendered and published once: those in memory since they are stale, and all if their rows are lost. A
-    // page that cannot be served from memory is also rendered once without being published, until the stores are noticed
-    // to be back.
-    let to_render = if outage.loses_rows() { 4 * PAGES } else { 2 * PAGES };
-    // On a slow machine a store may time out, and the page is rendered again.
-    let max_renders = to_render * (1 + usize::try_from(took.as_secs() / SHORT_TIMEOUT.as_secs())?);
+    let max_renders = max_renders(2 * PAGES, took)?;
     let again = renders(&stores) - before;
     if reads.max(gets) > max_reads || again > max_renders {
         let what = format!("{reads} + {gets} reads and {again} renders within {took:?} after the outage");
@@ -176,12 +171,17 @@ fn send_requests_during(
         }
         during.add(cached);
         // The clients of a page share one render, which is not published.
-        let before = renders(stores);
+        let (before, start) = (renders(stores), SystemClock.now());
         let uncached = process.request(&pages("uncached", CLIENTS))?;
         uncached.expect(&[("bypass", &by, PAGES * CLIENTS)])?;
-        let rendered = renders(stores) - before;
-        if rendered > MAX_RENDERS {
-            return Err(format!("{rendered} renders for {} clients of {PAGES} pages", PAGES * CLIENTS).into());
+        // Pages in memory are regenerated as well.
+        let (rendered, took) = (renders(stores) - before, since(start)?);
+        if rendered > max_renders(2 * PAGES, took)? {
+            return Err(format!(
+                "{rendered} renders for {} clients of {PAGES} pages in {took:?}",
+                PAGES * CLIENTS
+            )
+            .into());
         }
         during.add(uncached);
         if SystemClock.now() > end + TIMEOUT {
@@ -194,6 +194,14 @@ fn send_requests_during(
     allow(&missing, &["bypass"])?;
     during.add(missing);
     Ok(during)
+}
+
+fn max_renders(pages: usize, time: Duration) -> Result<usize, Failed> {
+    Ok(pages * (MAX_RENDERS + usize::try_from(time.as_secs())?))
+}
+
+fn since(start: Timestamp) -> Result<Duration, Failed> {
+    Ok(Duration::from_millis(u64::try_from((SystemClock.now().millis() - start.millis()).max(0))?))
 }
 
 fn allow(responses: &Responses, states: &[&str]) -> Result<(), Failed> {
