@@ -47,20 +47,22 @@ impl Request<'_> {
         let (engine, page) = (self.engine, self.page);
         for _ in 0..MAX_FETCHES {
             let is_declined = engine.render_failures.is_declined(page, engine.now());
-            // A request that has used its render function can only share the render of another one.
-            let is_possible = render.is_some() || engine.fetches.is_running(page);
-            if is_declined || !is_possible {
+            if is_declined {
                 break;
             }
             let policy = *self.policy;
-            let start = || engine.clone().fetch(page.clone(), policy, render.take());
+            // A request that has used its render function can only share the render of another one.
+            let start =
+                render.is_some().then_some(|| engine.clone().fetch(page.clone(), policy, render.take()));
             let is_recent = |fetched: &Fetched| match fetched {
                 Fetched::Page(entry) => self.may_share(entry),
                 Fetched::Declined | Fetched::Failed(_) => false,
             };
             let (max_age, lingering) = (engine.metadata_max_age, engine.lingering_bytes.clone());
             let linger = move |fetched: &Fetched| linger(fetched, &lingering, max_age);
-            let mut flight = engine.fetches.join_recent(engine, page, is_recent, linger, start);
+            let Some(mut flight) = engine.fetches.join_recent(engine, page, is_recent, linger, start) else {
+                break;
+            };
             let started = flight.started;
             let entry = match flight.result().await {
                 Some(Fetched::Page(entry)) => entry,

@@ -40,75 +40,73 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         page: &PageKey,
         start: impl FnOnce() -> F,
     ) -> Flight<T> {
-        let key = MemoryKey::from(page);
-        let mut running = self.running.lock();
-        if let Some(result) = running.get(&key) {
-            return Flight { result: result.clone(), started: false };
-        }
-        let (sender, result) = watch::channel(None);
-        running.insert(key.clone(), result.clone());
-        drop(running);
-        let remove = RemoveOnDrop { flights: self.clone(), key, result: result.clone() };
-        let work = start();
-        engine.spawn(Box::pin(async move {
-            let value = work.await;
-            drop(remove);
-            sender.send_replace(Some(value));
-        }));
-        Flight { result, started: true }
+        let announcement = match self.claim(page, |_| true) {
+            Ok(announcement) => announcement,
+            Err(running) => return running,
+        };
+        let (flight, work) = (announcement.flight(), start());
+        engine.spawn(Box::pin(async move { announcement.finish(work.await) }));
+        flight
     }
 
     /// Like [`join`](Self::join), but also joins work that has ended if this request `accepts` its result. A result stays
-    /// until the future that `linger` returns for it is ready.
+    /// until the future that `linger` returns for it is ready. `None` if the request can neither join nor start work.
     pub(super) fn join_recent<F, L>(
         self: &Arc<Self>,
         engine: &Engine,
         page: &PageKey,
         accepts: impl Fn(&T) -> bool,
         linger: impl FnOnce(&T) -> L + Send + 'static,
-        start: impl FnOnce() -> F,
-    ) -> Flight<T>
+        start: Option<impl FnOnce() -> F>,
+    ) -> Option<Flight<T>>
     where
         F: Future<Output = T> + Send + 'static,
         L: Future<Output = ()> + Send + 'static,
     {
-        let key = MemoryKey::from(page);
-        let mut running = self.running.lock();
-        if let Some(result) = running.get(&key)
-            && result.borrow().as_ref().is_none_or(accepts)
-        {
-            return Flight { result: result.clone(), started: false };
-        }
-        let (sender, result) = watch::channel(None);
-        running.insert(key.clone(), result.clone());
-        drop(running);
-        let remove = RemoveOnDrop { flights: self.clone(), key, result: result.clone() };
-        let work = start();
+        let joins = |result: &watch::Receiver<Option<T>>| result.borrow().as_ref().is_none_or(&accepts);
+        let Some(start) = start else {
+            let running = self.running.lock();
+            let result = running.get(&MemoryKey::from(page)).filter(|result| joins(result))?;
+            return Some(Flight { result: result.clone(), started: false });
+        };
+        let announcement = match self.claim(page, joins) {
+            Ok(announcement) => announcement,
+            Err(running) => return Some(running),
+        };
+        let (flight, work) = (announcement.flight(), start());
         engine.spawn(Box::pin(async move {
             let value = work.await;
             let lingering = linger(&value);
-            sender.send_replace(Some(value));
+            announcement.sender.send_replace(Some(value));
             // In a task of its own, for which shutdown does not wait.
             tokio::spawn(async move {
                 lingering.await;
-                drop(remove);
+                drop(announcement);
             });
         }));
-        Flight { result, started: true }
+        Some(flight)
     }
 
     /// Announces work that the caller does itself: requests that [`join`](Self::join) wait for it. `None` if other work is
     /// running for the page.
     pub(super) fn announce(self: &Arc<Self>, page: &PageKey) -> Option<Announcement<T>> {
+        self.claim(page, is_pending).ok()
+    }
+
+    /// Announces work for a page, unless `joins` accepts the work that is there.
+    fn claim(
+        self: &Arc<Self>,
+        page: &PageKey,
+        joins: impl FnOnce(&watch::Receiver<Option<T>>) -> bool,
+    ) -> Result<Announcement<T>, Flight<T>> {
         let key = MemoryKey::from(page);
         let mut running = self.running.lock();
-        if running.get(&key).is_some_and(is_pending) {
-            return None;
+        if let Some(result) = running.get(&key).filter(|result| joins(result)) {
+            return Err(Flight { result: result.clone(), started: false });
         }
         let (sender, result) = watch::channel(None);
         running.insert(key.clone(), result.clone());
-        drop(running);
-        Some(Announcement { sender, remove: RemoveOnDrop { flights: self.clone(), key, result } })
+        Ok(Announcement { sender, remove: RemoveOnDrop { flights: self.clone(), key, result } })
     }
 
     /// Whether work is running for a page.
@@ -117,7 +115,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     }
 }
 
-/// Work of the caller for which requests may wait. If it is dropped without a result, they get none.
+/// Work for which requests may wait. If it is dropped without a result, they get none.
 pub(super) struct Announcement<T> {
     sender: watch::Sender<Option<T>>,
     remove: RemoveOnDrop<T>,
@@ -127,6 +125,11 @@ impl<T> Announcement<T> {
     /// Whether any request waits for the result. The map and its guard have a receiver as well.
     pub(super) fn is_awaited(&self) -> bool {
         self.sender.receiver_count() > 2
+    }
+
+    /// The share of the request that announced the work.
+    fn flight(&self) -> Flight<T> {
+        Flight { result: self.remove.result.clone(), started: true }
     }
 
     /// Ends the work with this result.
