@@ -205,7 +205,9 @@ impl Watching {
         let was_away = read.began.saturating_sub(began) > MAX_PAUSE || wall_millis > MAX_PAUSE.as_millis();
         // If the newest entry is older than before, the feed was deleted, and its sequence numbers began again.
         let began_again = newest.is_some_and(|newest| newest < self.newest);
-        was_away || began_again || !read.complete
+        // After the last sequence number there are no later ones, so new entries cannot be told from old ones.
+        let is_exhausted = newest.is_some_and(|newest| newest >= Position::MAX_SEQUENCE);
+        was_away || began_again || is_exhausted || !read.complete
     }
 
     fn take_new(&mut self, entries: &[Appended]) -> Changes {
@@ -258,6 +260,14 @@ mod tests {
 
     fn changed(sequences: &[u64]) -> Changes {
         Changes::Of(sequences.iter().filter_map(|sequence| entry(*sequence).changed).collect())
+    }
+
+    #[test]
+    fn an_entry_at_the_last_position_makes_every_read_a_gap() {
+        let mut reader = reader();
+        for seconds in 11..15 {
+            assert_eq!(reader.observe(&read(seconds, &[100, Position::MAX_SEQUENCE])), Changes::Everything);
+        }
     }
 
     /// A reader whose first read, at second 10, found the newest entry 100.
