@@ -150,23 +150,8 @@ pub fn error_code<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e str> {
     None
 }
 
-/// Error codes of requests that were certainly not applied and may be retried. Here and below without the suffix
+/// Error codes of requests that exceeded a capacity and were certainly not applied. Here and below without the suffix
 /// `Exception`, which some codes have and some lack, depending on the service that responds.
-const NOT_APPLIED: &[&str] = &[
-    "LimitExceeded",
-    "PriorRequestNotComplete",
-    "ProvisionedThroughputExceeded",
-    "ReplicatedWriteConflict",
-    "RequestLimitExceeded",
-    "RequestThrottled",
-    "SlowDown",
-    "Throttled",
-    "Throttling",
-    "TooManyRequests",
-    "TransactionConflict",
-];
-
-/// Those of them that mean that a capacity was exceeded.
 const THROTTLING: &[&str] = &[
     "ProvisionedThroughputExceeded",
     "RequestLimitExceeded",
@@ -176,6 +161,15 @@ const THROTTLING: &[&str] = &[
     "Throttling",
     "TooManyRequests",
 ];
+
+/// Error codes of other requests that were certainly not applied.
+const CONFLICTS: &[&str] =
+    &["LimitExceeded", "PriorRequestNotComplete", "ReplicatedWriteConflict", "TransactionConflict"];
+
+/// Whether a request with this error code was certainly not applied, so that it may be sent again.
+fn is_not_applied(code: &str) -> bool {
+    THROTTLING.contains(&code) || CONFLICTS.contains(&code)
+}
 
 /// Error codes of requests that may have been applied, or may still be.
 ///
@@ -205,7 +199,7 @@ const CREDENTIALS: &[&str] = &[
 /// Classifies an error response by its code or, if that is unknown, by its status.
 fn of_response(code: Option<&str>, status: u16) -> FailureKind {
     match code.map(without_suffix) {
-        Some(code) if NOT_APPLIED.contains(&code) => FailureKind::NotApplied,
+        Some(code) if is_not_applied(code) => FailureKind::NotApplied,
         Some(code) if AMBIGUOUS.contains(&code) => FailureKind::Ambiguous,
         // DynamoDB Local sometimes returns this code for a retry of the same writes.
         Some("IdempotentParameterMismatch") => FailureKind::Permanent(Kind::Unknown),
@@ -242,7 +236,7 @@ fn service_message(code: Option<&str>, message: Option<&str>, status: u16, table
             "{table} rejected the credentials; check the access key, the session token, the region \
              and this machine's clock ({detail})"
         ),
-        code if NOT_APPLIED.contains(&code) => {
+        code if is_not_applied(code) => {
             format!("{table} is busy; try again later, or raise its limits ({detail})")
         }
         _ => format!("{table} returned {detail}"),
