@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::materialise::{Materialise, Report, remedy};
 use crate::print;
-use crate::serve::Stores;
+use crate::serve::{StoreLocation, Stores};
 use crate::signals::Signals;
 use crate::table::read_store;
 
@@ -68,15 +68,8 @@ pub(crate) struct Arguments {
     /// Configuration file [default: facetheory.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Directory of the embedded store
-    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["table", "bodies"])]
-    data: Option<PathBuf>,
-    /// Table for metadata: sqlite:PATH or dynamodb:TABLE
-    #[arg(long, value_name = "URL", requires = "bodies")]
-    table: Option<String>,
-    /// Object store for bodies: file:PATH or s3://BUCKET/PREFIX
-    #[arg(long, value_name = "URL", requires = "table")]
-    bodies: Option<String>,
+    #[command(flatten)]
+    store: StoreLocation,
 }
 
 /// The output of `--json`.
@@ -155,17 +148,13 @@ impl Arguments {
     /// Opens the store. Returns it, and about how many rows its table has, if that is known.
     async fn open(&self) -> Result<(PageStore, Option<u64>)> {
         let mut store = read_store(self.config.as_deref())?;
-        if self.data.is_some() || self.table.is_some() {
-            store.data.clone_from(&self.data);
-            store.table.clone_from(&self.table);
-            store.bodies.clone_from(&self.bodies);
-        }
+        self.store.override_in(&mut store);
         let stores = Stores::of(&store)?;
         if let Address::Sqlite(file) = &stores.table {
             // Opening a file that does not exist would create an empty table.
             ensure!(
                 file.exists(),
-                "there is no store at {}; name it with --data, or with --table and --bodies",
+                "the table file {} does not exist; name the store with --data, or with --table and --bodies",
                 file.display()
             );
         }

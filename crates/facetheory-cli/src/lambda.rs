@@ -52,15 +52,8 @@ pub(crate) struct Arguments {
     /// Configuration file [default: facetheory.toml of the function, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Directory of the embedded store
-    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["table", "bodies"])]
-    data: Option<PathBuf>,
-    /// Table for metadata: memory:, sqlite:PATH or dynamodb:TABLE
-    #[arg(long, value_name = "URL", requires = "bodies")]
-    table: Option<String>,
-    /// Object store for bodies: memory:, file:PATH or s3://BUCKET/PREFIX
-    #[arg(long, value_name = "URL", requires = "table")]
-    bodies: Option<String>,
+    #[command(flatten)]
+    store: serve::StoreLocation,
     #[command(flatten)]
     log: log::Arguments,
 }
@@ -103,11 +96,10 @@ async fn start(arguments: &Arguments, api: &RuntimeApi) -> Result<Function> {
 
 /// Returns the options of `serve` that this command shares.
 fn serve_arguments(arguments: &Arguments, task_root: Option<OsString>) -> serve::Arguments {
-    let Arguments { origin, config, data, table, bodies, .. } = arguments.clone();
+    let Arguments { origin, config, store, .. } = arguments.clone();
     let in_root = task_root.map(|root| Path::new(&root).join(CONFIG_FILE)).filter(|file| file.exists());
     let mut serve = serve::Arguments::default();
-    (serve.origin, serve.config) = (origin, config.or(in_root));
-    (serve.data, serve.table, serve.bodies) = (data, table, bodies);
+    (serve.origin, serve.config, serve.store) = (origin, config.or(in_root), store);
     serve
 }
 
@@ -139,14 +131,12 @@ mod tests {
         let arguments = |config: Option<&str>| Arguments {
             origin: None,
             config: config.map(PathBuf::from),
-            data: None,
-            table: None,
-            bodies: None,
+            store: serve::StoreLocation::default(),
             log: log::Arguments::default(),
         };
         let root = tempfile::tempdir().expect("a directory");
         let found = |config| serve_arguments(&arguments(config), Some(root.path().into())).config;
-        assert_eq!(found(None), None, "there is no file");
+        assert_eq!(found(None), None, "the file does not exist");
         std::fs::write(root.path().join(CONFIG_FILE), "").expect("a file");
         assert_eq!(found(None), Some(root.path().join(CONFIG_FILE)));
         assert_eq!(found(Some("other.toml")), Some("other.toml".into()));

@@ -17,7 +17,7 @@ use crate::{admin, config, log, print};
 pub(crate) use gc::GcTask;
 pub(crate) use server::Server;
 pub(crate) use settings::{DEFAULT_FILE, Settings};
-pub(crate) use store::{Stores, embedded, is_embedded, open};
+pub(crate) use store::{StoreLocation, Stores, embedded, is_embedded, open};
 
 /// Run the caching gateway in front of an origin.
 ///
@@ -45,15 +45,8 @@ pub(crate) struct Arguments {
     /// Configuration file [default: facetheory.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Directory of the embedded store
-    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["table", "bodies"])]
-    pub(crate) data: Option<PathBuf>,
-    /// Table for metadata: memory:, sqlite:PATH or dynamodb:TABLE
-    #[arg(long, value_name = "URL", requires = "bodies")]
-    pub(crate) table: Option<String>,
-    /// Object store for bodies: memory:, file:PATH or s3://BUCKET/PREFIX
-    #[arg(long, value_name = "URL", requires = "table")]
-    pub(crate) bodies: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreLocation,
     /// TLS certificate chain (PEM); enables HTTPS
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,

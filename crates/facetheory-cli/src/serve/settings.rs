@@ -45,11 +45,7 @@ impl Settings {
             None if Path::new(DEFAULT_FILE).exists() => Config::read(Path::new(DEFAULT_FILE))?,
             None => Config::default(),
         };
-        if arguments.data.is_some() || arguments.table.is_some() {
-            config.store.data.clone_from(&arguments.data);
-            config.store.table.clone_from(&arguments.table);
-            config.store.bodies.clone_from(&arguments.bodies);
-        }
+        arguments.store.override_in(&mut config.store);
         if let (Some(certificate), Some(key)) = (&arguments.certificate, &arguments.key) {
             config.tls = Some(config::Tls { certificate: certificate.clone(), key: key.clone() });
         }

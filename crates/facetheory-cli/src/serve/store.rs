@@ -1,7 +1,7 @@
 //! Opens the stores of the gateway.
 
 use std::env::VarError;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
@@ -11,6 +11,32 @@ use tabletheory::{Address, DynamoSettings, DynamoTable, Table};
 use super::settings::DEFAULT_DATA;
 use crate::config::{Store, Timeouts};
 use crate::table;
+
+/// The options of the command line that name the store.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[group(skip)]
+pub(crate) struct StoreLocation {
+    /// Directory of the embedded store
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["table", "bodies"])]
+    data: Option<PathBuf>,
+    /// Table for metadata: memory:, sqlite:PATH or dynamodb:TABLE
+    #[arg(long, value_name = "URL", requires = "bodies")]
+    table: Option<String>,
+    /// Object store for bodies: memory:, file:PATH or s3://BUCKET/PREFIX
+    #[arg(long, value_name = "URL", requires = "table")]
+    bodies: Option<String>,
+}
+
+impl StoreLocation {
+    /// Replaces the store of the configuration, if the command line names one.
+    pub(crate) fn override_in(&self, store: &mut Store) {
+        if self.data.is_some() || self.table.is_some() {
+            store.data.clone_from(&self.data);
+            store.table.clone_from(&self.table);
+            store.bodies.clone_from(&self.bodies);
+        }
+    }
+}
 
 /// Opens the configured store, or the one that the environment names, or the default directory. Verifies a table on
 /// DynamoDB.
