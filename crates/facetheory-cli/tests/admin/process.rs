@@ -109,19 +109,20 @@ pub(crate) fn facetheory() -> Command {
 /// Runs a command that must fail, and returns its error output.
 pub(crate) fn error_of(command: &mut Command) -> String {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary runs");
-    let mut status = None;
-    for _ in 0..TIMEOUT.as_millis() / PAUSE.as_millis() {
-        status = child.try_wait().expect("its state");
-        if status.is_some() {
-            break;
-        }
-        std::thread::sleep(PAUSE);
-    }
+    let mut errors = child.stderr.take().expect("its error output");
+    let (sender, printed) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        sender.send(errors.read_to_string(&mut text).map(|_| text))
+    });
+    let printed = printed.recv_timeout(TIMEOUT);
     // A command that does not fail would never end.
-    let _ = child.kill();
-    let printed = child.wait_with_output().expect("its output").stderr;
-    let printed = String::from_utf8(printed).expect("a text");
-    assert!(status.is_some_and(|status| !status.success()), "the command did not fail: {printed}");
+    if printed.is_err() {
+        let _ = child.kill();
+    }
+    let status = child.wait().expect("its status");
+    let printed = printed.expect("the command ends").expect("a text");
+    assert!(!status.success(), "the command did not fail: {printed}");
     printed
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use facetheory::PageKey;
 use facetheory::protocol::{Generation, Meta};
+use parking_lot::{Condvar, Mutex};
 use serde_json::Value;
 use tabletheory::{Txn, Write};
 
@@ -101,18 +102,18 @@ fn ctrl_c_ends_a_run_after_the_write_in_progress_and_since_continues_it() {
     let direct = Store::on_servers();
     direct.commit(&Txn::new((0..PAGES).map(old_page)));
     let store = direct.through(&proxy.endpoint(), &s3_endpoint());
-    let (writes, sent) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (writes, sent) = (Arc::new(AtomicUsize::new(0)), Arc::new(Gate::default()));
     let (counted, is_sent) = (writes.clone(), sent.clone());
     proxy.replace(move |operation, _| {
         if operation == "TransactWriteItems" && counted.fetch_add(1, Ordering::SeqCst) + 1 >= INTERRUPTED {
-            wait_until(&is_sent);
+            is_sent.wait();
         }
         None
     });
     let child = invalidate_everything(&store);
     wait_for("a write is in progress", || (writes.load(Ordering::SeqCst) >= INTERRUPTED).then_some(()));
     interrupt(&child);
-    sent.store(true, Ordering::SeqCst);
+    sent.open();
     let output = child.wait_with_output().expect("an output");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let [_, written, _] = counts(&report);
@@ -134,12 +135,12 @@ fn a_second_ctrl_c_ends_a_run_at_once_and_says_how_to_continue() {
     let direct = Store::on_servers();
     direct.commit(&Txn::new((0..2).map(old_page)));
     let store = direct.through(&proxy.endpoint(), &s3_endpoint());
-    let (is_writing, is_over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (is_writing, is_over) = (Arc::new(AtomicBool::new(false)), Arc::new(Gate::default()));
     let (writing, over) = (is_writing.clone(), is_over.clone());
     proxy.replace(move |operation, _| {
         if operation == "TransactWriteItems" {
             writing.store(true, Ordering::SeqCst);
-            wait_until(&over);
+            over.wait();
         }
         None
     });
@@ -153,7 +154,7 @@ fn a_second_ctrl_c_ends_a_run_at_once_and_says_how_to_continue() {
         }
         has_ended.then_some(())
     });
-    is_over.store(true, Ordering::SeqCst);
+    is_over.open();
     let output = child.wait_with_output().expect("an output");
     let message = stderr(&output);
     assert!(!output.status.success() && message.contains("writes were in progress; run"), "{message}");
@@ -194,11 +195,24 @@ fn interrupt(child: &Child) {
     assert!(kill.expect("kill starts").success());
 }
 
-/// Waits until the flag is set, or for 15 seconds: the client of DynamoDB repeats a write that takes more than five seconds,
-/// and gives up after twenty.
-fn wait_until(flag: &AtomicBool) {
-    let is_over = |_: &u32| flag.load(Ordering::SeqCst);
-    (0..1500).inspect(|_| std::thread::sleep(Duration::from_millis(10))).find(is_over);
+/// A gate at which requests wait until the test opens it.
+#[derive(Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn open(&self) {
+        *self.is_open.lock() = true;
+        self.opened.notify_all();
+    }
+
+    /// Waits until the gate is open, or for 15 seconds: the client of DynamoDB repeats a write that takes more than five
+    /// seconds, and gives up after twenty.
+    fn wait(&self) {
+        self.opened.wait_while_for(&mut self.is_open.lock(), |is_open| !*is_open, Duration::from_secs(15));
+    }
 }
 
 #[test]
@@ -210,7 +224,7 @@ fn an_invalidation_without_pages_or_without_a_store_is_an_error() {
     );
     let nowhere = facetheory(&store, &["invalidate", "--tag", "news", "--data", "missing"]);
     assert!(
-        !nowhere.status.success() && stderr(&nowhere).contains("there is no store at missing"),
+        !nowhere.status.success() && stderr(&nowhere).contains("the table file missing"),
         "{}",
         stderr(&nowhere)
     );
