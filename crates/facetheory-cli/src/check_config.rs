@@ -43,7 +43,7 @@ struct Report<'c> {
     file: String,
     valid: bool,
     errors: &'c [Diagnostic],
-    /// What is valid, but most likely not intended.
+    /// Settings that are valid, but most likely not intended.
     warnings: &'c [Diagnostic],
     #[serde(skip_serializing_if = "Option::is_none")]
     rules: Option<usize>,

@@ -233,7 +233,7 @@ const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-re
     post, path = "/api/v1/regenerate", operation_id = "regenerate", tag = "operations", request_body = PageRequest,
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "Identifies the request, so that it is executed once however often it is sent"),
-        ("X-Request-Id" = Option<String>, Header, description = "Used if there is no Idempotency-Key. Without both, the page is rendered once for each deployment and policy version"),
+        ("X-Request-Id" = Option<String>, Header, description = "The idempotency key, if the request has no Idempotency-Key header. A request without either header gets a key that is derived from the page, the deployment and the policy version, so the page is rendered once for each of them"),
     ),
     responses(
         (status = 200, description = "The page was rendered, or was fresh", body = Regeneration,

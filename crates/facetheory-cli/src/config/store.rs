@@ -38,7 +38,7 @@ table! {
         key_form: KeyForm = KeyForm::Default, choice;
         /// The form in which rows name the objects of bodies.
         pointers: Pointers = Pointers::Absolute, choice;
-        /// Who writes the table.
+        /// Which processes write the table.
         feed: FeedChoice = FeedChoice::Mixed, choice;
     }
     check
@@ -89,7 +89,7 @@ impl From<Pointers> for facetheory::Pointers {
 /// The prefix of raw partition keys that the TypeScript store uses by default.
 const DEFAULT_KEY_PREFIX: &str = "CACHE#";
 
-/// Who writes the table, and thus how the gateway learns about changes of other processes.
+/// Which processes write the table. This decides how the gateway learns about their changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FeedChoice {

@@ -125,7 +125,7 @@ impl Materialise {
     }
 }
 
-/// What became of one page.
+/// The result of the invalidation of one page.
 enum Outcome {
     Written,
     Unaffected,

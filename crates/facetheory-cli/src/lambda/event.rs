@@ -19,7 +19,7 @@ pub(super) enum Event {
     Gc,
 }
 
-/// What an event of an operator asks for.
+/// The operation that an event of an operator requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Operation {

@@ -40,7 +40,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 const TIMEOUT: Rejection =
     Rejection::new(StatusCode::GATEWAY_TIMEOUT, "there was no response before the timeout of the function");
-const NO_RESPONSE: Rejection = Rejection::new(StatusCode::BAD_GATEWAY, "there is no valid response");
+const NO_RESPONSE: Rejection = Rejection::new(StatusCode::BAD_GATEWAY, "the gateway has no valid response");
 
 /// The gateway behind the runtime API.
 pub(super) struct Function {

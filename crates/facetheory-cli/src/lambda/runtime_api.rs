@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn without_lambda_the_error_names_the_command_to_use() {
-        let error = RuntimeApi::from_environment(|_| None).expect_err("there is no API");
+        let error = RuntimeApi::from_environment(|_| None).expect_err("the variable is not set");
         assert!(error.to_string().contains("use `serve`"), "{error}");
     }
 }

@@ -51,7 +51,7 @@ impl Store {
         }
     }
 
-    /// The same table and bodies at other endpoints.
+    /// Returns a store with this table and these bodies at other endpoints.
     pub(crate) fn through(&self, dynamodb: &str, s3: &str) -> Store {
         let environment = self.environment.iter().map(|(name, value)| match *name {
             DYNAMODB => (DYNAMODB, dynamodb.to_owned()),

@@ -14,7 +14,7 @@ use crate::protocol::Meta;
 use crate::{Error, Kind, PageKey};
 
 /// How long a lookup waits for a newer body if memory has an older copy. A healthy store responds sooner.
-const PATIENCE: Duration = Duration::from_millis(200);
+const NEWER_BODY_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The result of reading the body that `META` names.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ impl Engine {
             }
             (Permit::Granted, None) => self.await_body(page, meta, check).await,
             (Permit::Granted, Some(_)) => {
-                let waiting = tokio::time::timeout(PATIENCE, self.await_body(page, meta, check));
+                let waiting = tokio::time::timeout(NEWER_BODY_TIMEOUT, self.await_body(page, meta, check));
                 waiting.await.unwrap_or(BodyLookup::Pending)
             }
         };

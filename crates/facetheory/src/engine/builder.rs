@@ -132,7 +132,7 @@ impl IsrBuilder {
         self
     }
 
-    /// Sets who writes the table, and thus how the engine learns about changes of other processes. With either value the
+    /// Sets which processes write the table. This decides how the engine learns about their changes. With either value the
     /// engine appends its own changes to the change feed, so that processes can be switched one after the other.
     ///
     /// With [`Feed::Exclusive`], [`build`](Self::build) must be called in a tokio runtime: it starts a task that reads the

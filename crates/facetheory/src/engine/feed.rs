@@ -24,7 +24,7 @@ const CHECK_AFTER: Duration = Duration::from_secs(3600);
 /// ... but only one page in this time, so that the cost does not grow with the number of pages.
 const CHECK_PAUSE: Duration = Duration::from_secs(10);
 
-/// Who writes the table, and thus how an engine learns about changes of other processes.
+/// Which processes write the table. This decides how an engine learns about their changes.
 ///
 /// ```
 /// assert_eq!(facetheory::Feed::default(), facetheory::Feed::Mixed);

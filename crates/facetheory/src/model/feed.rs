@@ -117,7 +117,7 @@ struct State {
     reader: FeedReader,
     reads: u32,
     reading: Option<(u32, Vec<Entry>)>,
-    /// What the feed said, in order.
+    /// The changes that the reader has returned, in order.
     news: Vec<Changes>,
     /// When the last read began, and how many entries it found.
     read_at: Option<u32>,
@@ -153,7 +153,7 @@ impl State {
         }
     }
 
-    /// What the process knows, in production's type.
+    /// The changes that the process knows of, as production code stores them.
     fn known_changes(&self) -> KnownChanges {
         let known = KnownChanges::default();
         for changes in &self.news {

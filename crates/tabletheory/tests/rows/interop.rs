@@ -19,7 +19,7 @@ struct Shared {
     updated_at: Option<String>,
 }
 
-/// The same attributes, with times in seconds.
+/// A row with these attributes whose times are in seconds.
 #[derive(Model, Clone, Debug, PartialEq)]
 struct InSeconds {
     #[model(pk)]
