@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tabletheory::SeededRandom;
+
 use super::clock::RuntimeClock;
 use super::counted_table::CountedTable;
 use crate::{Bodies, Isr, IsrBuilder, PageStore, Pages};
@@ -35,7 +37,8 @@ impl Site {
         Site::over(self.table.clone(), self.bodies.clone(), |store| store, build)
     }
 
-    /// A process over this table and these bodies.
+    /// A process over this table and these bodies. Its random numbers are the same in every run: pages share counters of
+    /// invalidations by a random hash, and a test whose pages share one by chance would see the other page's invalidation.
     #[must_use]
     pub fn over(
         table: Arc<CountedTable>,
@@ -44,7 +47,8 @@ impl Site {
         build: impl FnOnce(IsrBuilder) -> IsrBuilder,
     ) -> Self {
         let pages = Pages::new(store(PageStore::new(table.clone())), bodies.clone());
-        Site { isr: build(Isr::builder(pages)).build(), table, bodies }
+        let builder = Isr::builder(pages).random(Arc::new(SeededRandom::new(1)));
+        Site { isr: build(builder).build(), table, bodies }
     }
 
     /// Lets the background tasks of the site finish; see [`settle`].
