@@ -1,6 +1,7 @@
 //! Outages: pages in memory are served and marked; other requests share renders that are not published.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use facetheory::{
@@ -423,10 +424,12 @@ async fn an_older_copy_is_not_served_if_it_was_hard_invalidated_before_the_newer
 
 #[tokio::test(start_paused = true)]
 async fn writes_are_checked_apart_from_reads() {
-    let site = Site::on(|builder| builder, Bodies::over(Arc::new(ReadOnly::default())));
-    for _ in 0..2 {
+    let objects = Arc::new(ReadOnly::default());
+    let site = Site::on(|builder| builder, Bodies::over(objects.clone()));
+    for checks in 1..=2 {
         assert!(site.isr.check_table_write().await.is_ok());
         assert!(site.isr.check_bodies().await.is_ok() && site.isr.check_bodies_write().await.is_err());
+        assert_eq!(objects.gets.load(Ordering::SeqCst), checks, "one GET for each check");
     }
     site.table.break_down();
     assert!(site.isr.check_table_write().await.is_err());

@@ -1,6 +1,7 @@
 //! An object store that denies every write, as S3 does without `s3:PutObject`.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures_util::stream::BoxStream;
 use object_store::memory::InMemory;
@@ -13,6 +14,8 @@ use object_store::{
 #[derive(Debug, Default)]
 pub(crate) struct ReadOnly {
     objects: InMemory,
+    /// The number of reads of an object.
+    pub(crate) gets: AtomicU32,
 }
 
 impl fmt::Display for ReadOnly {
@@ -40,6 +43,7 @@ impl ObjectStore for ReadOnly {
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        self.gets.fetch_add(1, Ordering::SeqCst);
         self.objects.get_opts(path, options).await
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use facetheory::protocol::Content;
-use facetheory::{History, Kind, Outcome, PageKey, PageStore, Pointers, Policy, Rendered, RolledBack};
-use tabletheory::{Clock as _, Item, SeededRandom};
+use facetheory::{History, Isr, Kind, Outcome, PageKey, PageStore, Pointers, Policy, Rendered, RolledBack};
+use tabletheory::{Clock as _, Consistency, Item, Key, SeededRandom, Table as _};
 
 use crate::fixture::{DAY, GRACE, Test, dry_run, how, page, retaining};
 
@@ -34,6 +34,25 @@ async fn only_orphans_older_than_the_grace_period_are_deleted() {
         t.clock.advance(2 * SECOND);
         assert_eq!(t.gc(&how()).await.orphans, 1, "{}: the grace period is over", t.name);
         assert!(t.pages.read(&page("/")).await.expect("no error").is_some(), "{}", t.name);
+    }
+}
+
+#[tokio::test]
+async fn the_row_and_the_object_of_readiness_checks_do_not_disturb_gc() {
+    for t in Test::on_each_store() {
+        let isr = Isr::new(t.pages.clone());
+        let check = async || {
+            isr.check_table_write().await.expect(t.name);
+            isr.check_bodies_write().await.expect(t.name);
+        };
+        check().await;
+        t.clock.advance(2 * DAY);
+        let report = t.gc(&retaining(0)).await;
+        assert!(report.finished && report.damaged == 0 && report.orphans == 0, "{}: {report:?}", t.name);
+        assert!(t.has("probe/readiness.txt").await, "{}: it is not a body", t.name);
+        check().await;
+        let row = t.table.get(&Key::new("FACETHEORY#PROBE", "PROBE"), Consistency::Strong).await;
+        assert!(row.expect(t.name).is_some(), "{}: it was written again", t.name);
     }
 }
 
