@@ -11,7 +11,7 @@ use http_body_util::Either;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tabletheory::SystemRandom;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use super::event::Event;
@@ -38,6 +38,8 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a response may take to end after its deadline, and the connection within the process after that.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
+const GC_TOO_SLOW: &str =
+    "gc was not done before its deadline, and starts over at the next run; give it more time";
 const TIMEOUT: Rejection =
     Rejection::new(StatusCode::GATEWAY_TIMEOUT, "there was no response before the timeout of the function");
 const NO_RESPONSE: Rejection = Rejection::new(StatusCode::BAD_GATEWAY, "the gateway has no valid response");
@@ -134,7 +136,11 @@ impl Function {
     /// Deletes expired rows and unused bodies, if that is due. Returns the response to the schedule.
     async fn collect_garbage(&self, deadline: Instant) -> Result<Bytes, String> {
         let interval = self.gc.interval.ok_or("gc is disabled: set `interval` in [gc] of facetheory.toml")?;
-        let run = self.gc.run_if_due(interval, Some(deadline));
+        let interrupted = async {
+            sleep_until(deadline).await;
+            GC_TOO_SLOW
+        };
+        let run = self.gc.run_if_due(interval, interrupted);
         let stalled = |_| "the table did not respond before the timeout of the function".to_owned();
         let outcome = timeout_at(deadline + RELEASE_TIMEOUT, run).await.map_err(stalled)?;
         match outcome.map_err(|error| describe(&error))? {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use facetheory::protocol::Content;
 use facetheory::{GcOptions, GcReport, Outcome, PageKey, Pages, Policy, RenderError, Rendered};
 use tabletheory::Random;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// The page that records the last run. Cache keys of requests contain `::`, so no request reaches it.
@@ -25,8 +25,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The record is fresh for this part of the interval. If it were fresh for the whole interval, a clock that is slightly
 /// slower than the timer would make every second run be skipped.
 const FRESH: f64 = 0.9;
-const TOO_SLOW: &str =
-    "gc was not done before its deadline, and starts over at the next run; give it more time";
+const STOPPED: &str = "the gateway shuts down";
 
 /// The background task of garbage collection.
 #[derive(Debug)]
@@ -40,18 +39,18 @@ pub(crate) struct GcTask {
 }
 
 impl GcTask {
-    /// Runs until `stop` is cancelled, which interrupts a run at once.
+    /// Runs until `stop` is cancelled, which interrupts a run at once. Returns when the lease of the run is released.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        if let Some(interval) = self.interval {
-            stop.run_until_cancelled(self.repeat(interval)).await;
-        }
-    }
-
-    async fn repeat(&self, interval: Duration) {
+        let Some(interval) = self.interval else { return };
         // A random first delay spreads gateways that start together, and lets short-lived ones take part.
-        tokio::time::sleep(interval.mul_f64(self.random.fraction())).await;
-        loop {
-            match self.run_if_due(interval, None).await {
+        let mut delay = interval.mul_f64(self.random.fraction());
+        while stop.run_until_cancelled(tokio::time::sleep(delay)).await.is_some() {
+            let stopped = async {
+                stop.cancelled().await;
+                STOPPED
+            };
+            match self.run_if_due(interval, stopped).await {
+                _ if stop.is_cancelled() => return,
                 Ok(Outcome::Published(_) | Outcome::Unchanged(_)) => {}
                 Ok(outcome @ (Outcome::AlreadyFresh(_) | Outcome::Held { .. })) => {
                     tracing::debug!(?outcome, "garbage collection skipped: another gateway runs it");
@@ -64,21 +63,23 @@ impl GcTask {
                     tracing::warn!(error, "garbage collection failed, retrying at the next interval");
                 }
             }
-            tokio::time::sleep(interval).await;
+            delay = interval;
         }
     }
 
-    /// Runs gc, unless a gateway has run it within the interval or is running it now. A run that is not done at the deadline
-    /// is interrupted, and its lease is released.
+    /// Runs gc, unless a gateway has run it within the interval or is running it now. When `interrupted` ends, with a reason, a
+    /// run that is not done ends with that error, and its lease is released.
     pub(crate) async fn run_if_due(
         &self,
         interval: Duration,
-        deadline: Option<Instant>,
+        interrupted: impl Future<Output = &'static str>,
     ) -> facetheory::Result<Outcome> {
         let (page, policy) = (PageKey::new(PAGE)?, Policy::every(interval.mul_f64(FRESH)));
         let collect = |_| async {
-            let Some(deadline) = deadline else { return self.collect().await };
-            timeout_at(deadline, self.collect()).await.unwrap_or_else(|_| Err(TOO_SLOW.into()))
+            tokio::select! {
+                collected = self.collect() => collected,
+                reason = interrupted => Err(reason.into()),
+            }
         };
         self.pages.regenerate(&page, &policy, collect).await
     }
@@ -174,6 +175,13 @@ mod tests {
             left
         }
 
+        /// Whether a gateway runs gc now.
+        async fn is_leased(&self) -> bool {
+            let page = PageKey::new(PAGE).expect("a page");
+            let lock = self.pages().store().lookup(&page).await.expect("a lookup").lock;
+            lock.is_some_and(|lock| lock.is_held(self.clock.now()))
+        }
+
         /// Returns the time of the last finished run.
         async fn last_run(&self) -> Option<i64> {
             let page = PageKey::new(PAGE).expect("a page");
@@ -231,9 +239,11 @@ mod tests {
         let stop = CancellationToken::new();
         let running = store.start_gc(1, &stop);
         tokio::time::sleep(HOUR.mul_f64(SeededRandom::new(1).fraction()) + 8 * PAUSE).await;
+        assert!(store.is_leased().await);
         stop.cancel();
         let ended = tokio::time::timeout(Duration::from_millis(1), running).await;
         ended.expect("it ends at once").expect("no panic");
+        assert!(!store.is_leased().await, "the lease was released");
         let left = store.left().await;
         assert!((1..10 * BATCH).contains(&left), "the run was interrupted with {left} bodies left");
         advance(&store, HOUR).await;
@@ -246,17 +256,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_run_that_reaches_its_deadline_releases_its_lease() {
+    async fn a_run_that_is_interrupted_releases_its_lease() {
         let store = Store::with(10 * BATCH).await;
         let random = Arc::new(SeededRandom::new(1));
         let task = GcTask { pages: store.pages(), interval: Some(HOUR), grace: DAY, random };
-        let deadline = Instant::now() + 8 * PAUSE;
-        let error = task.run_if_due(HOUR, Some(deadline)).await.expect_err("the deadline");
-        assert_eq!(std::error::Error::source(&error).expect("a cause").to_string(), TOO_SLOW);
+        let deadline = async {
+            tokio::time::sleep(8 * PAUSE).await;
+            "too slow"
+        };
+        let error = task.run_if_due(HOUR, deadline).await.expect_err("the deadline");
+        assert_eq!(std::error::Error::source(&error).expect("a cause").to_string(), "too slow");
         let left = store.left().await;
         assert!((1..10 * BATCH).contains(&left), "the run was interrupted with {left} bodies left");
         // The clock of the rows has not moved, so a lease that was not released would still be held.
-        let outcome = task.run_if_due(HOUR, None).await.expect("an outcome");
+        let outcome = task.run_if_due(HOUR, std::future::pending()).await.expect("an outcome");
         assert!(matches!(outcome, Outcome::Published(_)), "{outcome:?}");
         assert_eq!(store.left().await, 0);
     }

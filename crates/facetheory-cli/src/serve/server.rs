@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use facetheory::{Isr, IsrBuilder};
 use tabletheory::SystemRandom;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::gc::GcTask;
@@ -23,6 +24,9 @@ use crate::log::AccessLog;
 use crate::open_files;
 use crate::signals::{Signal, Signals};
 use crate::wire::DeadlineTicker;
+
+/// How long a shutdown waits, after everything else, until the lease of an interrupted garbage collection is released.
+const GC_RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A gateway whose addresses are bound.
 pub(crate) struct Server {
@@ -95,7 +99,7 @@ impl Server {
             let connections = endpoint.connections.clone();
             start_admin(&live, listener, metrics, connections, &shutdown, &admin_stop)
         });
-        start_gc(&live, &shutdown)?;
+        let gc = start_gc(&live, &shutdown)?;
         let (isr, tunnels) = (live.isr.clone(), live.tunnels.clone());
         let mut serving = pin!(serve_and_drain(listener, endpoint, tunnels, isr, &shutdown));
         loop {
@@ -108,6 +112,12 @@ impl Server {
             }
         }
         ticker.abort();
+        match timeout(GC_RELEASE_TIMEOUT, gc).await {
+            Ok(ended) => ended.context("garbage collection panicked")?,
+            Err(_) => tracing::warn!(
+                "the lease of garbage collection was not released in time; it expires by itself"
+            ),
+        }
         // Until now /readyz has reported that the process is shutting down.
         admin_stop.cancel();
         if let Some(admin) = admin {
@@ -149,13 +159,12 @@ fn start_admin(
     tokio::spawn(listener.run(admin, stop.clone()))
 }
 
-fn start_gc(live: &Reloadable, shutdown: &Shutdown) -> Result<()> {
+fn start_gc(live: &Reloadable, shutdown: &Shutdown) -> Result<JoinHandle<()>> {
     let config = &live.settings.config;
     let interval = config.gc.interval.resolve(store::is_embedded(&config.store)?);
     let (pages, random) = (live.pages.clone(), Arc::new(SystemRandom));
     let task = GcTask { pages, interval, grace: config.gc.grace, random };
-    tokio::spawn(task.run(shutdown.requested.clone()));
-    Ok(())
+    Ok(tokio::spawn(task.run(shutdown.requested.clone())))
 }
 
 /// Serves clients until a shutdown is requested, then waits for connections, tunnels and renders in progress.
