@@ -80,7 +80,7 @@ A page takes 300 ms to render and is fresh for {INTERVAL} s. Open it in a browse
     if let Some(console) = console {
         text.push_str(&format!(
             "
-The console is at http://{console}/. This invalidates everything below /posts with one write:
+The console is at http://{console}/. This invalidates everything below /posts, at the same cost for any number of pages:
 
   curl -X POST http://{console}/api/v1/invalidate -H 'content-type: application/json' -d '{{\"path\":\"/posts\"}}'
   curl 'http://{console}/api/v1/history?url=http://localhost/posts/hello'

@@ -18,7 +18,7 @@ const MAX_AGE: Duration = Duration::from_secs(1);
 
 /// How long the result of a write is used, if it succeeded, and if it failed: writes cost money.
 const WRITE_MAX_AGE: Duration = Duration::from_secs(30);
-const FAILED_WRITE_MAX_AGE: Duration = Duration::from_secs(10);
+const FAILED_WRITE_MAX_AGE: Duration = Duration::from_secs(5);
 
 /// The last result of the store checks.
 #[derive(Debug, Default)]
@@ -34,6 +34,9 @@ pub(super) struct Ready {
     ready: bool,
     /// Why it is not ready.
     reasons: Vec<NotReady>,
+    /// For each reason, what is wrong and what to do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    details: Vec<String>,
     /// The state of the origin. It does not affect readiness: cached pages are served while the origin is down.
     origin: OriginState,
 }
@@ -64,6 +67,32 @@ enum NotReady {
     BodiesNotWritable,
 }
 
+impl NotReady {
+    /// Says what is wrong and what to do. Everyone may read it, so it contains no names and no errors of the stores; the log
+    /// has them.
+    fn detail(self) -> &'static str {
+        match self {
+            NotReady::Stopping => "the process is shutting down",
+            NotReady::TableUnreachable => {
+                "the table does not respond to a read; check that it is reachable, and that the identity of this process has \
+                 dynamodb:Query if it is on DynamoDB"
+            }
+            NotReady::BodiesUnreachable => {
+                "the body store does not respond to a read; check that it is reachable, and that the identity of this process \
+                 has s3:GetObject and s3:ListBucket if it is on S3"
+            }
+            NotReady::TableNotWritable => {
+                "the table does not accept a test row, so no page can be published; grant the identity of this process \
+                 dynamodb:PutItem, or check the disk of an embedded table; the log has the cause"
+            }
+            NotReady::BodiesNotWritable => {
+                "the body store does not accept a test object, so no page can be published; grant the identity of this process \
+                 s3:PutObject, or check the disk of bodies in files; the log has the cause"
+            }
+        }
+    }
+}
+
 /// Liveness
 #[utoipa::path(
     get, path = "/healthz", operation_id = "live", tag = "process", security(()),
@@ -89,7 +118,8 @@ pub(super) async fn ready(admin: AdminState) -> (StatusCode, axum::Json<Ready>) 
     };
     let origin = if admin.gateway.origin_is_down() { OriginState::Down } else { OriginState::Up };
     let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, axum::Json(Ready { ready: reasons.is_empty(), reasons, origin }))
+    let details = reasons.iter().map(|reason| reason.detail().to_owned()).collect();
+    (status, axum::Json(Ready { ready: reasons.is_empty(), reasons, details, origin }))
 }
 
 impl Readiness {

@@ -142,7 +142,7 @@ pub(super) struct Invalidation {
     outcome: InvalidationOutcome,
 }
 
-/// Purge a page, or all pages of a path, tag or tenant, with one write
+/// Purge a page, or all pages of a path, tag or tenant, at a cost that does not depend on the number of pages
 #[utoipa::path(
     post, path = "/api/v1/invalidate", operation_id = "invalidate", tag = "operations", request_body = Invalidate,
     responses((status = 200, description = "The effect", body = Invalidation), Problem),

@@ -1,4 +1,5 @@
-//! An invalidation at one gateway takes effect at the other within a bound.
+//! An invalidation at one gateway takes effect at the other. A test of the library with a manual clock checks how soon
+//! (docs/internals/rules.md).
 
 use tabletheory::{Clock as _, SystemClock};
 use tempfile::TempDir;
@@ -11,12 +12,7 @@ use crate::support::site::{HOST, get, with_long_timeouts};
 use crate::support::store::Store;
 use crate::support::{print, wait_for};
 
-/// How long another gateway may use old metadata, in milliseconds: a second for `META`, and a second for tag epochs.
-const BOUND: i64 = 2_000;
-/// The additional time of a busy machine. A gateway that ignores the invalidation would serve the page for an hour. A
-/// test of the library with a manual clock checks the exact bound (docs/internals/rules.md).
-const MARGIN: i64 = 15_000;
-/// Fresh for so long that only an invalidation explains another render.
+/// Fresh for so long that only an invalidation explains another render: longer than a test waits.
 const PAGES: &str = "[routes]\n\"/**\" = { isr = \"1h\", tags = [\"news\"] }\n";
 
 #[test]
@@ -81,7 +77,6 @@ fn takes_effect(what: &str, body: &str) -> Vec<String> {
         (response.text() == "<p>new</p>").then_some(())
     });
     let noticed = noticed.expect("the time when the other gateway noticed");
-    assert!(noticed <= BOUND + MARGIN, "the other gateway noticed after {noticed} ms");
     print(&format!(
         "{what} invalidated at one gateway: the other noticed after {noticed} ms ({})",
         states.join(", ")

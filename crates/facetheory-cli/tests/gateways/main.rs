@@ -2,6 +2,7 @@
 
 mod burst;
 mod cost;
+mod failures;
 mod feed;
 mod invalidation;
 mod materialise;

@@ -1,4 +1,5 @@
-//! A proxy in front of DynamoDB or S3 that counts requests and their capacity units, by the rules that AWS publishes.
+//! A proxy in front of DynamoDB or S3 that counts requests and their capacity units, by the rules that AWS publishes. It can
+//! also deny requests, or hold them as a server that hangs does.
 //!
 //! DynamoDB Local can report consumed capacity, but not as AWS charges it: some writes of a transaction count once instead
 //! of twice, and a read that finds nothing counts zero. The proxy therefore reads each row before and after a write.
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::support::wait_for;
 
@@ -51,16 +53,39 @@ pub(crate) struct Call {
 /// Replaces the response to a request with this operation of DynamoDB or method of S3, and this path: status and body.
 type Replacement = Box<dyn Fn(&str, &str) -> Option<(u16, String)> + Send + Sync>;
 
+/// Selects requests by their operation of DynamoDB or method of S3, and their path.
+type Selector = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
+
 /// A running proxy.
 pub(crate) struct Meter {
     address: SocketAddr,
-    calls: Calls,
-    replacement: Arc<Mutex<Option<Replacement>>>,
+    calls: Arc<Mutex<Calls>>,
+    faults: Arc<Mutex<Faults>>,
     _runtime: Runtime,
 }
 
-/// The requests so far. A request is `None` until its units are known.
-type Calls = Arc<Mutex<Vec<Option<Call>>>>;
+/// The requests since the last call of [`Meter::take`].
+#[derive(Default)]
+struct Calls {
+    done: Vec<Call>,
+    /// The number of requests whose units are not known yet.
+    under_way: usize,
+}
+
+/// Requests that are not forwarded as they are.
+#[derive(Default)]
+struct Faults {
+    replacement: Option<Replacement>,
+    hold: Option<Hold>,
+}
+
+/// Requests that are not forwarded before they are released.
+struct Hold {
+    is_held: Selector,
+    released: CancellationToken,
+    /// The operations and paths of the requests that were held so far.
+    seen: Vec<String>,
+}
 
 impl Meter {
     /// Starts a proxy to the server at this endpoint.
@@ -69,15 +94,15 @@ impl Meter {
         let runtime = runtime.expect("a runtime");
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
         let (address, calls) = (listener.local_addr().expect("an address"), Arc::default());
-        let replacement = Arc::default();
+        let faults = Arc::default();
         let server = Arc::new(Server {
             authority: endpoint.trim_start_matches("http://").trim_end_matches('/').to_owned(),
             client: Client::builder(TokioExecutor::new()).build_http(),
             calls: Arc::clone(&calls),
-            replacement: Arc::clone(&replacement),
+            faults: Arc::clone(&faults),
         });
         runtime.spawn(accept(listener, server));
-        Meter { address, calls, replacement, _runtime: runtime }
+        Meter { address, calls, faults, _runtime: runtime }
     }
 
     /// Responds to some requests without forwarding them. See [`Replacement`] for the parameters.
@@ -85,7 +110,32 @@ impl Meter {
         &self,
         replacement: impl Fn(&str, &str) -> Option<(u16, String)> + Send + Sync + 'static,
     ) {
-        *self.replacement.lock().expect("not poisoned") = Some(Box::new(replacement));
+        self.faults.lock().expect("not poisoned").replacement = Some(Box::new(replacement));
+    }
+
+    /// Forwards all requests again that were [replaced](Meter::replace).
+    pub(crate) fn replace_nothing(&self) {
+        self.faults.lock().expect("not poisoned").replacement = None;
+    }
+
+    /// Accepts the requests that are selected by their operation or method, and their path, but does not respond before
+    /// [`release`](Meter::release).
+    pub(crate) fn hold(&self, is_held: impl Fn(&str, &str) -> bool + Send + Sync + 'static) {
+        let hold = Hold { is_held: Box::new(is_held), released: CancellationToken::new(), seen: Vec::new() };
+        self.faults.lock().expect("not poisoned").hold = Some(hold);
+    }
+
+    /// The operations and paths of the requests that were held since [`hold`](Meter::hold).
+    pub(crate) fn held(&self) -> Vec<String> {
+        let faults = self.faults.lock().expect("not poisoned");
+        faults.hold.as_ref().map(|hold| hold.seen.clone()).unwrap_or_default()
+    }
+
+    /// Forwards the requests that are held, and all further ones.
+    pub(crate) fn release(&self) {
+        if let Some(hold) = self.faults.lock().expect("not poisoned").hold.take() {
+            hold.released.cancel();
+        }
     }
 
     /// Denies these operations of DynamoDB, as a policy without their actions does.
@@ -104,9 +154,7 @@ impl Meter {
     pub(crate) fn take(&self) -> Vec<Call> {
         wait_for("no request is under way", || {
             let mut calls = self.calls.lock().expect("not poisoned");
-            let known = calls.iter().cloned().collect::<Option<Vec<Call>>>()?;
-            calls.clear();
-            Some(known)
+            (calls.under_way == 0).then(|| std::mem::take(&mut calls.done))
         })
     }
 }
@@ -128,8 +176,24 @@ async fn accept(listener: TcpListener, server: Arc<Server>) {
 struct Server {
     authority: String,
     client: Client<HttpConnector, Full<Bytes>>,
-    calls: Calls,
-    replacement: Arc<Mutex<Option<Replacement>>>,
+    calls: Arc<Mutex<Calls>>,
+    faults: Arc<Mutex<Faults>>,
+}
+
+/// A request whose units are not known yet. Dropped when they are, or when its client has disconnected.
+struct UnderWay<'a>(&'a Mutex<Calls>);
+
+impl<'a> UnderWay<'a> {
+    fn new(calls: &'a Mutex<Calls>) -> Self {
+        calls.lock().expect("not poisoned").under_way += 1;
+        UnderWay(calls)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.lock().expect("not poisoned").under_way -= 1;
+    }
 }
 
 /// The body of an error response of DynamoDB.
@@ -141,17 +205,12 @@ pub(crate) fn dynamodb_error(code: &str) -> String {
 impl Server {
     /// Forwards a request and records it.
     async fn forward(&self, request: Request<Incoming>) -> Forwarded<Response<Full<Bytes>>> {
-        // `take` clears the list only while no request is under way, so the place stays valid.
-        let place = {
-            let mut calls = self.calls.lock().expect("not poisoned");
-            calls.push(None);
-            calls.len() - 1
-        };
+        let _under_way = UnderWay::new(&self.calls);
         let (response, call) = match self.exchange(request).await {
             Ok((response, call)) => (Ok(response), call),
             Err(error) => (Err(error), Call::default()),
         };
-        self.calls.lock().expect("not poisoned")[place] = Some(call);
+        self.calls.lock().expect("not poisoned").done.push(call);
         response
     }
 
@@ -165,9 +224,13 @@ impl Server {
         let target = head.headers.get(TARGET).map(|target| target.to_str()).transpose()?;
         let operation = target.and_then(|target| target.rsplit('.').next()).map(str::to_owned);
         let name = operation.clone().unwrap_or_else(|| head.method.to_string());
+        let held = self.hold(&name, &path);
+        if let Some(released) = held {
+            released.cancelled().await;
+        }
         let replaced = {
-            let replacement = self.replacement.lock().expect("not poisoned");
-            replacement.as_ref().and_then(|replacement| replacement(&name, &path))
+            let faults = self.faults.lock().expect("not poisoned");
+            faults.replacement.as_ref().and_then(|replacement| replacement(&name, &path))
         };
         if let Some((status, body)) = replaced {
             let response = Response::builder().status(status).body(Full::new(Bytes::from(body)))?;
@@ -194,6 +257,14 @@ impl Server {
         names.extend(writes.iter().flat_map(|write| strings(&write.key)));
         let actions = actions(&operation, &sent);
         Ok((response, Call { operation, names, actions, read_units, write_units }))
+    }
+
+    /// Returns a token that is cancelled when this request may be forwarded, if it is held.
+    fn hold(&self, operation: &str, path: &str) -> Option<CancellationToken> {
+        let mut faults = self.faults.lock().expect("not poisoned");
+        let hold = faults.hold.as_mut().filter(|hold| (hold.is_held)(operation, path))?;
+        hold.seen.push(format!("{operation} {path}"));
+        Some(hold.released.clone())
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Forwarded<Response<Full<Bytes>>> {

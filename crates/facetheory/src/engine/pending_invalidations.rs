@@ -12,6 +12,9 @@ use crate::protocol::Epoch;
 use crate::{Error, Kind, PageKey, Tag};
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
+/// How long the response to an unsafe request waits for the table. A healthy table responds sooner. The invalidation applies in
+/// this process before the response, and other processes learn about it a moment later anyway.
+const RESPONSE_DELAY: Duration = Duration::from_millis(250);
 /// How long the table is tried for one invalidation before it is dropped.
 const MAX_AGE: Duration = Duration::from_secs(3600);
 
@@ -35,9 +38,9 @@ impl Isr {
                 Ok(())
             }
         };
-        // The client waits for its response. A table that failed a moment ago gets the invalidation in the background.
+        // The client waits for its response. A table that fails or is slow gets the invalidation in the background.
         let outcome = if engine.table_breaker.allows_call(engine.now()) {
-            let limit = engine.table_timeout / 2;
+            let limit = engine.table_timeout.min(RESPONSE_DELAY);
             tokio::time::timeout(limit, write).await.unwrap_or_else(|_| {
                 Err(Error::new(Kind::Unavailable, format!("the table did not respond within {limit:?}")))
             })

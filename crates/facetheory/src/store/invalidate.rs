@@ -63,7 +63,8 @@ impl PageStore {
         self.announce(&lease.page().meta(), outcome).await
     }
 
-    /// Makes all pages with a tag stale, with one write, however many pages there are. This process applies it at once.
+    /// Makes all pages with a tag stale, with one write, however many pages there are, and an entry in the change feed if the
+    /// store [announces](PageStore::with_announcements) changes. This process applies it at once.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use http::header::{CACHE_CONTROL, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -18,6 +19,7 @@ use crate::http::router::host::requested_host;
 use crate::http::router::resolve::PassReason;
 use crate::http::semantics::cache_status::CacheStatus;
 use crate::http::semantics::unsafe_methods;
+use crate::protocol::key::PageKey;
 
 impl CacheHandler {
     /// Forwards a request that is not for a page.
@@ -55,11 +57,11 @@ impl CacheHandler {
     /// Invalidates the pages that an unsafe request has changed (RFC 9111 §4.4), before its client gets the response.
     async fn invalidate_after(&self, request: &Parts, status: StatusCode, headers: HeaderMap) {
         let Ok(host) = requested_host(request) else { return };
-        for target in unsafe_methods::targets(&request.method, &request.uri, host, status, &headers) {
-            if let Some(page) = self.routes.page_at(request, &target, &self.scheme) {
-                self.isr.invalidate_target(&page).await;
-            }
-        }
+        let targets = unsafe_methods::targets(&request.method, &request.uri, host, status, &headers);
+        let page_at = |target| self.routes.page_at(request, target, &self.scheme);
+        let pages: Vec<PageKey> = targets.iter().filter_map(page_at).collect();
+        // Concurrently, so that a table that does not respond delays the response only once.
+        join_all(pages.iter().map(|page| self.isr.invalidate_target(page))).await;
     }
 }
 
