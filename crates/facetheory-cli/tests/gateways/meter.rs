@@ -85,6 +85,8 @@ struct Hold {
     released: CancellationToken,
     /// The operations and paths of the requests that were held so far.
     seen: Vec<String>,
+    /// How many of them their clients gave up.
+    abandoned: usize,
 }
 
 impl Meter {
@@ -121,7 +123,8 @@ impl Meter {
     /// Accepts the requests that are selected by their operation or method, and their path, but does not respond before
     /// [`release`](Meter::release).
     pub(crate) fn hold(&self, is_held: impl Fn(&str, &str) -> bool + Send + Sync + 'static) {
-        let hold = Hold { is_held: Box::new(is_held), released: CancellationToken::new(), seen: Vec::new() };
+        let (is_held, released) = (Box::new(is_held), CancellationToken::new());
+        let hold = Hold { is_held, released, seen: Vec::new(), abandoned: 0 };
         self.faults.lock().expect("not poisoned").hold = Some(hold);
     }
 
@@ -129,6 +132,11 @@ impl Meter {
     pub(crate) fn held(&self) -> Vec<String> {
         let faults = self.faults.lock().expect("not poisoned");
         faults.hold.as_ref().map(|hold| hold.seen.clone()).unwrap_or_default()
+    }
+
+    /// How many of the held requests their clients gave up.
+    pub(crate) fn abandoned(&self) -> usize {
+        self.faults.lock().expect("not poisoned").hold.as_ref().map_or(0, |hold| hold.abandoned)
     }
 
     /// Forwards the requests that are held, and all further ones.
@@ -196,6 +204,22 @@ impl Drop for UnderWay<'_> {
     }
 }
 
+/// A request that is not forwarded before it is released. Dropped before that, if its client has disconnected.
+struct HeldRequest<'a> {
+    faults: &'a Mutex<Faults>,
+    released: CancellationToken,
+    is_released: bool,
+}
+
+impl Drop for HeldRequest<'_> {
+    fn drop(&mut self) {
+        let mut faults = self.faults.lock().expect("not poisoned");
+        if let Some(hold) = faults.hold.as_mut().filter(|_| !self.is_released) {
+            hold.abandoned += 1;
+        }
+    }
+}
+
 /// The body of an error response of DynamoDB.
 pub(crate) fn dynamodb_error(code: &str) -> String {
     let body = json!({ "__type": format!("com.amazonaws.dynamodb.v20120810#{code}"), "message": "replaced" });
@@ -224,9 +248,9 @@ impl Server {
         let target = head.headers.get(TARGET).map(|target| target.to_str()).transpose()?;
         let operation = target.and_then(|target| target.rsplit('.').next()).map(str::to_owned);
         let name = operation.clone().unwrap_or_else(|| head.method.to_string());
-        let held = self.hold(&name, &path);
-        if let Some(released) = held {
-            released.cancelled().await;
+        if let Some(mut held) = self.hold(&name, &path) {
+            held.released.cancelled().await;
+            held.is_released = true;
         }
         let replaced = {
             let faults = self.faults.lock().expect("not poisoned");
@@ -259,12 +283,12 @@ impl Server {
         Ok((response, Call { operation, names, actions, read_units, write_units }))
     }
 
-    /// Returns a token that is cancelled when this request may be forwarded, if it is held.
-    fn hold(&self, operation: &str, path: &str) -> Option<CancellationToken> {
+    /// Records a request that is held, if it is.
+    fn hold(&self, operation: &str, path: &str) -> Option<HeldRequest<'_>> {
         let mut faults = self.faults.lock().expect("not poisoned");
         let hold = faults.hold.as_mut().filter(|hold| (hold.is_held)(operation, path))?;
         hold.seen.push(format!("{operation} {path}"));
-        Some(hold.released.clone())
+        Some(HeldRequest { faults: &self.faults, released: hold.released.clone(), is_released: false })
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Forwarded<Response<Full<Bytes>>> {
