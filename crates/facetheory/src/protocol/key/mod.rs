@@ -351,6 +351,14 @@ mod tests {
                 KeyScheme::raw("TAG#x").map(drop),
                 "with the raw prefix \"TAG#x\" a cache key could name rows that begin with TAG#; use CACHE#",
             ),
+            (
+                KeyScheme::raw("FEED#").map(drop),
+                "with the raw prefix \"FEED#\" a cache key could name rows that begin with FEED#; use CACHE#",
+            ),
+            (
+                KeyScheme::raw("FACE").map(drop),
+                "with the raw prefix \"FACE\" a cache key could name rows that begin with FACETHEORY#; use CACHE#",
+            ),
         ] {
             assert_eq!(made.expect_err(reason).to_string(), reason);
         }

@@ -42,7 +42,7 @@ pub enum KeyScheme {
 }
 
 /// Prefixes of other partition keys. A raw key must not be able to name such a row.
-const RESERVED: [&str; 3] = ["TENANT#", "TAG#", "FEED#"];
+const RESERVED: [&str; 4] = ["TENANT#", "TAG#", "FEED#", "FACETHEORY#"];
 
 impl KeyScheme {
     /// The longest prefix of raw keys, in bytes.
