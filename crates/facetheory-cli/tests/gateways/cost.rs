@@ -22,6 +22,12 @@ const S3_GET: f64 = 0.4;
 const GUIDE: &str = include_str!("../../../../docs/guides/cost.md");
 /// How long metadata is used after it was read, in milliseconds: `[store] metadata_max_age`.
 const MAX_AGE: i64 = 1_000;
+/// A month of 30 days, in seconds.
+const MONTH: f64 = 30.0 * 86_400.0;
+/// How often each gateway reads the change feed per second. The tests of the engine count it with a paused clock.
+const FEED_READS: f64 = 2.0;
+/// How many pages each gateway reads again per second at most although the feed does not name them.
+const HOURLY_CHECKS: f64 = 0.1;
 /// How many versions a page of the tests retains.
 const VERSIONS: usize = 5;
 
@@ -56,6 +62,16 @@ impl Cost {
     fn dollars(&self) -> f64 {
         let Cost { read_units, write_units, puts, gets } = self;
         read_units * READ_UNIT + write_units * WRITE_UNIT + puts * S3_PUT + gets * S3_GET
+    }
+
+    /// Dollars for a month in which the operation happens so often per second.
+    fn dollars_per_month(&self, per_second: f64) -> f64 {
+        self.dollars() * per_second * MONTH / 1e6
+    }
+
+    /// A row of a table in the guide about what a gateway costs in a month.
+    fn monthly_row(&self, what: &str, per_second: f64) -> String {
+        format!("| {what} | {} | ${:.2} |", self.read_units, self.dollars_per_month(per_second))
     }
 
     /// A row of the table in the guide.
@@ -97,16 +113,17 @@ impl MeteredSite {
         self.bodies.take();
         operation();
         wait_for("the operation is complete", || done().then_some(()));
-        let of_pages = |call: &Call| {
-            call.names
-                .iter()
-                .any(|name| ["CACHE#", "TENANT#", "TAG#", "FEED#"].iter().any(|of| name.starts_with(of)))
-        };
-        let table: Vec<Call> = self.table.take().into_iter().filter(of_pages).collect();
+        let table = self.calls_to(&["CACHE#", "TENANT#", "TAG#", "FEED#"]);
         // Objects of readiness checks are not bodies.
         let is_body = |call: &Call| !call.names.iter().any(|path| path.contains("/probe/"));
         let bodies: Vec<Call> = self.bodies.take().into_iter().filter(is_body).collect();
         Cost::of(&table, &bodies)
+    }
+
+    /// The requests to the table since the last call that name a partition with one of these prefixes.
+    fn calls_to(&self, prefixes: &[&str]) -> Vec<Call> {
+        let is_one = |name: &String| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        self.table.take().into_iter().filter(|call| call.names.iter().any(is_one)).collect()
     }
 
     fn get(&self, gateway: &Gateway, path: &str, state: &str) {
@@ -202,9 +219,10 @@ fn renewals_on_dynamodb_and_s3_cost_no_more_than_the_goals() {
         site.meta(path);
     }
     note("first request for a page that another gateway rendered", site.read(&site.other, "/long/a"));
-    note("check of a page in memory, `/long/a`", site.read(&site.other, "/long/a"));
+    let check = note("check of a page in memory, `/long/a`", site.read(&site.other, "/long/a"));
     site.get(&site.other, "/long/a/b/c/d", "hit");
-    note("check of a page in memory, `/long/a/b/c/d`", site.read(&site.other, "/long/a/b/c/d"));
+    let deep_check = site.read(&site.other, "/long/a/b/c/d");
+    note("check of a page in memory, `/long/a/b/c/d`", deep_check);
     let page = format!(r#"{{ "url": "http://{HOST}/long/a" }}"#);
     note("invalidation of a page", site.cost(|| site.invalidate(&page), || true));
     note("invalidation of a tag or path", site.cost(|| site.invalidate(r#"{ "tag": "news" }"#), || true));
@@ -212,15 +230,73 @@ fn renewals_on_dynamodb_and_s3_cost_no_more_than_the_goals() {
     print(
         "| operation | read units | write units | S3 PUT | S3 GET | dollars per million |\n|---|---|---|---|---|---|",
     );
-    rows.iter().for_each(|row| print(row));
-    for row in &rows {
-        assert!(GUIDE.lines().any(|line| line == row), "docs/guides/cost.md lacks this row:\n{row}");
+    for (path, cost) in [("/long/a", check), ("/long/a/b/c/d", deep_check)] {
+        rows.push(cost.monthly_row(&format!("`{path}` with one tag"), 1.0));
+        rows.push(cost.monthly_row(&format!("hourly checks of pages like `{path}`"), HOURLY_CHECKS));
     }
+    rows.iter().for_each(|row| in_guide(row));
+    let feed_read = Cost { read_units: 1.0, ..Cost::default() };
+    let watching = feed_read.dollars_per_month(FEED_READS) + deep_check.dollars_per_month(HOURLY_CHECKS);
+    assert!(watching < 1.0, "to watch pages costs ${watching:.2} a month");
     for (what, cost, limit) in
         [("changed", changed, 8.4), ("unchanged", unchanged, 2.3), ("versioned", versioned, 13.7)]
     {
         assert!(cost.dollars() <= limit, "a {what} page costs ${:.2}, more than ${limit:.2}", cost.dollars());
     }
+}
+
+#[test]
+fn to_watch_pages_costs_the_same_for_any_number_of_them() {
+    // A read of the feed that is late must not make the gateways read the pages: only the feed is counted here.
+    let site = MeteredSite::start(
+        "[routes]\n\"/**\" = { isr = \"1h\", tags = [\"news\"] }\n[store]\nfeed = \"exclusive\"\n\
+         metadata_max_age = \"60s\"\n",
+    );
+    let gateways = [&site.one, &site.other];
+    for gateway in gateways {
+        wait_for("the gateway relies on the feed", || {
+            (gateway.metric("facetheory_feed_complete") == Some(1.0)).then_some(())
+        });
+    }
+    let mut pages = 0;
+    for number in [2, 40] {
+        for page in pages..number {
+            site.respond(&format!("/page/{page}"), "<p>a page</p>");
+            for gateway in gateways {
+                wait_for("the page is in memory", || {
+                    (gateway.exchange(get(&format!("/page/{page}"), "")).state() == "hit").then_some(())
+                });
+            }
+        }
+        pages = number;
+        let began = SystemClock.now();
+        site.table.take();
+        let mut calls = Vec::new();
+        wait_for("each gateway reads the feed several times", || {
+            for page in 0..number {
+                gateways.iter().for_each(|gateway| site.get(gateway, &format!("/page/{page}"), "hit"));
+            }
+            calls.extend(site.calls_to(&["CACHE#", "TAG#", "FEED#"]));
+            (calls.len() >= 10).then_some(())
+        });
+        let seconds =
+            f64::from(u32::try_from(SystemClock.now().millis() - began.millis()).expect("a short time"))
+                / 1e3;
+        let is_of_feed = |call: &&Call| call.names.iter().any(|name| name.starts_with("FEED#"));
+        assert_eq!(calls.iter().filter(is_of_feed).count(), calls.len(), "no page is read: {calls:?}");
+        // A slow machine reads less often, and a read that began before may arrive later.
+        let most = 2.0 * (FEED_READS * seconds + 2.0);
+        assert!((calls.len() as f64) <= most, "{} reads in {seconds} s", calls.len());
+        let units: Vec<f64> = calls.iter().map(|call| call.read_units).collect();
+        assert!(units.iter().all(|units| *units == 1.0), "{units:?}");
+        in_guide(&Cost::of(&calls[..1], &[]).monthly_row("reads of the change feed", FEED_READS));
+    }
+}
+
+/// Prints a row, which the guide must have.
+fn in_guide(row: &str) {
+    print(row);
+    assert!(GUIDE.lines().any(|line| line == row), "docs/guides/cost.md lacks this row:\n{row}");
 }
 
 fn wait_until(millis: i64) {

@@ -143,7 +143,7 @@ impl Engine {
     /// Reads the feed once.
     async fn read_feed_once(&self, reader: &mut FeedReader, start: Instant) -> Result<()> {
         let (store, now, began) = (self.pages.store(), self.now(), start.elapsed());
-        let reading = self.within_table_timeout(store.read_feed(reader.bound())).await;
+        let reading = self.within_table_timeout(store.read_feed(reader.bound(), reader.known())).await;
         let (entries, complete) = reading.inspect_err(|_| count_read("error"))?;
         count_read("ok");
         let read = FeedRead { at: now, began, finished: start.elapsed(), entries, complete };

@@ -1,5 +1,5 @@
-//! Invalidations that the table has not received yet, because it was unreachable. They apply in this process at once, and
-//! are written to the table in the background until that succeeds.
+//! Invalidations, and announcements of changes, that the table has not received yet because it was unreachable. They apply in
+//! this process at once, and are written to the table in the background until that succeeds.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,13 +9,14 @@ use tabletheory::Backoff;
 
 use super::{Engine, Isr, Phase};
 use crate::protocol::Epoch;
+use crate::store::Pending;
 use crate::{Error, Kind, PageKey, Tag};
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
 /// How long the response to an unsafe request waits for the table. A healthy table responds sooner. The invalidation applies in
 /// this process before the response, and other processes learn about it a moment later anyway.
 const RESPONSE_DELAY: Duration = Duration::from_millis(250);
-/// How long the table is tried for one invalidation before it is dropped.
+/// How long the table is tried for one write before it is dropped.
 const MAX_AGE: Duration = Duration::from_secs(3600);
 
 impl Isr {
@@ -28,20 +29,20 @@ impl Isr {
         let store = engine.pages.store();
         let pending = store.add_pending(&tag);
         engine.memory.mark_unverified(page);
-        let epoch = pending.unwrap_or(Epoch::at(engine.now().seconds()));
-        let write = async {
+        let write = pending.unwrap_or(Pending::Epoch(Epoch::at(engine.now().seconds())));
+        let writing = async {
             // Clients must not be able to fill the table with epochs of pages that do not exist.
             if store.may_have_entries(page).await? {
-                store.write_pending(&tag, epoch).await
+                store.write_pending(&tag, write).await
             } else {
-                store.remove_pending(&tag, epoch);
+                store.remove_pending(&tag, write);
                 Ok(())
             }
         };
         // The client waits for its response. A table that fails or is slow gets the invalidation in the background.
         let outcome = if engine.table_breaker.allows_call(engine.now()) {
             let limit = engine.table_timeout.min(RESPONSE_DELAY);
-            tokio::time::timeout(limit, write).await.unwrap_or_else(|_| {
+            tokio::time::timeout(limit, writing).await.unwrap_or_else(|_| {
                 Err(Error::new(Kind::Unavailable, format!("the table did not respond within {limit:?}")))
             })
         } else {
@@ -59,7 +60,7 @@ impl Isr {
 }
 
 impl Engine {
-    /// Writes the pending invalidations in the background, until none is left or the process shuts down.
+    /// Writes what is pending in the background, until nothing is left or the process shuts down.
     pub(super) fn write_pending_in_background(self: &Arc<Self>) {
         if self.writing_pending.swap(true, Ordering::AcqRel) {
             return;
@@ -69,7 +70,10 @@ impl Engine {
             if engine.abandon_token().run_until_cancelled(engine.write_all_pending()).await.is_none() {
                 engine.writing_pending.store(false, Ordering::Release);
                 let pending = engine.pages.store().pending().len();
-                tracing::warn!(pending, "stopped with invalidations that the table has not received");
+                tracing::warn!(
+                    pending,
+                    "stopped with invalidations or announcements that the table has not received"
+                );
             }
         }));
     }
@@ -89,15 +93,21 @@ impl Engine {
         }
     }
 
-    /// Writes the pending invalidations to the table, up to the first failure.
+    /// Sends the pending writes to the table, up to the first failure.
     async fn write_pending(&self) {
         let store = self.pages.store();
-        for (tag, epoch) in store.pending() {
-            let age = self.now().seconds().saturating_sub(epoch.invalidated_at);
+        for (key, write) in store.pending() {
+            let age = self.now().seconds().saturating_sub(write.since());
             if u64::try_from(age).is_ok_and(|age| age > MAX_AGE.as_secs()) {
-                tracing::error!("an invalidation was lost: the table was unreachable for {MAX_AGE:?}");
-                store.remove_pending(&tag, epoch);
-            } else if self.within_table_timeout(store.write_pending(&tag, epoch)).await.is_err() {
+                let lost = match write {
+                    Pending::Epoch(_) => "an invalidation was lost",
+                    Pending::Announcement { .. } => {
+                        "other processes were not told that a page was invalidated"
+                    }
+                };
+                tracing::error!("{lost}: the table was unreachable for {MAX_AGE:?}");
+                store.remove_pending(&key, write);
+            } else if self.within_table_timeout(store.write_pending(&key, write)).await.is_err() {
                 return;
             }
         }

@@ -217,6 +217,10 @@ impl Engine {
                 if declined == Outcome::Invalidated {
                     self.memory.invalidate_hard(page);
                 }
+                // The page may have been invalidated without an announcement to other processes.
+                if !self.pages.store().pending().is_empty() {
+                    self.write_pending_in_background();
+                }
                 // A 404 or 410 that has to be confirmed is not uncacheable.
                 if rendered.is_none() {
                     self.render_failures.record_declined(page, now);

@@ -61,9 +61,13 @@ enum Mutant {
     IgnoresReset,
     /// The process does not mark the pages that the feed names.
     DoesNotMark,
+    /// A change joins a group of changes whose newest position was read before the change.
+    JoinsLate,
+    /// The reader takes only the first change of an entry.
+    ReadsOneChange,
 }
 
-const MUTANTS: [Mutant; 8] = [
+const MUTANTS: [Mutant; 10] = [
     Mutant::NoAppend,
     Mutant::AppendsFirst,
     Mutant::AcceptsLate,
@@ -72,12 +76,16 @@ const MUTANTS: [Mutant; 8] = [
     Mutant::IgnoresPause,
     Mutant::IgnoresReset,
     Mutant::DoesNotMark,
+    Mutant::JoinsLate,
+    Mutant::ReadsOneChange,
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Step {
     /// The writer is about to make its change.
     Change,
+    /// The writer is about to make its change, although its group has read the newest position, at this time.
+    ChangeInGroup(Position, u32),
     /// The writer is about to read the newest position.
     ReadNewest,
     /// An entry is on its way to the table since this time.
@@ -97,7 +105,8 @@ struct Copy {
     known: u64,
 }
 
-/// An entry: its position, and whether it is about the page.
+/// An entry: its position, and whether it is about the page. Such an entry is about another page too, which another task of
+/// the writer has changed.
 type Entry = (Position, bool);
 
 #[derive(Clone, Debug, Hash)]
@@ -190,7 +199,8 @@ impl State {
             with(&|state| (state.now, state.ticks) = (state.now + 1, state.ticks + 1));
         }
         // Nothing is in progress over a long time: every step has a timeout.
-        let is_idle = self.reading.is_none() && !matches!(self.step, Step::Store(..) | Step::ReadNewest);
+        let is_appending = matches!(self.step, Step::ChangeInGroup(..) | Step::Store(..) | Step::ReadNewest);
+        let is_idle = self.reading.is_none() && !is_appending;
         if scope.expires && !self.expired && is_idle && self.read_at.is_some() {
             with(&|state| {
                 state.now += LONG;
@@ -225,6 +235,14 @@ impl State {
         let appends_first = mutant == Some(Mutant::AppendsFirst);
         state.step = match self.step {
             Step::Change if appends_first && self.appends == 0 => state.append(),
+            Step::Change if mutant == Some(Mutant::JoinsLate) => match state.append() {
+                Step::Store(position, since) => Step::ChangeInGroup(position, since),
+                other => other,
+            },
+            Step::ChangeInGroup(position, since) => {
+                state.is_changed = true;
+                Step::Store(position, since)
+            }
             Step::Change => {
                 state.is_changed = true;
                 if appends_first || mutant == Some(Mutant::NoAppend) {
@@ -301,8 +319,13 @@ impl State {
         if mutant == Some(Mutant::IgnoresReset) && newest < highest {
             log.clear();
         }
-        let entry =
-            |(position, is_page): &Entry| Appended { position: *position, changed: Some(subject(*is_page)) };
+        let entry = |(position, is_page): &Entry| {
+            let mut changed = vec![subject(false)];
+            if *is_page && mutant != Some(Mutant::ReadsOneChange) {
+                changed.push(subject(true));
+            }
+            Appended { position: *position, changed: Some(changed) }
+        };
         let entries = log.iter().map(entry).collect();
         let time = |ticks: u32| TICK * (ticks - self.hidden);
         let (at, began_at) = (Timestamp::from_millis(0) + time(began), time(began));

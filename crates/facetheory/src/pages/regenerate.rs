@@ -211,7 +211,7 @@ impl Pages {
         })
     }
 
-    /// The hard invalidation of the current page. Returns whether it is certain; if not, the next render may repeat it.
+    /// The hard invalidation of the current page. Returns whether it is certain. If it was not made, the next render repeats it.
     async fn invalidate(&self, lease: &Lease, seen: Option<&Meta>) -> bool {
         let Some(seen) = seen else { return false };
         self.store.invalidate_under_lease(lease, seen).await.unwrap_or_else(|error| {

@@ -15,7 +15,7 @@ use crate::protocol::digest::sha256_hex;
 use crate::protocol::row::codec;
 use crate::protocol::ttl::after;
 
-/// The partition of the feed. There is one: it takes a thousand changes per second, and each more would cost every reader
+/// The partition of the feed. There is one: it takes a thousand entries per second, and each more would cost every reader
 /// another read per interval.
 pub(crate) const PK: &str = "FEED#0";
 /// How long entries are stored.
@@ -27,30 +27,32 @@ pub(crate) const APPEND_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) const LATE: Duration = Duration::from_secs(10);
 /// After a longer pause between two reads, entries that the reader has not seen may have been deleted.
 pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(1800);
+/// The most changes that one entry announces: with so many, it still costs one write unit.
+pub(crate) const MAX_CHANGED: usize = 40;
 
 codec::row! {
     "FEED#"
-    /// An entry of the change feed: some row has changed.
+    /// An entry of the change feed: some rows have changed.
     ///
     /// ```
     /// use facetheory::protocol::FeedEntry;
     ///
     /// let mut entry = FeedEntry::default();
-    /// entry.changed = "0f3c".to_owned();
+    /// entry.changed = ["0f3c".to_owned()].into();
     /// assert_eq!(FeedEntry::read(&entry.to_item())?, entry);
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     pub struct FeedEntry {
-        /// The first 24 hexadecimal digits of the SHA-256 of the partition key of the row that changed: `META` of a page, or
+        /// The first 24 hexadecimal digits of the SHA-256 of the partition key of each row that changed: `META` of a page, or
         /// the epoch of a tag.
-        pub changed: String = CHANGED,
+        pub changed: BTreeSet<String> = CHANGED,
         /// When the entry may be deleted.
         pub ttl: Option<i64> = TTL,
     }
 }
 
 /// A partition whose rows changed: a page or a tag. Only a digest is stored, so that long keys do not make reads expensive.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Subject(Box<str>);
 
 impl Subject {
@@ -96,9 +98,10 @@ impl Position {
     }
 }
 
-/// Appends an entry.
-pub(crate) fn append(position: Position, changed: &Subject, now: Timestamp) -> Txn {
-    let entry = FeedEntry { changed: changed.0.to_string(), ttl: Some(after(now, TTL)) };
+/// Appends an entry about these changes, at most [`MAX_CHANGED`].
+pub(crate) fn append(position: Position, changed: &BTreeSet<Subject>, now: Timestamp) -> Txn {
+    let changed = changed.iter().map(|subject| subject.0.to_string()).collect();
+    let entry = FeedEntry { changed, ttl: Some(after(now, TTL)) };
     Txn::from(Write::put(position.key(), entry.to_item()))
 }
 
@@ -107,15 +110,16 @@ pub(crate) fn append(position: Position, changed: &Subject, now: Timestamp) -> T
 pub(crate) struct Appended {
     pub(crate) position: Position,
     /// `None` if the row cannot be read: it may concern everything.
-    pub(crate) changed: Option<Subject>,
+    pub(crate) changed: Option<Vec<Subject>>,
 }
 
 impl Appended {
     /// The entry of a row; `None` if its sort key is not that of an entry.
     pub(crate) fn of(row: &Item) -> Option<Self> {
         let position = Position::parse(&row.key().ok()?.sk)?;
-        let changed = FeedEntry::read(row).ok().map(|entry| Subject(entry.changed.into()));
-        Some(Appended { position, changed })
+        let subjects =
+            |entry: FeedEntry| entry.changed.into_iter().map(|text| Subject(text.into())).collect();
+        Some(Appended { position, changed: FeedEntry::read(row).ok().map(subjects) })
     }
 }
 
@@ -167,6 +171,11 @@ impl FeedReader {
         self.watching.as_ref().map(|watching| watching.bound)
     }
 
+    /// The number of known entries after the bound, which the next read finds again.
+    pub(crate) fn known(&self) -> usize {
+        self.watching.as_ref().map_or(0, |watching| watching.seen.len())
+    }
+
     /// The highest sequence number that it has seen.
     #[cfg(test)]
     pub(crate) fn newest(&self) -> Option<u64> {
@@ -215,9 +224,9 @@ impl Watching {
         let new = entries
             .iter()
             .filter(|entry| entry.position.sequence > bound && self.seen.insert(entry.position));
-        let changed: Vec<Option<Subject>> = new.map(|entry| entry.changed.clone()).collect();
-        let changed: Option<Vec<Subject>> = changed.into_iter().collect();
-        changed.map_or(Changes::Everything, Changes::Of)
+        let changed: Vec<Option<Vec<Subject>>> = new.map(|entry| entry.changed.clone()).collect();
+        let changed: Option<Vec<Vec<Subject>>> = changed.into_iter().collect();
+        changed.map_or(Changes::Everything, |changed| Changes::Of(changed.concat()))
     }
 
     /// Moves the bound to the highest sequence number that was known [`LATE`] before this read began.
@@ -247,7 +256,7 @@ mod tests {
     fn entry(sequence: u64) -> Appended {
         Appended {
             position: Position { sequence, suffix: 0 },
-            changed: Some(Subject::of(&sequence.to_string())),
+            changed: Some(vec![Subject::of(&sequence.to_string())]),
         }
     }
 
@@ -259,7 +268,7 @@ mod tests {
     }
 
     fn changed(sequences: &[u64]) -> Changes {
-        Changes::Of(sequences.iter().filter_map(|sequence| entry(*sequence).changed).collect())
+        Changes::Of(sequences.iter().filter_map(|sequence| entry(*sequence).changed).flatten().collect())
     }
 
     #[test]
@@ -305,7 +314,7 @@ mod tests {
 
     #[test]
     fn an_entry_that_cannot_be_read_concerns_everything_and_another_row_nothing() {
-        let mut row = FeedEntry { changed: "0f".to_owned(), ttl: None }.to_item();
+        let mut row = FeedEntry { changed: ["0f".to_owned()].into(), ttl: None }.to_item();
         for (sk, is_entry) in [
             ("000001700000000-00000000000000ff", true),
             ("000001700000000", false),

@@ -9,12 +9,12 @@ use tabletheory::{Consistency, Key, Timestamp};
 
 use super::{KnownChanges, PageStore};
 use crate::error::Result;
-use crate::protocol::feed::Subject;
+use crate::protocol::feed::{Changes, Subject};
 use crate::protocol::{Epoch, Freshness, Meta, PageKey, Tag, Tenant};
 
 /// The most epochs in the cache.
 const MAX_CACHED: usize = 10_000;
-/// The most pending invalidations.
+/// The most pending writes.
 const MAX_PENDING: usize = 10_000;
 /// How long an epoch is used while the change feed says that it has not changed.
 const MAX_AGE_WITH_FEED: Duration = Duration::from_secs(3600);
@@ -25,8 +25,27 @@ pub(super) struct EpochCache {
     cached: Cache<Key, CachedEpoch>,
     /// Held while an entry is replaced, since the new entry depends on the old one.
     replacing: Mutex<()>,
-    /// Invalidations that could not be written to the table yet, and already apply in this process.
-    pending: Mutex<BTreeMap<Key, Epoch>>,
+    /// Writes that the table has not received yet, by the row that they are about.
+    pending: Mutex<BTreeMap<Key, Pending>>,
+}
+
+/// A write that the table has not received yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pending {
+    /// The invalidation of a tag. It already applies in this process.
+    Epoch(Epoch),
+    /// The announcement of a change of the row, which was made at this time, in epoch seconds.
+    Announcement { since: i64 },
+}
+
+impl Pending {
+    /// Since when the write is pending, in epoch seconds.
+    pub(crate) fn since(self) -> i64 {
+        match self {
+            Pending::Epoch(epoch) => epoch.invalidated_at,
+            Pending::Announcement { since } => since,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +88,10 @@ impl EpochCache {
     }
 
     fn pending(&self, key: &Key) -> Option<Epoch> {
-        self.pending.lock().get(key).copied()
+        match self.pending.lock().get(key)? {
+            Pending::Epoch(epoch) => Some(*epoch),
+            Pending::Announcement { .. } => None,
+        }
     }
 }
 
@@ -173,35 +195,51 @@ impl PageStore {
     }
 
     /// Makes all pages with a tag stale for this process, until the epoch is [written](PageStore::write_pending). Returns
-    /// `None` if too many invalidations are pending already.
-    pub(crate) fn add_pending(&self, tag: &Key) -> Option<Epoch> {
+    /// `None` if too many writes are pending already.
+    pub(crate) fn add_pending(&self, tag: &Key) -> Option<Pending> {
+        self.insert_pending(tag, Pending::Epoch(Epoch::at(self.now().seconds())))
+    }
+
+    /// Lets the change of a row be announced [later](PageStore::write_pending), and this process read the row again. Returns
+    /// `None` if too many writes are pending already.
+    pub(crate) fn add_pending_announcement(&self, changed: &Key) -> Option<Pending> {
+        self.known_changes.add(Changes::Of(vec![Subject::of(&changed.pk)]));
+        self.insert_pending(changed, Pending::Announcement { since: self.now().seconds() })
+    }
+
+    fn insert_pending(&self, key: &Key, write: Pending) -> Option<Pending> {
         let mut pending = self.epochs.pending.lock();
-        if pending.len() >= MAX_PENDING && !pending.contains_key(tag) {
+        if pending.len() >= MAX_PENDING && !pending.contains_key(key) {
             return None;
         }
+        let stored = pending.entry(key.clone()).or_insert(write);
         // If the clock was set back, the later time remains.
-        let epoch = pending.entry(tag.clone()).or_insert(Epoch::at(i64::MIN));
-        epoch.invalidated_at = epoch.invalidated_at.max(self.now().seconds());
-        Some(*epoch)
+        if stored.since() < write.since() {
+            *stored = write;
+        }
+        Some(*stored)
     }
 
-    /// The invalidations that have not been written yet.
-    pub(crate) fn pending(&self) -> Vec<(Key, Epoch)> {
-        self.epochs.pending.lock().iter().map(|(tag, epoch)| (tag.clone(), *epoch)).collect()
+    /// The writes that the table has not received yet.
+    pub(crate) fn pending(&self) -> Vec<(Key, Pending)> {
+        self.epochs.pending.lock().iter().map(|(key, write)| (key.clone(), *write)).collect()
     }
 
-    /// Writes a pending invalidation to the table.
-    pub(crate) async fn write_pending(&self, tag: &Key, epoch: Epoch) -> Result<()> {
-        self.write_epoch(tag, epoch).await?;
-        self.remove_pending(tag, epoch);
+    /// Sends a pending write to the table.
+    pub(crate) async fn write_pending(&self, key: &Key, write: Pending) -> Result<()> {
+        match write {
+            Pending::Epoch(epoch) => self.write_epoch(key, epoch).await?,
+            Pending::Announcement { .. } => self.announce_change(key).await?,
+        }
+        self.remove_pending(key, write);
         Ok(())
     }
 
-    /// Removes a pending invalidation, unless a later one replaced it.
-    pub(crate) fn remove_pending(&self, tag: &Key, epoch: Epoch) {
+    /// Removes a pending write, unless a later one replaced it.
+    pub(crate) fn remove_pending(&self, key: &Key, write: Pending) {
         let mut pending = self.epochs.pending.lock();
-        if pending.get(tag) == Some(&epoch) {
-            pending.remove(tag);
+        if pending.get(key) == Some(&write) {
+            pending.remove(key);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The change feed: appends to it and reads it, and what this process knows from it.
+//! Reads the change feed, and what this process knows from it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,20 +6,19 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use tabletheory::{Key, Query, Timestamp};
-use tokio::time::Instant;
+use tabletheory::{Query, Timestamp};
 
 use super::PageStore;
-use crate::error::{Error, Kind, Result};
-use crate::protocol::feed::{self, APPEND_LIMIT, Appended, Changes, Position, Subject};
+use crate::error::Result;
+use crate::protocol::feed::{self, Appended, Changes, Subject};
 
-/// How often an entry is appended again, because it took too long or its outcome is unknown.
-const MAX_APPENDS: u32 = 3;
-/// The entries of the first query of a read. So many cost one read unit, like none.
-const FIRST_ENTRIES: usize = 25;
-/// The entries of each further query of a read, and of all queries of one read. A read that would need more is a gap.
+/// The entries of the first query of a read, besides those that the reader knows. So many cost one read unit, like none,
+/// however many changes each announces.
+pub(super) const FIRST_ENTRIES: usize = 4;
+/// The entries of each further query of a read.
 const MORE_ENTRIES: usize = 500;
-const MAX_ENTRIES: usize = FIRST_ENTRIES + 4 * MORE_ENTRIES;
+/// The rows of all queries of one read. A read that would need more is a gap.
+const MAX_ROWS: usize = 2_000;
 /// How many changes a process remembers. With more, every page and tag counts as changed once.
 const MAX_CHANGES: usize = 100_000;
 
@@ -94,73 +93,21 @@ impl KnownChanges {
 }
 
 impl PageStore {
-    /// Announces a change of the rows of a partition to other processes, before its outcome is returned. An outcome that is
-    /// unknown is announced too: the change may have been made.
-    pub(super) async fn announce<T>(&self, changed: &Key, outcome: Result<T>) -> Result<T> {
-        match outcome {
-            Ok(value) => self.announce_change(changed).await.map(|()| value),
-            Err(error) if error.kind() == Kind::Unknown => {
-                drop(self.announce_change(changed).await);
-                Err(error)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Appends an entry to the feed, if this store does so.
-    pub(crate) async fn announce_change(&self, changed: &Key) -> Result<()> {
-        if !self.announces {
-            return Ok(());
-        }
-        let changed = Subject::of(&changed.pk);
-        let mut last_error = None;
-        for _ in 0..MAX_APPENDS {
-            let (started, started_at) = (Instant::now(), self.now());
-            // A reader waits only so long for an entry with an old position.
-            match tokio::time::timeout(APPEND_LIMIT, self.append(&changed)).await {
-                // If the process or the machine was suspended meanwhile, the entry may have been stored too late.
-                Ok(Ok(())) if started.elapsed().max(self.since(started_at)) <= APPEND_LIMIT => return Ok(()),
-                Ok(Ok(())) | Err(_) => {}
-                Ok(Err(error)) => last_error = Some(error),
-            }
-        }
-        let context = "the change was stored, but not announced to other processes, which may notice it late; try again";
-        let error = Error::new(Kind::Unavailable, context);
-        Err(match last_error {
-            Some(cause) => error.caused_by(cause),
-            None => error,
-        })
-    }
-
-    /// The time since then by the wall clock, which runs while a machine is suspended. If it was set back, the time is unknown.
-    fn since(&self, then: Timestamp) -> Duration {
-        let millis = self.now().millis().saturating_sub(then.millis());
-        u64::try_from(millis).map_or(Duration::MAX, Duration::from_millis)
-    }
-
-    async fn append(&self, changed: &Subject) -> Result<()> {
-        let newest = self.table.query(&Query::of(feed::PK).backward().limit(FIRST_ENTRIES)).await?;
-        // A row that is not an entry is skipped, as by readers.
-        let newest = newest.items.iter().find_map(Appended::of).map(|entry| entry.position);
-        let now = self.now();
-        let position = Position::after(newest, now, &*self.random);
-        // An entry that is stored twice, because a response was lost, does no harm.
-        let _ = self.table.commit(&feed::append(position, changed, now)).await?;
-        Ok(())
-    }
-
-    /// Reads the entries of the feed after this sequence number, newest first, and whether they are all.
-    pub(crate) async fn read_feed(&self, after: Option<u64>) -> Result<(Vec<Appended>, bool)> {
-        let mut query = Query::of(feed::PK).backward().limit(FIRST_ENTRIES);
-        let mut entries = Vec::new();
+    /// Reads the entries of the feed after this sequence number, newest first, and whether they are all. So many of them are
+    /// `known` already.
+    pub(crate) async fn read_feed(&self, after: Option<u64>, known: usize) -> Result<(Vec<Appended>, bool)> {
+        let first = known.saturating_add(FIRST_ENTRIES).min(MORE_ENTRIES);
+        let mut query = Query::of(feed::PK).backward().limit(first);
+        let (mut entries, mut rows) = (Vec::new(), 0);
         loop {
             let page = self.table.query(&query).await?;
+            rows += page.items.len();
             entries.extend(page.items.iter().filter_map(Appended::of));
             let reaches = |after| entries.last().is_some_and(|oldest| oldest.position.sequence <= after);
             let Some(next) = page.next.filter(|_| !after.is_none_or(reaches)) else {
                 return Ok((entries, true));
             };
-            if entries.len() >= MAX_ENTRIES {
+            if rows >= MAX_ROWS {
                 return Ok((entries, false));
             }
             query = Query::of(feed::PK).backward().limit(MORE_ENTRIES).after(next);
@@ -170,5 +117,37 @@ impl PageStore {
     /// The changes that this process knows of.
     pub(crate) fn known_changes(&self) -> &Arc<KnownChanges> {
         &self.known_changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::FeedEntry;
+    use crate::protocol::feed::{MAX_CHANGED, Position};
+    use tabletheory::{SeededRandom, Value};
+
+    /// The size of an attribute as DynamoDB counts it, in bytes.
+    fn size(name: &str, value: &Value) -> usize {
+        let value = match value {
+            Value::S(text) => text.len(),
+            Value::Ss(texts) => texts.members().iter().map(String::len).sum(),
+            // At most: an entry has no other type than a number with ten digits.
+            _ => 6,
+        };
+        name.len() + value
+    }
+
+    #[test]
+    fn a_full_entry_costs_one_write_unit_and_the_first_query_one_read_unit() {
+        let position = Position::after(None, Timestamp::from_seconds(1_700_000_000), &SeededRandom::new(1));
+        let mut entry = FeedEntry { ttl: Some(1_700_003_600), ..FeedEntry::default() };
+        entry.changed = (0..MAX_CHANGED).map(|number| format!("{number:024}")).collect();
+        let (mut item, key) = (entry.to_item(), position.key());
+        item.set("pk", key.pk);
+        item.set("sk", key.sk);
+        let bytes: usize = item.iter().map(|(name, value)| size(name, value)).sum();
+        assert!(bytes <= 1024, "{bytes} bytes");
+        assert!(FIRST_ENTRIES * bytes <= 4096, "{bytes} bytes");
     }
 }

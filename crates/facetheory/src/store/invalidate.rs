@@ -3,7 +3,7 @@
 use tabletheory::Consistency;
 
 use super::{Entry, MAX_ROUNDS, PageStore, contended};
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::protocol::{
     Epoch, Found, Invalidated, InvalidationMode, Lease, Meta, PageKey, Tag, Tenant, invalidate,
 };
@@ -57,10 +57,23 @@ impl PageStore {
 
     /// The hard invalidation of the page that was `seen`, by the holder of its lease, which it releases. Returns false if the
     /// lease was lost or another render has been published.
+    ///
+    /// Nobody would repeat it, because the next render finds a page that is invalidated. If it cannot be announced, that is
+    /// [pending](PageStore::add_pending_announcement).
     pub(crate) async fn invalidate_under_lease(&self, lease: &Lease, seen: &Meta) -> Result<bool> {
         let txn = invalidate::page_under_lease(lease, seen, self.now());
         let outcome = self.persist(&self.once(txn)).await.map(|commit| commit.is_done());
-        self.announce(&lease.page().meta(), outcome).await
+        let has_changed = match &outcome {
+            Ok(done) => *done,
+            Err(error) => error.kind() == Kind::Unknown,
+        };
+        let meta = lease.page().meta();
+        if has_changed && let Err(error) = self.announce_change(&meta).await {
+            let (page, is_pending) =
+                (lease.page().redacted(), self.add_pending_announcement(&meta).is_some());
+            tracing::warn!(%error, %page, is_pending, "other processes were not told that a page was invalidated");
+        }
+        outcome
     }
 
     /// Makes all pages with a tag stale, with one write, however many pages there are, and an entry in the change feed if the

@@ -3,6 +3,7 @@
 //! The steps of the protocol are pure functions in [`protocol`](crate::protocol). This module reads the rows that they need
 //! and commits the transactions that they return. It is the only place that does so.
 
+mod announcements;
 mod epochs;
 mod feed;
 mod invalidate;
@@ -18,7 +19,9 @@ use std::time::Duration;
 
 use tabletheory::{ClientToken, Commit, Query, Random, SystemRandom, Table, TableExt as _, Txn};
 
+use self::announcements::Announcements;
 use self::epochs::EpochCache;
+pub(crate) use self::epochs::Pending;
 pub(crate) use self::feed::KnownChanges;
 pub use self::listing::{Entry, Listed, Listing};
 use self::pointer::KnownVersions;
@@ -64,6 +67,7 @@ pub struct PageStore {
     key_scheme: KeyScheme,
     /// Whether changes are appended to the feed.
     announces: bool,
+    announcements: Arc<Announcements>,
     known_changes: Arc<KnownChanges>,
 }
 
@@ -88,6 +92,7 @@ impl PageStore {
             known_versions: Arc::new(KnownVersions::new()),
             key_scheme: KeyScheme::default(),
             announces: false,
+            announcements: Arc::default(),
             known_changes: Arc::default(),
         }
     }

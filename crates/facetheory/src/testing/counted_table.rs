@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tabletheory::{Clock, Faults, Faulty, MemoryTable, Table};
+use parking_lot::Mutex;
+use tabletheory::{Clock, Commit, Error, Faults, Faulty, Kind, MemoryTable, Result, Table, Txn};
 
 use super::observed_table::{Call, ObservedTable, TableHooks};
 
@@ -16,6 +17,7 @@ pub struct Counters {
     reads: AtomicU32,
     commits: AtomicU32,
     writes: AtomicU32,
+    rejected: Mutex<Option<&'static str>>,
 }
 
 /// A table in memory that counts its calls.
@@ -27,7 +29,8 @@ impl CountedTable {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let count = || AtomicU32::new(0);
         let table = Faulty::new(MemoryTable::with_clock(clock), 1, Faults::default());
-        ObservedTable(Counters { table, reads: count(), commits: count(), writes: count() })
+        let rejected = Mutex::new(None);
+        ObservedTable(Counters { table, reads: count(), commits: count(), writes: count(), rejected })
     }
 }
 
@@ -59,9 +62,15 @@ impl Counters {
         self.set_faults(Faults { delay: 1.0, longest_delay, ..Faults::default() });
     }
 
+    /// Rejects the commits that write to a partition with this prefix.
+    pub fn reject_writes_to(&self, prefix: &'static str) {
+        *self.rejected.lock() = Some(prefix);
+    }
+
     /// Ends all faults.
     pub fn come_back(&self) {
         self.set_faults(Faults::default());
+        *self.rejected.lock() = None;
     }
 }
 
@@ -79,5 +88,14 @@ impl TableHooks for Counters {
                 self.commits.fetch_add(1, Ordering::SeqCst)
             }
         };
+    }
+
+    async fn commit(&self, txn: &Txn) -> Result<Commit> {
+        let rejected = *self.rejected.lock();
+        if rejected.is_some_and(|prefix| txn.writes().iter().any(|write| write.key().pk.starts_with(prefix)))
+        {
+            return Err(Error::new(Kind::Unavailable, "the test rejects this commit"));
+        }
+        self.table.commit(txn).await
     }
 }

@@ -1,7 +1,9 @@
 //! The engine: every state of a response, and its cost in reads and renders. Time is paused, and passes while all tasks wait.
 
+mod announcements;
 mod background;
 mod feed;
+mod feed_limits;
 mod fixture;
 mod metrics;
 mod operations;

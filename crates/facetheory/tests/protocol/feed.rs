@@ -6,11 +6,12 @@ use tabletheory::{Query, Table as _};
 
 use crate::fixture::{SECOND, Test};
 
-/// The sort keys and subjects in the feed, oldest first.
+/// The sort keys and subjects in the feed, oldest first. Each entry has one subject.
 async fn entries(t: &Test) -> Vec<(String, String)> {
     let rows = t.table.query(&Query::of("FEED#0")).await.expect("a query").items;
     let entry = |row| FeedEntry::read(row).expect("an entry");
-    rows.iter().map(|row| (row.key().expect("a key").sk, entry(row).changed)).collect()
+    let subject = |row| entry(row).changed.into_iter().collect::<String>();
+    rows.iter().map(|row| (row.key().expect("a key").sk, subject(row))).collect()
 }
 
 #[tokio::test]

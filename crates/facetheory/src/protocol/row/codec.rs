@@ -3,6 +3,8 @@
 //! Each row type is defined once, with its attributes, by [`row!`] or [`attributes!`]. Reading, writing and
 //! [`Row::visit`], from which an update of `META` is derived, all come from that list.
 
+use std::collections::BTreeSet;
+
 use tabletheory::{Attr, Item, Number, Set, Value};
 
 use crate::error::{Error, Result};
@@ -138,6 +140,24 @@ impl Field for String {
     }
 }
 
+/// Some texts: one is written as a string, several as a set.
+impl Field for BTreeSet<String> {
+    fn read(place: Place<'_>, value: Option<&Value>) -> Result<Self> {
+        place.required(value, "S or SS", |value| match value {
+            Value::S(text) => Some(BTreeSet::from([text.clone()])),
+            Value::Ss(texts) => Some(texts.members().iter().cloned().collect()),
+            _ => None,
+        })
+    }
+
+    fn to_value(&self) -> Option<Value> {
+        match self.first() {
+            Some(text) if self.len() == 1 => Some(text.as_str().into()),
+            _ => Set::new(self.clone()).ok().map(Value::from),
+        }
+    }
+}
+
 /// Whole seconds. A fraction, as JavaScript sometimes writes it, is cut off.
 impl Field for i64 {
     fn read(place: Place<'_>, value: Option<&Value>) -> Result<Self> {
@@ -185,7 +205,7 @@ optional_field! {
     Vec<String>:
         |value| if let Value::Ss(members) = value { members.members().to_vec() } else { Vec::new() },
         |members: &Vec<String>| {
-            let sorted: std::collections::BTreeSet<String> = members.iter().cloned().collect();
+            let sorted: BTreeSet<String> = members.iter().cloned().collect();
             Set::new(sorted).ok().map(Value::from)
         };
     // A list of pairs, since one header may occur several times and the order matters.

@@ -1,0 +1,143 @@
+//! Announces changes in the change feed. Changes that are made while an entry is appended share the next entry, so a process
+//! appends one entry at a time, however many changes it makes.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tabletheory::{Key, Query, Timestamp};
+use tokio::time::Instant;
+
+use super::PageStore;
+use super::feed::FIRST_ENTRIES;
+use crate::error::{Error, Kind, Result};
+use crate::protocol::feed::{self, APPEND_LIMIT, Appended, MAX_CHANGED, Position, Subject};
+
+/// How often an entry is appended again, because it took too long or its outcome is unknown.
+const MAX_APPENDS: u32 = 3;
+/// Changes that had to wait for an append wait for others this much longer, so that the entries per second are bounded.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The changes of this process that are being announced.
+#[derive(Debug, Default)]
+pub(super) struct Announcements {
+    /// The group that a new change joins. Its append has not begun.
+    open: Mutex<Arc<Group>>,
+    /// Locked while an entry is appended.
+    appending: tokio::sync::Mutex<()>,
+}
+
+/// Changes that one entry announces.
+#[derive(Debug, Default)]
+struct Group {
+    changed: Mutex<BTreeSet<Subject>>,
+    /// Set once the entry was appended, or could not be.
+    outcome: OnceLock<std::result::Result<(), Arc<Error>>>,
+}
+
+impl Announcements {
+    fn join(&self, changed: Subject) -> Arc<Group> {
+        let mut open = self.open.lock();
+        if open.changed.lock().len() >= MAX_CHANGED {
+            *open = Arc::default();
+        }
+        open.changed.lock().insert(changed);
+        open.clone()
+    }
+
+    /// Returns the changes of a group, which no change joins any more.
+    fn close(&self, group: &Arc<Group>) -> BTreeSet<Subject> {
+        let mut open = self.open.lock();
+        if Arc::ptr_eq(&open, group) {
+            *open = Arc::default();
+        }
+        group.changed.lock().clone()
+    }
+}
+
+impl PageStore {
+    /// Announces a change of the rows of a partition to other processes, before its outcome is returned. An outcome that is
+    /// unknown is announced too: the change may have been made.
+    pub(super) async fn announce<T>(&self, changed: &Key, outcome: Result<T>) -> Result<T> {
+        match outcome {
+            Ok(value) => self.announce_change(changed).await.map(|()| value),
+            Err(error) if error.kind() == Kind::Unknown => {
+                drop(self.announce_change(changed).await);
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Announces a change that was made, if this store does so. Returns once an entry that names it is stored.
+    pub(crate) async fn announce_change(&self, changed: &Key) -> Result<()> {
+        if !self.announces {
+            return Ok(());
+        }
+        let announced = self.append_with_others(Subject::of(&changed.pk)).await;
+        announced.map_err(|cause| {
+            let context =
+                "the change was stored, but not announced to other processes, which may notice it late; try again";
+            Error::new(Kind::Unavailable, context).caused_by(cause)
+        })
+    }
+
+    /// Appends an entry about a change, together with those that other tasks announce meanwhile.
+    ///
+    /// The first task of a group that may append does so for all. If it is cancelled, the next one does.
+    async fn append_with_others(&self, changed: Subject) -> std::result::Result<(), Arc<Error>> {
+        let Announcements { appending, .. } = &*self.announcements;
+        let group = self.announcements.join(changed);
+        let _appending = if let Ok(appending) = appending.try_lock() {
+            appending
+        } else {
+            let appending = appending.lock().await;
+            if group.outcome.get().is_none() {
+                tokio::time::sleep(PAUSE).await;
+            }
+            appending
+        };
+        if let Some(outcome) = group.outcome.get() {
+            return outcome.clone();
+        }
+        // The newest position is read after this, and thus after every change of the group was made.
+        let changed = self.announcements.close(&group);
+        let outcome = self.append(&changed).await.map_err(Arc::new);
+        group.outcome.get_or_init(|| outcome).clone()
+    }
+
+    /// Appends an entry about these changes, and appends it again if it may have been stored too late.
+    async fn append(&self, changed: &BTreeSet<Subject>) -> Result<()> {
+        let mut last_error = None;
+        for _ in 0..MAX_APPENDS {
+            let (started, started_at) = (Instant::now(), self.now());
+            // A reader waits only so long for an entry with an old position.
+            match tokio::time::timeout(APPEND_LIMIT, self.append_once(changed)).await {
+                // If the process or the machine was suspended meanwhile, the entry may have been stored too late.
+                Ok(Ok(())) if started.elapsed().max(self.since(started_at)) <= APPEND_LIMIT => return Ok(()),
+                Ok(Ok(())) | Err(_) => {}
+                Ok(Err(error)) => last_error = Some(error),
+            }
+        }
+        let late = || Error::new(Kind::Unavailable, format!("no entry was stored within {APPEND_LIMIT:?}"));
+        Err(last_error.unwrap_or_else(late))
+    }
+
+    /// The time since then by the wall clock, which runs while a machine is suspended. If it was set back, the time is unknown.
+    fn since(&self, then: Timestamp) -> Duration {
+        let millis = self.now().millis().saturating_sub(then.millis());
+        u64::try_from(millis).map_or(Duration::MAX, Duration::from_millis)
+    }
+
+    async fn append_once(&self, changed: &BTreeSet<Subject>) -> Result<()> {
+        let newest = self.table.query(&Query::of(feed::PK).backward().limit(FIRST_ENTRIES)).await?;
+        // A row that is not an entry is skipped, as by readers.
+        let newest = newest.items.iter().find_map(Appended::of).map(|entry| entry.position);
+        let now = self.now();
+        let position = Position::after(newest, now, &*self.random);
+        // An entry that is stored twice, because a response was lost, does no harm.
+        let _ = self.table.commit(&feed::append(position, changed, now)).await?;
+        Ok(())
+    }
+}

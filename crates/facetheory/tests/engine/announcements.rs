@@ -1,0 +1,129 @@
+//! Announcements in the change feed: concurrent changes share entries, and no change stays unannounced.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use facetheory::protocol::FeedEntry;
+use facetheory::{Feed, IsrBuilder, PageStore, Render, State, Tag};
+use futures_util::future::join_all;
+use tabletheory::{Query, Table as _};
+
+use crate::fixture::{INTERVAL, SECOND, Site, served};
+
+/// The changes that one entry names at most.
+const MAX_CHANGED: usize = 40;
+/// Longer than the pause between two attempts to write what is pending.
+const RETRIED: Duration = Duration::from_secs(11);
+
+fn exclusive(builder: IsrBuilder) -> IsrBuilder {
+    builder.feed(Feed::Exclusive)
+}
+
+fn tag(number: usize) -> Tag {
+    Tag::new(format!("tag-{number}")).expect("a tag")
+}
+
+/// The changes that each entry of the feed names, oldest first.
+async fn entries(site: &Site) -> Vec<BTreeSet<String>> {
+    let rows = site.table.query(&Query::of("FEED#0")).await.expect("a query").items;
+    rows.iter().map(|row| FeedEntry::read(row).expect("an entry").changed).collect()
+}
+
+fn changes(entries: &[BTreeSet<String>]) -> usize {
+    entries.iter().flatten().collect::<BTreeSet<_>>().len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrent_changes_of_a_process_share_few_entries() {
+    for number in [1, 10, 400] {
+        let site = Site::built(exclusive);
+        // Each call takes up to 10 ms.
+        site.table.slow_down(SECOND / 100);
+        let tags: Vec<Tag> = (0..number).map(tag).collect();
+        let outcomes = join_all(tags.iter().map(|tag| site.isr.invalidate_tag(tag, None))).await;
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+        let entries = entries(&site).await;
+        println!("{number} concurrent invalidations: {} entries", entries.len());
+        assert_eq!(changes(&entries), number, "every change that was acknowledged is named");
+        assert!(entries.iter().all(|changed| changed.len() <= MAX_CHANGED), "{entries:?}");
+        // One entry before the others wait, and one that is not full because they arrive at different times.
+        assert!(entries.len() <= 2 + number.div_ceil(MAX_CHANGED), "{} entries", entries.len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lone_change_is_announced_without_a_pause() {
+    let site = Site::built(exclusive);
+    for number in 0..10 {
+        let began = tokio::time::Instant::now();
+        site.isr.invalidate_tag(&tag(number), None).await.expect("no error");
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+    assert_eq!(entries(&site).await.len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn if_an_entry_cannot_be_stored_each_of_its_changes_fails() {
+    let site = Site::built(exclusive);
+    site.table.slow_down(SECOND / 100);
+    site.table.reject_writes_to("FEED#");
+    let tags: Vec<Tag> = (0..10).map(tag).collect();
+    let outcomes = join_all(tags.iter().map(|tag| site.isr.invalidate_tag(tag, None))).await;
+    for outcome in outcomes {
+        let error = outcome.expect_err("not announced").to_string();
+        assert!(error.starts_with("the change was stored, but not announced to other processes"), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_are_announced_although_the_task_that_appends_their_entry_is_cancelled() {
+    const TASKS: usize = 4;
+    for cancelled in 0..TASKS {
+        for millis in (0..400).step_by(20) {
+            let site = Site::built(exclusive);
+            site.table.slow_down(SECOND / 10);
+            let store = PageStore::new(site.table.clone()).with_announcements(true);
+            let announce = |number| {
+                let store = store.clone();
+                tokio::spawn(async move { store.invalidate_tag(&tag(number), None).await })
+            };
+            let mut tasks: Vec<_> = (0..TASKS).map(announce).collect();
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            tasks.remove(cancelled).abort();
+            for outcome in join_all(tasks).await {
+                outcome.expect("not cancelled").expect("announced");
+            }
+            let named = changes(&entries(&site).await);
+            assert!(named >= TASKS - 1, "task {cancelled} cancelled after {millis} ms: {named} changes");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_its_origin_withdrew_is_announced_as_soon_as_the_feed_can_be_written() {
+    // Only the new deployment renders the page, which is fresh for the old one.
+    let old = Site::built(|builder| exclusive(builder).deployment("old"));
+    let old = old.with(|policy| policy.revalidate = 60 * INTERVAL);
+    let new = old.another_built(|builder| exclusive(builder).deployment("new"));
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(old.get("one").await, served(State::Miss, "one"));
+
+    new.table.reject_writes_to("FEED#");
+    let store = PageStore::new(new.table.clone());
+    let is_withdrawn =
+        || async { store.lookup(&new.page).await.expect("rows").meta.expect("META").must_not_serve };
+    // A withdrawal counts once it is confirmed.
+    for _ in 0..10 {
+        let withdraw = |_| async { Ok(Render::Invalidate) };
+        let _bypass = new.isr.get(&new.page, &new.policy, withdraw).await.expect("a result");
+        tokio::time::sleep(RETRIED).await;
+    }
+    assert!(is_withdrawn().await);
+    assert_eq!(old.get("two").await, served(State::Hit, "one"), "the other process cannot know");
+    assert_eq!(entries(&new).await.len(), 0);
+
+    new.table.come_back();
+    tokio::time::sleep(RETRIED + SECOND).await;
+    assert_eq!(entries(&new).await.len(), 1);
+    assert_eq!(old.get("two").await, served(State::Miss, "two"));
+}

@@ -1,0 +1,115 @@
+//! The limits of the change feed: what a process does if it cannot know every change from the feed.
+
+use std::time::Duration;
+
+use facetheory::protocol::FeedEntry;
+use facetheory::{Feed, InvalidationMode, IsrBuilder, PageKey, Policy, Rendered, State};
+use tabletheory::{Key, Table as _, Txn, Write};
+
+use crate::fixture::{INTERVAL, SECOND, Site, served};
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// A page that was not read for this long is read again although the feed does not name it.
+const CHECK_AFTER: Duration = Duration::from_secs(3600);
+/// At most one page is read again for this reason within this time.
+const CHECK_PAUSE: Duration = Duration::from_secs(10);
+/// The rows of the feed that a process reads at once.
+const MAX_ROWS: usize = 2_000;
+/// The changes that a process remembers.
+const MAX_CHANGES: usize = 100_000;
+
+fn exclusive(builder: IsrBuilder) -> IsrBuilder {
+    builder.feed(Feed::Exclusive)
+}
+
+/// A process that relies on the feed, with a page in memory that is fresh for ten hours.
+async fn process() -> Site {
+    let site = Site::built(exclusive).with(|policy| policy.revalidate = 600 * INTERVAL);
+    tokio::time::sleep(SECOND).await;
+    site.get("one").await;
+    site
+}
+
+/// Whether the page would be served from memory without reading the table.
+fn is_current(site: &Site) -> bool {
+    site.isr.get_fresh(&site.page, &site.policy).is_some()
+}
+
+/// Appends this many entries about other pages, each with so many changes, and lets the process read them.
+async fn append(site: &Site, entries: usize, changes: usize) {
+    let first = site.table.clock().now().millis();
+    for number in 0..entries {
+        let sequence = first + i64::try_from(number).expect("few");
+        let mut entry = FeedEntry::default();
+        entry.changed = (0..changes).map(|change| format!("{sequence:015}{change:09}")).collect();
+        let put = Write::put(Key::new("FEED#0", format!("{sequence:015}-{:016x}", 0)), entry.to_item());
+        assert!(site.table.commit(&Txn::from(put)).await.expect("no error").is_done());
+    }
+    tokio::time::sleep(SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_was_never_announced_is_noticed_by_the_hourly_check() {
+    let site = process().await;
+    // A process that does not write the feed, like one that was killed between its change and the entry.
+    let silent = site.another();
+    silent.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("a result");
+    tokio::time::sleep(CHECK_AFTER - MINUTE).await;
+    assert_eq!(site.get("two").await, served(State::Hit, "one"));
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(site.get("two").await, served(State::Miss, "two"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hourly_check_reads_one_page_in_ten_seconds() {
+    const PAGES: usize = 10;
+    let site = Site::built(exclusive);
+    let policy = Policy::every(600 * INTERVAL);
+    let pages: Vec<PageKey> =
+        (0..PAGES).map(|number| PageKey::new(format!("/{number}")).expect("a page")).collect();
+    tokio::time::sleep(SECOND).await;
+    for page in &pages {
+        let render = |_| async { Ok(Rendered::html("a page")) };
+        let _page = site.isr.get(page, &policy, render).await.expect("a result");
+    }
+    let current = || pages.iter().filter(|page| site.isr.get_fresh(page, &policy).is_some()).count();
+    tokio::time::sleep(CHECK_AFTER - MINUTE).await;
+    assert_eq!(current(), PAGES);
+    tokio::time::sleep(MINUTE).await;
+    for checked in 1..=PAGES {
+        assert_eq!(current(), PAGES - checked);
+        assert_eq!(current(), PAGES - checked, "no other page is read again at once");
+        tokio::time::sleep(CHECK_PAUSE).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_more_changes_than_a_process_remembers_every_page_is_read_again_once() {
+    const PER_ENTRY: usize = 400;
+    let site = process().await;
+    append(&site, MAX_CHANGES / PER_ENTRY, PER_ENTRY).await;
+    assert!(is_current(&site), "all changes are about other pages");
+    append(&site, 1, 1).await;
+    assert!(!is_current(&site), "one change more");
+    assert_eq!(site.get("two").await, served(State::Hit, "one"), "it was read again");
+    tokio::time::sleep(MINUTE).await;
+    assert!(is_current(&site), "once");
+    append(&site, 1, 1).await;
+    assert!(is_current(&site), "the process remembers changes again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_more_entries_than_one_read_may_have_every_page_is_read_again_once() {
+    let site = process().await;
+    // The first entry ends the read, since the process has read up to it.
+    append(&site, 1, 1).await;
+    tokio::time::sleep(MINUTE).await;
+    append(&site, MAX_ROWS - 1, 1).await;
+    assert!(is_current(&site), "all entries are about other pages");
+    tokio::time::sleep(MINUTE).await;
+    append(&site, MAX_ROWS, 1).await;
+    assert!(!is_current(&site), "an entry more may be missing");
+    assert_eq!(site.get("two").await, served(State::Hit, "one"), "it was read again");
+    tokio::time::sleep(MINUTE).await;
+    assert!(is_current(&site), "once");
+}
