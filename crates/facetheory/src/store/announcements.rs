@@ -16,7 +16,7 @@ use crate::protocol::feed::{self, APPEND_LIMIT, Appended, MAX_CHANGED, Position,
 
 /// How often an entry is appended again, because it took too long or its outcome is unknown.
 const MAX_APPENDS: u32 = 3;
-/// Changes that had to wait for an append wait for others this much longer, so that the entries per second are bounded.
+/// Changes that had to wait for an append wait this much longer, so that others can join them and there are fewer entries.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The changes of this process that are being announced.

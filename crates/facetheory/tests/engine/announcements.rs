@@ -52,6 +52,35 @@ async fn concurrent_changes_of_a_process_share_few_entries() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_entries_per_second_do_not_grow_with_the_number_of_concurrent_changes() {
+    const SECONDS: u32 = 5;
+    // Changes that have to wait are announced every 50 ms, and a change that need not wait may come before each of these.
+    const MOST_PER_SECOND: usize = 40;
+    for (clients, least_changes_per_second) in [(2, 20), (20, 200), (200, 500)] {
+        let site = Site::built(exclusive);
+        site.table.slow_down(SECOND / 100);
+        let invalidate_repeatedly = |client: usize| {
+            let isr = site.isr.clone();
+            async move {
+                for number in 0.. {
+                    isr.invalidate_tag(&tag(1000 * client + number), None).await.expect("no error");
+                }
+            }
+        };
+        let clients_running = join_all((0..clients).map(invalidate_repeatedly));
+        assert!(tokio::time::timeout(SECONDS * SECOND, clients_running).await.is_err());
+        let entries = entries(&site).await;
+        println!("{clients} clients: {} entries about {} changes", entries.len(), changes(&entries));
+        assert!(entries.len() <= MOST_PER_SECOND * SECONDS as usize, "{} entries", entries.len());
+        assert!(
+            changes(&entries) >= least_changes_per_second * SECONDS as usize,
+            "{} changes",
+            changes(&entries)
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lone_change_is_announced_without_a_pause() {
     let site = Site::built(exclusive);
     for number in 0..10 {
