@@ -16,7 +16,8 @@ use crate::protocol::feed::{self, APPEND_LIMIT, Appended, MAX_CHANGED, Position,
 
 /// How often an entry is appended again, because it took too long or its outcome is unknown.
 const MAX_APPENDS: u32 = 3;
-/// Changes that had to wait for an append wait this much longer, so that others can join them and there are fewer entries.
+/// Changes that had to wait for an append wait this much longer, unless they fill an entry, so that others can join them and
+/// there are fewer entries.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The changes of this process that are being announced.
@@ -93,7 +94,7 @@ impl PageStore {
             appending
         } else {
             let appending = appending.lock().await;
-            if group.outcome.get().is_none() {
+            if group.outcome.get().is_none() && group.changed.lock().len() < MAX_CHANGED {
                 tokio::time::sleep(PAUSE).await;
             }
             appending
