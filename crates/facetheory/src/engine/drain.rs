@@ -41,7 +41,7 @@ impl Isr {
     pub async fn settle(&self, limit: Duration) -> bool {
         let engine = &self.engine;
         // An earlier call may have cancelled the writes.
-        if !engine.pages.store().pending().is_empty() {
+        if engine.pages.store().has_pending() {
             engine.write_pending_in_background();
         }
         let is_done = engine.drain(limit).await;

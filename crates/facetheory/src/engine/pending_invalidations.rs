@@ -69,7 +69,7 @@ impl Engine {
         self.spawn(Box::pin(async move {
             if engine.abandon_token().run_until_cancelled(engine.write_all_pending()).await.is_none() {
                 engine.writing_pending.store(false, Ordering::Release);
-                let pending = engine.pages.store().pending().len();
+                let pending = engine.pages.store().count_pending();
                 tracing::warn!(
                     pending,
                     "stopped with invalidations or announcements that the table has not received"
@@ -83,10 +83,10 @@ impl Engine {
         for retry in 0.. {
             tokio::time::sleep(BACKOFF.delay(retry, &*self.random)).await;
             self.write_pending().await;
-            if store.pending().is_empty() {
+            if !store.has_pending() {
                 self.writing_pending.store(false, Ordering::Release);
                 // A request may have added one in between, and seen that this task was still running.
-                if store.pending().is_empty() || self.writing_pending.swap(true, Ordering::AcqRel) {
+                if !store.has_pending() || self.writing_pending.swap(true, Ordering::AcqRel) {
                     return;
                 }
             }

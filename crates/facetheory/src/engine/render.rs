@@ -218,7 +218,7 @@ impl Engine {
                     self.memory.invalidate_hard(page);
                 }
                 // The page may have been invalidated without an announcement to other processes.
-                if !self.pages.store().pending().is_empty() {
+                if self.pages.store().has_pending() {
                     self.write_pending_in_background();
                 }
                 // A 404 or 410 that has to be confirmed is not uncacheable.

@@ -220,6 +220,16 @@ impl PageStore {
         Some(*stored)
     }
 
+    /// Whether there are writes that the table has not received yet.
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.epochs.pending.lock().is_empty()
+    }
+
+    /// The number of writes that the table has not received yet.
+    pub(crate) fn count_pending(&self) -> usize {
+        self.epochs.pending.lock().len()
+    }
+
     /// The writes that the table has not received yet.
     pub(crate) fn pending(&self) -> Vec<(Key, Pending)> {
         self.epochs.pending.lock().iter().map(|(key, write)| (key.clone(), *write)).collect()
