@@ -10,7 +10,6 @@ use arc_swap::ArcSwap;
 use facetheory::{Isr, IsrBuilder};
 use tabletheory::SystemRandom;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::gc::GcTask;
@@ -24,9 +23,6 @@ use crate::log::AccessLog;
 use crate::open_files;
 use crate::signals::{Signal, Signals};
 use crate::wire::DeadlineTicker;
-
-/// How long a shutdown waits, after everything else, until the lease of an interrupted garbage collection is released.
-const GC_RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A gateway whose addresses are bound.
 pub(crate) struct Server {
@@ -101,10 +97,15 @@ impl Server {
         });
         let gc = start_gc(&live, &shutdown)?;
         let (isr, tunnels) = (live.isr.clone(), live.tunnels.clone());
-        let mut serving = pin!(serve_and_drain(listener, endpoint, tunnels, isr, &shutdown));
+        let mut work = pin!(async {
+            tokio::join!(
+                serve_and_drain(listener, endpoint, tunnels, isr, &shutdown),
+                shutdown.wait_for_gc(gc)
+            )
+        });
         loop {
             tokio::select! {
-                () = &mut serving => break,
+                _ = &mut work => break,
                 signal = signals.next() => match signal {
                     Signal::Shutdown => shutdown.request(),
                     Signal::Reload => live.reload(read_settings()),
@@ -112,12 +113,6 @@ impl Server {
             }
         }
         ticker.abort();
-        match timeout(GC_RELEASE_TIMEOUT, gc).await {
-            Ok(ended) => ended.context("garbage collection panicked")?,
-            Err(_) => tracing::warn!(
-                "the lease of garbage collection was not released in time; it expires by itself"
-            ),
-        }
         // Until now /readyz has reported that the process is shutting down.
         admin_stop.cancel();
         if let Some(admin) = admin {
