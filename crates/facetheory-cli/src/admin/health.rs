@@ -123,7 +123,7 @@ pub(super) async fn ready(admin: AdminState) -> (StatusCode, axum::Json<Ready>) 
 }
 
 impl Readiness {
-    /// Reads a page and a body that do not exist from the stores, or returns the last result if it is recent. Concurrent
+    /// Reads a page and a body that do not exist from the stores, and checks writes, or returns the last result if it is recent. Concurrent
     /// requests share one check.
     async fn check(&self, isr: &Isr) -> Vec<NotReady> {
         let mut last = self.last.lock().await;
@@ -132,22 +132,17 @@ impl Readiness {
         {
             return reasons.clone();
         }
-        let checked = Instant::now();
-        let missing = PageKey::new("facetheory-readiness").ok();
-        let table = async { isr.lookup(missing.as_ref()?).await.ok() };
-        let bodies = async { isr.check_bodies().await.ok() };
-        let (table, bodies) = tokio::join!(timeout(STORE_TIMEOUT, table), timeout(STORE_TIMEOUT, bodies));
-        let mut reasons = Vec::new();
-        if !matches!(table, Ok(Some(_))) {
-            reasons.push(NotReady::TableUnreachable);
-        }
-        if !matches!(bodies, Ok(Some(_))) {
-            reasons.push(NotReady::BodiesUnreachable);
-        }
+        let table = async { isr.lookup(&PageKey::new("facetheory-readiness")?).await.map(drop) };
+        let (table, bodies) = tokio::join!(
+            check_store(table, NotReady::TableUnreachable),
+            check_store(isr.check_bodies(), NotReady::BodiesUnreachable)
+        );
+        let mut reasons: Vec<NotReady> = [table, bodies].into_iter().filter_map(Result::err).collect();
         if reasons.is_empty() {
             reasons = self.check_writes(isr).await;
         }
-        *last = Some((checked, reasons.clone()));
+        // The time after the check: requests that waited for it must find a recent result, however long it took.
+        *last = Some((Instant::now(), reasons.clone()));
         reasons
     }
 
@@ -160,23 +155,56 @@ impl Readiness {
                 return reasons.clone();
             }
         }
-        let checked = Instant::now();
         let (table, bodies) = tokio::join!(
-            timeout(STORE_TIMEOUT, isr.check_table_write()),
-            timeout(STORE_TIMEOUT, isr.check_bodies_write())
+            check_store(isr.check_table_write(), NotReady::TableNotWritable),
+            check_store(isr.check_bodies_write(), NotReady::BodiesNotWritable)
         );
-        let mut reasons = Vec::new();
-        for (outcome, reason) in [(table, NotReady::TableNotWritable), (bodies, NotReady::BodiesNotWritable)]
-        {
-            let error = match outcome {
-                Ok(Ok(())) => continue,
-                Ok(Err(error)) => format!("{:#}", anyhow::Error::from(error)),
-                Err(_) => format!("no response within {STORE_TIMEOUT:?}"),
-            };
-            tracing::warn!(%error, ?reason, "not ready: a store does not accept writes");
-            reasons.push(reason);
-        }
-        *last = Some((checked, reasons.clone()));
+        let reasons: Vec<NotReady> = [table, bodies].into_iter().filter_map(Result::err).collect();
+        *last = Some((Instant::now(), reasons.clone()));
         reasons
+    }
+}
+
+/// Waits for a check of a store. Logs why it failed, and returns the reason for clients.
+async fn check_store(
+    check: impl Future<Output = facetheory::Result<()>>,
+    reason: NotReady,
+) -> Result<(), NotReady> {
+    let error = match timeout(STORE_TIMEOUT, check).await {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(error)) => format!("{:#}", anyhow::Error::from(error)),
+        Err(_) => format!("no response within {STORE_TIMEOUT:?}"),
+    };
+    tracing::warn!(error, ?reason, "not ready: a check of a store failed");
+    Err(reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use facetheory::{Bodies, PageStore, Pages};
+    use tabletheory::{Faults, Faulty, MemoryTable, Table};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_share_one_check_while_the_table_hangs() {
+        let hangs = Faults { delay: 1.0, longest_delay: Duration::from_secs(86_400), ..Faults::default() };
+        let table = Arc::new(Faulty::new(MemoryTable::new(), 1, hangs));
+        let shared: Arc<dyn Table> = table.clone();
+        let isr = Isr::new(Pages::new(PageStore::new(shared), Bodies::memory()));
+        let (readiness, started) = (Readiness::default(), Instant::now());
+        let check = || readiness.check(&isr);
+        let (first, second, third) = tokio::join!(check(), check(), check());
+        for reasons in [first, second, third] {
+            assert_eq!(reasons, [NotReady::TableUnreachable]);
+        }
+        assert_eq!(table.counts().delayed, 1, "reads of the table");
+        assert!(started.elapsed() < STORE_TIMEOUT + MAX_AGE, "{:?}", started.elapsed());
+
+        table.set_faults(Faults::default());
+        tokio::time::sleep(MAX_AGE).await;
+        assert_eq!(check().await, [], "the result is too old");
     }
 }
