@@ -50,10 +50,10 @@ pub(crate) struct Call {
     pub(crate) write_units: f64,
 }
 
-/// Replaces the response to a request with this operation of DynamoDB or method of S3, and this path: status and body.
+/// Replaces the response to a request with this operation and body, for DynamoDB, or this method and path, for S3: status and body.
 type Replacement = Box<dyn Fn(&str, &str) -> Option<(u16, String)> + Send + Sync>;
 
-/// Selects requests by their operation of DynamoDB or method of S3, and their path.
+/// Selects requests by their operation and body, for DynamoDB, or by their method and path, for S3.
 type Selector = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
 
 /// A running proxy.
@@ -83,7 +83,7 @@ struct Faults {
 struct Hold {
     is_held: Selector,
     released: CancellationToken,
-    /// The operations and paths of the requests that were held so far.
+    /// The requests that were held so far, by their operation and body or method and path.
     seen: Vec<String>,
     /// How many of them their clients gave up.
     abandoned: usize,
@@ -120,15 +120,16 @@ impl Meter {
         self.faults.lock().expect("not poisoned").replacement = None;
     }
 
-    /// Accepts the requests that are selected by their operation or method, and their path, but does not respond before
-    /// [`release`](Meter::release).
+    /// Accepts the requests that are selected, but does not respond before [`release`](Meter::release). See [`Selector`] for
+    /// the parameters.
     pub(crate) fn hold(&self, is_held: impl Fn(&str, &str) -> bool + Send + Sync + 'static) {
         let (is_held, released) = (Box::new(is_held), CancellationToken::new());
         let hold = Hold { is_held, released, seen: Vec::new(), abandoned: 0 };
         self.faults.lock().expect("not poisoned").hold = Some(hold);
     }
 
-    /// The operations and paths of the requests that were held since [`hold`](Meter::hold).
+    /// The requests that were held since [`hold`](Meter::hold) or [`release_held`](Meter::release_held), by their operation and
+    /// body or method and path.
     pub(crate) fn held(&self) -> Vec<String> {
         let faults = self.faults.lock().expect("not poisoned");
         faults.hold.as_ref().map(|hold| hold.seen.clone()).unwrap_or_default()
@@ -143,6 +144,14 @@ impl Meter {
     pub(crate) fn release(&self) {
         if let Some(hold) = self.faults.lock().expect("not poisoned").hold.take() {
             hold.released.cancel();
+        }
+    }
+
+    /// Forwards the requests that are held, and holds further ones.
+    pub(crate) fn release_held(&self) {
+        if let Some(hold) = self.faults.lock().expect("not poisoned").hold.as_mut() {
+            hold.seen.clear();
+            std::mem::replace(&mut hold.released, CancellationToken::new()).cancel();
         }
     }
 
@@ -248,13 +257,15 @@ impl Server {
         let target = head.headers.get(TARGET).map(|target| target.to_str()).transpose()?;
         let operation = target.and_then(|target| target.rsplit('.').next()).map(str::to_owned);
         let name = operation.clone().unwrap_or_else(|| head.method.to_string());
-        if let Some(mut held) = self.hold(&name, &path) {
+        let sent =
+            if operation.is_some() { String::from_utf8_lossy(&body).into_owned() } else { path.clone() };
+        if let Some(mut held) = self.hold(&name, &sent) {
             held.released.cancelled().await;
             held.is_released = true;
         }
         let replaced = {
             let faults = self.faults.lock().expect("not poisoned");
-            faults.replacement.as_ref().and_then(|replacement| replacement(&name, &path))
+            faults.replacement.as_ref().and_then(|replacement| replacement(&name, &sent))
         };
         if let Some((status, body)) = replaced {
             let response = Response::builder().status(status).body(Full::new(Bytes::from(body)))?;
@@ -284,10 +295,10 @@ impl Server {
     }
 
     /// Records a request that is held, if it is.
-    fn hold(&self, operation: &str, path: &str) -> Option<HeldRequest<'_>> {
+    fn hold(&self, name: &str, sent: &str) -> Option<HeldRequest<'_>> {
         let mut faults = self.faults.lock().expect("not poisoned");
-        let hold = faults.hold.as_mut().filter(|hold| (hold.is_held)(operation, path))?;
-        hold.seen.push(format!("{operation} {path}"));
+        let hold = faults.hold.as_mut().filter(|hold| (hold.is_held)(name, sent))?;
+        hold.seen.push(format!("{name} {sent}"));
         Some(HeldRequest { faults: &self.faults, released: hold.released.clone(), is_released: false })
     }
 
