@@ -123,8 +123,8 @@ pub(super) async fn ready(admin: AdminState) -> (StatusCode, axum::Json<Ready>) 
 }
 
 impl Readiness {
-    /// Reads a page and a body that do not exist from the stores, and checks writes, or returns the last result if it is recent. Concurrent
-    /// requests share one check.
+    /// Reads a page and a body that do not exist from the stores, and checks writes, or returns the last result if it is recent.
+    /// Concurrent requests share one check.
     async fn check(&self, isr: &Isr) -> Vec<NotReady> {
         let mut last = self.last.lock().await;
         if let Some((checked, reasons)) = &*last
