@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tabletheory::Backoff;
+use futures_util::{StreamExt as _, stream};
+use tabletheory::{Backoff, Key};
 
 use super::{Engine, Isr, Phase};
-use crate::protocol::Epoch;
 use crate::store::Pending;
-use crate::{Error, Kind, PageKey, Tag};
+use crate::{Error, Kind, PageKey, Result, Tag};
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
 /// How long the response to an unsafe request waits for the table. A healthy table responds sooner. The invalidation applies in
@@ -18,6 +18,10 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from
 const RESPONSE_DELAY: Duration = Duration::from_millis(250);
 /// How long the table is tried for one write before it is dropped.
 const MAX_AGE: Duration = Duration::from_secs(3600);
+/// How many pending writes are sent at the same time. Their announcements share entries of the change feed.
+const MAX_CONCURRENT: usize = 64;
+/// How long the place of a write that failed is not used for another one. It limits the calls of a table that fails at once.
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 impl Isr {
     /// Makes everything stale that is stored for the target of an unsafe request (RFC 9111 §4.4), with all variants. It
@@ -27,18 +31,10 @@ impl Isr {
     pub(crate) async fn invalidate_target(&self, page: &PageKey) {
         let (engine, tag) = (&self.engine, Tag::target(page.address()).key(page.tenant()));
         let store = engine.pages.store();
-        let pending = store.add_pending(&tag);
+        let write = store.epoch_of(page);
+        let write = store.add_pending(&tag, &write).unwrap_or(write);
         engine.memory.mark_unverified(page);
-        let write = pending.unwrap_or(Pending::Epoch(Epoch::at(engine.now().seconds())));
-        let writing = async {
-            // Clients must not be able to fill the table with epochs of pages that do not exist.
-            if store.may_have_entries(page).await? {
-                store.write_pending(&tag, write).await
-            } else {
-                store.remove_pending(&tag, write);
-                Ok(())
-            }
-        };
+        let writing = store.write_pending(&tag, write.clone());
         // The client waits for its response. A table that fails or is slow gets the invalidation in the background.
         let outcome = if engine.table_breaker.allows_call(engine.now()) {
             let limit = engine.table_timeout.min(RESPONSE_DELAY);
@@ -50,7 +46,8 @@ impl Isr {
         };
         if let Err(error) = outcome {
             engine.metrics.incident(Phase::Table, page, &error);
-            if pending.is_some() {
+            // Another request may have found out that there was nothing to invalidate yet, and removed it.
+            if store.add_pending(&tag, &write).is_some() {
                 engine.write_pending_in_background();
             } else {
                 tracing::error!(page = %page.redacted(), "an invalidation was lost: too many are pending");
@@ -80,9 +77,10 @@ impl Engine {
 
     async fn write_all_pending(&self) {
         let store = self.pages.store();
-        for retry in 0.. {
+        let mut retry = 0;
+        loop {
             tokio::time::sleep(BACKOFF.delay(retry, &*self.random)).await;
-            self.write_pending().await;
+            retry = if self.write_pending().await { 0 } else { retry.saturating_add(1) };
             if !store.has_pending() {
                 self.writing_pending.store(false, Ordering::Release);
                 // A request may have added one in between, and seen that this task was still running.
@@ -93,23 +91,36 @@ impl Engine {
         }
     }
 
-    /// Sends the pending writes to the table, up to the first failure.
-    async fn write_pending(&self) {
+    /// Sends the pending writes to the table. Returns whether each of them succeeded.
+    async fn write_pending(&self) -> bool {
+        let writes = stream::iter(self.pages.store().pending());
+        let outcomes =
+            writes.map(|(key, write)| self.write_or_drop(key, write)).buffer_unordered(MAX_CONCURRENT);
+        outcomes.fold(true, |succeeded, outcome| async move { succeeded && outcome }).await
+    }
+
+    /// Sends a pending write to the table, and drops it if that fails for too long. Returns whether it succeeded.
+    async fn write_or_drop(&self, key: Key, write: Pending) -> bool {
+        let Err(error) = self.write_one(&key, write.clone()).await else { return true };
+        let age = self.now().seconds().saturating_sub(write.since());
+        if u64::try_from(age).is_ok_and(|age| age > MAX_AGE.as_secs()) {
+            let lost = match write {
+                Pending::Epoch { .. } => "an invalidation was lost",
+                Pending::Announcement { .. } => "other processes were not told that a page was invalidated",
+            };
+            tracing::error!(%error, "{lost}: it could not be written for {MAX_AGE:?}");
+            self.pages.store().remove_pending(&key, &write);
+        }
+        tokio::time::sleep(FAILURE_PAUSE).await;
+        false
+    }
+
+    async fn write_one(&self, key: &Key, write: Pending) -> Result<()> {
         let store = self.pages.store();
-        for (key, write) in store.pending() {
-            let age = self.now().seconds().saturating_sub(write.since());
-            if u64::try_from(age).is_ok_and(|age| age > MAX_AGE.as_secs()) {
-                let lost = match write {
-                    Pending::Epoch(_) => "an invalidation was lost",
-                    Pending::Announcement { .. } => {
-                        "other processes were not told that a page was invalidated"
-                    }
-                };
-                tracing::error!("{lost}: the table was unreachable for {MAX_AGE:?}");
-                store.remove_pending(&key, write);
-            } else if self.within_table_timeout(store.write_pending(&key, write)).await.is_err() {
-                return;
-            }
+        // An announcement waits for others, and has limits of its own.
+        match self.within_table_timeout(store.write_pending_row(key, write)).await? {
+            Some(announcement) => store.announce_pending(key, &announcement).await,
+            None => Ok(()),
         }
     }
 }

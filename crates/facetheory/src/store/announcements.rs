@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tabletheory::{Key, Query, Timestamp};
+use tabletheory::{Key, Timestamp};
 use tokio::time::Instant;
 
 use super::PageStore;
@@ -27,6 +27,14 @@ pub(super) struct Announcements {
     open: Mutex<Arc<Group>>,
     /// Locked while an entry is appended.
     appending: tokio::sync::Mutex<()>,
+    failures: Mutex<Failures>,
+}
+
+/// The entries that could not be appended.
+#[derive(Debug, Default)]
+struct Failures {
+    number: u64,
+    last: Option<Arc<Error>>,
 }
 
 /// Changes that one entry announces.
@@ -38,6 +46,22 @@ struct Group {
 }
 
 impl Announcements {
+    /// The number of entries that could not be appended until now.
+    fn failures(&self) -> u64 {
+        self.failures.lock().number
+    }
+
+    /// Why an entry could not be appended since there were so many failures.
+    fn failure_since(&self, number: u64) -> Option<Arc<Error>> {
+        let failures = self.failures.lock();
+        failures.last.clone().filter(|_| failures.number > number)
+    }
+
+    fn record_failure(&self, error: &Arc<Error>) {
+        let mut failures = self.failures.lock();
+        *failures = Failures { number: failures.number + 1, last: Some(error.clone()) };
+    }
+
     fn join(&self, changed: Subject) -> Arc<Group> {
         let mut open = self.open.lock();
         if open.changed.lock().len() >= MAX_CHANGED {
@@ -86,15 +110,17 @@ impl PageStore {
 
     /// Appends an entry about a change, together with those that other tasks announce meanwhile.
     ///
-    /// The first task of a group that may append does so for all. If it is cancelled, the next one does.
+    /// The first task of a group that may append does so for all. If it is cancelled, the next one does. If it fails, so do
+    /// the tasks that wait: a feed that does not respond would make them wait for one failure after the other.
     async fn append_with_others(&self, changed: Subject) -> std::result::Result<(), Arc<Error>> {
-        let Announcements { appending, .. } = &*self.announcements;
-        let group = self.announcements.join(changed);
-        let _appending = if let Ok(appending) = appending.try_lock() {
+        let announcements = &*self.announcements;
+        let (group, failures) = (announcements.join(changed), announcements.failures());
+        let is_decided = || group.outcome.get().is_some() || announcements.failures() > failures;
+        let _appending = if let Ok(appending) = announcements.appending.try_lock() {
             appending
         } else {
-            let appending = appending.lock().await;
-            if group.outcome.get().is_none() && group.changed.lock().len() < MAX_CHANGED {
+            let appending = announcements.appending.lock().await;
+            if !is_decided() && group.changed.lock().len() < MAX_CHANGED {
                 tokio::time::sleep(PAUSE).await;
             }
             appending
@@ -102,9 +128,15 @@ impl PageStore {
         if let Some(outcome) = group.outcome.get() {
             return outcome.clone();
         }
+        if let Some(error) = announcements.failure_since(failures) {
+            return Err(error);
+        }
         // The newest position is read after this, and thus after every change of the group was made.
-        let changed = self.announcements.close(&group);
+        let changed = announcements.close(&group);
         let outcome = self.append(&changed).await.map_err(Arc::new);
+        if let Err(error) = &outcome {
+            announcements.record_failure(error);
+        }
         group.outcome.get_or_init(|| outcome).clone()
     }
 
@@ -132,8 +164,7 @@ impl PageStore {
     }
 
     async fn append_once(&self, changed: &BTreeSet<Subject>) -> Result<()> {
-        let newest = self.table.query(&Query::of(feed::PK).backward().limit(FIRST_ENTRIES)).await?;
-        // A row that is not an entry is skipped, as by readers.
+        let newest = self.table.query(&feed::newest_first().limit(FIRST_ENTRIES)).await?;
         let newest = newest.items.iter().find_map(Appended::of).map(|entry| entry.position);
         let now = self.now();
         let position = Position::after(newest, now, &*self.random);

@@ -7,15 +7,13 @@ use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use tabletheory::{Consistency, Key, Timestamp};
 
-use super::{KnownChanges, PageStore};
+use super::{KnownChanges, PageStore, Pending};
 use crate::error::Result;
-use crate::protocol::feed::{Changes, Subject};
+use crate::protocol::feed::Subject;
 use crate::protocol::{Epoch, Freshness, Meta, PageKey, Tag, Tenant};
 
 /// The most epochs in the cache.
 const MAX_CACHED: usize = 10_000;
-/// The most pending writes.
-const MAX_PENDING: usize = 10_000;
 /// How long an epoch is used while the change feed says that it has not changed.
 const MAX_AGE_WITH_FEED: Duration = Duration::from_secs(3600);
 
@@ -26,26 +24,7 @@ pub(super) struct EpochCache {
     /// Held while an entry is replaced, since the new entry depends on the old one.
     replacing: Mutex<()>,
     /// Writes that the table has not received yet, by the row that they are about.
-    pending: Mutex<BTreeMap<Key, Pending>>,
-}
-
-/// A write that the table has not received yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pending {
-    /// The invalidation of a tag. It already applies in this process.
-    Epoch(Epoch),
-    /// The announcement of a change of the row, which was made at this time, in epoch seconds.
-    Announcement { since: i64 },
-}
-
-impl Pending {
-    /// Since when the write is pending, in epoch seconds.
-    pub(crate) fn since(self) -> i64 {
-        match self {
-            Pending::Epoch(epoch) => epoch.invalidated_at,
-            Pending::Announcement { since } => since,
-        }
-    }
+    pub(super) pending: Mutex<BTreeMap<Key, Pending>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +68,7 @@ impl EpochCache {
 
     fn pending(&self, key: &Key) -> Option<Epoch> {
         match self.pending.lock().get(key)? {
-            Pending::Epoch(epoch) => Some(*epoch),
+            Pending::Epoch { epoch, .. } => Some(*epoch),
             Pending::Announcement { .. } => None,
         }
     }
@@ -192,82 +171,6 @@ impl PageStore {
             found.extend(epoch);
         }
         Ok(found)
-    }
-
-    /// Makes all pages with a tag stale for this process, until the epoch is [written](PageStore::write_pending). Returns
-    /// `None` if too many writes are pending already.
-    pub(crate) fn add_pending(&self, tag: &Key) -> Option<Pending> {
-        self.insert_pending(tag, Pending::Epoch(Epoch::at(self.now().seconds())))
-    }
-
-    /// Lets the change of a row be announced [later](PageStore::write_pending), and this process read the row again. Returns
-    /// `None` if too many writes are pending already.
-    pub(crate) fn add_pending_announcement(&self, changed: &Key) -> Option<Pending> {
-        self.known_changes.add(Changes::Of(vec![Subject::of(&changed.pk)]));
-        self.insert_pending(changed, Pending::Announcement { since: self.now().seconds() })
-    }
-
-    fn insert_pending(&self, key: &Key, write: Pending) -> Option<Pending> {
-        let mut pending = self.epochs.pending.lock();
-        if pending.len() >= MAX_PENDING && !pending.contains_key(key) {
-            return None;
-        }
-        let stored = pending.entry(key.clone()).or_insert(write);
-        // If the clock was set back, the later time remains.
-        if stored.since() < write.since() {
-            *stored = write;
-        }
-        Some(*stored)
-    }
-
-    /// Whether there are writes that the table has not received yet.
-    pub(crate) fn has_pending(&self) -> bool {
-        !self.epochs.pending.lock().is_empty()
-    }
-
-    /// The number of writes that the table has not received yet.
-    pub(crate) fn count_pending(&self) -> usize {
-        self.epochs.pending.lock().len()
-    }
-
-    /// The writes that the table has not received yet.
-    pub(crate) fn pending(&self) -> Vec<(Key, Pending)> {
-        self.epochs.pending.lock().iter().map(|(key, write)| (key.clone(), *write)).collect()
-    }
-
-    /// Sends a pending write to the table.
-    pub(crate) async fn write_pending(&self, key: &Key, write: Pending) -> Result<()> {
-        match write {
-            Pending::Epoch(epoch) => self.write_epoch(key, epoch).await?,
-            Pending::Announcement { .. } => self.announce_change(key).await?,
-        }
-        self.remove_pending(key, write);
-        Ok(())
-    }
-
-    /// Removes a pending write, unless a later one replaced it.
-    pub(crate) fn remove_pending(&self, key: &Key, write: Pending) {
-        let mut pending = self.epochs.pending.lock();
-        if pending.get(key) == Some(&write) {
-            pending.remove(key);
-        }
-    }
-
-    /// Whether a response that was requested from the origin before now may be stored for this page or its variants. Variants
-    /// are found through the page, and stored only if it exists, so only the rows of the page are read.
-    pub(crate) async fn may_have_entries(&self, page: &PageKey) -> Result<bool> {
-        if self.ttls.page.is_some() {
-            // A variant may have outlived the page, and is found again once the page is rendered again.
-            return Ok(true);
-        }
-        // In this order: if the lease is gone, its holder published before `META` is read, or never will. A worker that
-        // acquires the lease later also requests the response later.
-        for row in [page.lock(), page.meta()] {
-            if self.table.get(&row, Consistency::Strong).await?.is_some() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 }
 

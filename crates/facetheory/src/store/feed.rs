@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use tabletheory::{Query, Timestamp};
+use tabletheory::Timestamp;
 
 use super::PageStore;
 use crate::error::Result;
@@ -97,7 +97,7 @@ impl PageStore {
     /// `known` already.
     pub(crate) async fn read_feed(&self, after: Option<u64>, known: usize) -> Result<(Vec<Appended>, bool)> {
         let first = known.saturating_add(FIRST_ENTRIES).min(MORE_ENTRIES);
-        let mut query = Query::of(feed::PK).backward().limit(first);
+        let mut query = feed::newest_first().limit(first);
         let (mut entries, mut rows) = (Vec::new(), 0);
         loop {
             let page = self.table.query(&query).await?;
@@ -110,7 +110,7 @@ impl PageStore {
             if rows >= MAX_ROWS {
                 return Ok((entries, false));
             }
-            query = Query::of(feed::PK).backward().limit(MORE_ENTRIES).after(next);
+            query = feed::newest_first().limit(MORE_ENTRIES).after(next);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Invalidates pages and tags.
 
-use tabletheory::Consistency;
+use tabletheory::{Consistency, Key};
 
 use super::{Entry, MAX_ROUNDS, PageStore, contended};
 use crate::error::{Kind, Result};
@@ -113,12 +113,18 @@ impl PageStore {
         self.announce_change(&tag.key(tenant)).await
     }
 
-    /// Writes the epoch row of a tag, unless it has a later epoch.
-    pub(super) async fn write_epoch(&self, tag: &tabletheory::Key, epoch: Epoch) -> Result<()> {
+    /// Writes the epoch row of a tag, unless it has a later epoch, and announces it.
+    async fn write_epoch(&self, tag: &Key, epoch: Epoch) -> Result<()> {
+        let outcome = self.write_epoch_row(tag, epoch).await;
+        self.announce(tag, outcome).await
+    }
+
+    /// Writes the epoch row of a tag, unless it has a later epoch, without an announcement.
+    pub(super) async fn write_epoch_row(&self, tag: &Key, epoch: Epoch) -> Result<()> {
         let (now, known) = (self.now(), self.known_changes.number());
         // A refusal means that the tag has a later epoch, so there is nothing left to do.
-        let outcome = self.persist(&invalidate::tag(tag.clone(), epoch)).await;
-        let outcome = outcome.map(|_| self.epochs.insert(tag, Some(epoch), now, known));
-        self.announce(tag, outcome).await
+        let _ = self.persist(&invalidate::tag(tag.clone(), epoch)).await?;
+        self.epochs.insert(tag, Some(epoch), now, known);
+        Ok(())
     }
 }

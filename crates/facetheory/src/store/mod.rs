@@ -9,6 +9,7 @@ mod feed;
 mod invalidate;
 mod lease;
 mod listing;
+mod pending;
 mod pointer;
 mod publish;
 mod request;
@@ -21,9 +22,9 @@ use tabletheory::{ClientToken, Commit, Query, Random, SystemRandom, Table, Table
 
 use self::announcements::Announcements;
 use self::epochs::EpochCache;
-pub(crate) use self::epochs::Pending;
 pub(crate) use self::feed::KnownChanges;
 pub use self::listing::{Entry, Listed, Listing};
+pub(crate) use self::pending::Pending;
 use self::pointer::KnownVersions;
 use crate::error::{Error, Kind, Result};
 use crate::protocol::key::KeyScheme;

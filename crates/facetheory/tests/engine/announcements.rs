@@ -6,7 +6,7 @@ use std::time::Duration;
 use facetheory::protocol::FeedEntry;
 use facetheory::{Feed, IsrBuilder, PageStore, Render, State, Tag};
 use futures_util::future::join_all;
-use tabletheory::{Query, Table as _};
+use tabletheory::{Key, Query, Table as _, Txn, Write};
 
 use crate::fixture::{INTERVAL, SECOND, Site, served};
 
@@ -33,6 +33,13 @@ fn changes(entries: &[BTreeSet<String>]) -> usize {
     entries.iter().flatten().collect::<BTreeSet<_>>().len()
 }
 
+/// The text by which entries name the change of a tag.
+async fn digest(tag: &Tag) -> String {
+    let site = Site::built(exclusive);
+    site.isr.invalidate_tag(tag, None).await.expect("no error");
+    entries(&site).await.into_iter().flatten().next().expect("a change")
+}
+
 #[tokio::test(start_paused = true)]
 async fn concurrent_changes_of_a_process_share_few_entries() {
     for number in [1, 10, 400] {
@@ -52,7 +59,7 @@ async fn concurrent_changes_of_a_process_share_few_entries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_entries_per_second_do_not_grow_with_the_number_of_concurrent_changes() {
+async fn with_more_concurrent_changes_only_the_number_of_full_entries_grows() {
     const SECONDS: u32 = 5;
     // Changes that have to wait and do not fill an entry are announced every 50 ms, and a change that need not wait may come
     // before each of these.
@@ -107,8 +114,49 @@ async fn if_an_entry_cannot_be_stored_each_of_its_changes_fails() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn announcements_that_wait_for_a_feed_that_does_not_respond_fail_together() {
+    // An append is tried three times, for five seconds each.
+    const LONGEST: Duration = Duration::from_secs(16);
+    let site = Site::built(exclusive);
+    let store = PageStore::new(site.table.clone()).with_announcements(true);
+    site.table.slow_down(Duration::from_secs(1_000_000));
+    let tags: Vec<Tag> = (0..400).map(tag).collect();
+    let began = tokio::time::Instant::now();
+    let outcomes = join_all(tags.iter().map(|tag| store.announce_tag(tag, None))).await;
+    assert!(outcomes.iter().all(Result::is_err));
+    assert!(began.elapsed() <= LONGEST, "{:?}", began.elapsed());
+
+    site.table.come_back();
+    store.announce_tag(&tags[0], None).await.expect("an earlier failure does not matter");
+    let named: BTreeSet<String> = entries(&site).await.into_iter().flatten().collect();
+    assert!(named.contains(&digest(&tags[0]).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_that_are_no_entries_do_not_hide_the_newest_position_from_a_writer() {
+    let site = Site::built(exclusive);
+    // The clock of another writer was far ahead.
+    let ahead = format!("{:015}-{:016x}", 100_000_000_000_000_u64, 0);
+    let foreign = (0..10).flat_map(|number| [format!("META{number}"), format!("#{number}")]);
+    for sk in foreign.chain([ahead.clone()]) {
+        let put = Write::put(Key::new("FEED#0", sk), FeedEntry::default().to_item());
+        assert!(site.table.commit(&Txn::from(put)).await.expect("no error").is_done());
+    }
+    site.isr.invalidate_tag(&tag(1), None).await.expect("no error");
+    let entries = Query::of("FEED#0").sk_between("0", "9");
+    let rows = site.table.query(&entries).await.expect("a query").items;
+    let positions: Vec<String> = rows.iter().map(|row| row.key().expect("a key").sk).collect();
+    assert_eq!(positions.len(), 2, "{positions:?}");
+    assert!(positions[0] == ahead && positions[1] > ahead, "{positions:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn changes_are_announced_although_the_task_that_appends_their_entry_is_cancelled() {
     const TASKS: usize = 4;
+    let mut digests = Vec::new();
+    for number in 0..TASKS {
+        digests.push(digest(&tag(number)).await);
+    }
     for cancelled in 0..TASKS {
         for millis in (0..400).step_by(20) {
             let site = Site::built(exclusive);
@@ -124,8 +172,14 @@ async fn changes_are_announced_although_the_task_that_appends_their_entry_is_can
             for outcome in join_all(tasks).await {
                 outcome.expect("not cancelled").expect("announced");
             }
-            let named = changes(&entries(&site).await);
-            assert!(named >= TASKS - 1, "task {cancelled} cancelled after {millis} ms: {named} changes");
+            let named: BTreeSet<String> = entries(&site).await.into_iter().flatten().collect();
+            let survivors = (0..TASKS).filter(|number| *number != cancelled);
+            for survivor in survivors {
+                assert!(
+                    named.contains(&digests[survivor]),
+                    "task {cancelled} cancelled after {millis} ms: the change of task {survivor} is not named"
+                );
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ mod follow_origin;
 mod invalidation;
 mod key_form;
 mod pass_through;
+mod pending;
 mod queue;
 mod regeneration;
 mod resolve_once;

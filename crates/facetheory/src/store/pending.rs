@@ -1,0 +1,143 @@
+//! Writes that the table has not received yet: invalidations of tags, which already apply in this process, and announcements of
+//! changes.
+
+use std::sync::Arc;
+
+use tabletheory::{Consistency, Key};
+
+use super::PageStore;
+use crate::error::Result;
+use crate::protocol::feed::{Changes, Subject};
+use crate::protocol::{Epoch, PageKey};
+
+/// The most pending writes.
+const MAX_PENDING: usize = 10_000;
+
+/// A write that the table has not received yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Pending {
+    /// The invalidation of the tag of a page and its variants. It already applies in this process.
+    Epoch { epoch: Epoch, page: Arc<PageKey> },
+    /// The announcement of a change of the row, which was made at this time, in epoch seconds.
+    Announcement { since: i64 },
+}
+
+impl Pending {
+    /// Since when the write is pending, in epoch seconds.
+    pub(crate) fn since(&self) -> i64 {
+        match self {
+            Pending::Epoch { epoch, .. } => epoch.invalidated_at,
+            Pending::Announcement { since } => *since,
+        }
+    }
+}
+
+impl PageStore {
+    /// An invalidation of the tag of a page and its variants, now.
+    pub(crate) fn epoch_of(&self, page: &PageKey) -> Pending {
+        Pending::Epoch { epoch: Epoch::at(self.now().seconds()), page: Arc::new(page.clone()) }
+    }
+
+    /// Lets the change of a row be announced [later](PageStore::write_pending), and this process read the row again. Returns
+    /// `None` if too many writes are pending already.
+    pub(crate) fn add_pending_announcement(&self, changed: &Key) -> Option<Pending> {
+        self.known_changes.add(Changes::Of(vec![Subject::of(&changed.pk)]));
+        self.add_pending(changed, &Pending::Announcement { since: self.now().seconds() })
+    }
+
+    /// Lets a row be written [later](PageStore::write_pending). An invalidation applies in this process at once. Returns what is
+    /// pending for the row then, and `None` if too many writes are pending already.
+    pub(crate) fn add_pending(&self, key: &Key, write: &Pending) -> Option<Pending> {
+        let mut pending = self.epochs.pending.lock();
+        if pending.len() >= MAX_PENDING && !pending.contains_key(key) {
+            return None;
+        }
+        let stored = pending.entry(key.clone()).or_insert_with(|| write.clone());
+        // If the clock was set back, the later time remains.
+        if stored.since() < write.since() {
+            *stored = write.clone();
+        }
+        Some(stored.clone())
+    }
+
+    /// Whether there are writes that the table has not received yet.
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.epochs.pending.lock().is_empty()
+    }
+
+    /// The number of writes that the table has not received yet.
+    pub(crate) fn count_pending(&self) -> usize {
+        self.epochs.pending.lock().len()
+    }
+
+    /// The writes that the table has not received yet. Invalidations come before announcements.
+    pub(crate) fn pending(&self) -> Vec<(Key, Pending)> {
+        let pending = self.epochs.pending.lock();
+        let mut pending: Vec<_> = pending.iter().map(|(key, write)| (key.clone(), write.clone())).collect();
+        pending.sort_by_key(|(_, write)| matches!(write, Pending::Announcement { .. }));
+        pending
+    }
+
+    /// Sends a pending write to the table.
+    pub(crate) async fn write_pending(&self, key: &Key, write: Pending) -> Result<()> {
+        match self.write_pending_row(key, write).await? {
+            Some(announcement) => self.announce_pending(key, &announcement).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the row of a pending invalidation, if a page may be affected by it. Returns the announcement that is pending then.
+    pub(crate) async fn write_pending_row(&self, key: &Key, write: Pending) -> Result<Option<Pending>> {
+        let Pending::Epoch { epoch, page } = &write else { return Ok(Some(write)) };
+        // Clients must not be able to fill the table with epochs of pages that do not exist.
+        if !self.may_have_entries(page).await? {
+            self.replace_pending(key, &write, None);
+            return Ok(None);
+        }
+        self.write_epoch_row(key, *epoch).await?;
+        let announcement = Pending::Announcement { since: epoch.invalidated_at };
+        self.replace_pending(key, &write, Some(&announcement));
+        Ok(Some(announcement))
+    }
+
+    /// Announces a change whose announcement is pending.
+    pub(crate) async fn announce_pending(&self, key: &Key, announcement: &Pending) -> Result<()> {
+        self.announce_change(key).await?;
+        self.replace_pending(key, announcement, None);
+        Ok(())
+    }
+
+    /// Removes a pending write, unless a later one replaced it.
+    pub(crate) fn remove_pending(&self, key: &Key, write: &Pending) {
+        self.replace_pending(key, write, None);
+    }
+
+    /// Replaces a pending write by the one that is left of it, unless a later one replaced it.
+    fn replace_pending(&self, key: &Key, write: &Pending, left: Option<&Pending>) {
+        let mut pending = self.epochs.pending.lock();
+        if pending.get(key) != Some(write) {
+            return;
+        }
+        match left {
+            Some(left) => drop(pending.insert(key.clone(), left.clone())),
+            None => drop(pending.remove(key)),
+        }
+    }
+
+    /// Whether a response that was requested from the origin before now may be stored for this page or its variants. Variants
+    /// are found through the page, and stored only if it exists, so only the rows of the page are read.
+    async fn may_have_entries(&self, page: &PageKey) -> Result<bool> {
+        if self.ttls.page.is_some() {
+            // A variant may have outlived the page, and is found again once the page is rendered again.
+            return Ok(true);
+        }
+        // In this order: if the lease is gone, its holder published before `META` is read, or never will. A worker that
+        // acquires the lease later also requests the response later.
+        for row in [page.lock(), page.meta()] {
+            if self.table.get(&row, Consistency::Strong).await?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
