@@ -19,7 +19,7 @@ use crate::table::{self, StoreReport};
   facetheory check-config --config other.toml                validate another file
   facetheory check-config --url /blog/hello --url /cart      show the rules and settings of two paths
   facetheory check-config --url https://example.com/ --json  print all settings as JSON
-  facetheory check-config --stores                           verify table and bodies as `serve` does
+  facetheory check-config --stores                           verify the table, and that the bodies respond
 
 The exit status is 0 if the file is valid, and 1 if it is not or if a store cannot be used. All errors and warnings are printed with their lines.")]
 pub(crate) struct Arguments {
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// A URL, or only its path, whose rules are shown; can be repeated
     #[arg(long, value_name = "URL")]
     url: Vec<String>,
-    /// Verify the table and the bodies as `serve` does when it starts
+    /// Verify the configured table as `serve` does when it starts, and that the bodies respond
     #[arg(long)]
     stores: bool,
     /// Print one JSON object instead of text

@@ -74,7 +74,7 @@ A page takes 300 ms to render and is fresh for {INTERVAL} s. Open it in a browse
   curl -i {site}/posts/hello                    # x-facetheory-isr: miss, after 300 ms
   curl -i {site}/posts/hello                    # hit, at once
   sleep {INTERVAL}; curl -i {site}/posts/hello          # stale, at once; regenerated in the background
-  curl -i {site}/posts/hello                    # hit, with a new time
+  sleep 1; curl -i {site}/posts/hello           # hit, with a new time: the background render took 300 ms
 "
     );
     if let Some(console) = console {

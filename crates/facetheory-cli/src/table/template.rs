@@ -109,7 +109,7 @@ mod tests {
     fn the_policy_of_every_template_is_the_list_of_actions_in_the_code() {
         let expected: BTreeSet<&str> = policy::actions().collect();
         for format in Format::ALL {
-            // The bucket policy denies everything without TLS, and is no permission.
+            // The bucket policy denies everything without TLS. It does not grant a permission.
             let text = format.text();
             let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || ":*".contains(c)));
             let is_action = |word: &&str| {

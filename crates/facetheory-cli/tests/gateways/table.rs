@@ -186,7 +186,7 @@ fn a_gateway_without_its_table_says_in_one_message_how_to_create_it() {
     let messages: Vec<&str> = error.errors.lines().filter(|line| line.starts_with("facetheory:")).collect();
     assert_eq!((messages.len(), messages[0].contains(&command)), (1, true), "{}", error.errors);
 
-    // The same, without serving.
+    // `check-config --stores` reports the missing table with the same command, without serving.
     let stores = ["check-config", "--stores"];
     let checked = facetheory_in(directory.path(), &store, &stores);
     assert!(!checked.status.success() && stdout(&checked).contains(&command), "{}", stdout(&checked));

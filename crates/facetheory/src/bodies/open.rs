@@ -104,7 +104,7 @@ impl Bodies {
     /// share.
     ///
     /// S3 keys begin with the prefix and one slash, however many slashes the prefix begins or ends with. An empty prefix is
-    /// `isr`, as in other languages; `/` is no prefix.
+    /// `isr`, as in other languages; `/` means that there is no prefix.
     ///
     /// ```no_run
     /// # async fn f() -> facetheory::Result<()> {

@@ -1,4 +1,5 @@
-//! Tests at start-up whether an object store has the features that bodies need.
+//! Tests whether an object store has the features that bodies need. `facetheory table check` runs these tests; a gateway
+//! that starts does not.
 
 use std::fmt;
 

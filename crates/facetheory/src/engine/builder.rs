@@ -132,8 +132,12 @@ impl IsrBuilder {
         self
     }
 
-    /// Sets which processes write the table. This decides how the engine learns about their changes. With either value the
-    /// engine appends its own changes to the change feed, so that processes can be switched one after the other.
+    /// Sets which processes write the table. This decides how the engine learns about their changes.
+    ///
+    /// With either value, the engine also announces its own changes in the change feed, so that processes can be switched to
+    /// [`Feed::Exclusive`] one after the other. Without this call it announces nothing, unless its store
+    /// [announces changes](crate::PageStore::with_announcements): engines with `Feed::Exclusive` on the same table then
+    /// notice its changes only when the intervals of the pages end.
     ///
     /// With [`Feed::Exclusive`], [`build`](Self::build) must be called in a tokio runtime: it starts a task that reads the
     /// change feed. There is no such task without memory, or if `metadata_max_age` is zero.

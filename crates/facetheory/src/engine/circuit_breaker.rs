@@ -38,8 +38,9 @@ enum Circuit {
 }
 
 impl CircuitBreaker {
-    /// Whether the store may be called now. While the circuit is open, one request may try the store after each backoff;
-    /// the others get `false` until it has reported its result, but for no longer than a second.
+    /// Whether the store may be called now. While the circuit is open, one call is allowed after each backoff. All other
+    /// calls are denied until this call has reported success or failure. If it has reported neither within a second, another
+    /// one is allowed.
     pub(super) fn allows_call(&self, now: Timestamp) -> bool {
         self.permit(now) != Permit::Denied
     }

@@ -35,7 +35,7 @@ pub(crate) struct EntryView<'a> {
     pub(crate) meta: &'a Meta,
     /// The page, unless its body is missing.
     pub(crate) page: Option<&'a CachedPage>,
-    /// By its times and tags.
+    /// The freshness of the page by its times and tags.
     pub(crate) freshness: Freshness,
     /// Whether it was invalidated, as far as is known. This is read only for pages that follow their origin.
     pub(crate) invalidated: bool,

@@ -36,9 +36,10 @@ pub enum Feed {
     /// [`metadata_max_age`](crate::IsrBuilder::metadata_max_age).
     #[default]
     Mixed,
-    /// Every process that writes the table appends its changes to the change feed: other engines do if they have this
-    /// setting, and stores [with announcements](crate::PageStore::with_announcements). The engine reads the feed twice per
-    /// second. As long as it can, it does not read a fresh page again unless the feed names it or one of its tags.
+    /// Every process that writes the table appends its changes to the change feed. An engine does so only if
+    /// [`IsrBuilder::feed`](crate::IsrBuilder::feed) was called, with either value, and a store only
+    /// [with announcements](crate::PageStore::with_announcements). The engine reads the feed twice per second. As long as it
+    /// can, it does not read a fresh page again unless the feed names it or one of its tags.
     Exclusive,
 }
 

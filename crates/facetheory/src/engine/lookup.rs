@@ -15,7 +15,7 @@ use crate::{Error, Kind, PageKey, RegenerateReason, Result};
 #[derive(Clone, Debug)]
 pub(super) struct LookupResult {
     pub(super) meta: Option<Meta>,
-    /// By its times and tags, when the table was read.
+    /// The freshness of the page by its times and tags, when the table was read.
     pub(super) freshness: Freshness,
     pub(super) check: MetadataCheck,
     pub(super) body: BodyLookup,

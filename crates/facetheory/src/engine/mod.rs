@@ -136,7 +136,8 @@ struct Engine {
 }
 
 impl Isr {
-    /// Makes an engine over these pages, with the default settings.
+    /// Makes an engine over these pages, with the default settings. It does not announce its changes in the change feed:
+    /// [`IsrBuilder::feed`] switches this on.
     ///
     /// ```
     /// # use facetheory::{Bodies, Isr, Pages, PageStore};
@@ -149,7 +150,8 @@ impl Isr {
         Isr::builder(pages).build()
     }
 
-    /// Opens the table and the bodies at these addresses, in the syntax of the command line.
+    /// Opens the table and the bodies at these addresses, in the syntax of the command line. The engine does not announce
+    /// its changes in the change feed unless [`IsrBuilder::feed`] is called.
     ///
     /// The features `sqlite`, `dynamodb` and `s3` of this crate decide which kinds are supported.
     ///

@@ -11,8 +11,11 @@ use super::Isr;
 use crate::{Error, Invalidated, InvalidationMode, Kind, PageKey, Result, RolledBack, Tag, Tenant};
 
 impl Isr {
-    /// Purges a page with all its variants: makes it stale (soft), or unusable (hard). Other processes notice once their
-    /// metadata is older than [`metadata_max_age`](crate::IsrBuilder::metadata_max_age).
+    /// Purges a page with all its variants: makes it stale (soft), or unusable (hard).
+    ///
+    /// Other processes notice once their metadata is older than [`metadata_max_age`](crate::IsrBuilder::metadata_max_age).
+    /// Processes with [`Feed::Exclusive`](crate::Feed::Exclusive) notice by the change feed, in which this engine announces
+    /// its changes if [`IsrBuilder::feed`](crate::IsrBuilder::feed) was called.
     ///
     /// ```
     /// # use facetheory::{Bodies, Invalidated, Isr, PageKey, Pages, PageStore, InvalidationMode};

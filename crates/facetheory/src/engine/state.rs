@@ -21,7 +21,8 @@ pub enum State {
     Bypass,
     /// A stale page, because the render failed.
     StaleError,
-    /// A page from memory, because the table or the bodies are unreachable.
+    /// A page from memory, because the table or the bodies are unreachable; or a stale page that cannot be regenerated,
+    /// because one of them refuses writes.
     StaleMetadataError,
 }
 

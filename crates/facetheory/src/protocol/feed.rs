@@ -134,7 +134,7 @@ impl Appended {
 pub(crate) struct FeedRead {
     /// When it began, by the wall clock. It runs while a machine is suspended, but may be set.
     pub(crate) at: Timestamp,
-    /// When it began, by a clock that is never set.
+    /// When it began, by the monotonic clock, which nobody can set.
     pub(crate) began: Duration,
     pub(crate) finished: Duration,
     /// The newest entries, newest first: all after the position from which the reader reads, if it is `complete`.
@@ -315,7 +315,7 @@ mod tests {
         );
         let suspended = FeedRead { at: Timestamp::from_seconds(3600), ..read(11, &[100]) };
         assert_eq!(reader().observe(&suspended), gap, "the machine was suspended, or its clock was set");
-        assert_eq!(reader().observe(&read(11, &[])), changed(&[]), "expired entries are no gap");
+        assert_eq!(reader().observe(&read(11, &[])), changed(&[]), "expired entries make no gap");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The path in a cache key of a TypeScript service, whose rows do not record it.
+//! The path that a raw cache key of a TypeScript service contains. The rows of these services have no attribute for it.
 
 /// The path of the page with this cache key, if the key has the form of FaceTheory's TypeScript services:
 /// `default::/news/{slug}?slug=hello`. `None` for keys of other forms.

@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(interval(&[], &[], POLICY), 7);
         assert_eq!(interval(&[], &[], None), 0);
         let pinned = [("revalidate_seconds", 86_400.into()), ("pinned_until", 90_000.into())];
-        assert_eq!(interval(&pinned, &[], POLICY), 7, "a pin is no interval");
+        assert_eq!(interval(&pinned, &[], POLICY), 7, "the duration of a pin is not an interval");
         let mistyped = [("revalidate_seconds", "60".into())];
         assert_eq!(interval(&mistyped, &mistyped, POLICY), 7);
     }

@@ -61,7 +61,7 @@ pub(super) fn cache_key(
                 key.push('=');
                 push_part(&mut key, value);
             }
-            // The rest of a path that has ended is no parameter.
+            // The key has no parameter for a rest of the path that is empty.
             KeyForm::FacetheoryTs { .. } if value.is_empty() => {}
             KeyForm::FacetheoryTs { .. } => {
                 push_separator(&mut key);
