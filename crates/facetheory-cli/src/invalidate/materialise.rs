@@ -180,7 +180,7 @@ impl fmt::Display for Report {
 mod tests {
     use super::*;
     use facetheory::PageKey;
-    use facetheory::protocol::Generation;
+    use facetheory::protocol::{Generation, Version};
     use std::sync::Arc;
     use tabletheory::{ManualClock, MemoryTable, Table as _, Timestamp, Txn, Write};
 
@@ -242,6 +242,33 @@ mod tests {
         let of_tenant = Materialise { tenant: acme, ..everything() };
         assert_eq!(of_tenant.run(&store, &stop, |_| {}).await.written, PAGES);
         assert_eq!(everything().run(&store, &stop, |_| {}).await.written, PAGES);
+    }
+
+    #[tokio::test]
+    async fn a_pin_protects_a_page_until_another_service_moves_the_pointer() {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(NOW)));
+        let table = Arc::new(MemoryTable::with_clock(clock));
+        let mut pinned = Meta::of(Generation::new("isr/1.html", NOW - 60, 3600));
+        (pinned.current_sk, pinned.pinned_until) = (Some("VER#1".to_owned()), Some(NOW + 3540));
+        let version = |body: &str| Version::of(Generation::new(body, NOW - 30, 3600)).to_item();
+        for path in ["/pinned", "/swapped"] {
+            let page = PageKey::new(path).expect("a page");
+            let mut meta = pinned.to_item();
+            if path == "/swapped" {
+                meta.set("current_sk", "VER#2");
+            }
+            let rows = [
+                Write::put(page.meta(), meta),
+                Write::put(page.version("1"), version("isr/1.html")),
+                Write::put(page.version("2"), version("isr/2.html")),
+            ];
+            assert!(table.commit(&Txn::new(rows)).await.expect("rows").is_done());
+        }
+        let store = PageStore::new(table);
+        let report = everything().run(&store, &CancellationToken::new(), |_| {}).await;
+        assert_eq!((report.written, report.pinned, report.unaffected), (1, 1, 0));
+        let again = everything().run(&store, &CancellationToken::new(), |_| {}).await;
+        assert_eq!((again.written, again.pinned, again.unaffected), (0, 1, 1));
     }
 
     #[tokio::test]

@@ -2,12 +2,13 @@
 
 use super::mutant::Mutant;
 use super::network::Response;
-use super::protocol::{self, InvalidationKind, Request, Target, body_of};
+use super::protocol::{self, InvalidationKind, MARGIN, Request, Target, body_of};
 use super::state::{BODIES, Operator, State};
 use super::table::{LOCK, META, World, version_place};
 use crate::protocol::invalidate::Found;
+use crate::protocol::pointer::StoredMeta;
 use crate::protocol::retention::Retention;
-use crate::protocol::row::Version;
+use crate::protocol::row::{Meta, Version};
 
 pub(super) const INVALIDATOR: usize = 0;
 pub(super) const ROLLER: usize = 1;
@@ -26,10 +27,12 @@ impl World {
         }
         *left -= 1;
         let now = protocol::at(state.time);
-        let row = self.meta(state.rows.0[META]).map(crate::protocol::row::Meta::to_item);
-        let target = match Found::of(row.as_ref(), now) {
+        let seen = state.rows.0[META];
+        let page = self.resolved(state);
+        let target = match Found::of(self.item(seen), page.as_ref(), now) {
             Found::Nothing => Target::Nothing,
             Found::Page => Target::Page,
+            Found::PinEnded(_) => Target::PinEnded(seen),
             Found::Pinned if how == InvalidationKind::Soft => return false,
             Found::Pinned => Target::Pinned,
         };
@@ -40,6 +43,17 @@ impl World {
         state.operations += 1;
         state.operators[INVALIDATOR] = Operator::Waiting(request);
         true
+    }
+
+    /// The page as readers resolve it: the version that another service has swapped in, or the copy in `META`.
+    fn resolved(&self, state: &State) -> Option<Meta> {
+        let stored = StoredMeta::read(self.item(state.rows.0[META])?).expect("META");
+        let place = |sk: &str| (LOCK..state.rows.0.len()).find(|place| self.key(*place).sk == sk);
+        let version = stored.unread().and_then(place).and_then(|place| self.version(state.rows.0[place]));
+        Some(match version.cloned() {
+            Some(version) => stored.follow(Some(version), None, MARGIN),
+            None => stored.into_copy(MARGIN),
+        })
     }
 
     /// Requests a rollback to a version.

@@ -14,6 +14,7 @@ use crate::protocol::extend::Witness;
 use crate::protocol::generation::Generation;
 use crate::protocol::invalidate::{self, Found, InvalidationMode};
 use crate::protocol::lease::{Lease, LeaseTerms};
+use crate::protocol::pointer;
 use crate::protocol::publish::{Guards, Publication};
 use crate::protocol::request::{Claim, RequestDecision, RequestStep, RequestTerms};
 use crate::protocol::retention;
@@ -40,6 +41,8 @@ pub(super) enum InvalidationKind {
 pub(super) enum Target {
     Nothing,
     Page,
+    /// Another service has ended the pin in this row.
+    PinEnded(RowId),
     Pinned,
 }
 
@@ -278,6 +281,9 @@ fn invalidation(world: &World, now: i8, how: InvalidationKind, target: Target) -
     let found = match target {
         Target::Nothing => Found::Nothing,
         Target::Page => Found::Page,
+        Target::PinEnded(seen) => {
+            Found::PinEnded(pointer::decides_pin_as_in(world.item(seen).expect("META was read")))
+        }
         Target::Pinned => Found::Pinned,
     };
     let txn = invalidate::page(&world.page, found, strength, at(now)).expect("there is something to do");

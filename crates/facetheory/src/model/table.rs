@@ -121,6 +121,11 @@ impl World {
         id.checked_sub(1).map(|index| &self.stored[usize::from(index)].row)
     }
 
+    /// The attributes of a row.
+    pub(super) fn item(&self, id: RowId) -> Option<&Item> {
+        id.checked_sub(1).map(|index| &self.stored[usize::from(index)].item)
+    }
+
     pub(super) fn meta(&self, id: RowId) -> Option<&row::Meta> {
         self.row(id).and_then(|row| if let Row::Meta(meta) = row { Some(meta) } else { None })
     }

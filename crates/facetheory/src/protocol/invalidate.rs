@@ -1,7 +1,8 @@
 //! Invalidation: a page that was rendered before it is never fresh after it, in any language.
 
-use tabletheory::{Item, Key, Timestamp, Txn, Update, Write};
+use tabletheory::{Cond, Item, Key, Timestamp, Txn, Update, Write};
 
+use crate::protocol::row::codec::Reader;
 use crate::protocol::{Epoch, Lease, Meta, PageKey, attribute as name, pointer};
 
 /// Whether an invalidated page may be served while it is regenerated.
@@ -33,21 +34,31 @@ pub enum Invalidated {
 }
 
 /// The state of a page before it is invalidated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Found {
     Nothing,
     Page,
+    /// A page whose row has a pin that another service has ended, by a publish or by moving the pointer. The condition holds
+    /// as long as no attribute that decides this has changed.
+    PinEnded(Cond),
     Pinned,
 }
 
 impl Found {
+    /// The state of the page with this `META` row, which readers resolve to `page`.
+    ///
     /// A row that cannot be read is a page too, and can be invalidated.
-    pub(crate) fn of(row: Option<&Item>, now: Timestamp) -> Self {
-        match row.map(Meta::read) {
-            None => Found::Nothing,
-            Some(Ok(meta)) if meta.is_pinned(now) => Found::Pinned,
-            Some(_) => Found::Page,
+    pub(crate) fn of(row: Option<&Item>, page: Option<&Meta>, now: Timestamp) -> Self {
+        let Some(row) = row else { return Found::Nothing };
+        if page.is_some_and(|page| page.is_pinned(now)) {
+            return Found::Pinned;
         }
+        let until: Option<i64> =
+            Reader { role: "META", item: row }.field(&name::PINNED_UNTIL).unwrap_or_default();
+        if until.is_some_and(|until| until > now.seconds()) {
+            return Found::PinEnded(pointer::decides_pin_as_in(row));
+        }
+        Found::Page
     }
 }
 
@@ -56,14 +67,18 @@ impl Found {
 /// Returns `None` for a soft invalidation of a pinned page: there is nothing to do.
 pub(crate) fn page(page: &PageKey, found: Found, mode: InvalidationMode, now: Timestamp) -> Option<Txn> {
     let fence = Write::delete(page.lock());
-    let update = Write::update(page.meta(), stale_update(mode, now)).when(name::PK.exists());
+    let update = |update: Update| Write::update(page.meta(), update).when(name::PK.exists());
+    let stale = stale_update(mode, now);
     let write = match (found, mode) {
         // The check and the delete are one transaction, so no page can be published between them.
         (Found::Nothing, _) => Write::check(page.meta(), name::PK.absent()),
         (Found::Pinned, InvalidationMode::Soft) => return None,
         // A value that is not a number is not a pin.
-        (Found::Page, InvalidationMode::Soft) => update.when(!name::PINNED_UNTIL.gt(now.seconds())),
-        (Found::Page | Found::Pinned, InvalidationMode::Hard) => update,
+        (Found::Page, InvalidationMode::Soft) => update(stale).when(!name::PINNED_UNTIL.gt(now.seconds())),
+        (Found::PinEnded(is_as_read), InvalidationMode::Soft) => {
+            update(stale.with(name::PINNED_UNTIL.remove())).when(is_as_read)
+        }
+        (_, InvalidationMode::Hard) => update(stale),
     };
     Some(Txn::new([write, fence]))
 }

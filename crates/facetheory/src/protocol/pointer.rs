@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tabletheory::{Cond, Item};
+use tabletheory::{Attr, Cond, Item, Value};
 
 use crate::error::Result;
 use crate::protocol::row::codec::Reader;
@@ -39,11 +39,15 @@ impl StoredMeta {
                 StoredMeta { meta, has_copy: false, interval: None }
             }
         };
-        // An invalidation and a pin replace the interval of the page.
-        if stored.meta.stale_since.is_none() && stored.meta.pinned_until.is_none() {
-            let interval: Option<i64> = Reader { role: "META", item }.field(&name::REVALIDATE_SECONDS)?;
-            stored.interval = interval.map(|seconds| seconds.max(0));
+        if stored.has_copy && !stored.meta.has_pin_of_copy() {
+            stored.meta.pinned_until = None;
         }
+        let interval: Option<i64> = Reader { role: "META", item }.field(&name::REVALIDATE_SECONDS)?;
+        let interval = interval.map(|seconds| seconds.max(0));
+        // An invalidation and a pin replace the interval of the page.
+        let is_replaced = stored.meta.pinned_until.is_some()
+            || stored.meta.stale_since.is_some() && interval.is_none_or(|seconds| seconds == 0);
+        stored.interval = interval.filter(|_| !is_replaced);
         Ok(stored)
     }
 
@@ -65,14 +69,28 @@ impl StoredMeta {
     }
 
     /// The page as the copy describes it. Without a copy there is nothing that may be served.
-    pub(crate) fn into_copy(self) -> Meta {
-        Meta { must_not_serve: self.meta.must_not_serve || !self.has_copy, ..self.meta }
+    ///
+    /// Another service that publishes by an update leaves our invalidation in `META`. It has ended if the copy has an
+    /// interval again, which an invalidation sets to zero, and was generated more than `skew` after it.
+    pub(crate) fn into_copy(self, skew: Duration) -> Meta {
+        if !self.has_copy {
+            return Meta { must_not_serve: true, ..self.meta };
+        }
+        let Generation { generated_at, revalidate_seconds, .. } = self.meta.generation;
+        let until = self.meta.invalidated_until(skew);
+        if revalidate_seconds > 0 && until.is_some_and(|until| generated_at > until) {
+            return self.meta.published_since();
+        }
+        self.meta
     }
 
     /// The page as the copy describes it, with the content of its version: another service that copied the version by an
-    /// update has left our description of an earlier body in `META`.
-    pub(crate) fn into_copy_with(self, content: Content) -> Meta {
-        let mut meta = self.into_copy();
+    /// update has left our description of an earlier body in `META`, and our mark if the version is not ours.
+    pub(crate) fn into_copy_with(self, content: Content, skew: Duration) -> Meta {
+        let mut meta = self.into_copy(skew);
+        if content == Content::default() {
+            meta.mark = None;
+        }
         let tags = std::mem::replace(&mut meta.generation.content, content).tags;
         // The tags of the earlier body remain, since invalidating too much is safe.
         meta.generation.content.tags.extend(tags);
@@ -86,31 +104,42 @@ impl StoredMeta {
     /// `policy` is the interval if neither row has one. An invalidation of the page applies to the version if it was generated
     /// at most `skew` after it. A pin and the mark belong to the copy, so a version that replaced it has neither.
     pub(crate) fn follow(self, version: Option<Version>, policy: Option<Duration>, skew: Duration) -> Meta {
-        let Some(version) = version else { return self.into_copy() };
+        let Some(version) = version else { return self.into_copy(skew) };
         if self.s3_key() == Some(version.generation.s3_key.as_str()) {
-            return self.into_copy_with(version.generation.content);
+            return self.into_copy_with(version.generation.content, skew);
         }
-        let Meta { ttl, current_sk, version: count, stale_since, must_not_serve, expired_at, .. } = self.meta;
         let mut generation = version.generation;
         if version.inherits_interval {
             generation.revalidate_seconds = self.interval.or(policy.map(seconds)).unwrap_or(0);
         }
-        let until = stale_since.map(|since| since.saturating_add(seconds(skew)));
-        if until.is_some_and(|until| generation.generated_at > until) {
-            return Meta { ttl, current_sk, version: count, expired_at, ..Meta::of(generation) };
+        let until = self.meta.invalidated_until(skew);
+        let mut meta = Meta { generation, pinned_until: None, mark: None, ..self.meta };
+        if until.is_some_and(|until| meta.generation.generated_at > until) {
+            return meta.published_since();
         }
-        if stale_since.is_some() {
-            generation.revalidate_seconds = 0;
+        if meta.stale_since.is_some() {
+            meta.generation.revalidate_seconds = 0;
         }
-        Meta {
-            ttl,
-            current_sk,
-            version: count,
-            stale_since,
-            must_not_serve,
-            expired_at,
-            ..Meta::of(generation)
-        }
+        meta
+    }
+}
+
+impl Meta {
+    /// Whether the pin is of this copy: a rollback writes a pin that ends when the interval of the copy ends, so another
+    /// service that publishes or moves the pointer by an update, and leaves the pin, has ended it.
+    fn has_pin_of_copy(&self) -> bool {
+        self.pinned_until == Some(self.generation.expires_at())
+    }
+
+    /// Generations up to this time are invalidated, in epoch seconds.
+    fn invalidated_until(&self, skew: Duration) -> Option<i64> {
+        self.stale_since.map(|since| since.saturating_add(seconds(skew)))
+    }
+
+    /// The page with a generation that was published since it was invalidated.
+    fn published_since(self) -> Self {
+        let expired_at = self.last_hard_invalidation();
+        Meta { stale_since: None, must_not_serve: false, expired_at, ..self }
     }
 }
 
@@ -122,11 +151,28 @@ pub(crate) fn is_as_read(seen: &Meta) -> Cond {
     }
 }
 
+/// The attributes of this `META` row that decide whether its pin is in force are as they were read.
+pub(crate) fn decides_pin_as_in(row: &Item) -> Cond {
+    let is_as_read = |attribute: Attr<Value>| match row.get(attribute.name()) {
+        Some(value) => attribute.is(value.clone()),
+        None => attribute.absent(),
+    };
+    let deciding = [
+        name::PINNED_UNTIL.name().to_owned(),
+        name::CURRENT_SK.name().to_owned(),
+        name::S3_KEY.name().to_owned(),
+        name::GENERATED_AT.name().to_owned(),
+        name::REVALIDATE_SECONDS.name().to_owned(),
+    ];
+    deciding.into_iter().map(Attr::named).map(is_as_read).fold(name::PK.exists(), Cond::and)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::PageKey;
     use crate::protocol::version_id::VersionId;
-    use tabletheory::{Timestamp, Value};
+    use tabletheory::{MemoryTable, Table as _, Timestamp, Txn, Update, Write};
 
     const SKEW: Duration = Duration::from_secs(2);
     const POLICY: Option<Duration> = Some(Duration::from_secs(7));
@@ -199,6 +245,78 @@ mod tests {
         let mut expected = Generation::new("1.html", 100, 60);
         expected.content.tags = vec!["news".to_owned()];
         assert_eq!(meta.generation, expected);
+    }
+
+    /// Our copy of version 2, with more attributes, as the page that readers see.
+    fn copied(attributes: &[(&str, Value)]) -> Meta {
+        let mut item = Item::from([("current_sk", Value::from("VER#2")), ("s3_key", "2.html".into())]);
+        attributes.iter().for_each(|(name, value)| item.set(*name, value.clone()));
+        StoredMeta::read(&item).expect("META").follow(version(&[]), POLICY, SKEW)
+    }
+
+    #[test]
+    fn an_invalidation_ends_when_another_service_publishes_by_an_update() {
+        let invalidated = |generated_at: i64, interval: i64| {
+            let meta = copied(&[
+                ("generated_at", generated_at.into()),
+                ("revalidate_seconds", interval.into()),
+                ("stale_since", 300.into()),
+                ("must_not_serve", true.into()),
+            ]);
+            (meta.must_not_serve, meta.stale_since, meta.expired_at)
+        };
+        assert_eq!(invalidated(303, 60), (false, None, Some(300)), "published after it");
+        assert_eq!(invalidated(302, 60), (true, Some(300), None), "within the margin for clock skew");
+        assert_eq!(invalidated(303, 0), (true, Some(300), None), "nobody has published: its clock was ahead");
+    }
+
+    #[test]
+    fn a_pin_ends_when_another_service_publishes_by_an_update() {
+        let pinned = |until: i64| {
+            let row = [
+                ("generated_at", 100.into()),
+                ("revalidate_seconds", 60.into()),
+                ("pinned_until", until.into()),
+            ];
+            copied(&row).pinned_until
+        };
+        assert_eq!(
+            pinned(160),
+            Some(160),
+            "the interval of the copy ends with the pin, as a rollback writes it"
+        );
+        assert_eq!((pinned(161), pinned(159)), (None, None));
+    }
+
+    #[tokio::test]
+    async fn a_pin_is_as_it_was_read_until_an_attribute_changes_that_decides_it() {
+        let page = PageKey::new("/").expect("a page");
+        let row = Item::from([
+            ("s3_key", Value::from("1.html")),
+            ("generated_at", 100.into()),
+            ("revalidate_seconds", 60.into()),
+            ("pinned_until", 900.into()),
+            ("mark", "m".into()),
+        ]);
+        let changed = async |attribute: &'static str| {
+            let table = MemoryTable::new();
+            let change = Update::new([Attr::<Value>::new(attribute).set(Value::from(160))]);
+            let checked = Write::check(page.meta(), decides_pin_as_in(&row));
+            for write in [Write::put(page.meta(), row.clone()), Write::update(page.meta(), change)] {
+                assert!(table.commit(&Txn::from(write)).await.expect("a write").is_done());
+            }
+            !table.commit(&Txn::from(checked)).await.expect("a check").is_done()
+        };
+        for attribute in ["s3_key", "generated_at", "revalidate_seconds", "pinned_until", "current_sk"] {
+            assert!(changed(attribute).await, "{attribute}");
+        }
+        assert!(!changed("mark").await);
+    }
+
+    #[test]
+    fn a_copy_by_another_service_does_not_keep_our_mark() {
+        let row = [("generated_at", 100.into()), ("revalidate_seconds", 60.into()), ("mark", "ours".into())];
+        assert_eq!(copied(&row).mark, None);
     }
 
     #[test]

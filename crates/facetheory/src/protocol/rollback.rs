@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tabletheory::{Commit, Cond, Timestamp, Txn, Update, Write};
+use tabletheory::{Commit, Cond, Item, Timestamp, Txn, Update, Write};
 
 use crate::protocol::{
     Meta, PageKey, Version, attribute as name, pointer,
@@ -92,14 +92,14 @@ pub(crate) fn is_gone(page: &PageKey, seen: Option<&Meta>, txn: &Txn, commit: &C
     current.is_some_and(|sk| refused == Some(&page.meta().sibling(sk)))
 }
 
-/// Ends a pin: the page is stale from now on.
-pub(crate) fn unpin(page: &PageKey, now: Timestamp) -> Txn {
+/// Ends the pin of the page with this `META` row: it is stale from now on.
+pub(crate) fn unpin(page: &PageKey, row: &Item, now: Timestamp) -> Txn {
     let update = Update::new([
         name::PINNED_UNTIL.remove(),
         name::REVALIDATE_SECONDS.set(0),
         name::STALE_SINCE.set(now.seconds()),
     ]);
-    Txn::from(Write::update(page.meta(), update).when(name::PINNED_UNTIL.exists()))
+    Txn::from(Write::update(page.meta(), update).when(pointer::decides_pin_as_in(row)))
 }
 
 /// The pointer has not moved since it was read.

@@ -28,13 +28,17 @@ impl PageStore {
     async fn invalidate_page(&self, page: &PageKey, mode: InvalidationMode) -> Result<Invalidated> {
         for _ in 0..MAX_ROUNDS {
             let row = self.table.get(&page.meta(), Consistency::Strong).await?;
+            let seen = match &row {
+                Some(row) => self.resolve(row, None).await?,
+                None => None,
+            };
             let now = self.now();
-            let found = Found::of(row.as_ref(), now);
+            let found = Found::of(row.as_ref(), seen.as_ref(), now);
             let Some(txn) = invalidate::page(page, found, mode, now) else {
                 return Ok(Invalidated::Pinned);
             };
             if self.persist(&self.once(txn)).await?.is_done() {
-                return Ok(if found == Found::Nothing { Invalidated::Absent } else { Invalidated::Stale });
+                return Ok(if row.is_none() { Invalidated::Absent } else { Invalidated::Stale });
             }
         }
         Err(contended("invalidated"))

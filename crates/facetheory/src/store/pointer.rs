@@ -37,14 +37,15 @@ impl PageStore {
     /// of their version, and a copy of another service is compared with its version once, so usually nothing more is read.
     pub(super) async fn resolve(&self, row: &Item, policy: Option<Duration>) -> Result<Option<Meta>> {
         let Ok(stored) = StoredMeta::read(row) else { return Ok(None) };
-        let Some(sk) = stored.unread() else { return Ok(Some(stored.into_copy())) };
+        let skew = self.epoch_terms.skew;
+        let Some(sk) = stored.unread() else { return Ok(Some(stored.into_copy(skew))) };
         let key = row.key()?.sibling(sk);
         if let Some(KnownVersion { s3_key, digest, is_foreign }) = self.known_versions.0.get(&key) {
-            if stored.is_copy_of(&s3_key, digest.as_deref()) {
-                return Ok(Some(stored.into_copy()));
-            }
             if is_foreign && stored.s3_key() == Some(&s3_key) {
-                return Ok(Some(stored.into_copy_with(Content::default())));
+                return Ok(Some(stored.into_copy_with(Content::default(), skew)));
+            }
+            if stored.is_copy_of(&s3_key, digest.as_deref()) {
+                return Ok(Some(stored.into_copy(skew)));
             }
         }
         let version = self.table.get(&key, Consistency::Strong).await?;
@@ -54,6 +55,6 @@ impl PageStore {
             let (digest, is_foreign) = (content.digest.clone(), *content == Content::default());
             self.known_versions.0.insert(key, KnownVersion { s3_key: s3_key.clone(), digest, is_foreign });
         }
-        Ok(Some(stored.follow(version, policy, self.epoch_terms.skew)))
+        Ok(Some(stored.follow(version, policy, skew)))
     }
 }

@@ -80,7 +80,8 @@ impl PageStore {
             let keys = [page.meta(), page.meta().sibling(version_sk)];
             let rows = self.table.batch_get(&keys, Consistency::Strong).await?;
             let [Some(meta), Some(target)] = rows.as_slice() else { return Ok(RolledBack::NoSuchVersion) };
-            let (seen, target) = (StoredMeta::read(meta)?.into_copy(), Version::read(target)?);
+            let (seen, target) =
+                (StoredMeta::read(meta)?.into_copy(self.epoch_terms.skew), Version::read(target)?);
             let now = self.now();
             let (target, seen, target_sk) = (&target, &seen, version_sk);
             let rollback = Rollback { page, target_sk, target, seen, pin, superseded_ttl, now };
@@ -105,9 +106,26 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn unpin(&self, page: &PageKey) -> Result<bool> {
-        let outcome = self.persist(&self.once(rollback::unpin(page, self.now()))).await;
-        // A refusal is announced too: an earlier call may have ended the pin and failed to announce that.
-        self.announce(&page.meta(), outcome.map(|commit| commit.is_done())).await
+        let outcome = self.end_pin(page).await;
+        // Also if there is no pin: an earlier call may have ended it and failed to announce that.
+        self.announce(&page.meta(), outcome).await
+    }
+
+    async fn end_pin(&self, page: &PageKey) -> Result<bool> {
+        for _ in 0..MAX_ROUNDS {
+            let Some(row) = self.table.get(&page.meta(), Consistency::Strong).await? else {
+                return Ok(false);
+            };
+            // Another service may have ended the pin and left it in the row.
+            let seen = self.resolve(&row, None).await?;
+            if seen.is_none_or(|meta| meta.pinned_until.is_none()) {
+                return Ok(false);
+            }
+            if self.persist(&self.once(rollback::unpin(page, &row, self.now()))).await?.is_done() {
+                return Ok(true);
+            }
+        }
+        Err(contended("unpinned"))
     }
 
     /// Deletes the versions of a page that are not retained, and returns the S3 keys of their bodies.

@@ -10,7 +10,7 @@ use facetheory::protocol::{Freshness, Meta};
 use facetheory::testing::CountedTable;
 use facetheory::{
     Bodies, History, Invalidated, InvalidationMode, Listing, Outcome, PageKey, PageStore, Pages, Policy,
-    Rendered, RolledBack,
+    Rendered, RolledBack, Tag,
 };
 use tabletheory::{
     Attr, Clock as _, Consistency, DynamoSettings, DynamoTable, Item, Key, ManualClock, MemoryTable,
@@ -90,6 +90,33 @@ impl Site {
             Write::update(self.page.meta(), pointer),
         ]);
         assert!(self.table.commit(&swap).await.expect("a swap").is_done(), "{}", self.name);
+    }
+
+    /// Publishes a version as the programs of `interop/` do: they also update the copy in `META`.
+    async fn publish_by_other_service(&self, id: &str) {
+        self.swap_by_other_service(id, &[("revalidate_seconds", 600.into())]).await;
+        let version = self.row(&self.version(id)).await.expect("a version");
+        let copied = ["s3_key", "generated_at", "revalidate_seconds"];
+        let copy = copied.map(|name| Attr::<Value>::new(name).set(version.get(name).expect(name).clone()));
+        let copy = Txn::from(Write::update(self.page.meta(), Update::new(copy)));
+        assert!(self.table.commit(&copy).await.expect("a copy").is_done(), "{}", self.name);
+    }
+
+    /// Publishes two versions and rolls back to the first one, which is pinned for an hour.
+    async fn pin(&self) {
+        for body in ["good", "bad"] {
+            assert!(matches!(self.regenerate(body, History::Versions).await, Outcome::Published(_)));
+            self.clock.advance(MINUTE);
+        }
+        let versions = self.pages.store().versions(&self.page, 2).await.expect("no error");
+        let done = self.pages.store().roll_back(&self.page, &versions[1].0, 60 * MINUTE).await;
+        assert_eq!(done.expect("no error"), RolledBack::Done, "{}", self.name);
+        assert_eq!(self.served().await, (Freshness::Fresh, Some("good".into())), "{}", self.name);
+        self.clock.advance(Duration::from_secs(3));
+    }
+
+    async fn invalidate(&self, mode: InvalidationMode) -> Invalidated {
+        self.pages.store().invalidate(&self.page, mode).await.expect(self.name)
     }
 
     async fn meta(&self) -> Option<Meta> {
@@ -229,6 +256,79 @@ async fn an_invalidation_applies_to_a_pointer_until_a_later_version_is_swapped_i
             site.swap_by_other_service("2", &[("revalidate_seconds", 600.into())]).await;
             assert_eq!(site.served().await, (Freshness::Fresh, Some("2".into())), "{}", site.name);
         }
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_another_service_publishes_or_swaps_is_not_pinned_any_more() {
+    for updates_copy in [false, true] {
+        for site in Site::on_each_table().await {
+            let name = format!("{} {updates_copy}", site.name);
+            site.pin().await;
+            assert_eq!(site.invalidate(InvalidationMode::Soft).await, Invalidated::Pinned, "{name}");
+            match updates_copy {
+                false => site.swap_by_other_service("1", &[("revalidate_seconds", 600.into())]).await,
+                true => site.publish_by_other_service("1").await,
+            }
+            assert_eq!(site.served().await, (Freshness::Fresh, Some("1".into())), "{name}");
+            assert!(!site.meta().await.expect("a page").is_pinned(site.clock.now()), "{name}");
+            assert!(!site.pages.store().unpin(&site.page).await.expect("no error"), "{name}");
+            assert_eq!(site.served().await, (Freshness::Fresh, Some("1".into())), "{name}");
+
+            assert_eq!(site.invalidate(InvalidationMode::Soft).await, Invalidated::Stale, "{name}");
+            assert_eq!(site.served().await, (Freshness::Stale, Some("1".into())), "{name}");
+            assert_eq!(site.invalidate(InvalidationMode::Soft).await, Invalidated::Stale, "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tag_of_a_page_that_was_pinned_makes_a_publish_by_another_service_stale() {
+    for site in Site::on_each_table().await {
+        site.pin().await;
+        site.publish_by_other_service("1").await;
+        let page = site.page.clone().at_path("/at");
+        let meta = site.meta().await.expect("a page");
+        let store = site.pages.store();
+        assert_eq!(store.freshness(&page, &meta).await.expect("no error"), Freshness::Fresh, "{}", site.name);
+        store.invalidate_tag(&Tag::path("/at").expect("a tag"), None).await.expect("no error");
+        assert_eq!(store.freshness(&page, &meta).await.expect("no error"), Freshness::Stale, "{}", site.name);
+    }
+}
+
+#[tokio::test]
+async fn a_publish_by_another_service_that_updates_the_copy_ends_an_invalidation() {
+    for mode in [InvalidationMode::Soft, InvalidationMode::Hard] {
+        for site in Site::on_each_table().await {
+            let name = format!("{} {mode:?}", site.name);
+            assert!(matches!(site.regenerate("ours", History::Versions).await, Outcome::Published(_)));
+            site.publish_by_other_service("1").await;
+            assert_eq!(site.invalidate(mode).await, Invalidated::Stale, "{name}");
+            // By a clock that is not more ahead than clocks may be, and by one that is.
+            site.clock.advance(Duration::from_secs(2));
+            site.publish_by_other_service("2").await;
+            assert_eq!(site.served().await.1.is_some(), mode == InvalidationMode::Soft, "{name}");
+            site.clock.advance(Duration::from_secs(1));
+            site.publish_by_other_service("3").await;
+            assert_eq!(site.served().await, (Freshness::Fresh, Some("3".into())), "{name}");
+            // Also in a process that has not read the version before.
+            let pages = Pages::new(PageStore::new(site.table.clone()), site.pages.bodies().clone());
+            let read = pages.store().lookup(&site.page).await.expect("no error").meta.expect("a page");
+            assert_eq!(Some(read), site.meta().await, "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_whose_clock_was_ahead_stays_hard_invalidated() {
+    for site in Site::on_each_table().await {
+        let ahead = Duration::from_secs(300);
+        site.clock.advance(ahead);
+        site.publish_by_other_service("1").await;
+        site.clock.set(site.clock.now() - ahead);
+        assert_eq!(site.served().await, (Freshness::Fresh, Some("1".into())), "{}", site.name);
+        assert_eq!(site.invalidate(InvalidationMode::Hard).await, Invalidated::Stale, "{}", site.name);
+        assert_eq!(site.served().await, (Freshness::MustNotServe, None), "{}", site.name);
     }
 }
 
