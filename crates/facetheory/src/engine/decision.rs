@@ -68,10 +68,9 @@ impl ReusePolicy for Policy {
             ));
         }
         let EntryView { meta, freshness, deployment, now, .. } = *entry;
-        let is_ours =
-            deployment.is_none_or(|ours| meta.generation.content.deployment.as_deref() == Some(ours));
         // A pin also holds a page of an earlier deployment.
-        let is_of_other = !is_ours && !meta.is_pinned(now);
+        let is_of_other =
+            deployment.is_some_and(|ours| meta.is_of_other_deployment(ours)) && !meta.is_pinned(now);
         let not_ours = || RegenerateReason::OtherDeployment(deployment.unwrap_or_default().to_owned());
         match freshness {
             Freshness::MustNotServe => return ServeDecision::Unusable(RegenerateReason::Stale),
@@ -204,6 +203,7 @@ mod tests {
         let not_ours = RegenerateReason::OtherDeployment("new".into());
         let of = |meta: &Meta, policy: &Policy| decide(meta, Freshness::Fresh, policy, Some("new"), at(0));
         let mut meta = page();
+        meta.mark = Some("m".into());
         for other in [None, Some("old".to_owned())] {
             meta.generation.content.deployment = other;
             let expected = ServeDecision::Stale {
@@ -221,5 +221,18 @@ mod tests {
         meta.generation.content.deployment = Some("new".into());
         meta.pinned_until = None;
         assert_eq!(of(&meta, &policy), ServeDecision::Fresh);
+    }
+
+    #[test]
+    fn a_page_that_another_service_published_is_of_no_other_deployment() {
+        let mut policy = Policy::every(Duration::from_secs(60));
+        let of = |meta: &Meta, policy: &Policy| decide(meta, Freshness::Fresh, policy, Some("new"), at(0));
+        for other in [OtherDeployment::Stale, OtherDeployment::Missing] {
+            policy.other_deployment = other;
+            assert_eq!(of(&page(), &policy), ServeDecision::Fresh, "{other:?}");
+            let mut rolled_back = page();
+            rolled_back.generation.content.digest = Some("sha256:00".into());
+            assert_ne!(of(&rolled_back, &policy), ServeDecision::Fresh, "a version of ours has a digest");
+        }
     }
 }

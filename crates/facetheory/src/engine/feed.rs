@@ -102,8 +102,7 @@ impl Engine {
             return false;
         }
         let (meta, deployment) = (entry.page.meta(), self.deployment.as_deref());
-        let is_ours =
-            deployment.is_none_or(|ours| meta.generation.content.deployment.as_deref() == Some(ours));
+        let is_ours = deployment.is_none_or(|ours| !meta.is_of_other_deployment(ours));
         is_ours && !entry.check.stale && !entry.check.invalidated && meta.freshness(now) == Freshness::Fresh
     }
 

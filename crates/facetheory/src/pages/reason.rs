@@ -66,9 +66,7 @@ impl RegenerateReason {
         match self {
             RegenerateReason::Stale => false,
             RegenerateReason::BodyMissing(_) => self.is_body_missing(meta),
-            RegenerateReason::OtherDeployment(deployment) => {
-                meta.generation.content.deployment.as_ref() != Some(deployment)
-            }
+            RegenerateReason::OtherDeployment(deployment) => meta.is_of_other_deployment(deployment),
             RegenerateReason::EarlyRefresh(generated_at)
             | RegenerateReason::RequestDirective(generated_at)
             | RegenerateReason::OtherPolicy(generated_at)

@@ -273,6 +273,20 @@ impl Meta {
         self.current_sk.as_deref().is_some_and(|sk| is_version_of(sk, &self.generation.s3_key))
     }
 
+    /// Whether another service has published this page, which then belongs to no deployment. Our own rows have a mark; a
+    /// rollback removes it, but their versions have a digest.
+    fn is_foreign(&self) -> bool {
+        self.mark.is_none() && self.generation.content.digest.is_none()
+    }
+
+    /// Whether another deployment than this one has rendered the page.
+    pub(crate) fn is_of_other_deployment(&self, ours: &str) -> bool {
+        match self.generation.content.deployment.as_deref() {
+            Some(deployment) => deployment != ours,
+            None => !self.is_foreign(),
+        }
+    }
+
     /// When the page was last hard invalidated, in epoch seconds.
     pub(crate) fn last_hard_invalidation(&self) -> Option<i64> {
         if self.must_not_serve { self.stale_since } else { self.expired_at }

@@ -177,7 +177,8 @@ impl CacheHandler {
     async fn may_revalidate(&self, context: &RenderContext, stored: Option<&Meta>) -> bool {
         let Some(stored) = stored else { return false };
         if !stored.generation.follows_origin() {
-            // The validators of another deployment's page say nothing about this deployment.
+            // The validators of another deployment's page say nothing about this deployment; those of another service may
+            // be of any deployment.
             let deployment = stored.generation.content.deployment.as_deref();
             let is_ours = self.isr.deployment().is_none_or(|ours| deployment == Some(ours));
             return is_ours && !stored.must_not_serve;
