@@ -337,9 +337,6 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_a_route_that_lists_authorization_are_for_one_client() {}
-
-    #[test]
     fn one_site_cannot_have_tenants_by_host() {
         let routes = Routes::new([route("/a").tenant(TenantFrom::Subdomain("example.com".into()))]);
         let error = routes.and_then(|routes| routes.of_one_site("example.com")).expect_err("several sites");
