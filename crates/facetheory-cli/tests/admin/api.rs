@@ -3,7 +3,7 @@
 use facetheory::PageKey;
 use facetheory::protocol::{Lock, request_hash};
 use serde_json::json;
-use tabletheory::{Item, Key, Table as _, Txn, Value, Write};
+use tabletheory::{Clock as _, Item, Key, SystemClock, Table as _, Txn, Value, Write};
 
 use crate::process::{Gateway, Origin, Request, facetheory};
 
@@ -36,6 +36,34 @@ fn a_cached_page_is_listed_shown_and_downloaded() {
     assert_eq!(saved.header("content-disposition"), "attachment");
     gateway.get_page("body", "/posts/b").problem(404);
     assert_eq!(gateway.get_page("entry", "/posts/b").json()["state"], "absent");
+}
+
+#[test]
+fn a_page_without_an_interval_in_its_rows_has_that_of_its_rule() {
+    let gateway = Gateway::start(&Origin::start());
+    let cache_key = gateway.get_page("entry", "/a").json()["cache_key"].as_str().expect("a key").to_owned();
+    let page = PageKey::new(cache_key).expect("a page");
+    let version =
+        [("s3_key", Value::from("pages/abc.html")), ("generated_at", SystemClock.now().seconds().into())];
+    put(&gateway, page.version("7"), Item::from(version));
+    put(&gateway, page.meta(), Item::from([("current_sk", Value::from("VER#7"))]));
+    let shown = gateway.get_page("entry", "/a").json();
+    assert_eq!(
+        (&shown["state"], &shown["meta"]["revalidate_seconds"]),
+        (&json!("fresh"), &json!(3600)),
+        "{shown}"
+    );
+}
+
+/// Writes a row into the table of the gateway, as another service does.
+fn put(gateway: &Gateway, key: Key, row: Item) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let address = format!("sqlite:{}", gateway.data().join("table.db").display());
+    let commit = runtime.block_on(async {
+        let table = tabletheory::open(&address).await?;
+        table.commit(&Txn::from(Write::put(key, row))).await
+    });
+    assert!(commit.expect("a put").is_done());
 }
 
 #[test]
@@ -214,15 +242,7 @@ fn requests_of_another_service_with_the_same_hash_are_respected() {
     let cache_key = entry["cache_key"].as_str().expect("a cache key");
     let hash = request_hash(cache_key, Some("one"), Some("3"));
     let page = PageKey::new(cache_key).expect("a page");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let put = |key: Key, row: Item| {
-        let address = format!("sqlite:{}", gateway.data().join("table.db").display());
-        let commit = runtime.block_on(async {
-            let table = tabletheory::open(&address).await?;
-            table.commit(&Txn::from(Write::put(key, row))).await
-        });
-        assert!(commit.expect("a put").is_done());
-    };
+    let put = |key: Key, row: Item| put(&gateway, key, row);
     let request =
         |status: &str| Item::from([("request_hash", Value::from(hash.as_str())), ("status", status.into())]);
 
