@@ -43,11 +43,21 @@ fn is_array_index(name: &str) -> bool {
     name.parse::<u32>().is_ok_and(|index| index < u32::MAX && index.to_string() == name)
 }
 
+/// Whether `encodeURIComponent` leaves a byte as it is.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.!~*'()".contains(&byte)
+}
+
+/// How many bytes a text has that `encodeURIComponent` encodes.
+pub(crate) fn encoded_bytes(text: &str) -> usize {
+    text.bytes().map(|byte| if is_plain(byte) { 1 } else { 3 }).sum()
+}
+
 /// Appends a text as `encodeURIComponent` encodes it.
 pub(crate) fn push_encoded(target: &mut String, text: &str) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.!~*'()".contains(&byte) {
+        if is_plain(byte) {
             target.push(char::from(byte));
         } else {
             let [high, low] = [byte >> 4, byte & 15].map(|half| char::from(DIGITS[usize::from(half)]));

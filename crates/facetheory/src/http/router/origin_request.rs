@@ -77,7 +77,9 @@ pub(crate) fn narrowed_uri(route: &Route, client: &Parts) -> Option<Uri> {
 
 fn keyed_uri(route: &Route, client: &Parts, form: &KeyForm) -> Option<Uri> {
     let path = client.uri.path();
-    let text = match route.query.keyed_part(client.uri.query(), form) {
+    // The key of the request was built, so the query is not too long.
+    let query = route.query.keyed_part(client.uri.query(), form, usize::MAX);
+    let text = match query.unwrap_or_default() {
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),
     };

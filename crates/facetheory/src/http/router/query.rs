@@ -36,13 +36,25 @@ impl Query {
     }
 
     /// Returns the part of a query that distinguishes pages and reaches the origin, in the form of the key, or `None` if
-    /// nothing is left.
-    pub(super) fn keyed_part<'q>(&self, query: Option<&'q str>, form: &KeyForm) -> Option<Cow<'q, str>> {
-        let part = self.listed_part(query)?;
+    /// nothing is left. It is an error if that part has more bytes than these, and is then not sorted.
+    pub(super) fn keyed_part<'q>(
+        &self,
+        query: Option<&'q str>,
+        form: &KeyForm,
+        max_bytes: usize,
+    ) -> Result<Option<Cow<'q, str>>, TooLong> {
+        let Some(part) = self.listed_part(query) else { return Ok(None) };
         match form {
-            KeyForm::Default => Some(part),
-            KeyForm::FacetheoryTs { .. } => canonical(&part).map(Cow::Owned),
+            KeyForm::Default if part.len() > max_bytes => Err(TooLong),
+            KeyForm::Default => Ok(Some(part)),
+            KeyForm::FacetheoryTs { .. } => Ok(canonical(&part, max_bytes)?.map(Cow::Owned)),
         }
+    }
+
+    /// Whether a query has a parameter that distinguishes pages and has one of these names in keys of TypeScript services.
+    pub(super) fn has_any(&self, query: Option<&str>, names: &[&str]) -> bool {
+        let part = self.listed_part(query);
+        part.is_some_and(|part| pairs(&part).any(|(name, _)| names.contains(&name.as_ref())))
     }
 
     fn listed_part<'q>(&self, query: Option<&'q str>) -> Option<Cow<'q, str>> {
@@ -61,13 +73,53 @@ impl Query {
     }
 }
 
+/// A query is longer than the cache key may be.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooLong;
+
 /// Returns a query as TypeScript services have it in their keys: parsed as by `URLSearchParams`, sorted, and encoded again.
-fn canonical(query: &str) -> Option<String> {
+///
+/// Sorting by the rules of a language is slow, so a query that is too long for a key is not sorted.
+fn canonical(query: &str, max_bytes: usize) -> Result<Option<String>, TooLong> {
+    let (mut sorted, mut bytes) = (Vec::new(), 0);
+    for (name, value) in pairs(query) {
+        let separators = if sorted.is_empty() { 1 } else { 2 };
+        bytes += javascript::encoded_bytes(&name) + javascript::encoded_bytes(&value) + separators;
+        if bytes > max_bytes {
+            return Err(TooLong);
+        }
+        sorted.push((name, value));
+    }
+    let sorted = javascript::sort_by_name(sorted);
+    let mut text = String::with_capacity(bytes);
+    javascript::push_pairs(&mut text, sorted.iter().map(|(name, value)| (name.as_ref(), value.as_ref())));
+    Ok((!text.is_empty()).then_some(text))
+}
+
+/// The parameters of a query as TypeScript services parse it.
+fn pairs(query: &str) -> form_urlencoded::Parse<'_> {
     // `URLSearchParams` skips a question mark, and so does the service before it.
     let query = query.strip_prefix('?').unwrap_or(query);
     let query = query.strip_prefix('?').unwrap_or(query);
-    let pairs = javascript::sort_by_name(form_urlencoded::parse(query.as_bytes()).collect());
-    let mut text = String::with_capacity(query.len());
-    javascript::push_pairs(&mut text, pairs.iter().map(|(name, value)| (name.as_ref(), value.as_ref())));
-    (!text.is_empty()).then_some(text)
+    form_urlencoded::parse(query.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::uri::Scheme;
+
+    #[test]
+    fn a_query_has_at_most_the_bytes_of_a_key_in_the_form_of_the_key() {
+        let typescript = KeyForm::FacetheoryTs { scheme: Scheme::HTTPS };
+        for (form, query, expected) in [
+            (&KeyForm::Default, "b=%20&a=x", "b=%20&a=x"),
+            (&typescript, "b=+&&&&a=%78", "a=x&b=%20"),
+            (&typescript, "q", "q="),
+        ] {
+            let part = |max_bytes| Query::All.keyed_part(Some(query), form, max_bytes);
+            assert_eq!(part(expected.len()), Ok(Some(Cow::Borrowed(expected))), "{query}");
+            assert_eq!(part(expected.len() - 1), Err(TooLong), "{query}");
+        }
+    }
 }

@@ -168,11 +168,10 @@ impl Routes {
     /// TypeScript services do not tell `/docs?page=a` from `/docs/a` then.
     fn is_ambiguous(&self, parts: &Parts, route: &Route, params: Params<'_>) -> bool {
         let KeyForm::FacetheoryTs { .. } = self.key_form_of(route) else { return false };
-        let absent =
-            route.by_name.iter().map(|index| params.at(*index)).filter(|(_, value)| value.is_empty());
-        let Some(query) = route.query.keyed_part(parts.uri.query(), &self.key_form) else { return false };
-        let has = |name: &str| query.split('&').any(|pair| pair.split('=').next() == Some(name));
-        absent.into_iter().any(|(name, _)| has(name))
+        let absent = params.iter().filter(|(_, value)| value.is_empty());
+        let absent: Vec<&str> = absent.map(|(name, _)| name).collect();
+        // Most paths have all their parameters, and the query need not be parsed again.
+        !absent.is_empty() && route.query.has_any(parts.uri.query(), &absent)
     }
 
     /// Checks a request that is passed through as strictly as one for a page.
@@ -193,14 +192,17 @@ impl Routes {
         let tenant = self.tenant(parts, route, params)?;
         let (host, is_keyed) = self.site.host(parts)?;
         let form = self.key_form_of(route);
-        let query = route.query.keyed_part(parts.uri.query(), form);
+        let max_bytes = scheme.max_cache_key_bytes();
+        let too_long = || {
+            let text = format!("the address is longer than the {max_bytes} bytes of a cache key");
+            Rejection { status: StatusCode::URI_TOO_LONG, text }
+        };
+        let query = route.query.keyed_part(parts.uri.query(), form, max_bytes).map_err(|_| too_long())?;
         let name = tenant.as_ref().map_or("default", Tenant::as_str);
         let host = if is_keyed { host } else { "" };
         let (key, query_range) = cache_key(parts, form, route, params, name, host, query.as_deref());
-        let max_bytes = scheme.max_cache_key_bytes();
         if key.len() > max_bytes {
-            let text = format!("the address is longer than the {max_bytes} bytes of a cache key");
-            return Err(Rejection { status: StatusCode::URI_TOO_LONG, text });
+            return Err(too_long());
         }
         let key = scheme.page(tenant.as_ref(), key).map_err(|error| Rejection::bad(error.to_string()))?;
         let private = if route.query == Query::All { query_range } else { 0..0 };

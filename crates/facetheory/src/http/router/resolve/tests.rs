@@ -478,16 +478,23 @@ fn routes_that_the_keys_of_typescript_services_cannot_express_are_rejected() {
 #[test]
 fn an_address_that_does_not_fit_into_a_raw_key_is_rejected() {
     let raw = KeyScheme::raw("CACHE#").expect("a prefix");
-    let resolve = |slug: usize| {
-        let parts = client(&format!("/news/{}", "x".repeat(slug)), &[]);
-        match ROUTES_OF_ONE_SITE.resolve(&parts, &raw, || NOW) {
+    let resolve = |routes: &Routes, uri: String| {
+        let parts = client(&uri, &[]);
+        match routes.resolve(&parts, &raw, || NOW) {
             Resolution::Page(page) => Ok(page.key.pk().len()),
             Resolution::Rejected(rejection) => Err((rejection.status.as_u16(), rejection.text)),
             Resolution::PassThrough(_) => panic!("the path has a route"),
         }
     };
+    let too_long = || Err((414, "the address is longer than the 2042 bytes of a cache key".to_owned()));
     let others = "CACHE#default::/news/{slug}?slug=".len();
-    assert_eq!(resolve(2048 - others), Ok(2048));
-    let text = "the address is longer than the 2042 bytes of a cache key".to_owned();
-    assert_eq!(resolve(2049 - others), Err((414, text)));
+    let path = |slug: usize| resolve(&ROUTES_OF_ONE_SITE, format!("/news/{}", "x".repeat(slug)));
+    assert_eq!(path(2048 - others), Ok(2048));
+    assert_eq!(path(2049 - others), too_long());
+    // The empty pairs are not in the key; the query alone may be as long as a key, or longer.
+    let query =
+        |value: usize| resolve(&ROUTES_OF_TYPESCRIPT, format!("/news/a?&&&&%71={}", "x".repeat(value)));
+    assert_eq!(query(2048 - others - "a&q=".len()), Ok(2048));
+    assert_eq!(query(2049 - others - "a&q=".len()), too_long());
+    assert_eq!(query(3000), too_long());
 }
