@@ -118,6 +118,57 @@ async fn a_lease_that_was_granted_and_deleted_never_comes_back() {
     assert!(granted > HISTORIES / 2 && late > HISTORIES / 10, "granted {granted}, late {late}");
 }
 
+/// How long a heartbeat takes to find out that the lease is lost, in seconds of the runtime's paused time.
+async fn seconds_until_lost(t: &Test, lease: &Lease) -> u64 {
+    const LIMIT: Duration = Duration::from_secs(7200);
+    let began = tokio::time::Instant::now();
+    tokio::time::timeout(LIMIT, t.leases.heartbeat(lease)).await.expect("the heartbeat ends");
+    began.elapsed().as_secs()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_ends_when_the_lease_expires_although_the_table_hangs() {
+    let hangs = Faults { delay: 1.0, longest_delay: Duration::from_secs(360_000), ..Faults::default() };
+    let t = Test::new(1, Faults::default());
+    let granted = async || match t.leases.acquire(&key()).await.expect("no error") {
+        Acquire::Granted(lease) => lease,
+        Acquire::Held { .. } => panic!("it is free"),
+    };
+    let lease = granted().await;
+    t.table.set_faults(hangs);
+    assert_eq!(seconds_until_lost(&t, &lease).await, 30);
+
+    // The clock of the machine was set back, which does not make the lease last longer.
+    t.clock.set(Timestamp::from_seconds(NOW - 3600));
+    assert_eq!(seconds_until_lost(&t, &lease).await, 30);
+
+    // Refreshed once, and a part of the first term has passed before the heartbeat starts.
+    t.table.set_faults(Faults::default());
+    t.clock.set(Timestamp::from_seconds(NOW + 31));
+    let lease = granted().await;
+    t.clock.advance(Duration::from_secs(25));
+    t.table.set_faults(hangs);
+    assert_eq!(seconds_until_lost(&t, &lease).await, 5);
+    let hang_later = async {
+        t.table.set_faults(Faults::default());
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        t.table.set_faults(hangs);
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        seconds = seconds_until_lost(&t, &lease) => assert_eq!(seconds, 35, "5 s and a term of 30 s"),
+        () = hang_later => {}
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_whose_refreshes_fail_ends_when_the_lease_expires() {
+    let t = Test::new(1, Faults::default());
+    let Acquire::Granted(lease) = t.leases.acquire(&key()).await.expect("no error") else { panic!("free") };
+    t.table.set_faults(Faults { fail: 1.0, ..Faults::default() });
+    assert_eq!(seconds_until_lost(&t, &lease).await, 30);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_heartbeat_extends_a_lease_until_it_is_lost() {
     let t = Test::new(1, Faults::default());

@@ -1,6 +1,9 @@
 //! Acquires, refreshes and releases leases on a table.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::{Acquire, Lease, LeaseTerms, Refresh, expiry};
 use crate::clock::Timestamp;
@@ -176,7 +179,8 @@ impl LeaseManager {
         self.table.commit_until_known(&Txn::from(lease.release())).await.map(|_| ())
     }
 
-    /// Refreshes a lease three times in each term until it is lost. Returns only then.
+    /// Refreshes a lease three times in each term until it is lost. Returns only then, and no later than the lease expires
+    /// even if the table does not respond to a refresh.
     ///
     /// Run it beside the work that needs the lease, and stop the work if it returns first:
     ///
@@ -197,18 +201,34 @@ impl LeaseManager {
     /// ```
     pub async fn heartbeat(&self, lease: &Lease) {
         let mut lease = lease.clone();
+        let mut expiry = Instant::now() + self.time_left(&lease);
         loop {
-            tokio::time::sleep(self.terms.term() / HEARTBEATS_PER_TERM).await;
-            match self.refresh(&lease).await {
-                Ok(Refresh::Extended(extended)) => lease = extended,
-                Ok(Refresh::Lost) => return,
+            let pause = self.terms.term() / HEARTBEATS_PER_TERM;
+            tokio::time::sleep_until(expiry.min(Instant::now() + pause)).await;
+            let began = Instant::now();
+            match tokio::time::timeout_at(expiry, self.refresh(&lease)).await {
+                Ok(Ok(Refresh::Extended(extended))) => {
+                    lease = extended;
+                    expiry = began + self.terms.term();
+                }
+                Ok(Ok(Refresh::Lost)) => return,
                 // The next heartbeat may succeed before the lease expires.
-                Err(error) if self.now().seconds() < lease.expires_at() => {
+                Ok(Err(error)) if Instant::now() < expiry && self.now().seconds() < lease.expires_at() => {
                     tracing::warn!(%error, "a lease could not be refreshed");
                 }
-                Err(_) => return,
+                Ok(Err(_)) => return,
+                Err(_) => {
+                    tracing::warn!("a lease has expired: the table did not respond to its refresh in time");
+                    return;
+                }
             }
         }
+    }
+
+    /// How long a lease that was just granted is held, at most a term: a clock that was set back makes no lease last longer.
+    fn time_left(&self, lease: &Lease) -> Duration {
+        let millis = lease.expires_at().saturating_mul(1000).saturating_sub(self.now().millis());
+        Duration::from_millis(u64::try_from(millis).unwrap_or(0)).min(self.terms.term())
     }
 
     fn now(&self) -> Timestamp {
