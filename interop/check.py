@@ -4,6 +4,7 @@ Started by scripts/test-interop, which installs the programs and names them in t
 of its pages at one origin that all three use.
 """
 
+import hashlib
 import json
 import os
 import queue
@@ -29,12 +30,18 @@ PROGRAMS = {
     "typescript": ["node", os.environ["FACETHEORY_INTEROP_TYPESCRIPT"]],
 }
 
-POINTERS = ("absolute", "relative")
+# The pointers and the partition keys of each run.
+RUNS = (("absolute", "raw"), ("relative", "raw"), ("absolute", "hashed"))
 RENDER_SECONDS = 0.3
 # Limits for a process that never responds; a busy machine takes long.
 READY_SECONDS = 120
 READY_POLL_SECONDS = 0.5
 RESULT_SECONDS = 120
+# A generation counts as later than an invalidation if it is more than two seconds later.
+SKEW_SECONDS = 3
+# Longer than the gateway uses the metadata in its memory: `metadata_max_age` is one second.
+METADATA_SECONDS = 1.5
+LEASE_SECONDS = 600
 CONTENDED_PAGES = 6
 CLIENTS = 6
 
@@ -124,7 +131,7 @@ class Program:
 class Gateway:
     """`facetheory serve` with the keys of TypeScript services."""
 
-    def __init__(self, directory, origin, table, prefix, pointers):
+    def __init__(self, directory, origin, table, prefix, pointers, keys):
         config = Path(directory) / "facetheory.toml"
         config.write_text(
             f"""
@@ -137,7 +144,7 @@ class Gateway:
             [store]
             table = "dynamodb:{table}"
             bodies = "s3://{BUCKET}/{prefix}"
-            keys = "raw"
+            keys = "{keys}"
             key_form = "facetheory-ts"
             pointers = "{pointers}"
             # A busy machine may be slow; no check waits for these.
@@ -171,21 +178,32 @@ class Gateway:
         with urllib.request.urlopen(self.url + page.target, timeout=RESULT_SECONDS) as response:
             return response.read().decode(), response.headers["x-facetheory-isr"]
 
-    def post(self, endpoint, page, **headers):
-        body = json.dumps({"url": "http://www.example.com" + page.target}).encode()
+    def post(self, endpoint, page, fields=None, **headers):
+        body = json.dumps({"url": "http://www.example.com" + page.target, **(fields or {})}).encode()
         headers = {"content-type": "application/json", **headers}
         request = urllib.request.Request(f"{self.admin}/api/v1/{endpoint}", body, headers)
         try:
             with urllib.request.urlopen(request, timeout=RESULT_SECONDS) as response:
-                return response.status, dict(response.headers), json.load(response)
+                return response.status, response.headers, json.load(response)
         except urllib.error.HTTPError as error:
-            return error.code, dict(error.headers), json.load(error)
+            return error.code, error.headers, json.load(error)
+
+    def show(self, endpoint, page):
+        url = quote("http://www.example.com" + page.target, safe="")
+        with urllib.request.urlopen(f"{self.admin}/api/v1/{endpoint}?url={url}", timeout=RESULT_SECONDS) as response:
+            return json.load(response)
+
+    def regenerate(self, page, key=None):
+        """Sends a request to regenerate a page; returns the status and whether an earlier result was replayed."""
+        headers = {} if key is None else {"idempotency-key": key}
+        status, headers, _ = self.post("regenerate", page, **headers)
+        return status, headers["idempotency-replayed"] == "true"
 
 
 class Page:
     """A page that no other check uses."""
 
-    def __init__(self, origin, name, route="news"):
+    def __init__(self, origin, keys, name, route="news"):
         self.origin, name = origin, f"{name}-{uuid.uuid4().hex[:8]}"
         pattern, parameter = {"news": ("/news/{slug}", "slug"), "docs": ("/docs/{page+}", "page")}[route]
         self.target = f"/{route}/{name}%20w?B=1&a=x+y&q"
@@ -194,21 +212,29 @@ class Page:
         self.key = f"default::{pattern}?{parameter}={quote(name, safe='')}%2520w&{query}"
         self.origin_path = f"/{route}/{name}%20w?{query}"
         self.origin_url = origin.url + self.origin_path
+        self.pk = "CACHE#" + (sha256(self.key) if keys == "hashed" else self.key)
 
     @property
     def renders(self):
         return self.origin.renders.get(self.origin_path, 0)
 
     def row(self, table, sk="META"):
-        key = {"pk": {"S": f"CACHE#{self.key}"}, "sk": {"S": sk}}
+        key = {"pk": {"S": self.pk}, "sk": {"S": sk}}
         return db.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
+
+
+    def put(self, table, sk, **attributes):
+        """Writes a row as another service does: texts, and whole numbers."""
+        kind = lambda value: {"N": str(value)} if isinstance(value, int) else {"S": value}
+        row = {name: kind(value) for name, value in {"pk": self.pk, "sk": sk, **attributes}.items()}
+        db.put_item(TableName=table, Item=row)
 
 
 class Site:
     """One table with all three services."""
 
-    def __init__(self, directory, origin, pointers):
-        self.origin, self.pointers, self.directory = origin, pointers, directory
+    def __init__(self, directory, origin, pointers, keys):
+        self.origin, self.pointers, self.keys, self.directory = origin, pointers, keys, directory
         self.programs, self.gateway = {}, None
         self.table, self.prefix = f"interop-{uuid.uuid4().hex[:12]}", f"interop-{uuid.uuid4().hex[:12]}"
 
@@ -227,11 +253,12 @@ class Site:
             "FACETHEORY_CACHE_TABLE_NAME": self.table,
             "FACETHEORY_ISR_BUCKET": BUCKET,
             "FACETHEORY_ISR_PREFIX": self.prefix,
+            "FACETHEORY_KEYS": self.keys,
             "FACETHEORY_POINTERS": self.pointers,
         }
         for language in PROGRAMS:
             self.programs[language] = Program(language, environment)
-        self.gateway = Gateway(self.directory, self.origin, self.table, self.prefix, self.pointers)
+        self.gateway = Gateway(self.directory, self.origin, self.table, self.prefix, self.pointers, self.keys)
         self.gateway.wait_until_ready()
 
     def stop(self):
@@ -245,7 +272,11 @@ class Site:
             pass
 
     def page(self, name, route="news"):
-        return Page(self.origin, name, route)
+        return Page(self.origin, self.keys, name, route)
+
+
+def sha256(text):
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def expect(actual, expected, what):
@@ -283,7 +314,7 @@ def a_pointer_without_a_copy_is_followed(site):
     """Recipe B with nothing but `current_sk` and `version` in META."""
     page = site.page("bare")
     rendered = site.programs["python"].run("visit", page, recipe="A")
-    pk = {"S": f"CACHE#{page.key}"}
+    pk = {"S": page.pk}
     version = {name: value for name, value in page.row(site.table).items() if name not in ("pk", "sk", "revalidate_seconds")}
     version = {**version, "pk": pk, "sk": {"S": "VER#01"}}
     meta = {"pk": pk, "sk": {"S": "META"}, "current_sk": {"S": "VER#01"}, "version": {"N": "1"}}
@@ -342,20 +373,113 @@ def a_request_is_executed_once_across_languages(site):
                 conflict = other.run("request", page, deployment="another", **identity)
                 expect(conflict["state"], "mismatch", what)
             site.gateway.post("invalidate", page)
-            status, headers, _ = site.gateway.post("regenerate", page, **{"idempotency-key": identity["idempotency_key"]})
-            replayed = {name.lower(): value for name, value in headers.items()}.get("idempotency-replayed")
-            expect((status, replayed), (200, "true"), f"the gateway replays the request of {what}")
+            replayed = site.gateway.regenerate(page, identity["idempotency_key"])
+            expect(replayed, (200, True), f"the gateway replays the request of {what}")
             expect(page.renders, 1, f"renders of {what}")
 
 
 def a_request_of_the_gateway_is_respected_by_the_programs(site):
     page, key = site.page("gateway-request"), uuid.uuid4().hex
-    status, _, _ = site.gateway.post("regenerate", page, **{"idempotency-key": key})
-    expect((status, page.renders), (200, 1), "the gateway")
+    expect((site.gateway.regenerate(page, key), page.renders), ((200, False), 1), "the gateway")
     for language, program in site.programs.items():
         again = program.run("request", page, idempotency_key=key, recipe="A")
         expect((again["state"], again["s3_key"]), ("completed", page.row(site.table)["s3_key"]["S"]), language)
     expect(page.renders, 1, "renders")
+
+
+def a_request_whose_key_is_not_plain_is_found_by_all(site):
+    """Such a key is hashed: `REQ#sha256=<hex>`."""
+    for key in ("order=7/a+b", "x" * 129, "plain_key.7:a-b" + "x" * 113):
+        for language, program in site.programs.items():
+            what, page = f"{language}, key {key[:12]}", site.page("odd-key")
+            unique = key[: len(key) - 8] + uuid.uuid4().hex[:8]
+            first = program.run("request", page, idempotency_key=unique, recipe="A")
+            expect(first["state"], "done", what)
+            site.gateway.post("invalidate", page)
+            expect(site.gateway.regenerate(page, unique), (200, True), f"the gateway replays the request of {what}")
+            page, other = site.page("odd-key-of-the-gateway"), unique + "=" if "=" in unique else unique[::-1]
+            expect(site.gateway.regenerate(page, other), (200, False), "the gateway")
+            again = program.run("request", page, idempotency_key=other, recipe="A")
+            expect((again["state"], page.renders), ("completed", 1), f"{what}, request of the gateway")
+
+
+def a_request_without_a_key_has_the_same_derived_key_in_all(site):
+    for language, program in site.programs.items():
+        page = site.page("derived")
+        first = program.run("request", page, recipe="A")
+        expect(first["state"], "done", language)
+        site.gateway.post("invalidate", page)
+        expect(site.gateway.regenerate(page), (200, True), f"the gateway replays the request of {language}")
+        page = site.page("derived-by-the-gateway")
+        expect(site.gateway.regenerate(page), (200, False), "the gateway")
+        again = program.run("request", page, recipe="A")
+        expect((again["state"], page.renders), ("completed", 1), f"{language}, request of the gateway")
+
+
+def a_request_that_another_service_has_started_is_in_progress_while_its_lease_is_held(site):
+    page, key, now = site.page("started"), uuid.uuid4().hex, int(time.time())
+    identity = {"request_hash": sha256(f"{page.key}||"), "status": "STARTED"}
+    page.put(site.table, f"REQ#{key}", **identity)
+    page.put(site.table, "LOCK", lease_token="theirs", lease_expires_at=now + LEASE_SECONDS)
+    expect((site.gateway.regenerate(page, key)[0], page.renders), (409, 0), "while the lease is held")
+    page.put(site.table, "LOCK", lease_token="theirs", lease_expires_at=now - LEASE_SECONDS)
+    expect((site.gateway.regenerate(page, key), page.renders), ((200, False), 1), "after the lease")
+    expect(page.row(site.table, f"REQ#{key}")["status"], {"S": "COMPLETED"}, "the request")
+
+
+def a_pointer_with_the_bucket_is_read(site):
+    page = site.page("bucket")
+    rendered = site.programs["python"].run("visit", page, recipe="A")
+    key = rendered["s3_key"] if site.pointers == "absolute" else f"{site.prefix}/{rendered['s3_key']}"
+    meta = page.row(site.table)
+    meta["s3_key"] = {"S": f"s3://{BUCKET}/{key}"}
+    db.put_item(TableName=site.table, Item=meta)
+    expect(site.gateway.get(page), (rendered["body"], "hit"), "the gateway")
+    expect(page.renders, 1, "renders")
+
+
+def a_publish_by_a_program_ends_a_hard_invalidation(site):
+    for recipe in "AB":
+        for route in ("news", "docs"):
+            pages = {language: site.page("hard", route) for language in site.programs}
+            for page in pages.values():
+                # Recipe B updates META, and leaves the attributes of the gateway in it.
+                site.programs["python"].run("visit", page, recipe=recipe)
+                site.gateway.get(page)
+                outcome = site.gateway.post("invalidate", page, {"hard": True})[2]
+                expect(outcome, {"outcome": "stale"}, "the invalidation")
+                expect(site.gateway.show("entry", page)["state"], "forbidden", "the entry")
+            time.sleep(SKEW_SECONDS)
+            for language, page in pages.items():
+                what = f"{language}, recipe {recipe}, {route}"
+                rendered = site.programs[language].run("visit", page, recipe=recipe)
+                expect((rendered["state"], page.renders), ("miss", 2), what)
+            time.sleep(METADATA_SECONDS)
+            for language, page in pages.items():
+                what = f"{language}, recipe {recipe}, {route}"
+                expect(site.gateway.show("entry", page)["state"], "fresh", what)
+                expect(site.gateway.get(page)[0], f"<p>{page.origin_path}, render 2</p>", what)
+                expect(page.renders, 2, f"renders of {what}")
+
+
+def a_publish_by_a_program_ends_a_pin(site):
+    for recipe in "AB":
+        for language, program in site.programs.items():
+            what, page = f"{language}, recipe {recipe}", site.page("pin", "docs")
+            site.gateway.get(page)
+            site.gateway.post("invalidate", page)
+            expect(site.gateway.regenerate(page, uuid.uuid4().hex), (200, False), what)
+            version = site.gateway.show("history", page)["versions"][-1]["version"]
+            expect(site.gateway.post("rollback", page, {"version": version})[0], 200, what)
+            expect(site.gateway.show("entry", page)["pinned"], True, what)
+            expect(site.gateway.post("invalidate", page)[2], {"outcome": "pinned"}, what)
+            rendered = program.run("request", page, idempotency_key=uuid.uuid4().hex, recipe=recipe)
+            expect(rendered["state"], "done", what)
+            expect(site.gateway.show("entry", page)["pinned"], False, what)
+            time.sleep(METADATA_SECONDS)
+            expect(site.gateway.get(page), (rendered["body"], "hit"), what)
+            expect(site.gateway.post("invalidate", page)[2], {"outcome": "stale"}, what)
+            expect(site.gateway.show("entry", page)["state"], "stale", what)
 
 
 CHECKS = [
@@ -366,24 +490,30 @@ CHECKS = [
     services_in_all_languages_render_a_contended_page_once,
     a_request_is_executed_once_across_languages,
     a_request_of_the_gateway_is_respected_by_the_programs,
+    a_request_whose_key_is_not_plain_is_found_by_all,
+    a_request_without_a_key_has_the_same_derived_key_in_all,
+    a_request_that_another_service_has_started_is_in_progress_while_its_lease_is_held,
+    a_pointer_with_the_bucket_is_read,
+    a_publish_by_a_program_ends_a_hard_invalidation,
+    a_publish_by_a_program_ends_a_pin,
 ]
 
 
 def main():
     origin, failed = Origin(), 0
-    for pointers in POINTERS:
+    for pointers, keys in RUNS:
         with tempfile.TemporaryDirectory() as directory:
-            site = Site(directory, origin, pointers)
+            site = Site(directory, origin, pointers, keys)
             try:
                 site.start()
                 for check in CHECKS:
                     name, began = check.__name__.replace("_", " "), time.monotonic()
                     try:
                         check(site)
-                        print(f"ok      {pointers} pointers: {name} ({time.monotonic() - began:.1f} s)", flush=True)
+                        print(f"ok      {pointers} pointers, {keys} keys: {name} ({time.monotonic() - began:.1f} s)", flush=True)
                     except Exception as error:  # the other checks still run
                         failed += 1
-                        print(f"FAILED  {pointers} pointers: {name}: {type(error).__name__}: {error}", flush=True)
+                        print(f"FAILED  {pointers} pointers, {keys} keys: {name}: {type(error).__name__}: {error}", flush=True)
             finally:
                 site.stop()
     sys.exit(f"{failed} checks failed" if failed else 0)

@@ -17,6 +17,7 @@ import (
 	"math/big"
 	"net/http"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,10 +47,13 @@ var (
 	bucket   = aws.String(os.Getenv("FACETHEORY_ISR_BUCKET"))
 	prefix   = strings.Trim(setting("FACETHEORY_ISR_PREFIX", "isr"), "/") + "/"
 	pkPrefix = setting("FACETHEORY_KEY_PREFIX", "CACHE#")
+	hashed   = setting("FACETHEORY_KEYS", "raw") == "hashed"
 	relative = setting("FACETHEORY_POINTERS", "absolute") == "relative"
 
 	db *dynamodb.Client
 	s  *s3.Client
+
+	plainKey = regexp.MustCompile(`^[A-Za-z0-9_.:-]{0,128}$`)
 
 	errRefused = errors.New("a condition of a write did not hold")
 )
@@ -111,6 +115,22 @@ func (row item) number(name string, fallback int64) int64 {
 func hash(data []byte) string {
 	digest := sha256.Sum256(data)
 	return hex.EncodeToString(digest[:])
+}
+
+// partition returns the partition of the rows of a page.
+func partition(key string) string {
+	if hashed {
+		return pkPrefix + hash([]byte(key))
+	}
+	return pkPrefix + key
+}
+
+// requestSK returns the sort key of a request. A key that is not plain is hashed, so that it cannot name another row.
+func requestSK(key string) string {
+	if plainKey.MatchString(key) {
+		return "REQ#" + key
+	}
+	return "REQ#sha256=" + hash([]byte(key))
 }
 
 func now() int64 { return time.Now().Unix() }
@@ -310,7 +330,7 @@ func publish(ctx context.Context, pk, token, recipe, pointer, etag string, start
 	}
 	if req != nil {
 		writes = append(writes, types.TransactWriteItem{Update: &types.Update{TableName: table,
-			Key:                      item{"pk": text(pk), "sk": text("REQ#" + req.key)},
+			Key:                      item{"pk": text(pk), "sk": text(requestSK(req.key))},
 			UpdateExpression:         aws.String("SET #status = :completed, result_s3_key = :pointer"),
 			ConditionExpression:      aws.String("#status = :started AND request_hash = :hash"),
 			ExpressionAttributeNames: map[string]string{"#status": "status"},
@@ -355,7 +375,7 @@ func render(ctx context.Context, c command, pk, token, state string, req *reques
 
 // visit serves a page, and renders it if it is not fresh and no other service does.
 func visit(ctx context.Context, c command) (result, error) {
-	pk, state := pkPrefix+c.Key, "hit"
+	pk, state := partition(c.Key), "hit"
 	for deadline := time.Now().Add(waitTime); time.Now().Before(deadline); {
 		page, err := current(ctx, pk)
 		if err != nil {
@@ -399,12 +419,12 @@ func requestHash(key, deployment, policyVersion string) string {
 
 // once renders a page once for an idempotency key, whatever its freshness.
 func once(ctx context.Context, c command) (result, error) {
-	pk, token := pkPrefix+c.Key, randomID()
+	pk, token := partition(c.Key), randomID()
 	req := request{key: c.IdempotencyKey, hash: requestHash(c.Key, c.Deployment, "")}
 	if req.key == "" {
 		req.key = req.hash
 	}
-	sk := "REQ#" + req.key
+	sk := requestSK(req.key)
 	row := item{"pk": text(pk), "sk": text(sk), "request_hash": text(req.hash), "status": text("STARTED"),
 		"ttl": number(now() + requestTTLSeconds)}
 	begin := &types.Put{TableName: table, Item: row, ConditionExpression: aws.String("attribute_not_exists(pk)")}

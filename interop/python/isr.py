@@ -12,6 +12,7 @@ or B (a version and a pointer). `request` does so once for an idempotency key. T
 import hashlib
 import json
 import os
+import re
 import secrets
 import sys
 import threading
@@ -28,6 +29,7 @@ TABLE = os.environ["FACETHEORY_CACHE_TABLE_NAME"]
 BUCKET = os.environ["FACETHEORY_ISR_BUCKET"]
 PREFIX = os.environ.get("FACETHEORY_ISR_PREFIX", "isr").strip("/") + "/"
 PK_PREFIX = os.environ.get("FACETHEORY_KEY_PREFIX", "CACHE#")
+HASHED = os.environ.get("FACETHEORY_KEYS", "raw") == "hashed"
 RELATIVE = os.environ.get("FACETHEORY_POINTERS", "absolute") == "relative"
 
 LEASE_SECONDS = 30
@@ -50,6 +52,20 @@ _s3 = boto3.client("s3", config=Config(max_pool_connections=WORKERS, s3={"addres
 
 def now():
     return int(time.time())
+
+
+def sha256(text):
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def partition(key):
+    """The partition of the rows of a page."""
+    return PK_PREFIX + (sha256(key) if HASHED else key)
+
+
+def request_sk(key):
+    """The sort key of a request. A key that is not plain is hashed, so that it cannot name another row."""
+    return "REQ#" + (key if re.fullmatch("[A-Za-z0-9_.:-]{0,128}", key) else "sha256=" + sha256(key))
 
 
 def item(**attributes):
@@ -151,7 +167,7 @@ def read_body(page):
 
 def store_body(key, body, content_type, started_ms):
     """Stores a body under a new key, and returns the pointer to it."""
-    directory = hashlib.sha256(key.encode()).hexdigest()[:24]
+    directory = sha256(key)[:24]
     pointer = f"{directory}/{started_ms}-{uuid.uuid4()}.html"
     metadata = {"facetheory-status": "200", "facetheory-content-type": content_type}
     _s3.put_object(Bucket=BUCKET, Key=PREFIX + pointer, Body=body, ContentType=content_type, Metadata=metadata)
@@ -193,7 +209,7 @@ def publish(pk, token, recipe, pointer, etag, started_ms, request=None):
 def completed(pk, request, pointer):
     return {
         "TableName": TABLE,
-        "Key": item(pk=pk, sk="REQ#" + request["key"]),
+        "Key": item(pk=pk, sk=request_sk(request["key"])),
         "UpdateExpression": "SET #status = :completed, result_s3_key = :pointer",
         "ConditionExpression": "#status = :started AND request_hash = :hash",
         "ExpressionAttributeNames": {"#status": "status"},
@@ -218,7 +234,7 @@ def render(command, pk, token, request=None):
 
 def visit(command):
     """Serves a page; renders it if it is not fresh and no other service does."""
-    pk, waited, deadline = PK_PREFIX + command["key"], False, time.monotonic() + WAIT_SECONDS
+    pk, waited, deadline = partition(command["key"]), False, time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         page = current(pk)
         if is_fresh(page):
@@ -243,15 +259,15 @@ def visit(command):
 def request_hash(key, deployment="", policy_version=""):
     """Identifies what a request asks for, alike in all languages."""
     escape = lambda part: part.replace("%", "%25").replace("|", "%7C")
-    return hashlib.sha256(f"{key}|{escape(deployment)}|{escape(policy_version)}".encode()).hexdigest()
+    return sha256(f"{key}|{escape(deployment)}|{escape(policy_version)}")
 
 
 def once(command):
     """Renders a page once for an idempotency key, whatever its freshness."""
-    pk, token = PK_PREFIX + command["key"], str(uuid.uuid4())
+    pk, token = partition(command["key"]), str(uuid.uuid4())
     hashed = request_hash(command["key"], command.get("deployment", ""))
     request = {"key": command.get("idempotency_key", hashed), "hash": hashed}
-    sk = "REQ#" + request["key"]
+    sk = request_sk(request["key"])
     ttl = now() + REQUEST_TTL_SECONDS
     row = item(pk=pk, sk=sk, request_hash=hashed, status="STARTED", ttl=ttl)
     begin = {"TableName": TABLE, "Item": row, "ConditionExpression": "attribute_not_exists(pk)"}

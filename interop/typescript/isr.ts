@@ -25,6 +25,7 @@ const TableName = setting('FACETHEORY_CACHE_TABLE_NAME');
 const Bucket = setting('FACETHEORY_ISR_BUCKET');
 const PREFIX = `${setting('FACETHEORY_ISR_PREFIX', 'isr').replace(/^\/+|\/+$/g, '')}/`;
 const PK_PREFIX = setting('FACETHEORY_KEY_PREFIX', 'CACHE#');
+const HASHED = setting('FACETHEORY_KEYS', 'raw') === 'hashed';
 const RELATIVE = setting('FACETHEORY_POINTERS', 'absolute') === 'relative';
 
 const LEASE_SECONDS = 30;
@@ -58,6 +59,12 @@ type Result = { state: string; body?: string; s3_key?: string };
 
 const now = (): number => Math.floor(Date.now() / 1000);
 const sha256 = (data: string | Uint8Array): string => createHash('sha256').update(data).digest('hex');
+
+/** The partition of the rows of a page. */
+const partition = (key: string): string => PK_PREFIX + (HASHED ? sha256(key) : key);
+
+/** The sort key of a request. A key that is not plain is hashed, so that it cannot name another row. */
+const requestSk = (key: string): string => `REQ#${/^[\w.:-]{0,128}$/.test(key) ? key : `sha256=${sha256(key)}`}`;
 
 /** A row in the JSON of DynamoDB: text as S, whole numbers as N. */
 const item = (row: Row): Item =>
@@ -211,7 +218,7 @@ async function publish(
   const completed = ({ key, hash }: Request): TransactWriteItem => ({
     Update: {
       TableName,
-      Key: item({ pk, sk: `REQ#${key}` }),
+      Key: item({ pk, sk: requestSk(key) }),
       UpdateExpression: 'SET #status = :completed, result_s3_key = :pointer',
       ConditionExpression: '#status = :started AND request_hash = :hash',
       ExpressionAttributeNames: { '#status': 'status' },
@@ -245,7 +252,7 @@ async function render(command: Command, pk: string, token: string, request?: Req
 
 /** Serves a page; renders it if it is not fresh and no other service does. */
 async function visit(command: Command): Promise<Result> {
-  const pk = PK_PREFIX + command.key;
+  const pk = partition(command.key);
   const deadline = performance.now() + WAIT_MS;
   for (let waited = false; performance.now() < deadline; ) {
     const page = await current(pk);
@@ -280,11 +287,11 @@ function requestHash(key: string, deployment = '', policyVersion = ''): string {
 
 /** Renders a page once for an idempotency key, whatever its freshness. */
 async function once(command: Command): Promise<Result> {
-  const pk = PK_PREFIX + command.key;
+  const pk = partition(command.key);
   const token = randomUUID();
   const hash = requestHash(command.key, command.deployment);
   const request = { key: command.idempotency_key ?? hash, hash };
-  const sk = `REQ#${request.key}`;
+  const sk = requestSk(request.key);
   const row = { pk, sk, request_hash: hash, status: 'STARTED', ttl: now() + REQUEST_TTL_SECONDS };
   const begin = { TableName, Item: item(row), ConditionExpression: 'attribute_not_exists(pk)' };
   try {
