@@ -1,4 +1,4 @@
-// Writes keys.json: partition keys and cache keys as a TypeScript service computes them. `node keys.mjs > keys.json`
+// Writes keys.json: partition keys, cache keys, sort keys of requests, and ids of versions. `node keys.mjs > keys.json`
 import { createHash } from 'node:crypto';
 
 const sha256 = (text) => createHash('sha256').update(text).digest('hex');
@@ -124,5 +124,88 @@ const requests = [
   { name: 'credentials and cookies', tenant: 'acme', ...news, query: 'b=1&a=2', headers: { authorization: ['Bearer x'] }, listed: ['theme'], cookie: 'theme=dark' },
 ].map((vector) => ({ ...vector, cache_key: cacheKey(vector) }));
 
+/** A parameter of a path in a default cache key: in the form of `encodeURIComponent` unchanged, any other byte marked. */
+const part = (value) =>
+  value.replace(/%2F|\/|[^%\w.!~*'()-]/gu, (text) => {
+    if (text === '/') return '%2F';
+    if (text === '%2F') return '%%2F';
+    return [...Buffer.from(text)].map((byte) => `%%${byte.toString(16).toUpperCase().padStart(2, '0')}`).join('');
+  });
+
+const byBytes = (one, other) => Buffer.compare(Buffer.from(one), Buffer.from(other));
+
+/** The part of a query that a rule lists; without a list all of it. */
+function listedPart(query, only) {
+  if (!only) return query;
+  const pairs = query.split('&').map((pair) => [pair.split('=')[0], pair]).filter(([name]) => only.includes(name));
+  return pairs.sort(([one], [other]) => byBytes(one, other)).map(([, pair]) => pair).join('&');
+}
+
+/** The cookies that a rule lists, as they are, in order: several may have one name. */
+function plainCookies(line, listed) {
+  const found = Object.create(null);
+  for (const pair of line.split(';')) {
+    const [, name, value] = pair.match(/^([^=]*)=(.*)$/) ?? [];
+    if (name !== undefined && listed.includes(name.trim())) (found[name.trim()] ??= []).push(value.trim());
+  }
+  return found;
+}
+
+const valueLines = (values) => Object.keys(values).sort(byBytes).map((name) => `${name}=${values[name].join('\0')}`);
+
+function defaultKey({ tenant = 'default', https, host = '', pattern, path, query = '', only, headers = {}, listed = [], cookie = '' }) {
+  const params = parameters(pattern.replace(/\{\*(\w+)\}/, '{$1+}'), path);
+  const pairs = Object.keys(params).sort(byBytes).map((name) => `${name}=${part(params[name])}`);
+  const rest = listedPart(query, only);
+  const variants = [...digest('auth', valueLines(headers)), ...digest('cookies', valueLines(plainCookies(cookie, listed)))];
+  const place = `${https ? 'https://' : ''}${host.toLowerCase()}${pattern}`;
+  const distinct = [...pairs, ...(rest ? [rest] : [])].join('&');
+  return `${tenant}::${place}?${distinct}${variants.length ? `#${variants.join('&')}` : ''}`;
+}
+
+const example = { host: 'example.com', pattern: '/news/{slug}', path: '/news/a' };
+const defaults = [
+  { name: 'no parameter', host: 'example.com', pattern: '/', path: '/' },
+  { name: 'a host in upper case, with a port', host: 'Example.COM:8080', pattern: '/', path: '/' },
+  { name: 'over HTTPS', https: true, ...example },
+  { name: 'one site under every host', pattern: '/news/{slug}', path: '/news/a' },
+  { name: 'a tenant', tenant: 'acme', ...example },
+  { name: 'an escape in the path', ...example, path: '/news/a%20b' },
+  { name: 'an escape in the path in lower case', ...example, path: '/news/a%c3%a9' },
+  { name: 'characters in the path that encodeURIComponent would encode', ...example, path: "/news/a&b=c;d@e:f,g+h$i!~*'()" },
+  { name: 'an encoded slash', ...example, path: '/news/a%2Fb' },
+  { name: 'the rest of a path', ...example, pattern: '/docs/{*page}', path: '/docs/a/b' },
+  { name: 'path parameters are sorted', ...example, pattern: '/{b}/{A}/{a}', path: '/1/2/3' },
+  { name: 'the query is not sorted, decoded or encoded', ...example, query: 'b=2&a=1&B=%c3%a9+x&&a=%31&q' },
+  { name: 'an empty query', ...example, query: '' },
+  { name: 'a listed query is sorted by name', ...example, query: 'page=3&utm=x&a=4&page=1&%61=5', only: ['page', 'a'] },
+  { name: 'a listed query that is missing', ...example, query: 'utm=x', only: ['page'] },
+  { name: 'headers', ...example, headers: { 'x-kind': ['k'], 'accept-language': ['de', 'en'] } },
+  { name: 'cookies', ...example, listed: ['theme', 'lang'], cookie: 'theme="dark"; x=1; lang=%64e; theme=light' },
+  { name: 'everything', tenant: 'acme', https: true, ...example, query: 'x=1', headers: { authorization: ['Bearer x'] }, listed: ['a'], cookie: 'a=1' },
+].map((vector) => ({ ...vector, cache_key: defaultKey(vector) }));
+
+/** The sort key of a request in the partition of its page, and the partition of the row that binds the key to one request. */
+const requestKeys = ['order-7', 'a.b:c_d', 'x'.repeat(128), 'x'.repeat(129), 'order 7', 'order=7', 'a/b', '../META', 'é'].map((key) => ({
+  idempotency_key: key,
+  sk: `REQ#${/^[\w.:-]{0,128}$/.test(key) ? key : `sha256=${sha256(key)}`}`,
+  bound_pk: `CACHE#${sha256(`idempotency-key:${key}`)}`,
+}));
+
+/** A ULID whose random bits are the first 80 of the SHA-256 of the S3 key. */
+function versionId(ms, s3Key) {
+  const number = (BigInt(ms) << 80n) | BigInt(`0x${sha256(s3Key).slice(0, 20)}`);
+  const digits = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
+  return Array.from({ length: 26 }, (_, place) => digits[Number((number >> BigInt(5 * (25 - place))) & 31n)]).join('');
+}
+const versions = [
+  { ms: 1700000000000, s3_key: 'isr/0/1-a.html' },
+  { ms: 1700000000001, s3_key: 'isr/0/1-a.html' },
+  { ms: 0, s3_key: 'isr/8a5edab282632443219e051e/1700000000123-6f1f7a3e-6c0e-4a57-9d83-0d5c2f1f9d10.html' },
+  { ms: 2 ** 48 - 1, s3_key: '8a5edab282632443219e051e/1700000000123-6f1f7a3e-6c0e-4a57-9d83-0d5c2f1f9d10.html' },
+].map((vector) => ({ ...vector, id: versionId(vector.ms, vector.s3_key) }));
+
 const lines = (vectors) => vectors.map((vector) => `    ${JSON.stringify(vector)}`).join(',\n');
-console.log(`{\n  "partition_keys": [\n${lines(partition)}\n  ],\n  "facetheory_ts": [\n${lines(requests)}\n  ]\n}`);
+const sections = { partition_keys: partition, facetheory_ts: requests, default: defaults, request_keys: requestKeys, version_ids: versions };
+const texts = Object.entries(sections).map(([name, vectors]) => `  "${name}": [\n${lines(vectors)}\n  ]`);
+console.log(`{\n${texts.join(',\n')}\n}`);
