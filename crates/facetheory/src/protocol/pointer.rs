@@ -58,6 +58,11 @@ impl StoredMeta {
         (!is_current).then_some(sk)
     }
 
+    /// Whether `META` has a copy of a version, current or not.
+    pub(crate) fn has_copy(&self) -> bool {
+        self.has_copy
+    }
+
     /// The S3 key of the copy, if there is one.
     pub(crate) fn s3_key(&self) -> Option<&str> {
         self.has_copy.then_some(self.meta.generation.s3_key.as_str())

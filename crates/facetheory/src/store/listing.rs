@@ -1,12 +1,14 @@
 //! Lists pages, a part of the table at a time.
 
+use std::time::Duration;
+
 use tabletheory::{Cursor, Item, Scan, Value};
 
 use super::PageStore;
 use crate::error::Result;
 use crate::protocol::key::KeyScheme;
 use crate::protocol::path_of_key::path_of_key;
-use crate::protocol::{Meta, Tenant, attribute as name};
+use crate::protocol::{Meta, StoredMeta, Tenant, attribute as name};
 
 /// The most rows that one call reads. If few of them match, it returns those and a cursor.
 const MAX_ROWS: usize = 2000;
@@ -102,7 +104,7 @@ impl Listing {
 
 impl Entry {
     /// The page of a `META` row, with the copy in it; `None` for other rows.
-    fn of(item: &Item, scheme: &KeyScheme) -> Option<Self> {
+    fn of(item: &Item, scheme: &KeyScheme, skew: Duration) -> Option<Self> {
         let key = item.key().ok().filter(|key| key.sk == "META")?;
         let text = |name: &str| item.get(name).and_then(Value::as_str).map(str::to_owned);
         let in_pk = || scheme.cache_key_of(&key.pk).map(str::to_owned);
@@ -111,7 +113,10 @@ impl Entry {
             tenant: scheme.tenant_of(&key.pk).map(str::to_owned),
             path: text(name::PATH.name()).or_else(|| path_of_key(cache_key.as_deref()?)),
             cache_key,
-            meta: Meta::read(item).ok(),
+            meta: StoredMeta::read(item)
+                .ok()
+                .filter(StoredMeta::has_copy)
+                .map(|stored| stored.into_copy(skew)),
             pk: key.pk,
         })
     }
@@ -148,7 +153,9 @@ impl PageStore {
             rows_read += PAGE_ROWS;
             for item in &page.items {
                 listed.rows += 1;
-                let Some(mut entry) = Entry::of(item, &self.key_scheme) else { continue };
+                let Some(mut entry) = Entry::of(item, &self.key_scheme, self.epoch_terms.skew) else {
+                    continue;
+                };
                 if entry.meta.is_none() {
                     // Another service wrote nothing but a pointer.
                     entry.meta = self.resolve(item, None).await?;

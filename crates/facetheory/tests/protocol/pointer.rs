@@ -272,6 +272,11 @@ async fn a_page_that_another_service_publishes_or_swaps_is_not_pinned_any_more()
             }
             assert_eq!(site.served().await, (Freshness::Fresh, Some("1".into())), "{name}");
             assert!(!site.meta().await.expect("a page").is_pinned(site.clock.now()), "{name}");
+            if updates_copy {
+                let listed = site.pages.store().list(&Listing::new(1000)).await.expect("no error").entries;
+                let entry = listed.iter().find(|entry| entry.pk == site.page.pk()).expect("it is listed");
+                assert_eq!(entry.meta.as_ref().and_then(|meta| meta.pinned_until), None, "{name}");
+            }
             assert!(!site.pages.store().unpin(&site.page).await.expect("no error"), "{name}");
             assert_eq!(site.served().await, (Freshness::Fresh, Some("1".into())), "{name}");
 
