@@ -1,7 +1,8 @@
 //! Operations on pages: invalidate (purge), roll back, unpin. They take effect in this process at once.
 //!
 //! The memory tier must be updated by every change that this process makes to the table, so an engine offers no other way
-//! to make one. An operation continues even if its caller is gone: a change that was made must also be announced.
+//! to make one. A change that was made must also be announced, so an operation continues even if its caller is gone, and an
+//! announcement that failed is repeated.
 
 use std::time::Duration;
 
@@ -130,9 +131,16 @@ impl Isr {
         &self,
         operation: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let (sender, receiver) = oneshot::channel();
-        // The caller may be gone.
-        self.engine.spawn(Box::pin(async move { drop(sender.send(operation.await)) }));
+        let ((sender, receiver), engine) = (oneshot::channel(), self.engine.clone());
+        self.engine.spawn(Box::pin(async move {
+            let outcome = operation.await;
+            // The change may have been made without an announcement. The caller may not repeat it.
+            if outcome.is_err() && engine.pages.store().has_pending() {
+                engine.write_pending_in_background();
+            }
+            // The caller may be gone.
+            drop(sender.send(outcome));
+        }));
         let stopped = |_| Error::new(Kind::Unknown, "the operation was stopped by a shutdown; try again");
         receiver.await.map_err(stopped)?
     }

@@ -125,6 +125,10 @@ impl Engine {
             None => self.pages.regenerate_for(page, policy, reason, render).instrument(span).await,
             Some(request) => self.pages.regenerate_once(page, policy, request, render).instrument(span).await,
         };
+        // The page may have been published or invalidated without an announcement to other processes.
+        if self.pages.store().has_pending() {
+            self.write_pending_in_background();
+        }
         let millis = self.now().millis() - before.at.millis();
         let took = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
         self.metrics.regenerated(page, name(&outcome), took);
@@ -216,10 +220,6 @@ impl Engine {
             Ok(declined @ (Outcome::Declined | Outcome::Invalidated)) => {
                 if declined == Outcome::Invalidated {
                     self.memory.invalidate_hard(page);
-                }
-                // The page may have been invalidated without an announcement to other processes.
-                if self.pages.store().has_pending() {
-                    self.write_pending_in_background();
                 }
                 // A 404 or 410 that has to be confirmed is not uncacheable.
                 if rendered.is_none() {

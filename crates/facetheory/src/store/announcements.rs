@@ -84,15 +84,31 @@ impl Announcements {
 impl PageStore {
     /// Announces a change of the rows of a partition to other processes, before its outcome is returned. An outcome that is
     /// unknown is announced too: the change may have been made.
+    ///
+    /// If it cannot be announced, the caller gets an error, and the announcement is
+    /// [pending](PageStore::add_pending_announcement): the engine repeats it even if the caller does not.
     pub(super) async fn announce<T>(&self, changed: &Key, outcome: Result<T>) -> Result<T> {
         match outcome {
-            Ok(value) => self.announce_change(changed).await.map(|()| value),
+            Ok(value) => self.announce_or_add_pending(changed).await.map(|()| value),
             Err(error) if error.kind() == Kind::Unknown => {
-                drop(self.announce_change(changed).await);
+                if let Err(not_announced) = self.announce_or_add_pending(changed).await {
+                    tracing::warn!(error = %not_announced, "a change whose outcome is unknown was not announced");
+                }
                 Err(error)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Announces a change, or makes its announcement pending.
+    pub(super) async fn announce_or_add_pending(&self, changed: &Key) -> Result<()> {
+        let announced = self.announce_change(changed).await;
+        if announced.is_err() && self.add_pending_announcement(changed).is_none() {
+            tracing::error!(
+                "other processes were not told about a change: too many announcements are pending"
+            );
+        }
+        announced
     }
 
     /// Announces a change that was made, if this store does so. Returns once an entry that names it is stored.

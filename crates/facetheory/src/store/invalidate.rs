@@ -72,10 +72,9 @@ impl PageStore {
             Err(error) => error.kind() == Kind::Unknown,
         };
         let meta = lease.page().meta();
-        if has_changed && let Err(error) = self.announce_change(&meta).await {
-            let (page, is_pending) =
-                (lease.page().redacted(), self.add_pending_announcement(&meta).is_some());
-            tracing::warn!(%error, %page, is_pending, "other processes were not told that a page was invalidated");
+        if has_changed && let Err(error) = self.announce_or_add_pending(&meta).await {
+            let page = lease.page().redacted();
+            tracing::warn!(%error, %page, "other processes have not been told yet that a page was invalidated");
         }
         outcome
     }

@@ -30,6 +30,17 @@ impl Pending {
             Pending::Announcement { since } => *since,
         }
     }
+
+    /// Whether this write takes the place of another one for the same row.
+    fn replaces(&self, other: &Pending) -> bool {
+        match (self, other) {
+            // An invalidation is announced once it is written.
+            (Pending::Announcement { .. }, Pending::Epoch { .. }) => false,
+            (Pending::Epoch { .. }, Pending::Announcement { .. }) => true,
+            // If the clock was set back, the later time remains.
+            _ => other.since() < self.since(),
+        }
+    }
 }
 
 impl PageStore {
@@ -53,8 +64,7 @@ impl PageStore {
             return None;
         }
         let stored = pending.entry(key.clone()).or_insert_with(|| write.clone());
-        // If the clock was set back, the later time remains.
-        if stored.since() < write.since() {
+        if write.replaces(stored) {
             *stored = write.clone();
         }
         Some(stored.clone())
@@ -139,5 +149,21 @@ impl PageStore {
             }
         }
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_announcement_does_not_replace_the_invalidation_that_has_to_be_written_before_it() {
+        let page = Arc::new(PageKey::new("/").expect("a page"));
+        let epoch = |since| Pending::Epoch { epoch: Epoch::at(since), page: page.clone() };
+        let announcement = |since| Pending::Announcement { since };
+        assert!(!announcement(2).replaces(&epoch(1)));
+        assert!(epoch(1).replaces(&announcement(1)), "its row may not have been written");
+        assert!(epoch(2).replaces(&epoch(1)) && !epoch(1).replaces(&epoch(2)), "the clock was set back");
+        assert!(announcement(2).replaces(&announcement(1)));
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use facetheory::protocol::FeedEntry;
-use facetheory::{Feed, IsrBuilder, PageStore, Render, State, Tag};
+use facetheory::{Feed, History, InvalidationMode, IsrBuilder, PageStore, Render, State, Tag};
 use futures_util::future::join_all;
-use tabletheory::{Key, Query, Table as _, Txn, Write};
+use tabletheory::{Faults, Key, Query, Table as _, Txn, Write};
 
 use crate::fixture::{INTERVAL, SECOND, Site, served};
 
@@ -111,6 +111,56 @@ async fn if_an_entry_cannot_be_stored_each_of_its_changes_fails() {
         let error = outcome.expect_err("not announced").to_string();
         assert!(error.starts_with("the change was stored, but not announced to other processes"), "{error}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_that_could_not_be_announced_is_announced_although_its_caller_does_not_repeat_it() {
+    type Operation = fn(Site, String) -> futures_util::future::BoxFuture<'static, bool>;
+    let operations: [(&str, Operation); 4] = [
+        ("invalidate", |site, _| {
+            Box::pin(async move { site.isr.invalidate(&site.page, InvalidationMode::Soft).await.is_err() })
+        }),
+        ("invalidate a tag", |site, _| {
+            Box::pin(async move { site.isr.invalidate_tag(&Tag::everything(), None).await.is_err() })
+        }),
+        ("roll back", |site, sk| {
+            Box::pin(async move { site.isr.roll_back(&site.page, &sk, INTERVAL).await.is_err() })
+        }),
+        ("unpin", |site, _| Box::pin(async move { site.isr.unpin(&site.page).await.is_err() })),
+    ];
+    for (name, operation) in operations {
+        let site = Site::built(exclusive).with(|policy| {
+            (policy.revalidate, policy.history) = (60 * INTERVAL, History::Versions);
+        });
+        let other = site.another_built(exclusive);
+        tokio::time::sleep(SECOND).await;
+        site.get("one").await;
+        let versions = site.isr.versions(&site.page, 1).await.expect("versions");
+        other.get("two").await;
+        let is_current = || other.isr.get_fresh(&other.page, &other.policy).is_some();
+        tokio::time::sleep(SECOND).await;
+        assert!(is_current());
+
+        site.table.reject_writes_to("FEED#");
+        assert!(operation(site.clone(), versions[0].0.clone()).await, "{name}: the caller is told");
+        tokio::time::sleep(RETRIED).await;
+        assert!(is_current(), "{name}: the other process cannot know");
+        site.table.come_back();
+        tokio::time::sleep(RETRIED + SECOND).await;
+        assert!(!is_current(), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_whose_outcome_is_unknown_is_announced_as_soon_as_the_feed_can_be_written() {
+    let site = Site::built(exclusive);
+    // The table applies writes, but no response arrives.
+    site.table.set_faults(Faults { lose_response: 1.0, ..Faults::default() });
+    site.isr.invalidate_tag(&tag(1), None).await.expect_err("the outcome is unknown");
+    site.table.come_back();
+    let before = entries(&site).await.len();
+    tokio::time::sleep(RETRIED).await;
+    assert!(entries(&site).await.len() > before, "announced by the process itself");
 }
 
 #[tokio::test(start_paused = true)]
