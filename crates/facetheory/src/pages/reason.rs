@@ -76,6 +76,22 @@ impl RegenerateReason {
         }
     }
 
+    /// Whether a page that is regenerated for this reason is right for every process, and the page before is not. Processes
+    /// with other settings would only replace each other's pages, each with one that is right for itself.
+    pub(crate) fn concerns_every_process(&self) -> bool {
+        match self {
+            RegenerateReason::Stale
+            | RegenerateReason::EarlyRefresh(_)
+            | RegenerateReason::OtherDeployment(_)
+            | RegenerateReason::OtherPolicy(_) => false,
+            RegenerateReason::BodyMissing(_)
+            | RegenerateReason::RequestDirective(_)
+            | RegenerateReason::OtherVariant(_)
+            | RegenerateReason::VariantPromotion(_)
+            | RegenerateReason::HeadUpdate(_) => true,
+        }
+    }
+
     /// Whether the body that `META` names is the missing one.
     pub(crate) fn is_body_missing(&self, meta: &Meta) -> bool {
         matches!(self, RegenerateReason::BodyMissing(s3_key) if *s3_key == meta.generation.s3_key)

@@ -139,7 +139,8 @@ impl Pages {
             Ok(ControlFlow::Continue((generation, seen))) => {
                 let (lease, claim) = (&held.lease, held.claim.as_ref());
                 let span = tracing::debug_span!("publish", page = %lease.page().redacted());
-                let publish = self.store.publish(lease, &generation, seen.as_ref(), policy.history, claim);
+                let publication = (&generation, seen.as_ref(), reason.concerns_every_process());
+                let publish = self.store.publish_for(lease, publication, policy.history, claim);
                 match publish.instrument(span).await {
                     Ok(Published::Done) => return Ok(published(generation, seen)),
                     Err(error) if error.kind() == Kind::Unknown => return Err(error),

@@ -32,6 +32,7 @@ pub(crate) mod lease;
 pub(crate) mod path_of_key;
 pub(crate) mod pointer;
 pub(crate) mod publish;
+pub(crate) mod replacement;
 pub(crate) mod request;
 pub(crate) mod request_hash;
 pub(crate) mod retention;

@@ -14,6 +14,8 @@ use super::feed::FIRST_ENTRIES;
 use crate::error::{Error, Kind, Result};
 use crate::protocol::feed::{self, APPEND_LIMIT, Appended, MAX_CHANGED, Position, Subject};
 
+/// How long a change that nobody would repeat is waited for to be announced.
+const SOON: Duration = Duration::from_millis(250);
 /// How often an entry is appended again, because it took too long or its outcome is unknown.
 const MAX_APPENDS: u32 = 3;
 /// Changes that had to wait for an append wait this much longer, unless they fill an entry, so that others can join them and
@@ -109,6 +111,24 @@ impl PageStore {
             );
         }
         announced
+    }
+
+    /// Announces a change that nobody would repeat. If that takes longer than a moment, the announcement is pending.
+    pub(super) async fn announce_soon(&self, changed: &Key) {
+        if !self.announces {
+            return;
+        }
+        // Added first, so that the announcement is not lost if this call is cancelled.
+        let Some(announcement) = self.add_pending_announcement(changed) else {
+            tracing::error!(
+                "other processes were not told about a publish: too many announcements are pending"
+            );
+            return;
+        };
+        let announced = tokio::time::timeout(SOON, self.announce_pending(changed, &announcement)).await;
+        if !matches!(announced, Ok(Ok(()))) {
+            tracing::debug!("the announcement of a publish is pending");
+        }
     }
 
     /// Announces a change that was made, if this store does so. Returns once an entry that names it is stored.

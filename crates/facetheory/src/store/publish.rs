@@ -6,7 +6,7 @@ use super::PageStore;
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{
     Claim, Generation, History, Lease, Meta, Publication, Published, VersionId, attribute as name,
-    digest::sha256_hex, rollback,
+    digest::sha256_hex, replacement::must_be_announced, rollback,
 };
 
 const UNKNOWN: &str = "it is unknown whether the page was published";
@@ -16,7 +16,8 @@ impl PageStore {
     /// that has not changed the page needs only an update of `META`, and the lease is released after it.
     ///
     /// `seen` is `META` as it was read after the lease was acquired. If the render names the current body, the pointer does not
-    /// move; only times and headers change. An unknown outcome is resolved before this returns.
+    /// move; only times and headers change. An unknown outcome is resolved before this returns. A store with
+    /// [announcements](PageStore::with_announcements) announces a page that replaces a fresh one.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -32,6 +33,40 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn publish(
+        &self,
+        lease: &Lease,
+        page: &Generation,
+        seen: Option<&Meta>,
+        history: History,
+        request: Option<&Claim>,
+    ) -> Result<Published> {
+        self.publish_for(lease, (page, seen, true), history, request).await
+    }
+
+    /// Publishes a render like [`publish`](PageStore::publish), with a hint whether it is the [only right
+    /// one](must_be_announced) for all processes.
+    ///
+    /// Nobody would repeat the announcement of a publish, so if it takes longer than a moment, it is
+    /// [pending](PageStore::add_pending_announcement).
+    pub(crate) async fn publish_for(
+        &self,
+        lease: &Lease,
+        (page, seen, only_right_one): (&Generation, Option<&Meta>, bool),
+        history: History,
+        request: Option<&Claim>,
+    ) -> Result<Published> {
+        let outcome = self.publish_unannounced(lease, page, seen, history, request).await;
+        let may_be_published = match &outcome {
+            Ok(published) => *published != Published::Lost,
+            Err(error) => error.kind() == Kind::Unknown,
+        };
+        if may_be_published && must_be_announced(seen, page, only_right_one, self.now()) {
+            self.announce_soon(&lease.page().meta()).await;
+        }
+        outcome
+    }
+
+    async fn publish_unannounced(
         &self,
         lease: &Lease,
         page: &Generation,

@@ -18,6 +18,7 @@ pub struct Counters {
     commits: AtomicU32,
     writes: AtomicU32,
     rejected: Mutex<Option<&'static str>>,
+    held: Mutex<Option<&'static str>>,
 }
 
 /// A table in memory that counts its calls.
@@ -29,8 +30,8 @@ impl CountedTable {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let count = || AtomicU32::new(0);
         let table = Faulty::new(MemoryTable::with_clock(clock), 1, Faults::default());
-        let rejected = Mutex::new(None);
-        ObservedTable(Counters { table, reads: count(), commits: count(), writes: count(), rejected })
+        let (rejected, held) = (Mutex::new(None), Mutex::new(None));
+        ObservedTable(Counters { table, reads: count(), commits: count(), writes: count(), rejected, held })
     }
 }
 
@@ -67,10 +68,15 @@ impl Counters {
         *self.rejected.lock() = Some(prefix);
     }
 
-    /// Ends all faults.
+    /// Lets the commits that write to a partition with this prefix hang.
+    pub fn hold_writes_to(&self, prefix: &'static str) {
+        *self.held.lock() = Some(prefix);
+    }
+
+    /// Ends all faults. A commit that hangs continues to do so.
     pub fn come_back(&self) {
         self.set_faults(Faults::default());
-        *self.rejected.lock() = None;
+        (*self.rejected.lock(), *self.held.lock()) = (None, None);
     }
 }
 
@@ -91,9 +97,12 @@ impl TableHooks for Counters {
     }
 
     async fn commit(&self, txn: &Txn) -> Result<Commit> {
-        let rejected = *self.rejected.lock();
-        if rejected.is_some_and(|prefix| txn.writes().iter().any(|write| write.key().pk.starts_with(prefix)))
-        {
+        let (rejected, held) = (*self.rejected.lock(), *self.held.lock());
+        let writes_to = |prefix| txn.writes().iter().any(|write| write.key().pk.starts_with(prefix));
+        if held.is_some_and(writes_to) {
+            std::future::pending::<()>().await;
+        }
+        if rejected.is_some_and(writes_to) {
             return Err(Error::new(Kind::Unavailable, "the test rejects this commit"));
         }
         self.table.commit(txn).await

@@ -4,6 +4,7 @@ mod announcements;
 mod background;
 mod feed;
 mod feed_limits;
+mod feed_publish;
 mod fixture;
 mod metrics;
 mod operations;
