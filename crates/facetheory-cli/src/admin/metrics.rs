@@ -36,12 +36,13 @@ const COUNTERS: [(&str, &str); 10] = [
     ("facetheory_dynamodb_retries_total", "Requests to DynamoDB that repeat a failed one, by operation"),
     ("facetheory_feed_reads_total", "Reads of the change feed, by outcome"),
     ("facetheory_feed_entries_total", "Changes that the change feed named"),
-    ("facetheory_feed_gaps_total", "Times that entries of the change feed may have been missed"),
+    ("facetheory_feed_gaps_total", "Times that entries of the change feed may have been missed, by reason"),
     ("facetheory_log_dropped_lines_total", "Log lines dropped because the output was too slow"),
 ];
 /// The help texts of gauges.
-const GAUGES: [(&str, &str); 7] = [
+const GAUGES: [(&str, &str); 8] = [
     ("facetheory_feed_complete", "1 while this process relies on the change feed"),
+    ("facetheory_feed_read_entries", "Entries that the last read of the change feed returned"),
     ("facetheory_memory_pages", "Pages in the memory cache"),
     ("facetheory_memory_bytes", "Bytes of pages in the memory cache"),
     ("facetheory_gateway_connections", "Open client connections"),

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::Engine;
 use super::memory::Entry;
 use crate::protocol::Freshness;
-use crate::protocol::feed::{Changes, FeedRead, FeedReader, Subject};
+use crate::protocol::feed::{Changes, FeedRead, FeedReader, Gap, Subject};
 use crate::{PageKey, Result, Tag, Tenant};
 
 /// How often the feed is read. Half of the time within which a change must be known, so that one slow read does not matter.
@@ -146,8 +146,11 @@ impl Engine {
         let reading = self.within_table_timeout(store.read_feed(reader.bound(), reader.known())).await;
         let (entries, complete) = reading.inspect_err(|_| count_read("error"))?;
         count_read("ok");
+        gauge!("facetheory_feed_read_entries")
+            .set(f64::from(u32::try_from(entries.len()).unwrap_or(u32::MAX)));
         let read = FeedRead { at: now, began, finished: start.elapsed(), entries, complete };
-        let (was_watching, changes) = (reader.bound().is_some(), reader.observe(&read));
+        let (was_watching, gap) = (reader.bound().is_some(), reader.gap(&read));
+        let changes = reader.observe(&read);
         match (&changes, read.entries.first()) {
             (Changes::Of(changed), Some(newest)) if !changed.is_empty() => {
                 counter!("facetheory_feed_entries_total")
@@ -156,13 +159,19 @@ impl Engine {
                 let lag = u64::try_from(self.now().millis().saturating_sub(written)).unwrap_or(0);
                 histogram!("facetheory_feed_lag_seconds").record(Duration::from_millis(lag).as_secs_f64());
             }
-            (Changes::Everything, _) if was_watching => {
-                counter!("facetheory_feed_gaps_total").increment(1);
-                tracing::warn!("entries of the change feed may have been missed; pages are read again");
-            }
             _ => {}
         }
-        store.known_changes().apply(changes, now);
+        let is_unreadable = was_watching && changes == Changes::Everything;
+        if let Some(reason) = gap.map(Gap::as_str).or(is_unreadable.then_some("unreadable-entry")) {
+            counter!("facetheory_feed_gaps_total", "reason" => reason).increment(1);
+            let entries = read.entries.len();
+            tracing::warn!(
+                reason,
+                entries,
+                "entries of the change feed may have been missed; all pages are read again"
+            );
+        }
+        store.known_changes().apply(changes, now, start + began);
         gauge!("facetheory_feed_complete").set(1.0);
         Ok(())
     }

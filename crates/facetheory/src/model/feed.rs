@@ -14,6 +14,8 @@ use tabletheory::{SeededRandom, Timestamp};
 use crate::protocol::feed::{
     APPEND_LIMIT, Appended, Changes, FeedRead, FeedReader, LATE, MAX_PAUSE, Position, Subject, TTL,
 };
+use crate::protocol::replacement::must_be_announced;
+use crate::protocol::{Generation, Meta};
 use crate::store::KnownChanges;
 
 /// One step of time. A writer may need one to store an entry; the reader waits for two.
@@ -32,11 +34,19 @@ struct Scope {
     slow_reads: bool,
     /// Whether entries expire.
     expires: bool,
+    /// Whether the page is replaced by one with a tag before the change, which then invalidates that tag.
+    publishes: bool,
+    /// Whether the wall clock of the process is set back.
+    clock_steps: bool,
 }
 
-const SCOPES: [Scope; 2] = [
-    Scope { ticks: 3, reads: 3, slow_reads: true, expires: true },
-    Scope { ticks: 4, reads: 4, slow_reads: false, expires: false },
+const PLAIN: Scope =
+    Scope { ticks: 3, reads: 3, slow_reads: false, expires: false, publishes: false, clock_steps: false };
+const SCOPES: [Scope; 4] = [
+    Scope { slow_reads: true, expires: true, ..PLAIN },
+    Scope { ticks: 4, reads: 4, ..PLAIN },
+    Scope { publishes: true, ..PLAIN },
+    Scope { clock_steps: true, ..PLAIN },
 ];
 
 /// How often the writer appends.
@@ -65,9 +75,15 @@ enum Mutant {
     JoinsLate,
     /// The reader takes only the first change of an entry.
     ReadsOneChange,
+    /// The reader counts it as a gap that the newest entry has expired before older ones.
+    GapAtExpiry,
+    /// A page that gets a tag before its interval ends is published without an entry in the feed.
+    SilentPublish,
+    /// The process looks only at the wall clock to decide how old a read of the feed is.
+    TrustsWallClock,
 }
 
-const MUTANTS: [Mutant; 10] = [
+const MUTANTS: [Mutant; 13] = [
     Mutant::NoAppend,
     Mutant::AppendsFirst,
     Mutant::AcceptsLate,
@@ -78,10 +94,15 @@ const MUTANTS: [Mutant; 10] = [
     Mutant::DoesNotMark,
     Mutant::JoinsLate,
     Mutant::ReadsOneChange,
+    Mutant::GapAtExpiry,
+    Mutant::SilentPublish,
+    Mutant::TrustsWallClock,
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Step {
+    /// The writer is about to publish a page.
+    Publish,
     /// The writer is about to make its change.
     Change,
     /// The writer is about to make its change, although its group has read the newest position, at this time.
@@ -101,13 +122,23 @@ enum Step {
 struct Copy {
     /// Whether it includes the change.
     is_changed: bool,
+    /// Whether it has the tag.
+    has_tag: bool,
     /// The number of changes that were known before it was read.
     known: u64,
 }
 
-/// An entry: its position, and whether it is about the page. Such an entry is about another page too, which another task of
-/// the writer has changed.
-type Entry = (Position, bool);
+/// A row that the feed names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Row {
+    OtherPage,
+    Page,
+    Tag,
+}
+
+/// An entry: its position, and the row that it is about. An entry about the page or the tag is about another page too, which
+/// another task of the writer has changed.
+type Entry = (Position, Row);
 
 #[derive(Clone, Debug, Hash)]
 struct State {
@@ -115,49 +146,60 @@ struct State {
     ticks: u32,
     /// How much of `now` the reader does not know about, for a mutant.
     hidden: u32,
-    /// Whether the entries of the feed have been deleted.
+    /// How far the wall clock of the process was set back.
+    set_back: u32,
+    /// Whether all entries of the feed have been deleted at once.
     expired: bool,
     log: Vec<Entry>,
     /// Whether an entry about another page was appended.
     has_other: bool,
     step: Step,
     is_changed: bool,
+    /// Whether the page in the table has the tag.
+    has_tag: bool,
     appends: u32,
     reader: FeedReader,
     reads: u32,
-    reading: Option<(u32, Vec<Entry>)>,
+    /// A read that has begun: when, also by the wall clock, and the entries that it finds.
+    reading: Option<(u32, u32, Vec<Entry>)>,
     /// The changes that the reader has returned, in order.
     news: Vec<Changes>,
-    /// When the last read began, and how many entries it found.
-    read_at: Option<u32>,
-    read_entries: usize,
+    /// When the last read began, also by the wall clock, and the entries that it found.
+    read_at: Option<(u32, u32)>,
+    read_log: Vec<Entry>,
+    /// Whether the reader took the expiry of entries for a gap.
+    false_gap: bool,
     page: Option<Copy>,
 }
 
-fn subject(is_page: bool) -> Subject {
-    static SUBJECTS: LazyLock<[Subject; 2]> =
-        LazyLock::new(|| ["CACHE#other", "CACHE#page"].map(Subject::of));
-    SUBJECTS[usize::from(is_page)].clone()
+fn subject(row: Row) -> Subject {
+    static SUBJECTS: LazyLock<[Subject; 3]> =
+        LazyLock::new(|| ["CACHE#other", "CACHE#page", "TAG#x"].map(Subject::of));
+    SUBJECTS[row as usize].clone()
 }
 
 impl State {
-    fn start() -> Self {
+    /// The page has the tag already, or gets it.
+    fn start(scope: &Scope, has_tag: bool) -> Self {
         State {
             now: 1,
             ticks: 0,
             hidden: 0,
+            set_back: 0,
             expired: false,
             log: Vec::new(),
             has_other: false,
-            step: Step::Change,
+            step: if scope.publishes { Step::Publish } else { Step::Change },
             is_changed: false,
+            has_tag,
             appends: 0,
             reader: FeedReader::default(),
             reads: 0,
             reading: None,
             news: Vec::new(),
             read_at: None,
-            read_entries: 0,
+            read_log: Vec::new(),
+            false_gap: false,
             page: None,
         }
     }
@@ -168,19 +210,34 @@ impl State {
         for changes in &self.news {
             known.add(changes.clone());
         }
+        if let Some((at, wall)) = self.read_at {
+            known.apply(Changes::Of(Vec::new()), wall_time(wall), known.started() + TICK * at);
+        }
         known
     }
 
     /// The page includes the change if it was acknowledged `MAX_AGE` ago, and the page would be served from memory.
-    fn violation(&self) -> Option<String> {
+    fn violation(&self, mutant: Option<Mutant>) -> Option<String> {
+        if self.false_gap {
+            return Some(format!("expired entries are taken for a gap: {self:?}"));
+        }
         let page = self.page?;
-        let relies = self.read_at.is_some_and(|at| self.now < at + MAX_AGE);
         let is_due = matches!(self.step, Step::Acknowledged(at) if at + MAX_AGE <= self.now);
-        if page.is_changed || !relies || !is_due {
+        if page.is_changed || !is_due {
             return None;
         }
-        let is_served = !self.known_changes().has_changed(page.known, [subject(true)]);
+        let (known, (read_at, _)) = (self.known_changes(), self.read_at?);
+        let instant = if mutant == Some(Mutant::TrustsWallClock) { read_at } else { self.now };
+        let instant = || known.started() + TICK * instant;
+        let relies = known.is_complete_at(wall_time(self.wall()), instant, TICK * MAX_AGE);
+        let rows = [Row::Page, Row::Tag].into_iter().take(1 + usize::from(page.has_tag));
+        let is_served = relies && !known.has_changed(page.known, rows.map(subject));
         is_served.then(|| format!("the change is not known: {self:?}"))
+    }
+
+    /// The time by the wall clock of the process.
+    fn wall(&self) -> u32 {
+        self.now - self.set_back
     }
 
     fn successors(&self, scope: &Scope, mutant: Option<Mutant>) -> Vec<State> {
@@ -198,6 +255,10 @@ impl State {
         if self.ticks < scope.ticks {
             with(&|state| (state.now, state.ticks) = (state.now + 1, state.ticks + 1));
         }
+        // The clock is set back once.
+        if scope.clock_steps && self.set_back == 0 && self.now > 1 {
+            with(&|state| state.set_back = 1);
+        }
         // Nothing is in progress over a long time: every step has a timeout.
         let is_appending = matches!(self.step, Step::ChangeInGroup(..) | Step::Store(..) | Step::ReadNewest);
         let is_idle = self.reading.is_none() && !is_appending;
@@ -207,9 +268,13 @@ impl State {
                 (state.expired, state.log) = (true, Vec::new());
                 state.hidden = if mutant == Some(Mutant::IgnoresPause) { LONG } else { 0 };
             });
-            // The process has read the feed all the time, and saw each entry before it was deleted.
-            if self.read_entries == self.log.len() {
-                with(&|state| (state.expired, state.log) = (true, Vec::new()));
+        }
+        // The process has read the feed all the time, and saw each entry before it was deleted. They are deleted in any order.
+        if scope.expires && is_idle && self.has_read_all_entries() {
+            for index in 0..self.log.len() {
+                with(&|state| {
+                    state.log.remove(index);
+                });
             }
         }
         if !self.has_other {
@@ -218,10 +283,10 @@ impl State {
             let position = Position::after(self.newest(), now, &SeededRandom::new(1));
             with(&|state| {
                 state.has_other = true;
-                state.log.push((position, false));
+                state.log.push((position, Row::OtherPage));
             });
         }
-        next.extend(self.writer_step(mutant));
+        next.extend(self.writer_step(scope, mutant));
         self.reader_steps(scope, mutant, &mut next);
         next
     }
@@ -230,10 +295,38 @@ impl State {
         self.log.iter().map(|(position, _)| *position).max()
     }
 
-    fn writer_step(&self, mutant: Option<Mutant>) -> Option<State> {
+    /// Whether the process has read all entries that are in the feed.
+    fn has_read_all_entries(&self) -> bool {
+        self.read_at.is_some() && self.log.iter().all(|entry| self.read_log.contains(entry))
+    }
+
+    /// Publishes the page with its tag, although the interval of the page before it is not over.
+    fn publish(&mut self, mutant: Option<Mutant>) -> Step {
+        let generation = |has_tag| {
+            let mut generation = Generation::new("a.html", 0, i64::from(LONG));
+            generation.content.tags.extend(std::iter::once("x".to_owned()).filter(|_| has_tag));
+            generation
+        };
+        let (before, now) = (Meta::of(generation(self.has_tag)), Timestamp::from_millis(0));
+        self.has_tag = true;
+        let is_announced = must_be_announced(Some(&before), &generation(true), false, now);
+        if is_announced && mutant != Some(Mutant::SilentPublish) { self.append() } else { Step::Change }
+    }
+
+    /// The row that the writer announces, and its next step.
+    fn announcement(&self, scope: &Scope) -> (Row, Step) {
+        match (self.is_changed, scope.publishes) {
+            (false, true) => (Row::Page, Step::Change),
+            (true, true) => (Row::Tag, Step::Acknowledged(self.now)),
+            (_, false) => (Row::Page, Step::Acknowledged(self.now)),
+        }
+    }
+
+    fn writer_step(&self, scope: &Scope, mutant: Option<Mutant>) -> Option<State> {
         let mut state = self.clone();
-        let appends_first = mutant == Some(Mutant::AppendsFirst);
+        let appends_first = mutant == Some(Mutant::AppendsFirst) && !scope.publishes;
         state.step = match self.step {
+            Step::Publish => state.publish(mutant),
             Step::Change if appends_first && self.appends == 0 => state.append(),
             Step::Change if mutant == Some(Mutant::JoinsLate) => match state.append() {
                 Step::Store(position, since) => Step::ChangeInGroup(position, since),
@@ -244,7 +337,7 @@ impl State {
                 Step::Store(position, since)
             }
             Step::Change => {
-                state.is_changed = true;
+                (state.is_changed, state.appends) = (true, self.appends % APPENDS);
                 if appends_first || mutant == Some(Mutant::NoAppend) {
                     Step::Acknowledged(self.now)
                 } else {
@@ -255,10 +348,11 @@ impl State {
             Step::ReadNewest => state.append(),
             Step::Store(position, since) => {
                 let in_time = self.now - since <= 1 || mutant == Some(Mutant::AcceptsLate);
-                state.log.push((position, true));
+                let (row, next) = self.announcement(scope);
+                state.log.push((position, row));
                 match in_time {
                     true if appends_first => Step::Change,
-                    true => Step::Acknowledged(self.now),
+                    true => next,
                     false => Step::ReadNewest,
                 }
             }
@@ -280,21 +374,21 @@ impl State {
             None if self.reads < scope.reads => {
                 state.reads += 1;
                 if scope.slow_reads {
-                    state.reading = Some((self.now, self.log.clone()));
+                    state.reading = Some((self.now, self.wall(), self.log.clone()));
                 } else {
-                    state.apply(self.now, self.log.clone(), mutant);
+                    state.apply((self.now, self.wall()), self.log.clone(), mutant);
                 }
                 next.push(state);
             }
             None => {}
             // A read has a timeout.
-            Some((began, _)) if self.now > began + 1 => {
+            Some((began, ..)) if self.now > began + 1 => {
                 state.reading = None;
                 next.push(state);
             }
-            Some((began, log)) => {
+            Some((began, wall, log)) => {
                 state.reading = None;
-                state.apply(*began, log.clone(), mutant);
+                state.apply((*began, *wall), log.clone(), mutant);
                 next.push(state);
             }
         }
@@ -302,13 +396,15 @@ impl State {
         if self.page.is_none() {
             let mut state = self.clone();
             let known = u64::try_from(self.news.len()).expect("few");
-            state.page = Some(Copy { is_changed: self.is_changed, known });
+            state.page = Some(Copy { is_changed: self.is_changed, has_tag: self.has_tag, known });
             next.push(state);
         }
     }
 
-    fn apply(&mut self, began: u32, mut log: Vec<Entry>, mutant: Option<Mutant>) {
-        self.read_entries = log.len();
+    fn apply(&mut self, (began, wall): (u32, u32), mut log: Vec<Entry>, mutant: Option<Mutant>) {
+        let has_paused = self.read_at.is_none_or(|(previous, _)| TICK * (began - previous) > MAX_PAUSE);
+        let is_all_known = !has_paused && log.iter().all(|entry| self.read_log.contains(entry));
+        self.read_log.clone_from(&log);
         let highest = self.reader.newest();
         if mutant == Some(Mutant::NoOverlap) {
             log.retain(|(position, _)| highest.is_none_or(|highest| position.sequence > highest));
@@ -319,18 +415,20 @@ impl State {
         if mutant == Some(Mutant::IgnoresReset) && newest < highest {
             log.clear();
         }
-        let entry = |(position, is_page): &Entry| {
-            let mut changed = vec![subject(false)];
-            if *is_page && mutant != Some(Mutant::ReadsOneChange) {
-                changed.push(subject(true));
+        let entry = |(position, row): &Entry| {
+            let mut changed = vec![subject(Row::OtherPage)];
+            if mutant != Some(Mutant::ReadsOneChange) {
+                changed.push(subject(*row));
             }
             Appended { position: *position, changed: Some(changed) }
         };
         let entries = log.iter().map(entry).collect();
         let time = |ticks: u32| TICK * (ticks - self.hidden);
-        let (at, began_at) = (Timestamp::from_millis(0) + time(began), time(began));
-        let read = FeedRead { at, began: began_at, finished: time(self.now), entries, complete: true };
+        let (at, began_at) = (wall_time(wall - self.hidden), time(began));
+        let complete = mutant != Some(Mutant::GapAtExpiry) || newest >= highest;
+        let read = FeedRead { at, began: began_at, finished: time(self.now), entries, complete };
         let changes = self.reader.observe(&read);
+        self.false_gap = is_all_known && changes == Changes::Everything;
         let is_ignored = match &changes {
             Changes::Of(changed) => changed.is_empty() || mutant == Some(Mutant::DoesNotMark),
             Changes::Everything => mutant == Some(Mutant::KeepsOldPages),
@@ -338,8 +436,12 @@ impl State {
         if !is_ignored {
             self.news.push(changes);
         }
-        self.read_at = Some(began);
+        self.read_at = Some((began, wall));
     }
+}
+
+fn wall_time(ticks: u32) -> Timestamp {
+    Timestamp::from_millis(0) + TICK * ticks
 }
 
 fn fingerprint(state: &State) -> u64 {
@@ -351,9 +453,10 @@ fn fingerprint(state: &State) -> u64 {
 /// Explores all states, and returns their number, or a violation.
 fn explore(scope: &Scope, mutant: Option<Mutant>) -> Result<usize, String> {
     const MOST: usize = 500_000;
-    let (mut seen, mut open) = (HashSet::new(), vec![State::start()]);
+    let starts = [false, true].map(|has_tag| State::start(scope, has_tag && scope.publishes));
+    let (mut seen, mut open) = (HashSet::new(), starts.to_vec());
     while let Some(state) = open.pop() {
-        if let Some(violation) = state.violation() {
+        if let Some(violation) = state.violation(mutant) {
             return Err(violation);
         }
         for next in state.successors(scope, mutant) {

@@ -29,6 +29,8 @@ pub(crate) const LATE: Duration = Duration::from_secs(10);
 pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(1800);
 /// The most changes that one entry announces: with so many, it still costs one write unit.
 pub(crate) const MAX_CHANGED: usize = 40;
+/// The most entries that a reader remembers, besides those that a read finds again.
+const MAX_KNOWN: usize = 10_000;
 
 codec::row! {
     "FEED#"
@@ -93,6 +95,13 @@ impl Position {
         Some(Position { sequence: sequence.parse().ok().filter(|_| is_sequence)?, suffix })
     }
 
+    /// When the entry may be deleted. While a position is ahead of the clock, its entry stays, so that no later entry gets a
+    /// lower position.
+    fn ttl(self, now: Timestamp) -> i64 {
+        let written = Timestamp::from_millis(i64::try_from(self.sequence).unwrap_or(i64::MAX));
+        after(now.max(written), TTL)
+    }
+
     pub(crate) fn key(self) -> Key {
         Key::new(PK, format!("{:0width$}-{:016x}", self.sequence, self.suffix, width = Self::DIGITS))
     }
@@ -107,7 +116,7 @@ pub(crate) fn newest_first() -> Query {
 /// Appends an entry about these changes, at most [`MAX_CHANGED`].
 pub(crate) fn append(position: Position, changed: &BTreeSet<Subject>, now: Timestamp) -> Txn {
     let changed = changed.iter().map(|subject| subject.0.to_string()).collect();
-    let entry = FeedEntry { changed, ttl: Some(after(now, TTL)) };
+    let entry = FeedEntry { changed, ttl: Some(position.ttl(now)) };
     Txn::from(Write::put(position.key(), entry.to_item()))
 }
 
@@ -143,6 +152,30 @@ pub(crate) struct FeedRead {
     pub(crate) complete: bool,
 }
 
+/// Why entries may have been missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gap {
+    /// The feed was not read for too long, or the clock was set.
+    Pause,
+    /// There are more new entries than one read may return.
+    TooMany,
+    /// The positions began again.
+    Reset,
+    /// The last position is in use, so new entries cannot be told from old ones.
+    LastPosition,
+}
+
+impl Gap {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Gap::Pause => "pause",
+            Gap::TooMany => "too-many",
+            Gap::Reset => "reset",
+            Gap::LastPosition => "last-position",
+        }
+    }
+}
+
 /// Which rows changed. After a read, every change that was acknowledged before the read began has been announced.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Changes {
@@ -167,7 +200,7 @@ struct Watching {
     newest: u64,
     /// When a read that saw a new highest sequence number finished, oldest first.
     reads: VecDeque<(Duration, u64)>,
-    /// The entries after the bound that are known.
+    /// The entries that are known: all after the bound, and some before it.
     seen: BTreeSet<Position>,
 }
 
@@ -179,7 +212,7 @@ impl FeedReader {
 
     /// The number of known entries after the bound, which the next read finds again.
     pub(crate) fn known(&self) -> usize {
-        self.watching.as_ref().map_or(0, |watching| watching.seen.len())
+        self.watching.as_ref().map_or(0, |watching| watching.after_bound().count())
     }
 
     /// The highest sequence number that it has seen.
@@ -188,19 +221,23 @@ impl FeedReader {
         self.watching.as_ref().map(|watching| watching.newest)
     }
 
+    /// Why entries before this read may have been missed; `None` for the first read.
+    pub(crate) fn gap(&self, read: &FeedRead) -> Option<Gap> {
+        self.watching.as_ref()?.gap(read)
+    }
+
     /// Takes note of a read, and returns what changed.
     pub(crate) fn observe(&mut self, read: &FeedRead) -> Changes {
-        let newest = read.entries.first().map(|entry| entry.position.sequence);
         match &mut self.watching {
-            Some(watching) if !watching.has_gap(read, newest) => {
+            Some(watching) if watching.gap(read).is_none() => {
                 let changes = watching.take_new(&read.entries);
-                watching.advance(read, newest);
+                watching.advance(read);
                 changes
             }
             // An entry that is stored later, at a position that this read skips, is of a writer that had not seen the newest
             // entry. Its change was made before, so a page that is read from now on includes it.
             start_again => {
-                *start_again = Some(Watching::from(read, newest.unwrap_or(0)));
+                *start_again = Some(Watching::from(read));
                 Changes::Everything
             }
         }
@@ -208,36 +245,52 @@ impl FeedReader {
 }
 
 impl Watching {
-    fn from(read: &FeedRead, newest: u64) -> Self {
-        let (reads, seen) = (VecDeque::new(), BTreeSet::new());
-        Watching { previous: (read.began, read.at), bound: newest, newest, reads, seen }
+    fn from(read: &FeedRead) -> Self {
+        let newest = read.entries.first().map_or(0, |entry| entry.position.sequence);
+        let seen = read.entries.iter().map(|entry| entry.position).collect();
+        Watching { previous: (read.began, read.at), bound: newest, newest, reads: VecDeque::new(), seen }
     }
 
-    /// Whether entries may be missing.
-    fn has_gap(&self, read: &FeedRead, newest: Option<u64>) -> bool {
+    /// Why entries may be missing.
+    fn gap(&self, read: &FeedRead) -> Option<Gap> {
         let (began, at) = self.previous;
         let wall_millis = u128::from(read.at.millis().abs_diff(at.millis()));
-        let was_away = read.began.saturating_sub(began) > MAX_PAUSE || wall_millis > MAX_PAUSE.as_millis();
-        // If the newest entry is older than before, the feed was deleted, and its sequence numbers began again.
-        let began_again = newest.is_some_and(|newest| newest < self.newest);
-        // After the last sequence number there are no later ones, so new entries cannot be told from old ones.
-        let is_exhausted = newest.is_some_and(|newest| newest >= Position::MAX_SEQUENCE);
-        was_away || began_again || is_exhausted || !read.complete
+        if read.began.saturating_sub(began) > MAX_PAUSE || wall_millis > MAX_PAUSE.as_millis() {
+            return Some(Gap::Pause);
+        }
+        if !read.complete {
+            return Some(Gap::TooMany);
+        }
+        let newest = read.entries.first()?.position;
+        if newest.sequence >= Position::MAX_SEQUENCE {
+            return Some(Gap::LastPosition);
+        }
+        // Entries expire in any order, so the newest one may be one that is older than the newest before. If it is not known,
+        // the feed was deleted, and its sequence numbers began again.
+        let began_again = newest.sequence < self.newest && !self.seen.contains(&newest);
+        began_again.then_some(Gap::Reset)
+    }
+
+    /// The known entries after the bound.
+    fn after_bound(&self) -> impl Iterator<Item = &Position> {
+        let bound = self.bound;
+        self.seen.iter().rev().take_while(move |position| position.sequence > bound)
     }
 
     fn take_new(&mut self, entries: &[Appended]) -> Changes {
         let bound = self.bound;
         let new = entries
             .iter()
-            .filter(|entry| entry.position.sequence > bound && self.seen.insert(entry.position));
+            .filter(|entry| self.seen.insert(entry.position) && entry.position.sequence > bound);
         let changed: Vec<Option<Vec<Subject>>> = new.map(|entry| entry.changed.clone()).collect();
         let changed: Option<Vec<Vec<Subject>>> = changed.into_iter().collect();
         changed.map_or(Changes::Everything, |changed| Changes::Of(changed.concat()))
     }
 
     /// Moves the bound to the highest sequence number that was known [`LATE`] before this read began.
-    fn advance(&mut self, read: &FeedRead, newest: Option<u64>) {
+    fn advance(&mut self, read: &FeedRead) {
         self.previous = (read.began, read.at);
+        let newest = read.entries.first().map(|entry| entry.position.sequence);
         if let Some(newest) = newest.filter(|newest| *newest > self.newest) {
             self.newest = newest;
             self.reads.push_back((read.finished, newest));
@@ -247,8 +300,11 @@ impl Watching {
         {
             self.bound = newest;
         }
-        let bound = self.bound;
-        self.seen.retain(|position| position.sequence > bound);
+        while self.seen.len() > MAX_KNOWN
+            && self.seen.first().is_some_and(|oldest| oldest.sequence <= self.bound)
+        {
+            self.seen.pop_first();
+        }
     }
 }
 
@@ -316,6 +372,43 @@ mod tests {
         let suspended = FeedRead { at: Timestamp::from_seconds(3600), ..read(11, &[100]) };
         assert_eq!(reader().observe(&suspended), gap, "the machine was suspended, or its clock was set");
         assert_eq!(reader().observe(&read(11, &[])), changed(&[]), "expired entries make no gap");
+    }
+
+    #[test]
+    fn entries_that_expire_in_any_order_are_no_gap() {
+        let mut reader = reader();
+        assert_eq!(reader.observe(&read(11, &[99, 100, 105, 107])), changed(&[107, 105]));
+        assert_eq!(reader.observe(&read(1000, &[99, 100, 105, 107])), changed(&[]));
+        for (seconds, left) in [(2000, &[99, 100, 105][..]), (3000, &[99, 105]), (4000, &[99]), (5000, &[])] {
+            assert_eq!(reader.gap(&read(seconds, left)), None, "{left:?}");
+            assert_eq!(reader.observe(&read(seconds, left)), changed(&[]), "{left:?}");
+        }
+        assert_eq!(reader.gap(&read(5001, &[98])), Some(Gap::Reset), "it was not there before");
+        assert_eq!(reader.observe(&read(5002, &[108])), changed(&[108]));
+    }
+
+    #[test]
+    fn a_reader_remembers_a_limited_number_of_old_entries() {
+        let mut reader = reader();
+        let many: Vec<u64> = (101..20_000).collect();
+        reader.observe(&read(11, &many));
+        assert_eq!(reader.known(), many.len(), "a read finds them again");
+        reader.observe(&read(1000, &many));
+        reader.observe(&read(1001, &many[many.len() - 1..]));
+        assert_eq!(reader.known(), 0);
+        assert_eq!(reader.watching.as_ref().map(|watching| watching.seen.len()), Some(MAX_KNOWN));
+    }
+
+    #[test]
+    fn an_entry_expires_after_its_position_although_the_clock_of_its_writer_is_behind() {
+        let has_ttl = |seconds, ttl: &str| {
+            let position = Position { sequence: 1_700_000_000_000, suffix: 0 };
+            let changed = BTreeSet::from([Subject::of("TAG#news")]);
+            let txn = append(position, &changed, Timestamp::from_seconds(seconds));
+            format!("{txn:?}").contains(ttl)
+        };
+        assert!(has_ttl(1_700_000_001, "1700003601"));
+        assert!(has_ttl(0, "1700003600"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use tabletheory::Timestamp;
+use tokio::time::Instant;
 
 use super::PageStore;
 use crate::error::Result;
@@ -15,7 +16,7 @@ use crate::protocol::feed::{self, Appended, Changes, Subject};
 /// The entries of the first query of a read, besides those that the reader knows. So many cost one read unit, like none,
 /// however many changes each announces.
 pub(super) const FIRST_ENTRIES: usize = 4;
-/// The entries of each further query of a read.
+/// The entries of each further query of a read, and of the first read, which finds out which entries are old.
 const MORE_ENTRIES: usize = 500;
 /// The rows of all queries of one read. A read that would need more is a gap.
 const MAX_ROWS: usize = 2_000;
@@ -27,8 +28,11 @@ const MAX_CHANGES: usize = 100_000;
 pub(crate) struct KnownChanges {
     /// Counts the reads that brought changes. It numbers them.
     read: AtomicU64,
-    /// When the last read of the feed began, in milliseconds; `i64::MIN` if the feed is not read.
+    /// When the last read of the feed began by the wall clock, in milliseconds; `i64::MIN` if the feed is not read.
     complete_at: AtomicI64,
+    /// When it began by the clock that is never set, in milliseconds after `started`.
+    complete_after: AtomicU64,
+    started: Instant,
     recent: RwLock<Recent>,
 }
 
@@ -42,8 +46,13 @@ struct Recent {
 
 impl Default for KnownChanges {
     fn default() -> Self {
-        let (read, complete_at) = (AtomicU64::new(0), AtomicI64::new(i64::MIN));
-        KnownChanges { read, complete_at, recent: RwLock::default() }
+        KnownChanges {
+            read: AtomicU64::new(0),
+            complete_at: AtomicI64::new(i64::MIN),
+            complete_after: AtomicU64::new(0),
+            started: Instant::now(),
+            recent: RwLock::default(),
+        }
     }
 }
 
@@ -66,13 +75,38 @@ impl KnownChanges {
 
     /// Whether the feed was read recently enough to rely on it, like metadata that was read at that time.
     pub(crate) fn is_complete(&self, now: Timestamp, max_age: Duration) -> bool {
-        let complete_at = Timestamp::from_millis(self.complete_at.load(Ordering::Acquire));
-        complete_at <= now && now < complete_at + max_age
+        self.is_complete_at(now, Instant::now, max_age)
     }
 
-    /// Takes note of a read of the feed that began at this time.
-    pub(crate) fn apply(&self, changes: Changes, began: Timestamp) {
+    /// Whether the feed was read recently enough at this time, by both clocks: the wall clock may be set back, and the other
+    /// one stands still while a machine is suspended.
+    pub(crate) fn is_complete_at(
+        &self,
+        now: Timestamp,
+        instant: impl FnOnce() -> Instant,
+        max_age: Duration,
+    ) -> bool {
+        let complete_at = Timestamp::from_millis(self.complete_at.load(Ordering::Acquire));
+        let is_recent = complete_at <= now && now < complete_at + max_age;
+        // The second clock is not read without a feed.
+        is_recent && {
+            let complete_after = Duration::from_millis(self.complete_after.load(Ordering::Acquire));
+            instant().saturating_duration_since(self.started) < complete_after + max_age
+        }
+    }
+
+    /// When the clock that is never set began to count.
+    #[cfg(test)]
+    pub(crate) fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Takes note of a read of the feed that began at this time, by both clocks.
+    pub(crate) fn apply(&self, changes: Changes, began: Timestamp, began_at: Instant) {
         self.add(changes);
+        let after = began_at.saturating_duration_since(self.started).as_millis();
+        // A reader may see one of them before the other. It relies on the feed only if both are recent.
+        self.complete_after.store(u64::try_from(after).unwrap_or(0), Ordering::Release);
         self.complete_at.store(began.millis(), Ordering::Release);
     }
 
@@ -96,7 +130,7 @@ impl PageStore {
     /// Reads the entries of the feed after this sequence number, newest first, and whether they are all. So many of them are
     /// `known` already.
     pub(crate) async fn read_feed(&self, after: Option<u64>, known: usize) -> Result<(Vec<Appended>, bool)> {
-        let first = known.saturating_add(FIRST_ENTRIES).min(MORE_ENTRIES);
+        let first = after.map_or(MORE_ENTRIES, |_| known.saturating_add(FIRST_ENTRIES).min(MORE_ENTRIES));
         let mut query = feed::newest_first().limit(first);
         let (mut entries, mut rows) = (Vec::new(), 0);
         loop {

@@ -1,10 +1,13 @@
 //! The limits of the change feed: what a process does if it cannot know every change from the feed.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use facetheory::protocol::FeedEntry;
-use facetheory::{Feed, InvalidationMode, IsrBuilder, PageKey, Policy, Rendered, State};
-use tabletheory::{Key, Table as _, Txn, Write};
+use facetheory::testing::{self, CountedTable, RuntimeClock};
+use facetheory::{Bodies, Feed, InvalidationMode, IsrBuilder, PageKey, Policy, Rendered, State};
+use tabletheory::{Clock, Key, Table as _, Timestamp, Txn, Write};
 
 use crate::fixture::{INTERVAL, SECOND, Site, served};
 
@@ -112,4 +115,76 @@ async fn with_more_entries_than_one_read_may_have_every_page_is_read_again_once(
     assert_eq!(site.get("two").await, served(State::Hit, "one"), "it was read again");
     tokio::time::sleep(MINUTE).await;
     assert!(is_current(&site), "once");
+}
+
+/// The number of times that the page was not current, if it is looked at each second, and this many entries per second are
+/// appended in between.
+async fn gaps(site: &Site, per_second: usize, seconds: usize) -> usize {
+    let mut gaps = 0;
+    for _ in 0..seconds {
+        append(site, per_second, 1).await;
+        if !is_current(site) {
+            gaps += 1;
+            assert_eq!(site.get("two").await, served(State::Hit, "one"), "it was read again");
+        }
+    }
+    gaps
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_a_sustained_load_a_process_follows_180_entries_per_second() {
+    const SECONDS: usize = 60;
+    let site = process().await;
+    assert_eq!(gaps(&site, 180, SECONDS).await, 0, "every read finds all entries again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn above_its_limit_a_process_reads_pages_again_and_misses_no_change() {
+    const SECONDS: usize = 60;
+    let site = process().await;
+    let other = site.another_built(exclusive);
+    let gaps = gaps(&site, 300, SECONDS).await;
+    println!("{gaps} gaps in {SECONDS} s");
+    assert!((1..=SECONDS / 5).contains(&gaps), "{gaps} gaps: once per several seconds");
+    for body in ["two", "three", "four"] {
+        other.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("a result");
+        append(&site, 300, 1).await;
+        assert_eq!(site.get(body).await, served(State::Miss, body), "the change is known");
+    }
+}
+
+/// A clock that follows the runtime until it is set.
+#[derive(Debug)]
+struct SteppedClock {
+    runtime: RuntimeClock,
+    ahead_millis: AtomicI64,
+}
+
+impl Clock for SteppedClock {
+    fn now(&self) -> Timestamp {
+        self.runtime.ahead_by(self.ahead_millis.load(Ordering::SeqCst)).now()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_back_does_not_make_an_old_read_of_the_feed_recent() {
+    let runtime = RuntimeClock::starting_at(testing::Site::START);
+    let clock = Arc::new(SteppedClock { runtime, ahead_millis: AtomicI64::new(0) });
+    let table = Arc::new(CountedTable::new(clock.clone()));
+    let process = testing::Site::over(table, Bodies::memory(), |store| store, exclusive);
+    let (page, policy) = (PageKey::new("/").expect("a page"), Policy::every(600 * INTERVAL));
+    tokio::time::sleep(SECOND).await;
+    let render = |_| async { Ok(Rendered::html("one")) };
+    let _page = process.isr.get(&page, &policy, render).await.expect("a result");
+    let is_served = || process.isr.get_fresh(&page, &policy).is_some();
+    tokio::time::sleep(MINUTE).await;
+    assert!(is_served());
+
+    process.table.break_down();
+    tokio::time::sleep(10 * SECOND).await;
+    assert!(!is_served(), "the feed has not been read for ten seconds");
+    for millis in (9_000..11_000).step_by(100) {
+        clock.ahead_millis.store(-millis, Ordering::SeqCst);
+        assert!(!is_served(), "the clock was set back by {millis} ms");
+    }
 }
