@@ -21,8 +21,8 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
 /// A page that has not been read for this long is read again although the feed says that it has not changed, ...
 const CHECK_AFTER: Duration = Duration::from_secs(3600);
-/// ... but only one page in this time, so that the cost does not grow with the number of pages.
-const CHECK_PAUSE: Duration = Duration::from_secs(10);
+/// ... but no more than one row in this time on average, so that the cost does not grow with the number of pages or tags.
+const PAUSE_PER_ROW: Duration = Duration::from_secs(1);
 
 /// Which processes write the table. This decides how an engine learns about their changes.
 ///
@@ -60,12 +60,13 @@ impl FeedWatch {
         FeedWatch { mode: Feed::Mixed, running, next_check, stop: CancellationToken::new() }
     }
 
-    /// Whether a page may be read now although the feed says that it has not changed.
-    fn allows_check(&self, now: Timestamp) -> bool {
+    /// Whether a page may be read now, by reading so many rows, although the feed says that it has not changed.
+    fn allows_check(&self, rows: usize, now: Timestamp) -> bool {
         let next = self.next_check.load(Ordering::Relaxed);
         // If the clock was set back, the next check would be far away.
-        let is_due = next <= now.millis() || next > (now + CHECK_PAUSE).millis();
-        let after = (now + CHECK_PAUSE).millis();
+        let is_due = next <= now.millis() || next > (now + CHECK_AFTER).millis();
+        let pause = PAUSE_PER_ROW.saturating_mul(u32::try_from(rows).unwrap_or(u32::MAX)).min(CHECK_AFTER);
+        let after = (now + pause).millis();
         is_due && self.next_check.compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
@@ -91,7 +92,7 @@ impl Engine {
         !entry.check.superseded
             && self.memory.is_current(page, entry, now, age)
             && !self.has_changed(page, entry)
-            && !self.is_due_for_check(entry, now)
+            && !self.is_due_for_check(page, entry, now)
     }
 
     /// Whether the feed names every change of this page before its interval ends. A stale page is published without an
@@ -121,8 +122,10 @@ impl Engine {
     }
 
     /// Whether the page is read again for safety.
-    fn is_due_for_check(&self, entry: &Entry, now: Timestamp) -> bool {
-        let is_due = now >= entry.check.before.at + CHECK_AFTER && self.feed.allows_check(now);
+    fn is_due_for_check(&self, page: &PageKey, entry: &Entry, now: Timestamp) -> bool {
+        // The rows are counted only for a page that has not been read for long.
+        let rows = || self.pages.store().rows_of_check(page, entry.page.meta());
+        let is_due = now >= entry.check.before.at + CHECK_AFTER && self.feed.allows_check(rows(), now);
         if is_due {
             // This request may look at the entry several times.
             entry.set_known_changes(0);

@@ -128,6 +128,11 @@ impl PageStore {
         self.known_changes.has_changed(since, own.chain(tags))
     }
 
+    /// The most rows that are read to find out whether a page is fresh: its own, and one for each of its tags.
+    pub(crate) fn rows_of_check(&self, page: &PageKey, meta: &Meta) -> usize {
+        1 + tags_of(page, meta).len()
+    }
+
     /// Whether a response that was requested at this time may be older than an invalidation of the page with this row.
     pub(crate) fn invalidated_since(&self, row: &Meta, requested: Timestamp) -> bool {
         let since = row.stale_since.map(|since| Timestamp::from_seconds(since) + self.epoch_terms.skew);

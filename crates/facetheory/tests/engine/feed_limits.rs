@@ -14,8 +14,8 @@ use crate::fixture::{INTERVAL, SECOND, Site, served};
 const MINUTE: Duration = Duration::from_secs(60);
 /// A page that was not read for this long is read again although the feed does not name it.
 const CHECK_AFTER: Duration = Duration::from_secs(3600);
-/// At most one page is read again for this reason within this time.
-const CHECK_PAUSE: Duration = Duration::from_secs(10);
+/// At most one row is read again for this reason within this time, on average.
+const PAUSE_PER_ROW: Duration = Duration::from_secs(1);
 /// The rows of the feed that a process reads at once.
 const MAX_ROWS: usize = 2_000;
 /// The changes that a process remembers.
@@ -64,25 +64,37 @@ async fn a_change_that_was_never_announced_is_noticed_by_the_hourly_check() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_hourly_check_reads_one_page_in_ten_seconds() {
+async fn the_hourly_check_reads_one_row_in_a_second() {
     const PAGES: usize = 10;
+    for tags in [0, 10, 50] {
+        check_pages(PAGES, tags).await;
+    }
+}
+
+/// Pages with so many tags each are checked at a rate that depends on the number of their rows.
+async fn check_pages(number: usize, tags: usize) {
     let site = Site::built(exclusive);
     let policy = Policy::every(600 * INTERVAL);
     let pages: Vec<PageKey> =
-        (0..PAGES).map(|number| PageKey::new(format!("/{number}")).expect("a page")).collect();
+        (0..number).map(|number| PageKey::new(format!("/{number}")).expect("a page")).collect();
     tokio::time::sleep(SECOND).await;
     for page in &pages {
-        let render = |_| async { Ok(Rendered::html("a page")) };
+        let mut rendered = Rendered::html("a page");
+        rendered.content.tags = (0..tags).map(|tag| format!("tag-{tag}")).collect();
+        let render = |_| async { Ok(rendered) };
         let _page = site.isr.get(page, &policy, render).await.expect("a result");
     }
+    // `META`, the tags, and the tag that every page has.
+    let rows = u32::try_from(tags + 2).expect("few");
     let current = || pages.iter().filter(|page| site.isr.get_fresh(page, &policy).is_some()).count();
     tokio::time::sleep(CHECK_AFTER - MINUTE).await;
-    assert_eq!(current(), PAGES);
+    assert_eq!(current(), number);
     tokio::time::sleep(MINUTE).await;
-    for checked in 1..=PAGES {
-        assert_eq!(current(), PAGES - checked);
-        assert_eq!(current(), PAGES - checked, "no other page is read again at once");
-        tokio::time::sleep(CHECK_PAUSE).await;
+    for checked in 1..=number {
+        assert_eq!(current(), number - checked);
+        tokio::time::sleep(rows * PAUSE_PER_ROW - SECOND / 10).await;
+        assert_eq!(current(), number - checked, "no other page is read again so soon");
+        tokio::time::sleep(SECOND / 10).await;
     }
 }
 
