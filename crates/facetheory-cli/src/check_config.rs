@@ -99,7 +99,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     };
     let routes = config.routes()?;
     let urls = arguments.url.iter().map(|url| url_report(&config, &routes, url)).collect::<Result<_>>()?;
-    let (rules, settings, warnings) = (Some(config.rules.len()), Some(&config), config.rules.warnings());
+    let (rules, settings, warnings) = (Some(config.rules.len()), Some(&config), config.warnings());
     let stores = match arguments.stores {
         true => Some(table::of_stores(&config.store, &config.timeouts).await?),
         false => None,

@@ -165,3 +165,22 @@ fn a_lease_that_outlasts_the_wait_for_it_is_a_warning() {
     assert_eq!(json["warnings"][0]["line"], 2);
     assert_eq!(json["valid"], true);
 }
+
+#[test]
+fn to_rely_on_the_change_feed_with_the_keys_of_services_that_do_not_write_it_is_a_warning() {
+    for (keys, warns) in [
+        ("key_form = \"facetheory-ts\"", true),
+        ("keys = \"raw\"", true),
+        ("keys = \"hashed\"", false),
+        ("key_form = \"facetheory-ts\"\nfeed = \"mixed\"", false),
+    ] {
+        let feed = if keys.contains("feed") { "" } else { "\nfeed = \"exclusive\"" };
+        let site = site(&format!("site = \"example.com\"\n[store]\n{keys}{feed}\n"));
+        let output = check(site.path(), &[]);
+        assert!(output.status.success(), "the file is valid: {}", text(&output.stderr));
+        let printed = text(&output.stdout);
+        let expected = format!("warning: line 4: `feed = \"exclusive\"` with `{keys}`: these are the keys");
+        assert_eq!(printed.contains(&expected), warns, "{printed}");
+        assert_eq!(printed.contains("warning"), warns, "{printed}");
+    }
+}

@@ -78,6 +78,9 @@ pub(crate) struct Config {
     /// How pages are cached.
     #[serde(rename = "routes")]
     pub(crate) rules: Rules,
+    /// What is valid, but most likely not intended, besides the rules.
+    #[serde(skip)]
+    warnings: Vec<Diagnostic>,
 }
 
 /// How paths without a rule are handled.
@@ -175,6 +178,14 @@ impl Config {
         }
     }
 
+    /// Returns what is valid, but most likely not intended, by line.
+    pub(crate) fn warnings(&self) -> Vec<Diagnostic> {
+        let mut warnings = self.warnings.clone();
+        warnings.extend(self.rules.warnings());
+        warnings.sort();
+        warnings
+    }
+
     /// Returns the scheme that clients use, as far as one is known for all of them: HTTPS, unless the gateway listens for plain
     /// HTTP and no proxy in front is trusted.
     fn public_scheme(&self) -> Scheme {
@@ -209,7 +220,10 @@ impl Config {
             gc: Gc::default(),
             lambda: Lambda::read(top.section("lambda", "[lambda]")),
             rules: Rules::read(source, top.read("routes", routes)),
+            warnings: Vec::new(),
         };
+        let line = source.line(&top.position_below("store", "feed"));
+        config.warnings.extend(config.store.feed_warning().map(|message| Diagnostic { line, message }));
         config.gc = Gc::read(top.section("gc", "[gc]"), config.min_grace());
         config.check_consistency(&top);
         top.finish();

@@ -120,6 +120,12 @@ impl<'a> Section<'a> {
         self.table.and_then(|table| table.get_key_value(key)).map_or(0..0, |(key, _)| key.span())
     }
 
+    /// Returns the position of a key in the table under a key, if both are in the file.
+    pub(crate) fn position_below(&self, table: &str, key: &str) -> Range<usize> {
+        let below = self.table.and_then(|own| own.get(table)).and_then(|value| value.get_ref().as_table());
+        below.and_then(|below| below.get_key_value(key)).map_or(0..0, |(key, _)| key.span())
+    }
+
     /// Reports all keys that were not read.
     pub(crate) fn finish(self) {
         for (key, _) in self.table.into_iter().flat_map(DeTable::iter) {

@@ -117,6 +117,23 @@ impl Store {
         }
     }
 
+    /// What is valid, but most likely not intended: keys of services that do not write the change feed, with a gateway that
+    /// relies on it.
+    pub(super) fn feed_warning(&self) -> Option<String> {
+        let keys = match (self.key_form, self.keys) {
+            (KeyForm::FacetheoryTs, _) => "key_form = \"facetheory-ts\"",
+            (KeyForm::Default, Keys::Raw) => "keys = \"raw\"",
+            (KeyForm::Default, Keys::Hashed) => return None,
+        };
+        (self.feed == FeedChoice::Exclusive).then(|| {
+            format!(
+                "`feed = \"exclusive\"` with `{keys}`: these are the keys of TypeScript services, which do not write the change \
+                 feed; pages that such a service changes in the table are served as they were until their interval ends; \
+                 set feed = \"mixed\", unless only FaceTheory gateways write the table"
+            )
+        })
+    }
+
     /// Reports keys that exclude each other.
     fn check(&self, section: &Section<'_>) {
         if self.key_prefix.is_some() && self.keys == Keys::Hashed {

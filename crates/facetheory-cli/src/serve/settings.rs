@@ -59,7 +59,7 @@ impl Settings {
 
     /// Logs what is valid, but most likely not intended.
     pub(crate) fn log_warnings(&self) {
-        for config::Diagnostic { line, message } in self.config.rules.warnings() {
+        for config::Diagnostic { line, message } in self.config.warnings() {
             tracing::warn!(line, "configuration: {message}");
         }
     }
