@@ -39,16 +39,17 @@ fn s3_action(call: &Call) -> String {
 fn the_policy_allows_exactly_the_actions_that_the_gateway_and_the_check_perform() {
     let (table, bodies) =
         (Meter::start(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT")), Meter::start(&s3_endpoint()));
-    let store = Store::on_servers().through(&table.endpoint(), &bodies.endpoint());
+    let unmetered = Store::on_servers();
+    let store = unmetered.through(&table.endpoint(), &bodies.endpoint());
     let (directory, origin) = (tempfile::tempdir().expect("a directory"), Origin::start());
     // Without cached metadata, each request reads the page and its tags.
     let config = with_long_timeouts(
         "[routes]\n\"/**\" = { isr = \"1h\", tags = [\"news\"], versions = 2 }\n\
-         [store]\nmetadata_max_age = \"0s\"\n",
+         [store]\nmetadata_max_age = \"0s\"\n[gc]\ninterval = \"1s\"\n",
     );
     let gateway = Gateway::start_on(&store, directory.path(), origin.address, &config);
 
-    // Render, serve stale, roll back, list, and invalidate in every way.
+    // Render, serve stale, invalidate in every way, roll back, unpin, list, and collect garbage.
     let render = |body: &str| {
         origin.respond("/page", ScriptedResponse::page(&[], body));
         let renders = || origin.requests_for("/page").len();
@@ -65,7 +66,19 @@ fn the_policy_allows_exactly_the_actions_that_the_gateway_and_the_check_perform(
     render("<p>two</p>");
     invalidate(r#"{ "tag": "news" }"#);
     invalidate(&format!(r#"{{ "url": "http://{HOST}/absent" }}"#));
+    let version = wait_for("two versions are stored", || {
+        let rows = unmetered.rows();
+        let versions =
+            rows.iter().map(|row| row.key().expect("a key").sk).filter(|sk| sk.starts_with("VER#"));
+        versions.collect::<BTreeSet<String>>().into_iter().nth(1)
+    });
+    let rollback = format!(r#"{{ "url": "http://{HOST}/page", "version": "{version}" }}"#);
+    for (operation, json) in [("rollback", &rollback), ("unpin", &page)] {
+        let response = gateway.admin_post(&format!("/api/v1/{operation}"), json);
+        assert_eq!((response.status, response.text().contains("\"done\":true")), (200, true), "{operation}");
+    }
     assert_eq!(gateway.admin_get("/api/v1/entries").status, 200);
+    wait_for("garbage collection", || gateway.log().contains("garbage collection finished").then_some(()));
     // A response that is not cached releases the lease without a publication.
     origin.respond("/private", ScriptedResponse::page(&["Set-Cookie: a=b"], "<p>private</p>"));
     gateway.exchange(get("/private", ""));
