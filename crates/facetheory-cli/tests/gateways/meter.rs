@@ -19,6 +19,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
+use tabletheory::{Clock as _, SystemClock};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -48,6 +49,8 @@ pub(crate) struct Call {
     pub(crate) read_units: f64,
     /// The write units that DynamoDB charges.
     pub(crate) write_units: f64,
+    /// When it arrived at the proxy, in milliseconds since the Unix epoch; zero if it failed.
+    pub(crate) arrived: i64,
 }
 
 /// Replaces the response to a request with this operation and body, for DynamoDB, or this method and path, for S3: status and body.
@@ -248,6 +251,7 @@ impl Server {
     }
 
     async fn exchange(&self, request: Request<Incoming>) -> Forwarded<(Response<Full<Bytes>>, Call)> {
+        let arrived = SystemClock.now().millis();
         let (mut head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let path = head.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
@@ -269,12 +273,12 @@ impl Server {
         };
         if let Some((status, body)) = replaced {
             let response = Response::builder().status(status).body(Full::new(Bytes::from(body)))?;
-            return Ok((response, Call { operation: name, ..Call::default() }));
+            return Ok((response, Call { operation: name, arrived, ..Call::default() }));
         }
         let Some(operation) = operation else {
             let operation = name;
             let response = self.send(Request::from_parts(head, Full::new(body))).await?;
-            return Ok((response, Call { operation, names: vec![path], ..Call::default() }));
+            return Ok((response, Call { operation, names: vec![path], arrived, ..Call::default() }));
         };
         let sent: Value = serde_json::from_slice(&body)?;
         let writes = written(&operation, &sent);
@@ -291,7 +295,7 @@ impl Server {
         let (read_units, mut names) = read(&operation, &sent, &received);
         names.extend(writes.iter().flat_map(|write| strings(&write.key)));
         let actions = actions(&operation, &sent);
-        Ok((response, Call { operation, names, actions, read_units, write_units }))
+        Ok((response, Call { operation, names, actions, read_units, write_units, arrived }))
     }
 
     /// Records a request that is held, if it is.

@@ -109,6 +109,16 @@ impl Store {
         assert!(commit.expect("a response").is_done(), "the transaction was refused");
     }
 
+    /// Writes rows by many transactions.
+    pub(crate) fn commit_all(&self, txns: impl IntoIterator<Item = Txn>) {
+        runtime().block_on(async {
+            let table = self.open().await;
+            for txn in txns {
+                assert!(table.commit(&txn).await.expect("a response").is_done(), "a transaction was refused");
+            }
+        });
+    }
+
     /// All rows of the table.
     pub(crate) fn rows(&self) -> Vec<Item> {
         runtime().block_on(async {
