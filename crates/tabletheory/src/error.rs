@@ -28,7 +28,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Kind {
     /// The call is invalid and must be corrected. Nothing was written.
     Invalid,
-    /// The table is temporarily unavailable: retry later. Nothing was written.
+    /// The table cannot be used now, for example because it is busy, unreachable or denies access: retry later. Nothing was
+    /// written.
     Unavailable,
     /// The write may or may not have been applied: read the rows back before doing anything else.
     Unknown,

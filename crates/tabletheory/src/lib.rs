@@ -104,6 +104,6 @@ pub mod __private {
 pub mod dynamodb {
     pub use crate::backend::dynamodb::{
         Creation, Description, Feature, KeyPart, OPERATIONS, Observation, Observer, Operation, Permission,
-        Problem, Purpose, RequestOutcome, SetupStep, TableSetup, error_code,
+        Problem, Purpose, RequestOutcome, SetupStep, TableSetup, error_code, is_denied,
     };
 }

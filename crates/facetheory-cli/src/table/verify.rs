@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use tabletheory::dynamodb::{Description, Permission, Problem, error_code};
+use tabletheory::dynamodb::{Description, Permission, Problem, error_code, is_denied};
 use tabletheory::{DynamoTable, Error, Kind};
 
 use super::report::{Check, Status, StoreReport};
@@ -101,7 +101,7 @@ fn checks(
     }
     let other = failed.iter().find(|(_, error)| !denied(error) && !code_is(error, "ValidationException"));
     if let Some((_, error)) = other {
-        if error.kind() == Kind::Invalid {
+        if error.kind() == Kind::Invalid || is_denied(*error) {
             return vec![Check::new("table", Status::Failed, error.to_string())];
         }
         return vec![unreachable(error.to_string())];

@@ -86,9 +86,12 @@ impl WriteBreakers {
         (!self.table.allows_call(now)).then_some(FailedStore::Table)
     }
 
-    pub(super) fn record_success(&self) {
+    /// Records that a page was published. Only if its body was stored as well is it known that the bodies accept writes.
+    pub(super) fn record_published(&self, stored_body: bool) {
         self.table.record_success();
-        self.bodies.record_success();
+        if stored_body {
+            self.bodies.record_success();
+        }
     }
 
     pub(super) fn record_failure(&self, store: FailedStore, now: Timestamp, random: &dyn Random) {
@@ -138,6 +141,18 @@ mod tests {
         breaker.record_failure(at(1000), &random);
         assert_eq!(breaker.permit(at(60_000)), Permit::Granted);
         assert_eq!(breaker.permit(at(60_001)), Permit::Denied, "until it has reported its result");
+    }
+
+    #[test]
+    fn a_page_that_was_published_without_a_body_does_not_show_that_bodies_can_be_stored() {
+        let (breakers, random) = (WriteBreakers::default(), SeededRandom::new(1));
+        for store in [FailedStore::Bodies, FailedStore::Table] {
+            breakers.record_failure(store, at(0), &random);
+        }
+        breakers.record_published(false);
+        assert_eq!(breakers.blocked(at(0)), Some(FailedStore::Bodies));
+        breakers.record_published(true);
+        assert_eq!(breakers.blocked(at(0)), None);
     }
 
     #[test]

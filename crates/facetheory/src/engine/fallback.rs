@@ -3,7 +3,7 @@
 //! A store is unreachable, or the process that holds the lease does not publish in time. Then the renderer is called
 //! without a lease, and nothing is published. Without single flight, every request that waited would call the origin at
 //! the moment when it is least protected. A page that was fetched is shared for as long as metadata is used without reading
-//! the table, so that the origin gets about one request per page and second.
+//! the table, but for a second at most. So the origin gets about one request per page and second.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -20,6 +20,9 @@ use crate::{Body, Error, Kind, PageKey, Policy, Render, RenderContext, RenderErr
 /// The fetches that one request waits for. The first may have started before an invalidation that the request must see;
 /// the second starts after the request arrived.
 const MAX_FETCHES: u32 = 2;
+
+/// How long a page that is not published is shared with requests that arrive later, at most: nobody invalidates it.
+const MAX_SHARED_AGE: Duration = Duration::from_secs(1);
 
 /// The most bytes of fetched pages that are held to be shared with requests that arrive a moment later.
 pub(super) const MAX_LINGERING_BYTES: usize = 16 * 1024 * 1024;
@@ -58,7 +61,7 @@ impl Request<'_> {
                 Fetched::Page(entry) => self.may_share(entry),
                 Fetched::Declined | Fetched::Failed(_) => false,
             };
-            let (max_age, lingering) = (engine.metadata_max_age, engine.lingering_bytes.clone());
+            let (max_age, lingering) = (engine.shared_max_age(), engine.lingering_bytes.clone());
             let linger = move |fetched: &Fetched| linger(fetched, &lingering, max_age);
             let Some(mut flight) = engine.fetches.join_recent(engine, page, is_recent, linger, start) else {
                 break;
@@ -86,7 +89,7 @@ impl Request<'_> {
     pub(super) fn may_share(&self, entry: &Entry) -> bool {
         self.reuse.is_shareable(&entry.page)
             && self.reuse.matches(&entry.page)
-            && self.start.accepts(entry.check, self.engine.metadata_max_age)
+            && self.start.accepts(entry.check, self.engine.shared_max_age())
     }
 
     /// The result for a page that is not published.
@@ -102,6 +105,11 @@ impl Request<'_> {
 }
 
 impl Engine {
+    /// How long an unpublished page may be shared with requests that arrive after it was rendered.
+    fn shared_max_age(&self) -> Duration {
+        self.metadata_max_age.min(MAX_SHARED_AGE)
+    }
+
     /// Calls the renderer without a lease.
     async fn fetch(self: Arc<Self>, page: PageKey, policy: Policy, render: Option<RenderFn>) -> Fetched {
         let before = self.memory.snapshot(&page, self.now());

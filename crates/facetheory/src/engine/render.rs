@@ -211,10 +211,14 @@ impl Engine {
         let now = self.now();
         match outcome {
             Ok(Outcome::Published(generation)) => {
+                self.write_breakers.record_published(true);
                 self.delete_old_versions(page, policy);
                 self.published(page, Meta::of(generation), rendered, check, took).await
             }
-            Ok(Outcome::Unchanged(meta)) => self.published(page, meta, rendered, check, took).await,
+            Ok(Outcome::Unchanged(meta)) => {
+                self.write_breakers.record_published(false);
+                self.published(page, meta, rendered, check, took).await
+            }
             Ok(Outcome::AlreadyFresh(meta)) => self.stored(page, &meta, check, false).await,
             Ok(Outcome::Declined) if is_uncacheable => RegenerateResult::Declined,
             Ok(declined @ (Outcome::Declined | Outcome::Invalidated)) => {
@@ -312,7 +316,6 @@ impl Engine {
         check: MetadataCheck,
         took: Duration,
     ) -> RegenerateResult {
-        self.write_breakers.record_success();
         self.render_failures.record_success(page);
         // A body in memory may have compressed forms already.
         let known =

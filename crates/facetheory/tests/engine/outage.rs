@@ -277,6 +277,16 @@ async fn while_the_table_is_down_a_herd_costs_one_render_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_unpublished_page_is_shared_for_a_second_however_long_metadata_is_used() {
+    let site = Site::built(|builder| builder.metadata_max_age(3600 * SECOND));
+    site.table.break_down();
+    for text in ["one", "two", "three"] {
+        assert_eq!(site.get(text).await, served(State::Bypass, text));
+        tokio::time::advance(2 * SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_after_an_invalidation_does_not_share_a_render_that_started_before_it() {
     let site = Site::new();
     site.table.break_down();

@@ -231,7 +231,7 @@ async fn the_errors_of_rejected_credentials_say_what_to_do() {
     ] {
         proxy.script([Action::error(400, code)]);
         let error = failed(&table, publish()).await;
-        assert_eq!(error.kind(), Kind::Invalid);
+        assert_eq!(error.kind(), Kind::Unavailable);
         assert!(error.to_string().contains(advice), "{error}");
         assert_eq!(proxy.seen().len(), 1, "not retried");
     }

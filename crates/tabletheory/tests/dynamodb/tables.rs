@@ -16,7 +16,7 @@ async fn every_operation_on_a_missing_table_names_it() {
         table.verify().await.expect_err("missing"),
     ];
     for error in errors {
-        assert_eq!(error.kind(), Kind::Invalid, "{error}");
+        assert_eq!(error.kind(), Kind::Unavailable, "{error}");
         assert!(error.to_string().contains("`tabletheory-test-missing`"), "{error}");
         assert!(error.to_string().contains("does not exist"), "{error}");
         assert!(error.to_string().contains("create_table_if_missing"), "{error}");
@@ -46,7 +46,7 @@ async fn concurrent_creations_of_a_table_succeed() {
     assert_eq!(description.ttl.as_deref(), Some("ttl"));
     table.delete_table_and_all_rows().await.expect("a response");
     table.delete_table_and_all_rows().await.expect("deleting twice is not an error");
-    assert_eq!(table.describe().await.expect_err("deleted").kind(), Kind::Invalid);
+    assert_eq!(table.describe().await.expect_err("deleted").kind(), Kind::Unavailable);
 }
 
 #[tokio::test]

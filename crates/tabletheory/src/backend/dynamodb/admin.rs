@@ -80,7 +80,7 @@ impl DynamoTable {
     /// ```
     pub async fn describe(&self) -> Result<Description> {
         self.find().await?.ok_or_else(|| {
-            Error::invalid(format!(
+            Error::unavailable(format!(
                 "{} does not exist; check its name, the region and the endpoint, \
                  or create it with `create_table_if_missing`",
                 self.label

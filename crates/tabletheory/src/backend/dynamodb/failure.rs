@@ -150,6 +150,18 @@ pub fn error_code<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e str> {
     None
 }
 
+/// Whether DynamoDB rejected the request of this error because of the credentials, a permission or a missing table. Each
+/// request fails alike until an operator changes that.
+///
+/// ```
+/// let error = tabletheory::Key::new("", "").check().unwrap_err();
+/// assert!(!tabletheory::dynamodb::is_denied(&error));
+/// ```
+#[must_use]
+pub fn is_denied(error: &(dyn StdError + 'static)) -> bool {
+    error_code(error).is_some_and(|code| is_denial(without_suffix(code)))
+}
+
 /// Error codes of requests that exceeded a capacity and were certainly not applied. Here and below without the suffix
 /// `Exception`, which some codes have and some lack, depending on the service that responds.
 const THROTTLING: &[&str] = &[
@@ -196,11 +208,18 @@ const CREDENTIALS: &[&str] = &[
     "UnrecognizedClient",
 ];
 
+/// Whether this is the error code of a missing permission, a missing table or rejected credentials: nothing was applied, and
+/// nothing is wrong with the call itself.
+fn is_denial(code: &str) -> bool {
+    matches!(code, "AccessDenied" | "ResourceNotFound") || CREDENTIALS.contains(&code)
+}
+
 /// Classifies an error response by its code or, if that is unknown, by its status.
 fn of_response(code: Option<&str>, status: u16) -> FailureKind {
     match code.map(without_suffix) {
         Some(code) if is_not_applied(code) => FailureKind::NotApplied,
         Some(code) if AMBIGUOUS.contains(&code) => FailureKind::Ambiguous,
+        Some(code) if is_denial(code) => FailureKind::Permanent(Kind::Unavailable),
         // DynamoDB Local sometimes returns this code for a retry of the same writes.
         Some("IdempotentParameterMismatch") => FailureKind::Permanent(Kind::Unknown),
         _ => of_status(status),
@@ -301,9 +320,9 @@ mod tests {
             (None, 200, FailureKind::Ambiguous),
             (Some("IdempotentParameterMismatchException"), 400, FailureKind::Permanent(Kind::Unknown)),
             (Some("ValidationException"), 400, FailureKind::Permanent(Kind::Invalid)),
-            (Some("ResourceNotFoundException"), 400, FailureKind::Permanent(Kind::Invalid)),
-            (Some("AccessDeniedException"), 400, FailureKind::Permanent(Kind::Invalid)),
-            (Some("UnrecognizedClientException"), 400, FailureKind::Permanent(Kind::Invalid)),
+            (Some("ResourceNotFoundException"), 400, FailureKind::Permanent(Kind::Unavailable)),
+            (Some("AccessDeniedException"), 400, FailureKind::Permanent(Kind::Unavailable)),
+            (Some("UnrecognizedClientException"), 400, FailureKind::Permanent(Kind::Unavailable)),
             (Some("UnknownCode"), 400, FailureKind::Permanent(Kind::Invalid)),
             (Some("UnknownCode"), 500, FailureKind::Ambiguous),
         ] {

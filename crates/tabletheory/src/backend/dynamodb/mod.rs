@@ -59,7 +59,7 @@ use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 
 pub use admin::Creation;
 pub use description::{Description, KeyPart, Problem};
-pub use failure::error_code;
+pub use failure::{error_code, is_denied};
 pub use observer::{Observation, Observer, RequestOutcome};
 pub use operation::{OPERATIONS, Operation, Purpose};
 pub use permissions::Permission;
