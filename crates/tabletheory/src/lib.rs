@@ -67,7 +67,7 @@ pub use attr::{Attr, Encoded, Size};
 pub use backend::dynamodb::{DynamoSettings, DynamoTable};
 pub use backend::memory::MemoryTable;
 #[cfg(feature = "sqlite")]
-pub use backend::sqlite::{SqliteSettings, SqliteTable, SweepSettings};
+pub use backend::sqlite::{Blob, BlobInfo, SqliteBlobs, SqliteSettings, SqliteTable, SweepSettings};
 pub use backoff::Backoff;
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use cond::Cond;

@@ -36,7 +36,7 @@ async fn files_of_other_programs_are_rejected_and_not_changed() {
     assert!(missing.to_string().contains("its directory must exist"), "{missing}");
     let settings = SqliteSettings::default().queue(0);
     let error = SqliteTable::open_with(file.path(), &settings, file.clock.clone()).expect_err("no queue");
-    assert_eq!(error.to_string(), "the settings `queue` and `group` of a SQLite table must be at least 1");
+    assert_eq!(error.to_string(), "the settings `queue` and `group` of a SQLite file must be at least 1");
 }
 
 #[tokio::test]

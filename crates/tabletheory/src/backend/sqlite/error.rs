@@ -1,9 +1,8 @@
 //! Errors of SQLite, translated into errors that say what to do.
 
-use std::path::Path;
-
 use rusqlite::ErrorCode;
 
+use super::file::SqliteFile;
 use crate::error::{Error, Kind};
 
 /// Why an operation on a connection failed.
@@ -34,13 +33,13 @@ impl BackendError {
     }
 
     /// Converts to the error that callers get, which names the file and what to do.
-    pub(super) fn into_error(self, path: &Path) -> Error {
+    pub(super) fn into_error(self, file: &SqliteFile) -> Error {
         match self {
             BackendError::Other(error) if error.kind() == Kind::Corrupt => {
-                error.within(format_args!("the table file {}", path.display()))
+                error.within(format_args!("{file}"))
             }
             BackendError::Other(error) => error,
-            BackendError::Sqlite(cause) => sqlite_error(cause, path),
+            BackendError::Sqlite(cause) => sqlite_error(cause, file),
         }
     }
 }
@@ -49,32 +48,29 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-fn sqlite_error(cause: rusqlite::Error, path: &Path) -> Error {
-    let file = path.display();
+fn sqlite_error(cause: rusqlite::Error, file: &SqliteFile) -> Error {
     let (kind, context) = match cause.sqlite_error_code() {
         _ if is_damage(&cause) => (
             Kind::Corrupt,
             format!(
-                "the table file {file} is damaged; stop every process that uses it, then restore it from a backup, \
-                 or move it away to start with an empty table"
+                "{file} is damaged; stop every process that uses it, then restore it from a backup, \
+                 or move it away to start with an empty one"
             ),
         ),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => (
-            Kind::Unavailable,
-            format!("the table file {file} was locked by another process for too long; try again"),
-        ),
-        Some(ErrorCode::DiskFull) => (
-            Kind::Unavailable,
-            format!("the disk is full, so the table file {file} cannot grow; make room and try again"),
-        ),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            (Kind::Unavailable, format!("{file} was locked by another process for too long; try again"))
+        }
+        Some(ErrorCode::DiskFull) => {
+            (Kind::Unavailable, format!("the disk is full, so {file} cannot grow; make room and try again"))
+        }
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => (
             Kind::Invalid,
             format!(
-                "the table file {file} cannot be opened to read and write; \
+                "{file} cannot be opened to read and write; \
                  its directory must exist, and both must be writable"
             ),
         ),
-        _ => (Kind::Unavailable, format!("the table file {file} cannot be used")),
+        _ => (Kind::Unavailable, format!("{file} cannot be used")),
     };
     Error::new(kind, context).caused_by(cause)
 }
@@ -112,6 +108,10 @@ mod tests {
     use super::*;
     use rusqlite::ffi;
 
+    fn file() -> SqliteFile {
+        SqliteFile::new("table.db".into(), &crate::backend::sqlite::TABLE)
+    }
+
     #[test]
     fn every_sqlite_error_says_what_to_do() {
         let damaged = (Kind::Corrupt, "restore it from a backup");
@@ -133,7 +133,7 @@ mod tests {
             (ffi::SQLITE_IOERR, other),
             (ffi::SQLITE_NOMEM, other),
         ] {
-            let error = BackendError::from(failure(code)).into_error(Path::new("table.db"));
+            let error = BackendError::from(failure(code)).into_error(&file());
             assert_eq!(error.kind(), kind, "{code}: {error}");
             assert!(error.to_string().contains("table.db"), "{code}: {error}");
             assert!(error.to_string().contains(advice), "{code}: {error}");
@@ -145,18 +145,13 @@ mod tests {
         for message in ["unsupported file format", "no such table: item", "no such column: crc"] {
             let code = ffi::Error::new(ffi::SQLITE_ERROR);
             let cause = rusqlite::Error::SqliteFailure(code, Some(message.into()));
-            assert_eq!(
-                BackendError::from(cause).into_error(Path::new("table.db")).kind(),
-                Kind::Corrupt,
-                "{message}"
-            );
+            assert_eq!(BackendError::from(cause).into_error(&file()).kind(), Kind::Corrupt, "{message}");
         }
     }
 
     #[test]
     fn a_damaged_row_is_reported_with_the_name_of_the_file() {
-        let converted =
-            |error: Error| BackendError::from(error).into_error(Path::new("table.db")).to_string();
+        let converted = |error: Error| BackendError::from(error).into_error(&file()).to_string();
         assert_eq!(
             converted(Error::corrupt("a row is damaged")),
             "the table file table.db: a row is damaged"

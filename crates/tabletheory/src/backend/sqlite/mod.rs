@@ -1,5 +1,7 @@
-//! The embedded table: one SQLite file, which several processes may use.
+//! The embedded stores: a table, and a store of blobs, each in one SQLite file that several processes may use.
 
+mod blobs;
+mod commit;
 mod error;
 mod file;
 mod reader;
@@ -16,8 +18,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Connection;
 
+pub use self::blobs::{Blob, BlobInfo, SqliteBlobs};
+use self::commit::PreparedTxn;
+use self::file::{Format, SqliteFile};
 use self::reader::Readers;
-use self::sweeper::Sweeper;
+use self::sweeper::{Sweep, Sweeper};
 use self::writer::Writer;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
@@ -26,6 +31,38 @@ use crate::query::{Consistency, Page, Query, Scan};
 use crate::table::Table;
 use crate::ttl;
 use crate::txn::{Commit, Txn};
+
+/// The file of a table.
+///
+/// `item` is DynamoDB-JSON without the key; `crc` is the checksum of key and item; `ttl` repeats the attribute.
+/// `token` stores client tokens in time buckets, so that old ones can be found without an index.
+const TABLE: Format = Format {
+    name: "table file",
+    // "ttbl"
+    application_id: 0x7474_626c,
+    version: 1,
+    schema: "
+    CREATE TABLE item (
+        pk   TEXT NOT NULL,
+        sk   TEXT NOT NULL,
+        ttl  INTEGER,
+        item TEXT NOT NULL,
+        crc  INTEGER NOT NULL,
+        PRIMARY KEY (pk, sk)
+    ) WITHOUT ROWID;
+    CREATE INDEX item_ttl ON item (ttl) WHERE ttl IS NOT NULL;
+    CREATE TABLE token (
+        bucket INTEGER NOT NULL,
+        token  TEXT NOT NULL,
+        at     INTEGER NOT NULL,
+        digest BLOB NOT NULL,
+        PRIMARY KEY (bucket, token)
+    ) WITHOUT ROWID;
+",
+    shrinks: false,
+    // It reads rows before it writes them.
+    writer_cache_kib: 32 * 1024,
+};
 
 /// Maximum number of rows that are read on the caller's thread; more may take milliseconds.
 const INLINE_ROWS: usize = 8;
@@ -159,20 +196,9 @@ impl SqliteTable {
         settings: &SqliteSettings,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
-        if settings.queue == 0 || settings.group == 0 {
-            return Err(Error::invalid(
-                "the settings `queue` and `group` of a SQLite table must be at least 1",
-            ));
-        }
-        let path = path.into();
-        let connection = file::open_to_write(&path, settings.busy_timeout)?;
-        let writer = Writer::start(connection, &path, settings, Arc::clone(&clock))?;
-        let sweeper = settings
-            .sweep
-            .as_ref()
-            .map(|sweep| Sweeper::start(writer.queue.clone(), sweep.clone()))
-            .transpose()?;
-        let readers = Arc::new(Readers::new(path, settings.busy_timeout));
+        let (writer, readers) = open(path.into(), &TABLE, settings, Arc::clone(&clock))?;
+        let sweeper =
+            settings.sweep.as_ref().map(|sweep| Sweeper::start(writer.queue(), sweep.clone())).transpose()?;
         Ok(SqliteTable { _sweeper: sweeper, writer, readers, clock })
     }
 
@@ -186,38 +212,24 @@ impl SqliteTable {
     /// # Ok(()) }
     /// ```
     pub async fn verify(&self) -> Result<u64> {
-        self.read_blocking(reader::verify).await
+        self.readers.read_blocking(reader::verify).await
     }
+}
 
-    /// Reads on this thread, or on the blocking pool if the file is locked.
-    async fn read_inline<T, F>(&self, read: F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Fn(&Connection) -> Result<T, error::BackendError> + Send + 'static,
-    {
-        match self.readers.try_read(&read) {
-            Some(result) => result,
-            None => self.read_blocking(read).await,
-        }
+/// Opens or creates a file: the thread that writes it, and the connections that read it.
+fn open(
+    path: PathBuf,
+    format: &'static Format,
+    settings: &SqliteSettings,
+    clock: Arc<dyn Clock>,
+) -> Result<(Writer, Arc<Readers>)> {
+    if settings.queue == 0 || settings.group == 0 {
+        return Err(Error::invalid("the settings `queue` and `group` of a SQLite file must be at least 1"));
     }
-
-    /// Reads on tokio's blocking pool, where it waits while the file is locked.
-    async fn read_blocking<T, F>(&self, read: F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, error::BackendError> + Send + 'static,
-    {
-        let readers = Arc::clone(&self.readers);
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            // Without a runtime, blocking affects only the caller.
-            return readers.blocking_read(read);
-        };
-        let _permit = self.readers.permits.acquire().await;
-        runtime
-            .spawn_blocking(move || readers.blocking_read(read))
-            .await
-            .map_err(|cause| Error::unavailable("the read was aborted").caused_by(cause))?
-    }
+    let file = SqliteFile::new(path, format);
+    let connection = file.open_to_write(settings.busy_timeout)?;
+    let writer = Writer::start(connection, file.clone(), settings, clock)?;
+    Ok((writer, Arc::new(Readers::new(file, settings.busy_timeout))))
 }
 
 #[async_trait]
@@ -228,7 +240,7 @@ impl Table for SqliteTable {
             Some(result) => result,
             None => {
                 let key = key.clone();
-                self.read_blocking(move |connection| reader::get(connection, &key)).await
+                self.readers.read_blocking(move |connection| reader::get(connection, &key)).await
             }
         }
     }
@@ -239,7 +251,7 @@ impl Table for SqliteTable {
         let keys = keys.to_vec();
         let read =
             move |connection: &Connection| keys.iter().map(|key| reader::get(connection, key)).collect();
-        if short { self.read_inline(read).await } else { self.read_blocking(read).await }
+        if short { self.readers.read_inline(read).await } else { self.readers.read_blocking(read).await }
     }
 
     async fn query(&self, query: &Query) -> Result<Page> {
@@ -247,18 +259,18 @@ impl Table for SqliteTable {
         let short = query.limit.is_some_and(|limit| limit <= INLINE_ROWS);
         let query = query.clone();
         let read = move |connection: &Connection| reader::query(connection, &query);
-        if short { self.read_inline(read).await } else { self.read_blocking(read).await }
+        if short { self.readers.read_inline(read).await } else { self.readers.read_blocking(read).await }
     }
 
     async fn scan(&self, scan: &Scan) -> Result<Page> {
         scan.check()?;
         let scan = scan.clone();
-        self.read_blocking(move |connection| reader::scan(connection, &scan)).await
+        self.readers.read_blocking(move |connection| reader::scan(connection, &scan)).await
     }
 
     async fn commit(&self, txn: &Txn) -> Result<Commit> {
         txn.check()?;
-        self.writer.commit(txn).await
+        self.writer.submit(PreparedTxn::new(txn)).await
     }
 
     fn clock(&self) -> &dyn Clock {
@@ -267,13 +279,13 @@ impl Table for SqliteTable {
 
     async fn expired(&self, lag: Duration) -> Result<u64> {
         let expired = ttl::Expired::at(self.clock.now(), lag);
-        self.read_blocking(move |connection| reader::count_expired(connection, expired)).await
+        self.readers.read_blocking(move |connection| reader::count_expired(connection, expired)).await
     }
 
     async fn sweep(&self, lag: Duration) -> Result<u64> {
         let mut deleted = 0;
         loop {
-            let swept = self.writer.sweep(lag).await?;
+            let swept = self.writer.submit(Sweep { lag }).await?;
             deleted += swept.rows;
             if !swept.more {
                 return Ok(deleted);

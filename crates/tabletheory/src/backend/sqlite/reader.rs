@@ -1,7 +1,7 @@
 //! Reading: a pool of connections, and the statements that they execute.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use tokio::sync::Semaphore;
 
 use super::error::BackendError;
-use super::file;
+use super::file::SqliteFile;
 use super::row::{COLUMNS, decode};
 use crate::backend::PageBuilder;
 use crate::cond::Comparison;
@@ -24,16 +24,46 @@ const IDLE_CONNECTIONS: usize = 16;
 /// The connections for reading, each used by one caller at a time.
 #[derive(Debug)]
 pub(super) struct Readers {
-    path: PathBuf,
+    file: SqliteFile,
     busy_timeout: Duration,
     idle: Mutex<Vec<Connection>>,
     /// Limits concurrent reads on the blocking pool, each of which has a connection and so open files.
-    pub(super) permits: Semaphore,
+    permits: Semaphore,
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf, busy_timeout: Duration) -> Self {
-        Readers { path, busy_timeout, idle: Mutex::default(), permits: Semaphore::new(IDLE_CONNECTIONS) }
+    pub(super) fn new(file: SqliteFile, busy_timeout: Duration) -> Self {
+        Readers { file, busy_timeout, idle: Mutex::default(), permits: Semaphore::new(IDLE_CONNECTIONS) }
+    }
+
+    /// Reads on this thread, or on tokio's blocking pool if the file is locked.
+    pub(super) async fn read_inline<T, F>(self: &Arc<Self>, read: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(&Connection) -> Result<T, BackendError> + Send + 'static,
+    {
+        match self.try_read(&read) {
+            Some(result) => result,
+            None => self.read_blocking(read).await,
+        }
+    }
+
+    /// Reads on tokio's blocking pool, where it waits while the file is locked.
+    pub(super) async fn read_blocking<T, F>(self: &Arc<Self>, read: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, BackendError> + Send + 'static,
+    {
+        let readers = Arc::clone(self);
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            // Without a runtime, blocking affects only the caller.
+            return readers.blocking_read(read);
+        };
+        let _permit = self.permits.acquire().await;
+        runtime
+            .spawn_blocking(move || readers.blocking_read(read))
+            .await
+            .map_err(|cause| Error::unavailable("the read was aborted").caused_by(cause))?
     }
 
     /// Reads without waiting for other processes; `None` if the file is locked.
@@ -43,22 +73,19 @@ impl Readers {
     ) -> Option<Result<T>> {
         match self.with_connection(read) {
             Err(error) if error.is_busy() => None,
-            result => Some(result.map_err(|error| error.into_error(&self.path))),
+            result => Some(result.map_err(|error| error.into_error(&self.file))),
         }
     }
 
     /// Reads, and waits while the file is locked. Must not be called on an async thread.
-    pub(super) fn blocking_read<T>(
-        &self,
-        read: impl FnOnce(&Connection) -> Result<T, BackendError>,
-    ) -> Result<T> {
+    fn blocking_read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, BackendError>) -> Result<T> {
         self.with_connection(|connection| {
             connection.busy_timeout(self.busy_timeout)?;
             let result = read(connection);
             connection.busy_timeout(Duration::ZERO)?;
             result
         })
-        .map_err(|error| error.into_error(&self.path))
+        .map_err(|error| error.into_error(&self.file))
     }
 
     fn with_connection<T>(
@@ -70,10 +97,11 @@ impl Readers {
         let connection = match idle {
             Some(connection) => connection,
             // The file existed when the table was opened, so the cause is probably a limit of this process.
-            None => file::open_to_read(&self.path).map_err(|error| match error.into_error(&self.path) {
-                error if error.kind() == Kind::Invalid => Error::unavailable(
-                    "the table file cannot be opened again for reading; this process may have too many open files",
-                )
+            None => self.file.open_to_read().map_err(|error| match error.into_error(&self.file) {
+                error if error.kind() == Kind::Invalid => Error::unavailable(format!(
+                    "{} cannot be opened again for reading; this process may have too many open files",
+                    self.file
+                ))
                 .caused_by(error)
                 .into(),
                 error => BackendError::from(error),
@@ -208,9 +236,9 @@ mod tests {
     const BUSY_TIMEOUT: Duration = Duration::from_millis(1234);
 
     fn readers(directory: &tempfile::TempDir) -> Readers {
-        let path = directory.path().join("table.db");
-        drop(file::open_to_write(&path, Duration::ZERO).expect("a new file"));
-        Readers::new(path, BUSY_TIMEOUT)
+        let file = SqliteFile::new(directory.path().join("table.db"), &crate::backend::sqlite::TABLE);
+        drop(file.open_to_write(Duration::ZERO).expect("a new file"));
+        Readers::new(file, BUSY_TIMEOUT)
     }
 
     #[test]

@@ -1,13 +1,50 @@
 //! Deletes expired rows periodically.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::time::Duration;
 
-use tokio::sync::oneshot;
+use rusqlite::{Transaction, params};
 
 use super::SweepSettings;
 use super::worker::Worker;
-use super::writer::{Job, Queue};
-use crate::error::{Error, Result};
+use super::writer::{ApplyError, Queue, Work};
+use crate::clock::Timestamp;
+use crate::error::Result;
+use crate::ttl;
+
+/// Number of expired rows that are deleted in one transaction, before other writers continue.
+const SWEEP_ROWS: u32 = 200;
+
+/// The deletion of some rows that expired at least this long ago.
+pub(super) struct Sweep {
+    pub(super) lag: Duration,
+}
+
+/// The result of one sweep.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Swept {
+    pub(super) rows: u64,
+    /// Whether more rows may have expired.
+    pub(super) more: bool,
+}
+
+impl Work for Sweep {
+    type Outcome = Swept;
+
+    fn apply(&self, transaction: &Transaction<'_>, now: Timestamp) -> Result<Swept, ApplyError> {
+        let expired = ttl::Expired::at(now, self.lag);
+        let delete = || {
+            let mut statement = transaction.prepare_cached(
+                "DELETE FROM item WHERE (pk, sk) IN
+                 (SELECT pk, sk FROM item WHERE ttl > ?1 AND ttl <= ?2 LIMIT ?3)",
+            )?;
+            statement.execute(params![expired.after, expired.until, SWEEP_ROWS])
+        };
+        let rows = delete().map_err(|error: rusqlite::Error| ApplyError::WhileWriting(error.into()))?;
+        tracing::debug!(rows, "deleted expired rows");
+        Ok(Swept { rows: rows as u64, more: rows == SWEEP_ROWS as usize })
+    }
+}
 
 /// Runs until dropped.
 #[derive(Debug)]
@@ -36,12 +73,8 @@ impl Sweeper {
 fn sweep(queue: &Queue, settings: &SweepSettings, stopped: &Receiver<()>) -> Result<()> {
     /// Maximum number of batches; further rows are deleted in the next round.
     const MAX_BATCHES: usize = 10_000;
-    let writer_stopped = || Error::unavailable("the writer has stopped");
     for _ in 0..MAX_BATCHES {
-        let (sender, result) = oneshot::channel();
-        let job = Job::Sweep { lag: settings.lag, result: sender };
-        queue.blocking_send(job).map_err(|_| writer_stopped())?;
-        let more = result.blocking_recv().map_err(|_| writer_stopped())??.more;
+        let more = queue.blocking_submit(Sweep { lag: settings.lag })?.more;
         // Dropping the table waits for this thread, but not for all expired rows.
         if !more || stopped.try_recv() == Err(TryRecvError::Disconnected) {
             break;

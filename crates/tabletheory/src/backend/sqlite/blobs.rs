@@ -1,0 +1,336 @@
+//! Blobs in one SQLite file.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+
+use super::error::BackendError;
+use super::file::Format;
+use super::reader::Readers;
+use super::writer::{ApplyError, Work, Writer};
+use super::{SqliteSettings, open};
+use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::error::{Error, Result};
+
+/// The file of a blob store.
+///
+/// The columns before `bytes` can be read without the bytes, which are in pages of their own. `crc` is the checksum of
+/// `name` and `bytes`.
+const BLOBS: Format = Format {
+    name: "blob file",
+    // "tblb"
+    application_id: 0x7462_6c62,
+    version: 1,
+    schema: "
+    CREATE TABLE blob (
+        id        INTEGER PRIMARY KEY,
+        name      TEXT NOT NULL UNIQUE,
+        stored_at INTEGER NOT NULL,
+        length    INTEGER NOT NULL,
+        crc       INTEGER NOT NULL,
+        bytes     BLOB NOT NULL
+    );
+",
+    shrinks: true,
+    // New blobs go to the end, so few pages are read before they are written.
+    writer_cache_kib: 2 * 1024,
+};
+
+/// Named blobs in one SQLite file: many small objects, each written once and read often.
+///
+/// Acknowledged writes are durable, and concurrent ones share one write to disk. Reads take microseconds if the file is in
+/// the page cache, and run on the caller's thread. Every blob has a checksum. Other processes may use the file at the same
+/// time. The space of deleted blobs is used for new ones.
+///
+/// A blob is read and written as a whole, so this is not for objects of many megabytes.
+///
+/// ```
+/// use tabletheory::SqliteBlobs;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let directory = tempfile::tempdir()?;
+/// let blobs = SqliteBlobs::open(directory.path().join("blobs.db"))?;
+/// assert!(blobs.create("a/1.html", b"<h1>hello</h1>".to_vec()).await?);
+/// assert!(!blobs.create("a/1.html", b"other".to_vec()).await?, "the name is taken");
+/// assert_eq!(blobs.get("a/1.html").await?.expect("a blob").bytes, b"<h1>hello</h1>");
+/// assert!(blobs.delete("a/1.html").await?);
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct SqliteBlobs {
+    writer: Writer,
+    readers: Arc<Readers>,
+}
+
+/// A blob that was read.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// # let blobs = tabletheory::SqliteBlobs::open(directory.path().join("blobs.db"))?;
+/// blobs.create("a", b"1234".to_vec()).await?;
+/// let blob = blobs.get("a").await?.expect("a blob");
+/// assert_eq!((blob.info.length, blob.bytes.len()), (4, 4));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Blob {
+    /// Its name, length and age.
+    pub info: BlobInfo,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// The description of a blob.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// # let blobs = tabletheory::SqliteBlobs::open(directory.path().join("blobs.db"))?;
+/// blobs.create("a", b"1234".to_vec()).await?;
+/// assert_eq!(blobs.list("", None, 10).await?[0].length, 4);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BlobInfo {
+    /// The name.
+    pub name: String,
+    /// When it was stored.
+    pub stored_at: Timestamp,
+    /// The number of bytes.
+    pub length: u64,
+}
+
+impl SqliteBlobs {
+    /// Opens or creates the file, with the default settings and the system clock.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let directory = tempfile::tempdir()?;
+    /// let blobs = tabletheory::SqliteBlobs::open(directory.path().join("blobs.db"))?;
+    /// # Ok(()) }
+    /// ```
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
+        SqliteBlobs::open_with(path, &SqliteSettings::default(), Arc::new(SystemClock))
+    }
+
+    /// Opens or creates the file, with these settings and this clock. Blobs do not expire, so the settings of the sweep have
+    /// no effect.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    /// use tabletheory::{SqliteBlobs, SqliteSettings, SystemClock};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let settings = SqliteSettings::default().group(64);
+    /// let blobs = SqliteBlobs::open_with(directory.path().join("blobs.db"), &settings, Arc::new(SystemClock))?;
+    /// # Ok(()) }
+    /// ```
+    pub fn open_with(
+        path: impl Into<PathBuf>,
+        settings: &SqliteSettings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
+        let (writer, readers) = open(path.into(), &BLOBS, settings, clock)?;
+        Ok(SqliteBlobs { writer, readers })
+    }
+
+    /// Stores a blob, unless the name is taken. Returns whether it was stored.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let blobs = tabletheory::SqliteBlobs::open(directory.path().join("blobs.db"))?;
+    /// assert!(blobs.create("a", b"1".to_vec()).await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn create(&self, name: &str, bytes: impl AsRef<[u8]> + Send + 'static) -> Result<bool> {
+        self.put(name, bytes, IfTaken::Refuse).await
+    }
+
+    /// Stores a blob, in place of an earlier one with this name.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let blobs = tabletheory::SqliteBlobs::open(directory.path().join("blobs.db"))?;
+    /// blobs.replace("a", b"1".to_vec()).await?;
+    /// blobs.replace("a", b"2".to_vec()).await?;
+    /// assert_eq!(blobs.get("a").await?.expect("a blob").bytes, b"2");
+    /// # Ok(()) }
+    /// ```
+    pub async fn replace(&self, name: &str, bytes: impl AsRef<[u8]> + Send + 'static) -> Result<()> {
+        self.put(name, bytes, IfTaken::Replace).await.map(drop)
+    }
+
+    async fn put(
+        &self,
+        name: &str,
+        bytes: impl AsRef<[u8]> + Send + 'static,
+        if_taken: IfTaken,
+    ) -> Result<bool> {
+        let crc = checksum(name, bytes.as_ref());
+        self.writer.submit(Put { name: name.to_owned(), crc, bytes, if_taken }).await
+    }
+
+    /// Reads a blob. An error of kind [`Corrupt`](crate::Kind::Corrupt) means that it is damaged.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let blobs = tabletheory::SqliteBlobs::open(directory.path().join("blobs.db"))?;
+    /// assert_eq!(blobs.get("a").await?, None);
+    /// # Ok(()) }
+    /// ```
+    pub async fn get(&self, name: &str) -> Result<Option<Blob>> {
+        // The name is copied only if the file is locked.
+        match self.readers.try_read(|connection| read(connection, name)) {
+            Some(result) => result,
+            None => {
+                let name = name.to_owned();
+                self.readers.read_blocking(move |connection| read(connection, &name)).await
+            }
+        }
+    }
+
+    /// Deletes a blob. Returns whether it existed.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let blobs = tabletheory::SqliteBlobs::open(directory.path().join("blobs.db"))?;
+    /// assert!(!blobs.delete("a").await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn delete(&self, name: &str) -> Result<bool> {
+        self.writer.submit(Delete { name: name.to_owned() }).await
+    }
+
+    /// Returns up to `limit` blobs whose names begin with `prefix` and are greater than `after`, in the order of their names.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let blobs = tabletheory::SqliteBlobs::open(directory.path().join("blobs.db"))?;
+    /// for name in ["a/1", "a/2", "b/1"] {
+    ///     blobs.create(name, b"".to_vec()).await?;
+    /// }
+    /// let names: Vec<String> = blobs.list("a/", Some("a/1"), 10).await?.into_iter().map(|blob| blob.name).collect();
+    /// assert_eq!(names, ["a/2"]);
+    /// # Ok(()) }
+    /// ```
+    pub async fn list(&self, prefix: &str, after: Option<&str>, limit: u32) -> Result<Vec<BlobInfo>> {
+        let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
+        self.readers.read_blocking(move |connection| list(connection, &prefix, after.as_deref(), limit)).await
+    }
+}
+
+/// What happens to a blob that has the name of a new one.
+#[derive(Clone, Copy)]
+enum IfTaken {
+    Refuse,
+    Replace,
+}
+
+struct Put<B> {
+    name: String,
+    crc: u32,
+    bytes: B,
+    if_taken: IfTaken,
+}
+
+impl<B: AsRef<[u8]> + Send + 'static> Work for Put<B> {
+    type Outcome = bool;
+
+    fn apply(&self, transaction: &Transaction<'_>, now: Timestamp) -> Result<bool, ApplyError> {
+        let bytes = self.bytes.as_ref();
+        let insert = || -> rusqlite::Result<usize> {
+            let length = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
+            let sql = match self.if_taken {
+                IfTaken::Refuse => {
+                    "INSERT INTO blob (name, stored_at, length, crc, bytes) VALUES (?1, ?2, ?3, ?4, ?5)
+                     ON CONFLICT (name) DO NOTHING"
+                }
+                IfTaken::Replace => {
+                    "REPLACE INTO blob (name, stored_at, length, crc, bytes) VALUES (?1, ?2, ?3, ?4, ?5)"
+                }
+            };
+            let mut statement = transaction.prepare_cached(sql)?;
+            statement.execute(params![self.name, now.millis(), length, self.crc, bytes])
+        };
+        let rows = insert().map_err(|error| ApplyError::WhileWriting(error.into()))?;
+        Ok(rows > 0)
+    }
+}
+
+struct Delete {
+    name: String,
+}
+
+impl Work for Delete {
+    type Outcome = bool;
+
+    fn apply(&self, transaction: &Transaction<'_>, _: Timestamp) -> Result<bool, ApplyError> {
+        let delete = || transaction.prepare_cached("DELETE FROM blob WHERE name = ?1")?.execute([&self.name]);
+        let rows = delete().map_err(|error| ApplyError::WhileWriting(error.into()))?;
+        Ok(rows > 0)
+    }
+}
+
+fn read(connection: &Connection, name: &str) -> Result<Option<Blob>, BackendError> {
+    let mut statement =
+        connection.prepare_cached("SELECT name, stored_at, length, crc, bytes FROM blob WHERE name = ?1")?;
+    let row = |row: &rusqlite::Row<'_>| Ok((info(row)?, row.get::<_, i64>(3)?, row.get::<_, Vec<u8>>(4)?));
+    let Some((info, crc, bytes)) = statement.query_row([name], row).optional()? else { return Ok(None) };
+    if crc != i64::from(checksum(&info.name, &bytes)) {
+        return Err(
+            Error::corrupt(format!("the blob {name} is damaged; delete it, and store it again")).into()
+        );
+    }
+    Ok(Some(Blob { info, bytes }))
+}
+
+fn list(
+    connection: &Connection,
+    prefix: &str,
+    after: Option<&str>,
+    limit: u32,
+) -> Result<Vec<BlobInfo>, BackendError> {
+    // A name with the prefix is not less than it.
+    let mut statement = connection.prepare_cached(
+        "SELECT name, stored_at, length FROM blob WHERE name >= ?1 AND name > ?2 ORDER BY name LIMIT ?3",
+    )?;
+    let mut rows = statement.query(params![prefix, after.unwrap_or_default(), limit])?;
+    let mut blobs = Vec::new();
+    while let Some(row) = rows.next()? {
+        let blob = info(row)?;
+        if !blob.name.starts_with(prefix) {
+            break;
+        }
+        blobs.push(blob);
+    }
+    Ok(blobs)
+}
+
+/// The description in a row that begins with `name, stored_at, length`.
+fn info(row: &rusqlite::Row<'_>) -> rusqlite::Result<BlobInfo> {
+    let length: i64 = row.get(2)?;
+    Ok(BlobInfo {
+        name: row.get(0)?,
+        stored_at: Timestamp::from_millis(row.get(1)?),
+        length: length.unsigned_abs(),
+    })
+}
+
+/// Covers name and bytes, separated by a byte that does not occur in UTF-8.
+fn checksum(name: &str, bytes: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    for part in [name.as_bytes(), &[0xFF], bytes] {
+        crc.update(part);
+    }
+    crc.finalize()
+}
